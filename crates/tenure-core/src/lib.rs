@@ -1,0 +1,1 @@
+//! The election state machine.
