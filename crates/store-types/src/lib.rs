@@ -5,3 +5,12 @@
 
 pub mod glob;
 pub mod number;
+
+mod damage;
+mod element;
+
+pub mod intset;
+pub mod listpack;
+
+pub use damage::Damaged;
+pub use element::Element;

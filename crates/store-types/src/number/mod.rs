@@ -9,5 +9,5 @@ mod float;
 mod integer;
 
 pub use extended::Extended;
-pub use float::{format_f64, format_score, parse_f64};
+pub use float::{exact_integer, format_f64, parse_f64};
 pub use integer::{IntText, decimal_len, parse_i64, parse_u64, push_i64};
