@@ -8,9 +8,24 @@ pub mod number;
 
 mod damage;
 mod element;
+mod limits;
+mod rng;
+mod text;
 
 pub mod intset;
 pub mod listpack;
+mod pairs;
+mod table;
+mod tree;
+
+mod hash;
+mod set;
+mod sorted_set;
 
 pub use damage::Damaged;
 pub use element::Element;
+pub use hash::Hash;
+pub use limits::{Encoding, Limits};
+pub use rng::Rng;
+pub use set::Set;
+pub use sorted_set::{Inserted, MemberBound, ScoreBound, SortedRange, SortedSet};
