@@ -19,6 +19,7 @@ mod table;
 mod tree;
 
 mod hash;
+mod list;
 mod set;
 mod sorted_set;
 
@@ -26,6 +27,7 @@ pub use damage::Damaged;
 pub use element::Element;
 pub use hash::Hash;
 pub use limits::{Encoding, Limits};
+pub use list::{End, List, ListRange};
 pub use rng::Rng;
 pub use set::Set;
 pub use sorted_set::{Inserted, MemberBound, ScoreBound, SortedRange, SortedSet};
