@@ -3,8 +3,12 @@
 //! Bytes in, bytes out: no clock, no I/O, no threads, no notion of commands or keys. Compact
 //! encodings are those of Redis 7.0 byte for byte, so that saving and loading them are copies.
 
+pub mod crc16;
+pub mod crc64;
 pub mod glob;
+pub mod lzf;
 pub mod number;
+pub mod sha1;
 
 mod damage;
 mod element;

@@ -119,7 +119,8 @@ impl SortedSet {
         Self { form: Form::Large(Box::new(Large { by_member, by_score: Tree::new() })) }
     }
 
-    /// Takes a listpack of members and scores.
+    /// Takes a listpack of members and scores. As in Redis only their number may convert it, not
+    /// their length.
     ///
     /// # Errors
     /// [`Damaged`] when it is empty, a score is missing or no number, a member comes twice, or the
@@ -140,11 +141,9 @@ impl SortedSet {
             }
             previous = Some((member, score));
         }
-        let too_long =
-            Pairs::new(&pack).any(|(member, _)| member.len() > limits.zset_listpack_value_max);
         let too_many = pack.len() / 2 > limits.zset_listpack_entries_max;
         let mut set = Self { form: Form::Small(pack) };
-        if too_long || too_many {
+        if too_many {
             set.convert(limits);
         }
         Ok(set)
