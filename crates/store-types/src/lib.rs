@@ -5,6 +5,7 @@
 
 pub mod crc16;
 pub mod crc64;
+pub mod geo;
 pub mod glob;
 pub mod lzf;
 pub mod number;
@@ -21,6 +22,8 @@ pub mod listpack;
 mod pairs;
 mod table;
 mod tree;
+
+pub mod hyperloglog;
 
 mod hash;
 mod list;
