@@ -29,6 +29,9 @@ mod hash;
 mod list;
 mod set;
 mod sorted_set;
+mod stream;
+
+pub mod dump;
 
 pub use damage::Damaged;
 pub use element::Element;
@@ -38,3 +41,7 @@ pub use list::{End, List, ListRange};
 pub use rng::Rng;
 pub use set::Set;
 pub use sorted_set::{Inserted, MemberBound, ScoreBound, SortedRange, SortedSet};
+pub use stream::{
+    Consumer, Fields, Group, Pending, Stream, StreamEntry, StreamId, StreamParts, StreamRange,
+    StreamRangeBack, Trim, TrimTo,
+};

@@ -107,14 +107,9 @@ impl SortedSet {
         Self { form: Form::Small(Listpack::new()) }
     }
 
-    /// An empty sorted set that will soon hold `count` members of up to `member_len` bytes: it
-    /// starts in the large form when they would not fit the small one.
-    pub fn with_capacity(count: usize, member_len: usize, limits: &Limits) -> Self {
-        let small = count <= limits.zset_listpack_entries_max
-            && member_len <= limits.zset_listpack_value_max;
-        if small {
-            return Self::new();
-        }
+    /// An empty sorted set in the large form, for a result of yet unknown size; [`Self::compact`]
+    /// follows when it is complete.
+    pub fn large_with_capacity(count: usize, limits: &Limits) -> Self {
         let by_member = Table::with_capacity(limits.hash_seed, count);
         Self { form: Form::Large(Box::new(Large { by_member, by_score: Tree::new() })) }
     }
