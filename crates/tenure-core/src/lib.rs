@@ -5,13 +5,16 @@
 //! application, and the moment at which to come back. No clock, no I/O, no threads, no randomness
 //! beyond a seed that the caller gives.
 
+mod election;
 pub mod event;
 mod moment;
 mod name;
 pub mod protocol;
+mod random;
 mod settings;
 pub mod timing;
 
+pub use election::{AskId, Election, Output};
 pub use event::{Event, EventKind, Reason, Role, SeenLeader};
 pub use moment::Moment;
 pub use name::{
