@@ -3,6 +3,8 @@
 //! `UPDATE_SCENARIOS=1 cargo test -p tenure-core` writes the traces anew; read the difference
 //! before committing it.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
 mod replies;
 mod script;
 
