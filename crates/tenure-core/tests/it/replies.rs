@@ -12,7 +12,7 @@ use crate::script::{duration, parse_token};
 /// The store's clock in every scripted answer, unless `clock=` moves it.
 const NOON: ServerTime = ServerTime(1_000_000_000_000);
 
-pub fn parse(words: &[&str]) -> Result<Answer, StoreError> {
+pub(crate) fn parse(words: &[&str]) -> Result<Answer, StoreError> {
     let (&kind, rest) = words.split_first().expect("what the store answers");
     let mut view = View { server_time: NOON, ..View::default() };
     let (outcome, rest) = match kind {

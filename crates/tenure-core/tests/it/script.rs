@@ -10,7 +10,7 @@ use tenure_core::{
 
 use crate::replies;
 
-pub struct Script {
+pub(crate) struct Script {
     election: Election,
     asks: Vec<AskId>,
     out: String,
@@ -18,7 +18,7 @@ pub struct Script {
 
 impl Script {
     /// The script's own text with the trace that it gives now.
-    pub fn play(text: &str) -> String {
+    pub(crate) fn play(text: &str) -> String {
         let mut script: Option<Script> = None;
         let mut head = String::new();
         for line in text.lines().filter(|line| !line.starts_with("  ")) {
@@ -192,11 +192,11 @@ fn show_event(kind: &EventKind) -> String {
     }
 }
 
-pub fn parse_token(word: &str) -> Token {
+pub(crate) fn parse_token(word: &str) -> Token {
     Token::new(word.strip_prefix('#').expect("#number").parse().unwrap()).unwrap()
 }
 
-pub fn duration(word: &str) -> Duration {
+pub(crate) fn duration(word: &str) -> Duration {
     if let Some(millis) = word.strip_suffix("ms") {
         Duration::from_millis(millis.parse().unwrap())
     } else {
