@@ -20,11 +20,15 @@ mod lines;
 mod monitor;
 mod port;
 mod process;
+pub mod proxy;
+mod random;
 mod server;
 mod wait;
 
 pub use folder::TempFolder;
 pub use monitor::{Monitor, MonitorLine};
 pub use process::Process;
+pub use proxy::Proxy;
+pub use random::{Random, seed};
 pub use server::{RedisServer, RedisServerBuilder, ServerProgram};
 pub use wait::{GENEROUS, wait_for, wait_until};

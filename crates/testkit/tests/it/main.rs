@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod process;
+mod proxy;
 mod server;

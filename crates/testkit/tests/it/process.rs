@@ -59,7 +59,7 @@ const VICTIM: &str = "TESTKIT_VICTIM";
 fn a_killed_test_process_leaves_no_server_behind() {
     if std::env::var_os(VICTIM).is_some() {
         let server = RedisServer::start();
-        println!("\nserver {}", server.pid());
+        println!("\nserver {} {}", server.pid(), server.folder().display());
         std::thread::sleep(Duration::from_secs(600));
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -67,11 +67,14 @@ fn a_killed_test_process_leaves_no_server_behind() {
     command.args(["--nocapture"]).env(VICTIM, "1");
     let mut victim = Process::spawn(command);
     let line = victim.next_line_with("server ", GENEROUS);
-    let server = line.rsplit(' ').next().unwrap();
+    let mut words = line.split_whitespace().rev();
+    let (folder, server) = (words.next().unwrap(), words.next().unwrap());
     let entry = format!("/proc/{server}");
     assert!(Path::new(&entry).exists());
 
     victim.kill();
 
     wait_until("the orphaned server to end", GENEROUS, || !Path::new(&entry).exists());
+    // Nobody was left to do this.
+    std::fs::remove_dir_all(folder).unwrap();
 }
