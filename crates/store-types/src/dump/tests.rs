@@ -51,7 +51,7 @@ fn describe(value: &Value) -> String {
         Value::SortedSet(set) => {
             set.iter().map(|(member, score)| format!("{score}:{}", text(member))).collect()
         }
-        Value::Stream(stream) => return format!("{stream:?}"),
+        Value::Stream(_) => return dump(value.as_ref(), None).escape_ascii().to_string(),
     };
     parts.sort();
     parts.join(" ")

@@ -39,6 +39,8 @@ fn check_shape(table: &Table<Pair>) {
     }
     let bytes: usize = table.iter().map(Keyed::heap_bytes).sum();
     assert_eq!(table.entry_bytes, bytes);
+    let bytes: usize = table.segments.iter().map(|segment| segment.own_bytes()).sum();
+    assert_eq!(table.segment_bytes, bytes);
 }
 
 #[test]
