@@ -13,7 +13,7 @@
 //! let mut scores = SortedSet::new();
 //! scores.insert(b"ada", 36.0, &limits);
 //! let payload = dump(Value::SortedSet(scores).as_ref(), None);
-//! let Ok(Value::SortedSet(scores)) = restore(&payload, &limits) else { panic!("our own payload") };
+//! let Ok(Value::SortedSet(scores)) = restore(&payload, &limits) else { panic!("it is ours") };
 //! assert_eq!(scores.score(b"ada"), Some(36.0));
 //! ```
 

@@ -95,6 +95,8 @@ fn a_sample_has_distinct_entries() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn it_behaves_as_a_map(steps in proptest::collection::vec((0_u32..600, 0_u8..4), 0..3_000)) {
         let mut table = Table::with_capacity(9, 0);
