@@ -76,16 +76,16 @@ impl Hash {
         Self { form: Form::Large(Box::new(Table::with_capacity(limits.hash_seed, count))) }
     }
 
-    /// Takes a listpack of fields and values.
+    /// Takes a listpack of fields and values. As in Redis only their number may convert it, not
+    /// their length.
     ///
     /// # Errors
     /// [`Damaged`] when a value is missing, a field comes twice, or there is none.
     pub fn from_listpack(pack: Listpack, limits: &Limits) -> Result<Self, Damaged> {
         pairs::check(&pack, "hash")?;
-        let too_long = pack.iter().any(|element| element.len() > limits.hash_listpack_value_max);
         let too_many = pack.len() / 2 > limits.hash_listpack_entries_max;
         let mut hash = Self { form: Form::Small(pack) };
-        if too_long || too_many {
+        if too_many {
             hash.convert(limits);
         }
         Ok(hash)

@@ -3,8 +3,13 @@
 //! Bytes in, bytes out: no clock, no I/O, no threads, no notion of commands or keys. Compact
 //! encodings are those of Redis 7.0 byte for byte, so that saving and loading them are copies.
 
+pub mod crc16;
+pub mod crc64;
+pub mod geo;
 pub mod glob;
+pub mod lzf;
 pub mod number;
+pub mod sha1;
 
 mod damage;
 mod element;
@@ -18,10 +23,15 @@ mod pairs;
 mod table;
 mod tree;
 
+pub mod hyperloglog;
+
 mod hash;
 mod list;
 mod set;
 mod sorted_set;
+mod stream;
+
+pub mod dump;
 
 pub use damage::Damaged;
 pub use element::Element;
@@ -31,3 +41,7 @@ pub use list::{End, List, ListRange};
 pub use rng::Rng;
 pub use set::Set;
 pub use sorted_set::{Inserted, MemberBound, ScoreBound, SortedRange, SortedSet};
+pub use stream::{
+    Consumer, Fields, Group, Pending, Stream, StreamEntry, StreamId, StreamParts, StreamRange,
+    StreamRangeBack, Trim, TrimTo,
+};

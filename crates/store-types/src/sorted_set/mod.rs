@@ -107,19 +107,15 @@ impl SortedSet {
         Self { form: Form::Small(Listpack::new()) }
     }
 
-    /// An empty sorted set that will soon hold `count` members of up to `member_len` bytes: it
-    /// starts in the large form when they would not fit the small one.
-    pub fn with_capacity(count: usize, member_len: usize, limits: &Limits) -> Self {
-        let small = count <= limits.zset_listpack_entries_max
-            && member_len <= limits.zset_listpack_value_max;
-        if small {
-            return Self::new();
-        }
+    /// An empty sorted set in the large form, for a result of yet unknown size; [`Self::compact`]
+    /// follows when it is complete.
+    pub fn large_with_capacity(count: usize, limits: &Limits) -> Self {
         let by_member = Table::with_capacity(limits.hash_seed, count);
         Self { form: Form::Large(Box::new(Large { by_member, by_score: Tree::new() })) }
     }
 
-    /// Takes a listpack of members and scores.
+    /// Takes a listpack of members and scores. As in Redis only their number may convert it, not
+    /// their length.
     ///
     /// # Errors
     /// [`Damaged`] when it is empty, a score is missing or no number, a member comes twice, or the
@@ -140,11 +136,9 @@ impl SortedSet {
             }
             previous = Some((member, score));
         }
-        let too_long =
-            Pairs::new(&pack).any(|(member, _)| member.len() > limits.zset_listpack_value_max);
         let too_many = pack.len() / 2 > limits.zset_listpack_entries_max;
         let mut set = Self { form: Form::Small(pack) };
-        if too_long || too_many {
+        if too_many {
             set.convert(limits);
         }
         Ok(set)
