@@ -22,11 +22,16 @@ pub enum Promise {
     P5,
     /// Once healed, with a ready candidate, there is a leader in bounded time.
     P6,
+    /// Nothing that the world does makes the core panic or ask without end.
+    Sound,
 }
 
 impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
+        match self {
+            Promise::Sound => f.write_str("panic"),
+            numbered => write!(f, "{numbered:?}"),
+        }
     }
 }
 

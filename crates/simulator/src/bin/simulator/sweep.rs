@@ -1,6 +1,8 @@
 //! Many seeds on a few threads. What is found does not depend on how many.
 
+use std::any::Any;
 use std::io::{IsTerminal, Write};
+use std::panic;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -53,6 +55,7 @@ pub(crate) fn sweep(
     jobs: usize,
     until: Until,
 ) -> Found {
+    panic::set_hook(Box::new(|_| {})); // The row tells it, once.
     let next = AtomicU64::new(0);
     let found = Mutex::new(Found::default());
     thread::scope(|scope| {
@@ -73,6 +76,7 @@ pub(crate) fn sweep(
             });
         }
     });
+    drop(panic::take_hook());
     let mut found = found.into_inner().expect("no thread panics while it holds this");
     found.by_promise.sort();
     found
@@ -85,10 +89,21 @@ fn run_chunk(
     found: &Mutex<Found>,
 ) {
     for seed in seeds {
-        let outcome = World::new(case, subject, seed, Mode::of_seed(seed)).run();
+        // A panic is a finding like any other: its seed must come out.
+        let run = || World::new(case, subject, seed, Mode::of_seed(seed)).run();
+        let (terms, violation) = match panic::catch_unwind(run) {
+            Ok(outcome) => (outcome.terms, outcome.violation),
+            Err(cause) => (0, Some(panicked(cause.as_ref()))),
+        };
         let mut found = found.lock().expect("no thread panics while it holds this");
-        found.add(seed, outcome.terms, outcome.violation);
+        found.add(seed, terms, violation);
     }
+}
+
+fn panicked(cause: &(dyn Any + Send)) -> Violation {
+    let what = cause.downcast_ref::<String>().map(String::as_str);
+    let what = what.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("panic");
+    Violation { promise: Promise::Sound, at: 0, what: what.to_owned() }
 }
 
 /// Talk, for a person who waits.
