@@ -220,7 +220,7 @@ impl World<'_> {
             self.parties[party].work.plan += 1;
         }
         let is_given_up = matches!(reason, Reason::Resigned | Reason::AskedToResign(_));
-        if is_given_up && self.is_healed() {
+        if is_given_up && self.now >= self.settled_at {
             // The term counts as begun already; its successor is the next one.
             let terms = self.judge.terms();
             self.after(RELEASE_HEARD_WITHIN, Event::SuccessorDue { terms });
@@ -307,9 +307,8 @@ impl World<'_> {
 
     pub(crate) fn thawed(&mut self, party: usize, off_ppm: i64) {
         self.parties[party].clock.set_rate(self.now, off_ppm);
-        let life = self.parties[party].life;
-        // Timers were set for a clock that stood still meanwhile: a late one does no harm.
-        self.after(0, Event::Resumed { party, life });
+        self.after(0, Event::Resumed { party });
+        // Timers could not be set on a clock that stood still.
         let local = self.parties[party].local(self.now);
         if self.parties[party].is_alive {
             self.parties[party].algorithm.wake(local);

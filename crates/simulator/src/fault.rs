@@ -128,7 +128,6 @@ impl World<'_> {
         }
         let lasts = self.outage();
         let until = self.now + lasts;
-        let life = self.parties[party].life;
         if fault != Fault::Pause {
             self.break_link(party, lasts);
         }
@@ -139,7 +138,7 @@ impl World<'_> {
             self.parties[party].clock.stand_still(self.now);
             self.at(until, Event::Thawed { party, off_ppm });
         } else {
-            self.at(until, Event::Resumed { party, life });
+            self.at(until, Event::Resumed { party });
         }
     }
 
@@ -385,6 +384,7 @@ impl World<'_> {
             self.heal_party(party);
         }
         let due_at = self.now + self.leader_due_within();
+        self.settled_at = due_at;
         self.at(due_at, Event::LeaderDue { since: self.now });
         let lease = self.climate.lease;
         self.at(due_at + lease / 2, Event::Unseat);
@@ -395,8 +395,7 @@ impl World<'_> {
         let now = self.now;
         if self.parties[party].is_paused(now) {
             self.parties[party].paused_until = now;
-            let life = self.parties[party].life;
-            self.after(0, Event::Resumed { party, life });
+            self.after(0, Event::Resumed { party });
         }
         if self.parties[party].clock.real_at(u64::MAX / 2).is_none() {
             let off_ppm = self.drift();

@@ -38,7 +38,7 @@ pub(crate) enum Event {
     /// The application wants something.
     Want { party: usize, life: u32, want: Want },
     /// A pause of a process is over.
-    Resumed { party: usize, life: u32 },
+    Resumed { party: usize },
     /// A host that was frozen as a whole goes on.
     Thawed { party: usize, off_ppm: i64 },
     /// A new process starts in an empty place.
@@ -119,7 +119,6 @@ pub struct World<'a> {
     pub(crate) now: Real,
     pub(crate) case: &'a Case,
     pub(crate) subject: Subject,
-    pub(crate) mode: Mode,
     pub(crate) random: Random,
     pub(crate) climate: Climate,
     pub(crate) resource: Resource,
@@ -127,6 +126,8 @@ pub struct World<'a> {
     pub(crate) parties: Vec<Party>,
     pub(crate) judge: Judge,
     pub(crate) healed_at: Option<Real>,
+    /// From here on nothing of the faults is left, no quarantine either.
+    pub(crate) settled_at: Real,
     pub(crate) led_since_heal: bool,
     queue: BinaryHeap<Reverse<Scheduled>>,
     scheduled: u64,
@@ -160,12 +161,12 @@ impl<'a> World<'a> {
             now: 0,
             case,
             subject,
-            mode,
             cluster: Cluster::new(off_ppm, up_for, flaw),
             resource: Resource::named("job").expect("it is a good name"),
             parties: Vec::new(),
             judge: Judge::default(),
             healed_at: None,
+            settled_at: Real::MAX,
             led_since_heal: false,
             queue: BinaryHeap::new(),
             scheduled: 0,
@@ -223,7 +224,7 @@ impl<'a> World<'a> {
             Event::Connected { party, epoch, .. } => self.connected(party, epoch),
             Event::Work { party, plan, running, .. } => self.work(party, plan, running),
             Event::Want { party, want, .. } => self.want(party, want),
-            Event::Resumed { party, .. } => self.resumed(party),
+            Event::Resumed { party } => self.resumed(party),
             Event::Thawed { party, off_ppm } => self.thawed(party, off_ppm),
             Event::Starts { party } => self.start_process(party),
             Event::Exits { party, .. } => self.end_process(party),

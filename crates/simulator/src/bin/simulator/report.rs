@@ -18,8 +18,11 @@ pub(crate) fn cases_head(json: bool) {
 /// Prints a row and says whether it is as it should be.
 pub(crate) fn case_row(json: bool, case: &Case, found: &Found) -> bool {
     let is_kept = case.promised == (found.violations == 0);
-    let promises: Vec<String> =
-        found.by_promise.iter().map(|(promise, count)| format!("{promise} {count}")).collect();
+    let promises: Vec<String> = found
+        .by_promise
+        .iter()
+        .map(|(promise, count, seed)| format!("{promise} {count}x from {seed}"))
+        .collect();
     let first = found.first.as_ref().map(|(seed, _)| *seed);
     if json {
         println!(

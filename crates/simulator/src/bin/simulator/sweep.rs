@@ -27,8 +27,8 @@ pub(crate) struct Found {
     pub(crate) seeds: u64,
     pub(crate) terms: u64,
     pub(crate) violations: u64,
-    /// How often each promise was the first to break.
-    pub(crate) by_promise: Vec<(Promise, u64)>,
+    /// How often each promise was the first to break, and in which seed first.
+    pub(crate) by_promise: Vec<(Promise, u64, u64)>,
     pub(crate) first: Option<(u64, Violation)>,
 }
 
@@ -38,9 +38,12 @@ impl Found {
         self.terms += terms;
         let Some(violation) = violation else { return };
         self.violations += 1;
-        match self.by_promise.iter_mut().find(|(promise, _)| *promise == violation.promise) {
-            Some((_, count)) => *count += 1,
-            None => self.by_promise.push((violation.promise, 1)),
+        match self.by_promise.iter_mut().find(|(promise, ..)| *promise == violation.promise) {
+            Some((_, count, first)) => {
+                *count += 1;
+                *first = seed.min(*first);
+            }
+            None => self.by_promise.push((violation.promise, 1, seed)),
         }
         if self.first.as_ref().is_none_or(|(first, _)| seed < *first) {
             self.first = Some((seed, violation));
