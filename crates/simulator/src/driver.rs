@@ -199,10 +199,7 @@ impl World<'_> {
                     self.plan_work(party, delay, true);
                 }
             }
-            EventKind::StopWork { .. } => {
-                let delay = self.time_to_stop(party);
-                self.plan_work(party, delay, false);
-            }
+            EventKind::StopWork { .. } => self.stop_work(party),
             EventKind::Overrun { .. } if self.random.percent(60) => {
                 self.plan_work(party, 0, false);
             }
@@ -213,11 +210,9 @@ impl World<'_> {
 
     fn work_lost(&mut self, party: usize, reason: &Reason) {
         self.parties[party].work.was_lost |= matches!(reason, Reason::Lost(_));
-        if self.parties[party].work.runs_under.is_some() {
-            let delay = self.time_to_stop(party);
-            self.plan_work(party, delay, false);
-        } else {
-            self.parties[party].work.plan += 1;
+        match self.parties[party].work.runs_under {
+            Some(_) => self.stop_work(party),
+            None => self.parties[party].work.plan += 1,
         }
         let is_given_up = matches!(reason, Reason::Resigned | Reason::AskedToResign(_));
         if is_given_up && self.now >= self.settled_at {
@@ -225,6 +220,12 @@ impl World<'_> {
             let terms = self.judge.terms();
             self.after(RELEASE_HEARD_WITHIN, Event::SuccessorDue { terms });
         }
+    }
+
+    pub(crate) fn stop_work(&mut self, party: usize) {
+        self.parties[party].work.is_told_to_stop = true;
+        let delay = self.time_to_stop(party);
+        self.plan_work(party, delay, false);
     }
 
     /// Work stops quickly, or late, or not before it is cut off.
@@ -256,6 +257,7 @@ impl World<'_> {
                 place.work.runs_under = Some(belief.token);
                 place.work.believed_until = belief.until;
                 place.work.was_lost = false;
+                place.work.is_told_to_stop = false;
             }
             (true, None) => return,
             (false, _) => place.work.runs_under = None,
@@ -358,6 +360,9 @@ impl World<'_> {
         let before = place.belief.take();
         let local = place.local(self.now);
         self.judge.belief(self.now, local, before, None);
+        if self.is_healed() {
+            self.after(MILLISECOND, Event::Starts { party });
+        }
     }
 
     /// The id of the process that runs, or would run next, in a place.

@@ -406,6 +406,9 @@ impl World<'_> {
         if !self.parties[party].is_alive {
             return self.start_process(party);
         }
+        if self.parties[party].work.is_told_to_stop {
+            self.stop_work(party);
+        }
         let down_for = self.random.below(RECONNECTS_WITHIN);
         self.break_link(party, down_for);
         self.make_want(party, Want::Ready(true));

@@ -53,6 +53,7 @@ pub(crate) struct Work {
     /// Counts changes of mind: a planned start or end that is out of date does not happen.
     pub(crate) plan: u32,
     pub(crate) runs_under: Option<Token>,
+    pub(crate) is_told_to_stop: bool,
     /// Until when the term of that work was believed in, and whether the store itself ended it.
     pub(crate) believed_until: Moment,
     pub(crate) was_lost: bool,
