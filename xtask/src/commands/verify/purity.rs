@@ -71,6 +71,10 @@ const DISALLOWED: &[&str] = &[
     "std::process::exit",
     "std::process::id",
     "std::hash::RandomState::new",
+    "std::collections::HashMap::new",
+    "std::collections::HashMap::with_capacity",
+    "std::collections::HashSet::new",
+    "std::collections::HashSet::with_capacity",
 ];
 
 pub(super) const LINTS: Check = Check {
