@@ -56,6 +56,15 @@ impl Election {
         }
     }
 
+    /// A heartbeat came through: the store is there, even for one that does not contend.
+    pub(super) fn settle_beat(&mut self, now: Moment, reply: Result<Answer, StoreError>) {
+        let reached = reply.is_ok() && matches!(self.stage, Stage::Contending(_));
+        if let (true, Role::Unknown, Some(reason)) = (reached, self.role, self.stands_back()) {
+            self.become_role(now, Role::Standby, reason);
+        }
+        self.consider_failback(now, reply);
+    }
+
     pub(super) fn contend_wakes_at(&self, contending: &Contending) -> Moment {
         match self.lease_ask.is_some() || self.stands_back().is_some() {
             true => Moment::NEVER,

@@ -57,6 +57,7 @@ impl Election {
             yielding: None,
             overrun_told: false,
         });
+        self.beats_at = now + self.beat_every();
         self.become_role(now, Role::Leader, Reason::Granted);
         self.tell(now, EventKind::Acquired { token, ends_at });
     }

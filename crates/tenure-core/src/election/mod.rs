@@ -142,7 +142,7 @@ impl Election {
             role: Role::Unknown,
             role_reason: Reason::Started,
             will,
-            attempt: 1,
+            attempt: 0,
             attempt_is_open: false,
             floor: Token::NONE,
             seen: Seen::default(),
@@ -404,7 +404,7 @@ impl Election {
 
     fn settle_side(&mut self, now: Moment, kind: SideAsk, reply: Result<Answer, StoreError>) {
         match kind {
-            SideAsk::Beat => self.consider_failback(now, reply),
+            SideAsk::Beat => self.settle_beat(now, reply),
             SideAsk::Check(check) => self.settle_check(now, check, reply),
             SideAsk::Leave => self.finish(now),
             SideAsk::Refuse => {}

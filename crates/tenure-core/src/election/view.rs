@@ -85,7 +85,7 @@ impl Election {
     }
 
     fn note_endless_holder(&mut self, now: Moment, view: &View) {
-        let endless = view.holder.clone().filter(|_| view.pttl.is_none());
+        let endless = view.holder.clone().filter(|id| view.pttl.is_none() && !is_reserved_word(id));
         match (&self.seen.endless, endless) {
             (Some((known, _)), Some(holder)) if *known == holder => {}
             (_, Some(holder)) => {
