@@ -1,0 +1,1 @@
+//! The library from outside.
