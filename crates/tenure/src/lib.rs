@@ -18,12 +18,14 @@
 //!
 //! The way through it: a [`Tenure`] is the client, made by a [`TenureBuilder`]. An [`Election`] is
 //! a handle on one led resource, made by an [`ElectionBuilder`]. A [`Term`] is the guard that work
-//! holds while it leads.
+//! holds while it leads. [`Observer`]s look on, [`Job`]s run once, [`testing`] holds elections in
+//! memory whose clock a test moves, and [`blocking`] serves programs without a runtime.
 //!
 //! Nothing here needs a particular runtime: a client has a thread of its own, and what it returns
 //! can be awaited anywhere.
 
 pub mod backend;
+pub mod blocking;
 mod builder;
 mod client;
 mod clock;
@@ -35,9 +37,13 @@ mod fork;
 mod identity;
 mod listener;
 mod memory;
+mod observe;
+mod once;
+mod operate;
 mod state;
 mod status;
 mod term;
+pub mod testing;
 mod trace;
 
 pub use builder::TenureBuilder;
@@ -47,6 +53,9 @@ pub use error::Error;
 pub use events::{EVENTS_QUEUED_MAX, Events, Lagged};
 pub use listener::ListenerHandle;
 pub use memory::MemoryBackend;
+pub use observe::{Changes, Leadership, Observation, Observer, Vacancy};
+pub use once::{Job, Once, Tick};
+pub use operate::{Asked, Force};
 pub use status::{Counts, Status, Watch};
 pub use term::Term;
 
