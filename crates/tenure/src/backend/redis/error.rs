@@ -75,12 +75,11 @@ fn from_words(code: &str, words: &str) -> StoreError {
         code == *needle
             || words.contains(*needle) && (needle.contains(' ') || has_word(words, needle))
     };
-    if DENIED.iter().any(|needle| says(&needle)) {
+    if DENIED.iter().any(&says) {
         StoreError::Denied(text)
-    } else if WRONG_NODE.iter().any(|needle| says(&needle)) {
+    } else if WRONG_NODE.iter().any(&says) {
         StoreError::WrongNode(text)
-    } else if NOT_NOW.iter().any(|needle| says(&needle)) || words.contains("max number of clients")
-    {
+    } else if NOT_NOW.iter().any(&says) || words.contains("max number of clients") {
         StoreError::NotNow(text)
     } else {
         StoreError::Unexpected(text)
