@@ -19,10 +19,13 @@ use super::dial::{DIAL_TIMEOUT, Route};
 use super::error;
 use super::guard::Backlog;
 use super::hint;
+use super::warnings::Warnings;
 use crate::backend::{Signal, Subscription};
 
 /// How many channels one command names: ten thousand elections must not wait one by one.
 const CHANNELS_AT_ONCE: usize = 500;
+/// The wait before the next try when subscribing is not allowed: a person has to act first.
+const DENIED_WAIT: Duration = Duration::from_secs(30);
 /// How often channels without a subscriber are given up.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
@@ -50,9 +53,13 @@ struct Channel {
 impl Listener {
     /// Starts the task in the current runtime. It connects once there is a subscription, and anew
     /// whenever the connection for requests was replaced: the store may be another one then.
-    pub(super) fn start(route: Route, lines_opened: watch::Receiver<u64>) -> Self {
+    pub(super) fn start(
+        route: Route,
+        lines_opened: watch::Receiver<u64>,
+        warnings: Arc<Warnings>,
+    ) -> Self {
         let shared = Arc::new(Shared::default());
-        let ears = Ears { route, shared: Arc::clone(&shared), lines_opened };
+        let ears = Ears { route, shared: Arc::clone(&shared), lines_opened, warnings };
         tokio::spawn(ears.run());
         Listener { shared }
     }
@@ -140,6 +147,12 @@ impl Shared {
     fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
     }
+
+    async fn closing(&self) {
+        while !self.is_closed() {
+            self.changed.notified().await;
+        }
+    }
 }
 
 impl Channel {
@@ -155,6 +168,7 @@ struct Ears {
     route: Route,
     shared: Arc<Shared>,
     lines_opened: watch::Receiver<u64>,
+    warnings: Arc<Warnings>,
 }
 
 impl Ears {
@@ -167,54 +181,60 @@ impl Ears {
                 continue;
             }
             self.lines_opened.mark_unchanged();
-            let backlog = Arc::new(Backlog::default());
-            if let Ok(connection) = self.route.listen(Arc::clone(&backlog)).await {
-                let (sink, stream) = connection.split();
-                let was_useful = self.listen(&shared, sink, stream, &backlog).await;
-                shared.deafen();
-                if was_useful {
-                    backoff.reset();
+            let wait = match self.listen_once(&shared, &mut backoff).await {
+                Err(StoreError::Denied(why)) => {
+                    self.warnings.tell(format!("hints: not allowed to subscribe: {why}"));
+                    DENIED_WAIT
                 }
+                _ => backoff.next(),
+            };
+            shared.deafen();
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = shared.closing() => {}
             }
-            tokio::time::sleep(backoff.next()).await;
         }
     }
 
-    /// Listens until the connection breaks or should be replaced. Whether it ever worked.
+    /// Opens a connection and listens on it for as long as it lasts.
+    async fn listen_once(
+        &mut self,
+        shared: &Shared,
+        backoff: &mut Backoff,
+    ) -> Result<(), StoreError> {
+        let backlog = Arc::new(Backlog::default());
+        let connection = self.route.listen(Arc::clone(&backlog)).await?;
+        let (sink, stream) = connection.split();
+        self.listen(shared, sink, stream, &backlog, backoff).await
+    }
+
+    /// Listens until the connection breaks, should be replaced, or nobody is left to hear.
     async fn listen(
         &mut self,
         shared: &Shared,
         mut sink: PubSubSink,
         mut stream: PubSubStream,
         backlog: &Backlog,
-    ) -> bool {
-        let mut was_useful = false;
+        backoff: &mut Backoff,
+    ) -> Result<(), StoreError> {
         let mut sweep = tokio::time::interval(SWEEP_EVERY);
-        loop {
-            if shared.is_closed() || shared.is_idle() {
-                return was_useful;
-            }
-            match subscribe_open(shared, &mut sink, &mut stream).await {
-                Ok(subscribed) => was_useful |= subscribed,
-                Err(_) => return was_useful,
+        while !shared.is_closed() && !shared.is_idle() {
+            if subscribe_open(shared, &mut sink, &mut stream).await? {
+                backoff.reset();
             }
             backlog.caught_up();
             tokio::select! {
                 message = stream.next() => {
-                    let Some(message) = message else { return was_useful };
+                    let Some(message) = message else { return Ok(()) };
                     hear(shared, &message);
                     drain(shared, &mut stream);
                 }
                 () = shared.changed.notified() => {}
-                () = replaced(&mut self.lines_opened) => return was_useful,
-                _ = sweep.tick() => {
-                    let abandoned = shared.sweep();
-                    if unsubscribe(&mut sink, &abandoned).await.is_err() {
-                        return was_useful;
-                    }
-                }
+                () = replaced(&mut self.lines_opened) => return Ok(()),
+                _ = sweep.tick() => unsubscribe(&mut sink, &shared.sweep()).await?,
             }
         }
+        Ok(())
     }
 }
 

@@ -22,18 +22,29 @@ pub(super) struct Step {
     pub(super) script: Script,
     pub(super) number: u64,
     keys: Vec<String>,
-    caller: InstanceId,
+    caller: Option<InstanceId>,
     channel: String,
     arguments: Vec<Vec<u8>>,
 }
 
 impl Step {
+    /// A step that belongs to no election.
+    pub(super) fn anonymous(
+        script: Script,
+        number: u64,
+        keys: Vec<String>,
+        arguments: Vec<Vec<u8>>,
+    ) -> Self {
+        Step { script, number, keys, caller: None, channel: String::new(), arguments }
+    }
+
     /// The command that runs it: by digest where the connection has run it before.
     pub(super) fn command(&self, by_digest: bool, seen_run: &str) -> redis::Cmd {
         let mut command = redis::cmd(if by_digest { "EVALSHA" } else { "EVAL" });
         command.arg(if by_digest { self.script.digest() } else { self.script.source() });
         command.arg(self.keys.len()).arg(&self.keys);
-        command.arg(self.number).arg(self.caller.as_str()).arg(seen_run).arg(&self.channel);
+        let caller = self.caller.as_ref().map_or("", InstanceId::as_str);
+        command.arg(self.number).arg(caller).arg(seen_run).arg(&self.channel);
         for argument in &self.arguments {
             command.arg(argument.as_slice());
         }
@@ -48,7 +59,7 @@ pub(super) fn steps(call: &Call, next_number: impl Fn() -> u64) -> Result<Vec<St
         script,
         number: next_number(),
         keys,
-        caller: call.id.clone(),
+        caller: Some(call.id.clone()),
         channel: channel(&call.resource),
         arguments,
     };
@@ -191,7 +202,7 @@ fn decimal(number: u64) -> Vec<u8> {
 }
 
 /// Whole milliseconds, rounded up: a lease of half a millisecond must not become none.
-fn millis(duration: &Duration) -> Vec<u8> {
+pub(super) fn millis(duration: &Duration) -> Vec<u8> {
     let millis = duration.as_nanos().div_ceil(1_000_000).min(u128::from(Token::MAX.get()));
     millis.to_string().into_bytes()
 }
