@@ -5,14 +5,22 @@
 //! application, and the moment at which to come back. No clock, no I/O, no threads, no randomness
 //! beyond a seed that the caller gives.
 
+mod election;
+pub mod event;
+pub mod memory_store;
 mod moment;
 mod name;
 pub mod protocol;
+mod random;
+mod settings;
 pub mod timing;
 
+pub use election::{AskId, Election, Output};
+pub use event::{Event, EventKind, Reason, Role, SeenLeader};
 pub use moment::Moment;
 pub use name::{
     DEFAULT_PREFIX, INSTANCE_NAME_LEN_MAX, InstanceId, KEY_LEN_MAX, NameError, Resource,
 };
 pub use protocol::{ServerTime, StoreError, Token};
+pub use settings::{Contest, Failback, Settings};
 pub use timing::{Timing, TimingError, TimingSettings};

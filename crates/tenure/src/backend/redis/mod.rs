@@ -1,7 +1,7 @@
 //! Elections on Redis, Valkey and stores that speak their protocol.
 //!
-//! In: [`Call`]s. They become scripts ([`request`]), go out in pipelines ([`connection`]), and come
-//! back as answers ([`reply`]). Hints arrive on a connection of their own ([`listener`]).
+//! In: [`Call`]s. They become scripts (`request`), go out in pipelines (`connection`), and come
+//! back as answers (`reply`). Hints arrive on a connection of their own (`listener`).
 //!
 //! What a resource `NAME` keeps in the store, readable with redis-cli (`{K}` stands for the key in
 //! braces, so that all of it lies in one cluster slot):

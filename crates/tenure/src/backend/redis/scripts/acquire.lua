@@ -95,6 +95,11 @@ local reserved = pttl ~= -2 and (meta.claim or '') ~= '' and holder == meta.clai
 
 -- Reserved for the caller by a hand-over: the token was drawn then.
 if reserved and holder == ME and token >= floor then
+  -- A claim begins a term: after a loss of data, leases from before may still be believed in.
+  settle_life(fleet_ttl)
+  if quarantine_until > now then
+    return finish('quarantine', text(remaining(quarantine_until)), meta.quarantine_why or '')
+  end
   if paused_ms > 0 then
     return finish('paused', text(paused_ms))
   end
@@ -105,7 +110,6 @@ if reserved and holder == ME and token >= floor then
     text(now), 'expires_at', text(now + ttl * 1000), 'max_ttl', text(math.max(max_ttl, fleet_ttl)),
     'open', '1', 'claim', '')
   if fault then return fault end
-  settle_life(fleet_ttl)
   journal(now, 'granted', ME, token)
   return granted(token)
 end
