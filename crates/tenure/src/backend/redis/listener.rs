@@ -3,7 +3,7 @@
 //! In: subscriptions, and messages from the store. Out: signals to the subscribers. A message is
 //! handed over at once or dropped, so a slow subscriber holds up nobody.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use super::error;
 use super::guard::Backlog;
 use super::hint;
 use super::warnings::Warnings;
-use crate::backend::{Signal, Subscription};
+use crate::backend::{Listening, Signal, SignalSink, Subscription};
 
 /// How many channels one command names: ten thousand elections must not wait one by one.
 const CHANNELS_AT_ONCE: usize = 500;
@@ -37,17 +37,49 @@ pub(super) struct Listener {
 
 #[derive(Debug, Default)]
 struct Shared {
-    channels: Mutex<HashMap<Box<str>, Channel>>,
+    board: Mutex<Board>,
     /// Wakes the task when there is something to subscribe, or nobody is left.
     changed: Notify,
     is_closed: AtomicBool,
 }
 
+/// Who listens to what.
+#[derive(Debug, Default)]
+struct Board {
+    channels: HashMap<Arc<str>, Channel>,
+    /// Channels that the store has not confirmed on the running connection; names that nobody
+    /// listens to any more may be among them.
+    unconfirmed: Vec<Arc<str>>,
+}
+
 #[derive(Debug, Default)]
 struct Channel {
-    subscribers: Vec<mpsc::Sender<Signal>>,
-    /// Whether the store has confirmed the subscription on the running connection.
+    ears: Vec<Ear>,
     is_confirmed: bool,
+}
+
+/// One listener.
+#[derive(Debug)]
+enum Ear {
+    Queue(mpsc::Sender<Signal>),
+    Sink { sink: SignalSink, is_over: Arc<AtomicBool> },
+}
+
+impl Ear {
+    fn put(&self, signal: Signal) {
+        match self {
+            // Full: it has enough hints to look at the store once more anyway.
+            Ear::Queue(queue) => drop(queue.try_send(signal)),
+            Ear::Sink { sink, .. } => drop(sink.put(signal)),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        match self {
+            Ear::Queue(queue) => queue.is_closed(),
+            Ear::Sink { sink, is_over } => is_over.load(Ordering::Acquire) || sink.is_closed(),
+        }
+    }
 }
 
 impl Listener {
@@ -64,21 +96,19 @@ impl Listener {
         Listener { shared }
     }
 
-    /// Adds a subscription to `channel`.
+    /// Adds a listener with a queue of its own.
     pub(super) fn subscribe(&self, channel: &str) -> Subscription {
         let (sender, subscription) = Subscription::channel();
-        let mut channels = self.shared.channels();
-        let entry = channels.entry(channel.into()).or_default();
-        entry.subscribers.retain(|subscriber| !subscriber.is_closed());
-        if entry.is_confirmed {
-            // A fresh queue has room.
-            let _ = sender.try_send(Signal::Listening);
-        }
-        entry.subscribers.push(sender);
-        if !entry.is_confirmed {
-            self.shared.changed.notify_one();
-        }
+        self.shared.add(channel, Ear::Queue(sender));
         subscription
+    }
+
+    /// Adds a listener that takes signals at once.
+    pub(super) fn listen(&self, channel: &str, sink: SignalSink) -> Listening {
+        let is_over = Arc::new(AtomicBool::new(false));
+        self.shared.add(channel, Ear::Sink { sink, is_over: Arc::clone(&is_over) });
+        // The next sweep does the rest: a listener may end in the middle of a signal.
+        Listening::until_dropped(move || is_over.store(true, Ordering::Release))
     }
 }
 
@@ -90,21 +120,45 @@ impl Drop for Listener {
 }
 
 impl Shared {
-    fn channels(&self) -> MutexGuard<'_, HashMap<Box<str>, Channel>> {
-        // Nothing that runs under this lock leaves the map half changed.
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+    fn board(&self) -> MutexGuard<'_, Board> {
+        // Nothing that runs under this lock leaves the board half changed.
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn unconfirmed(&self) -> Vec<String> {
-        let channels = self.channels();
-        let open = channels.iter().filter(|(_, channel)| !channel.is_confirmed);
-        open.take(CHANNELS_AT_ONCE).map(|(name, _)| name.to_string()).collect()
+    fn add(&self, channel: &str, ear: Ear) {
+        let mut board = self.board();
+        let Board { channels, unconfirmed } = &mut *board;
+        let name: Arc<str> = channel.into();
+        let channel = channels.entry(Arc::clone(&name)).or_insert_with(|| {
+            unconfirmed.push(name);
+            Channel::default()
+        });
+        channel.ears.retain(|ear| !ear.is_closed());
+        if channel.is_confirmed {
+            ear.put(Signal::Listening);
+        }
+        channel.ears.push(ear);
+        if !unconfirmed.is_empty() {
+            self.changed.notify_one();
+        }
     }
 
-    fn confirm(&self, names: &[String]) {
-        let mut channels = self.channels();
+    /// Some channels to subscribe next.
+    fn unconfirmed(&self) -> Vec<Arc<str>> {
+        let mut board = self.board();
+        let Board { channels, unconfirmed } = &mut *board;
+        unconfirmed.retain(|name| channels.contains_key(name));
+        unconfirmed.iter().take(CHANNELS_AT_ONCE).cloned().collect()
+    }
+
+    /// These are subscribed now.
+    fn confirm(&self, names: &[Arc<str>]) {
+        let mut board = self.board();
+        let Board { channels, unconfirmed } = &mut *board;
+        let confirmed: HashSet<&str> = names.iter().map(|name| &**name).collect();
+        unconfirmed.retain(|name| !confirmed.contains(&**name));
         for name in names {
-            if let Some(channel) = channels.get_mut(name.as_str()) {
+            if let Some(channel) = channels.get_mut(name) {
                 channel.is_confirmed = true;
                 channel.tell(&Signal::Listening);
             }
@@ -112,28 +166,31 @@ impl Shared {
     }
 
     fn deafen(&self) {
-        for channel in self.channels().values_mut() {
+        let mut board = self.board();
+        let Board { channels, unconfirmed } = &mut *board;
+        for channel in channels.values_mut() {
             if std::mem::take(&mut channel.is_confirmed) {
                 channel.tell(&Signal::Deaf);
             }
         }
+        *unconfirmed = channels.keys().cloned().collect();
     }
 
     fn hear(&self, name: &str, message: &[u8]) {
         let Some(hint) = hint::parse(message) else { return };
-        if let Some(channel) = self.channels().get(name) {
+        if let Some(channel) = self.board().channels.get(name) {
             channel.tell(&Signal::Hint(hint));
         }
     }
 
     /// Forgets channels that nobody listens to any more.
-    fn sweep(&self) -> Vec<String> {
+    fn sweep(&self) -> Vec<Arc<str>> {
         let mut abandoned = Vec::new();
-        self.channels().retain(|name, channel| {
-            channel.subscribers.retain(|subscriber| !subscriber.is_closed());
-            let is_used = !channel.subscribers.is_empty();
+        self.board().channels.retain(|name, channel| {
+            channel.ears.retain(|ear| !ear.is_closed());
+            let is_used = !channel.ears.is_empty();
             if !is_used {
-                abandoned.push(name.to_string());
+                abandoned.push(Arc::clone(name));
             }
             is_used
         });
@@ -141,7 +198,7 @@ impl Shared {
     }
 
     fn is_idle(&self) -> bool {
-        self.channels().is_empty()
+        self.board().channels.is_empty()
     }
 
     fn is_closed(&self) -> bool {
@@ -157,10 +214,7 @@ impl Shared {
 
 impl Channel {
     fn tell(&self, signal: &Signal) {
-        for subscriber in &self.subscribers {
-            // Full: it has enough hints to look at the store once more anyway.
-            let _ = subscriber.try_send(signal.clone());
-        }
+        self.ears.iter().for_each(|ear| ear.put(signal.clone()));
     }
 }
 
@@ -262,18 +316,22 @@ async fn subscribe_open(
         if names.is_empty() {
             return Ok(has_subscribed);
         }
-        timed(sink.subscribe(&names)).await?;
+        timed(sink.subscribe(as_text(&names))).await?;
         shared.confirm(&names);
         drain(shared, stream);
         has_subscribed = true;
     }
 }
 
-async fn unsubscribe(sink: &mut PubSubSink, names: &[String]) -> Result<(), StoreError> {
+async fn unsubscribe(sink: &mut PubSubSink, names: &[Arc<str>]) -> Result<(), StoreError> {
     for names in names.chunks(CHANNELS_AT_ONCE) {
-        timed(sink.unsubscribe(names)).await?;
+        timed(sink.unsubscribe(as_text(names))).await?;
     }
     Ok(())
+}
+
+fn as_text(names: &[Arc<str>]) -> Vec<&str> {
+    names.iter().map(|name| &**name).collect()
 }
 
 async fn timed(

@@ -59,7 +59,9 @@ use self::listener::Listener;
 use self::request::Step;
 pub use self::url::{Login, RedisUrl};
 use self::warnings::Warnings;
-use crate::backend::{Backend, Calling, ConnectError, Connection, Subscription};
+use crate::backend::{
+    Backend, Calling, ConnectError, Connection, Listening, SignalSink, Subscription,
+};
 use crate::fence::FencedWrite;
 
 /// Elections on a Redis or Valkey server.
@@ -84,8 +86,11 @@ struct Shared {
 const WEAKNESS: &str = "INFO is not allowed in scripts";
 
 impl RedisBackend {
-    /// The store at an address such as `redis://127.0.0.1`, see [`RedisUrl::parse`]. Must be called
-    /// inside a tokio runtime. Fails when the address or a file that it names is unusable.
+    /// The store at an address such as `redis://127.0.0.1`, see [`RedisUrl::parse`]. Fails when the
+    /// address or a file that it names is unusable.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, in which its connections are to live.
     pub fn open(address: &str) -> Result<Self, ConnectError> {
         let url = RedisUrl::parse(address)?;
         let backend = Self::start(Route::to(&url)?);
@@ -93,14 +98,19 @@ impl RedisBackend {
         Ok(backend)
     }
 
-    /// The store at the other end of the streams that `connector` opens. Must be called inside a
-    /// tokio runtime.
+    /// The store at the other end of the streams that `connector` opens.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
     pub fn with_connector(connector: impl Connector, login: Login) -> Self {
         Self::start(Route::Streams { connector: Arc::new(connector), login })
     }
 
-    /// The store of an existing client of the `redis` crate, with its own connections. Must be
-    /// called inside a tokio runtime.
+    /// The store of an existing client of the `redis` crate, with connections of its own making:
+    /// they are not guarded against replies without end.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
     pub fn with_client(client: redis::Client) -> Self {
         Self::start(Route::Client(client))
     }
@@ -176,6 +186,10 @@ impl Backend for RedisBackend {
 
     fn subscribe(&self, resource: &Resource) -> Subscription {
         self.listener.subscribe(&request::channel(resource))
+    }
+
+    fn listen(&self, resource: &Resource, sink: SignalSink) -> Listening {
+        self.listener.listen(&request::channel(resource), sink)
     }
 
     fn connection(&self) -> watch::Receiver<Connection> {

@@ -128,24 +128,34 @@ fn plan(call: &Call) -> Result<Plan, String> {
             history(),
             vec![decimal((*count).clamp(1, HISTORY_LISTED_MAX) as u64)],
         ),
+        _ => return tick_plan(call, lease()),
+    })
+}
+
+fn tick_plan(call: &Call, lease: Vec<String>) -> Result<Plan, String> {
+    let key_of = |tick| tick_key(&call.resource, tick);
+    Ok(match &call.request {
         Request::TickBegin { token, tick, rerun_crashed } => {
-            let (key, tick) = tick_key(resource, tick)?;
+            let (key, tick) = key_of(tick)?;
             let arguments = vec![tick, number(token), flag(*rerun_crashed)];
-            (Script::TickBegin, with(lease(), key), arguments)
+            (Script::TickBegin, with(lease, key), arguments)
         }
         Request::TickFinish { token, tick, outcome, keep } => {
-            let (key, tick) = tick_key(resource, tick)?;
+            let (key, tick) = key_of(tick)?;
             let outcome = match outcome {
                 TickOutcome::Succeeded => text("ok"),
                 TickOutcome::Failed(words) => text(&format!("failed {words}")),
             };
             let keep = (*keep).max(Duration::from_millis(1));
-            let arguments = vec![tick, number(token), outcome, millis(&keep)];
-            (Script::TickFinish, with(lease(), key), arguments)
+            (
+                Script::TickFinish,
+                with(lease, key),
+                vec![tick, number(token), outcome, millis(&keep)],
+            )
         }
         Request::TickLook { tick } => {
-            let (key, tick) = tick_key(resource, tick)?;
-            (Script::TickLook, with(lease(), key), vec![tick])
+            let (key, tick) = key_of(tick)?;
+            (Script::TickLook, with(lease, key), vec![tick])
         }
         other => return Err(format!("this store does not know the request {other:?}")),
     })
