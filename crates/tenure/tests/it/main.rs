@@ -6,8 +6,10 @@
 mod actor;
 mod broken;
 mod conformance;
+mod fence;
 mod redis_foreign;
 mod redis_hostile;
 mod redis_messages;
 mod redis_refusal;
+mod redis_tls;
 mod redis_trouble;
