@@ -266,6 +266,11 @@ fn an_empty_store_is_trusted_only_when_it_cannot_have_forgotten_anyone() {
     assert!(matches!(Desk::redis().ask("ada", empty(0, false)), Outcome::Granted { .. }));
     assert!(is_quarantine(&Desk::redis().ask("ada", empty(5, false))));
 
+    let mut emptied = Desk::new();
+    emptied.lead("ada", 1);
+    emptied.store.forget(emptied.now, &Resource::named("job").unwrap());
+    assert!(is_quarantine(&emptied.ask("bob", empty(0, false))), "somebody deleted this one");
+
     let mut flushed = Desk::new();
     flushed.lead("ada", 1);
     flushed.store.flush();
