@@ -1,5 +1,8 @@
 //! Elect one leader among many processes, and make that leadership safe to act on.
 
 pub mod backend;
+pub mod config;
+mod secret;
 
+pub use secret::Secret;
 pub use tenure_core as core;
