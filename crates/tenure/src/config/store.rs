@@ -39,23 +39,20 @@ impl fmt::Display for StoreConfig {
     }
 }
 
-/// An address without what may be secret in it: login, options and anything after a comma.
-///
-/// Everything before the last `@` goes, for a password may contain any character when somebody
-/// forgot to encode it.
+/// An address without what may be secret in it: login and options. Everything before the last `@`
+/// goes, for a password may contain any character when somebody forgot to encode it; and what is
+/// no URL at all may be a password.
 pub(super) fn shown_address(address: &str) -> String {
-    let (scheme, rest) = match address.split_once("://") {
-        Some((scheme, rest)) if scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') => {
-            (format!("{scheme}://"), rest)
-        }
-        _ => (String::new(), address),
+    let is_scheme = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '+');
+    let Some((scheme, rest)) = address.split_once("://").filter(|(text, _)| is_scheme(text)) else {
+        return "***".to_owned();
     };
     let (login, place) = match rest.rsplit_once('@') {
         Some((_, place)) => ("***@", place),
         None => ("", rest),
     };
     let place = place.split(['?', '#', ',', '=']).next().unwrap_or_default();
-    format!("{scheme}{login}{place}")
+    format!("{scheme}://{login}{place}")
 }
 
 /// Reads the text of a file that a setting names.

@@ -1,5 +1,10 @@
 //! The loader as a whole: stories of layers, places, variables, mistakes and secrets.
 
+mod documents;
+mod formats;
+mod secrets;
+mod store;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
