@@ -203,11 +203,12 @@ impl Keeper {
             biased;
             Some(landed) = self.in_flight.next() => Event::Landed(landed),
             dialled = dialled(&mut self.dialling, &self.route) => Event::Dialled(dialled),
+            // Before new jobs, which must not follow others onto a line that is dead.
+            () = sleep_until(overdue_at) => Event::Overdue,
             count = self.jobs.recv_many(fresh, BATCH_CALLS_MAX), if takes_jobs => match count {
                 0 => Event::Closed,
                 _ => Event::Jobs,
             },
-            () = sleep_until(overdue_at) => Event::Overdue,
         }
     }
 
@@ -231,7 +232,8 @@ impl Keeper {
     }
 
     async fn send_batches(&mut self) {
-        while let Some(open) = &mut self.open
+        // What is not sent on a line under suspicion goes out on whichever line answers first.
+        while let Some(open) = self.open.as_mut().filter(|open| !open.is_suspect)
             && self.in_flight.len() < BATCHES_IN_FLIGHT_MAX
         {
             let now = Instant::now();
@@ -263,7 +265,11 @@ impl Keeper {
         let verdict = match replies {
             Ok(values) => self.deliver(jobs, values, is_current),
             Err(error) => {
-                let error = error::from_connection(&error);
+                let current = self.open.as_ref().filter(|_| is_current);
+                let error = match current {
+                    Some(open) => open.line.failure(&error),
+                    None => error::from_connection(&error),
+                };
                 fail_all(jobs, &error);
                 Err(error)
             }

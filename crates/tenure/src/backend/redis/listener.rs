@@ -206,7 +206,7 @@ impl Ears {
                     drain(shared, &mut stream);
                 }
                 () = shared.changed.notified() => {}
-                _ = self.lines_opened.changed() => return was_useful,
+                () = replaced(&mut self.lines_opened) => return was_useful,
                 _ = sweep.tick() => {
                     let abandoned = shared.sweep();
                     if unsubscribe(&mut sink, &abandoned).await.is_err() {
@@ -214,6 +214,18 @@ impl Ears {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Waits until the connection for requests is another one than the first.
+async fn replaced(lines_opened: &mut watch::Receiver<u64>) {
+    loop {
+        if lines_opened.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+        if *lines_opened.borrow_and_update() > 1 {
+            return;
         }
     }
 }

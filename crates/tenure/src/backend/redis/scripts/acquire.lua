@@ -65,7 +65,7 @@ end
 local function note_history_loss()
   local known = math.max(token or 0, floor)
   local fault = must('HSET', META, 'v', '1', 'token', text(known), 'max_ttl',
-    text(math.max(max_ttl, fleet_ttl)), 'incarnation', life.text, 'quarantine_until',
+    text(math.max(max_ttl, fleet_ttl)), 'incarnation', life.record, 'quarantine_until',
     text(quarantine_until), 'quarantine_why', meta.quarantine_why or '')
   if fault then return fault end
   token, meta.token = known, text(known)
@@ -152,7 +152,7 @@ end
 local term = math.max((token or 0) + 1, now, floor + 1)
 local fault = must('HSET', META, 'v', '1', 'holder', ME, 'token', text(term), 'attempt',
   text(attempt), 'granted_at', text(now), 'renewed_at', text(now), 'expires_at',
-  text(now + ttl * 1000), 'max_ttl', text(math.max(max_ttl, fleet_ttl)), 'incarnation', life.text,
+  text(now + ttl * 1000), 'max_ttl', text(math.max(max_ttl, fleet_ttl)), 'incarnation', life.record,
   'open', '1', 'quarantine_until', '0', 'quarantine_why', '', 'claim', '', 'claim_from', '',
   'claim_from_token', '', 'wish', '', 'unrecorded', '')
 if fault then return fault end

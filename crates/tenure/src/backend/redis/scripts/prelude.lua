@@ -146,6 +146,8 @@ do
     end
   end
   life.text = life.run .. ':' .. life.replication
+  -- Whoever cannot tell this life must not hide it from those who can.
+  life.record = life.run == '' and (meta.incarnation or '') or life.text
 end
 
 -- Compares the recorded life with this one: nil when equal, else whether it asks for a quarantine.
@@ -175,7 +177,7 @@ local function settle_life(ttl)
     quarantine_until = now + believed_for(ttl) * 1000
     meta.quarantine_why = change.why
   end
-  side('side record', 'HSET', META, 'incarnation', life.text, 'quarantine_until',
+  side('side record', 'HSET', META, 'incarnation', life.record, 'quarantine_until',
     text(quarantine_until), 'quarantine_why', meta.quarantine_why or '')
 end
 
