@@ -1,7 +1,7 @@
 //! From `async fn work(tenure: &Tenure, …) -> T` to one that runs only on the leader.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{quote, quote_spanned};
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{Error, FnArg, ItemFn, LitStr, Pat, PatType, Result, ReturnType, Type};
@@ -17,20 +17,25 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenS
         -> ::core::result::Result<::core::option::Option<#returned>, ::tenure::Error>
     };
     let Arguments { source, source_type, term } = arguments;
+    let guard = term.map(|PatType { pat, ty, .. }| {
+        quote_spanned! { ty.span() => let #pat: #ty = __term; }
+    });
+    let statements = &block.stmts;
     // Blamed on the argument's type when it is neither a client nor an election.
     let source = quote_spanned! { source_type => ::tenure::leader_only::source(&#source) };
     Ok(quote! {
         #(#attrs)*
         #vis #sig {
             let __source = #source;
-            ::tenure::leader_only::run(__source, #name, move |#term: ::tenure::Term| async move {
+            ::tenure::leader_only::run(__source, #name, move |__term: ::tenure::Term| async move {
                 // Never runs: it tells `?` and `return` in the body the type they need.
                 #[allow(unreachable_code, clippy::diverging_sub_expression)]
                 if false {
                     let __returned: #returned = loop {};
                     return __returned;
                 }
-                #block
+                #guard
+                #(#statements)*
             })
             .await
         }
@@ -62,8 +67,8 @@ struct Arguments {
     /// Knows who leads.
     source: Ident,
     source_type: Span,
-    /// What the body calls its term.
-    term: Ident,
+    /// What the body calls its term, if it wants it.
+    term: Option<PatType>,
 }
 
 impl Arguments {
@@ -96,7 +101,7 @@ impl Arguments {
         Ok(Arguments { source, source_type: ty.span(), term })
     }
 
-    fn take_term(function: &mut ItemFn) -> Result<Ident> {
+    fn take_term(function: &mut ItemFn) -> Result<Option<PatType>> {
         let mut found = None;
         let mut kept = syn::punctuated::Punctuated::new();
         for mut argument in std::mem::take(&mut function.sig.inputs) {
@@ -106,16 +111,17 @@ impl Arguments {
             };
             match argument {
                 FnArg::Typed(typed) if is_term => {
-                    if found.replace(identifier(&typed.pat)?).is_some() {
+                    if found.is_some() {
                         return Err(Error::new(typed.span(), "only one argument can be #[term]"));
                     }
-                    check_term_type(&typed.ty)?;
+                    refuse_reference(&typed.ty)?;
+                    found = Some(typed);
                 }
                 other => kept.push(other),
             }
         }
         function.sig.inputs = kept;
-        Ok(found.unwrap_or_else(|| format_ident!("__term")))
+        Ok(found)
     }
 }
 
@@ -136,13 +142,12 @@ fn identifier(pattern: &Pat) -> Result<Ident> {
     }
 }
 
-/// The generated code hands over a guard by value, whatever the signature says.
-fn check_term_type(given: &Type) -> Result<()> {
+fn refuse_reference(given: &Type) -> Result<()> {
     match given {
-        Type::Path(path) if path.path.segments.last().is_some_and(|part| part.ident == "Term") => {
-            Ok(())
+        Type::Reference(_) => {
+            Err(Error::new(given.span(), "the guard is handed over by value: write `Term`"))
         }
-        _ => Err(Error::new(given.span(), "an argument marked #[term] has the type `Term`")),
+        _ => Ok(()),
     }
 }
 

@@ -36,6 +36,7 @@ mod error;
 mod events;
 mod fork;
 mod identity;
+pub mod leader_only;
 mod listener;
 mod memory;
 mod observe;
@@ -66,3 +67,5 @@ pub use tenure_core as core;
 pub use tenure_core::{
     Event, EventKind, Failback, InstanceId, Moment, Reason, Resource, Role, SeenLeader, Token,
 };
+#[cfg(feature = "macros")]
+pub use tenure_macros::leader_only;

@@ -57,6 +57,15 @@ pub enum OnLoss {
     Exit,
 }
 
+impl From<OnLoss> for crate::OnLoss {
+    fn from(on_loss: OnLoss) -> Self {
+        match on_loss {
+            OnLoss::Recontend => crate::OnLoss::Recontend,
+            OnLoss::Exit => crate::OnLoss::Exit(1),
+        }
+    }
+}
+
 impl ElectionConfig {
     /// The time settings, as the time budget takes them.
     pub fn timing(&self) -> TimingSettings {

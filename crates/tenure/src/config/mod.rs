@@ -8,13 +8,17 @@
 //! defaults < file < [profile.NAME] of the file < TENURE_… variables < arguments
 //! ```
 //! ```no_run
+//! # async fn example() -> Result<(), tenure::Error> {
+//! let tenure = tenure::Tenure::from_file("tenure.toml").await?; // and that is all, mostly
+//!
 //! let config = tenure::config::Config::from_file("tenure.toml")?;
 //! for setting in config.settings() {
 //!     println!("{setting}"); // store.url = redis://***@db.internal/0 (TENURE_STORE)
 //! }
-//! # Ok::<(), tenure::config::ConfigError>(())
+//! # Ok(()) }
 //! ```
 
+mod connect;
 mod duration;
 mod election;
 mod environment;

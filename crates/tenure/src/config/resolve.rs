@@ -81,12 +81,17 @@ impl Config {
     /// A variable cannot spell every name: one that only `TENURE_ELECTIONS__NIGHTLY_REPORT__…`
     /// speaks of is found as `nightly-report`, too.
     pub fn election(&self, name: &str) -> &ElectionConfig {
+        self.named(name).unwrap_or(&self.defaults)
+    }
+
+    /// What holds for the election `name` if any layer names it; see [`election`](Self::election).
+    pub fn named(&self, name: &str) -> Option<&ElectionConfig> {
         let guessed = || {
             let form = variable_form(name);
             let guess = self.guessed_names.iter().find(|known| variable_form(known) == form)?;
             self.elections.get(guess)
         };
-        self.elections.get(name).or_else(guessed).unwrap_or(&self.defaults)
+        self.elections.get(name).or_else(guessed)
     }
 
     /// Whether the election `name` is held at all: switched off, this instance leads at once.

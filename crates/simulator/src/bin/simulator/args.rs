@@ -53,9 +53,8 @@ impl Args {
         };
         let mut words = words;
         while let Some(word) = words.next() {
-            let mut value = || {
-                words.next().ok_or_else(|| UsageError(format!("{word} needs a value after it")))
-            };
+            let mut value =
+                || words.next().ok_or_else(|| UsageError(format!("{word} needs a value after it")));
             match word.as_str() {
                 "--seeds" => args.seeds = number(&word, &value()?)?,
                 "--case" => args.case = Some(value()?),
