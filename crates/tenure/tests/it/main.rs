@@ -1,5 +1,4 @@
-//! The library from outside.
-//! Everything about the library that needs a real server.
+//! The library from outside: its surface on elections in memory, its backend on real servers.
 
 // A test that cannot go on ends there.
 #![allow(clippy::unwrap_used)]
@@ -7,8 +6,17 @@
 mod actor;
 mod broken;
 mod conformance;
+mod events;
+mod lifecycle;
+mod listeners;
+mod looking_on;
+mod once;
+mod outages;
+mod process;
 mod redis_foreign;
 mod redis_hostile;
 mod redis_messages;
 mod redis_refusal;
 mod redis_trouble;
+mod settings;
+mod work;
