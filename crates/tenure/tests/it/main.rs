@@ -5,8 +5,10 @@
 
 mod actor;
 mod broken;
+mod configured;
 mod conformance;
 mod events;
+mod leader_only;
 mod lifecycle;
 mod listeners;
 mod looking_on;
