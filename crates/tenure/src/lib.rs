@@ -34,6 +34,7 @@ mod driver;
 mod election;
 mod error;
 mod events;
+pub mod fence;
 mod fork;
 mod identity;
 pub mod leader_only;
