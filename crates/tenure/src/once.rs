@@ -4,10 +4,10 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::protocol::{self, Outcome, Request, TickOutcome};
+use tenure_core::protocol::{self, Hint, Outcome, Request, TickOutcome};
 use tenure_core::{InstanceId, Moment, Reason, Resource, ServerTime, Token};
 
-use crate::backend::{Backend, Subscription};
+use crate::backend::{Backend, Signal, Subscription};
 use crate::client::Client;
 use crate::election::{Attempt, Ended, run_term};
 use crate::{ElectionBuilder, Error, Tenure, Term};
@@ -156,7 +156,7 @@ impl Tenure {
             key: None,
             tick: None,
             ttl: None,
-            enabled: self.client().defaults.enabled,
+            enabled: self.client().is_enabled(name),
             waits: None,
             reruns_crashed: false,
             keeps: KEEP_DEFAULT,
@@ -234,8 +234,14 @@ impl Job {
     {
         let turn = Turn::prepare(&self).await?;
         loop {
-            if let Some(Outcome::TickDone(outcome)) = turn.look().await? {
-                return Ok(Once::AlreadyDone(outcome));
+            match turn.look().await? {
+                Stand::Done(outcome) => return Ok(Once::AlreadyDone(outcome)),
+                // Trying would only disturb whoever is at it.
+                Stand::Held if self.waits.is_some() => {
+                    turn.wait().await?;
+                    continue;
+                }
+                Stand::Held | Stand::Open => {}
             }
             let denied = match self.election().attempt().await? {
                 Attempt::Granted(term) => return turn.run(term, work).await,
@@ -313,10 +319,14 @@ impl<'a> Turn<'a> {
         Ok(self.call(Request::Observe { members: false }).await?.view.server_time)
     }
 
-    /// How the tick stands.
-    async fn look(&self) -> Result<Option<Outcome>, Error> {
-        let Some(tick) = self.tick.clone() else { return Ok(None) };
-        Ok(Some(self.call(Request::TickLook { tick }).await?.outcome))
+    async fn look(&self) -> Result<Stand, Error> {
+        let Some(tick) = self.tick.clone() else { return Ok(Stand::Open) };
+        let answer = self.call(Request::TickLook { tick }).await?;
+        Ok(match answer.outcome {
+            Outcome::TickDone(outcome) => Stand::Done(outcome),
+            _ if answer.view.holder.is_some() => Stand::Held,
+            _ => Stand::Open,
+        })
     }
 
     /// Waits until something may have changed.
@@ -329,10 +339,8 @@ impl<'a> Turn<'a> {
         }
         let pause = now.until(self.gives_up_at).min(LOOK_EVERY);
         let heard = async {
-            match &self.messages {
-                Some(messages) => messages.lock().await.next().await,
-                None => None,
-            }
+            let messages = self.messages.as_ref()?;
+            next_of_interest(&mut *messages.lock().await).await
         };
         tokio::select! {
             Some(_) = heard => {}
@@ -405,6 +413,25 @@ impl<'a> Turn<'a> {
         }
         tracing::warn!(target: "tenure", resource = self.resource.name(), token = token.get(),
             "the outcome of a tick could not be recorded");
+    }
+}
+
+/// How a tick stands, before anything is tried.
+enum Stand {
+    Done(TickOutcome),
+    /// Somebody holds the resource, perhaps for this very tick.
+    Held,
+    Open,
+}
+
+/// Waits for a message that may change how a tick stands. Members come and go with every try:
+/// looking again because of them would keep all who wait busy with each other.
+async fn next_of_interest(messages: &mut Subscription) -> Option<()> {
+    loop {
+        match messages.next().await? {
+            Signal::Hint(Hint::Members | Hint::Granted { .. } | Hint::Wished { .. }) => {}
+            _ => return Some(()),
+        }
     }
 }
 
