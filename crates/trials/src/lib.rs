@@ -6,3 +6,4 @@
 pub mod clock;
 pub mod record;
 pub mod rival;
+pub mod stats;
