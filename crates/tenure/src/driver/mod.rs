@@ -31,6 +31,8 @@ pub(crate) use inbox::{ElectionKey, Inbox, Message, Reply};
 /// The longest sleep in one go. The timer below stands still while the host is suspended, the
 /// deadlines do not: soon after waking up somebody must look.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// How much room for messages is kept after a rush.
+const BATCH_KEPT_MAX: usize = 256;
 /// The rest between two looks at a machine whose moment does not move on.
 const REST_MIN: Duration = Duration::from_millis(1);
 
@@ -118,7 +120,8 @@ struct Driver {
     inbox: Arc<Inbox>,
     registry: Registry,
     connection: watch::Receiver<Connection>,
-    elections: HashMap<ElectionKey, Entry>,
+    /// Boxed: a growing table must not copy them, nor keep room for ones that are not there.
+    elections: HashMap<ElectionKey, Box<Entry>>,
     keys: u64,
     seeds: u64,
     /// The highest attempt number used by any election of this client.
@@ -163,6 +166,7 @@ impl Driver {
             for message in batch.drain(..) {
                 self.handle(message);
             }
+            batch.shrink_to(BATCH_KEPT_MAX);
             self.look_at_connection();
             self.look_at_time();
             if self.elections.is_empty() && self.inbox.is_closed() {
@@ -234,7 +238,7 @@ impl Driver {
         state.status.send_modify(|status| status.connection = connection);
         let mut entry = Entry::new(machine, state, Arc::clone(&backend), shares_connection, policy);
         entry.listen(&resource, key, &self.inbox);
-        self.elections.insert(key, entry);
+        self.elections.insert(key, Box::new(entry));
         self.grant_wishes(key);
     }
 
@@ -381,7 +385,7 @@ impl Driver {
     }
 
     fn finish(&mut self, key: ElectionKey) {
-        let Some(entry) = self.elections.remove(&key) else { return };
+        let Some(mut entry) = self.elections.remove(&key) else { return };
         self.timers.remove(&(entry.timer, key));
         let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let registered = registry.get(entry.state.resource.key());

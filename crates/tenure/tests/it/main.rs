@@ -10,6 +10,7 @@ mod events;
 mod lifecycle;
 mod listeners;
 mod looking_on;
+mod memory;
 mod once;
 mod outages;
 mod process;
