@@ -33,6 +33,7 @@ mod driver;
 mod election;
 mod error;
 mod events;
+pub mod fence;
 mod fork;
 mod identity;
 mod listener;

@@ -40,7 +40,7 @@ use crate::{InstanceId, Resource, ServerTime};
 
 use keys::{Keys, Value};
 use life::Life;
-pub use raw::ForeignValue;
+pub use raw::{Fingerprint, ForeignValue};
 use shelf::Shelf;
 
 /// What stands at the key while nobody may lead.

@@ -71,11 +71,31 @@ impl MemoryStore {
         self.keys.delete(now, key)
     }
 
-    /// What a holder would lose if `key` were touched: its value, its end and its token.
-    pub fn fingerprint(&self, now: ServerTime, key: &str) -> Option<(InstanceId, u64, Token)> {
+    /// Everything about `key` that changes when somebody touches the lease there.
+    pub fn fingerprint(&self, now: ServerTime, key: &str) -> Option<Fingerprint> {
         let entry = self.keys.get(now, key)?;
         let meta = self.shelves.get(key).and_then(|shelf| shelf.meta.as_ref());
-        let token = meta.map_or(Token::NONE, |meta| meta.token);
-        Some((entry.text()?.clone(), entry.expires_at.unwrap_or(u64::MAX), token))
+        Some(Fingerprint {
+            holder: entry.text()?.clone(),
+            expires_at: entry.expires_at,
+            token: meta.map_or(Token::NONE, |meta| meta.token),
+        })
+    }
+}
+
+/// A lease at one moment, to be compared with a later one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// The value at the key.
+    pub holder: InstanceId,
+    /// The token in the side record.
+    pub token: Token,
+    expires_at: Option<u64>,
+}
+
+impl Fingerprint {
+    /// Whether the key only keeps others out for a while and stands for nobody's term.
+    pub fn is_vacant(&self) -> bool {
+        super::is_quarantine(&self.holder)
     }
 }

@@ -1,4 +1,5 @@
 //! The library from outside: its surface on elections in memory, its backend on real servers.
+//! Everything about the library that needs a real server.
 
 // A test that cannot go on ends there.
 #![allow(clippy::unwrap_used)]
@@ -14,10 +15,12 @@ mod memory;
 mod once;
 mod outages;
 mod process;
+mod fence;
 mod redis_foreign;
 mod redis_hostile;
 mod redis_messages;
 mod redis_refusal;
+mod redis_tls;
 mod redis_trouble;
 mod settings;
 mod work;

@@ -23,6 +23,13 @@ local function finish(kind, first, second)
   return answer(kind, first, second)
 end
 
+local function quarantine_why()
+  if (meta.quarantine_why or '') == '' then
+    return 'somebody else put the resource into quarantine'
+  end
+  return meta.quarantine_why
+end
+
 local function granted(term)
   publish('g ' .. text(term) .. ' ' .. text(ttl) .. ' ' .. ME)
   return finish('granted', text(term))
@@ -86,7 +93,7 @@ if pttl ~= -2 and holder == QUARANTINE then
     side('quarantine', 'PEXPIRE', K, text(left))
     pttl = left
   end
-  return finish('quarantine', text(pttl), meta.quarantine_why or '')
+  return finish('quarantine', text(pttl), quarantine_why())
 end
 
 local paused_ms = remaining(number(meta.paused_until) or 0)
@@ -95,6 +102,11 @@ local reserved = pttl ~= -2 and (meta.claim or '') ~= '' and holder == meta.clai
 
 -- Reserved for the caller by a hand-over: the token was drawn then.
 if reserved and holder == ME and token >= floor then
+  -- A claim begins a term: after a loss of data, leases from before may still be believed in.
+  settle_life(fleet_ttl)
+  if quarantine_until > now then
+    return finish('quarantine', text(remaining(quarantine_until)), quarantine_why())
+  end
   if paused_ms > 0 then
     return finish('paused', text(paused_ms))
   end
@@ -105,7 +117,6 @@ if reserved and holder == ME and token >= floor then
     text(now), 'expires_at', text(now + ttl * 1000), 'max_ttl', text(math.max(max_ttl, fleet_ttl)),
     'open', '1', 'claim', '')
   if fault then return fault end
-  settle_life(fleet_ttl)
   journal(now, 'granted', ME, token)
   return granted(token)
 end
@@ -131,7 +142,7 @@ if quarantine_until > now then
   fault = must('SET', K, QUARANTINE, 'PX', text(left))
   if fault then return fault end
   holder, pttl = QUARANTINE, left
-  return finish('quarantine', text(left), meta.quarantine_why or '')
+  return finish('quarantine', text(left), quarantine_why())
 end
 
 if paused_ms > 0 then
