@@ -218,7 +218,7 @@ impl Client {
             timeout: CALL_TIMEOUT,
         };
         let (reply, answer) = oneshot::channel();
-        self.inbox.request(Message::Call { backend, call, reply })?;
+        self.inbox.request(Message::Call { backend, call: Box::new(call), reply })?;
         tokio::select! {
             biased;
             answer = answer => Ok(answer.map_err(|_| Error::Closed)??),

@@ -208,9 +208,9 @@ impl Driver {
         match message {
             Message::Start(starting) => self.begin(*starting),
             Message::Woken(election) => self.grant_wishes(election),
-            Message::Reply { election, ask, reply } => self.deliver(election, ask, reply),
+            Message::Reply { election, ask, reply } => self.deliver(election, ask, *reply),
             Message::Signal { election, signal } => self.hear(election, signal),
-            Message::Call { backend, call, reply } => carry_out(&*backend, call, reply),
+            Message::Call { backend, call, reply } => carry_out(&*backend, *call, reply),
             Message::Subscribe { backend, resource, reply } => {
                 // Whoever asked may be gone; the subscription then ends with the drop.
                 let _ = reply.send(backend.subscribe(&resource));
@@ -356,12 +356,13 @@ impl Driver {
         };
         match begin_call(&*entry.backend, call) {
             Begun::Answered(reply) => {
+                let reply = Box::new(reply);
                 self.inbox.post(Message::Reply { election: key, ask, reply });
             }
             Begun::UnderWay(calling) => {
                 let inbox = Arc::clone(&self.inbox);
                 let task = tokio::spawn(async move {
-                    let reply = calling.await;
+                    let reply = Box::new(calling.await);
                     inbox.post(Message::Reply { election: key, ask, reply });
                 });
                 pending.task = Some(task.abort_handle());
