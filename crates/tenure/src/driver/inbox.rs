@@ -90,7 +90,8 @@ impl Inbox {
     pub(crate) fn request(&self, message: Message) -> Result<(), Error> {
         debug_assert!(message.is_request(), "other messages have their own bounds");
         let mut state = self.lock();
-        if state.dead || state.closed {
+        let begins = matches!(message, Message::Start(_));
+        if state.dead || (state.closed && begins) {
             return Err(Error::Closed);
         }
         if state.requests >= REQUESTS_QUEUED_MAX {
@@ -135,7 +136,8 @@ impl Inbox {
         self.filled.notify_one();
     }
 
-    /// No more requests: the driver ends once its elections have.
+    /// No new elections: the driver ends once those it has have ended. Until then it answers, for
+    /// their work may have something to finish.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.rouse();

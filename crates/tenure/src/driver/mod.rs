@@ -31,6 +31,8 @@ pub(crate) use inbox::{ElectionKey, Inbox, Message, Reply};
 /// The longest sleep in one go. The timer below stands still while the host is suspended, the
 /// deadlines do not: soon after waking up somebody must look.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// After how many messages the driver looks for what is due: a rush must not delay renewals.
+const LOOK_AT_TIME_EVERY: usize = 128;
 /// How much room for messages is kept after a rush.
 const BATCH_KEPT_MAX: usize = 256;
 /// The rest between two looks at a machine whose moment does not move on.
@@ -163,8 +165,11 @@ impl Driver {
         let mut batch = VecDeque::new();
         loop {
             self.inbox.take_all(&mut batch);
-            for message in batch.drain(..) {
+            for (number, message) in batch.drain(..).enumerate() {
                 self.handle(message);
+                if number % LOOK_AT_TIME_EVERY == LOOK_AT_TIME_EVERY - 1 {
+                    self.look_at_time();
+                }
             }
             batch.shrink_to(BATCH_KEPT_MAX);
             self.look_at_connection();
