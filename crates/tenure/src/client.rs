@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::backend::{Backend, Connection, Subscription};
 use crate::clock::Clock;
+use crate::config::{Config, ElectionConfig};
 use crate::driver::{self, Connector, Inbox, Message, Starting};
 use crate::election::ElectionBuilder;
 use crate::fork::Generation;
@@ -127,6 +128,8 @@ pub(crate) struct Defaults {
     pub(crate) timing: TimingSettings,
     pub(crate) fresh_store: bool,
     pub(crate) enabled: bool,
+    /// What was configured for elections, beyond the above.
+    pub(crate) config: Option<Arc<Config>>,
 }
 
 impl Client {
@@ -155,7 +158,20 @@ impl Client {
     }
 
     pub(crate) fn resource(&self, name: &str) -> Result<Resource, Error> {
-        Ok(Resource::with_prefix(&self.defaults.prefix, name)?)
+        match self.configured(name).and_then(|election| election.key.as_deref()) {
+            Some(key) => Ok(Resource::with_key(name, key)?),
+            None => Ok(Resource::with_prefix(&self.defaults.prefix, name)?),
+        }
+    }
+
+    /// What the configuration says of the election about `name`, if there is one.
+    pub(crate) fn configured(&self, name: &str) -> Option<&ElectionConfig> {
+        self.defaults.config.as_deref().map(|config| config.election(name))
+    }
+
+    /// Whether the election about `name` takes place, unless its caller decides.
+    pub(crate) fn is_enabled(&self, name: &str) -> bool {
+        self.defaults.enabled && self.configured(name).is_none_or(|election| election.enabled)
     }
 
     /// The election of this client about `name`.

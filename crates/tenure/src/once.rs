@@ -156,7 +156,7 @@ impl Tenure {
             key: None,
             tick: None,
             ttl: None,
-            enabled: self.client().defaults.enabled,
+            enabled: self.client().is_enabled(name),
             waits: None,
             reruns_crashed: false,
             keeps: KEEP_DEFAULT,

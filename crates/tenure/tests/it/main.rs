@@ -1,14 +1,15 @@
 //! The library from outside: its surface on elections in memory, its backend on real servers.
-//! Everything about the library that needs a real server.
 
 // A test that cannot go on ends there.
 #![allow(clippy::unwrap_used)]
 
 mod actor;
 mod broken;
+mod configured;
 mod conformance;
 mod events;
 mod fence;
+mod leader_only;
 mod lifecycle;
 mod listeners;
 mod looking_on;
