@@ -312,6 +312,9 @@ impl ElectionBuilder {
             shares_connection: client.shares_connection(enabled),
             policy: self.policy,
         };
+        if let Some(advice) = starting.settings.timing.advice() {
+            tracing::warn!(target: "tenure", resource = self.name, advice, "unusual ttl");
+        }
         client.begin(starting).await?;
         Ok(Election::new(state, client))
     }

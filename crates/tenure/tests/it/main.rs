@@ -13,6 +13,7 @@ mod leader_only;
 mod lifecycle;
 mod listeners;
 mod looking_on;
+mod memory;
 mod once;
 mod outages;
 mod process;
