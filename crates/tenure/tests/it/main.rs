@@ -6,6 +6,7 @@
 
 mod actor;
 mod broken;
+mod config;
 mod configured;
 mod conformance;
 mod events;

@@ -1,6 +1,8 @@
 //! The same settings in every format.
 
-use super::{Config, FULL, Format, Loader, origin_of, refusal};
+use tenure::config::{Config, Format, Loader};
+
+use super::{FULL, origin_of, refusal};
 
 const FULL_JSON: &str = r#"{
   "prefix": "app:",
