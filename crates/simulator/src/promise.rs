@@ -51,7 +51,7 @@ pub struct Violation {
 pub(crate) struct Judge {
     granted: Vec<(Token, InstanceId)>,
     /// Promises that this world is not about.
-    pub(crate) ignores: &'static [Promise],
+    ignores: Vec<Promise>,
     begun: Vec<Token>,
     closed: Vec<Token>,
     violation: Option<Violation>,
@@ -64,6 +64,10 @@ impl Judge {
 
     pub(crate) fn into_violation(self) -> Option<Violation> {
         self.violation
+    }
+
+    pub(crate) fn ignore(&mut self, promises: &[Promise]) {
+        self.ignores.extend_from_slice(promises);
     }
 
     pub(crate) fn terms(&self) -> u64 {

@@ -9,12 +9,13 @@ use tenure_core::protocol::Hint;
 use tenure_core::{Resource, StoreError};
 
 use crate::algorithm::{Op, Reply, Want};
-use crate::case::{Case, Mode, Subject};
+use crate::case::{Case, Mode};
 use crate::clock::{MILLISECOND, Real, SECOND};
 use crate::cluster::{Caller, Cluster};
+use crate::control::Subject;
 use crate::fault::Fault;
 use crate::party::Party;
-use crate::promise::{Judge, Violation};
+use crate::promise::{Judge, Promise, Violation};
 use crate::random::Random;
 
 /// A world in which more happens than this is itself a bug: something asks without end.
@@ -112,6 +113,8 @@ pub(crate) struct Climate {
     /// In percent, how often work does not stop when told to.
     pub(crate) stubborn_percent: u64,
     pub(crate) lag_max: u64,
+    /// Whether some instances ask for shorter leases than others.
+    pub(crate) leases_differ: bool,
 }
 
 /// One world.
@@ -181,6 +184,12 @@ impl<'a> World<'a> {
         }
         world.strike_later();
         world
+    }
+
+    /// Does not look at these promises.
+    pub fn ignoring(mut self, promises: &[Promise]) -> Self {
+        self.judge.ignore(promises);
+        self
     }
 
     /// Writes down every event.

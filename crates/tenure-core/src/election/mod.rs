@@ -431,7 +431,8 @@ impl Election {
             return;
         }
         self.beats_at = now + self.beat_every();
-        let members = self.term().is_some() && self.settings.failback.is_some();
+        let watches_rivals = self.term().is_some() && self.settings.failback.is_some();
+        let members = watches_rivals || self.wants_members(now);
         let record = self.record();
         self.ask_beside(now, SideAsk::Beat, Request::Beat { record, members });
     }

@@ -1,5 +1,4 @@
 //! The library from outside: its surface on elections in memory, its backend on real servers.
-//! Everything about the library that needs a real server.
 
 // A test that cannot go on ends there.
 #![allow(clippy::unwrap_used)]

@@ -23,6 +23,13 @@ local function finish(kind, first, second)
   return answer(kind, first, second)
 end
 
+local function quarantine_why()
+  if (meta.quarantine_why or '') == '' then
+    return 'somebody else put the resource into quarantine'
+  end
+  return meta.quarantine_why
+end
+
 local function granted(term)
   publish('g ' .. text(term) .. ' ' .. text(ttl) .. ' ' .. ME)
   return finish('granted', text(term))
@@ -86,7 +93,7 @@ if pttl ~= -2 and holder == QUARANTINE then
     side('quarantine', 'PEXPIRE', K, text(left))
     pttl = left
   end
-  return finish('quarantine', text(pttl), meta.quarantine_why or '')
+  return finish('quarantine', text(pttl), quarantine_why())
 end
 
 local paused_ms = remaining(number(meta.paused_until) or 0)
@@ -98,7 +105,7 @@ if reserved and holder == ME and token >= floor then
   -- A claim begins a term: after a loss of data, leases from before may still be believed in.
   settle_life(fleet_ttl)
   if quarantine_until > now then
-    return finish('quarantine', text(remaining(quarantine_until)), meta.quarantine_why or '')
+    return finish('quarantine', text(remaining(quarantine_until)), quarantine_why())
   end
   if paused_ms > 0 then
     return finish('paused', text(paused_ms))
@@ -135,7 +142,7 @@ if quarantine_until > now then
   fault = must('SET', K, QUARANTINE, 'PX', text(left))
   if fault then return fault end
   holder, pttl = QUARANTINE, left
-  return finish('quarantine', text(left), meta.quarantine_why or '')
+  return finish('quarantine', text(left), quarantine_why())
 end
 
 if paused_ms > 0 then
