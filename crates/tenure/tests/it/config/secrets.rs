@@ -2,10 +2,15 @@
 
 use std::path::PathBuf;
 
-use tenure::config::{Config, Format, Loader};
+use tenure::config::{Config, Format, Loader, PROBLEMS_MAX};
 use testkit::TempFolder;
 
-use super::{refusal, toml};
+#[cfg(feature = "hcl")]
+use super::formats::FULL_HCL;
+use super::formats::FULL_JSON;
+#[cfg(feature = "yaml")]
+use super::formats::FULL_YAML;
+use super::{FULL, refusal, toml};
 
 const CANARY: &str = "c4nary";
 
@@ -79,12 +84,50 @@ fn broken_files_of_any_format_do_not_show_their_lines() {
         (Format::Hcl, "store { password = \"c4nary${x:y}\" }"),
         #[cfg(feature = "hcl")]
         (Format::Hcl, "store { password = c4nary(\"c4nary\") }"),
+        #[cfg(feature = "hcl")]
+        (Format::Hcl, "store { password = c4nary }"),
     ];
     for (format, text) in texts {
         let loader = Loader::new().text(format, "file", text);
         assert!(loader.clone().load().is_err(), "{text}");
         let shown = printed(loader);
         assert!(!shown.contains(CANARY), "{format:?} {text} leaks: {shown}");
+    }
+}
+
+/// One wrong keystroke anywhere: something missing, and a few things too much. The keys take
+/// turns, so that each of them meets every kind of place.
+fn slips(text: &str) -> impl Iterator<Item = String> {
+    const KEYS: [&str; 13] = ["\"", "'", "\n", " ", "{", "}", "[", "$", ":", "=", "#", "*", "x"];
+    text.char_indices().enumerate().flat_map(move |(turn, (at, found))| {
+        let key = |offset: usize| KEYS[(turn * 2 + offset) % KEYS.len()];
+        let inserted = |offset| format!("{}{}{}", &text[..at], key(offset), &text[at..]);
+        let missing = format!("{}{}", &text[..at], &text[at + found.len_utf8()..]);
+        [missing, inserted(0), inserted(1)]
+    })
+}
+
+#[test]
+fn no_slip_of_the_finger_breaks_the_loader_or_shows_the_password() {
+    let files = [
+        (Format::Toml, FULL),
+        (Format::Json, FULL_JSON),
+        #[cfg(feature = "yaml")]
+        (Format::Yaml, FULL_YAML),
+        #[cfg(feature = "hcl")]
+        (Format::Hcl, FULL_HCL),
+    ];
+    for (format, full) in files {
+        let full = full.replace("${REDIS_PASSWORD}", CANARY);
+        let full = full.replace("env(\\\"REDIS_PASSWORD\\\")", CANARY);
+        assert!(full.contains(CANARY), "{format:?}");
+        for text in slips(&full) {
+            if let Err(error) = Loader::new().text(format, "file", &text).load() {
+                let shown = format!("{error} {error:?}");
+                assert!(!shown.contains(CANARY), "{format:?} leaks: {shown}\n{text}");
+                assert!(error.problems().len() <= PROBLEMS_MAX);
+            }
+        }
     }
 }
 
