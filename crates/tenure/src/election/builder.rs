@@ -106,7 +106,7 @@ impl ElectionBuilder {
         self.failback = election.failback;
         self.require_beat = election.require_beat;
         self.lock_delay = election.lock_delay;
-        self.on_loss(election.on_loss.into())
+        self.on_loss(election.on_loss.into()).abort_on_overrun(election.abort_on_overrun)
     }
 
     /// How long a lease lasts without renewal; at least 300 ms.

@@ -5,6 +5,7 @@
 
 mod actor;
 mod broken;
+mod config;
 mod configured;
 mod conformance;
 mod events;
