@@ -5,7 +5,6 @@ use std::time::Duration;
 use tenure::{Election, Tenure};
 use testkit::RedisServer;
 use tokio::runtime::Runtime;
-use tokio::time::Instant;
 use trials::clock;
 
 use crate::polling::Poller;
@@ -65,7 +64,7 @@ async fn theirs(count: usize) -> Outcome<Cost> {
     let server = RedisServer::start();
     let poller = Poller::connect(&server.url(), "polled", "poller", TTL).await?;
     let before = resident_bytes()?;
-    let until = Instant::now() + WATCHED + TTL;
+    let until = clock::now() + WATCHED + TTL;
     let mut tasks = Vec::with_capacity(count);
     for index in 0..count {
         let poller = poller.beside(format!("polled-{index}"));

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use tokio::time::Instant;
+use tenure::Moment;
+use trials::clock;
 
 use crate::Outcome;
 
@@ -63,10 +64,10 @@ impl Poller {
     }
 
     /// Takes part until `until`: renews while it leads, tries while it does not.
-    pub(crate) async fn take_part(mut self, phase: Duration, until: Instant) -> Outcome {
+    pub(crate) async fn take_part(mut self, phase: Duration, until: Moment) -> Outcome {
         let mut leads = false;
         tokio::time::sleep(phase).await;
-        while Instant::now() < until {
+        while clock::now() < until {
             leads = if leads { self.renew().await? } else { self.acquire().await? };
             tokio::time::sleep(self.interval()).await;
         }

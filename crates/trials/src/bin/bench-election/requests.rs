@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure::Tenure;
 use testkit::RedisServer;
 use tokio::runtime::Runtime;
-use tokio::time::Instant;
+use trials::clock;
 
 use crate::polling::Poller;
 use crate::report::Report;
@@ -31,7 +31,7 @@ pub(crate) fn measure(runtime: &Runtime, scale: &Scale, report: &mut Report) -> 
         // Connections and first tries are set-up.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let (our_monitor, their_monitor) = (our_server.monitor(), their_server.monitor());
-        let until = Instant::now() + lasts;
+        let until = clock::now() + lasts;
         let mut pollers = Vec::new();
         for index in 0..INSTANCES {
             let id = format!("p{index}");
