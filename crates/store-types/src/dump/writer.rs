@@ -1,0 +1,97 @@
+//! Lengths, strings and numbers of the format, appended to a buffer.
+
+use crate::lzf::Compressor;
+use crate::number::parse_i64;
+
+/// Strings up to this length are tried as integers.
+const INTEGER_TEXT_MAX: usize = 11;
+/// Strings longer than this are tried for compression.
+const COMPRESS_MIN: usize = 20;
+/// Compression must save at least this many bytes.
+const COMPRESS_SAVING_MIN: usize = 4;
+
+/// Appends parts of values to a buffer.
+pub struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    compressor: Option<&'a mut Compressor>,
+}
+
+impl<'a> Writer<'a> {
+    /// A writer to the end of `out`; with a compressor it compresses long strings.
+    pub fn new(out: &'a mut Vec<u8>, compressor: Option<&'a mut Compressor>) -> Self {
+        Self { out, compressor }
+    }
+
+    /// A length, or any other number that is small as a rule.
+    pub fn length(&mut self, length: u64) {
+        match length {
+            0..0x40 => self.out.push(length as u8),
+            0x40..0x4000 => self.out.extend_from_slice(&(0x4000 | length as u16).to_be_bytes()),
+            0x4000..=0xffff_ffff => {
+                self.out.push(0x80);
+                self.out.extend_from_slice(&(length as u32).to_be_bytes());
+            }
+            _ => {
+                self.out.push(0x81);
+                self.out.extend_from_slice(&length.to_be_bytes());
+            }
+        }
+    }
+
+    /// A string: as an integer, compressed or as it is, whichever applies first.
+    pub fn string(&mut self, bytes: &[u8]) {
+        if bytes.len() <= INTEGER_TEXT_MAX && self.integer_text(bytes) {
+            return;
+        }
+        if bytes.len() > COMPRESS_MIN && self.compressed(bytes) {
+            return;
+        }
+        self.length(bytes.len() as u64);
+        self.out.extend_from_slice(bytes);
+    }
+
+    fn integer_text(&mut self, bytes: &[u8]) -> bool {
+        let Some(value) = parse_i64(bytes) else { return false };
+        if let Ok(value) = i8::try_from(value) {
+            self.out.extend_from_slice(&[0xc0, value as u8]);
+        } else if let Ok(value) = i16::try_from(value) {
+            self.out.push(0xc1);
+            self.out.extend_from_slice(&value.to_le_bytes());
+        } else if let Ok(value) = i32::try_from(value) {
+            self.out.push(0xc2);
+            self.out.extend_from_slice(&value.to_le_bytes());
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn compressed(&mut self, bytes: &[u8]) -> bool {
+        let Some(compressor) = &mut self.compressor else { return false };
+        let mut packed = Vec::new();
+        let limit = bytes.len() - COMPRESS_SAVING_MIN;
+        if compressor.compress(bytes, limit, &mut packed).is_none() {
+            return false;
+        }
+        self.out.push(0xc3);
+        self.length(packed.len() as u64);
+        self.length(bytes.len() as u64);
+        self.out.extend_from_slice(&packed);
+        true
+    }
+
+    /// A score, as it is in memory.
+    pub fn double(&mut self, value: f64) {
+        self.out.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// A moment in Unix milliseconds.
+    pub fn milliseconds(&mut self, moment: i64) {
+        self.out.extend_from_slice(&moment.to_le_bytes());
+    }
+
+    /// Bytes without a length before them.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+}
