@@ -1,1 +1,25 @@
-//! The election state machine.
+//! The election state machine of Tenure.
+//!
+//! What comes in: readings of a local clock, answers and hints from a store, and the wishes of the
+//! application. What goes out: one ordered stream of requests to the store, events for the
+//! application, and the moment at which to come back. No clock, no I/O, no threads, no randomness
+//! beyond a seed that the caller gives.
+
+mod election;
+pub mod event;
+mod moment;
+mod name;
+pub mod protocol;
+mod random;
+mod settings;
+pub mod timing;
+
+pub use election::{AskId, Election, Output};
+pub use event::{Event, EventKind, Reason, Role, SeenLeader};
+pub use moment::Moment;
+pub use name::{
+    DEFAULT_PREFIX, INSTANCE_NAME_LEN_MAX, InstanceId, KEY_LEN_MAX, NameError, Resource,
+};
+pub use protocol::{ServerTime, StoreError, Token};
+pub use settings::{Contest, Failback, Settings};
+pub use timing::{Timing, TimingError, TimingSettings};

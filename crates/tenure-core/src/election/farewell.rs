@@ -1,0 +1,197 @@
+//! After a term or an open attempt: telling the store, as soon as it answers.
+//!
+//! A renewal or an acquire may still be on its way when its term is closed. The farewell names
+//! exactly that term or attempt, so that a late one never leaves a key that nobody leads by.
+
+use std::time::Duration;
+
+use crate::protocol::{Answer, CloseReason, Outcome, Request, StoreError};
+use crate::{Contest, EventKind, InstanceId, Moment, Reason, Role, Token};
+
+use super::contend::Contending;
+use super::rank::HEAD_START_MAX;
+use super::{Election, LeaseAsk, SideAsk, Stage};
+
+/// How long leaving may take beyond the lease, in tries: an unreachable store must not hold it up.
+const LAST_TRIES: u32 = 2;
+
+/// What the store must still be told.
+#[derive(Debug)]
+pub(super) struct Farewell {
+    word: Word,
+    sends_at: Moment,
+    /// When a leaver gives up on a store that does not answer.
+    gives_up_at: Option<Moment>,
+}
+
+#[derive(Clone, Debug)]
+enum Word {
+    Release {
+        token: Token,
+        reason: CloseReason,
+    },
+    Transfer {
+        token: Token,
+        to: InstanceId,
+    },
+    Abandon {
+        attempt: u64,
+    },
+    /// Nothing; only the work of the lost term is waited for.
+    Nothing,
+}
+
+impl Farewell {
+    pub(super) fn release(token: Token, reason: CloseReason) -> Self {
+        Self::of(Word::Release { token, reason })
+    }
+
+    pub(super) fn transfer(token: Token, to: InstanceId) -> Self {
+        Self::of(Word::Transfer { token, to })
+    }
+
+    pub(super) fn abandon(attempt: u64) -> Self {
+        Self::of(Word::Abandon { attempt })
+    }
+
+    pub(super) fn nothing() -> Self {
+        Self::of(Word::Nothing)
+    }
+
+    fn of(word: Word) -> Self {
+        Farewell { word, sends_at: Moment::ORIGIN, gives_up_at: None }
+    }
+}
+
+/// Taking leave of the members, the last thing an instance does.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    pub(super) gives_up_at: Moment,
+}
+
+impl Election {
+    pub(super) fn part_with(&mut self, now: Moment, farewell: Farewell) {
+        self.stage = Stage::Parting(farewell);
+        self.part(now);
+    }
+
+    pub(super) fn part(&mut self, now: Moment) {
+        let last_tries = self.settings.timing.try_timeout() * LAST_TRIES;
+        let Stage::Parting(farewell) = &mut self.stage else { return };
+        if self.will.stops {
+            let gives_up_at = *farewell.gives_up_at.get_or_insert(now + last_tries);
+            if now >= gives_up_at {
+                self.lease_ask = None;
+                return self.take_leave(now);
+            }
+        }
+        if self.lease_ask.is_some() || now < farewell.sends_at {
+            return;
+        }
+        // While work of the closed term is still there, nobody else is let in early. An abandoned
+        // attempt never had work.
+        let waits_for_work = self.will.work_runs && !matches!(farewell.word, Word::Abandon { .. });
+        if waits_for_work {
+            return;
+        }
+        let request = match farewell.word.clone() {
+            Word::Release { token, reason } => Request::Release { token, reason },
+            Word::Abandon { attempt } => Request::Abandon { attempt },
+            Word::Transfer { token, to } => {
+                Request::Transfer { token, to, claim_ttl: self.settings.claim_ttl() }
+            }
+            Word::Nothing => return self.contend_again(now, Duration::ZERO),
+        };
+        let timeout = self.settings.timing.try_timeout();
+        self.ask_about_lease(now, LeaseAsk::Farewell, request, timeout);
+    }
+
+    pub(super) fn part_wakes_at(&self, farewell: &Farewell) -> Moment {
+        let gives_up_at = farewell.gives_up_at.unwrap_or(Moment::NEVER);
+        match self.lease_ask.is_some() || self.will.work_runs {
+            true => gives_up_at,
+            false => farewell.sends_at.min(gives_up_at),
+        }
+    }
+
+    pub(super) fn settle_farewell(&mut self, now: Moment, reply: Result<Answer, StoreError>) {
+        if !matches!(self.stage, Stage::Parting(_)) {
+            return;
+        }
+        let answer = match reply {
+            Ok(answer) => answer,
+            Err(error) => return self.repeat_farewell(now, error),
+        };
+        self.failures = 0;
+        let Stage::Parting(farewell) = &self.stage else { return };
+        let wait = match (&farewell.word, answer.outcome) {
+            (Word::Transfer { token, to }, Outcome::Transferred { .. }) => {
+                let (token, to) = (*token, to.clone());
+                self.tell(now, EventKind::HandedOver { token, to });
+                self.settings.claim_ttl()
+            }
+            (Word::Transfer { .. }, outcome) => {
+                let why = format!("the store answered {outcome:?}");
+                self.tell(now, EventKind::HandOverRefused { why });
+                Duration::ZERO
+            }
+            // Whoever gave the resource back lets every rank go before it tries again.
+            (Word::Release { .. }, _) => HEAD_START_MAX + self.seen.step() * 2,
+            _ => Duration::ZERO,
+        };
+        self.attempt_is_open = false;
+        self.contend_again(now, wait);
+    }
+
+    fn repeat_farewell(&mut self, now: Moment, error: StoreError) {
+        if !error.is_temporary() {
+            // Nobody can be told; the lease ends by itself, and every write names its term.
+            self.warn(now, &[error.to_string()]);
+            return self.contend_again(now, self.settings.timing.ttl());
+        }
+        let wait = self.back_off();
+        if let Stage::Parting(farewell) = &mut self.stage {
+            farewell.sends_at = now + wait;
+        }
+        if self.role != Role::Stopped {
+            self.become_role(now, Role::Unknown, Reason::Store(error));
+        }
+    }
+
+    fn contend_again(&mut self, now: Moment, wait: Duration) {
+        self.attempt_is_open = false;
+        let tries_at = now + wait + self.head_start();
+        self.stage = Stage::Contending(Contending::from(tries_at));
+        if self.settings.contest == Contest::OneShot {
+            self.will.stops = true;
+        }
+        self.contend(now);
+    }
+
+    pub(super) fn take_leave(&mut self, now: Moment) {
+        let gives_up_at = now + self.settings.timing.try_timeout();
+        self.stage = Stage::Leaving(Leaving { gives_up_at });
+        self.leave(now);
+    }
+
+    pub(super) fn leave(&mut self, now: Moment) {
+        let Stage::Leaving(leaving) = &self.stage else { return };
+        if now >= leaving.gives_up_at {
+            return self.finish(now);
+        }
+        if self.side_ask.is_none() {
+            self.ask_beside(now, SideAsk::Leave, Request::Leave);
+        }
+    }
+
+    pub(super) fn finish(&mut self, now: Moment) {
+        if matches!(self.stage, Stage::Leaving(_)) {
+            self.stage = Stage::Over;
+            let reason = match self.settings.contest {
+                Contest::OneShot => Reason::OneShotOver,
+                Contest::Lasting => Reason::Stopped,
+            };
+            self.become_role(now, Role::Stopped, reason);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Holding a term: renewing it, stopping work in time, and closing it.
+
+use std::time::Duration;
+
+use crate::protocol::{Answer, Outcome, Request, StoreError};
+use crate::{EventKind, Failback, InstanceId, Moment, Reason, Role, Token};
+
+use super::farewell::Farewell;
+use super::{Election, LeaseAsk, Stage};
+
+/// An open term.
+#[derive(Debug)]
+pub(super) struct Term {
+    pub(super) token: Token,
+    /// May be acted on until then.
+    pub(super) ends_at: Moment,
+    /// When the next renewal goes out.
+    pub(super) renews_at: Moment,
+    pub(super) began_at: Moment,
+    /// Set once work was told to stop: the term will not be renewed any more.
+    yielding: Option<Yielding>,
+    overrun_told: bool,
+}
+
+#[derive(Debug)]
+struct Yielding {
+    /// When work is cut off.
+    by: Moment,
+    reason: Reason,
+    successor: Option<InstanceId>,
+}
+
+impl Term {
+    pub(super) fn is_yielding(&self) -> bool {
+        self.yielding.is_some()
+    }
+}
+
+impl Election {
+    /// Begins the granted term, unless so little of it is left that work could not even stop.
+    pub(super) fn take_office(&mut self, now: Moment, token: Token, ends_at: Moment) {
+        if let Some(reason) = self.declines(now, ends_at) {
+            self.tell(now, EventKind::ElectionFailed { reason: reason.clone() });
+            return self.part_with(now, Farewell::release(token, reason.close_reason()));
+        }
+        if now.since(self.failed_back_at) >= Failback::DELAY_MAX {
+            self.failbacks = 0;
+        }
+        self.will.work_runs = false;
+        self.will.beaten_at = now;
+        let renews_at = now + self.settings.timing.renew_every();
+        self.stage = Stage::Leading(Term {
+            token,
+            ends_at,
+            renews_at,
+            began_at: now,
+            yielding: None,
+            overrun_told: false,
+        });
+        self.beats_at = now + self.beat_every();
+        self.become_role(now, Role::Leader, Reason::Granted);
+        self.tell(now, EventKind::Acquired { token, ends_at });
+    }
+
+    /// Why a grant is given back unused.
+    fn declines(&self, now: Moment, ends_at: Moment) -> Option<Reason> {
+        if self.will.stops {
+            Some(Reason::Stopped)
+        } else if now >= self.settings.timing.stop_at(ends_at) {
+            Some(Reason::GrantTooLate)
+        } else {
+            self.stands_back()
+        }
+    }
+
+    pub(super) fn lead(&mut self, now: Moment) {
+        self.check_work_beat(now);
+        let Stage::Leading(term) = &self.stage else { return };
+        if let Some(yielding) = &term.yielding {
+            if !self.will.work_runs {
+                let (reason, to) = (yielding.reason.clone(), yielding.successor.clone());
+                return self.close_term(now, reason, to);
+            }
+            return;
+        }
+        if term.renews_at <= now && self.lease_ask.is_none() {
+            self.renew(now);
+        }
+    }
+
+    pub(super) fn lead_wakes_at(&self, term: &Term) -> Moment {
+        let timing = &self.settings.timing;
+        let mut wakes_at = term.ends_at;
+        match &term.yielding {
+            Some(yielding) if !term.overrun_told => wakes_at = wakes_at.min(yielding.by),
+            Some(_) => {}
+            None => {
+                if self.lease_ask.is_none() {
+                    wakes_at = wakes_at.min(term.renews_at);
+                }
+                if self.will.work_runs {
+                    wakes_at = wakes_at.min(timing.stop_at(term.ends_at));
+                }
+                if let Some(limit) = self.settings.require_beat {
+                    wakes_at = wakes_at.min(self.will.beaten_at + limit);
+                }
+            }
+        }
+        wakes_at
+    }
+
+    fn renew(&mut self, now: Moment) {
+        let Stage::Leading(term) = &mut self.stage else { return };
+        let timing = &self.settings.timing;
+        let timeout = timing.try_timeout().min(now.until(term.ends_at));
+        let request = Request::Renew { token: term.token, ttl: timing.ttl() };
+        term.renews_at = now + timing.renew_every();
+        self.ask_about_lease(now, LeaseAsk::Renew, request, timeout);
+    }
+
+    pub(super) fn settle_renewal(
+        &mut self,
+        now: Moment,
+        sent_at: Moment,
+        reply: Result<Answer, StoreError>,
+    ) {
+        let Stage::Leading(term) = &self.stage else { return };
+        let token = term.token;
+        match reply {
+            Ok(Answer { outcome: Outcome::Renewed, view, .. }) => {
+                let pttl = view.pttl.unwrap_or(self.settings.timing.ttl());
+                self.extend(now, self.settings.timing.ends_at(sent_at, pttl));
+                if let Some(wish) = view.wish {
+                    self.consider_wish(now, token, wish, view.server_time);
+                }
+            }
+            Ok(Answer { outcome: Outcome::Lost(why), .. }) => {
+                self.close_lost_term(now, Reason::Lost(why));
+            }
+            Ok(Answer { outcome, .. }) => {
+                let error = StoreError::Unexpected(format!("{outcome:?} to a renewal"));
+                self.delay_renewal(now, error);
+            }
+            Err(error) => self.delay_renewal(now, error),
+        }
+    }
+
+    fn extend(&mut self, now: Moment, ends_at: Moment) {
+        let Stage::Leading(term) = &mut self.stage else { return };
+        term.ends_at = ends_at;
+        let token = term.token;
+        self.failures = 0;
+        self.tell(now, EventKind::Renewed { token, ends_at });
+        if self.role == Role::Suspect {
+            self.become_role(now, Role::Leader, Reason::RenewalBack);
+        }
+        // The answer may itself have come so late that the new deadline has passed.
+        self.enforce_deadlines(now);
+    }
+
+    /// "Not renewed" is not "lost": try again while the lease lasts.
+    fn delay_renewal(&mut self, now: Moment, error: StoreError) {
+        let wait = self.back_off().min(self.settings.timing.try_timeout() / 2);
+        let Stage::Leading(term) = &mut self.stage else { return };
+        term.renews_at = now + wait;
+        if !term.is_yielding() {
+            self.become_role(now, Role::Suspect, Reason::RenewalLate);
+        }
+        self.warn(now, &[error.to_string()]);
+    }
+
+    /// Work that stopped beating must not be kept in office by a healthy renewal loop.
+    fn check_work_beat(&mut self, now: Moment) {
+        let Some(limit) = self.settings.require_beat else { return };
+        if self.term().is_some_and(|term| !term.is_yielding())
+            && now.since(self.will.beaten_at) >= limit
+        {
+            self.will.stalled = true;
+            self.beats_at = now;
+            self.yield_term(now, Reason::WorkStalled, None);
+        }
+    }
+
+    /// Tells work to stop. The term closes when it has, or when its time is up.
+    pub(super) fn yield_term(
+        &mut self,
+        now: Moment,
+        reason: Reason,
+        successor: Option<InstanceId>,
+    ) {
+        let timing = self.settings.timing;
+        let Stage::Leading(term) = &mut self.stage else { return };
+        if term.is_yielding() {
+            return;
+        }
+        let by = (now + timing.stop_grace()).min(timing.kill_at(term.ends_at));
+        let token = term.token;
+        term.yielding = Some(Yielding { by, reason: reason.clone(), successor });
+        self.become_role(now, Role::Yielding, reason.clone());
+        self.tell(now, EventKind::StopWork { token, by, reason });
+    }
+
+    /// The deadlines of the term, in their order. What passed while nobody looked happens now.
+    pub(super) fn enforce_deadlines(&mut self, now: Moment) {
+        let timing = self.settings.timing;
+        let Some(term) = self.term() else { return };
+        let ends_at = term.ends_at;
+        if !term.is_yielding() && self.will.work_runs && now >= timing.stop_at(ends_at) {
+            self.yield_term(now, Reason::LeaseEnded, None);
+        }
+        if let Stage::Leading(term) = &mut self.stage
+            && let Some(yielding) = &term.yielding
+            && self.will.work_runs
+            && now >= yielding.by
+            && !term.overrun_told
+        {
+            term.overrun_told = true;
+            let token = term.token;
+            self.tell(now, EventKind::Overrun { token });
+        }
+        if now >= ends_at {
+            let (reason, successor) = self.end_of_lease();
+            self.close_term(now, reason, successor);
+        }
+    }
+
+    /// A term that was being given up when its lease ended is still given up for that reason.
+    fn end_of_lease(&self) -> (Reason, Option<InstanceId>) {
+        match self.term().and_then(|term| term.yielding.as_ref()) {
+            Some(yielding) => (yielding.reason.clone(), yielding.successor.clone()),
+            None => (Reason::LeaseEnded, None),
+        }
+    }
+
+    fn close_term(&mut self, now: Moment, reason: Reason, successor: Option<InstanceId>) {
+        let Some(term) = self.term() else { return };
+        let token = term.token;
+        let farewell = match successor {
+            Some(to) => Farewell::transfer(token, to),
+            None => Farewell::release(token, reason.close_reason()),
+        };
+        self.end_term(now, token, reason);
+        self.part_with(now, farewell);
+    }
+
+    /// The store itself said that the term is over: nothing is left to be given back.
+    fn close_lost_term(&mut self, now: Moment, reason: Reason) {
+        let Some(term) = self.term() else { return };
+        let token = term.token;
+        self.end_term(now, token, reason);
+        self.part_with(now, Farewell::nothing());
+    }
+
+    /// Closed is closed: from this line on nothing happens in the term's name.
+    fn end_term(&mut self, now: Moment, token: Token, reason: Reason) {
+        // A renewal under way belongs to a term that is no more; its answer is dropped.
+        self.lease_ask = None;
+        self.become_role(now, Role::Standby, reason.clone());
+        self.tell(now, EventKind::Lost { token, reason });
+    }
+
+    pub(super) fn tenure(&self, now: Moment) -> Duration {
+        self.term().map_or(Duration::ZERO, |term| now.since(term.began_at))
+    }
+}

@@ -1,0 +1,440 @@
+//! One instance's side of one election.
+//!
+//! In: `handle_*` and the application's wishes, each with a reading of the local clock. Out: one
+//! ordered stream of [`Output`]s. The order carries safety: a term is told lost before anything
+//! that lets a successor in is asked of the store.
+
+mod contend;
+mod farewell;
+mod lead;
+mod rank;
+mod succeed;
+mod view;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::protocol::{Answer, Hint, MemberRecord, Request, StoreError};
+use crate::random::Random;
+use crate::{Event, EventKind, InstanceId, Moment, Reason, Role, Settings, Token};
+
+use contend::Contending;
+use farewell::{Farewell, Leaving};
+use lead::Term;
+use succeed::Check;
+use view::Seen;
+
+/// Names one request until its reply came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AskId(u64);
+
+/// What the machine wants done, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// Ask the store. Exactly one reply or error must come back, after `timeout` at the latest.
+    Ask {
+        /// To hand back with the reply.
+        ask: AskId,
+        /// What to ask.
+        request: Request,
+        /// How long to wait for the answer.
+        timeout: Duration,
+    },
+    /// Tell the application.
+    Tell(Event),
+    /// Nothing more now: come back then, or when something happens.
+    WaitUntil(Moment),
+}
+
+/// The state machine of one election.
+#[derive(Debug)]
+pub struct Election {
+    settings: Settings,
+    random: Random,
+    stage: Stage,
+    role: Role,
+    role_reason: Reason,
+    /// What the application wants.
+    will: Will,
+    /// The number of the current attempt, and whether its outcome is still open.
+    attempt: u64,
+    attempt_is_open: bool,
+    /// The highest token seen in an answer. Hints never raise it: they may be forged.
+    floor: Token,
+    seen: Seen,
+    /// Failures in a row, for the back-off.
+    failures: u32,
+    /// Hand-overs to a higher priority, and when the last one was: one that lasts is forgotten.
+    failbacks: u32,
+    failed_back_at: Moment,
+    beats_at: Moment,
+    /// The one request about the lease that is under way.
+    lease_ask: Option<Pending<LeaseAsk>>,
+    /// The one request beside it that is under way.
+    side_ask: Option<Pending<SideAsk>>,
+    asks: u64,
+    events: u64,
+    outputs: VecDeque<Output>,
+}
+
+/// Where the instance stands. One lease request at a time is under way in each stage.
+#[derive(Debug)]
+enum Stage {
+    Contending(Contending),
+    Leading(Term),
+    /// The term is closed; the store must still be told.
+    Parting(Farewell),
+    /// Stopped wishing to lead, taking leave of the members.
+    Leaving(Leaving),
+    Over,
+}
+
+/// What the application wants, whatever the stage.
+#[derive(Debug)]
+struct Will {
+    ready: bool,
+    paused: bool,
+    stops: bool,
+    /// The work stopped beating and has not beaten since.
+    stalled: bool,
+    work_runs: bool,
+    beaten_at: Moment,
+}
+
+#[derive(Debug)]
+struct Pending<Kind> {
+    id: AskId,
+    kind: Kind,
+    sent_at: Moment,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LeaseAsk {
+    Acquire,
+    Renew,
+    Farewell,
+}
+
+#[derive(Debug)]
+enum SideAsk {
+    Beat,
+    Check(Check),
+    Refuse,
+    Leave,
+}
+
+impl Election {
+    /// An election that contends as soon as it hears [`handle_listening`](Self::handle_listening),
+    /// or one try later without it. `seed` drives the jitter.
+    pub fn new(settings: Settings, seed: u64, now: Moment) -> Self {
+        let will = Will {
+            ready: settings.ready,
+            paused: false,
+            stops: false,
+            stalled: false,
+            work_runs: false,
+            beaten_at: now,
+        };
+        let patience = settings.timing.try_timeout();
+        let mut election = Election {
+            random: Random::seeded(seed),
+            stage: Stage::Contending(Contending::from(now + patience)),
+            role: Role::Unknown,
+            role_reason: Reason::Started,
+            will,
+            attempt: 0,
+            attempt_is_open: false,
+            floor: Token::NONE,
+            seen: Seen::default(),
+            failures: 0,
+            failbacks: 0,
+            failed_back_at: now,
+            // A candidate's first attempt carries its heartbeat; whoever stands back says so at once.
+            beats_at: if settings.ready { now + settings.timing.ttl() } else { now },
+            lease_ask: None,
+            side_ask: None,
+            asks: 0,
+            events: 0,
+            outputs: VecDeque::new(),
+            settings,
+        };
+        election.proceed(now);
+        election
+    }
+
+    // ------------------------------------------------------------------ what comes in
+
+    /// The reply to a request, or why there is none.
+    pub fn handle_reply(&mut self, now: Moment, ask: AskId, reply: Result<Answer, StoreError>) {
+        self.catch_up(now);
+        if let Some(pending) = self.lease_ask.take_if(|pending| pending.id == ask) {
+            self.note_reply(now, pending.sent_at, &reply);
+            match pending.kind {
+                LeaseAsk::Acquire => self.settle_acquire(now, pending.sent_at, reply),
+                LeaseAsk::Renew => self.settle_renewal(now, pending.sent_at, reply),
+                LeaseAsk::Farewell => self.settle_farewell(now, reply),
+            }
+        } else if let Some(pending) = self.side_ask.take_if(|pending| pending.id == ask) {
+            self.note_reply(now, pending.sent_at, &reply);
+            self.settle_side(now, pending.kind, reply);
+        }
+        self.proceed(now);
+    }
+
+    /// A hint from the store's channel. Believed only as a reason to look.
+    pub fn handle_hint(&mut self, now: Moment, hint: Hint) {
+        self.catch_up(now);
+        match hint {
+            Hint::Wished { token } => self.look_for_wish(now, token),
+            Hint::Members => self.seen.members_are_stale = true,
+            other => self.rearm_by_hint(now, other),
+        }
+        self.proceed(now);
+    }
+
+    /// Hints arrive from here on: look once, for some may have been missed.
+    pub fn handle_listening(&mut self, now: Moment) {
+        self.catch_up(now);
+        if let Stage::Contending(contending) = &mut self.stage {
+            contending.tries_at = contending.tries_at.min(now);
+        }
+        self.proceed(now);
+    }
+
+    /// The connection to the store broke: say so now rather than after the next attempt.
+    pub fn handle_unreachable(&mut self, now: Moment, error: StoreError) {
+        self.catch_up(now);
+        if matches!(self.stage, Stage::Contending(_)) && self.role == Role::Standby {
+            self.become_role(now, Role::Unknown, Reason::Store(error));
+        }
+        self.proceed(now);
+    }
+
+    /// The moment of the last [`Output::WaitUntil`] has come.
+    pub fn handle_timeout(&mut self, now: Moment) {
+        self.catch_up(now);
+        self.proceed(now);
+    }
+
+    /// Whether anything works under the current term. After [`EventKind::StopWork`] the term is
+    /// closed as soon as this is `false`; the store is told of the end only then.
+    pub fn handle_work(&mut self, now: Moment, running: bool) {
+        self.catch_up(now);
+        self.will.work_runs = running;
+        self.proceed(now);
+    }
+
+    // ------------------------------------------------------------------ what the application wants
+
+    /// The work made progress.
+    pub fn beat(&mut self, now: Moment) {
+        self.will.beaten_at = now;
+        if std::mem::take(&mut self.will.stalled) {
+            self.beats_at = now;
+        }
+        self.handle_timeout(now);
+    }
+
+    /// Whether this instance may lead. A leader that is not ready any more resigns.
+    pub fn set_ready(&mut self, now: Moment, ready: bool) {
+        self.catch_up(now);
+        if self.will.ready != ready {
+            self.will.ready = ready;
+            self.beats_at = now;
+        }
+        if !ready {
+            self.yield_term(now, Reason::NotReady, None);
+        }
+        self.proceed(now);
+    }
+
+    /// Take no new term until [`resume`](Self::resume). A running term goes on.
+    pub fn pause(&mut self, now: Moment) {
+        self.catch_up(now);
+        self.will.paused = true;
+        self.proceed(now);
+    }
+
+    /// Contend again.
+    pub fn resume(&mut self, now: Moment) {
+        self.will.paused = false;
+        self.handle_listening(now);
+    }
+
+    /// Step down: work stops, the term closes, others may lead. Stays a candidate, behind them.
+    pub fn resign(&mut self, now: Moment) {
+        self.catch_up(now);
+        self.yield_term(now, Reason::Resigned, None);
+        self.proceed(now);
+    }
+
+    /// Step down in favour of the member called `to`, or of the best one.
+    pub fn hand_over(&mut self, now: Moment, to: Option<&str>) {
+        self.catch_up(now);
+        self.check_hand_over(now, Check::Own { to: to.map(str::to_owned) });
+        self.proceed(now);
+    }
+
+    /// Renew now rather than when it is due.
+    pub fn renew_now(&mut self, now: Moment) {
+        self.catch_up(now);
+        if let Stage::Leading(term) = &mut self.stage {
+            term.renews_at = now;
+        }
+        self.proceed(now);
+    }
+
+    /// Leave for good: work stops, the term closes, the store is told, as far as it answers.
+    pub fn stop(&mut self, now: Moment) {
+        self.catch_up(now);
+        self.will.stops = true;
+        self.yield_term(now, Reason::Stopped, None);
+        self.proceed(now);
+    }
+
+    // ------------------------------------------------------------------ what goes out
+
+    /// The next output. [`Output::WaitUntil`] comes last and may be polled again and again.
+    pub fn poll_output(&mut self) -> Output {
+        self.outputs.pop_front().unwrap_or_else(|| Output::WaitUntil(self.wakes_at()))
+    }
+
+    /// Until when this instance may act as the leader. A check on use needs nothing else.
+    pub fn leads_until(&self) -> Option<Moment> {
+        self.term().map(|term| term.ends_at)
+    }
+
+    /// How this instance stands, as last told.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Why it stands like that.
+    pub fn role_reason(&self) -> &Reason {
+        &self.role_reason
+    }
+
+    /// The number of the open term.
+    pub fn token(&self) -> Option<Token> {
+        self.term().map(|term| term.token)
+    }
+
+    /// Who this is.
+    pub fn id(&self) -> &InstanceId {
+        &self.settings.id
+    }
+
+    // ------------------------------------------------------------------ shared by the stages
+
+    /// Deadlines that passed while nobody looked take effect before anything else does.
+    fn catch_up(&mut self, now: Moment) {
+        self.enforce_deadlines(now);
+    }
+
+    /// Does what is due, until nothing is.
+    fn proceed(&mut self, now: Moment) {
+        match &self.stage {
+            Stage::Contending(_) => self.contend(now),
+            Stage::Leading(_) => self.lead(now),
+            Stage::Parting(_) => self.part(now),
+            Stage::Leaving(_) => self.leave(now),
+            Stage::Over => {}
+        }
+        self.beat_when_due(now);
+    }
+
+    fn wakes_at(&self) -> Moment {
+        let stage_wakes_at = match &self.stage {
+            Stage::Contending(contending) => self.contend_wakes_at(contending),
+            Stage::Leading(term) => self.lead_wakes_at(term),
+            Stage::Parting(farewell) => self.part_wakes_at(farewell),
+            Stage::Leaving(leaving) => leaving.gives_up_at,
+            Stage::Over => return Moment::NEVER,
+        };
+        match (&self.side_ask, &self.stage) {
+            (None, Stage::Contending(_) | Stage::Leading(_)) => stage_wakes_at.min(self.beats_at),
+            _ => stage_wakes_at,
+        }
+    }
+
+    fn term(&self) -> Option<&Term> {
+        match &self.stage {
+            Stage::Leading(term) => Some(term),
+            _ => None,
+        }
+    }
+
+    fn tell(&mut self, now: Moment, kind: EventKind) {
+        self.events += 1;
+        self.outputs.push_back(Output::Tell(Event { number: self.events, at: now, kind }));
+    }
+
+    fn become_role(&mut self, now: Moment, to: Role, reason: Reason) {
+        let from = std::mem::replace(&mut self.role, to);
+        self.role_reason = reason.clone();
+        if from != to {
+            self.tell(now, EventKind::StateChanged { from, to, reason });
+        }
+    }
+
+    fn ask(&mut self, request: Request, timeout: Duration) -> AskId {
+        self.asks += 1;
+        let ask = AskId(self.asks);
+        self.outputs.push_back(Output::Ask { ask, request, timeout });
+        ask
+    }
+
+    fn ask_about_lease(
+        &mut self,
+        now: Moment,
+        kind: LeaseAsk,
+        request: Request,
+        timeout: Duration,
+    ) {
+        assert!(self.lease_ask.is_none(), "one request about the lease at a time");
+        let id = self.ask(request, timeout);
+        self.lease_ask = Some(Pending { id, kind, sent_at: now });
+    }
+
+    fn ask_beside(&mut self, now: Moment, kind: SideAsk, request: Request) {
+        assert!(self.side_ask.is_none(), "one request beside the lease at a time");
+        let id = self.ask(request, self.settings.timing.try_timeout());
+        self.side_ask = Some(Pending { id, kind, sent_at: now });
+    }
+
+    fn settle_side(&mut self, now: Moment, kind: SideAsk, reply: Result<Answer, StoreError>) {
+        match kind {
+            SideAsk::Beat => self.settle_beat(now, reply),
+            SideAsk::Check(check) => self.settle_check(now, check, reply),
+            SideAsk::Leave => self.finish(now),
+            SideAsk::Refuse => {}
+        }
+    }
+
+    /// Members that do not contend or renew for long must still be seen alive.
+    fn beat_when_due(&mut self, now: Moment) {
+        let taking_part = matches!(self.stage, Stage::Contending(_) | Stage::Leading(_));
+        if !taking_part || now < self.beats_at || self.side_ask.is_some() {
+            return;
+        }
+        self.beats_at = now + self.beat_every();
+        let members = self.term().is_some() && self.settings.failback.is_some();
+        let record = self.record();
+        self.ask_beside(now, SideAsk::Beat, Request::Beat { record, members });
+    }
+
+    /// A leader is watched more closely than a standby, whose attempts carry its heartbeat anyway.
+    fn beat_every(&self) -> Duration {
+        let ttl = self.settings.timing.ttl();
+        if self.term().is_some() { ttl } else { ttl * 2 }
+    }
+
+    fn record(&self) -> MemberRecord {
+        MemberRecord {
+            ready: self.will.ready && !self.will.paused,
+            stalled: self.will.stalled,
+            departing: self.will.stops,
+            ..self.settings.record()
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Who comes next: wishes of others, hand-overs, and giving way to a higher priority.
+
+use std::time::Duration;
+
+use crate::protocol::{Answer, Request, StoreError, Wish, WishKind};
+use crate::{EventKind, Failback, InstanceId, Moment, Reason, ServerTime, Token};
+
+use super::{Election, SideAsk, Stage, rank};
+
+/// Why the members are being looked at before a hand-over.
+#[derive(Clone, Debug)]
+pub(super) enum Check {
+    /// The application wants it; `None` is the best there is.
+    Own { to: Option<String> },
+    /// Somebody else asked for it.
+    Wish { to: String },
+}
+
+impl Election {
+    /// A message says that a wish waits: the next renewal brings it, so renew now.
+    pub(super) fn look_for_wish(&mut self, now: Moment, token: Token) {
+        let step = self.seen.step();
+        let renew_every = self.settings.timing.renew_every();
+        let Stage::Leading(term) = &mut self.stage else { return };
+        if term.token == token {
+            // A flood of hints costs at most one renewal per step.
+            let renewed_at = term.renews_at - renew_every;
+            term.renews_at = term.renews_at.min(now.max(renewed_at + step));
+        }
+    }
+
+    pub(super) fn consider_wish(
+        &mut self,
+        now: Moment,
+        token: Token,
+        wish: Wish,
+        server_time: ServerTime,
+    ) {
+        let stands = wish.token == token && wish.refused.is_none() && wish.until > server_time;
+        if !stands {
+            return;
+        }
+        match wish.kind {
+            WishKind::Resign => self.yield_term(now, Reason::AskedToResign(wish.by), None),
+            WishKind::HandOver { to } => self.check_hand_over(now, Check::Wish { to }),
+        }
+    }
+
+    pub(super) fn check_hand_over(&mut self, now: Moment, check: Check) {
+        match self.term() {
+            Some(term) if term.is_yielding() => self.refuse(now, check, "already stepping down"),
+            None => self.refuse(now, check, "not leading"),
+            Some(_) if self.side_ask.is_some() => self.replace_side_ask(now, check),
+            Some(_) => {
+                self.ask_beside(now, SideAsk::Check(check), Request::Observe { members: true });
+            }
+        }
+    }
+
+    /// A heartbeat under way is not worth waiting for; another check is answered first.
+    fn replace_side_ask(&mut self, now: Moment, check: Check) {
+        match self.side_ask.take().map(|pending| pending.kind) {
+            Some(SideAsk::Check(_)) if matches!(check, Check::Wish { .. }) => {}
+            Some(SideAsk::Check(earlier)) => self.refuse(now, earlier, "superseded"),
+            _ => {}
+        }
+        self.ask_beside(now, SideAsk::Check(check), Request::Observe { members: true });
+    }
+
+    pub(super) fn settle_check(
+        &mut self,
+        now: Moment,
+        check: Check,
+        reply: Result<Answer, StoreError>,
+    ) {
+        let members = match reply {
+            Ok(answer) => answer.view.members.unwrap_or_default(),
+            Err(error) => return self.refuse(now, check, &error.to_string()),
+        };
+        let (me, version) = (&self.settings.id, &self.settings.version);
+        let server_time = self.seen.server_time();
+        let found = match &check {
+            Check::Own { to: Some(to) } | Check::Wish { to } => {
+                rank::named_successor(&members, server_time, me, version, to)
+            }
+            Check::Own { to: None } => rank::best_successor(&members, server_time, me, version)
+                .ok_or_else(|| "no other member is ready to take over".to_owned()),
+        };
+        match found {
+            Ok(successor) => self.yield_to(now, check, successor),
+            Err(why) => self.refuse(now, check, &why),
+        }
+    }
+
+    fn yield_to(&mut self, now: Moment, check: Check, successor: InstanceId) {
+        match self.term() {
+            Some(term) if !term.is_yielding() => {
+                self.yield_term(now, Reason::HandOver(successor.clone()), Some(successor));
+            }
+            _ => self.refuse(now, check, "not leading any more"),
+        }
+    }
+
+    fn refuse(&mut self, now: Moment, check: Check, why: &str) {
+        match (check, self.term().map(|term| term.token)) {
+            (Check::Own { .. }, _) => {
+                self.tell(now, EventKind::HandOverRefused { why: why.to_owned() });
+            }
+            (Check::Wish { .. }, Some(token)) if self.side_ask.is_none() => {
+                let request = Request::Refuse { token, reason: why.to_owned() };
+                self.ask_beside(now, SideAsk::Refuse, request);
+            }
+            // Without a term there is nobody to refuse; with a request under way the wish comes
+            // back with the next renewal.
+            (Check::Wish { .. }, _) => {}
+        }
+    }
+
+    /// A leader's heartbeat brought the members: perhaps one of them should lead instead.
+    pub(super) fn consider_failback(&mut self, now: Moment, reply: Result<Answer, StoreError>) {
+        let (Some(failback), Ok(answer)) = (self.settings.failback, reply) else { return };
+        let Some(members) = answer.view.members else { return };
+        if self.term().is_none_or(|term| term.is_yielding())
+            || self.tenure(now) < failback.min_tenure
+        {
+            return;
+        }
+        let target = rank::failback_target(
+            &members,
+            answer.view.server_time,
+            self.settings.priority,
+            &self.settings.version,
+            self.failback_delay(failback),
+        );
+        if let Some(successor) = target {
+            self.failbacks = self.failbacks.saturating_add(1);
+            self.failed_back_at = now;
+            self.yield_term(now, Reason::Failback(successor.clone()), Some(successor));
+        }
+    }
+
+    /// Doubles each time the other did not last, so that a flapping node is given up on.
+    fn failback_delay(&self, failback: Failback) -> Duration {
+        let factor = 1u32 << self.failbacks.min(16);
+        failback.delay.saturating_mul(factor).min(Failback::DELAY_MAX.max(failback.delay))
+    }
+}

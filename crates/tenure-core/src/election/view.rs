@@ -1,0 +1,125 @@
+//! What this instance has seen of the resource: hearsay, good for timing and for people.
+
+use std::time::Duration;
+
+use crate::protocol::{Answer, Member, Outcome, StoreError, View};
+use crate::{EventKind, InstanceId, Moment, SeenLeader, ServerTime};
+
+use super::{Election, rank};
+
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) leader: Option<SeenLeader>,
+    /// Who led last, as far as known: it lets the others go first.
+    pub(super) last_holder: Option<InstanceId>,
+    pub(super) members: Vec<Member>,
+    pub(super) members_at: Option<Moment>,
+    pub(super) members_are_stale: bool,
+    server_time: ServerTime,
+    /// A smoothed round trip; zero until the first answer.
+    round_trip: Duration,
+    /// A holder whose key has no expiry, and since when it has been seen like that.
+    pub(super) endless: Option<(InstanceId, Moment)>,
+    warned: Option<String>,
+}
+
+impl Seen {
+    pub(super) fn step(&self) -> Duration {
+        rank::step(self.round_trip)
+    }
+
+    pub(super) fn server_time(&self) -> ServerTime {
+        self.server_time
+    }
+}
+
+impl Election {
+    /// Takes from an answer what is worth knowing in every stage.
+    pub(super) fn note_reply(
+        &mut self,
+        now: Moment,
+        sent_at: Moment,
+        reply: &Result<Answer, StoreError>,
+    ) {
+        let Ok(answer) = reply else { return };
+        let round_trip = now.since(sent_at);
+        self.seen.round_trip = match self.seen.round_trip {
+            Duration::ZERO => round_trip,
+            before => (before * 7 + round_trip) / 8,
+        };
+        self.seen.server_time = answer.view.server_time;
+        self.floor = self.floor.max(answer.view.token);
+        if let Outcome::Granted { token } | Outcome::Transferred { token } = answer.outcome {
+            self.floor = self.floor.max(token);
+        }
+        self.note_leader(now, &answer.view);
+        self.note_endless_holder(now, &answer.view);
+        if let Some(members) = &answer.view.members {
+            self.note_members(now, members);
+        }
+        self.warn(now, &answer.warnings);
+    }
+
+    fn note_leader(&mut self, now: Moment, view: &View) {
+        let leader = view.holder.clone().filter(|id| !is_reserved_word(id)).map(|id| SeenLeader {
+            id,
+            token: view.token,
+            foreign: view.foreign,
+        });
+        if let Some(leader) = &leader {
+            self.seen.last_holder = Some(leader.id.clone());
+        }
+        if self.seen.leader != leader {
+            self.seen.leader = leader.clone();
+            self.tell(now, EventKind::LeaderSeen(leader));
+        }
+    }
+
+    fn note_members(&mut self, now: Moment, members: &[Member]) {
+        self.seen.members_at = Some(now);
+        self.seen.members_are_stale = false;
+        if self.seen.members != members {
+            self.seen.members = members.to_vec();
+            self.tell(now, EventKind::MembersSeen(members.to_vec()));
+        }
+    }
+
+    fn note_endless_holder(&mut self, now: Moment, view: &View) {
+        let endless = view.holder.clone().filter(|id| view.pttl.is_none() && !is_reserved_word(id));
+        match (&self.seen.endless, endless) {
+            (Some((known, _)), Some(holder)) if *known == holder => {}
+            (_, Some(holder)) => {
+                let text = format!(
+                    "key {:?} holds {:?} without an expiry; it gets one unless that changes",
+                    self.settings.resource.key(),
+                    holder.as_str()
+                );
+                self.seen.endless = Some((holder, now));
+                self.warn(now, &[text]);
+            }
+            (_, None) => self.seen.endless = None,
+        }
+    }
+
+    /// Tells each warning once in a row, not once per answer.
+    pub(super) fn warn(&mut self, now: Moment, warnings: &[String]) {
+        for warning in warnings {
+            if self.seen.warned.as_ref() != Some(warning) {
+                self.seen.warned = Some(warning.clone());
+                self.tell(now, EventKind::Warning(warning.clone()));
+            }
+        }
+    }
+
+    /// Members change slowly: they are listed again after a hint or after three leases.
+    pub(super) fn wants_members(&self, now: Moment) -> bool {
+        let ttl = self.settings.timing.ttl();
+        self.seen.members_are_stale
+            || self.seen.members_at.is_none_or(|seen_at| now.since(seen_at) >= ttl * 3)
+    }
+}
+
+/// Values at the key that stand for no holder, such as the one that keeps rivals out meanwhile.
+fn is_reserved_word(id: &InstanceId) -> bool {
+    id.as_str().starts_with('~')
+}

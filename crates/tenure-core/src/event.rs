@@ -1,0 +1,310 @@
+//! What an election tells its application.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::protocol::{CloseReason, LostWhy, Member};
+use crate::{InstanceId, Moment, StoreError, Token};
+
+/// How an instance stands.
+///
+/// ```text
+///            answer            free            granted
+///  Unknown ─────────► Standby ─────► Candidate ───────► Leader ◄────► Suspect
+///     ▲                 ▲ ▲              │                │   renewal    │
+///     └── store silent ─┘ └── held ──────┘                ▼     late     │
+///                         ▲                            Yielding ◄────────┘
+///                         └───── term closed ─────────────┘
+/// ```
+/// `Stopped` is reached from everywhere and left by nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Role {
+    /// The store has not answered, so nobody here knows who leads.
+    Unknown,
+    /// Somebody else leads, or nobody may just now.
+    Standby,
+    /// An attempt is on its way.
+    Candidate,
+    /// Leading.
+    Leader,
+    /// Leading, but the last renewal failed; the lease still runs.
+    Suspect,
+    /// Leading for the last moments: work is stopping.
+    Yielding,
+    /// Taking part no more.
+    Stopped,
+}
+
+impl Role {
+    /// Whether a term is open in this role. Time decides whether it may still be acted on.
+    pub const fn holds_term(self) -> bool {
+        matches!(self, Role::Leader | Role::Suspect | Role::Yielding)
+    }
+
+    /// A stable word for logs and status.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Role::Unknown => "unknown",
+            Role::Standby => "standby",
+            Role::Candidate => "candidate",
+            Role::Leader => "leader",
+            Role::Suspect => "suspect",
+            Role::Yielding => "yielding",
+            Role::Stopped => "stopped",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why something happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The election began.
+    Started,
+    /// The resource looks free.
+    LooksFree,
+    /// The store granted a term.
+    Granted,
+    /// Somebody else holds it.
+    HeldBy(InstanceId),
+    /// Reserved for a successor who has this long to claim it.
+    Reserved(Duration),
+    /// Leases from before a loss of data may still be believed in.
+    Quarantine {
+        /// How long to wait.
+        left: Duration,
+        /// What was lost.
+        why: String,
+    },
+    /// The lock delay after a crash is running.
+    LockDelay(Duration),
+    /// An operator paused the election.
+    PausedByOperator,
+    /// The application paused this instance.
+    PausedHere,
+    /// The application is not ready to lead.
+    NotReady,
+    /// Work did not beat in time.
+    WorkStalled,
+    /// Something foreign stands at a key.
+    Conflict(String),
+    /// The attempt was abandoned and refused.
+    AttemptRefused,
+    /// The answer came too late to be used.
+    GrantTooLate,
+    /// The store did not answer, or with an error.
+    Store(StoreError),
+    /// A renewal failed; the lease still runs.
+    RenewalLate,
+    /// Renewals work again.
+    RenewalBack,
+    /// The lease ran out before a renewal came through.
+    LeaseEnded,
+    /// The store says the term is over.
+    Lost(LostWhy),
+    /// The application resigned.
+    Resigned,
+    /// Somebody asked for the resignation.
+    AskedToResign(InstanceId),
+    /// In favour of a successor.
+    HandOver(InstanceId),
+    /// In favour of a higher priority.
+    Failback(InstanceId),
+    /// The application stopped the election.
+    Stopped,
+    /// The one-shot contest is over.
+    OneShotOver,
+}
+
+impl Reason {
+    /// A stable word for logs, metrics and status.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Reason::Started => "started",
+            Reason::LooksFree => "looks-free",
+            Reason::Granted => "granted",
+            Reason::HeldBy(_) => "held",
+            Reason::Reserved(_) => "reserved",
+            Reason::Quarantine { .. } => "quarantine",
+            Reason::LockDelay(_) => "lock-delay",
+            Reason::PausedByOperator => "paused",
+            Reason::PausedHere => "paused-here",
+            Reason::NotReady => "not-ready",
+            Reason::WorkStalled => "work-stalled",
+            Reason::Conflict(_) => "conflict",
+            Reason::AttemptRefused => "attempt-refused",
+            Reason::GrantTooLate => "grant-too-late",
+            Reason::Store(_) => "store",
+            Reason::RenewalLate => "renewal-late",
+            Reason::RenewalBack => "renewal-back",
+            Reason::LeaseEnded => "lease-ended",
+            Reason::Lost(LostWhy::KeyVanished) => "key-vanished",
+            Reason::Lost(LostWhy::HeldBy(_)) => "taken-by-other",
+            Reason::Lost(LostWhy::OtherTerm(_)) => "other-term",
+            Reason::Lost(LostWhy::Overwritten(_)) => "overwritten",
+            Reason::Resigned => "resigned",
+            Reason::AskedToResign(_) => "asked-to-resign",
+            Reason::HandOver(_) => "hand-over",
+            Reason::Failback(_) => "failback",
+            Reason::Stopped => "stopped",
+            Reason::OneShotOver => "one-shot-over",
+        }
+    }
+
+    /// How history shall name a term that closes for this reason.
+    pub(crate) fn close_reason(&self) -> CloseReason {
+        match self {
+            Reason::WorkStalled => CloseReason::WorkStalled,
+            Reason::GrantTooLate => CloseReason::TooLate,
+            Reason::LeaseEnded | Reason::RenewalLate => CloseReason::LeaseEnded,
+            Reason::HandOver(_) | Reason::Failback(_) => CloseReason::HandedOver,
+            _ => CloseReason::Released,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::HeldBy(id) => write!(f, "held by {}", Plain(id.as_str())),
+            Reason::Reserved(left) => write!(f, "reserved for a successor, {left:?} left"),
+            Reason::Quarantine { left, why } => write!(
+                f,
+                "waiting {left:?} because {}: leases granted before may still be believed in \
+                 (`fresh_store` skips this on a store that never held an election)",
+                Plain(why)
+            ),
+            Reason::LockDelay(left) => write!(f, "lock delay after a crash, {left:?} left"),
+            Reason::Conflict(what) => write!(f, "conflict: {}", Plain(what)),
+            Reason::Store(error) => write!(f, "{}", Plain(&error.to_string())),
+            Reason::Lost(LostWhy::HeldBy(id)) => write!(f, "taken by {}", Plain(id.as_str())),
+            Reason::Lost(LostWhy::OtherTerm(token)) => write!(f, "superseded by term {token}"),
+            Reason::Lost(LostWhy::Overwritten(what)) => write!(f, "overwritten: {}", Plain(what)),
+            Reason::AskedToResign(by) => write!(f, "asked to resign by {}", Plain(by.as_str())),
+            Reason::HandOver(to) => write!(f, "hand-over to {}", Plain(to.as_str())),
+            Reason::Failback(to) => write!(f, "failback to {}", Plain(to.as_str())),
+            other => f.write_str(other.code()),
+        }
+    }
+}
+
+/// Text from outside, shown without control characters and cut to a sane length.
+struct Plain<'a>(&'a str);
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN_MAX: usize = 200;
+        for (index, c) in self.0.chars().enumerate() {
+            if index == SHOWN_MAX {
+                return f.write_str("…");
+            }
+            match c.is_control() {
+                true => write!(f, "{}", c.escape_default())?,
+                false => write!(f, "{c}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One thing that happened, numbered without gaps per election.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// 1, 2, 3, … within one election of one process.
+    pub number: u64,
+    /// When, on the local clock.
+    pub at: Moment,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What happened. A change of role comes first, then what it means.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// The role changed.
+    StateChanged {
+        /// Before.
+        from: Role,
+        /// After.
+        to: Role,
+        /// Why.
+        reason: Reason,
+    },
+    /// A term began.
+    Acquired {
+        /// Its number.
+        token: Token,
+        /// Until when it may be acted on unless renewed.
+        ends_at: Moment,
+    },
+    /// The term was extended.
+    Renewed {
+        /// Its number.
+        token: Token,
+        /// Until when it may be acted on unless renewed.
+        ends_at: Moment,
+    },
+    /// Work must stop now and be gone by then.
+    StopWork {
+        /// The term.
+        token: Token,
+        /// When it is cut off.
+        by: Moment,
+        /// Why.
+        reason: Reason,
+    },
+    /// Work is still there when it must be cut off.
+    Overrun {
+        /// The term.
+        token: Token,
+    },
+    /// The term is over. Nothing may be done in its name any more.
+    Lost {
+        /// Its number.
+        token: Token,
+        /// Why.
+        reason: Reason,
+    },
+    /// An attempt did not lead to a term.
+    ElectionFailed {
+        /// Why.
+        reason: Reason,
+    },
+    /// The term was handed to a successor.
+    HandedOver {
+        /// The term that ended.
+        token: Token,
+        /// Who may claim the next.
+        to: InstanceId,
+    },
+    /// A hand-over does not take place.
+    HandOverRefused {
+        /// Why.
+        why: String,
+    },
+    /// The leader as last seen, told when it changes.
+    LeaderSeen(Option<SeenLeader>),
+    /// The members as last seen.
+    MembersSeen(Vec<Member>),
+    /// Something a person should look at; the election goes on.
+    Warning(String),
+}
+
+/// The leader as the last answer showed it. Hearsay: it may have changed since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenLeader {
+    /// Who.
+    pub id: InstanceId,
+    /// Under which token; [`Token::NONE`] for a foreign holder.
+    pub token: Token,
+    /// Whether it is a program that does not speak this protocol.
+    pub foreign: bool,
+}

@@ -1,0 +1,244 @@
+//! Names that come from people: resources, keys, instance ids. Parsed once, trusted afterwards.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a name is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// Nothing was given.
+    #[error("{what} is empty: give it at least one character")]
+    Empty {
+        /// Which name it is.
+        what: &'static str,
+    },
+    /// More bytes than a key may sensibly carry.
+    #[error("{what} is {len} bytes long, the limit is {max}: shorten it")]
+    TooLong {
+        /// Which name it is.
+        what: &'static str,
+        /// Its length in bytes.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// A character that cannot be shown or typed safely.
+    #[error("{what} contains {found:?}: use {allowed}")]
+    BadCharacter {
+        /// Which name it is.
+        what: &'static str,
+        /// The offending character.
+        found: char,
+        /// What may be used instead.
+        allowed: &'static str,
+    },
+    /// The side keys would fall into another cluster slot than the key itself.
+    #[error(
+        "key {key:?} has a `}}` that breaks its hash tag, so its side keys would land in another \
+         cluster slot: remove the braces or enclose a part of the key in one `{{…}}` pair"
+    )]
+    BreaksHashTag {
+        /// The whole key.
+        key: String,
+    },
+}
+
+/// The longest resource key, in bytes: long enough for any path, short enough for a log line.
+pub const KEY_LEN_MAX: usize = 512;
+/// The longest configured instance name, in bytes.
+pub const INSTANCE_NAME_LEN_MAX: usize = 128;
+/// The prefix of every key unless the user chooses another.
+pub const DEFAULT_PREFIX: &str = "tenure:";
+
+/// One led resource: its name and the store keys that belong to it, all in one cluster slot.
+///
+/// ```
+/// # use tenure_core::Resource;
+/// let resource = Resource::named("nightly-report").unwrap();
+/// assert_eq!(resource.key(), "tenure:nightly-report");
+/// assert_eq!(resource.side_key("meta"), "{tenure:nightly-report}:meta");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource {
+    name: Arc<str>,
+    key: Arc<str>,
+}
+
+impl Resource {
+    /// The resource `name` under the default prefix.
+    pub fn named(name: &str) -> Result<Self, NameError> {
+        Self::with_prefix(DEFAULT_PREFIX, name)
+    }
+
+    /// The resource `name` whose key is `prefix` followed by `name`.
+    pub fn with_prefix(prefix: &str, name: &str) -> Result<Self, NameError> {
+        check_text("resource name", name)?;
+        Self::build(name, &format!("{prefix}{name}"))
+    }
+
+    /// The resource `name` kept at exactly `key`, for example beside programs that use that key.
+    pub fn with_key(name: &str, key: &str) -> Result<Self, NameError> {
+        check_text("resource name", name)?;
+        Self::build(name, key)
+    }
+
+    fn build(name: &str, key: &str) -> Result<Self, NameError> {
+        check_text("key", key)?;
+        if hash_tag(key).is_none() && key.contains('}') {
+            return Err(NameError::BreaksHashTag { key: key.to_owned() });
+        }
+        Ok(Resource { name: name.into(), key: key.into() })
+    }
+
+    /// What people call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The key that holds the leader's id.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The key of a side record (`meta`, `beats`, …), in the same cluster slot as [`key`](Self::key).
+    pub fn side_key(&self, suffix: &str) -> String {
+        match hash_tag(&self.key) {
+            Some(_) => format!("{}:{suffix}", self.key),
+            None => format!("{{{}}}:{suffix}", self.key),
+        }
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// The part of `key` that decides its cluster slot, when braces single one out.
+fn hash_tag(key: &str) -> Option<&str> {
+    let (_, rest) = key.split_once('{')?;
+    let (tag, _) = rest.split_once('}')?;
+    (!tag.is_empty()).then_some(tag)
+}
+
+/// One process taking part: a readable name plus a nonce, unique per process start.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InstanceId(Arc<str>);
+
+impl InstanceId {
+    /// Joins the configured `name` with a `nonce` that the caller drew at random for this start.
+    pub fn new(name: &str, nonce: u64) -> Result<Self, NameError> {
+        check_instance_name(name)?;
+        Ok(InstanceId(format!("{name}_{:010x}", nonce & 0xff_ffff_ffff).into()))
+    }
+
+    /// An id read from the store. Foreign programs write what they like: nothing is checked.
+    pub fn seen(text: &str) -> Self {
+        InstanceId(text.into())
+    }
+
+    /// The whole id.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The configured part, without the nonce.
+    pub fn name(&self) -> &str {
+        self.0.rsplit_once('_').map_or(&*self.0, |(name, _)| name)
+    }
+
+    /// Whether a person who wrote `text` may mean this instance: the whole id or its name.
+    pub fn answers_to(&self, text: &str) -> bool {
+        self.as_str() == text || self.name() == text
+    }
+}
+
+impl fmt::Display for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn check_instance_name(name: &str) -> Result<(), NameError> {
+    const WHAT: &str = "instance name";
+    check_length(WHAT, name, INSTANCE_NAME_LEN_MAX)?;
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
+    match name.chars().find(|&c| !allowed(c)) {
+        None => Ok(()),
+        Some(found) => Err(NameError::BadCharacter {
+            what: WHAT,
+            found,
+            allowed: "letters, digits and . _ : -",
+        }),
+    }
+}
+
+fn check_text(what: &'static str, text: &str) -> Result<(), NameError> {
+    check_length(what, text, KEY_LEN_MAX)?;
+    match text.chars().find(|c| c.is_control() || c.is_whitespace() || is_bidi_control(*c)) {
+        None => Ok(()),
+        Some(found) => Err(NameError::BadCharacter {
+            what,
+            found,
+            allowed: "printable characters without spaces",
+        }),
+    }
+}
+
+fn check_length(what: &'static str, text: &str, max: usize) -> Result<(), NameError> {
+    match text.len() {
+        0 => Err(NameError::Empty { what }),
+        len if len > max => Err(NameError::TooLong { what, len, max }),
+        _ => Ok(()),
+    }
+}
+
+/// Invisible characters that reorder the text around them could forge a log line.
+fn is_bidi_control(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn side_keys_share_the_slot_of_their_key() {
+        for key in ["tenure:a", "a{b", "{team}:job", "x{team}y", "a{b}c{d}"] {
+            let resource = Resource::with_key("name", key).unwrap();
+            let side = resource.side_key("meta");
+            assert_eq!(hash_tag(&side).unwrap(), hash_tag(key).unwrap_or(key), "{key} and {side}");
+        }
+    }
+
+    #[test]
+    fn a_key_whose_braces_would_split_the_slot_is_refused() {
+        for key in ["a}b", "a{}b", "}", "{}x"] {
+            let error = Resource::with_key("name", key).unwrap_err();
+            assert!(matches!(error, NameError::BreaksHashTag { .. }), "{key}: {error}");
+        }
+    }
+
+    #[test]
+    fn bad_names_say_what_is_wrong_with_them() {
+        assert_eq!(
+            Resource::named("").unwrap_err().to_string(),
+            "resource name is empty: give it at least one character"
+        );
+        assert!(matches!(Resource::named(&"x".repeat(513)), Err(NameError::TooLong { .. })));
+        assert!(matches!(Resource::named("a b"), Err(NameError::BadCharacter { .. })));
+        assert!(matches!(Resource::named("a\u{202e}b"), Err(NameError::BadCharacter { .. })));
+        assert!(matches!(InstanceId::new("web 1", 1), Err(NameError::BadCharacter { .. })));
+        assert!(matches!(InstanceId::new("", 1), Err(NameError::Empty { .. })));
+    }
+
+    #[test]
+    fn an_instance_answers_to_its_name_and_to_its_whole_id() {
+        let id = InstanceId::new("web_2", 0xabc).unwrap();
+        assert_eq!(id.as_str(), "web_2_0000000abc");
+        assert!(id.answers_to("web_2") && id.answers_to("web_2_0000000abc"));
+        assert!(!id.answers_to("web"));
+    }
+}

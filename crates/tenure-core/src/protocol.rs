@@ -1,0 +1,582 @@
+//! The words between an instance and the store: requests, answers, errors and hints.
+//!
+//! Every backend answers these requests with the same meaning; `PROTOCOL` in the architecture
+//! notes is the specification. Nothing here knows how a store carries them out.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::{InstanceId, Resource};
+
+/// The fencing number of a term: a later term of the same resource always has a greater one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Token(u64);
+
+impl Token {
+    /// "No term": below every token ever granted.
+    pub const NONE: Token = Token(0);
+    /// The largest token: beyond it, numbers lose their last digits inside store scripts.
+    pub const MAX: Token = Token((1 << 53) - 1);
+
+    /// The token with this number; `None` beyond [`Token::MAX`].
+    pub const fn new(number: u64) -> Option<Self> {
+        if number <= Token::MAX.0 { Some(Token(number)) } else { None }
+    }
+
+    /// The number to send along with every write to the protected resource.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Whether this stands for a term at all.
+    pub const fn is_some(self) -> bool {
+        self.0 != 0
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.0)
+    }
+}
+
+/// A reading of the store's own clock, in microseconds since 1970. Comparable only with others
+/// from the same store, never with a local clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ServerTime(pub u64);
+
+impl ServerTime {
+    /// How long after `earlier` this is; zero when it is not after it.
+    pub const fn since(self, earlier: ServerTime) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Whole milliseconds since 1970.
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000
+    }
+}
+
+/// One request about one resource by one instance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// Which resource.
+    pub resource: Resource,
+    /// Who asks.
+    pub id: InstanceId,
+    /// What is asked.
+    pub request: Request,
+    /// How long the answer may take before the caller counts it as lost.
+    pub timeout: Duration,
+}
+
+/// What may be asked of a store.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Request {
+    /// Take the resource if it is free, reserved for the caller, or was granted to this attempt.
+    /// Records the caller's heartbeat as a side effect.
+    Acquire(Acquire),
+    /// Extend the lease of exactly this term. Always writes.
+    Renew {
+        /// The term.
+        token: Token,
+        /// The lease to set.
+        ttl: Duration,
+    },
+    /// End exactly this term and wake the others.
+    Release {
+        /// The term.
+        token: Token,
+        /// What history shall say.
+        reason: CloseReason,
+    },
+    /// Undo an acquire whose answer never came, and refuse it should it still be on its way.
+    Abandon {
+        /// The attempt.
+        attempt: u64,
+    },
+    /// End exactly this term and reserve the resource for `to`.
+    Transfer {
+        /// The term that ends.
+        token: Token,
+        /// The successor.
+        to: InstanceId,
+        /// How long it has to claim the resource before everyone may try.
+        claim_ttl: Duration,
+    },
+    /// Read without taking part.
+    Observe {
+        /// Whether to list the members too.
+        members: bool,
+    },
+    /// Record the caller as a member that is alive now.
+    Beat {
+        /// Its record.
+        record: MemberRecord,
+        /// Whether to list the members too.
+        members: bool,
+    },
+    /// Remove the caller from the members.
+    Leave,
+    /// Ask the holder of exactly this term for something. Anyone may.
+    Ask {
+        /// The term whose holder is asked.
+        token: Token,
+        /// For what.
+        wish: WishKind,
+        /// How long the wish stands.
+        stands_for: Duration,
+    },
+    /// Answer a wish with no. Only the holder may.
+    Refuse {
+        /// The own term.
+        token: Token,
+        /// Why not, for the one who asked.
+        reason: String,
+    },
+    /// Grant no new term until resumed, for maintenance. The running term goes on.
+    Pause {
+        /// For how long at the most.
+        lasts: Duration,
+    },
+    /// End a pause.
+    Resume,
+    /// Break glass: end whatever term there is. Keeps the token floor and quarantines.
+    Clear {
+        /// What history shall say.
+        reason: String,
+        /// The longest lease that may still be believed in.
+        quarantine: Duration,
+    },
+    /// The latest entries of the history, newest first.
+    History {
+        /// At most this many.
+        count: usize,
+    },
+    /// Start a tick inside the own term, unless it has run before.
+    TickBegin {
+        /// The own term.
+        token: Token,
+        /// Which tick.
+        tick: Tick,
+        /// Whether a tick that somebody began and never finished runs again.
+        rerun_crashed: bool,
+    },
+    /// Record how a tick ended, inside the own term.
+    TickFinish {
+        /// The own term.
+        token: Token,
+        /// Which tick.
+        tick: Tick,
+        /// How it ended.
+        outcome: TickOutcome,
+        /// How long the outcome of a named tick is kept.
+        keep: Duration,
+    },
+    /// How a tick stands, without taking part.
+    TickLook {
+        /// Which tick.
+        tick: Tick,
+    },
+}
+
+/// An attempt to take a resource.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Acquire {
+    /// The attempt's number: reused only while it has no definite answer.
+    pub attempt: u64,
+    /// The lease to set.
+    pub ttl: Duration,
+    /// The longest lease any peer may believe in.
+    pub fleet_max_ttl: Duration,
+    /// The highest token this process has seen for the resource.
+    pub floor: Token,
+    /// Whether the user vouches that nobody led this resource before.
+    pub fresh_store: bool,
+    /// How long after a crash (not after a release) the resource stays free.
+    pub lock_delay: Duration,
+    /// A holder seen without expiry for longer than any lease: give it one.
+    pub heal: Option<InstanceId>,
+    /// The caller's member record, recorded along the way.
+    pub record: MemberRecord,
+    /// Whether to list the members in the answer.
+    pub members: bool,
+}
+
+/// How a term ended, as history tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// The holder gave it back: shutdown, resignation, work done.
+    Released,
+    /// The holder handed it to a successor.
+    HandedOver,
+    /// The holder's work stopped beating.
+    WorkStalled,
+    /// The holder's work failed or panicked.
+    WorkFailed,
+    /// The holder's local deadline passed.
+    LeaseEnded,
+    /// The grant came too late to be used.
+    TooLate,
+    /// The lease ran out in the store.
+    Expired,
+    /// The key was deleted by somebody else.
+    Vanished,
+    /// An operator ended it.
+    Cleared,
+}
+
+impl CloseReason {
+    /// The word in the store's history.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            CloseReason::Released => "released",
+            CloseReason::HandedOver => "handed-over",
+            CloseReason::WorkStalled => "work-stalled",
+            CloseReason::WorkFailed => "work-failed",
+            CloseReason::LeaseEnded => "lease-ended",
+            CloseReason::TooLate => "too-late",
+            CloseReason::Expired => "expired",
+            CloseReason::Vanished => "vanished",
+            CloseReason::Cleared => "cleared",
+        }
+    }
+
+    /// The reason a word in the store's history stands for.
+    pub fn parse(word: &str) -> Option<Self> {
+        use CloseReason::*;
+        let all = [
+            Released,
+            HandedOver,
+            WorkStalled,
+            WorkFailed,
+            LeaseEnded,
+            TooLate,
+            Expired,
+            Vanished,
+            Cleared,
+        ];
+        all.into_iter().find(|reason| reason.as_str() == word)
+    }
+}
+
+/// What somebody who does not lead wants the leader to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WishKind {
+    /// Step down; whoever is next may lead.
+    Resign,
+    /// Step down in favour of this instance, by name or whole id.
+    HandOver {
+        /// The successor.
+        to: String,
+    },
+}
+
+/// A wish as the leader finds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// What is wanted.
+    pub kind: WishKind,
+    /// Who wants it.
+    pub by: InstanceId,
+    /// The term it was addressed to.
+    pub token: Token,
+    /// Until when it stands.
+    pub until: ServerTime,
+    /// The leader's no, once given.
+    pub refused: Option<String>,
+}
+
+/// What an instance tells about itself. Bounded by [`MemberRecord::METADATA_MAX`].
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct MemberRecord {
+    /// Higher leads rather.
+    pub priority: i32,
+    /// Whether it may lead now.
+    pub ready: bool,
+    /// Whether it is on its way out.
+    pub departing: bool,
+    /// Whether its work stopped beating.
+    pub stalled: bool,
+    /// The version of the application, compared number by number.
+    pub version: String,
+    /// The lease it asks for.
+    pub ttl: Duration,
+    /// Free text for people, such as an address.
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl MemberRecord {
+    /// The most bytes of metadata, names and values together.
+    pub const METADATA_MAX: usize = 4096;
+}
+
+/// A member as the store lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Who.
+    pub id: InstanceId,
+    /// What it told about itself.
+    pub record: MemberRecord,
+    /// Since when it has been ready without a break, by the store's clock.
+    pub ready_since: Option<ServerTime>,
+    /// When it was last heard, by the store's clock.
+    pub beat_at: ServerTime,
+}
+
+/// The most members a store lists: ranks beyond it gain nothing.
+pub const MEMBERS_LISTED_MAX: usize = 1024;
+
+/// What a store answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// What came of the request.
+    pub outcome: Outcome,
+    /// How the resource stood right after it.
+    pub view: View,
+    /// Side writes that failed, one line each. The lease itself is not affected.
+    pub warnings: Vec<String>,
+}
+
+/// How a resource stands, as one answer saw it.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct View {
+    /// The value at the key: the holder's id. `None` when the key is absent.
+    pub holder: Option<InstanceId>,
+    /// How long the key still lives. `None` when it is absent or has no expiry.
+    pub pttl: Option<Duration>,
+    /// The holder's token, [`Token::NONE`] when absent or foreign.
+    pub token: Token,
+    /// Whether the holder is a program that does not speak this protocol.
+    pub foreign: bool,
+    /// The store's clock.
+    pub server_time: ServerTime,
+    /// Which life of the store this is.
+    pub incarnation: String,
+    /// What the holder is asked for.
+    pub wish: Option<Wish>,
+    /// For how long no new term is granted on an operator's word.
+    pub paused_for: Option<Duration>,
+    /// The members, when asked for.
+    pub members: Option<Vec<Member>>,
+}
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Acquire: the caller leads under this token.
+    Granted {
+        /// The term.
+        token: Token,
+    },
+    /// Acquire: somebody else holds it.
+    Held,
+    /// Acquire: this attempt was abandoned before.
+    AttemptRefused,
+    /// Acquire: leases granted before a loss of data might still be believed in.
+    Quarantine {
+        /// How long to wait.
+        left: Duration,
+        /// Why, for people.
+        reason: String,
+    },
+    /// Acquire: reserved for a named successor.
+    Reserved {
+        /// How long to wait.
+        left: Duration,
+    },
+    /// Acquire: the lock delay after a crash is running.
+    Delayed {
+        /// How long to wait.
+        left: Duration,
+    },
+    /// Acquire: an operator paused the election.
+    Paused {
+        /// How long at the most.
+        left: Duration,
+    },
+    /// Something that is not ours stands at a key. Nothing was touched.
+    Conflict {
+        /// What stands where, for people.
+        what: String,
+    },
+    /// Renew: extended.
+    Renewed,
+    /// Renew, release, transfer, refuse, tick: the caller does not hold this term.
+    Lost(LostWhy),
+    /// Release: done.
+    Released,
+    /// Abandon: done; `true` when the attempt had got the resource.
+    Abandoned {
+        /// Whether it had been granted.
+        was_granted: bool,
+    },
+    /// Transfer: reserved for the successor under this token.
+    Transferred {
+        /// The successor's term.
+        token: Token,
+    },
+    /// Observe, beat, leave, ask, refuse, pause, resume, clear: done.
+    Done,
+    /// Ask: nobody leads under that token any more.
+    NoSuchTerm,
+    /// History: the entries, newest first.
+    History(Vec<HistoryEntry>),
+    /// Tick begin: run it.
+    TickRuns,
+    /// Tick begin or look: it has ended before, like this.
+    TickDone(TickOutcome),
+    /// Tick begin or look: somebody began it and has not finished.
+    TickUnfinished {
+        /// Who.
+        by: InstanceId,
+        /// Under which token.
+        token: Token,
+    },
+    /// Tick look: nobody began it.
+    TickUnknown,
+}
+
+/// Why a term is not the caller's any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LostWhy {
+    /// The key is gone: expired, deleted, flushed or evicted.
+    KeyVanished,
+    /// Somebody else holds the key.
+    HeldBy(InstanceId),
+    /// The same id under another token.
+    OtherTerm(Token),
+    /// The key is not a plain string any more, or the side record is unreadable.
+    Overwritten(String),
+}
+
+/// One line of a resource's history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryEntry {
+    /// When, by the store's clock.
+    pub at: ServerTime,
+    /// Whose term.
+    pub id: InstanceId,
+    /// Which term.
+    pub token: Token,
+    /// What happened to it.
+    pub what: HistoryKind,
+}
+
+/// What happened to a term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HistoryKind {
+    /// It began.
+    Granted,
+    /// It ended.
+    Closed {
+        /// How.
+        reason: CloseReason,
+        /// The successor, or an operator's words.
+        detail: String,
+    },
+    /// The store lost its past; no term began until the quarantine was over.
+    Quarantined {
+        /// Why.
+        detail: String,
+    },
+}
+
+/// Which run of a recurring or named job.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Tick {
+    /// The n-th period: everything up to the highest finished number counts as done, for ever.
+    Number(u64),
+    /// A name; its outcome is kept for a while.
+    Named(String),
+}
+
+/// How a tick ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TickOutcome {
+    /// It did its work.
+    Succeeded,
+    /// It failed, with these words. Counts as run.
+    Failed(String),
+}
+
+/// A message to everyone interested in a resource. A hint, never a proof: it may be forged, late,
+/// doubled or lost, so it only ever moves the moment of the next request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Hint {
+    /// A term began.
+    Granted {
+        /// Whose.
+        id: InstanceId,
+        /// Which.
+        token: Token,
+        /// Its lease.
+        ttl: Duration,
+    },
+    /// A term ended.
+    Released {
+        /// Which.
+        token: Token,
+    },
+    /// The resource waits for this successor.
+    Transferred {
+        /// Who may claim it.
+        to: InstanceId,
+        /// For how long.
+        claim_ttl: Duration,
+    },
+    /// The holder of this term has a wish waiting.
+    Wished {
+        /// Which term.
+        token: Token,
+    },
+    /// Members came, left or changed.
+    Members,
+    /// A pause began or ended.
+    PauseChanged,
+    /// A tick ended.
+    TickFinished,
+}
+
+/// Why there is no answer, and whose fault that is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// No connection, or it broke. The request may have been carried out.
+    #[error("store unreachable: {0}")]
+    Unreachable(String),
+    /// No answer in time. The request may have been carried out.
+    #[error("no answer from the store within {0:?}")]
+    TimedOut(Duration),
+    /// The store cannot serve writes for a while (loading, failing over, out of memory, busy).
+    #[error("store cannot serve now: {0}")]
+    NotNow(String),
+    /// The connected node is not the primary any more: look for the new one.
+    #[error("store node is not the primary: {0}")]
+    WrongNode(String),
+    /// Credentials or permissions: a person has to act.
+    #[error("store denies access: {0}")]
+    Denied(String),
+    /// The store answered something that this protocol does not know.
+    #[error("unexpected answer from the store: {0}")]
+    Unexpected(String),
+}
+
+impl StoreError {
+    /// Whether waiting may help without anybody acting.
+    pub fn is_temporary(&self) -> bool {
+        !matches!(self, StoreError::Denied(_) | StoreError::Unexpected(_))
+    }
+}

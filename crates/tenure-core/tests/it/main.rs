@@ -1,0 +1,44 @@
+//! Scripts for the state machine: what comes in at which moment, and the trace that must come out.
+//!
+//! `UPDATE_SCENARIOS=1 cargo test -p tenure-core` writes the traces anew; read the difference
+//! before committing it.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod replies;
+mod script;
+
+use std::path::Path;
+
+use script::Script;
+
+#[test]
+fn every_scenario_gives_the_trace_written_beside_it() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
+    let mut paths: Vec<_> =
+        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    assert!(paths.len() >= 10, "scenarios are missing from {}", folder.display());
+    let update = std::env::var_os("UPDATE_SCENARIOS").is_some();
+    for path in paths {
+        let written = std::fs::read_to_string(&path).unwrap();
+        let played = Script::play(&written);
+        match update {
+            true => std::fs::write(&path, played).unwrap(),
+            false => assert_same(&path, &written, &played),
+        }
+    }
+}
+
+fn assert_same(path: &Path, written: &str, played: &str) {
+    let differs = written.lines().zip(played.lines()).position(|(a, b)| a != b);
+    let line = differs.unwrap_or_else(|| written.lines().count().min(played.lines().count()));
+    assert!(
+        written == played,
+        "{}:{}: expected {:?}, got {:?}",
+        path.display(),
+        line + 1,
+        written.lines().nth(line),
+        played.lines().nth(line)
+    );
+}

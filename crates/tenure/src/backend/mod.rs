@@ -1,0 +1,102 @@
+//! What a store must offer to hold elections.
+//!
+//! In: [`Call`]s, one request about one resource each. Out: [`Answer`]s in the words of
+//! [`tenure_core::protocol`], and hints pushed to subscribers. A backend decides nothing about
+//! leadership; it carries out requests atomically and says honestly when it does not know.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tenure_core::Resource;
+use tenure_core::protocol::{Answer, Call, Hint, StoreError};
+use tokio::sync::{mpsc, watch};
+
+/// The future of one call: owned, so that a driver can keep thousands in flight.
+pub type Calling = Pin<Box<dyn Future<Output = Result<Answer, StoreError>> + Send>>;
+
+/// A store that holds elections.
+///
+/// Contract, checked by the conformance suite:
+/// - a call takes effect atomically, at most once, or not at all;
+/// - calls of one instance about one resource, made one after the other on a healthy connection,
+///   take effect in that order;
+/// - a call is answered or fails within its time-out; after that its answer is never delivered;
+/// - an error means "not known to be done", never "not done".
+pub trait Backend: fmt::Debug + Send + Sync + 'static {
+    /// Carries out one call. The request is queued before this returns; the future only waits.
+    fn call(&self, call: Call) -> Calling;
+
+    /// Pushes hints about `resource` until the subscription is dropped.
+    fn subscribe(&self, resource: &Resource) -> Subscription;
+
+    /// How the connection stands, kept up to date.
+    fn connection(&self) -> watch::Receiver<Connection>;
+
+    /// Where the store is, for people. Never contains a secret.
+    fn describe(&self) -> String;
+}
+
+/// How the connection to a store stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// The first attempt is under way.
+    Connecting,
+    /// Requests go through.
+    Up,
+    /// Requests fail for this reason; the backend keeps trying.
+    Down(StoreError),
+}
+
+/// What a subscriber hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// From here on hints arrive. What happened before may have been missed: look once.
+    Listening,
+    /// Hints may be missing until the next [`Signal::Listening`].
+    Deaf,
+    /// A hint.
+    Hint(Hint),
+}
+
+/// How many unread signals a subscriber may pile up; more are dropped, for they are hints only.
+pub const SIGNALS_QUEUED_MAX: usize = 64;
+
+/// A running subscription. Dropping it ends it.
+#[derive(Debug)]
+pub struct Subscription {
+    signals: mpsc::Receiver<Signal>,
+}
+
+impl Subscription {
+    /// A subscription and the end that feeds it. The feeder sees `is_closed()` after the drop.
+    pub fn channel() -> (mpsc::Sender<Signal>, Subscription) {
+        let (sender, signals) = mpsc::channel(SIGNALS_QUEUED_MAX);
+        (sender, Subscription { signals })
+    }
+
+    /// The next signal; `None` when the backend is gone.
+    pub async fn next(&mut self) -> Option<Signal> {
+        self.signals.recv().await
+    }
+}
+
+/// Starts a backend inside the driver's runtime: background tasks may be spawned there.
+pub type Connecting =
+    Pin<Box<dyn Future<Output = Result<Arc<dyn Backend>, crate::backend::ConnectError>> + Send>>;
+
+/// Why a backend could not be set up. An unreachable store is not one of these: it may come back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The address is not one that we understand.
+    #[error("store address: {0}")]
+    Address(String),
+    /// A certificate, key or other file is missing or unusable.
+    #[error("store files: {0}")]
+    Files(String),
+    /// The store refuses the credentials.
+    #[error("store denies access: {0}")]
+    Denied(String),
+}

@@ -1,0 +1,382 @@
+//! A real Redis server of the test's own.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use crate::child::GuardedChild;
+use crate::folder::TempFolder;
+use crate::lines::Lines;
+use crate::monitor::Monitor;
+use crate::port::ReservedPort;
+use crate::{GENEROUS, Process, wait_for};
+
+/// A strange program may take the port between our look and the server's start. That this happens
+/// so many times in a row is not chance.
+const START_TRIES_MAX: usize = 20;
+
+/// A server on loopback that keeps nothing on disk. It ends when the value is dropped.
+#[derive(Debug)]
+pub struct RedisServer {
+    settings: RedisServerBuilder,
+    folder: TempFolder,
+    port: ReservedPort,
+    running: Running,
+}
+
+#[derive(Debug)]
+struct Running {
+    child: GuardedChild,
+    log: Lines,
+}
+
+impl RedisServer {
+    /// Starts a server with nothing special about it.
+    ///
+    /// # Panics
+    /// When the program is missing or does not start; the message shows what it wrote.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// What kind of server to start.
+    pub fn builder() -> RedisServerBuilder {
+        RedisServerBuilder::default()
+    }
+
+    /// The address as clients take it, with user and password when there are any.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_at(self.port())
+    }
+
+    /// The address with another port, for a proxy in front of this server.
+    #[must_use]
+    pub fn url_at(&self, port: u16) -> String {
+        let login = match &self.settings.login {
+            Some(Login { user, password }) => {
+                let user = user.as_deref().map(percent_encoded).unwrap_or_default();
+                format!("{user}:{}@", percent_encoded(password))
+            }
+            None => String::new(),
+        };
+        format!("redis://{login}127.0.0.1:{port}")
+    }
+
+    /// The TCP port on 127.0.0.1. It stays this server's own through stops and restarts.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// The process id; another one after [`restart`](Self::restart).
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.running.child.pid()
+    }
+
+    /// The folder in which the server runs.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The unix socket.
+    ///
+    /// # Panics
+    /// When none was asked for.
+    #[must_use]
+    pub fn unix_socket(&self) -> PathBuf {
+        assert!(self.settings.unix_socket, "ask for a unix socket with with_unix_socket()");
+        unix_socket_in(&self.folder)
+    }
+
+    /// What the server wrote since its last start.
+    #[must_use]
+    pub fn log(&self) -> Vec<String> {
+        self.running.log.snapshot()
+    }
+
+    /// Stops the server as SIGSTOP does: connections stay open, nothing answers. When this returns,
+    /// it no longer runs.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn pause(&mut self) {
+        self.running.child.pause();
+    }
+
+    /// Lets a stopped server run on, as SIGCONT does.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn resume(&mut self) {
+        self.running.child.resume();
+    }
+
+    /// Ends the server as SIGKILL does; connections are reset, its port refuses. When this returns,
+    /// it is gone. Harmless when it has ended before.
+    pub fn kill(&mut self) {
+        self.running.child.kill();
+    }
+
+    /// Ends the server, if it runs, and starts it again on the same port, empty.
+    ///
+    /// # Panics
+    /// When it does not start again.
+    pub fn restart(&mut self) {
+        self.kill();
+        // The port is ours among tests, but a connection of the old server may linger on it.
+        let port = self.port();
+        self.running = wait_for("the server's port to be free again", GENEROUS, || {
+            self.settings.try_start(&self.folder, port)
+        });
+    }
+
+    /// Runs `redis-cli` with these words and returns what it printed, without the last line break.
+    /// An error reply is returned as its text.
+    ///
+    /// # Panics
+    /// When the server cannot be reached or does not answer.
+    #[track_caller]
+    pub fn cli(&self, words: &[&str]) -> String {
+        let mut command = Command::new("redis-cli");
+        command.args(["-h", "127.0.0.1", "-p", &self.port().to_string()]);
+        if let Some(Login { user, password }) = &self.settings.login {
+            // By environment, so that a password's canary never stands in a process list.
+            command.env("REDISCLI_AUTH", password);
+            if let Some(user) = user {
+                command.args(["--user", user]);
+            }
+        }
+        command.arg("--no-auth-warning").args(words).stdin(Stdio::null());
+        output_of(command, words)
+    }
+
+    /// Collects what clients ask this server from now on.
+    ///
+    /// # Panics
+    /// When the server cannot be reached or its user may not monitor.
+    #[must_use]
+    pub fn monitor(&self) -> Monitor {
+        let login = self.settings.login.as_ref().map(Login::words);
+        Monitor::start(self.port(), login.as_deref())
+    }
+}
+
+#[track_caller]
+fn output_of(command: Command, words: &[&str]) -> String {
+    let mut process = Process::spawn(command);
+    let mut output = Vec::new();
+    let deadline = Instant::now() + GENEROUS;
+    while let Some(line) = process.try_next_line(deadline.saturating_duration_since(Instant::now()))
+    {
+        output.push(line);
+    }
+    let status = process.wait(GENEROUS);
+    let output = output.join("\n");
+    assert!(status.success(), "redis-cli {} failed: {status}\n{output}", words.join(" "));
+    output
+}
+
+/// What kind of server to start. Each method returns the changed wish; [`start`](Self::start) ends.
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct RedisServerBuilder {
+    program: ServerProgram,
+    arguments: Vec<OsString>,
+    unix_socket: bool,
+    acl: Option<String>,
+    login: Option<Login>,
+}
+
+#[derive(Debug, Clone)]
+struct Login {
+    user: Option<String>,
+    password: String,
+}
+
+impl Login {
+    fn words(&self) -> Vec<String> {
+        let user = self.user.clone().unwrap_or_else(|| "default".into());
+        vec!["AUTH".into(), user, self.password.clone()]
+    }
+}
+
+impl RedisServerBuilder {
+    /// Starts this program instead of the one that [`ServerProgram::default`] names.
+    pub fn program(mut self, program: ServerProgram) -> Self {
+        self.program = program;
+        self
+    }
+
+    /// Adds arguments, for example `["--maxclients", "10"]`. They come last, so they win.
+    pub fn args<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self
+    }
+
+    /// Listens on a unix socket, too: see [`RedisServer::unix_socket`].
+    pub fn with_unix_socket(mut self) -> Self {
+        self.unix_socket = true;
+        self
+    }
+
+    /// Asks clients for this password; `url`, `cli` and `monitor` give it.
+    pub fn password(self, password: &str) -> Self {
+        let login = Login { user: None, password: password.into() };
+        Self { login: Some(login), ..self }.args(["--requirepass", password])
+    }
+
+    /// Starts with these lines of an ACL file, for example
+    /// `user default off` and `user admin on >secret allcommands allkeys allchannels`.
+    pub fn acl(mut self, lines: &str) -> Self {
+        self.acl = Some(lines.into());
+        self
+    }
+
+    /// The user as whom `url`, `cli` and `monitor` log in, for servers with an ACL.
+    pub fn login(mut self, user: &str, password: &str) -> Self {
+        self.login = Some(Login { user: Some(user.into()), password: password.into() });
+        self
+    }
+
+    /// Gives the server this much memory for data.
+    pub fn max_memory(self, bytes: u64) -> Self {
+        self.args(["--maxmemory", &bytes.to_string()])
+    }
+
+    /// Starts the server and returns once it accepts connections.
+    ///
+    /// # Panics
+    /// When the program is missing or does not start; the message shows what it wrote.
+    #[must_use]
+    pub fn start(self) -> RedisServer {
+        let folder = TempFolder::create();
+        for _ in 0..START_TRIES_MAX {
+            let port = ReservedPort::reserve();
+            if let Some(running) = self.try_start(&folder, port.number()) {
+                return RedisServer { settings: self, folder, port, running };
+            }
+        }
+        panic!("{START_TRIES_MAX} ports in a row were taken by other programs");
+    }
+
+    /// `None` when another program has the port.
+    fn try_start(&self, folder: &TempFolder, port: u16) -> Option<Running> {
+        let program = self.program.path.display();
+        let mut child = GuardedChild::spawn(self.command(folder, port)).unwrap_or_else(|error| {
+            panic!(
+                "cannot start {program}: {error}. Install it (Debian: apt-get install redis-server)"
+            )
+        });
+        let stdout = child.inner().stdout.take().expect("standard output is a pipe");
+        let log = Lines::collect(stdout);
+        // The server's own word, rather than an answer on the port: there, another server could
+        // answer for one that has just failed to start.
+        let ready =
+            log.find(GENEROUS, |line| line.to_lowercase().contains("ready to accept connections"));
+        if ready.is_some() {
+            return Some(Running { child, log });
+        }
+        child.kill();
+        let log = log.snapshot();
+        let taken = log.iter().any(|line| line.to_lowercase().contains("address already in use"));
+        assert!(taken, "{program} did not start. It wrote:\n{}", log.join("\n"));
+        None
+    }
+
+    fn command(&self, folder: &TempFolder, port: u16) -> Command {
+        let mut command = Command::new(&self.program.path);
+        command.args(&self.program.arguments);
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+        command.args(["--save", "", "--appendonly", "no"]);
+        command.arg("--dir").arg(folder.path());
+        if self.unix_socket {
+            command.arg("--unixsocket").arg(unix_socket_in(folder));
+        }
+        if let Some(lines) = &self.acl {
+            command.arg("--aclfile").arg(folder.write("users.acl", lines));
+        }
+        command.args(&self.arguments);
+        command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::piped());
+        command
+    }
+}
+
+fn unix_socket_in(folder: &TempFolder) -> PathBuf {
+    folder.path().join("redis.sock")
+}
+
+/// The program that is started as a server. It must take `--name value` arguments as `redis-server`
+/// does, and write "Ready to accept connections" to its standard output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerProgram {
+    path: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+impl ServerProgram {
+    /// The environment variable that names the program for all tests that do not choose one: a
+    /// path, and arguments if there are any, separated by blanks.
+    pub const VARIABLE: &str = "TESTKIT_SERVER";
+
+    /// The program at `path`, looked for on `PATH` when it is a bare name.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), arguments: Vec::new() }
+    }
+
+    /// Adds an argument that comes before all others, for example `serve`.
+    #[must_use]
+    pub fn arg(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_whitespace();
+        let path = words.next()?;
+        Some(words.fold(Self::new(path), |program, word| program.arg(word)))
+    }
+}
+
+/// `redis-server`, unless [`ServerProgram::VARIABLE`] names another.
+impl Default for ServerProgram {
+    fn default() -> Self {
+        let named = std::env::var(Self::VARIABLE).ok();
+        named.as_deref().and_then(Self::parse).unwrap_or_else(|| Self::new("redis-server"))
+    }
+}
+
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            write!(encoded, "%{byte:02X}").expect("a string takes all text");
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_named_by_its_path_and_leading_arguments() {
+        let program = ServerProgram::parse("target/debug/tenure serve").unwrap();
+        assert_eq!(program, ServerProgram::new("target/debug/tenure").arg("serve"));
+        assert_eq!(ServerProgram::parse("  "), None);
+    }
+
+    #[test]
+    fn a_password_stands_in_a_url_in_its_encoded_form() {
+        assert_eq!(percent_encoded("p@ss/word-1"), "p%40ss%2Fword-1");
+    }
+}

@@ -1,0 +1,7 @@
+//! The kit against real programs and real sockets.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+mod process;
+mod proxy;
+mod server;
