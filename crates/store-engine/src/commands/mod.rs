@@ -1,12 +1,15 @@
 //! The command table, family by family, and what commands and engine share.
 
+mod bits;
 mod command_info;
 mod config;
 mod connection;
 mod expire;
 mod help;
 mod keys;
+mod object;
 mod prelude;
+mod scan;
 mod strings;
 mod transaction;
 
@@ -25,11 +28,14 @@ pub(crate) use transaction::runs_inside_multi;
 
 /// All families. Adding one is a line here and a file beside it.
 pub(crate) const TABLES: &[&[Command]] = &[
+    bits::TABLE,
     command_info::TABLE,
     connection::TABLE,
     config::TABLE,
     expire::TABLE,
     keys::TABLE,
+    object::TABLE,
+    scan::TABLE,
     strings::TABLE,
     transaction::TABLE,
 ];
