@@ -518,8 +518,8 @@ impl EventLoop {
             ServerRequest::Close(_) | ServerRequest::CloseAfterOutput(_) => {}
             ServerRequest::Shutdown => self.is_stopping = true,
             ServerRequest::Sleep { micros } => std::thread::sleep(Duration::from_micros(micros)),
+            // All settings of ours are asked for when they are needed.
             ServerRequest::SettingsChanged => {}
-            ServerRequest::RewriteConfig(_) => {}
         }
     }
 

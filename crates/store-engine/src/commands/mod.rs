@@ -6,6 +6,7 @@ mod config;
 mod connection;
 mod expire;
 mod help;
+mod info;
 mod keys;
 mod object;
 mod prelude;
@@ -33,6 +34,7 @@ pub(crate) const TABLES: &[&[Command]] = &[
     connection::TABLE,
     config::TABLE,
     expire::TABLE,
+    info::TABLE,
     keys::TABLE,
     object::TABLE,
     scan::TABLE,

@@ -128,4 +128,5 @@ cases! {
     expire
     keys
     bits
+    config
 }
