@@ -212,8 +212,8 @@ impl Engine {
     }
 
     /// Tells how long the requests executed since the last call took together, for statistics
-    /// and the slow log. `request` is the last of them.
-    pub fn finish(&mut self, _id: SessionId, _request: Request<'_>, micros: u64) {
+    /// and the slow log. `last` is the one that ran last, unless all were quick.
+    pub fn finish(&mut self, _last: Option<(SessionId, Request<'_>)>, micros: u64) {
         let count = self.unmeasured.len() as u64;
         let each = micros.checked_div(count).unwrap_or(0);
         let mut left = micros;
@@ -223,6 +223,12 @@ impl Engine {
             self.state.registry.stats_mut(row).micros += share;
             left -= share;
         }
+    }
+
+    /// How many requests were executed since the last [`finish`](Self::finish).
+    #[inline]
+    pub fn unmeasured(&self) -> usize {
+        self.unmeasured.len()
     }
 
     /// What time alone causes: keys that end, sessions whose wait is over, memory given back.

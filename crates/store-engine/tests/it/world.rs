@@ -49,7 +49,7 @@ impl World {
     pub(crate) fn execute(&mut self, name: &str, request: Request<'_>) {
         let id = self.session(name);
         self.engine.execute(self.now_ms * 1000, id, request);
-        self.engine.finish(id, request, 1);
+        self.engine.finish(Some((id, request)), 1);
     }
 
     pub(crate) fn take_reply(&mut self, name: &str) -> Option<Reply> {
