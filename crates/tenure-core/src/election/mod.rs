@@ -149,7 +149,7 @@ impl Election {
             failures: 0,
             failbacks: 0,
             failed_back_at: now,
-            // A candidate's first attempt carries its heartbeat; whoever stands back says so at once.
+            // A candidate's first attempt carries its heartbeat; who stands back says so at once.
             beats_at: if settings.ready { now + settings.timing.ttl() } else { now },
             lease_ask: None,
             side_ask: None,

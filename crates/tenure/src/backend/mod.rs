@@ -4,6 +4,11 @@
 //! [`tenure_core::protocol`], and hints pushed to subscribers. A backend decides nothing about
 //! leadership; it carries out requests atomically and says honestly when it does not know.
 
+pub mod conformance;
+pub mod redis;
+mod registry;
+mod secret;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -12,6 +17,9 @@ use std::sync::Arc;
 use tenure_core::Resource;
 use tenure_core::protocol::{Answer, Call, Hint, StoreError};
 use tokio::sync::{mpsc, watch};
+
+pub use self::registry::{Registry, Starter};
+pub use self::secret::Secret;
 
 /// The future of one call: owned, so that a driver can keep thousands in flight.
 pub type Calling = Pin<Box<dyn Future<Output = Result<Answer, StoreError>> + Send>>;

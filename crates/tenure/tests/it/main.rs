@@ -1,0 +1,4 @@
+//! Everything about the library that needs a real server.
+
+mod broken;
+mod conformance;
