@@ -300,6 +300,12 @@ impl Command {
         row
     }
 
+    /// With subcommands, for a command that also does something without one.
+    pub const fn subcommands(mut self, subcommands: &'static [Command]) -> Self {
+        self.subcommands = subcommands;
+        self
+    }
+
     /// With the places of its keys.
     pub const fn keys(mut self, keys: &'static [KeySpec]) -> Self {
         self.keys = keys;

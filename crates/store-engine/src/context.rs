@@ -94,8 +94,7 @@ impl Context<'_> {
 
     /// Parses the number of a database.
     pub fn database(&self, arg: &[u8]) -> Result<usize, CommandError> {
-        let number = integer(arg)?;
-        let number = usize::try_from(number).map_err(|_| CommandError::DB_INDEX)?;
+        let number = usize::try_from(integer32(arg)?).map_err(|_| CommandError::DB_INDEX)?;
         if number < self.db.database_count() { Ok(number) } else { Err(CommandError::DB_INDEX) }
     }
 
@@ -124,6 +123,22 @@ impl TimeoutReply {
 #[inline]
 pub fn integer(arg: &[u8]) -> Result<i64, CommandError> {
     store_resp::parse_integer(arg).ok_or(CommandError::NOT_INTEGER)
+}
+
+/// Parses an integer argument that must lie within bounds.
+pub fn integer_within(arg: &[u8], min: i64, max: i64) -> Result<i64, CommandError> {
+    let number = integer(arg)?;
+    if (min..=max).contains(&number) {
+        return Ok(number);
+    }
+    // The missing word is missing in Redis, and clients compare.
+    let text = format!("ERR value is out of range, value must between {min} and {max}");
+    Err(CommandError::new(text))
+}
+
+/// Parses an integer argument that C's `int` must hold.
+pub fn integer32(arg: &[u8]) -> Result<i32, CommandError> {
+    integer_within(arg, i32::MIN.into(), i32::MAX.into()).map(|number| number as i32)
 }
 
 /// Whether an argument is a word, in any case.

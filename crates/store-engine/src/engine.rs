@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use store_resp::{ReplyWriter, Request};
+use store_types::{Limits, Rng};
 
 use crate::commands;
 use crate::config::Config;
 use crate::context::{Caller, Context, Propagate};
 use crate::effects::Effects;
 use crate::gate;
-use crate::keyspace::{ExpiryTurn, Keyspace, Random};
+use crate::keyspace::{ExpiryTurn, Keyspace};
 use crate::registry::{Registry, RowId};
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
 use crate::state::{Identity, Measured, ServerState, Stats};
@@ -58,12 +59,12 @@ pub struct Engine {
 impl Engine {
     /// An empty store. The same seed, moments and requests give the same replies.
     pub fn new(config: Config, mut identity: Identity, seed: u64) -> Self {
-        let mut random = Random::seeded(seed);
+        let mut random = Rng::seeded(seed);
         if identity.run_id.is_empty() {
-            identity.run_id = random.hex_id();
+            identity.run_id = hex_id(&mut random);
         }
         if identity.incarnation.is_empty() {
-            identity.incarnation = random.hex_id();
+            identity.incarnation = hex_id(&mut random);
         }
         let databases = config.number("databases") as usize;
         let mut engine = Self {
@@ -75,6 +76,7 @@ impl Engine {
                 stats: Stats::default(),
                 identity,
                 measured: Measured::default(),
+                limits: Limits { hash_seed: random.next_u64(), ..Limits::default() },
                 gates: 0,
             },
             deadlines: BTreeSet::new(),
@@ -345,6 +347,13 @@ impl Engine {
         }
         self.state.sessions.put_back(session);
     }
+}
+
+/// Forty hexadecimal digits, the form of run ids.
+fn hex_id(random: &mut Rng) -> String {
+    let mut id: String = (0..3).map(|_| format!("{:016x}", random.next_u64())).collect();
+    id.truncate(40);
+    id
 }
 
 /// CLIENT REPLY OFF and SKIP: the reply was written for nothing.

@@ -21,8 +21,8 @@
 //! 3. **Keys.** `cx.db` is the selected database: [`Keyspace::read_as`] to read,
 //!    [`Keyspace::write_as`] / [`Keyspace::write_or_create`] to change a value of a kind
 //!    (memory is counted when the guard goes out of scope; do not hold it over other calls),
-//!    [`Keyspace::take`] for what became empty. A new kind is a variant of [`Value`] with an
-//!    `impl Object`.
+//!    [`Keyspace::take`] for what became empty. Kinds are the variants of [`Data`];
+//!    settings about encodings are `cx.server.limits`, randomness is `cx.db.random`.
 //! 4. **Tell.** After a change: `cx.db.changed(event_class::LIST, "lpush", key)`: it counts the
 //!    change, breaks WATCH, invalidates tracking and records the keyspace event. No call means
 //!    nothing is propagated. `cx.db.notify` for a further event of the same change, such as
@@ -46,6 +46,7 @@ mod effects;
 mod engine;
 mod error;
 mod gate;
+mod key_finder;
 mod keyspace;
 mod registry;
 mod session;
@@ -58,14 +59,15 @@ pub use command::{Arity, Begin, Command, Find, Group, KeySpec, Run, access, cate
 pub use config::{
     Config, ConfigError, Kind, OutputLimit, SETTINGS, Setting, Tuned, parse_arguments, parse_file,
 };
-pub use context::{Caller, Context, Propagate, integer, is_word};
+pub use context::{Caller, Context, Propagate, integer, integer_within, integer32, is_word};
 pub use effects::{Effects, KeyEvent, ServerRequest, Unit, event_class};
 pub use engine::{Engine, NextTick, Outcome};
 pub use error::{CommandError, CommandResult};
+pub use key_finder::{FoundKey, keys_of};
 pub use keyspace::memory::size_class;
 pub use keyspace::{
-    AccessPolicy, Entry, Expiry, ExpiryTurn, KeyStats, Keyspace, NewValue, Object, Random,
-    StringRef, Value, ValueMut, ValueRef,
+    AccessPolicy, Data, Entry, Expiry, KeyStats, Keyspace, NewValue, Object, StringRef, Value,
+    ValueMut, ValueRef, WaitingKeys, Watches,
 };
 pub use registry::{CallStats, Registry, Row, RowId};
 pub use session::{

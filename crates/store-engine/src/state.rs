@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use store_types::Limits;
+
 use crate::config::Config;
 use crate::registry::Registry;
 use crate::session::Sessions;
@@ -103,6 +105,8 @@ pub struct ServerState {
     pub identity: Identity,
     /// What the driver measured.
     pub measured: Measured,
+    /// Settings that decide on encodings, as the values take them.
+    pub limits: Limits,
     /// Bits of [`server_gate`].
     pub gates: u32,
 }

@@ -14,8 +14,8 @@ const AGGREGATE_MAX: i64 = i32::MAX as i64;
 /// Header lines, simple strings and errors end within this many bytes.
 const LINE_MAX: usize = 64 * 1024;
 
-/// One reply of a server.
-#[derive(Clone, Debug, PartialEq)]
+/// One reply of a server. Its `Debug` form shows strings as text.
+#[derive(Clone, PartialEq)]
 pub enum Reply {
     /// `+`
     Simple(String),
@@ -45,6 +45,27 @@ pub enum Reply {
     Boolean(bool),
     /// `=`: three letters of kind, and the text.
     Verbatim(String, Vec<u8>),
+}
+
+impl std::fmt::Debug for Reply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Reply::Simple(text) => write!(f, "+{text}"),
+            Reply::Error(text) => write!(f, "-{text}"),
+            Reply::Integer(number) => write!(f, ":{number}"),
+            Reply::Bulk(bytes) => write!(f, "\"{}\"", bytes.escape_ascii()),
+            Reply::Null => write!(f, "null"),
+            Reply::NullArray => write!(f, "null array"),
+            Reply::Array(items) => f.debug_list().entries(items).finish(),
+            Reply::Map(pairs) => f.debug_map().entries(pairs.iter().map(|(k, v)| (k, v))).finish(),
+            Reply::Set(items) => f.debug_set().entries(items).finish(),
+            Reply::Push(items) => f.debug_tuple("push").field(items).finish(),
+            Reply::Double(text) => write!(f, ",{text}"),
+            Reply::BigNumber(text) => write!(f, "({text}"),
+            Reply::Boolean(value) => write!(f, "#{value}"),
+            Reply::Verbatim(kind, text) => write!(f, "={kind}:\"{}\"", text.escape_ascii()),
+        }
+    }
 }
 
 /// These bytes are no reply: close the connection.

@@ -116,11 +116,8 @@ fn echo(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn select(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let number = store_resp::parse_integer(request.arg(1))
-        .filter(|number| i32::try_from(*number).is_ok())
-        .ok_or(CommandError::text("ERR invalid DB index"))?;
-    let db = usize::try_from(number).ok().filter(|db| *db < cx.db.database_count());
-    cx.select(db.ok_or(CommandError::DB_INDEX)?);
+    let db = cx.database(request.arg(1))?;
+    cx.select(db);
     cx.reply.ok();
     Ok(())
 }

@@ -1,8 +1,10 @@
 //! The command table, family by family, and what commands and engine share.
 
+mod command_info;
 mod config;
 mod connection;
 mod expire;
+mod help;
 mod keys;
 mod prelude;
 mod strings;
@@ -23,6 +25,7 @@ pub(crate) use transaction::runs_inside_multi;
 
 /// All families. Adding one is a line here and a file beside it.
 pub(crate) const TABLES: &[&[Command]] = &[
+    command_info::TABLE,
     connection::TABLE,
     config::TABLE,
     expire::TABLE,

@@ -180,7 +180,7 @@ fn parse_save(words: &[&str]) -> Result<String, String> {
 
 fn parse_output_limits(words: &[&str]) -> Result<String, String> {
     let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
-    if words.is_empty() || words.len() % 4 != 0 {
+    if words.is_empty() || !words.len().is_multiple_of(4) {
         return Err("Wrong number of arguments in buffer limit configuration.".to_owned());
     }
     let mut canonical = Vec::new();

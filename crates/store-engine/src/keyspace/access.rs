@@ -59,12 +59,12 @@ impl AccessPolicy {
 
 #[inline]
 fn clock(now_ms: u64) -> u32 {
-    (now_ms / 1000 & CLOCK_MASK) as u32
+    ((now_ms / 1000) & CLOCK_MASK) as u32
 }
 
 #[inline]
 fn minutes(now_ms: u64) -> u32 {
-    (now_ms / 60_000 & 0xffff) as u32
+    ((now_ms / 60_000) & 0xffff) as u32
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use super::memory::size_class;
 use super::value::Value;
 
 /// Values up to this length stand inside their entry; longer ones in a vector of their own.
-pub const INLINE_MAX: usize = 4096;
+pub(super) const INLINE_MAX: usize = 4096;
 
 const ACCESS_MASK: u32 = 0x00ff_ffff;
 const FORM_MASK: u32 = 3 << 24;

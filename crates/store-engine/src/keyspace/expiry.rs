@@ -15,7 +15,7 @@ const KEYS_MAX: usize = 4000;
 
 /// What a turn of active expiry came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExpiryTurn {
+pub(crate) enum ExpiryTurn {
     /// All that ended is gone, as far as one look around tells.
     Done,
     /// The turn was full: come back soon.

@@ -8,7 +8,6 @@ mod entry;
 mod expiry;
 pub(crate) mod memory;
 mod object;
-mod random;
 mod table;
 mod value;
 mod waiting;
@@ -16,13 +15,14 @@ mod watch;
 
 use std::hash::{BuildHasher, Hasher};
 
+use store_types::Rng;
+
 pub use access::AccessPolicy;
 pub use entry::{Entry, NewValue, ValueRef};
-pub use expiry::ExpiryTurn;
+pub(crate) use expiry::ExpiryTurn;
 pub use object::{Object, ValueMut};
-pub use random::Random;
-pub use table::CURSOR_BITS;
-pub use value::Value;
+pub(crate) use table::CURSOR_BITS;
+pub use value::{Data, Value};
 pub use waiting::WaitingKeys;
 pub use watch::Watches;
 
@@ -73,7 +73,7 @@ pub struct Keyspace {
     /// Counters that INFO tells.
     pub stats: KeyStats,
     /// Seeded randomness for RANDOMKEY and its kind.
-    pub random: Random,
+    pub random: Rng,
     /// What is to be delivered after the request.
     pub effects: Effects,
     /// Watched keys.
@@ -92,7 +92,7 @@ struct Found {
 impl Keyspace {
     /// `databases` empty databases, hashing and choosing by `seed`.
     pub fn new(databases: usize, seed: u64) -> Self {
-        let mut random = Random::seeded(seed);
+        let mut random = Rng::seeded(seed);
         Self {
             databases: std::iter::repeat_with(Table::new).take(databases).collect(),
             selected: 0,

@@ -1,48 +1,51 @@
 //! Values that are not strings, by kind.
 
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use super::entry::{NewValue, ValueRef};
-use super::value::Value;
+use super::value::{Data, Value};
 use super::{Expiry, Keyspace};
 use crate::error::CommandError;
 
-/// A kind of value that is not a string: one variant of [`Value`].
+/// A kind of value that is not a string: one variant of [`Data`].
 pub trait Object: Sized {
     /// The value as this kind, if it is.
-    fn of(value: &Value) -> Option<&Self>;
+    fn of(data: &Data) -> Option<&Self>;
     /// The value as this kind, for changes.
-    fn of_mut(value: &mut Value) -> Option<&mut Self>;
+    fn of_mut(data: &mut Data) -> Option<&mut Self>;
     /// This kind as a value.
-    fn into_value(self) -> Value;
-    /// Bytes of memory behind it; must be cheap, it is asked on every change.
-    fn memory(&self) -> usize;
+    fn into_data(self) -> Data;
 }
 
 /// A value open for changes; when it goes out of scope its memory is counted anew.
 pub struct ValueMut<'a, T: Object> {
-    object: &'a mut T,
-    before: usize,
+    value: &'a mut Value,
     entry_memory: &'a mut usize,
+    kind: PhantomData<T>,
 }
 
 impl<T: Object> Deref for ValueMut<'_, T> {
     type Target = T;
 
+    #[inline]
     fn deref(&self) -> &T {
-        self.object
+        T::of(&self.value.data).expect("the kind was checked when it was opened")
     }
 }
 
 impl<T: Object> DerefMut for ValueMut<'_, T> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        self.object
+        T::of_mut(&mut self.value.data).expect("the kind was checked when it was opened")
     }
 }
 
 impl<T: Object> Drop for ValueMut<'_, T> {
     fn drop(&mut self) {
-        *self.entry_memory = *self.entry_memory - self.before + self.object.memory();
+        let before = self.value.memory();
+        self.value.count_change();
+        *self.entry_memory = *self.entry_memory - before + self.value.memory();
     }
 }
 
@@ -68,9 +71,9 @@ impl Keyspace {
         self.touch_access(found);
         let table = &mut self.databases[self.selected];
         let (entry, entry_memory) = table.entry_and_memory(found.place);
-        let object = entry.object_mut().and_then(T::of_mut).ok_or(CommandError::WRONG_TYPE)?;
-        let before = object.memory();
-        Ok(Some(ValueMut { object, before, entry_memory }))
+        let value = entry.object_mut().ok_or(CommandError::WRONG_TYPE)?;
+        T::of(&value.data).ok_or(CommandError::WRONG_TYPE)?;
+        Ok(Some(ValueMut { value, entry_memory, kind: PhantomData }))
     }
 
     /// Opens a value of kind `T` for changes, made by `create` when the key is not there.
@@ -82,7 +85,7 @@ impl Keyspace {
         create: impl FnOnce() -> T,
     ) -> Result<ValueMut<'_, T>, CommandError> {
         if !self.contains(key) {
-            let value = NewValue::Object(Box::new(create().into_value()));
+            let value = NewValue::Object(Box::new(Value::new(create().into_data())));
             self.set(key, value, Expiry::Clear);
         }
         Ok(self.write_as(key)?.expect("the key is there by now"))
@@ -90,14 +93,16 @@ impl Keyspace {
 
     /// Sets a key to an object, whatever was there before; the expiry goes.
     pub fn set_object<T: Object>(&mut self, key: &[u8], object: T) {
-        self.set(key, NewValue::Object(Box::new(object.into_value())), Expiry::Clear);
+        self.set(key, NewValue::Object(Box::new(Value::new(object.into_data()))), Expiry::Clear);
     }
 }
 
 fn object_of<T: Object>(value: Option<ValueRef<'_>>) -> Result<Option<&T>, CommandError> {
     match value {
         None => Ok(None),
-        Some(ValueRef::Object(value)) => T::of(value).map(Some).ok_or(CommandError::WRONG_TYPE),
+        Some(ValueRef::Object(value)) => {
+            T::of(value.data()).map(Some).ok_or(CommandError::WRONG_TYPE)
+        }
         Some(_) => Err(CommandError::WRONG_TYPE),
     }
 }

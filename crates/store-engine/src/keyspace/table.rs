@@ -32,11 +32,11 @@ const SEGMENT_LEN_MAX: usize = BUCKETS_MAX * LOAD_MAX;
 /// Overflow buckets of a segment: links are one byte, zero for none.
 const OVERFLOW_MAX: usize = 255;
 /// Bits of a SCAN cursor: clients parse it as a signed integer, some as a double.
-pub const CURSOR_BITS: u32 = 48;
+pub(crate) const CURSOR_BITS: u32 = 48;
 
 /// Where an entry stands. Valid until the next insert or removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub(super) struct Place {
     segment: u32,
     bucket: u32,
     slot: u32,
@@ -46,7 +46,7 @@ pub struct Place {
 const SPILL: u32 = u32::MAX;
 
 /// Entries by hash. Callers bring the hash of each key; it is never stored.
-pub struct Table {
+pub(super) struct Table {
     directory: Vec<u32>,
     /// Log₂ of the directory's length.
     depth: u32,
@@ -58,7 +58,7 @@ pub struct Table {
     /// Bytes of directory, segments and buckets.
     memory: usize,
     /// Bytes of the entries. Kept by the keyspace, which sees entries change.
-    pub entry_memory: usize,
+    pub(super) entry_memory: usize,
 }
 
 #[derive(Default)]
@@ -93,7 +93,7 @@ impl Default for Table {
 
 impl Table {
     /// An empty table that has allocated nothing.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             directory: vec![0],
             depth: 0,
@@ -108,18 +108,18 @@ impl Table {
 
     /// Number of entries.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
     /// Number of entries with an expiry.
-    pub fn volatile_len(&self) -> usize {
+    pub(super) fn volatile_len(&self) -> usize {
         self.volatile
     }
 
     /// Bytes of the table itself, entries not counted.
     #[inline]
-    pub fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         self.memory
     }
 
@@ -131,7 +131,7 @@ impl Table {
 
     /// Finds `key`, whose hash is `hash`.
     #[inline]
-    pub fn find(&self, hash: u64, key: &[u8]) -> Option<Place> {
+    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<Place> {
         let index = self.segment_of(hash);
         let segment = &self.segments[index as usize];
         if segment.len == 0 {
@@ -143,7 +143,7 @@ impl Table {
 
     /// The entry at a place just found.
     #[inline]
-    pub fn entry(&self, place: Place) -> &Entry {
+    pub(super) fn entry(&self, place: Place) -> &Entry {
         let segment = &self.segments[place.segment as usize];
         if place.bucket == SPILL {
             return &segment.spill[place.slot as usize];
@@ -155,19 +155,19 @@ impl Table {
 
     /// The entry at a place just found, for changes that keep its key and expiry.
     #[inline]
-    pub fn entry_mut(&mut self, place: Place) -> &mut Entry {
+    pub(super) fn entry_mut(&mut self, place: Place) -> &mut Entry {
         self.segments[place.segment as usize].entry_mut(place)
     }
 
     /// The same, with the count of entry memory beside it.
     #[inline]
-    pub fn entry_and_memory(&mut self, place: Place) -> (&mut Entry, &mut usize) {
+    pub(super) fn entry_and_memory(&mut self, place: Place) -> (&mut Entry, &mut usize) {
         let segment = &mut self.segments[place.segment as usize];
         (segment.entry_mut(place), &mut self.entry_memory)
     }
 
     /// Puts another entry with the same key in the place of one, which is returned.
-    pub fn replace(&mut self, place: Place, entry: Entry) -> Entry {
+    pub(super) fn replace(&mut self, place: Place, entry: Entry) -> Entry {
         self.count_volatile(place.segment, entry.expires_at(), Count::Add);
         let old = std::mem::replace(self.entry_mut(place), entry);
         self.count_volatile(place.segment, old.expires_at(), Count::Remove);
@@ -175,7 +175,7 @@ impl Table {
     }
 
     /// Must be told when the expiry of the entry at `place` was moved within the entry.
-    pub fn expiry_moved(&mut self, place: Place, expires_at: u64) {
+    pub(super) fn expiry_moved(&mut self, place: Place, expires_at: u64) {
         let segment = &mut self.segments[place.segment as usize];
         segment.soonest_expiry = segment.soonest_expiry.min(expires_at);
     }
@@ -183,7 +183,7 @@ impl Table {
     /// Adds an entry whose key is not there yet. `hash_of` gives the hash of any key, for
     /// splits.
     #[inline]
-    pub fn insert(&mut self, hash: u64, entry: Entry, hash_of: &dyn Fn(&[u8]) -> u64) {
+    pub(super) fn insert(&mut self, hash: u64, entry: Entry, hash_of: &dyn Fn(&[u8]) -> u64) {
         let mut index = self.segment_of(hash);
         if self.segments[index as usize].is_full() {
             self.make_room(hash, hash_of);
@@ -202,7 +202,12 @@ impl Table {
     }
 
     /// Takes out the entry at a place just found.
-    pub fn remove(&mut self, place: Place, hash: u64, hash_of: &dyn Fn(&[u8]) -> u64) -> Entry {
+    pub(super) fn remove(
+        &mut self,
+        place: Place,
+        hash: u64,
+        hash_of: &dyn Fn(&[u8]) -> u64,
+    ) -> Entry {
         let segment = &mut self.segments[place.segment as usize];
         let entry = if place.bucket == SPILL {
             segment.spill.swap_remove(place.slot as usize)
@@ -336,7 +341,7 @@ impl Table {
 
     /// Visits the bucket that `cursor` names and returns the cursor of the next one, 0 at the
     /// end. An entry there from the first call to the last is visited at least once.
-    pub fn scan(&self, cursor: u64, visit: &mut dyn FnMut(&Entry)) -> u64 {
+    pub(super) fn scan(&self, cursor: u64, visit: &mut dyn FnMut(&Entry)) -> u64 {
         let hash = cursor << (64 - CURSOR_BITS);
         let segment = &self.segments[self.segment_of(hash) as usize];
         let mut bits = segment.depth;
@@ -351,7 +356,7 @@ impl Table {
     }
 
     /// Visits every entry, in hash order.
-    pub fn for_each(&self, visit: &mut dyn FnMut(&Entry)) {
+    pub(super) fn for_each(&self, visit: &mut dyn FnMut(&Entry)) {
         let mut cursor = 0;
         loop {
             cursor = self.scan(cursor, visit);
@@ -362,19 +367,24 @@ impl Table {
     }
 
     /// How many segments [`segment_due`](Self::segment_due) may be asked for.
-    pub fn segment_count(&self) -> usize {
+    pub(super) fn segment_count(&self) -> usize {
         self.segments.len()
     }
 
     /// Whether a key of the segment may have ended by `now`.
-    pub fn segment_due(&self, segment: usize, now: u64) -> bool {
+    pub(super) fn segment_due(&self, segment: usize, now: u64) -> bool {
         let segment = &self.segments[segment];
         segment.volatile > 0 && segment.soonest_expiry <= now
     }
 
     /// The keys of a segment that ended by `now`, at most `keys_max`; the caller removes them.
     /// Learns the segment's soonest expiry on the way when all fitted.
-    pub fn expired_keys(&mut self, segment: usize, now: u64, keys_max: usize) -> Vec<Vec<u8>> {
+    pub(super) fn expired_keys(
+        &mut self,
+        segment: usize,
+        now: u64,
+        keys_max: usize,
+    ) -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
         let mut soonest = u64::MAX;
         self.segments[segment].for_each(&mut |entry| match entry.expires_at() {
@@ -394,7 +404,7 @@ impl Table {
 
     /// Drops up to `segments_max` segments of a table that nobody will use any more. True when
     /// nothing is left.
-    pub fn drop_some(&mut self, segments_max: usize) -> bool {
+    pub(super) fn drop_some(&mut self, segments_max: usize) -> bool {
         let keep = self.segments.len().saturating_sub(segments_max);
         self.segments.truncate(keep);
         self.segments.is_empty()
@@ -582,7 +592,7 @@ impl Bucket {
     #[inline]
     fn slots_tagged(&self, tag: u8) -> u64 {
         const ONES: u64 = 0x0101_0101_0101_0101;
-        let different = u64::from_le_bytes(self.tags) ^ ONES * u64::from(tag);
+        let different = u64::from_le_bytes(self.tags) ^ (ONES * u64::from(tag));
         different.wrapping_sub(ONES) & !different & (ONES << 7) & TAGS_ONLY
     }
 

@@ -1,0 +1,526 @@
+//! The loop: one thread that serves all clients.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use mio::{Events, Interest, Poll, Token};
+use store_engine::{Engine, NextTick, Origin, Outcome, ServerRequest, SessionId, session_flag};
+use store_resp::{Limits, Parsed, ProtocolError};
+
+use crate::client::{Client, Fate, ReadOutcome};
+use crate::clock::{Clock, thread_cpu};
+use crate::listen::Listener;
+use crate::server::{Log, LogLevel};
+use crate::stream::Stream;
+
+/// Token of the waker.
+pub(crate) const WAKER: Token = Token(usize::MAX);
+/// Clients have their slot as token, listeners these.
+const LISTENER_BASE: usize = usize::MAX / 2;
+/// Events taken from the system at once.
+const EVENTS_MAX: usize = 1024;
+/// Clients accepted per listener and turn, so that those connected are served meanwhile.
+const ACCEPTS_MAX: usize = 256;
+/// Read at once per client and turn; larger requests take several turns, so that no client
+/// keeps the others waiting.
+const READ_LEN: usize = 64 * 1024;
+/// What clients may have in flight before they have authenticated.
+const UNAUTHENTICATED_INPUT_MAX: usize = 1024 * 1024;
+const UNAUTHENTICATED_OUTPUT_MAX: usize = 1024 * 1024;
+/// How long a client may take to authenticate.
+const AUTHENTICATION_MS_MAX: u64 = 60_000;
+/// Between looks for clients that idle or stall.
+const CLIENT_CHECK_MS: u64 = 1000;
+
+/// What the handle tells the loop.
+pub(crate) enum Message {
+    /// Stop.
+    Stop,
+    /// Serve this end of a socket pair.
+    Attach(UnixStream),
+}
+
+/// Everything the server thread owns.
+pub(crate) struct EventLoop {
+    pub(crate) poll: Poll,
+    pub(crate) engine: Engine,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) messages: Receiver<Message>,
+    pub(crate) log: Log,
+    clients: Vec<Option<Client>>,
+    clock: Clock,
+    /// Scratch for reads, shared by all clients.
+    buffer: Vec<u8>,
+    /// Clients with output to write at the end of the turn.
+    to_write: Vec<usize>,
+    /// Clients whose streams may have more, and whose turn is over.
+    to_read: Vec<usize>,
+    to_close: Vec<usize>,
+    /// Listeners that may have more clients.
+    to_accept: Vec<usize>,
+    next_client_check_ms: u64,
+    is_stopping: bool,
+}
+
+impl EventLoop {
+    pub(crate) fn new(
+        poll: Poll,
+        engine: Engine,
+        listeners: Vec<Listener>,
+        messages: Receiver<Message>,
+        log: Log,
+    ) -> io::Result<Self> {
+        let mut event_loop = Self {
+            poll,
+            engine,
+            listeners,
+            messages,
+            log,
+            clients: Vec::new(),
+            clock: Clock::new(),
+            buffer: vec![0; READ_LEN],
+            to_write: Vec::new(),
+            to_read: Vec::new(),
+            to_close: Vec::new(),
+            to_accept: Vec::new(),
+            next_client_check_ms: 0,
+            is_stopping: false,
+        };
+        for (index, listener) in event_loop.listeners.iter_mut().enumerate() {
+            let token = Token(LISTENER_BASE + index);
+            let registry = event_loop.poll.registry();
+            match listener {
+                Listener::Tcp(socket) => registry.register(socket, token, Interest::READABLE)?,
+                Listener::Unix(socket, _) => {
+                    registry.register(socket, token, Interest::READABLE)?
+                }
+            }
+        }
+        Ok(event_loop)
+    }
+
+    /// Serves until told to stop. Fails only when the system's event queue does.
+    pub(crate) fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        let mut cpu_before = thread_cpu();
+        while !self.is_stopping {
+            match self.poll.poll(&mut events, self.sleep_max()) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            self.turn(&events);
+            let cpu_after = thread_cpu();
+            let turn_us = (cpu_after - cpu_before).as_micros() as u64;
+            cpu_before = cpu_after;
+            let measured = self.engine.measured_mut();
+            measured.longest_turn_us = measured.longest_turn_us.max(turn_us);
+        }
+        Ok(())
+    }
+
+    /// How long nothing can be due.
+    fn sleep_max(&self) -> Option<Duration> {
+        if !self.to_read.is_empty() || !self.to_accept.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let now_ms = self.clock.now_us() / 1000;
+        let engine_at = match self.engine.next_tick() {
+            NextTick::Soon => Some(now_ms),
+            NextTick::At(at) => Some(at),
+            NextTick::Never => None,
+        };
+        let check_at = self.checks_clients().then_some(self.next_client_check_ms);
+        let wake_at = engine_at.into_iter().chain(check_at).min()?;
+        Some(Duration::from_millis(wake_at.saturating_sub(now_ms)))
+    }
+
+    /// Whether any rule about idle or stalled clients is in force.
+    fn checks_clients(&self) -> bool {
+        let config = self.engine.config();
+        let has_clients = self.engine.state().sessions.count() > 0;
+        has_clients
+            && (config.tuned().idle_seconds_max > 0 || !config.text("requirepass").is_empty())
+    }
+
+    fn turn(&mut self, events: &Events) {
+        self.clock.follow_wall_clock();
+        for slot in std::mem::take(&mut self.to_read) {
+            self.read_client(slot);
+        }
+        for listener in std::mem::take(&mut self.to_accept) {
+            self.accept(listener);
+        }
+        for event in events {
+            match event.token() {
+                WAKER => self.take_messages(),
+                Token(index) if index >= LISTENER_BASE => self.accept(index - LISTENER_BASE),
+                Token(slot) => {
+                    if event.is_writable() {
+                        self.resume_writing(slot);
+                    }
+                    if event.is_readable() || event.is_read_closed() || event.is_error() {
+                        self.read_client(slot);
+                    }
+                }
+            }
+        }
+        let now_us = self.clock.now_us();
+        if self.is_tick_due(now_us) {
+            self.engine.tick(now_us);
+        }
+        self.check_clients(now_us / 1000);
+        self.apply_effects();
+        self.write_clients();
+        self.close_clients();
+    }
+
+    fn is_tick_due(&self, now_us: u64) -> bool {
+        match self.engine.next_tick() {
+            NextTick::Soon => true,
+            NextTick::At(at) => at <= now_us / 1000,
+            NextTick::Never => false,
+        }
+    }
+
+    fn take_messages(&mut self) {
+        while let Ok(message) = self.messages.try_recv() {
+            match message {
+                Message::Stop => self.is_stopping = true,
+                Message::Attach(stream) => {
+                    let origin = Origin { is_local: true, ..Origin::default() };
+                    let stream = mio::net::UnixStream::from_std(stream);
+                    self.open(Stream::Unix(stream), origin);
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, index: usize) {
+        let keepalive = self.engine.config().number("tcp-keepalive") as u64;
+        for _ in 0..ACCEPTS_MAX {
+            match self.listeners[index].accept(Duration::from_secs(keepalive)) {
+                Ok((stream, origin)) => self.open(stream, origin),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return,
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                    _ => {
+                        // Most likely out of descriptors: the others are served meanwhile, and
+                        // the next client that comes makes us look again.
+                        (self.log)(LogLevel::Warning, &format!("Accepting client: {error}"));
+                        return;
+                    }
+                },
+            }
+        }
+        self.to_accept.push(index);
+    }
+
+    fn open(&mut self, mut stream: Stream, origin: Origin) {
+        if let Some(refusal) = self.refusal(&origin) {
+            // A client that is refused may not read; it is not worth waiting for.
+            let _ = io::Write::write(&mut stream, refusal.as_bytes());
+            return;
+        }
+        let session = self.engine.open_session(self.clock.now_us(), origin);
+        let slot = session.slot();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.poll.registry().register(&mut stream, Token(slot), interest) {
+            (self.log)(LogLevel::Warning, &format!("Registering client: {error}"));
+            self.engine.close_session(session);
+            return;
+        }
+        if self.clients.len() <= slot {
+            self.clients.resize_with(slot + 1, || None);
+        }
+        self.clients[slot] = Some(Client::new(stream, session));
+    }
+
+    /// What a client is told that may not come in.
+    fn refusal(&mut self, origin: &Origin) -> Option<&'static str> {
+        let config = self.engine.config();
+        if self.engine.state().sessions.count() >= config.tuned().clients_max {
+            self.engine.measured_mut().rejected_connections += 1;
+            return Some("-ERR max number of clients reached\r\n");
+        }
+        let is_open = config.is_on("protected-mode") && config.text("requirepass").is_empty();
+        (is_open && !origin.is_local).then_some(
+            "-DENIED Redis is running in protected mode because no password is set for the \
+             default user and it was reached from another machine. Set requirepass, bind to \
+             loopback only, or turn protected-mode off.\r\n",
+        )
+    }
+
+    fn read_client(&mut self, slot: usize) {
+        let Some(client) = self.clients.get_mut(slot).and_then(Option::as_mut) else { return };
+        if client.fate == Fate::Closes {
+            return;
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        match client.read(&mut buffer) {
+            ReadOutcome::Bytes(count) => {
+                let may_read = client.may_read;
+                self.engine.measured_mut().input_bytes += count as u64;
+                self.take_input(slot, &buffer[..count]);
+                if may_read {
+                    self.to_read.push(slot);
+                }
+            }
+            ReadOutcome::Nothing => {}
+            ReadOutcome::Ended => self.doom(slot, Fate::Closes),
+        }
+        self.buffer = buffer;
+    }
+
+    /// Runs the requests in `bytes`, or in what the client sent before and `bytes`.
+    fn take_input(&mut self, slot: usize, bytes: &[u8]) {
+        let Some(mut client) = self.clients[slot].take() else { return };
+        if client.input.is_empty() {
+            let consumed = self.run_requests(&mut client, bytes);
+            client.input.extend_from_slice(&bytes[consumed..]);
+        } else {
+            let wanted = client.parser.bytes_wanted();
+            client.input.reserve(bytes.len().max(wanted.saturating_sub(client.input.len())));
+            client.input.extend_from_slice(bytes);
+            self.run_waiting(&mut client);
+        }
+        self.check_input(&mut client);
+        self.clients[slot] = Some(client);
+    }
+
+    /// Runs the requests in what the client sent before.
+    fn run_waiting(&mut self, client: &mut Client) {
+        let input = std::mem::take(&mut client.input);
+        let consumed = self.run_requests(client, &input);
+        client.input = input;
+        client.drop_consumed(consumed);
+    }
+
+    /// Runs requests until one is incomplete or the session cannot go on. Returns how many
+    /// bytes are done with.
+    fn run_requests(&mut self, client: &mut Client, bytes: &[u8]) -> usize {
+        let id = client.session;
+        let mut consumed = 0;
+        let mut started = self.clock.now_us();
+        let Some(session) = self.engine.session_mut(id) else { return bytes.len() };
+        if session.has(session_flag::BLOCKED) {
+            return 0;
+        }
+        let mut authenticated = !session.has(session_flag::NEEDS_AUTH);
+        while client.fate == Fate::Lives {
+            let bulk_max = self.engine.config().tuned().bulk_max;
+            let limits = Limits { authenticated, bulk_max };
+            let rest = &bytes[consumed..];
+            match client.parser.parse(rest, &limits) {
+                Ok(Parsed::Incomplete) => break,
+                Ok(Parsed::Empty { consumed: empty }) => consumed += empty,
+                Ok(Parsed::Request { consumed: whole }) => {
+                    consumed += whole;
+                    let request = client.parser.request(rest);
+                    let outcome = self.engine.execute(started, id, request);
+                    let ended = self.clock.now_us();
+                    self.engine.finish(id, request, ended - started);
+                    started = ended;
+                    match outcome {
+                        Outcome::Ready => {}
+                        Outcome::Blocked => break,
+                        // What else it sent does not matter any more.
+                        Outcome::Closing => {
+                            consumed = bytes.len();
+                            break;
+                        }
+                    }
+                    if !authenticated {
+                        authenticated = self.is_authenticated(id);
+                    }
+                }
+                Err(error) => {
+                    self.refuse(client, error);
+                    consumed = bytes.len();
+                }
+            }
+        }
+        self.want_write(client);
+        consumed
+    }
+
+    fn is_authenticated(&mut self, id: SessionId) -> bool {
+        let session = self.engine.session_mut(id);
+        session.is_some_and(|session| !session.has(session_flag::NEEDS_AUTH))
+    }
+
+    fn refuse(&mut self, client: &mut Client, error: ProtocolError) {
+        if let Some(session) = self.engine.session_mut(client.session) {
+            session.output.extend(format!("-ERR Protocol error: {error}\r\n").into_bytes());
+        }
+        client.fate = Fate::ClosesAfterOutput;
+    }
+
+    fn want_write(&mut self, client: &mut Client) {
+        if !client.wants_write {
+            client.wants_write = true;
+            self.to_write.push(client.session.slot());
+        }
+    }
+
+    /// Closes a client that sends more than it may without asking for anything.
+    fn check_input(&mut self, client: &mut Client) {
+        let input_max = match self.is_authenticated(client.session) {
+            true => self.engine.config().query_buffer_max(),
+            false => UNAUTHENTICATED_INPUT_MAX,
+        };
+        if client.input.len() > input_max {
+            let text = "Closing client that reached max query buffer length";
+            (self.log)(LogLevel::Warning, text);
+            client.fate = Fate::Closes;
+            self.to_close.push(client.session.slot());
+        }
+    }
+
+    fn resume_writing(&mut self, slot: usize) {
+        let Some(mut client) = self.clients.get_mut(slot).and_then(Option::take) else { return };
+        self.want_write(&mut client);
+        self.clients[slot] = Some(client);
+    }
+
+    /// Does what the engine asks for, until it asks for nothing more.
+    fn apply_effects(&mut self) {
+        while !self.engine.effects().is_fetched() {
+            let effects = self.engine.effects();
+            let written = std::mem::take(&mut effects.written_sessions);
+            let resumed = std::mem::take(&mut effects.resumed_sessions);
+            let requests = std::mem::take(&mut effects.requests);
+            effects.units.clear();
+            for id in written {
+                if self.client_of(id).is_some() {
+                    self.resume_writing(id.slot());
+                }
+            }
+            for request in requests {
+                self.apply(request);
+            }
+            for id in resumed {
+                if self.client_of(id).is_some()
+                    && let Some(mut client) = self.clients[id.slot()].take()
+                {
+                    self.run_waiting(&mut client);
+                    self.clients[id.slot()] = Some(client);
+                }
+            }
+        }
+    }
+
+    fn client_of(&self, id: SessionId) -> Option<&Client> {
+        let client = self.clients.get(id.slot())?.as_ref()?;
+        (client.session == id).then_some(client)
+    }
+
+    fn apply(&mut self, request: ServerRequest) {
+        match request {
+            ServerRequest::Close(id) if self.client_of(id).is_some() => {
+                self.doom(id.slot(), Fate::Closes);
+            }
+            ServerRequest::CloseAfterOutput(id) if self.client_of(id).is_some() => {
+                self.doom(id.slot(), Fate::ClosesAfterOutput);
+            }
+            ServerRequest::Close(_) | ServerRequest::CloseAfterOutput(_) => {}
+            ServerRequest::Shutdown => self.is_stopping = true,
+            ServerRequest::Sleep { micros } => std::thread::sleep(Duration::from_micros(micros)),
+            ServerRequest::SettingsChanged => {}
+            ServerRequest::RewriteConfig(_) => {}
+        }
+    }
+
+    fn doom(&mut self, slot: usize, fate: Fate) {
+        if let Some(mut client) = self.clients.get_mut(slot).and_then(Option::take) {
+            client.fate = fate;
+            match fate {
+                Fate::Closes => self.to_close.push(slot),
+                _ => self.want_write(&mut client),
+            }
+            self.clients[slot] = Some(client);
+        }
+    }
+
+    fn write_clients(&mut self) {
+        let mut written = 0;
+        for slot in std::mem::take(&mut self.to_write) {
+            let Some(client) = self.clients[slot].as_mut() else { continue };
+            client.wants_write = false;
+            let Some(session) = self.engine.session_mut(client.session) else { continue };
+            match client.write(&mut session.output) {
+                Ok(count) => written += count as u64,
+                Err(_) => client.fate = Fate::Closes,
+            }
+            let left = session.output.len() - client.written;
+            if left > 0 {
+                self.check_output(slot, left);
+            } else if client.fate == Fate::ClosesAfterOutput {
+                client.fate = Fate::Closes;
+            }
+            if self.clients[slot].as_ref().is_some_and(|client| client.fate == Fate::Closes) {
+                self.to_close.push(slot);
+            }
+        }
+        self.engine.measured_mut().output_bytes += written;
+    }
+
+    /// Closes a client that does not read what it asked for.
+    fn check_output(&mut self, slot: usize, left: usize) {
+        let now_ms = self.clock.now_us() / 1000;
+        let limits = self.engine.config().tuned().output_limits;
+        let Some(client) = self.clients[slot].as_mut() else { return };
+        let Some(session) = self.engine.session_mut(client.session) else { return };
+        let limit = limits[if session.has(session_flag::SUBSCRIBED) { 2 } else { 0 }];
+        let over_soft = limit.soft > 0 && left > limit.soft;
+        let since = match client.over_soft_since_ms {
+            _ if !over_soft => None,
+            Some(since) => Some(since),
+            None => Some(now_ms),
+        };
+        client.over_soft_since_ms = since;
+        let soft_ms = limit.soft_seconds * 1000;
+        let is_over = limit.hard > 0 && left > limit.hard
+            || since.is_some_and(|since| now_ms - since >= soft_ms)
+            || session.has(session_flag::NEEDS_AUTH) && left > UNAUTHENTICATED_OUTPUT_MAX;
+        if is_over {
+            client.fate = Fate::Closes;
+            let text = "Closing client that does not read its replies";
+            (self.log)(LogLevel::Warning, text);
+        }
+    }
+
+    /// Closes clients that idle for too long, or do not authenticate.
+    fn check_clients(&mut self, now_ms: u64) {
+        if now_ms < self.next_client_check_ms || !self.checks_clients() {
+            return;
+        }
+        self.next_client_check_ms = now_ms + CLIENT_CHECK_MS;
+        let idle_ms_max = self.engine.config().tuned().idle_seconds_max * 1000;
+        for slot in 0..self.clients.len() {
+            let Some(client) = &self.clients[slot] else { continue };
+            let Some(session) = self.engine.session_mut(client.session) else { continue };
+            let waits = session.has(session_flag::BLOCKED | session_flag::SUBSCRIBED)
+                || session.has(session_flag::MONITOR);
+            let idle_ms = now_ms.saturating_sub(session.asked_at_ms);
+            let age_ms = now_ms.saturating_sub(session.opened_at_ms);
+            let idles = idle_ms_max > 0 && idle_ms > idle_ms_max && !waits;
+            let stalls = session.has(session_flag::NEEDS_AUTH) && age_ms > AUTHENTICATION_MS_MAX;
+            if idles || stalls {
+                self.doom(slot, Fate::Closes);
+            }
+        }
+    }
+
+    fn close_clients(&mut self) {
+        for slot in std::mem::take(&mut self.to_close) {
+            if let Some(mut client) = self.clients[slot].take() {
+                // It is closed next; deregistering cannot matter.
+                let _ = self.poll.registry().deregister(&mut client.stream);
+                self.engine.close_session(client.session);
+            }
+        }
+    }
+}
