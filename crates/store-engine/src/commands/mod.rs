@@ -1,12 +1,18 @@
 //! The command table, family by family, and what commands and engine share.
 
+mod collection;
 mod command_info;
 mod config;
 mod connection;
+mod element_scan;
 mod expire;
+mod hashes;
 mod help;
 mod keys;
+mod lists;
 mod prelude;
+mod sets;
+mod sorted_sets;
 mod strings;
 mod transaction;
 
@@ -29,7 +35,11 @@ pub(crate) const TABLES: &[&[Command]] = &[
     connection::TABLE,
     config::TABLE,
     expire::TABLE,
+    hashes::TABLE,
     keys::TABLE,
+    lists::TABLE,
+    sets::TABLE,
+    sorted_sets::TABLE,
     strings::TABLE,
     transaction::TABLE,
 ];
