@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use store_resp::{ReplyWriter, Request};
 use store_types::{Limits, Rng};
 
+use crate::command::flag;
 use crate::commands;
 use crate::config::Config;
 use crate::context::{Caller, Context, Propagate};
@@ -50,6 +51,8 @@ pub struct Engine {
     state: ServerState,
     /// Blocked sessions by the moment their time is up.
     deadlines: BTreeSet<(u64, SessionId)>,
+    /// Rows of requests executed and not yet measured.
+    unmeasured: Vec<RowId>,
     /// When to look for ended keys next.
     expiry_at_ms: u64,
     /// Bytes used before the first key, so that INFO tells growth honestly.
@@ -80,6 +83,7 @@ impl Engine {
                 gates: 0,
             },
             deadlines: BTreeSet::new(),
+            unmeasured: Vec::new(),
             expiry_at_ms: 0,
             base_memory: 0,
         };
@@ -127,7 +131,7 @@ impl Engine {
     /// A client came.
     pub fn open_session(&mut self, now_us: u64, origin: Origin) -> SessionId {
         let id = self.state.sessions.open(now_us / 1000, origin);
-        let needs_password = !self.state.config.text("requirepass").is_empty();
+        let needs_password = self.state.config.tuned().needs_password;
         if needs_password && let Some(session) = self.state.sessions.get_mut(id) {
             session.flags |= session_flag::NEEDS_AUTH;
         }
@@ -172,6 +176,7 @@ impl Engine {
             drop_reply(&mut cx, reply_start);
         }
         let blocked = cx.blocked.take();
+        self.unmeasured.push(cx.row);
         session.output = cx.reply.into_bytes();
         if let Some(blocked) = blocked {
             self.block(&mut session, blocked);
@@ -188,13 +193,36 @@ impl Engine {
         outcome
     }
 
-    /// Tells how long the request just executed took, for statistics and the slow log.
+    /// Begins to fetch the memory that these requests of a session will need. Their first
+    /// argument is taken for a key; where it is none, nothing is lost.
     #[inline]
-    pub fn finish(&mut self, id: SessionId, _request: Request<'_>, micros: u64) {
-        if let Some(session) = self.state.sessions.get_mut(id)
-            && let Some(row) = session.last_command
-        {
-            self.state.registry.stats_mut(row).micros += micros;
+    pub fn prefetch<'r>(&self, id: SessionId, requests: impl Iterator<Item = Request<'r>>) {
+        if let Some(session) = self.state.sessions.get(id) {
+            let keys = requests.map(|request| request.get(1).unwrap_or_default());
+            self.keyspace.prefetch(session.db, keys);
+        }
+    }
+
+    /// Whether the request just executed can only have taken so little time that it need not
+    /// be measured alone.
+    #[inline]
+    pub fn was_quick(&self, request: Request<'_>) -> bool {
+        const QUICK_ARGS_MAX: usize = 8;
+        let row = self.unmeasured.last().map(|row| self.state.registry.row(*row).command);
+        request.len() <= QUICK_ARGS_MAX && row.is_some_and(|command| command.has(flag::FAST))
+    }
+
+    /// Tells how long the requests executed since the last call took together, for statistics
+    /// and the slow log. `request` is the last of them.
+    pub fn finish(&mut self, _id: SessionId, _request: Request<'_>, micros: u64) {
+        let count = self.unmeasured.len() as u64;
+        let each = micros.checked_div(count).unwrap_or(0);
+        let mut left = micros;
+        while let Some(row) = self.unmeasured.pop() {
+            // What does not divide goes to the one charged last.
+            let share = if self.unmeasured.is_empty() { left } else { each };
+            self.state.registry.stats_mut(row).micros += share;
+            left -= share;
         }
     }
 

@@ -1,5 +1,6 @@
 //! The command table, family by family, and what commands and engine share.
 
+mod bits;
 mod collection;
 mod command_info;
 mod config;
@@ -10,7 +11,9 @@ mod hashes;
 mod help;
 mod keys;
 mod lists;
+mod object;
 mod prelude;
+mod scan;
 mod sets;
 mod sorted_sets;
 mod strings;
@@ -31,6 +34,7 @@ pub(crate) use transaction::runs_inside_multi;
 
 /// All families. Adding one is a line here and a file beside it.
 pub(crate) const TABLES: &[&[Command]] = &[
+    bits::TABLE,
     command_info::TABLE,
     connection::TABLE,
     config::TABLE,
@@ -38,6 +42,8 @@ pub(crate) const TABLES: &[&[Command]] = &[
     hashes::TABLE,
     keys::TABLE,
     lists::TABLE,
+    object::TABLE,
+    scan::TABLE,
     sets::TABLE,
     sorted_sets::TABLE,
     strings::TABLE,

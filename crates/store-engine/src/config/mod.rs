@@ -31,6 +31,8 @@ pub struct Tuned {
     pub idle_seconds_max: u64,
     /// `maxclients`.
     pub clients_max: usize,
+    /// Whether `requirepass` is set.
+    pub needs_password: bool,
 }
 
 /// When a client's unread output closes it; zero means no limit.
@@ -149,6 +151,7 @@ impl Config {
             output_limits: self.output_limits(),
             idle_seconds_max: self.number("timeout") as u64,
             clients_max: self.number("maxclients") as usize,
+            needs_password: !self.text("requirepass").is_empty(),
         };
     }
 

@@ -126,4 +126,6 @@ cases! {
     strings
     transactions
     expire
+    keys
+    bits
 }

@@ -6,8 +6,9 @@ use store_types::{Element, Hash};
 use super::super::collection::{
     Picks, begin_pair, begin_pairs, pair_picks, randomness, reply_element,
 };
-use super::super::element_scan::{self, Found, Options};
+use super::super::element_scan::Found;
 use super::super::prelude::*;
+use super::super::scan::{parse_cursor, parse_options};
 
 pub(super) fn hgetall(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let hash = cx.db.read_as::<Hash>(request.arg(1))?;
@@ -84,16 +85,16 @@ fn reply_pair(reply: &mut ReplyWriter, pair: (Element<'_>, Element<'_>), with_va
 }
 
 pub(super) fn hscan(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let cursor = element_scan::cursor(request.arg(2))?;
+    let cursor = parse_cursor(request.arg(2))?;
     let hash = cx.db.read_as::<Hash>(request.arg(1))?;
     let mut found = Found::begin(&mut cx.reply);
     let Some(hash) = hash else {
         found.end(0);
         return Ok(());
     };
-    let options = Options::parse(request)?;
+    let options = parse_options(request, 3, false)?;
     let next = hash.scan(cursor, options.count, |field, value| {
-        if options.admits(field) {
+        if field.with_bytes(|text| options.wants(text)) {
             found.push(field);
             found.push(value);
         }

@@ -3,8 +3,9 @@
 use store_types::Set;
 
 use super::super::collection::{count_further, remove_emptied, reply_element};
-use super::super::element_scan::{self, Found, Options};
+use super::super::element_scan::Found;
 use super::super::prelude::*;
+use super::super::scan::{parse_cursor, parse_options};
 
 pub(super) fn sadd(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let key = request.arg(1);
@@ -103,16 +104,16 @@ pub(super) fn smembers(cx: &mut Context<'_>, request: Request<'_>) -> CommandRes
 }
 
 pub(super) fn sscan(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let cursor = element_scan::cursor(request.arg(2))?;
+    let cursor = parse_cursor(request.arg(2))?;
     let set = cx.db.read_as::<Set>(request.arg(1))?;
     let mut found = Found::begin(&mut cx.reply);
     let Some(set) = set else {
         found.end(0);
         return Ok(());
     };
-    let options = Options::parse(request)?;
+    let options = parse_options(request, 3, false)?;
     let next = set.scan(cursor, options.count, |member| {
-        if options.admits(member) {
+        if member.with_bytes(|text| options.wants(text)) {
             found.push(member);
         }
     });

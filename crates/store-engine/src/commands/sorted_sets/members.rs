@@ -8,8 +8,9 @@ use super::super::collection::{
     Picks, begin_pair, begin_pairs, count_further, pair_picks, randomness, remove_emptied,
     reply_element,
 };
-use super::super::element_scan::{self, Found, Options};
+use super::super::element_scan::Found;
 use super::super::prelude::*;
+use super::super::scan::{parse_cursor, parse_options};
 
 pub(super) fn zrem(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let key = request.arg(1);
@@ -125,17 +126,17 @@ fn reply_member(reply: &mut ReplyWriter, (member, score): (Element<'_>, f64), wi
 }
 
 pub(super) fn zscan(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let cursor = element_scan::cursor(request.arg(2))?;
+    let cursor = parse_cursor(request.arg(2))?;
     let set = cx.db.read_as::<SortedSet>(request.arg(1))?;
     let mut found = Found::begin(&mut cx.reply);
     let Some(set) = set else {
         found.end(0);
         return Ok(());
     };
-    let options = Options::parse(request)?;
+    let options = parse_options(request, 3, false)?;
     let mut text = Vec::new();
     let next = set.scan(cursor, options.count, |member, score| {
-        if options.admits(member) {
+        if member.with_bytes(|text| options.wants(text)) {
             text.clear();
             format_f64(&mut text, score);
             found.push(member);
