@@ -128,4 +128,8 @@ cases! {
     expire
     keys
     bits
+    lists
+    hashes
+    sets
+    sorted_sets
 }

@@ -152,7 +152,8 @@ impl Search {
             at += 2;
         }
         let from = if rank < 0 { End::Back } else { End::Front };
-        let skipped = rank.unsigned_abs() as usize - 1;
+        // The one rank that cannot be negated stays below every count in Redis.
+        let skipped = rank.checked_abs().map_or(0, |rank| rank as usize - 1);
         Ok(Self { from, skipped, wanted, compared_max })
     }
 

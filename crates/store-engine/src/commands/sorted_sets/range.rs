@@ -81,7 +81,8 @@ impl<'a> Query<'a> {
     /// The ranks asked for, LIMIT applied.
     fn ranks(&self, set: &SortedSet) -> Range<usize> {
         let all = self.span.ranks(set, self.reverse);
-        if self.limit < 0 && self.offset == 0 {
+        // Ranks come with no limit but one of -1, whose offset Redis ignores.
+        if matches!(self.span, Span::Ranks(..)) || self.limit < 0 && self.offset == 0 {
             return all;
         }
         let Ok(offset) = usize::try_from(self.offset) else { return 0..0 };
