@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::context::{Caller, Context, Propagate};
 use crate::effects::Effects;
 use crate::gate;
+use crate::host::Host;
 use crate::keyspace::{ExpiryTurn, Keyspace};
 use crate::registry::{Registry, RowId};
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
@@ -55,13 +56,11 @@ pub struct Engine {
     unmeasured: Vec<RowId>,
     /// When to look for ended keys next.
     expiry_at_ms: u64,
-    /// Bytes used before the first key, so that INFO tells growth honestly.
-    base_memory: usize,
 }
 
 impl Engine {
     /// An empty store. The same seed, moments and requests give the same replies.
-    pub fn new(config: Config, mut identity: Identity, seed: u64) -> Self {
+    pub fn new(config: Config, mut identity: Identity, seed: u64, host: Box<dyn Host>) -> Self {
         let mut random = Rng::seeded(seed);
         if identity.run_id.is_empty() {
             identity.run_id = hex_id(&mut random);
@@ -79,15 +78,16 @@ impl Engine {
                 stats: Stats::default(),
                 identity,
                 measured: Measured::default(),
+                host,
+                base_memory: 0,
                 limits: Limits { hash_seed: random.next_u64(), ..Limits::default() },
                 gates: 0,
             },
             deadlines: BTreeSet::new(),
             unmeasured: Vec::new(),
             expiry_at_ms: 0,
-            base_memory: 0,
         };
-        engine.base_memory = size_of::<Self>() + engine.state.registry.rows().len() * 128;
+        engine.state.base_memory = size_of::<Self>() + size_of_val(engine.state.registry.rows());
         commands::apply_settings(&mut engine.keyspace, &mut engine.state);
         engine
     }
@@ -213,8 +213,8 @@ impl Engine {
     }
 
     /// Tells how long the requests executed since the last call took together, for statistics
-    /// and the slow log. `request` is the last of them.
-    pub fn finish(&mut self, _id: SessionId, _request: Request<'_>, micros: u64) {
+    /// and the slow log. `last` is the one that ran last, unless all were quick.
+    pub fn finish(&mut self, _last: Option<(SessionId, Request<'_>)>, micros: u64) {
         let count = self.unmeasured.len() as u64;
         let each = micros.checked_div(count).unwrap_or(0);
         let mut left = micros;
@@ -224,6 +224,12 @@ impl Engine {
             self.state.registry.stats_mut(row).micros += share;
             left -= share;
         }
+    }
+
+    /// How many requests were executed since the last [`finish`](Self::finish).
+    #[inline]
+    pub fn unmeasured(&self) -> usize {
+        self.unmeasured.len()
     }
 
     /// What time alone causes: keys that end, sessions whose wait is over, memory given back.
@@ -261,7 +267,7 @@ impl Engine {
 
     /// Bytes in use, as INFO's used_memory tells.
     pub fn memory(&self) -> usize {
-        self.base_memory + self.keyspace.memory()
+        self.state.base_memory + self.keyspace.memory()
     }
 
     fn block(&mut self, session: &mut Session, blocked: Box<Blocked>) {

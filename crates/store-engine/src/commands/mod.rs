@@ -9,6 +9,7 @@ mod element_scan;
 mod expire;
 mod hashes;
 mod help;
+mod info;
 mod keys;
 mod lists;
 mod object;
@@ -40,6 +41,7 @@ pub(crate) const TABLES: &[&[Command]] = &[
     config::TABLE,
     expire::TABLE,
     hashes::TABLE,
+    info::TABLE,
     keys::TABLE,
     lists::TABLE,
     object::TABLE,

@@ -132,4 +132,5 @@ cases! {
     hashes
     sets
     sorted_sets
+    config
 }

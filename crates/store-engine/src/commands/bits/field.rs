@@ -157,35 +157,58 @@ fn write(cx: &mut Context<'_>, key: &[u8], operations: &[Operation]) -> CommandR
 fn apply(bytes: &mut [u8], operation: &Operation, is_longer: bool) -> (Option<i64>, bool) {
     let (kind, offset) = (operation.kind, operation.offset);
     let before = load(bytes, kind, offset);
-    let wanted = match operation.action {
+    let (value, amount) = match operation.action {
         Action::Get => return (Some(before), false),
-        // An unsigned field sees a negative number as a very large one.
-        Action::Set(value) if !kind.is_signed => i128::from(value as u64),
-        Action::Set(value) => i128::from(value),
-        Action::Add(amount) => i128::from(before) + i128::from(amount),
+        Action::Set(value) => (value, 0),
+        Action::Add(amount) => (before, amount),
     };
-    let Some(after) = fit(wanted, kind, operation.overflow) else { return (None, false) };
+    let Some(after) = fit(value, amount, kind, operation.overflow) else { return (None, false) };
     store(bytes, kind, offset, after);
     let answer = if matches!(operation.action, Action::Set(_)) { before } else { after };
     (Some(answer), is_longer || before != after)
 }
 
-/// The value that is kept for a wanted one.
-fn fit(wanted: i128, kind: Kind, overflow: Overflow) -> Option<i64> {
-    let (min, max) = match kind.is_signed {
-        true => (-(1i128 << (kind.bits - 1)), (1i128 << (kind.bits - 1)) - 1),
-        false => (0, (1i128 << kind.bits) - 1),
-    };
-    if (min..=max).contains(&wanted) {
-        return Some(wanted as i64);
-    }
+/// What is kept of `value + amount`.
+fn fit(value: i64, amount: i64, kind: Kind, overflow: Overflow) -> Option<i64> {
+    let sum = value.wrapping_add(amount);
+    let Some(limit) = limit_passed(value, amount, kind) else { return Some(sum) };
     match overflow {
         Overflow::Fail => None,
-        Overflow::Saturate => Some(wanted.clamp(min, max) as i64),
-        Overflow::Wrap => {
-            let low = wanted & ((1i128 << kind.bits) - 1);
-            Some(if low > max { low - (1i128 << kind.bits) } else { low } as i64)
-        }
+        Overflow::Saturate => Some(limit),
+        Overflow::Wrap => Some(extended(sum as u64, kind)),
+    }
+}
+
+/// The limit of the kind that `value + amount` passes, if it does.
+///
+/// Distances to the limits are taken modulo 2⁶⁴ as Redis takes them, so that values far outside
+/// of the kind saturate at the same end as there.
+fn limit_passed(value: i64, amount: i64, kind: Kind) -> Option<i64> {
+    if !kind.is_signed {
+        // An unsigned field sees a negative number as a very large one.
+        let (value, max) = (value as u64, (1u64 << kind.bits) - 1);
+        let room = max.wrapping_sub(value) as i64;
+        return if value > max || amount > 0 && amount > room {
+            Some(max as i64)
+        } else if amount < 0 && amount < (value as i64).wrapping_neg() {
+            Some(0)
+        } else {
+            None
+        };
+    }
+    let max = i64::MAX >> (64 - kind.bits);
+    let min = -max - 1;
+    let (room_up, room_down) = (max.wrapping_sub(value), min.wrapping_sub(value));
+    let narrow = kind.bits < 64;
+    if value > max || narrow && amount > room_up || value >= 0 && amount > 0 && amount > room_up {
+        Some(max)
+    } else if value < min
+        || narrow && amount < room_down
+        || value < 0 && amount < 0 && amount < room_down
+    {
+        Some(min)
+    } else {
+        None
     }
 }
 
@@ -194,10 +217,16 @@ fn load(bytes: &[u8], kind: Kind, offset: usize) -> i64 {
     for at in offset..offset + kind.bits as usize {
         value = value << 1 | u64::from(bit_at(bytes, at));
     }
-    if kind.is_signed && kind.bits < 64 && value >> (kind.bits - 1) & 1 == 1 {
-        value |= u64::MAX << kind.bits;
+    extended(value, kind)
+}
+
+/// The low bits of `value` as the kind reads them.
+fn extended(value: u64, kind: Kind) -> i64 {
+    let unused = 64 - kind.bits;
+    match kind.is_signed {
+        true => ((value << unused) as i64) >> unused,
+        false => (value << unused >> unused) as i64,
     }
-    value as i64
 }
 
 fn store(bytes: &mut [u8], kind: Kind, offset: usize, value: i64) {

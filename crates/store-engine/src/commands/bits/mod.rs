@@ -143,17 +143,18 @@ fn bitcount(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         2 => ((0, -1), Counting::Bytes),
         4 | 5 => {
             let limits = (integer(request.arg(2))?, integer(request.arg(3))?);
+            if limits.0 < 0 && limits.1 < 0 && limits.0 > limits.1 {
+                cx.reply.integer(0);
+                return Ok(());
+            }
             (limits, request.get(4).map_or(Ok(Counting::Bytes), parse_counting)?)
         }
         _ => return Err(CommandError::SYNTAX),
     };
     let mut scratch = [0; 20];
     let bytes = text.bytes(&mut scratch);
-    let backwards = limits.0 < 0 && limits.1 < 0 && limits.0 > limits.1;
-    let count = match bit_range(bytes.len(), limits, counting) {
-        Some(range) if !backwards => count_bits(bytes, range),
-        _ => 0,
-    };
+    let range = bit_range(bytes.len(), limits, counting);
+    let count = range.map_or(0, |range| count_bits(bytes, range));
     cx.reply.count(count);
     Ok(())
 }
