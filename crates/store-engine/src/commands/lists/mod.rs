@@ -153,6 +153,14 @@ fn pop_event(end: End) -> &'static str {
     }
 }
 
+/// The command that takes from an end.
+fn pop_command(end: End) -> &'static [u8] {
+    match end {
+        End::Front => b"LPOP",
+        End::Back => b"RPOP",
+    }
+}
+
 /// The event of adding an element at an end.
 fn push_event(end: End) -> &'static str {
     match end {

@@ -5,7 +5,7 @@ use store_types::{End, List};
 use super::super::collection::{count_from, first_filled, key_count, timeout_ms};
 use super::super::prelude::*;
 use super::ends::{take_one, take_some};
-use super::{end, pop_event};
+use super::{end, pop_command};
 use crate::session::TimeoutReply;
 
 pub(super) fn blpop(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -26,7 +26,7 @@ fn blocking_pop(cx: &mut Context<'_>, request: Request<'_>, end: End) -> Command
     cx.reply.array(2);
     cx.reply.bulk(key);
     take_one(cx, key, end)?;
-    cx.propagate_instead(&[pop_event(end).as_bytes(), key]);
+    cx.propagate_instead(&[pop_command(end), key]);
     Ok(())
 }
 
@@ -64,7 +64,7 @@ impl Wish {
         cx.reply.array(2);
         cx.reply.bulk(key);
         let taken = take_some(cx, key, self.end, self.count)?;
-        let pop = pop_event(self.end).as_bytes();
+        let pop = pop_command(self.end);
         cx.propagate_instead(&[pop, key, taken.to_string().as_bytes()]);
         Ok(true)
     }

@@ -29,8 +29,16 @@ impl Extreme {
         }
     }
 
-    /// The event, and the plain command by the same name.
-    fn pop_name(self) -> &'static str {
+    /// The command that takes at once.
+    fn pop_command(self) -> &'static [u8] {
+        match self {
+            Self::Lowest => b"ZPOPMIN",
+            Self::Highest => b"ZPOPMAX",
+        }
+    }
+
+    /// The event of taking.
+    fn pop_event(self) -> &'static str {
         match self {
             Self::Lowest => "zpopmin",
             Self::Highest => "zpopmax",
@@ -93,7 +101,7 @@ fn take(
     }
     set.remove_range(ranks);
     drop(set);
-    cx.db.changed(event_class::SORTED_SET, extreme.pop_name(), key);
+    cx.db.changed(event_class::SORTED_SET, extreme.pop_event(), key);
     count_further(cx, taken - 1);
     if taken == len {
         remove_emptied(cx, key);
@@ -120,7 +128,7 @@ fn blocking_pop(cx: &mut Context<'_>, request: Request<'_>, extreme: Extreme) ->
         reply.array(3);
         reply.bulk(key);
     })?;
-    cx.propagate_instead(&[extreme.pop_name().as_bytes(), key]);
+    cx.propagate_instead(&[extreme.pop_command(), key]);
     Ok(())
 }
 
@@ -160,7 +168,7 @@ impl Wish {
             reply.bulk(key);
             reply.array(len);
         })?;
-        let pop = self.extreme.pop_name().as_bytes();
+        let pop = self.extreme.pop_command();
         cx.propagate_instead(&[pop, key, taken.to_string().as_bytes()]);
         Ok(true)
     }
