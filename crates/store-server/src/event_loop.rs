@@ -29,6 +29,9 @@ const ACCEPTS_MAX: usize = 256;
 const READ_LEN: usize = 64 * 1024;
 /// Requests of one client parsed ahead, so that their memory is fetched while others run.
 const BATCH_MAX: usize = 16;
+/// A turn that has lasted this long leaves the other clients to the next one, so that replies
+/// are written and timers kept.
+const TURN_US_MAX: u64 = 2000;
 /// Quick requests run between two looks at the clock: a few microseconds.
 const QUICK_MAX: usize = 64;
 /// Processor time is asked for once per so much time in turns, since asking costs a system
@@ -79,6 +82,7 @@ pub(crate) struct EventLoop {
     clock: Clock,
     /// The clock when it was last read.
     now_us: u64,
+    turn_started_us: u64,
     /// Scratch for reads, shared by all clients.
     buffer: Vec<u8>,
     /// Scratch for the requests of one client that are run at once.
@@ -114,6 +118,7 @@ impl EventLoop {
             clients: Vec::new(),
             clock: Clock::new(),
             now_us: 0,
+            turn_started_us: 0,
             buffer: vec![0; READ_LEN],
             batch: Vec::new(),
             to_write: Vec::new(),
@@ -150,9 +155,9 @@ impl EventLoop {
             }
             self.clock.follow_wall_clock();
             self.now_us = self.clock.now_us();
-            let started = self.now_us;
+            self.turn_started_us = self.now_us;
             self.turn(&events);
-            self.measure_turn(self.now_us - started);
+            self.measure_turn(self.now_us - self.turn_started_us);
         }
         Ok(())
     }
@@ -194,7 +199,10 @@ impl EventLoop {
 
     fn turn(&mut self, events: &Events) {
         for slot in std::mem::take(&mut self.to_read) {
-            self.read_client(slot);
+            if let Some(client) = self.clients[slot].as_mut() {
+                client.waits_to_read = false;
+            }
+            self.read_in_turn(slot);
         }
         for listener in std::mem::take(&mut self.to_accept) {
             self.accept(listener);
@@ -208,7 +216,7 @@ impl EventLoop {
                         self.resume_writing(slot);
                     }
                     if event.is_readable() || event.is_read_closed() || event.is_error() {
-                        self.read_client(slot);
+                        self.read_in_turn(slot);
                     }
                 }
             }
@@ -300,6 +308,24 @@ impl EventLoop {
         )
     }
 
+    /// Reads from a client, unless the turn has lasted long enough.
+    fn read_in_turn(&mut self, slot: usize) {
+        if self.now_us - self.turn_started_us > TURN_US_MAX {
+            self.read_later(slot);
+        } else {
+            self.read_client(slot);
+        }
+    }
+
+    fn read_later(&mut self, slot: usize) {
+        if let Some(client) = self.clients.get_mut(slot).and_then(Option::as_mut)
+            && !client.waits_to_read
+        {
+            client.waits_to_read = true;
+            self.to_read.push(slot);
+        }
+    }
+
     fn read_client(&mut self, slot: usize) {
         let Some(client) = self.clients.get_mut(slot).and_then(Option::as_mut) else { return };
         if client.fate == Fate::Closes {
@@ -312,7 +338,7 @@ impl EventLoop {
                 self.engine.measured_mut().input_bytes += count as u64;
                 self.take_input(slot, &buffer[..count]);
                 if may_read {
-                    self.to_read.push(slot);
+                    self.read_later(slot);
                 }
             }
             ReadOutcome::Nothing => {}
