@@ -11,7 +11,8 @@
 //!
 //! let bytes = b"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n";
 //! let mut parser = RequestParser::default();
-//! let Ok(Parsed::Request { consumed }) = parser.parse(bytes, &Limits::default()) else { panic!() };
+//! let parsed = parser.parse(bytes, &Limits::default());
+//! let Ok(Parsed::Request { consumed }) = parsed else { panic!("no request") };
 //! assert_eq!(consumed, bytes.len());
 //!
 //! let mut reply = ReplyWriter::new(Protocol::Resp2);
