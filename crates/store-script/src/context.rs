@@ -1,6 +1,8 @@
 //! What natives share with the interpreter: the host, the limits, and the state of the run.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use mlua::Lua;
 
@@ -18,6 +20,8 @@ pub(crate) struct Context {
     /// Bytes at which the run has used up its memory.
     memory_limit: Cell<usize>,
     host: HostSlot,
+    /// What the host panicked with, on its way around Lua's frames.
+    host_panic: RefCell<Option<Box<dyn Any + Send>>>,
     killed: Cell<bool>,
     ticks: Cell<u32>,
     error_place: RefCell<Option<Place>>,
@@ -57,6 +61,7 @@ impl Context {
             limits,
             memory_limit: Cell::new(usize::MAX),
             host: HostSlot::default(),
+            host_panic: RefCell::new(None),
             killed: Cell::new(false),
             ticks: Cell::new(0),
             error_place: RefCell::new(None),
@@ -81,13 +86,27 @@ impl Context {
         self.json.set(Settings::default());
         let random = self.random.get();
         let result = self.host.lend(host, work);
+        if let Some(panic) = self.host_panic.take() {
+            resume_unwind(panic);
+        }
         // A script that seeds the generator does so for itself alone.
         self.random.set(self.random.get().after_run(random));
         result
     }
 
+    /// Runs `work` with the host, if there is one.
+    ///
+    /// A panic of the host must not unwind through Lua's frames: it ends the script, and unwinds
+    /// on from where the script was started.
     pub(crate) fn with_host<R>(&self, work: impl FnOnce(&mut dyn Host) -> R) -> Option<R> {
-        self.host.with(work)
+        match catch_unwind(AssertUnwindSafe(|| self.host.with(work))) {
+            Ok(result) => result,
+            Err(panic) => {
+                self.host_panic.replace(Some(panic));
+                self.kill();
+                None
+            }
+        }
     }
 
     /// One tick of the running script.

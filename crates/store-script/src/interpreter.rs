@@ -1,6 +1,7 @@
 //! The door: scripts and libraries in, replies out.
 
 use std::ffi::CStr;
+use std::fmt::Display;
 
 use crate::context::{Context, Registered};
 use crate::error::{LibraryError, LoadError};
@@ -99,7 +100,7 @@ impl Interpreter {
         let digest = Digest::of(code);
         let is_known = self.scripts.get(&digest).is_some();
         if origin == Origin::Loaded {
-            self.scripts.check_room(code.len(), &self.limits)?;
+            self.scripts.check_room(&digest, code.len(), &self.limits)?;
             self.scripts.pin(&digest);
         }
         if is_known {
@@ -156,8 +157,7 @@ impl Interpreter {
             set_script_arguments(stack, sandbox, &invocation)?;
             Ok(0)
         };
-        let name = digest.to_string();
-        Some(run(vm, &script.function, arguments, &name, invocation.protocol, host, reply))
+        Some(run(vm, &script.function, arguments, digest, invocation.protocol, host, reply))
     }
 
     /// Forgets all scripts.
@@ -242,7 +242,7 @@ impl Interpreter {
             Ok(2)
         };
         let function = &registered.callback;
-        Some(run(vm, function, arguments, name, invocation.protocol, host, reply))
+        Some(run(vm, function, arguments, &name, invocation.protocol, host, reply))
     }
 
     /// Forgets a library. Whether there was one.
@@ -353,7 +353,7 @@ fn run(
     vm: &mut Vm,
     function: &Function,
     arguments: impl FnOnce(&mut Stack<'_>) -> Result<i32, Raise>,
-    name: &str,
+    name: &dyn Display,
     client: Protocol,
     host: &mut dyn Host,
     reply: &mut Vec<u8>,
@@ -413,7 +413,7 @@ impl Failure {
         Self { text, counted }
     }
 
-    fn line(&self, name: &str, place: Option<Place>) -> Vec<u8> {
+    fn line(&self, name: &dyn Display, place: Option<Place>) -> Vec<u8> {
         let mut line = self.text.clone();
         if let Some(Place { source, line: number }) = place {
             line.extend_from_slice(format!(" script: {name}, on ").as_bytes());

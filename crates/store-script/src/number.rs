@@ -172,8 +172,8 @@ mod tests {
 
     #[test]
     fn the_longest_number_in_front_is_read() {
-        let cases: [(&[u8], Option<(f64, usize)>); 14] = [
-            (b"12", Some((12.0, 2))),
+        let cases = [
+            (&b"12"[..], Some((12.0, 2))),
             (b"-1.5e3x", Some((-1500.0, 6))),
             (b"1e", Some((1.0, 1))),
             (b"1e+", Some((1.0, 1))),

@@ -92,10 +92,16 @@ impl Scripts {
         Some(script)
     }
 
-    /// Whether SCRIPT LOAD may add this many bytes.
-    pub(crate) fn check_room(&self, length: usize, limits: &Limits) -> Result<(), LoadError> {
+    /// Whether SCRIPT LOAD may keep this script.
+    pub(crate) fn check_room(
+        &self,
+        digest: &Digest,
+        length: usize,
+        limits: &Limits,
+    ) -> Result<(), LoadError> {
         let limit = limits.loaded_bytes_max;
-        if self.loaded_bytes + length > limit {
+        let is_loaded = self.get(digest).is_some_and(|script| script.origin == Origin::Loaded);
+        if !is_loaded && self.loaded_bytes + length > limit {
             return Err(LoadError::CacheFull { limit });
         }
         Ok(())

@@ -15,8 +15,8 @@ const ENTRIES: &[Entry] = &[
 
 /// Tables nested deeper are packed as nil.
 const PACK_DEPTH_MAX: usize = 16;
-/// Data nested deeper is refused: each level is a Rust frame.
-const UNPACK_DEPTH_MAX: usize = 1000;
+/// Data nested deeper is refused: each level takes up to three of Lua's 8,000 stack slots.
+const UNPACK_DEPTH_MAX: usize = 2000;
 
 /// Pushes the library.
 pub(crate) fn push(stack: &mut Stack<'_>) -> Result<(), Raise> {
@@ -219,7 +219,7 @@ fn unpack_some(stack: &mut Stack<'_>, limit: i64, offset: i64) -> Result<c_int, 
             return Err(stack
                 .fail("too many return values at once; use unpack_one or unpack_limit instead."));
         }
-        match reader.value(stack, 0) {
+        match reader.value(stack) {
             Ok(()) => {}
             Err(Stop::Missing) => return Err(stack.fail("Missing bytes in input.")),
             Err(Stop::Malformed) => return Err(stack.fail("Bad data format in input.")),
@@ -253,6 +253,24 @@ struct Reader<'a> {
     at: usize,
 }
 
+/// A table that is being filled.
+struct Open {
+    table: c_int,
+    /// Entries or items that are still missing.
+    missing: usize,
+    kind: OpenKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OpenKind {
+    List {
+        filled: c_int,
+    },
+    Map,
+    /// A map whose next key lies on top.
+    MapWithKey,
+}
+
 impl<'a> Reader<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], Stop> {
         let end = self.at.checked_add(count).ok_or(Stop::Missing)?;
@@ -269,8 +287,41 @@ impl<'a> Reader<'a> {
         Ok(self.take(size)?.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)))
     }
 
-    /// Pushes the next value.
-    fn value(&mut self, stack: &mut Stack<'_>, depth: usize) -> Result<(), Stop> {
+    /// Pushes the next value, without recursion: how deep it nests is for the data to say.
+    fn value(&mut self, stack: &mut Stack<'_>) -> Result<(), Stop> {
+        let mut open: Vec<Open> = Vec::new();
+        loop {
+            if let Some(aggregate) = self.scalar_or_head(stack)? {
+                if open.len() >= UNPACK_DEPTH_MAX || stack.reserve(4).is_err() {
+                    return Err(stack.fail("Too deeply nested data in input.").into());
+                }
+                // The head may lie about how much follows, so it gets no room in advance.
+                stack.push_table(0, 0)?;
+                open.push(Open { table: stack.top(), ..aggregate });
+            }
+            // The value on top is whole, unless a table was opened that misses something.
+            loop {
+                match open.last_mut() {
+                    None => return Ok(()),
+                    Some(innermost) if innermost.table == stack.top() => {
+                        if innermost.missing > 0 {
+                            break;
+                        }
+                        open.pop();
+                    }
+                    Some(innermost) => {
+                        innermost.fill(stack)?;
+                        if innermost.kind == OpenKind::MapWithKey {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Pushes a value that is no table, or answers what table begins.
+    fn scalar_or_head(&mut self, stack: &mut Stack<'_>) -> Result<Option<Open>, Stop> {
         let head = self.take(1)?[0];
         match head {
             0x00..=0x7f => stack.push_number(head.into()),
@@ -287,54 +338,44 @@ impl<'a> Reader<'a> {
             0xd1 => stack.push_number(i16::from_be_bytes(self.number()?).into()),
             0xd2 => stack.push_number(i32::from_be_bytes(self.number()?).into()),
             0xd3 => stack.push_number(i64::from_be_bytes(self.number()?) as f64),
-            0xa0..=0xbf => self.string(stack, usize::from(head & 0x1f))?,
+            0xa0..=0xbf => stack.push_bytes(self.take(usize::from(head & 0x1f))?)?,
             0xd9..=0xdb => {
                 let length = self.length(1 << (head - 0xd9))?;
-                self.string(stack, length)?;
+                stack.push_bytes(self.take(length)?)?;
             }
-            0x90..=0x9f => self.list(stack, usize::from(head & 0xf), depth)?,
-            0xdc | 0xdd => {
-                let length = self.length(2 << (head - 0xdc))?;
-                self.list(stack, length, depth)?;
-            }
-            0x80..=0x8f => self.map(stack, usize::from(head & 0xf), depth)?,
-            0xde | 0xdf => {
-                let length = self.length(2 << (head - 0xde))?;
-                self.map(stack, length, depth)?;
-            }
+            0x90..=0x9f => return Ok(Some(Open::list(usize::from(head & 0xf)))),
+            0xdc | 0xdd => return Ok(Some(Open::list(self.length(2 << (head - 0xdc))?))),
+            0x80..=0x8f => return Ok(Some(Open::map(usize::from(head & 0xf)))),
+            0xde | 0xdf => return Ok(Some(Open::map(self.length(2 << (head - 0xde))?))),
             _ => return Err(Stop::Malformed),
         }
-        Ok(())
+        Ok(None)
+    }
+}
+
+impl Open {
+    fn list(missing: usize) -> Self {
+        Self { table: 0, missing, kind: OpenKind::List { filled: 0 } }
     }
 
-    fn string(&mut self, stack: &mut Stack<'_>, length: usize) -> Result<(), Stop> {
-        Ok(stack.push_bytes(self.take(length)?)?)
+    fn map(missing: usize) -> Self {
+        Self { table: 0, missing, kind: OpenKind::Map }
     }
 
-    fn descend(&self, stack: &mut Stack<'_>, depth: usize) -> Result<c_int, Stop> {
-        if depth >= UNPACK_DEPTH_MAX || stack.reserve(4).is_err() {
-            return Err(stack.fail("Too deeply nested data in input.").into());
-        }
-        // The header may lie about how much follows, so it gets no room in advance.
-        stack.push_table(0, 0)?;
-        Ok(stack.top())
-    }
-
-    fn list(&mut self, stack: &mut Stack<'_>, length: usize, depth: usize) -> Result<(), Stop> {
-        let table = self.descend(stack, depth)?;
-        for position in 1..=length {
-            self.value(stack, depth + 1)?;
-            stack.set_item(table, position as c_int)?;
-        }
-        Ok(())
-    }
-
-    fn map(&mut self, stack: &mut Stack<'_>, length: usize, depth: usize) -> Result<(), Stop> {
-        let table = self.descend(stack, depth)?;
-        for _ in 0..length {
-            self.value(stack, depth + 1)?;
-            self.value(stack, depth + 1)?;
-            stack.set_entry(table)?;
+    /// Takes the value on top in.
+    fn fill(&mut self, stack: &mut Stack<'_>) -> Result<(), Stop> {
+        match self.kind {
+            OpenKind::List { filled } => {
+                stack.set_item(self.table, filled + 1)?;
+                self.kind = OpenKind::List { filled: filled + 1 };
+                self.missing -= 1;
+            }
+            OpenKind::Map => self.kind = OpenKind::MapWithKey,
+            OpenKind::MapWithKey => {
+                stack.set_entry(self.table)?;
+                self.kind = OpenKind::Map;
+                self.missing -= 1;
+            }
         }
         Ok(())
     }

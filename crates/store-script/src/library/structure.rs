@@ -115,8 +115,8 @@ impl Format {
                 self.alignment = alignment;
             }
             _ => {
-                let text = format!("invalid format option '{}'", char::from(letter));
-                return Err(stack.bad_argument(1, &text));
+                let text = [b"invalid format option '", &[letter][..], b"'"].concat();
+                return Err(stack.bad_argument(1, text));
             }
         }
         Ok(())

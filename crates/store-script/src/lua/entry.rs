@@ -205,12 +205,8 @@ pub(super) unsafe extern "C-unwind" fn hook(state: *mut ffi::lua_State, _: *mut 
 }
 
 fn must_end(context: &Context) -> bool {
-    if !context.is_killed() {
-        // The host is foreign code: its panic must not unwind through Lua's frames.
-        let tick = catch_unwind(AssertUnwindSafe(|| context.tick())).unwrap_or(Tick::Kill);
-        if tick == Tick::Kill {
-            context.kill();
-        }
+    if !context.is_killed() && context.tick() == Tick::Kill {
+        context.kill();
     }
     context.is_killed()
 }

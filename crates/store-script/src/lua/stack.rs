@@ -273,10 +273,12 @@ impl<'a> Stack<'a> {
         self.check_memory(0)?;
         // `rawset` raises for these two.
         if self.kind(-2) == Kind::Nil {
-            return Err(self.fail("table index is nil"));
+            self.push_text(b"table index is nil");
+            return Err(Raise::Value);
         }
         if self.number(-2).is_some_and(f64::is_nan) {
-            return Err(self.fail("table index is NaN"));
+            self.push_text(b"table index is NaN");
+            return Err(Raise::Value);
         }
         unsafe { ffi::lua_rawset(self.state, table) };
         Ok(())
@@ -303,8 +305,8 @@ impl<'a> Stack<'a> {
     }
 
     /// "bad argument #index to 'function' (text)".
-    pub(crate) fn bad_argument(&mut self, index: c_int, text: &str) -> Raise {
-        self.push_text(text.as_bytes());
+    pub(crate) fn bad_argument(&mut self, index: c_int, text: impl AsRef<[u8]>) -> Raise {
+        self.push_text(text.as_ref());
         Raise::Argument(index)
     }
 

@@ -5,4 +5,9 @@
 mod real;
 mod store;
 
+mod cache;
+mod functions;
+mod hostile;
+mod properties;
 mod same_words;
+mod sandbox;

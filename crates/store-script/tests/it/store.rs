@@ -19,12 +19,15 @@ pub(crate) struct Memory {
     pub(crate) ticks: u32,
     /// The tick at which the running script is killed.
     pub(crate) kill_at: Option<u32>,
+    /// Every call and tick panics.
+    pub(crate) panics: bool,
     /// Commands that the caller may not run.
     pub(crate) denied: Vec<Vec<u8>>,
 }
 
 impl Host for Memory {
     fn call(&mut self, arguments: &[&[u8]], _: Protocol, reply: &mut Vec<u8>) {
+        assert!(!self.panics, "the host fell over");
         self.calls.push(arguments.iter().map(|word| word.to_vec()).collect());
         let name = arguments[0].to_ascii_lowercase();
         if self.denied.contains(&name) {
@@ -66,6 +69,7 @@ impl Host for Memory {
 
     fn tick(&mut self) -> Tick {
         self.ticks += 1;
+        assert!(!self.panics, "the host fell over");
         match self.kill_at {
             Some(at) if self.ticks >= at => Tick::Kill,
             _ => Tick::Continue,
@@ -220,4 +224,20 @@ fn bulk(text: &str) -> Vec<u8> {
 /// Bytes for people.
 pub(crate) fn show(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
+}
+
+/// The usual limits, changed.
+pub(crate) fn limits(change: impl FnOnce(&mut Limits)) -> Limits {
+    let mut limits = Limits::default();
+    change(&mut limits);
+    limits
+}
+
+/// Limits that are reached soon.
+pub(crate) fn small_limits() -> Limits {
+    limits(|limits| {
+        limits.memory_max = 16 << 20;
+        limits.reply_max = 16 << 20;
+        limits.library_ticks_max = 20;
+    })
 }
