@@ -4,7 +4,7 @@
 
 use store_script::{LogLevel, Outcome};
 
-use crate::store::{Memory, Store, show, small_limits};
+use crate::store::{Memory, Store, limits, show, small_limits};
 
 fn store() -> Store<Memory> {
     Store::with_limits(Memory::default(), small_limits())
@@ -640,4 +640,64 @@ fn the_deepest_nesting_fits_a_small_thread() {
     };
     let thread = std::thread::Builder::new().stack_size(1 << 20);
     thread.spawn(deep).unwrap().join().unwrap();
+}
+
+/// Uses every library, so that memory can run out in each of them.
+const TOUR: &str = "
+local kept = {}
+for i = 1, 3 do
+  kept[i] = cjson.encode({a = {i, 'x', {b = cjson.null}}, c = ('y'):rep(50)})
+  kept[#kept + 1] = cjson.decode(kept[i]).a[3]
+  kept[#kept + 1] = {cmsgpack.unpack(cmsgpack.pack({i, {k = 'v'}}, 'z', 1.5))}
+  kept[#kept + 1] = {struct.unpack('>isbd', struct.pack('>isbd', i, 'text', 2, 0.5))}
+  kept[#kept + 1] = redis.call('SET', 'k' .. i, i) and redis.call('GET', 'k' .. i)
+  kept[#kept + 1] = redis.pcall('nosuch')
+  kept[#kept + 1] = {pcall(redis.call, 'nosuch', unpack({1, 2, 3}))}
+  kept[#kept + 1] = redis.error_reply('E text') and redis.sha1hex(tostring(i))
+  kept[#kept + 1] = loadstring('local a, b = ... return a .. b', '=chunk' .. i)('p', 'q')
+  kept[#kept + 1] = load(function() return nil end)
+  kept[#kept + 1] = coroutine.wrap(function(...) return coroutine.yield(...) end)(i, {})
+  kept[#kept + 1] = {xpcall(function() error({err = 'in' .. i}) end, function(e) return e end)}
+  kept[#kept + 1] = ('abc'):gsub('%w', function(c) return c:upper() .. i end)
+  kept[#kept + 1] = table.concat({1, 2, 3}, ',') .. bit.tohex(i) .. string.format('%5d', i)
+  for name in pairs(redis) do kept[#kept + 1] = name .. i end
+  table.sort({3, 1, 2}, function(a, b) return a < b end)
+end
+return {#kept, kept[1], {map = {a = kept[2]}}}
+";
+
+#[test]
+fn memory_may_run_out_at_any_point() {
+    let mut endings = [0, 0];
+    for memory_max in (0..60_000).step_by(37) {
+        let limits = limits(|limits| limits.memory_max = memory_max);
+        let mut store = Store::with_limits(Memory::default(), limits);
+        let reply = store.eval(TOUR);
+        let failed = reply.contains("not enough memory") || reply.contains("too large");
+        assert!(failed || reply.starts_with("*3"), "{memory_max} bytes: {reply}");
+        endings[usize::from(failed)] += 1;
+    }
+    assert!(endings.iter().all(|count| *count > 100), "one ending is hardly tried: {endings:?}");
+}
+
+#[test]
+fn a_kill_may_come_at_any_point() {
+    let mut killed = 0;
+    for kill_at in 1..600 {
+        let limits = limits(|limits| limits.tick_instructions = 1);
+        let mut store = Store::with_limits(Memory::default(), limits);
+        assert_eq!(store.eval("return 1"), ":1\\r\\n");
+        store.host.ticks = 0;
+        store.host.kill_at = Some(kill_at);
+        let reply = store.eval(TOUR);
+        if store.outcome == Some(Outcome::Killed) {
+            assert!(reply.contains("Script killed by user"), "{kill_at}: {reply}");
+            assert_eq!(store.host.ticks, kill_at);
+            killed += 1;
+        } else {
+            assert!(reply.starts_with("*3"), "{kill_at}: {reply}");
+        }
+        assert_well(&mut store);
+    }
+    assert!(killed > 300, "{killed}");
 }
