@@ -47,6 +47,7 @@ mod shebang;
 
 mod context;
 mod number;
+mod pattern;
 mod random;
 mod reply;
 

@@ -30,10 +30,10 @@ const GUARDED: &[(&CStr, Guarded)] = &[
 ];
 const STRING_GUARDED: &[(&CStr, Guarded)] = &[
     (c"find", Guarded::Find),
-    (c"match", Guarded::Pattern),
-    (c"gmatch", Guarded::Pattern),
-    (c"gfind", Guarded::Pattern),
-    (c"gsub", Guarded::Pattern),
+    (c"match", Guarded::FirstMatch),
+    (c"gmatch", Guarded::Iterate),
+    (c"gfind", Guarded::Iterate),
+    (c"gsub", Guarded::AllMatches),
 ];
 /// `remove` and `sort` need no guard: a frozen table is empty, and they leave those alone.
 const TABLE_GUARDED: &[(&CStr, Guarded)] = &[(c"insert", Guarded::Write)];

@@ -9,10 +9,7 @@ use super::entry::{context, raise_killed, raise_with_place};
 use super::frozen::{is_frozen, look_through, raise_readonly};
 use super::stack::Stack;
 use crate::context::Context;
-
-/// Patterns with more than this many repeated or captured items are refused: the matcher of Lua
-/// 5.1 recurses once for each and would leave the C stack.
-const PATTERN_ITEMS_MAX: usize = 400;
+use crate::pattern::{Search, is_affordable};
 
 /// What the guard does before or around the original.
 #[derive(Clone, Copy, Debug)]
@@ -25,10 +22,14 @@ pub(crate) enum Guarded {
     Pairs,
     /// Has no metatables of frozen tables to show, and a frozen copy of that of strings.
     Metatable,
-    /// Refuses patterns that would overflow the C stack.
-    Pattern,
-    /// As `Pattern`, but the fourth argument may ask for plain text.
+    /// Refuses searches for a first match that would not end.
+    FirstMatch,
+    /// As `FirstMatch`, but the fourth argument may ask for plain text.
     Find,
+    /// Refuses searches for all matches that would not end.
+    AllMatches,
+    /// As `AllMatches`, without anchors.
+    Iterate,
     /// Ends a killed script, and hands the text of error tables to the script.
     ProtectedCall,
     /// As `ProtectedCall`, with a handler.
@@ -50,8 +51,10 @@ impl Guarded {
             Guarded::Read => read,
             Guarded::Pairs => pairs,
             Guarded::Metatable => metatable,
-            Guarded::Pattern => pattern,
+            Guarded::FirstMatch => first_match,
             Guarded::Find => find,
+            Guarded::AllMatches => all_matches,
+            Guarded::Iterate => iterate,
             Guarded::ProtectedCall => protected_call,
             Guarded::ProtectedCallHandled => protected_call_handled,
             Guarded::Resume => resume,
@@ -184,40 +187,81 @@ unsafe extern "C-unwind" fn metatable(state: *mut ffi::lua_State) -> c_int {
     }
 }
 
-unsafe extern "C-unwind" fn pattern(state: *mut ffi::lua_State) -> c_int {
+unsafe extern "C-unwind" fn find(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: L1.
     unsafe {
-        check_pattern(state);
+        let is_plain = ffi::lua_toboolean(state, 4) != 0;
+        check_pattern(state, if is_plain { Search::Plain } else { Search::First });
         call_original(state)
     }
 }
 
-unsafe extern "C-unwind" fn find(state: *mut ffi::lua_State) -> c_int {
+unsafe extern "C-unwind" fn first_match(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: L1.
     unsafe {
-        if ffi::lua_toboolean(state, 4) == 0 {
-            check_pattern(state);
-        }
+        check_pattern(state, Search::First);
+        call_original(state)
+    }
+}
+
+unsafe extern "C-unwind" fn all_matches(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1.
+    unsafe {
+        check_pattern(state, Search::All);
+        call_original(state)
+    }
+}
+
+unsafe extern "C-unwind" fn iterate(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1.
+    unsafe {
+        check_pattern(state, Search::Iterate);
         call_original(state)
     }
 }
 
 /// # Safety
 /// L1.
-unsafe fn check_pattern(state: *mut ffi::lua_State) {
-    // SAFETY: L1; the slice is used while the string lies on the stack.
+unsafe fn check_pattern(state: *mut ffi::lua_State, search: Search) {
+    // SAFETY: L1; the slices are used while the strings lie on the stack. Arguments of other
+    // kinds are refused by the original, or are numbers and short.
     unsafe {
-        if ffi::lua_type(state, 2) != ffi::LUA_TSTRING {
+        let (Some(subject), Some(pattern)) = (string_at(state, 1), string_at(state, 2)) else {
             return;
-        }
-        let mut length = 0;
-        let start = ffi::lua_tolstring(state, 2, &mut length).cast::<u8>();
-        let bytes = std::slice::from_raw_parts(start, length);
-        let recurses = |byte: &&u8| matches!(**byte, b'?' | b'*' | b'+' | b'-' | b'(' | b')');
-        if bytes.iter().filter(recurses).count() > PATTERN_ITEMS_MAX {
+        };
+        let subject = match search {
+            Search::All | Search::Iterate => subject,
+            _ => from_start(subject, ffi::lua_tonumber(state, 3)),
+        };
+        let steps_max = context(state).limits().search_steps_max;
+        if !is_affordable(subject, pattern, search, steps_max) {
             ffi::luaL_error(state, c"pattern too complex".as_ptr());
         }
     }
+}
+
+/// # Safety
+/// The slice is not used after the string leaves the stack.
+unsafe fn string_at<'a>(state: *mut ffi::lua_State, index: c_int) -> Option<&'a [u8]> {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if ffi::lua_type(state, index) != ffi::LUA_TSTRING {
+            return None;
+        }
+        let mut length = 0;
+        let start = ffi::lua_tolstring(state, index, &mut length).cast::<u8>();
+        Some(std::slice::from_raw_parts(start, length))
+    }
+}
+
+/// The part of the subject that a search from `start` on sees: from 1, or from -1 backwards.
+fn from_start(subject: &[u8], start: f64) -> &[u8] {
+    let skipped = match start {
+        start if start >= 1.0 => start as usize - 1,
+        start if start < 0.0 => subject.len().saturating_sub(-start as usize),
+        _ => 0,
+    };
+    subject.get(skipped..).unwrap_or_default()
 }
 
 unsafe extern "C-unwind" fn protected_call(state: *mut ffi::lua_State) -> c_int {

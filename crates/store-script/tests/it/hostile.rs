@@ -385,6 +385,23 @@ fn a_library_that_never_ends_loading_is_ended() {
     assert_well(&mut store);
 }
 
+#[test]
+fn searches_that_would_not_end_are_refused() {
+    let codes = [
+        "return ('a'):rep(1e5):find('.-.-.-b')",
+        "return ('a'):rep(1e5):match('(a*)(a*)b')",
+        "return ('a'):rep(40):find(('a?'):rep(40) .. ('a'):rep(40) .. 'b')",
+        "return ('a'):rep(1e4):gsub('a-b', '')",
+        "for _ in ('^'):rep(1e4):gmatch('^^-b') do end",
+        "return ('a'):rep(4e5):find(('a'):rep(2e5) .. 'b', 1, true)",
+        "return ('a'):rep(4e5):find(('a'):rep(2e5) .. 'b')",
+        "return ('('):rep(1e4):gsub('%b()', '')",
+    ];
+    for code in codes {
+        assert_refused(code, "pattern too complex");
+    }
+}
+
 // Memory.
 
 #[test]
