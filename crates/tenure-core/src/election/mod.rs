@@ -162,6 +162,12 @@ impl Election {
         election
     }
 
+    /// Numbers attempts from beyond `attempt`. An instance that takes part in the same resource
+    /// again must not repeat a number that an earlier election of this process has used.
+    pub fn number_attempts_after(&mut self, attempt: u64) {
+        self.attempt = self.attempt.max(attempt);
+    }
+
     // ------------------------------------------------------------------ what comes in
 
     /// The reply to a request, or why there is none.
@@ -268,6 +274,13 @@ impl Election {
         self.proceed(now);
     }
 
+    /// The work failed by itself: step down, and let history and rivals know why.
+    pub fn work_failed(&mut self, now: Moment, why: &str) {
+        self.catch_up(now);
+        self.yield_term(now, Reason::WorkFailed(why.to_owned()), None);
+        self.proceed(now);
+    }
+
     /// Step down in favour of the member called `to`, or of the best one.
     pub fn hand_over(&mut self, now: Moment, to: Option<&str>) {
         self.catch_up(now);
@@ -296,7 +309,11 @@ impl Election {
 
     /// The next output. [`Output::WaitUntil`] comes last and may be polled again and again.
     pub fn poll_output(&mut self) -> Output {
-        self.outputs.pop_front().unwrap_or_else(|| Output::WaitUntil(self.wakes_at()))
+        self.outputs.pop_front().unwrap_or_else(|| {
+            // Ten thousand elections at rest must not keep room for outputs.
+            self.outputs = VecDeque::new();
+            Output::WaitUntil(self.wakes_at())
+        })
     }
 
     /// Until when this instance may act as the leader. A check on use needs nothing else.
@@ -418,7 +435,8 @@ impl Election {
             return;
         }
         self.beats_at = now + self.beat_every();
-        let members = self.term().is_some() && self.settings.failback.is_some();
+        let watches_rivals = self.term().is_some() && self.settings.failback.is_some();
+        let members = watches_rivals || self.wants_members(now);
         let record = self.record();
         self.ask_beside(now, SideAsk::Beat, Request::Beat { record, members });
     }

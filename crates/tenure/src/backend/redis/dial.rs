@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
-use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, Value};
+use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisError, Value};
 use socket2::{SockRef, TcpKeepalive};
 use tenure_core::StoreError;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -17,7 +17,8 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::AbortHandle;
 
 use super::error;
-use super::guard::{Backlog, Guarded};
+use super::guard::{Backlog, Breach, Guarded};
+use super::text::cleaned;
 use super::tls::Tls;
 use super::url::{Login, Place, RedisUrl};
 use crate::backend::ConnectError;
@@ -100,17 +101,19 @@ impl Route {
             .set_connection_timeout(Some(DIAL_TIMEOUT));
         let opened = match self {
             Route::Streams { connector, login } => {
-                let stream = Guarded::new(dialled(connector.as_ref()).await?);
+                let breach = Breach::default();
+                let stream = dialled(connector.as_ref()).await?;
+                let stream = Guarded::new(stream, Arc::clone(&breach));
                 let info = connection_info(login);
                 let made = MultiplexedConnection::new_with_config(&info, stream, config).await;
                 made.map(|(connection, driver)| {
                     let driver = tokio::spawn(driver).abort_handle();
-                    Line { connection, _driver: Some(Driver(driver)), seen_run: String::new() }
+                    Line::new(connection, breach, Some(Driver(driver)))
                 })
             }
             Route::Client(client) => {
                 let made = client.get_multiplexed_async_connection_with_config(&config).await;
-                made.map(|connection| Line { connection, _driver: None, seen_run: String::new() })
+                made.map(|connection| Line::new(connection, Breach::default(), None))
             }
         };
         opened.map_err(|error| error::from_connection(&error))
@@ -139,16 +142,33 @@ pub(super) struct Line {
     pub(super) connection: MultiplexedConnection,
     /// The server's run id when the connection began; empty where it may not be asked.
     pub(super) seen_run: String,
+    /// What people should know about this server.
+    pub(super) warning: Option<String>,
+    breach: Breach,
     _driver: Option<Driver>,
 }
 
 impl Line {
+    fn new(connection: MultiplexedConnection, breach: Breach, driver: Option<Driver>) -> Self {
+        Line { connection, seen_run: String::new(), warning: None, breach, _driver: driver }
+    }
+
+    /// What an exchange on this line failed of.
+    pub(super) fn failure(&self, error: &RedisError) -> StoreError {
+        match self.breach.get() {
+            Some(what) => StoreError::Unexpected(what.clone()),
+            None => error::from_connection(error),
+        }
+    }
+
     /// Asks who the server is: proves that it answers, lets us in and is no replica.
     async fn greet(&mut self) -> Result<(), StoreError> {
         let mut pipeline = redis::Pipeline::new();
-        pipeline.cmd("INFO").arg("server").cmd("INFO").arg("replication");
-        let replies = self.connection.send_packed_commands(&pipeline, 0, 2).await;
-        for reply in replies.map_err(|error| error::from_connection(&error))? {
+        for section in ["server", "replication", "memory"] {
+            pipeline.cmd("INFO").arg(section);
+        }
+        let replies = self.connection.send_packed_commands(&pipeline, 0, pipeline.len()).await;
+        for reply in replies.map_err(|error| self.failure(&error))? {
             let text = match reply {
                 Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
                 Value::VerbatimString { text, .. } => text,
@@ -162,11 +182,24 @@ impl Line {
             if field(&text, "role").is_some_and(|role| role == "slave") {
                 return Err(StoreError::WrongNode("it is a replica".into()));
             }
+            self.warning = self.warning.take().or_else(|| eviction(&text));
             let run = field(&text, "tenure_incarnation").or_else(|| field(&text, "run_id"));
             self.seen_run = run.map_or(std::mem::take(&mut self.seen_run), str::to_owned);
         }
         Ok(())
     }
+}
+
+/// A server that makes room by forgetting may forget who leads.
+fn eviction(info: &str) -> Option<String> {
+    let is_bounded = field(info, "maxmemory").is_some_and(|bytes| bytes != "0");
+    let policy = field(info, "maxmemory_policy").filter(|policy| *policy != "noeviction");
+    policy.filter(|_| is_bounded).map(|policy| {
+        let policy = cleaned(policy);
+        format!(
+            "the store evicts keys when memory is full ({policy}): set maxmemory-policy noeviction"
+        )
+    })
 }
 
 /// The task that moves bytes; ended with its connection.

@@ -7,8 +7,8 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
@@ -43,23 +43,29 @@ impl Backlog {
     }
 }
 
+/// How the server broke the protocol, once it has: the client library only tells that the
+/// connection ended.
+pub(super) type Breach = Arc<OnceLock<String>>;
+
 /// A stream with the guard in front of its reading side.
 #[derive(Debug)]
 pub(super) struct Guarded<S> {
     stream: S,
     framing: Framing,
+    breach: Breach,
     backlog: Option<Arc<Backlog>>,
 }
 
 impl<S> Guarded<S> {
     /// Guards replies to requests: each is awaited, so none can pile up.
-    pub(super) fn new(stream: S) -> Self {
-        Guarded { stream, framing: Framing::default(), backlog: None }
+    pub(super) fn new(stream: S, breach: Breach) -> Self {
+        Guarded { stream, framing: Framing::default(), breach, backlog: None }
     }
 
     /// Guards messages, which come unasked.
     pub(super) fn with_backlog(stream: S, backlog: Arc<Backlog>) -> Self {
-        Guarded { stream, framing: Framing::default(), backlog: Some(backlog) }
+        let (framing, breach) = (Framing::default(), Breach::default());
+        Guarded { stream, framing, breach, backlog: Some(backlog) }
     }
 }
 
@@ -88,6 +94,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
             Ok(()) => Poll::Ready(Ok(())),
             Err(what) => {
                 let what = format!("the server broke the protocol: {what}");
+                let what = self.breach.get_or_init(|| what).clone();
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, what)))
             }
         }
