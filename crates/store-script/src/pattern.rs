@@ -23,7 +23,8 @@ pub(crate) enum Search {
     Iterate,
 }
 
-/// Whether the search ends within this many steps (and some for each byte), and within bounds of the stack.
+/// Whether the search ends within this many steps (and some for each byte), and within bounds of
+/// the stack.
 pub(crate) fn is_affordable(
     subject: &[u8],
     pattern: &[u8],

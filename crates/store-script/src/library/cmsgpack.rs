@@ -333,7 +333,8 @@ impl<'a> Reader<'a> {
             0xcc => stack.push_number(u8::from_be_bytes(self.number()?).into()),
             0xcd => stack.push_number(u16::from_be_bytes(self.number()?).into()),
             0xce => stack.push_number(u32::from_be_bytes(self.number()?).into()),
-            0xcf => stack.push_number(u64::from_be_bytes(self.number()?) as f64),
+            // Unsigned by its definition, and signed in the library that Redis has.
+            0xcf => stack.push_number(i64::from_be_bytes(self.number()?) as f64),
             0xd0 => stack.push_number(i8::from_be_bytes(self.number()?).into()),
             0xd1 => stack.push_number(i16::from_be_bytes(self.number()?).into()),
             0xd2 => stack.push_number(i32::from_be_bytes(self.number()?).into()),
