@@ -1,0 +1,26 @@
+//! The library from outside: its surface on elections in memory, its backend on real servers.
+
+// A test that cannot go on ends there.
+#![allow(clippy::unwrap_used)]
+
+mod actor;
+mod broken;
+mod configured;
+mod conformance;
+mod events;
+mod fence;
+mod leader_only;
+mod lifecycle;
+mod listeners;
+mod looking_on;
+mod once;
+mod outages;
+mod process;
+mod redis_foreign;
+mod redis_hostile;
+mod redis_messages;
+mod redis_refusal;
+mod redis_tls;
+mod redis_trouble;
+mod settings;
+mod work;
