@@ -1,12 +1,16 @@
 //! The command table, family by family, and what commands and engine share.
 
+mod bits;
 mod command_info;
 mod config;
 mod connection;
 mod expire;
 mod help;
+mod info;
 mod keys;
+mod object;
 mod prelude;
+mod scan;
 mod strings;
 mod transaction;
 
@@ -25,11 +29,15 @@ pub(crate) use transaction::runs_inside_multi;
 
 /// All families. Adding one is a line here and a file beside it.
 pub(crate) const TABLES: &[&[Command]] = &[
+    bits::TABLE,
     command_info::TABLE,
     connection::TABLE,
     config::TABLE,
     expire::TABLE,
+    info::TABLE,
     keys::TABLE,
+    object::TABLE,
+    scan::TABLE,
     strings::TABLE,
     transaction::TABLE,
 ];

@@ -18,6 +18,7 @@
 
 use super::entry::Entry;
 use super::memory::size_class;
+use super::prefetch::prefetch;
 
 const SLOTS: usize = 7;
 const LINK: usize = 7;
@@ -139,6 +140,33 @@ impl Table {
         }
         let (bucket, slot) = segment.find(hash, key)?;
         Some(Place { segment: index, bucket, slot })
+    }
+
+    /// Begins to fetch the bucket where the chain of `hash` begins.
+    #[inline]
+    pub(super) fn prefetch_bucket(&self, hash: u64) {
+        let segment = &self.segments[self.segment_of(hash) as usize];
+        if segment.len > 0 {
+            prefetch(&raw const segment.buckets[segment.home(hash)]);
+        }
+    }
+
+    /// Begins to fetch the entry that a look at the first bucket of `hash` suggests.
+    #[inline]
+    pub(super) fn prefetch_entry(&self, hash: u64) {
+        let segment = &self.segments[self.segment_of(hash) as usize];
+        if segment.len == 0 {
+            return;
+        }
+        let bucket = &segment.buckets[segment.home(hash)];
+        let candidates = bucket.slots_tagged(tag_of(hash));
+        if candidates != 0
+            && let Some(entry) = &bucket.slots[candidates.trailing_zeros() as usize / 8]
+        {
+            entry.prefetch();
+        } else if let Some(next) = segment.next(bucket) {
+            prefetch(segment.bucket(next));
+        }
     }
 
     /// The entry at a place just found.

@@ -126,4 +126,7 @@ cases! {
     strings
     transactions
     expire
+    keys
+    bits
+    config
 }
