@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         stop = tenure_examples::asked_to_stop() => stop?,
     }
 
-    // A planned stop names its successor. Without one, or while on standby, shutting down is enough.
+    // A planned stop names its successor. On standby, shutting down is enough.
     if election.is_leader() {
         match election.hand_over_to_best().await {
             Ok(successor) => println!("handed over to {successor}"),

@@ -226,7 +226,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "server-clock",
         about: "the store's clock steps forward",
-        excused: &[Promise::P1, Promise::P2],
+        excused: &[Promise::P1],
         faults: &[(Fault::ServerClockForward, 3), (Fault::Pause, 1), (Fault::CutOff, 1)],
         wires: Wires::Good,
         has_replica: false,

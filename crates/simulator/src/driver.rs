@@ -6,7 +6,6 @@ use tenure_core::{EventKind, Moment, Reason, StoreError};
 
 use crate::algorithm::{Belief, Op, Output, Reply, Want};
 use crate::clock::MILLISECOND;
-use crate::fault::RELEASE_HEARD_WITHIN;
 use crate::party::PendingAsk;
 use crate::promise::Promise;
 use crate::world::{Event, World, span};
@@ -218,7 +217,8 @@ impl World<'_> {
         if is_given_up && self.now >= self.settled_at {
             // The term counts as begun already; its successor is the next one.
             let terms = self.judge.terms();
-            self.after(RELEASE_HEARD_WITHIN, Event::SuccessorDue { terms });
+            let within = self.successor_due_within();
+            self.after(within, Event::SuccessorDue { terms, within });
         }
     }
 

@@ -121,11 +121,16 @@ impl Judge {
         }
     }
 
+    /// Where two may lead at once, a late answer may begin an earlier term after a later one.
+    fn begins_out_of_order(&self, token: Token) -> bool {
+        !self.ignores.contains(&Promise::P1) && self.begun.last().is_some_and(|last| *last >= token)
+    }
+
     fn begin(&mut self, now: Real, token: Token) {
         if token.is_some() {
             if self.closed.contains(&token) {
                 self.broken(Promise::P3, now, format!("term {token:?} was closed and began again"));
-            } else if self.begun.last().is_some_and(|last| *last >= token) {
+            } else if self.begins_out_of_order(token) {
                 let last = self.begun.last().copied().unwrap_or_default();
                 self.broken(Promise::P2, now, format!("{token:?} began after {last:?}"));
             }

@@ -55,7 +55,7 @@ pub(crate) enum Event {
     /// Healed worlds must have a leader by now.
     LeaderDue { since: Real },
     /// Somebody gave the resource back: there must be a leader again by now.
-    SuccessorDue { terms: u64 },
+    SuccessorDue { terms: u64, within: u64 },
     /// In a healed world the leader is asked to step down.
     Unseat,
 }
@@ -241,7 +241,7 @@ impl<'a> World<'a> {
             Event::Strike => self.strike(),
             Event::Heal => self.heal(),
             Event::LeaderDue { since } => self.leader_due(since),
-            Event::SuccessorDue { terms } => self.successor_due(terms),
+            Event::SuccessorDue { terms, within } => self.successor_due(terms, within),
             Event::Unseat => self.unseat(),
         }
     }

@@ -266,9 +266,10 @@ impl Engine {
     }
 
     /// Tells how long the requests executed since the last call took together, for statistics
-    /// and the slow log. `request` is the last of them.
-    pub fn finish(&mut self, id: SessionId, request: Request<'_>, micros: u64) {
+    /// and the slow log. `last` is the one that ran last, unless all were quick.
+    pub fn finish(&mut self, last: Option<(SessionId, Request<'_>)>, micros: u64) {
         if micros >= self.state.slow_from_us
+            && let Some((id, request)) = last
             && let Some(row) = self.unmeasured.last()
         {
             let now_us = self.keyspace.now_us();
@@ -287,6 +288,12 @@ impl Engine {
             }
             left -= share;
         }
+    }
+
+    /// How many requests were executed since the last [`finish`](Self::finish).
+    #[inline]
+    pub fn unmeasured(&self) -> usize {
+        self.unmeasured.len()
     }
 
     /// What time alone causes: keys that end, sessions whose wait is over, memory given back.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mio::{Events, Interest, Poll, Token};
 use store_engine::{Engine, NextTick, Origin, Outcome, ServerRequest, SessionId, session_flag};
-use store_resp::{Limits, Parsed, ProtocolError};
+use store_resp::{Limits, Parsed, ProtocolError, Request};
 
 use crate::client::{Client, Fate, ReadOutcome};
 use crate::clock::{Clock, thread_cpu};
@@ -29,6 +29,11 @@ const ACCEPTS_MAX: usize = 256;
 const READ_LEN: usize = 64 * 1024;
 /// Requests of one client parsed ahead, so that their memory is fetched while others run.
 const BATCH_MAX: usize = 16;
+/// A turn that has lasted this long leaves the other clients to the next one, so that replies
+/// are written and timers kept.
+const TURN_US_MAX: u64 = 2000;
+/// Quick requests run between two looks at the clock: a few microseconds.
+const QUICK_MAX: usize = 64;
 /// Processor time is asked for once per so much time in turns, since asking costs a system
 /// call; the longest turn may be told this much too long.
 const TURN_GROUP_US: u64 = 500;
@@ -72,8 +77,12 @@ pub(crate) struct EventLoop {
     pub(crate) listeners: Vec<Listener>,
     pub(crate) messages: Receiver<Message>,
     pub(crate) log: Log,
-    clients: Vec<Option<Client>>,
+    /// By slot. Boxed, since they are taken out while their requests run.
+    clients: Vec<Option<Box<Client>>>,
     clock: Clock,
+    /// The clock when it was last read.
+    now_us: u64,
+    turn_started_us: u64,
     /// Scratch for reads, shared by all clients.
     buffer: Vec<u8>,
     /// Scratch for the requests of one client that are run at once.
@@ -108,6 +117,8 @@ impl EventLoop {
             log,
             clients: Vec::new(),
             clock: Clock::new(),
+            now_us: 0,
+            turn_started_us: 0,
             buffer: vec![0; READ_LEN],
             batch: Vec::new(),
             to_write: Vec::new(),
@@ -143,9 +154,10 @@ impl EventLoop {
                 Err(error) => return Err(error),
             }
             self.clock.follow_wall_clock();
-            let started = self.clock.now_us();
+            self.now_us = self.clock.now_us();
+            self.turn_started_us = self.now_us;
             self.turn(&events);
-            self.measure_turn(self.clock.now_us() - started);
+            self.measure_turn(self.now_us - self.turn_started_us);
         }
         Ok(())
     }
@@ -167,7 +179,7 @@ impl EventLoop {
         if !self.to_read.is_empty() || !self.to_accept.is_empty() {
             return Some(Duration::ZERO);
         }
-        let now_ms = self.clock.now_us() / 1000;
+        let now_ms = self.now_us / 1000;
         let engine_at = match self.engine.next_tick() {
             NextTick::Soon => Some(now_ms),
             NextTick::At(at) => Some(at),
@@ -187,7 +199,10 @@ impl EventLoop {
 
     fn turn(&mut self, events: &Events) {
         for slot in std::mem::take(&mut self.to_read) {
-            self.read_client(slot);
+            if let Some(client) = self.clients[slot].as_mut() {
+                client.waits_to_read = false;
+            }
+            self.read_in_turn(slot);
         }
         for listener in std::mem::take(&mut self.to_accept) {
             self.accept(listener);
@@ -201,19 +216,20 @@ impl EventLoop {
                         self.resume_writing(slot);
                     }
                     if event.is_readable() || event.is_read_closed() || event.is_error() {
-                        self.read_client(slot);
+                        self.read_in_turn(slot);
                     }
                 }
             }
         }
-        let now_us = self.clock.now_us();
-        if self.is_tick_due(now_us) {
-            self.engine.tick(now_us);
+        self.measure_requests(None);
+        if self.is_tick_due(self.now_us) {
+            self.engine.tick(self.now_us);
         }
-        self.check_clients(now_us / 1000);
+        self.check_clients(self.now_us / 1000);
         self.apply_effects();
         self.write_clients();
         self.close_clients();
+        self.now_us = self.clock.now_us();
     }
 
     fn is_tick_due(&self, now_us: u64) -> bool {
@@ -263,7 +279,7 @@ impl EventLoop {
             let _ = io::Write::write(&mut stream, refusal.as_bytes());
             return;
         }
-        let session = self.engine.open_session(self.clock.now_us(), origin);
+        let session = self.engine.open_session(self.now_us, origin);
         let slot = session.slot();
         let interest = Interest::READABLE | Interest::WRITABLE;
         if let Err(error) = self.poll.registry().register(&mut stream, Token(slot), interest) {
@@ -274,7 +290,7 @@ impl EventLoop {
         if self.clients.len() <= slot {
             self.clients.resize_with(slot + 1, || None);
         }
-        self.clients[slot] = Some(Client::new(stream, session));
+        self.clients[slot] = Some(Box::new(Client::new(stream, session)));
     }
 
     /// What a client is told that may not come in.
@@ -292,6 +308,24 @@ impl EventLoop {
         )
     }
 
+    /// Reads from a client, unless the turn has lasted long enough.
+    fn read_in_turn(&mut self, slot: usize) {
+        if self.now_us - self.turn_started_us > TURN_US_MAX {
+            self.read_later(slot);
+        } else {
+            self.read_client(slot);
+        }
+    }
+
+    fn read_later(&mut self, slot: usize) {
+        if let Some(client) = self.clients.get_mut(slot).and_then(Option::as_mut)
+            && !client.waits_to_read
+        {
+            client.waits_to_read = true;
+            self.to_read.push(slot);
+        }
+    }
+
     fn read_client(&mut self, slot: usize) {
         let Some(client) = self.clients.get_mut(slot).and_then(Option::as_mut) else { return };
         if client.fate == Fate::Closes {
@@ -304,7 +338,7 @@ impl EventLoop {
                 self.engine.measured_mut().input_bytes += count as u64;
                 self.take_input(slot, &buffer[..count]);
                 if may_read {
-                    self.to_read.push(slot);
+                    self.read_later(slot);
                 }
             }
             ReadOutcome::Nothing => {}
@@ -325,7 +359,9 @@ impl EventLoop {
             client.input.extend_from_slice(bytes);
             self.run_waiting(&mut client);
         }
-        self.check_input(&mut client);
+        if !client.input.is_empty() {
+            self.check_input(&mut client);
+        }
         self.clients[slot] = Some(client);
     }
 
@@ -436,11 +472,10 @@ impl EventLoop {
         if batch.len() > 1 {
             self.engine.prefetch(id, batch.iter().map(request));
         }
-        let mut started = self.clock.now_us();
         let mut outcome = Outcome::Ready;
-        for (index, pending) in batch.iter().enumerate() {
+        for pending in &batch {
             let request = request(pending);
-            outcome = self.engine.execute(started, id, request);
+            outcome = self.engine.execute(self.now_us, id, request);
             if outcome == Outcome::Postponed {
                 // Its bytes stay, and are read again when the session is resumed.
                 *consumed = pending.start;
@@ -451,11 +486,8 @@ impl EventLoop {
                 outcome = Outcome::Ready;
             }
             *consumed = pending.end;
-            let is_last = index + 1 == batch.len() || outcome != Outcome::Ready;
-            if is_last || !self.engine.was_quick(request) {
-                let ended = self.clock.now_us();
-                self.engine.finish(id, request, ended - started);
-                started = ended;
+            if !self.engine.was_quick(request) || self.engine.unmeasured() == QUICK_MAX {
+                self.measure_requests(Some((id, request)));
             }
             if outcome != Outcome::Ready {
                 break;
@@ -463,6 +495,12 @@ impl EventLoop {
         }
         self.batch = batch;
         outcome
+    }
+
+    /// Reads the clock, and charges the time since it was last read to what ran meanwhile.
+    fn measure_requests(&mut self, last: Option<(SessionId, Request<'_>)>) {
+        let before = std::mem::replace(&mut self.now_us, self.clock.now_us());
+        self.engine.finish(last, self.now_us - before);
     }
 
     fn is_authenticated(&mut self, id: SessionId) -> bool {
@@ -565,7 +603,8 @@ impl EventLoop {
 
     fn write_clients(&mut self) {
         let mut written = 0;
-        for slot in std::mem::take(&mut self.to_write) {
+        let mut to_write = std::mem::take(&mut self.to_write);
+        for slot in to_write.drain(..) {
             let Some(client) = self.clients[slot].as_mut() else { continue };
             client.wants_write = false;
             let Some(session) = self.engine.session_mut(client.session) else { continue };
@@ -584,12 +623,14 @@ impl EventLoop {
                 self.to_close.push(slot);
             }
         }
+        // Nothing above asks for more writes, so the list comes back with its memory.
+        self.to_write = to_write;
         self.engine.measured_mut().output_bytes += written;
     }
 
     /// Closes a client that does not read what it asked for.
     fn check_output(&mut self, slot: usize, left: usize) {
-        let now_ms = self.clock.now_us() / 1000;
+        let now_ms = self.now_us / 1000;
         let limits = self.engine.config().tuned().output_limits;
         let Some(client) = self.clients[slot].as_mut() else { return };
         let Some(session) = self.engine.session_mut(client.session) else { return };

@@ -22,8 +22,8 @@ const TICK_NAME_LEN_MAX: usize = 256;
 const FAILURE_LEN_MAX: usize = 500;
 /// How often to look for an outcome that no message announced.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The pause between two tries to record an outcome.
-const RECORD_AGAIN: Duration = Duration::from_millis(100);
+/// The pause before a request that was not answered is repeated.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Which run of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -343,10 +343,9 @@ impl<'a> Turn<'a> {
             next_of_interest(&mut *messages.lock().await).await
         };
         tokio::select! {
-            Some(_) = heard => {}
-            () = client.sleep(pause) => {}
+            Some(()) = heard => Ok(()),
+            slept = client.sleep(pause) => slept,
         }
-        Ok(())
     }
 
     async fn run<F, Fut, T, E>(&self, term: Term, work: F) -> Result<Once<Result<T, E>>, Error>
@@ -387,7 +386,7 @@ impl<'a> Turn<'a> {
         let Some(tick) = self.tick.clone() else { return Ok(None) };
         let rerun_crashed = self.job.reruns_crashed;
         let request = Request::TickBegin { token: term.token(), tick, rerun_crashed };
-        Ok(match self.call(request).await?.outcome {
+        Ok(match self.call_under(term, request).await? {
             Outcome::TickRuns => None,
             Outcome::TickDone(outcome) => Some(Once::AlreadyDone(outcome)),
             Outcome::TickUnfinished { by, token } => Some(Once::Unfinished { by, token }),
@@ -396,23 +395,29 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// Records the outcome, for as long as the term lasts. A tick without one counts as begun and
-    /// not finished, so it does not run again by itself.
+    /// Records the outcome. A tick without one counts as begun and not finished, so it does not
+    /// run again by itself.
     async fn record(&self, term: &Term, outcome: TickOutcome) {
         let Some(tick) = self.tick.clone() else { return };
         let (token, keep) = (term.token(), self.job.keeps);
         let request = Request::TickFinish { token, tick, outcome, keep };
-        while term.is_valid() {
+        if !matches!(self.call_under(term, request).await, Ok(Outcome::Done)) {
+            tracing::warn!(target: "tenure", resource = self.resource.name(), token = token.get(),
+                "the outcome of a tick could not be recorded");
+        }
+    }
+
+    /// Asks for as long as the term lasts. Both requests of a tick may be repeated by the term
+    /// that made them.
+    async fn call_under(&self, term: &Term, request: Request) -> Result<Outcome, Error> {
+        loop {
             match self.call(request.clone()).await {
-                Ok(answer) if answer.outcome == Outcome::Done => return,
-                Err(Error::Store(error)) if error.is_temporary() => {
-                    self.job.client.sleep(RECORD_AGAIN).await;
+                Err(Error::Store(error)) if error.is_temporary() && term.is_valid() => {
+                    self.job.client.sleep(ASK_AGAIN).await?;
                 }
-                _ => break,
+                answer => return Ok(answer?.outcome),
             }
         }
-        tracing::warn!(target: "tenure", resource = self.resource.name(), token = token.get(),
-            "the outcome of a tick could not be recorded");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Text that is used but never shown: `Debug` and `Display` print stars. Only
-/// [`reveal`](Self::reveal) gives it, so that a search for that word finds every place it leaves by.
+/// [`reveal`](Self::reveal) gives it, so that a search for that word finds every place it leaves.
 ///
 /// ```
 /// # use tenure::Secret;

@@ -100,7 +100,7 @@ fn server(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "uptime_in_days" => uptime / 86_400,
         "hz" => cx.server.config.text("hz"),
         "configured_hz" => cx.server.config.text("hz"),
-        "lru_clock" => now_ms / 1000 & 0x00ff_ffff,
+        "lru_clock" => (now_ms / 1000) & 0x00ff_ffff,
         "executable" => identity.executable,
         "config_file" => identity.config_file,
         "io_threads_active" => 0,

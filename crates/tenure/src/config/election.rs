@@ -40,6 +40,8 @@ pub struct ElectionConfig {
     pub fresh_store: bool,
     /// What to do after losing a term against one's will.
     pub on_loss: OnLoss,
+    /// Aborts the process when work is still running at the end of its grace.
+    pub abort_on_overrun: bool,
     /// The application's version.
     pub version: String,
     /// Free text shown beside this instance.
@@ -116,6 +118,7 @@ impl<'a> Scope<'a> {
                 Some("exit") => OnLoss::Exit,
                 _ => OnLoss::Recontend,
             },
+            abort_on_overrun: self.switch("abort_on_overrun").unwrap_or_default(),
             version: self.text("version").unwrap_or_default(),
             metadata: self.metadata(),
         };

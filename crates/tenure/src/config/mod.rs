@@ -32,8 +32,6 @@ mod resolve;
 mod schema;
 mod store;
 mod suggest;
-#[cfg(test)]
-mod tests;
 mod url;
 mod value;
 mod variables;

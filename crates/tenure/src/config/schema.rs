@@ -292,6 +292,12 @@ pub(super) const ELECTION: &[Row] = &[
         meaning: "After losing a term against its will: contend again, or exit with code 1.",
     },
     Row {
+        name: "abort_on_overrun",
+        shape: Leaf(Switch),
+        default: Value("false"),
+        meaning: "Aborts the process when work is still running at the end of its grace.",
+    },
+    Row {
         name: "version",
         shape: Leaf(Text),
         default: Unset("none"),

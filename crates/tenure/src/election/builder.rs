@@ -106,7 +106,7 @@ impl ElectionBuilder {
         self.failback = election.failback;
         self.require_beat = election.require_beat;
         self.lock_delay = election.lock_delay;
-        self.on_loss(election.on_loss.into())
+        self.on_loss(election.on_loss.into()).abort_on_overrun(election.abort_on_overrun)
     }
 
     /// How long a lease lasts without renewal; at least 300 ms.
@@ -312,6 +312,9 @@ impl ElectionBuilder {
             shares_connection: client.shares_connection(enabled),
             policy: self.policy,
         };
+        if let Some(advice) = starting.settings.timing.advice() {
+            tracing::warn!(target: "tenure", resource = self.name, advice, "unusual ttl");
+        }
         client.begin(starting).await?;
         Ok(Election::new(state, client))
     }

@@ -5,6 +5,7 @@
 
 mod actor;
 mod broken;
+mod config;
 mod configured;
 mod conformance;
 mod events;
@@ -13,6 +14,7 @@ mod leader_only;
 mod lifecycle;
 mod listeners;
 mod looking_on;
+mod memory;
 mod once;
 mod outages;
 mod process;

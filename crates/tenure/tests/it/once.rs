@@ -209,3 +209,27 @@ async fn impossible_ticks_are_refused() {
     let error = tenure.job(NAME).wait_for_outcome(HOURLY).run(run).await.unwrap_err();
     assert!(matches!(error, Error::Setting { setting: "wait_for_outcome", .. }), "{error}");
 }
+
+#[tokio::test]
+async fn a_job_that_ends_in_its_grace_during_shutdown_is_told_to_stop() {
+    let world = World::new();
+    let tenure = world.client("ada").await;
+    let (begun, has_begun) = tokio::sync::oneshot::channel();
+    let running = tokio::spawn({
+        let tenure = tenure.clone();
+        async move {
+            let work = |term: tenure::Term| async move {
+                begun.send(()).unwrap();
+                term.stopping().await;
+                Ok::<_, Error>(())
+            };
+            tenure.once(NAME, Tick::Number(1), work).await
+        }
+    });
+    world.advance_while(has_begun).await.unwrap();
+    world.advance_while(tenure.shutdown()).await;
+    let outcome = running.await.unwrap().unwrap();
+    assert!(matches!(outcome, Once::Interrupted(Reason::Stopped)), "{outcome:?}");
+    let late = tenure.once(NAME, Tick::Number(2), |_| async { Ok::<_, Error>(()) }).await;
+    assert_eq!(late.unwrap_err(), Error::Closed);
+}

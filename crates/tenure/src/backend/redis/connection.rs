@@ -36,6 +36,7 @@ use super::request::Step;
 use super::scripts::SCRIPT_COUNT;
 use super::warnings::Warnings;
 use crate::backend::Connection;
+use crate::clock::timer_now;
 
 /// The most calls that may wait for the connection: every election of a large process at once.
 pub(super) const CALLS_QUEUED_MAX: usize = 32_768;
@@ -239,7 +240,7 @@ impl Keeper {
         }
         self.waiting.extend(fresh.drain(..));
         if self.open.is_none() {
-            let now = Instant::now();
+            let now = timer_now();
             self.waiting.retain(|job| job.deadline > now);
             if let Connection::Down(denied @ StoreError::Denied(_)) = &*self.state.borrow() {
                 fail_all(self.waiting.drain(..), denied);
@@ -252,7 +253,7 @@ impl Keeper {
         while let Some(open) = self.open.as_mut().filter(|open| !open.is_suspect)
             && self.in_flight.len() < BATCHES_IN_FLIGHT_MAX
         {
-            let now = Instant::now();
+            let now = timer_now();
             let count = self.waiting.len().min(BATCH_CALLS_MAX);
             // A call past its deadline was given up by its caller: carrying it out now would be
             // one more surprise.
@@ -315,8 +316,7 @@ impl Keeper {
         let mut again = Vec::new();
         for job in jobs {
             let replies: Vec<Value> = values.by_ref().take(job.steps.len()).collect();
-            if is_current && replies.iter().any(is_unknown_script) && job.deadline > Instant::now()
-            {
+            if is_current && replies.iter().any(is_unknown_script) && job.deadline > timer_now() {
                 again.push(job);
                 continue;
             }
@@ -345,7 +345,7 @@ impl Keeper {
     fn line_answered(&mut self, batch_number: u64) {
         let Some(open) = &mut self.open else { return };
         // Others that are overdue too say nothing new about a line that answers.
-        let now = Instant::now();
+        let now = timer_now();
         open.due.retain(|due| due.batch_number != batch_number && due.soonest > now);
         if open.is_suspect {
             open.is_suspect = false;
@@ -369,7 +369,7 @@ impl Keeper {
         self.open = None;
         self.state.send_replace(Connection::Down(error));
         if matches!(self.dialling, Dialling::Idle) {
-            self.dialling = Dialling::At(Instant::now() + self.backoff.next());
+            self.dialling = Dialling::At(timer_now() + self.backoff.next());
         }
     }
 
@@ -397,7 +397,7 @@ impl Keeper {
             }
             _ => self.backoff.next(),
         };
-        self.dialling = Dialling::At(Instant::now() + wait);
+        self.dialling = Dialling::At(timer_now() + wait);
         self.state.send_replace(Connection::Down(error));
     }
 
@@ -409,7 +409,7 @@ impl Keeper {
 impl Open {
     /// When nobody waits for an answer on this line any more.
     fn ends_at(&self) -> Instant {
-        self.due.iter().map(|due| due.latest).max().unwrap_or_else(Instant::now)
+        self.due.iter().map(|due| due.latest).max().unwrap_or_else(timer_now)
     }
 
     fn send(&mut self, batch_number: u64, jobs: Vec<Job>) -> Flying {
@@ -422,7 +422,7 @@ impl Open {
         let first = jobs.iter().min_by_key(|job| job.deadline);
         let last = jobs.iter().max_by_key(|job| job.deadline);
         if let (Some(first), Some(last)) = (first, last) {
-            let soonest = first.deadline.max(Instant::now() + SUSPECT_AFTER);
+            let soonest = first.deadline.max(timer_now() + SUSPECT_AFTER);
             let (latest, timeout) = (last.deadline, first.timeout);
             self.due.push_back(Due { batch_number, soonest, latest, timeout });
         }

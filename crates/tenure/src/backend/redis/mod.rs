@@ -49,7 +49,6 @@ use std::time::Duration;
 use tenure_core::protocol::{Answer, Call, Outcome, Request, StoreError, View};
 use tenure_core::{Resource, Token};
 use tokio::sync::{oneshot, watch};
-use tokio::time::Instant;
 
 use self::connection::{Job, Replies, Supervisor};
 use self::dial::Route;
@@ -62,6 +61,7 @@ use self::warnings::Warnings;
 use crate::backend::{
     Backend, Calling, ConnectError, Connection, Listening, SignalSink, Subscription,
 };
+use crate::clock::timer_now;
 use crate::fence::FencedWrite;
 
 /// Elections on a Redis or Valkey server.
@@ -149,7 +149,7 @@ impl RedisBackend {
         steps: Vec<Step>,
         timeout: Duration,
     ) -> impl Future<Output = Replies> + Send + use<> {
-        let deadline = Instant::now() + timeout;
+        let deadline = timer_now() + timeout;
         let (done, replies) = oneshot::channel();
         let queued = self.supervisor.queue(Job { steps, deadline, timeout, done });
         let state = self.supervisor.state().clone();

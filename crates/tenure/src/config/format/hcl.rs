@@ -2,7 +2,7 @@
 //! values, `env("NAME")`, `env("NAME", "default")` and text with `${NAME}` in it.
 
 use hcl_edit::Span;
-use hcl_edit::expr::{Expression, FuncCall, ObjectKey};
+use hcl_edit::expr::{Expression, FuncCall, Object, ObjectKey};
 use hcl_edit::structure::{Block, Body, Structure};
 use hcl_edit::template::{Element, Template};
 
@@ -68,21 +68,26 @@ impl Reader<'_> {
                 return Ok(whole.map_or(Value::Other("a number with a fraction"), Value::Whole));
             }
             Expression::Array(_) => return Ok(Value::Other("a list")),
-            Expression::Object(object) => {
-                let mut members = Members::new();
-                for (key, value) in object.iter() {
-                    let line = self.line(key);
-                    let value = self.value(value.expr())?;
-                    insert(&mut members, &self.name(key)?, Node { line, value })?;
-                }
-                return Ok(Value::Table(members));
-            }
+            Expression::Object(object) => return self.object(object),
             Expression::String(text) => vec![Piece::Literal(text.value().clone())],
             Expression::StringTemplate(template) => self.template(template)?,
             Expression::HeredocTemplate(heredoc) => self.template(&heredoc.template)?,
-            _ => vec![self.variable(expression)?],
+            Expression::FuncCall(_) => vec![self.variable(expression)?],
+            // A bare word above all: it may be a password without its quotes, so it is not taken
+            // for a variable, whose name an error would show.
+            _ => return Err(refusal(self.line(expression), EXPECTED)),
         };
         Ok(Value::Template(pieces))
+    }
+
+    fn object(&self, object: &Object) -> Result<Value, SyntaxError> {
+        let mut members = Members::new();
+        for (key, value) in object.iter() {
+            let line = self.line(key);
+            let value = self.value(value.expr())?;
+            insert(&mut members, &self.name(key)?, Node { line, value })?;
+        }
+        Ok(Value::Table(members))
     }
 
     fn name(&self, key: &ObjectKey) -> Result<String, SyntaxError> {

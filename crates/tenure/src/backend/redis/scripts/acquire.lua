@@ -35,12 +35,16 @@ local function granted(term)
   return finish('granted', text(term))
 end
 
--- Same attempt as the grant: its answer was lost on the way.
+-- Same attempt as the grant: its answer was lost on the way. Unlike a renewal it is not believed in
+-- yet, so it waits where the store may have forgotten a later term.
 if is_mine(token) and meta.attempt == text(attempt) and token >= floor then
+  settle_life(fleet_ttl)
+  if quarantine_until > now then
+    return finish('quarantine', text(remaining(quarantine_until)), quarantine_why())
+  end
   local fault = must('PEXPIRE', K, text(ttl))
   if fault then return fault end
   pttl = ttl
-  settle_life(fleet_ttl)
   side('side record', 'HSET', META, 'renewed_at', text(now), 'expires_at', text(now + ttl * 1000))
   return finish('granted', text(token))
 end

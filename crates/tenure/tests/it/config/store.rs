@@ -1,6 +1,8 @@
 //! The store's address from all the ways to say it.
 
-use super::{Loader, refusal, toml};
+use tenure::config::Loader;
+
+use super::{refusal, toml};
 
 #[track_caller]
 fn url(loader: Loader) -> String {

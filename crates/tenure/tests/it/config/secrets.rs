@@ -1,9 +1,16 @@
 //! Nothing that prints shows a secret, and secrets may stand in files of their own.
 
-use std::fs;
 use std::path::PathBuf;
 
-use super::{Config, Format, Loader, refusal, toml};
+use tenure::config::{Config, Format, Loader, PROBLEMS_MAX};
+use testkit::TempFolder;
+
+#[cfg(feature = "hcl")]
+use super::formats::FULL_HCL;
+use super::formats::FULL_JSON;
+#[cfg(feature = "yaml")]
+use super::formats::FULL_YAML;
+use super::{FULL, refusal, toml};
 
 const CANARY: &str = "c4nary";
 
@@ -77,12 +84,50 @@ fn broken_files_of_any_format_do_not_show_their_lines() {
         (Format::Hcl, "store { password = \"c4nary${x:y}\" }"),
         #[cfg(feature = "hcl")]
         (Format::Hcl, "store { password = c4nary(\"c4nary\") }"),
+        #[cfg(feature = "hcl")]
+        (Format::Hcl, "store { password = c4nary }"),
     ];
     for (format, text) in texts {
         let loader = Loader::new().text(format, "file", text);
         assert!(loader.clone().load().is_err(), "{text}");
         let shown = printed(loader);
         assert!(!shown.contains(CANARY), "{format:?} {text} leaks: {shown}");
+    }
+}
+
+/// One wrong keystroke anywhere: something missing, and a few things too much. The keys take
+/// turns, so that each of them meets every kind of place.
+fn slips(text: &str) -> impl Iterator<Item = String> {
+    const KEYS: [&str; 13] = ["\"", "'", "\n", " ", "{", "}", "[", "$", ":", "=", "#", "*", "x"];
+    text.char_indices().enumerate().flat_map(move |(turn, (at, found))| {
+        let key = |offset: usize| KEYS[(turn * 2 + offset) % KEYS.len()];
+        let inserted = |offset| format!("{}{}{}", &text[..at], key(offset), &text[at..]);
+        let missing = format!("{}{}", &text[..at], &text[at + found.len_utf8()..]);
+        [missing, inserted(0), inserted(1)]
+    })
+}
+
+#[test]
+fn no_slip_of_the_finger_breaks_the_loader_or_shows_the_password() {
+    let files = [
+        (Format::Toml, FULL),
+        (Format::Json, FULL_JSON),
+        #[cfg(feature = "yaml")]
+        (Format::Yaml, FULL_YAML),
+        #[cfg(feature = "hcl")]
+        (Format::Hcl, FULL_HCL),
+    ];
+    for (format, full) in files {
+        let full = full.replace("${REDIS_PASSWORD}", CANARY);
+        let full = full.replace("env(\\\"REDIS_PASSWORD\\\")", CANARY);
+        assert!(full.contains(CANARY), "{format:?}");
+        for text in slips(&full) {
+            if let Err(error) = Loader::new().text(format, "file", &text).load() {
+                let shown = format!("{error} {error:?}");
+                assert!(!shown.contains(CANARY), "{format:?} leaks: {shown}\n{text}");
+                assert!(error.problems().len() <= PROBLEMS_MAX);
+            }
+        }
     }
 }
 
@@ -104,60 +149,38 @@ fn variables_and_arguments_do_not_show_secrets_either() {
     }
 }
 
-/// A folder that is gone when the test is.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("tenure-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
-    }
-
-    fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
-        let file = self.0.join(name);
-        fs::write(&file, text).unwrap();
-        file
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 fn url(config: &Config) -> &str {
     config.store.url().unwrap().reveal()
 }
 
 #[test]
 fn secrets_may_stand_in_files_beside_the_configuration() {
-    let folder = Folder::new("secrets");
-    folder.write("password", "p w\n");
-    folder.write("address", "redis://:c4nary@h/3\n");
+    let folder = TempFolder::create();
+    let _password = folder.write("password", "p w\n");
+    let address = folder.write("address", "redis://:c4nary@h/3\n");
     let parts = folder.write("parts.toml", "store = { host = 'h', password_file = 'password' }");
     assert_eq!(url(&Loader::new().file(parts).load().unwrap()), "redis://:p%20w@h:6379");
     let whole = folder.write("whole.json", "{\"store\": {\"url_file\": \"address\"}}");
     let loader = Loader::new().file(whole);
     assert_eq!(url(&loader.clone().load().unwrap()), "redis://:c4nary@h/3");
     assert!(!printed(loader).contains(CANARY));
-    let variable = folder.0.join("address").to_string_lossy().into_owned();
+    let variable = address.to_string_lossy().into_owned();
     let loader = Loader::new().environment([("TENURE_STORE__URL_FILE", variable)]);
     assert_eq!(url(&loader.load().unwrap()), "redis://:c4nary@h/3");
 }
 
 #[test]
 fn a_file_that_cannot_hold_a_secret_or_a_configuration_is_refused() {
-    let folder = Folder::new("refused");
+    let folder = TempFolder::create();
     let text =
         |file: &PathBuf| format!("store = {{ host = 'h', password_file = '{}' }}", file.display());
-    let missing = refusal(toml(&text(&folder.0.join("missing"))));
+    let missing = refusal(toml(&text(&folder.path().join("missing"))));
     assert!(missing.contains("missing: No such file"), "{missing}");
     let endless = refusal(toml(&text(&PathBuf::from("/dev/zero"))));
     assert!(endless.starts_with("/dev/zero: is larger than 65536 bytes"), "{endless}");
-    let binary = folder.write("binary", [0xff, 0xfe]);
+    let binary = folder.path().join("binary");
+    std::fs::write(&binary, [0xff, 0xfe]).unwrap();
     assert!(refusal(toml(&text(&binary))).ends_with("is not UTF-8 text"));
-    let large = folder.write("large.toml", "#".repeat((1 << 20) + 1));
+    let large = folder.write("large.toml", &"#".repeat((1 << 20) + 1));
     assert!(refusal(Loader::new().file(large)).ends_with("is larger than 1048576 bytes"));
 }

@@ -1,8 +1,10 @@
 //! The same settings in every format.
 
-use super::{Config, FULL, Format, Loader, origin_of, refusal};
+use tenure::config::{Config, Format, Loader};
 
-const FULL_JSON: &str = r#"{
+use super::{FULL, origin_of, refusal};
+
+pub(super) const FULL_JSON: &str = r#"{
   "prefix": "app:",
   "instance": "web-1",
   "store": {
@@ -28,7 +30,7 @@ const FULL_JSON: &str = r#"{
 }"#;
 
 #[cfg(feature = "yaml")]
-const FULL_YAML: &str = r#"
+pub(super) const FULL_YAML: &str = r#"
 prefix: "app:"
 instance: web-1
 store:
@@ -58,7 +60,7 @@ profile:
 "#;
 
 #[cfg(feature = "hcl")]
-const FULL_HCL: &str = r#"
+pub(super) const FULL_HCL: &str = r#"
 prefix   = "app:"
 instance = "web-1"
 
@@ -182,6 +184,7 @@ fn hcl_knows_its_lines_and_keeps_to_plain_values() {
     let cases = [
         ("prefix = \"${A:b}\"", "a default is written env(\"NAME\", \"default\")"),
         ("prefix = 1 + 2", "file:1: write a plain value"),
+        ("prefix = word", "file:1: write a plain value"),
         ("\nprefix = file(\"x\")", "file:2: write a plain value"),
         ("prefix = \"a\"\nprefix = \"b\"", "file:2: "),
         ("prefix = [\"a\"]", "file:1: prefix: expects text, found a list"),

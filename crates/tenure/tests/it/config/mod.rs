@@ -8,7 +8,8 @@ mod store;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::*;
+use tenure::config::*;
+use tenure::core::{DEFAULT_PREFIX, Failback, TimingSettings};
 
 const FULL: &str = r#"
 prefix = "app:"
@@ -71,10 +72,10 @@ fn origin_of(config: &Config, key: &str) -> String {
 fn without_any_layer_the_defaults_count() {
     let config = Config::default();
     assert_eq!(config.store.url(), None);
-    assert_eq!(config.prefix, tenure_core::DEFAULT_PREFIX);
+    assert_eq!(config.prefix, DEFAULT_PREFIX);
     assert!(config.enabled && config.is_enabled("any"));
     assert_eq!(config.election("any"), &config.defaults);
-    assert_eq!(config.defaults.timing(), tenure_core::TimingSettings::default());
+    assert_eq!(config.defaults.timing(), TimingSettings::default());
     assert_eq!(config.defaults.failback, None);
     assert_eq!(config.defaults.on_loss, OnLoss::Recontend);
     assert_eq!(origin_of(&config, "defaults.ttl"), "default");
@@ -92,7 +93,7 @@ fn a_file_is_understood_as_a_whole() {
     assert_eq!((nightly.ttl, nightly.priority), (seconds(10), 5));
     assert_eq!(nightly.key.as_deref(), Some("jobs/nightly"));
     assert_eq!(nightly.on_loss, OnLoss::Exit);
-    assert_eq!(nightly.failback, Some(tenure_core::Failback::default()));
+    assert_eq!(nightly.failback, Some(Failback::default()));
     let labels = [("rack", "r1"), ("zone", "eu")].map(|(k, v)| (k.to_owned(), v.to_owned()));
     assert_eq!(nightly.metadata, BTreeMap::from(labels));
     assert_eq!(config.election("another").ttl, seconds(20));
@@ -333,10 +334,10 @@ fn risky_settings_are_warned_of() {
 #[test]
 fn failback_is_a_switch_or_a_table() {
     let failback = |text: &str| toml(text).load().unwrap().defaults.failback;
-    let usual = tenure_core::Failback::default();
+    let usual = Failback::default();
     assert_eq!(failback("defaults.failback = true"), Some(usual));
     assert_eq!(failback("defaults.failback = false"), None);
-    let patient = tenure_core::Failback { delay: seconds(9), ..usual };
+    let patient = Failback { delay: seconds(9), ..usual };
     assert_eq!(failback("defaults.failback.delay = '9s'"), Some(patient));
     assert_eq!(failback("defaults.failback = { enabled = false, delay = '9s' }"), None);
     let off = [("TENURE_DEFAULTS__FAILBACK", "off")];

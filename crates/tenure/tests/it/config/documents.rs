@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::{Config, Format, KnownSetting, Loader, format_duration, known_settings, seconds};
+use tenure::config::{Config, Format, KnownSetting, Loader, format_duration, known_settings};
+
+use super::seconds;
 
 const BEGIN: &str = "<!-- settings: begin -->\n";
 const END: &str = "<!-- settings: end -->\n";
@@ -72,7 +74,7 @@ fn defaults_that_follow_from_others_are_told_truly() {
         let known = known_settings().into_iter().find(|setting| setting.key == key);
         known.expect("is listed").default
     };
-    let failback = tenure_core::Failback::default();
+    let failback = tenure::Failback::default();
     let code = |duration| format!("`{}`", format_duration(duration));
     assert_eq!(default("defaults.failback.delay"), code(failback.delay));
     assert_eq!(default("defaults.failback.min_tenure"), code(failback.min_tenure));
