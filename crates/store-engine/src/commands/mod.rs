@@ -4,15 +4,19 @@ mod acl;
 mod bits;
 mod client;
 mod cluster;
+mod collection;
 mod command_info;
 mod config;
 mod connection;
 mod debug;
+mod element_scan;
 mod expire;
+mod hashes;
 mod help;
 mod info;
 mod keys;
 mod latency;
+mod lists;
 mod memory;
 mod monitor;
 mod object;
@@ -20,7 +24,9 @@ mod prelude;
 mod pubsub;
 mod scan;
 mod server;
+mod sets;
 mod slowlog;
+mod sorted_sets;
 mod strings;
 mod transaction;
 
@@ -48,20 +54,24 @@ pub(crate) const TABLES: &[&[Command]] = &[
     client::TABLE,
     cluster::TABLE,
     command_info::TABLE,
-    connection::TABLE,
     config::TABLE,
+    connection::TABLE,
     debug::TABLE,
     expire::TABLE,
+    hashes::TABLE,
     info::TABLE,
     keys::TABLE,
     latency::TABLE,
+    lists::TABLE,
     memory::TABLE,
     monitor::TABLE,
     object::TABLE,
     pubsub::TABLE,
     scan::TABLE,
     server::TABLE,
+    sets::TABLE,
     slowlog::TABLE,
+    sorted_sets::TABLE,
     strings::TABLE,
     transaction::TABLE,
 ];
