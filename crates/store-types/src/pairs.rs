@@ -4,6 +4,7 @@ use crate::damage::Damaged;
 use crate::element::Element;
 use crate::listpack::{Iter, Listpack};
 use crate::rng::Rng;
+use crate::table::hash;
 
 /// The pairs of a listpack, from either end.
 #[derive(Clone)]
@@ -87,12 +88,20 @@ pub(crate) fn check(pack: &Listpack, kind: &'static str) -> Result<(), Damaged> 
     Ok(())
 }
 
+/// Compares hashes first: loading a file checks every small hash in it.
 fn has_duplicates<'a>(elements: impl Iterator<Item = Element<'a>> + Clone, count: usize) -> bool {
     const COMPARE_ALL_MAX: usize = 8;
     if count <= COMPARE_ALL_MAX {
-        return elements.clone().enumerate().any(|(index, element)| {
-            elements.clone().take(index).any(|earlier| earlier == element)
-        });
+        return elements
+            .clone()
+            .enumerate()
+            .any(|(index, element)| elements.clone().take(index).any(|other| other == element));
+    }
+    let mut hashes: Vec<u64> =
+        elements.clone().map(|element| element.with_bytes(|bytes| hash(0, bytes))).collect();
+    hashes.sort_unstable();
+    if hashes.windows(2).all(|pair| pair[0] != pair[1]) {
+        return false;
     }
     let mut texts: Vec<Vec<u8>> = elements.map(Element::to_vec).collect();
     texts.sort_unstable();

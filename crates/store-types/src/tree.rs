@@ -41,6 +41,8 @@ impl Item {
 pub(crate) struct Tree {
     root: Arc<Node>,
     len: usize,
+    /// Allocated bytes of all nodes, kept as they change: the engine asks after every write.
+    bytes: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -67,7 +69,8 @@ struct Edge {
 
 impl Tree {
     pub(crate) fn new() -> Self {
-        Self { root: Arc::new(Node::Leaf(Vec::new())), len: 0 }
+        let root = Arc::new(Node::Leaf(Vec::new()));
+        Self { len: 0, bytes: root.own_bytes(), root }
     }
 
     #[inline]
@@ -95,27 +98,29 @@ impl Tree {
     /// Adds an item that is not there.
     pub(crate) fn insert(&mut self, item: Item) {
         self.len += 1;
-        let Some(right) = insert(&mut self.root, item, Edge { first: true, last: true }) else {
-            return;
-        };
+        let edge = Edge { first: true, last: true };
+        let Some(right) = insert(&mut self.root, item, edge, &mut self.bytes) else { return };
         let left = Child {
             low: Item { score: f64::NEG_INFINITY, member: Text::new(b"") },
             count: self.len - right.count,
-            node: std::mem::replace(&mut self.root, Arc::new(Node::Leaf(Vec::new()))),
+            node: self.root.clone(),
         };
         self.root = Arc::new(Node::Inner(vec![left, right]));
+        self.bytes += self.root.own_bytes();
     }
 
     /// Removes the item with this score and member; `false` when there is none.
     pub(crate) fn remove(&mut self, score: f64, member: &[u8]) -> bool {
-        if !remove(&mut self.root, score, member) {
+        if !remove(&mut self.root, score, member, &mut self.bytes) {
             return false;
         }
         self.len -= 1;
         while let Node::Inner(children) = &*self.root
             && children.len() == 1
         {
-            self.root = children[0].node.clone();
+            let only = children[0].node.clone();
+            self.bytes -= self.root.own_bytes();
+            self.root = only;
         }
         true
     }
@@ -145,41 +150,39 @@ impl Tree {
         }
     }
 
-    /// Allocated bytes without the members' own; O(nodes).
+    /// Allocated bytes without the members' own.
     pub(crate) fn heap_bytes(&self) -> usize {
-        node_bytes(&self.root)
-    }
-}
-
-fn node_bytes(node: &Node) -> usize {
-    const NODE: usize = size_of::<Node>() + 16;
-    match node {
-        Node::Leaf(items) => NODE + items.capacity() * size_of::<Item>(),
-        Node::Inner(children) => {
-            let below: usize = children.iter().map(|child| node_bytes(&child.node)).sum();
-            NODE + children.capacity() * size_of::<Child>() + below
-        }
+        self.bytes
     }
 }
 
 /// Inserts under `node`; returns the right half if the node had to be divided.
-fn insert(node: &mut Arc<Node>, item: Item, edge: Edge) -> Option<Child> {
-    match Arc::make_mut(node) {
+fn insert(node: &mut Arc<Node>, item: Item, edge: Edge, bytes: &mut usize) -> Option<Child> {
+    let before = node.own_bytes();
+    let divided = match Arc::make_mut(node) {
         Node::Leaf(items) => insert_into_leaf(items, item, edge),
-        Node::Inner(children) => {
-            let index = child_of(children, item.score, item.member.as_bytes());
-            let edge = Edge {
-                first: edge.first && index == 0,
-                last: edge.last && index + 1 == children.len(),
-            };
-            let child = &mut children[index];
-            child.count += 1;
-            let right = insert(&mut child.node, item, edge)?;
-            child.count -= right.count;
-            children.insert(index + 1, right);
-            divide_inner(children, edge)
-        }
-    }
+        Node::Inner(children) => insert_below(children, item, edge, bytes),
+    };
+    *bytes = *bytes + node.own_bytes() - before;
+    *bytes += divided.as_ref().map_or(0, |child| child.node.own_bytes());
+    divided
+}
+
+fn insert_below(
+    children: &mut Vec<Child>,
+    item: Item,
+    edge: Edge,
+    bytes: &mut usize,
+) -> Option<Child> {
+    let index = child_of(children, item.score, item.member.as_bytes());
+    let edge =
+        Edge { first: edge.first && index == 0, last: edge.last && index + 1 == children.len() };
+    let child = &mut children[index];
+    child.count += 1;
+    let right = insert(&mut child.node, item, edge, bytes)?;
+    child.count -= right.count;
+    children.insert(index + 1, right);
+    divide_inner(children, edge)
 }
 
 fn insert_into_leaf(items: &mut Vec<Item>, item: Item, edge: Edge) -> Option<Child> {
@@ -227,8 +230,9 @@ fn child_of(children: &[Child], score: f64, member: &[u8]) -> usize {
     children[1..].partition_point(|child| child.low.compare(score, member) != Ordering::Greater)
 }
 
-fn remove(node: &mut Arc<Node>, score: f64, member: &[u8]) -> bool {
-    match Arc::make_mut(node) {
+fn remove(node: &mut Arc<Node>, score: f64, member: &[u8], bytes: &mut usize) -> bool {
+    let before = node.own_bytes();
+    let removed = match Arc::make_mut(node) {
         Node::Leaf(items) => match items.binary_search_by(|item| item.compare(score, member)) {
             Ok(at) => {
                 items.remove(at);
@@ -236,25 +240,30 @@ fn remove(node: &mut Arc<Node>, score: f64, member: &[u8]) -> bool {
             }
             Err(_) => false,
         },
-        Node::Inner(children) => {
-            let index = child_of(children, score, member);
-            if !remove(&mut children[index].node, score, member) {
-                return false;
-            }
-            children[index].count -= 1;
-            if children[index].node.width() < FILL_MIN && children.len() > 1 {
-                join(children, index);
-            }
-            true
-        }
+        Node::Inner(children) => remove_below(children, score, member, bytes),
+    };
+    *bytes = *bytes + node.own_bytes() - before;
+    removed
+}
+
+fn remove_below(children: &mut Vec<Child>, score: f64, member: &[u8], bytes: &mut usize) -> bool {
+    let index = child_of(children, score, member);
+    if !remove(&mut children[index].node, score, member, bytes) {
+        return false;
     }
+    children[index].count -= 1;
+    if children[index].node.width() < FILL_MIN && children.len() > 1 {
+        join(children, index, bytes);
+    }
+    true
 }
 
 /// Joins a thin child with a neighbour, and divides the two anew when they do not fit in one.
-fn join(children: &mut Vec<Child>, index: usize) {
-    let left = if index == 0 { 0 } else { index - 1 };
-    let right = children.remove(left + 1);
-    let left = &mut children[left];
+fn join(children: &mut Vec<Child>, index: usize, bytes: &mut usize) {
+    let at = index.saturating_sub(1);
+    let right = children.remove(at + 1);
+    let left = &mut children[at];
+    *bytes -= left.node.own_bytes() + right.node.own_bytes();
     left.count += right.count;
     let surplus = match (Arc::make_mut(&mut left.node), &*right.node) {
         (Node::Leaf(items), Node::Leaf(more)) => {
@@ -274,14 +283,24 @@ fn join(children: &mut Vec<Child>, index: usize) {
         }
         _ => unreachable!("all leaves lie at one depth"),
     };
+    *bytes += left.node.own_bytes();
     if let Some(surplus) = surplus {
         left.count -= surplus.count;
-        let at = if index == 0 { 1 } else { index };
-        children.insert(at, surplus);
+        *bytes += surplus.node.own_bytes();
+        children.insert(at + 1, surplus);
     }
 }
 
 impl Node {
+    /// Allocated bytes of this node, counters included, without those below it.
+    fn own_bytes(&self) -> usize {
+        const NODE: usize = size_of::<Node>() + 16;
+        match self {
+            Self::Leaf(items) => NODE + items.capacity() * size_of::<Item>(),
+            Self::Inner(children) => NODE + children.capacity() * size_of::<Child>(),
+        }
+    }
+
     fn width(&self) -> usize {
         match self {
             Self::Leaf(items) => items.len(),
@@ -370,8 +389,19 @@ mod tests {
         }
     }
 
+    fn bytes_below(node: &Node) -> usize {
+        match node {
+            Node::Leaf(_) => node.own_bytes(),
+            Node::Inner(children) => {
+                let below: usize = children.iter().map(|child| bytes_below(&child.node)).sum();
+                node.own_bytes() + below
+            }
+        }
+    }
+
     fn check(tree: &Tree, model: &[(i32, Vec<u8>)]) {
         assert_eq!(check_node(&tree.root, true), tree.len());
+        assert_eq!(bytes_below(&tree.root), tree.heap_bytes());
         let found: Vec<_> = tree
             .range(0..usize::MAX)
             .map(|item| (item.score as i32, item.member.as_bytes().to_vec()))
@@ -440,6 +470,7 @@ mod tests {
         (0..1_000).for_each(|score| tree.insert(item(score, b"m")));
         let pinned = tree.clone();
         (0..900).for_each(|score| assert!(tree.remove(f64::from(score), b"m")));
+        assert_eq!(bytes_below(&tree.root), tree.heap_bytes());
         assert!(pinned.range(0..1_000).map(|item| item.score as i32).eq(0..1_000));
     }
 

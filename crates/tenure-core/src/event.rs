@@ -93,6 +93,8 @@ pub enum Reason {
     NotReady,
     /// Work did not beat in time.
     WorkStalled,
+    /// Work panicked, with these words.
+    WorkFailed(String),
     /// Something foreign stands at a key.
     Conflict(String),
     /// The attempt was abandoned and refused.
@@ -138,6 +140,7 @@ impl Reason {
             Reason::PausedHere => "paused-here",
             Reason::NotReady => "not-ready",
             Reason::WorkStalled => "work-stalled",
+            Reason::WorkFailed(_) => "work-failed",
             Reason::Conflict(_) => "conflict",
             Reason::AttemptRefused => "attempt-refused",
             Reason::GrantTooLate => "grant-too-late",
@@ -162,6 +165,7 @@ impl Reason {
     pub(crate) fn close_reason(&self) -> CloseReason {
         match self {
             Reason::WorkStalled => CloseReason::WorkStalled,
+            Reason::WorkFailed(_) => CloseReason::WorkFailed,
             Reason::GrantTooLate => CloseReason::TooLate,
             Reason::LeaseEnded | Reason::RenewalLate => CloseReason::LeaseEnded,
             Reason::HandOver(_) | Reason::Failback(_) => CloseReason::HandedOver,
@@ -182,6 +186,7 @@ impl fmt::Display for Reason {
                 Plain(why)
             ),
             Reason::LockDelay(left) => write!(f, "lock delay after a crash, {left:?} left"),
+            Reason::WorkFailed(why) => write!(f, "work failed: {}", Plain(why)),
             Reason::Conflict(what) => write!(f, "conflict: {}", Plain(what)),
             Reason::Store(error) => write!(f, "{}", Plain(&error.to_string())),
             Reason::Lost(LostWhy::HeldBy(id)) => write!(f, "taken by {}", Plain(id.as_str())),

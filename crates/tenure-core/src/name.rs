@@ -101,7 +101,7 @@ impl Resource {
         &self.key
     }
 
-    /// The key of a side record (`meta`, `beats`, …), in the same cluster slot as [`key`](Self::key).
+    /// The key of a side record (`meta`, `beats`, …), in the cluster slot of [`key`](Self::key).
     pub fn side_key(&self, suffix: &str) -> String {
         match hash_tag(&self.key) {
             Some(_) => format!("{}:{suffix}", self.key),

@@ -31,7 +31,7 @@ pub struct Settings {
     pub require_beat: Option<Duration>,
     /// How long the resource stays free after a crash, for resources that cannot check tokens.
     pub lock_delay: Duration,
-    /// The user vouches that nobody led this resource before: skips the quarantine of an empty store.
+    /// The user vouches that nobody led this resource before: no quarantine of an empty store.
     pub fresh_store: bool,
 }
 

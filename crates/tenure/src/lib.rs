@@ -1,5 +1,65 @@
 //! Elect one leader among many processes, and make that leadership safe to act on.
+//!
+//! A leader holds a lease. This library tells it exactly how long it may act, stops its work
+//! before anybody else can begin, and numbers each leadership with a growing token. What it cannot
+//! do is reach into the resource that the leader writes to: a process may be frozen between its
+//! last check and its write. **Only a token that the resource itself checks gives mutual
+//! exclusion.** Send [`Term::token`] along wherever the resource can compare it.
+//!
+//! ```no_run
+//! use tenure::Tenure;
+//! # async fn work(_token: tenure::core::Token) {}
+//! # async fn example() -> Result<(), tenure::Error> {
+//! let tenure = Tenure::connect("redis://127.0.0.1").await?;
+//! let election = tenure.election("nightly-report").start().await?;
+//! election.run_while_leader(|term| async move { work(term.token()).await }).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! The way through it: a [`Tenure`] is the client, made by a [`TenureBuilder`]. An [`Election`] is
+//! a handle on one led resource, made by an [`ElectionBuilder`]. A [`Term`] is the guard that work
+//! holds while it leads. [`Observer`]s look on, [`Job`]s run once, [`testing`] holds elections in
+//! memory whose clock a test moves, and [`blocking`] serves programs without a runtime.
+//!
+//! Nothing here needs a particular runtime: a client has a thread of its own, and what it returns
+//! can be awaited anywhere.
 
 pub mod backend;
+pub mod blocking;
+mod builder;
+mod client;
+mod clock;
+mod driver;
+mod election;
+mod error;
+mod events;
+mod fork;
+mod identity;
+mod listener;
+mod memory;
+mod observe;
+mod once;
+mod operate;
+mod state;
+mod status;
+mod term;
+pub mod testing;
+mod trace;
+
+pub use builder::TenureBuilder;
+pub use client::Tenure;
+pub use election::{Election, ElectionBuilder, Loss, OnLoss};
+pub use error::Error;
+pub use events::{EVENTS_QUEUED_MAX, Events, Lagged};
+pub use listener::ListenerHandle;
+pub use memory::MemoryBackend;
+pub use observe::{Changes, Leadership, Observation, Observer, Vacancy};
+pub use once::{Job, Once, Tick};
+pub use operate::{Asked, Force};
+pub use status::{Counts, Status, Watch};
+pub use term::Term;
 
 pub use tenure_core as core;
+pub use tenure_core::{
+    Event, EventKind, Failback, InstanceId, Moment, Reason, Resource, Role, SeenLeader, Token,
+};

@@ -5,7 +5,7 @@
 //! (sparse). All functions take such strings; they may come from outside and be damaged.
 //!
 //! ```text
-//! "HYLL" | encoding (0 dense, 1 sparse) | 3 unused | cached count (u64, top bit: stale) | registers
+//! "HYLL" | 0 dense, 1 sparse | 3 unused | cached count (u64, top bit: stale) | registers
 //! ```
 
 mod dense;

@@ -61,8 +61,12 @@ fn runs_are_described() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
-    fn both_forms_hold_the_same_registers(elements in proptest::collection::vec(0_u32..5_000, 0..400)) {
+    fn both_forms_hold_the_same_registers(
+        elements in proptest::collection::vec(0_u32..5_000, 0..400)
+    ) {
         let sparse = value_of(elements.iter().copied(), 12_000);
         let dense = value_of(elements.iter().copied(), 0);
         let registers = Registers::of(&sparse).unwrap();

@@ -86,7 +86,7 @@ impl List {
         Encoding::Quicklist
     }
 
-    /// Allocated bytes; O(nodes).
+    /// Allocated bytes.
     pub fn heap_bytes(&self) -> usize {
         match &self.form {
             Form::Single(pack) => pack.heap_bytes(),
@@ -174,7 +174,7 @@ impl List {
         true
     }
 
-    /// Inserts before the element with this index, or at the back; `false` when that is beyond.
+    /// Inserts before the element with this index; `false` when there is none.
     pub fn insert_before(&mut self, index: usize, element: &[u8], limits: &Limits) -> bool {
         self.insert(index, element, Side::Before, limits)
     }

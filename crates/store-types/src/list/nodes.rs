@@ -31,6 +31,12 @@ impl Node {
     pub(super) fn pack(&self) -> &Listpack {
         &self.pack
     }
+
+    /// Allocated bytes of the node, counters included.
+    #[inline]
+    fn heap_bytes(&self) -> usize {
+        self.pack.heap_bytes() + size_of::<Listpack>() + 16
+    }
 }
 
 /// The nodes and the number of elements in all of them. No node is empty between calls.
@@ -38,11 +44,13 @@ impl Node {
 pub(super) struct Nodes {
     row: VecDeque<Node>,
     len: usize,
+    /// Allocated bytes of all nodes, kept as they change: the engine asks after every write.
+    bytes: usize,
 }
 
 impl Nodes {
     pub(super) fn from_pack(pack: Listpack) -> Self {
-        let mut nodes = Self { row: VecDeque::new(), len: 0 };
+        let mut nodes = Self { row: VecDeque::new(), len: 0, bytes: 0 };
         if !pack.is_empty() {
             nodes.push_node(pack);
         }
@@ -60,41 +68,56 @@ impl Nodes {
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        const SHARED: usize = size_of::<Listpack>() + 16;
-        let packs: usize = self.row.iter().map(|node| node.pack.heap_bytes() + SHARED).sum();
-        packs + self.row.capacity() * size_of::<Node>()
+        self.bytes + self.row.capacity() * size_of::<Node>()
     }
 
     pub(super) fn push_node(&mut self, pack: Listpack) {
-        let node = Node::new(pack);
+        self.insert_node(self.row.len(), Node::new(pack));
+    }
+
+    fn insert_node(&mut self, at: usize, node: Node) {
         self.len += node.count;
-        self.row.push_back(node);
+        self.bytes += node.heap_bytes();
+        self.row.insert(at, node);
+    }
+
+    fn remove_node(&mut self, at: usize) -> Node {
+        let node = self.row.remove(at).expect("the caller has seen this node");
+        self.len -= node.count;
+        self.bytes -= node.heap_bytes();
+        node
+    }
+
+    /// Changes a node and keeps the totals.
+    #[inline]
+    pub(super) fn change<R>(&mut self, at: usize, change: impl FnOnce(&mut Listpack) -> R) -> R {
+        let node = &mut self.row[at];
+        self.bytes -= node.heap_bytes();
+        self.len -= node.count;
+        let result = change(Arc::make_mut(&mut node.pack));
+        node.count = node.pack.len();
+        self.len += node.count;
+        self.bytes += node.heap_bytes();
+        result
     }
 
     /// Takes the listpack of the only node.
     pub(super) fn take_only(&mut self) -> Listpack {
-        self.len = 0;
-        let node = self.row.pop_front().expect("there is one node");
-        Arc::unwrap_or_clone(node.pack)
+        Arc::unwrap_or_clone(self.remove_node(0).pack)
     }
 
     pub(super) fn push(&mut self, end: End, element: &[u8], fill: Fill) {
-        self.len += 1;
-        let node = match end {
-            End::Front => self.row.front_mut(),
-            End::Back => self.row.back_mut(),
-        };
-        match (node, end) {
-            (Some(node), _) if fill.allows_insert(&node.pack, element.len()) => {
-                let pack = Arc::make_mut(&mut node.pack);
-                match end {
-                    End::Front => pack.push_front(element),
-                    End::Back => pack.push_back(element),
-                }
-                node.count += 1;
+        let has_room = |node: &&Node| fill.allows_insert(&node.pack, element.len());
+        let last = self.row.len().saturating_sub(1);
+        match end {
+            End::Front if self.row.front().filter(has_room).is_some() => {
+                self.change(0, |pack| pack.push_front(element));
             }
-            (_, End::Front) => self.row.push_front(Node::of_one(element)),
-            (_, End::Back) => self.row.push_back(Node::of_one(element)),
+            End::Back if self.row.back().filter(has_room).is_some() => {
+                self.change(last, |pack| pack.push_back(element));
+            }
+            End::Front => self.insert_node(0, Node::of_one(element)),
+            End::Back => self.insert_node(self.row.len(), Node::of_one(element)),
         }
     }
 
@@ -103,26 +126,24 @@ impl Nodes {
         end: End,
         read: impl FnOnce(Element<'_>) -> R,
     ) -> Option<R> {
-        let node = match end {
-            End::Front => self.row.front_mut()?,
-            End::Back => self.row.back_mut()?,
+        let at = match end {
+            End::Front => 0,
+            End::Back => self.row.len().checked_sub(1)?,
         };
-        let pack = Arc::make_mut(&mut node.pack);
-        let place = match end {
-            End::Front => pack.first()?,
-            End::Back => pack.last()?,
-        };
-        let result = read(pack.get(place));
-        pack.remove(place);
-        node.count -= 1;
-        self.len -= 1;
-        if node.count == 0 {
-            match end {
-                End::Front => self.row.pop_front(),
-                End::Back => self.row.pop_back(),
+        self.row.get(at)?;
+        let result = self.change(at, |pack| {
+            let place = match end {
+                End::Front => pack.first()?,
+                End::Back => pack.last()?,
             };
+            let result = read(pack.get(place));
+            pack.remove(place);
+            Some(result)
+        });
+        if self.row[at].count == 0 {
+            self.remove_node(at);
         }
-        Some(result)
+        result
     }
 
     /// The node of an index and the index within it, walked to from the nearer end.
@@ -150,28 +171,21 @@ impl Nodes {
         None
     }
 
-    pub(super) fn change<R>(&mut self, at: usize, change: impl FnOnce(&mut Listpack) -> R) -> R {
-        let node = &mut self.row[at];
-        let result = change(Arc::make_mut(&mut node.pack));
-        self.len -= node.count;
-        node.count = node.pack.len();
-        self.len += node.count;
-        result
-    }
-
     pub(super) fn drop_empty(&mut self) {
+        let empty = self.row.iter().filter(|node| node.count == 0);
+        self.bytes -= empty.map(Node::heap_bytes).sum::<usize>();
         self.row.retain(|node| node.count > 0);
     }
 
     pub(super) fn remove_range(&mut self, start: usize, count: usize) {
-        let Some((first, mut within)) = self.locate(start) else { return };
-        let mut node = first;
+        let Some((mut node, mut within)) = self.locate(start) else { return };
         let mut left = count;
+        // Whole nodes fall out in one step: LTRIM of a long list must not shift them one by one.
+        let mut whole = 0..0;
         while left > 0 && node < self.row.len() {
             let removed = (self.row[node].count - within).min(left);
             if removed == self.row[node].count {
-                self.row[node].count = 0;
-                self.len -= removed;
+                whole = if whole.is_empty() { node..node + 1 } else { whole.start..node + 1 };
             } else {
                 self.change(node, |pack| pack.remove_range(within, removed));
             }
@@ -179,11 +193,9 @@ impl Nodes {
             within = 0;
             node += 1;
         }
-        // Whole nodes fall out in one step: LTRIM of a long list must not shift them one by one.
-        let first_empty = (first..node).find(|&node| self.row[node].count == 0).unwrap_or(node);
-        let last_empty = (first_empty..node).take_while(|&node| self.row[node].count == 0).last();
-        if let Some(last_empty) = last_empty {
-            self.row.drain(first_empty..=last_empty);
+        for node in self.row.drain(whole) {
+            self.len -= node.count;
+            self.bytes -= node.heap_bytes();
         }
     }
 
@@ -217,8 +229,8 @@ impl Nodes {
             (Some(at), Side::Before) => self.change(at, |pack| pack.push_back(element)),
             (Some(at), Side::After) => self.change(at, |pack| pack.push_front(element)),
             (None, _) => {
-                self.row.insert(at + usize::from(side == Side::After), Node::of_one(element));
-                self.len += 1;
+                let at = at + usize::from(side == Side::After);
+                self.insert_node(at, Node::of_one(element));
             }
         }
     }
@@ -233,15 +245,15 @@ impl Nodes {
         fill: Fill,
     ) {
         let cut = within + usize::from(side == Side::After);
-        let pack = Arc::make_mut(&mut self.row[at].pack);
-        let mut back = pack.split_off(cut);
-        match side {
-            Side::Before => pack.push_back(element),
-            Side::After => back.push_front(element),
-        }
-        self.row[at].count = self.row[at].pack.len();
-        self.row.insert(at + 1, Node::new(back));
-        self.len += 1;
+        let back = self.change(at, |pack| {
+            let mut back = pack.split_off(cut);
+            match side {
+                Side::Before => pack.push_back(element),
+                Side::After => back.push_front(element),
+            }
+            back
+        });
+        self.insert_node(at + 1, Node::new(back));
         // The half that keeps the element beside which was inserted is the centre of the joining.
         let centre = match side {
             Side::Before => at + 1,
@@ -270,11 +282,19 @@ impl Nodes {
         if !fill.allows_merge(&left.pack, &right.pack) {
             return false;
         }
-        let right = self.row.remove(at + 1).expect("looked at above");
-        let left = &mut self.row[at];
-        Arc::make_mut(&mut left.pack).append(&right.pack);
-        left.count += right.count;
+        let right = self.remove_node(at + 1);
+        self.change(at, |pack| pack.append(&right.pack));
         true
+    }
+}
+
+#[cfg(test)]
+impl Nodes {
+    /// The totals, counted anew.
+    pub(super) fn counted(&self) -> (usize, usize) {
+        let len = self.row.iter().map(|node| node.pack.len()).sum();
+        let bytes: usize = self.row.iter().map(Node::heap_bytes).sum();
+        (len, bytes + self.row.capacity() * size_of::<Node>())
     }
 }
 

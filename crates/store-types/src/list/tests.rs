@@ -147,6 +147,9 @@ proptest! {
             apply(step, &mut list, &mut model, &limits);
             prop_assert_eq!(list.len(), model.len());
             prop_assert!(list.is_empty() || list.nodes().all(|pack| !pack.is_empty()));
+            if let Form::Row(nodes) = &list.form {
+                prop_assert_eq!(nodes.counted(), (nodes.len(), nodes.heap_bytes()));
+            }
         }
         prop_assert_eq!(&contents(&list), &model);
         let mut back: Vec<_> = list.iter().rev().map(Element::to_vec).collect();

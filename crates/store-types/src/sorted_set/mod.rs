@@ -1,18 +1,24 @@
 //! Sorted sets: members in the order of their scores.
 
+mod range;
+mod small;
+
 use std::cmp::Ordering;
 use std::ops::Range;
+
+use range::RangeForm;
+pub use range::SortedRange;
+use small::{checked_score, find, insert_small, move_small, push_score, score_of};
 
 use crate::damage::Damaged;
 use crate::element::Element;
 use crate::limits::{Encoding, Limits};
-use crate::listpack::{Listpack, Place};
-use crate::number::{exact_integer, format_f64, parse_f64};
+use crate::listpack::Listpack;
 use crate::pairs::{self, Pairs};
 use crate::rng::Rng;
 use crate::table::{Keyed, Table};
 use crate::text::Text;
-use crate::tree::{Item, Items, Tree};
+use crate::tree::{Item, Tree};
 
 /// A sorted set: one listpack of members and scores while small; a table by member and a tree by
 /// score beyond. Equal scores are ordered by the members' bytes.
@@ -404,157 +410,9 @@ impl Large {
     }
 }
 
-#[inline]
-fn find(pack: &Listpack, member: &[u8]) -> Option<Place> {
-    pack.find(pack.first()?, member, 1)
-}
-
-fn move_small(pack: &mut Listpack, place: Place, member: &[u8], score: f64) -> Inserted {
-    let from = score_of(pack.get(pack.next(place).expect("a score follows its member")));
-    if from == score {
-        return Inserted::Unchanged;
-    }
-    pack.remove_from(place, 2);
-    insert_small(pack, member, score);
-    Inserted::Moved { from }
-}
-
-fn insert_small(pack: &mut Listpack, member: &[u8], score: f64) {
-    let mut place = pack.first();
-    while let Some(at) = place {
-        let next = pack.next(at).expect("a score follows its member");
-        let other = score_of(pack.get(next));
-        let after =
-            other > score || (other == score && pack.get(at).compare(member) == Ordering::Greater);
-        if after {
-            break;
-        }
-        place = pack.next(next);
-    }
-    let mut text = Vec::new();
-    let score = match exact_integer(score) {
-        Some(integer) => Element::Int(integer),
-        None => {
-            format_f64(&mut text, score);
-            Element::Bytes(&text)
-        }
-    };
-    match place {
-        Some(place) => {
-            pack.insert_before(place, Element::Bytes(member));
-            pack.insert_after(place, score);
-        }
-        None => {
-            pack.push_back(member);
-            let last = pack.last().expect("just pushed");
-            pack.insert_after(last, score);
-        }
-    }
-}
-
-fn push_score(pack: &mut Listpack, score: f64) {
-    match exact_integer(score) {
-        Some(integer) => pack.push_back_int(integer),
-        None => {
-            let mut text = Vec::new();
-            format_f64(&mut text, score);
-            pack.push_back(&text);
-        }
-    }
-}
-
-/// The score in a listpack that was checked on the way in.
-#[inline]
-fn score_of(element: Element<'_>) -> f64 {
-    checked_score(element).expect("checked on the way in")
-}
-
-#[inline]
-fn checked_score(element: Element<'_>) -> Option<f64> {
-    match element {
-        Element::Int(integer) => Some(integer as f64),
-        Element::Bytes(text) => parse_f64(text),
-    }
-}
-
 fn member_and_score(item: &Item) -> (Element<'_>, f64) {
     (Element::Bytes(item.member.as_bytes()), item.score)
 }
-
-/// Members in order with their scores, from either end.
-#[derive(Clone)]
-pub struct SortedRange<'a>(RangeForm<'a>);
-
-#[derive(Clone)]
-enum RangeForm<'a> {
-    /// Both ends walk the whole listpack; the ranks left end the walk.
-    Small {
-        pack: &'a Listpack,
-        front: Option<Pairs<'a>>,
-        back: Option<Pairs<'a>>,
-        start: usize,
-        end: usize,
-    },
-    Large(Items<'a>),
-}
-
-impl<'a> Iterator for SortedRange<'a> {
-    type Item = (Element<'a>, f64);
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        match &mut self.0 {
-            RangeForm::Large(items) => items.next().map(member_and_score),
-            RangeForm::Small { pack, front, start, end, .. } => {
-                if *start >= *end {
-                    return None;
-                }
-                let pairs = front.get_or_insert_with(|| Pairs::starting_at(pack, *start));
-                *start += 1;
-                pairs.next().map(|(member, score)| (member, score_of(score)))
-            }
-        }
-    }
-
-    #[inline]
-    fn nth(&mut self, count: usize) -> Option<Self::Item> {
-        match &mut self.0 {
-            RangeForm::Large(items) => items.skip_front(count),
-            RangeForm::Small { front, start, end, .. } => {
-                *front = None;
-                *start = start.saturating_add(count).min(*end);
-            }
-        }
-        self.next()
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = match &self.0 {
-            RangeForm::Small { start, end, .. } => end - start,
-            RangeForm::Large(items) => items.len(),
-        };
-        (left, Some(left))
-    }
-}
-
-impl DoubleEndedIterator for SortedRange<'_> {
-    #[inline]
-    fn next_back(&mut self) -> Option<Self::Item> {
-        match &mut self.0 {
-            RangeForm::Large(items) => items.next_back().map(member_and_score),
-            RangeForm::Small { pack, back, start, end, .. } => {
-                if *start >= *end {
-                    return None;
-                }
-                let pairs = back.get_or_insert_with(|| Pairs::ending_at(pack, *end));
-                *end -= 1;
-                pairs.next_back().map(|(member, score)| (member, score_of(score)))
-            }
-        }
-    }
-}
-
-impl ExactSizeIterator for SortedRange<'_> {}
 
 impl std::fmt::Debug for SortedSet {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

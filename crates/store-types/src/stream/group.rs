@@ -224,8 +224,11 @@ impl Stream {
         }
     }
 
-    /// Whether an entry at or after `id` was removed by XDEL.
+    /// Whether an entry at or after `id`, and after the first one, was removed by XDEL.
     fn has_tombstones_from(&self, id: StreamId) -> bool {
-        self.length > 0 && self.max_deleted_id != StreamId::MIN && id <= self.max_deleted_id
+        let among_entries = self.length > 0
+            && self.max_deleted_id != StreamId::MIN
+            && self.first_id <= self.max_deleted_id;
+        among_entries && id <= self.max_deleted_id
     }
 }

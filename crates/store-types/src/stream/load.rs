@@ -32,7 +32,7 @@ impl Stream {
         }
         self.length += span.live;
         self.last_id = span.highest;
-        self.nodes.insert(first, Arc::new(pack));
+        self.insert_node(first, pack);
         Ok(())
     }
 

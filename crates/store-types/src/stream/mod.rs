@@ -37,6 +37,8 @@ use crate::listpack::{self, Listpack};
 pub struct Stream {
     /// Nodes by the name of their first entry.
     nodes: BTreeMap<StreamId, Arc<Listpack>>,
+    /// Allocated bytes of all nodes, kept as they change: the engine asks after every write.
+    node_bytes: usize,
     length: u64,
     last_id: StreamId,
     first_id: StreamId,
@@ -96,13 +98,11 @@ impl Stream {
         self.nodes.iter().map(|(id, pack)| (*id, &**pack))
     }
 
-    /// Allocated bytes; O(nodes + pending entries of groups by count).
+    /// Allocated bytes; O(groups).
     pub fn heap_bytes(&self) -> usize {
-        const NODE: usize = size_of::<(StreamId, Arc<Listpack>)>() + size_of::<Listpack>() + 16;
-        let nodes: usize = self.nodes.values().map(|pack| pack.heap_bytes() + NODE).sum();
         let groups: usize =
             self.groups.iter().map(|(name, group)| name.len() + 16 + group.heap_bytes()).sum();
-        nodes + groups
+        self.node_bytes + groups
     }
 
     /// Sets the counters: XSETID. The caller has checked that `last_id` is not below an entry.
@@ -128,11 +128,11 @@ impl Stream {
         match last {
             Some(mut node) => {
                 let first = *node.key();
+                self.node_bytes -= own_bytes(node.get());
                 node::append(Arc::make_mut(node.get_mut()), first, id, fields);
+                self.node_bytes += own_bytes(node.get());
             }
-            None => {
-                self.nodes.insert(id, Arc::new(node::create(fields)));
-            }
+            None => self.insert_node(id, node::create(fields)),
         }
         self.length += 1;
         self.entries_added += 1;
@@ -150,12 +150,14 @@ impl Stream {
         };
         let Some((place, flags)) = find_live(shared, first, id) else { return false };
         let head = node::head(shared);
+        self.node_bytes -= own_bytes(shared);
         if head.live == 1 {
             self.nodes.remove(&first);
         } else {
             let pack = Arc::make_mut(shared);
             node::flag_deleted(pack, place, flags);
             node::set_counts(pack, head.live - 1, head.deleted + 1);
+            self.node_bytes += own_bytes(pack);
         }
         self.length -= 1;
         self.max_deleted_id = self.max_deleted_id.max(id);
@@ -165,9 +167,20 @@ impl Stream {
         true
     }
 
+    fn insert_node(&mut self, first: StreamId, pack: Listpack) {
+        self.node_bytes += own_bytes(&pack);
+        self.nodes.insert(first, Arc::new(pack));
+    }
+
     fn find_first_id(&self) -> StreamId {
         self.range(StreamId::MIN, StreamId::MAX).next().map_or(StreamId::MIN, |entry| entry.id)
     }
+}
+
+/// Allocated bytes of a node, its place in the map included.
+fn own_bytes(pack: &Listpack) -> usize {
+    const PLACE: usize = size_of::<(StreamId, Arc<Listpack>)>() + size_of::<Listpack>() + 16;
+    PLACE + pack.heap_bytes()
 }
 
 /// Redis never makes a node larger than this.

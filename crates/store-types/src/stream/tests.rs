@@ -183,6 +183,8 @@ proptest! {
             prop_assert_eq!(stream.len(), model.len());
             let first = model.keys().next().copied().unwrap_or_default();
             prop_assert_eq!(stream.first_id(), first);
+            let bytes: usize = stream.nodes.values().map(|pack| own_bytes(pack)).sum();
+            prop_assert_eq!(stream.heap_bytes(), bytes);
         }
         let found: Model = stream
             .range(StreamId::MIN, StreamId::MAX)

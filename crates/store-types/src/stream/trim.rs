@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Stream, StreamId, node};
+use super::{Stream, StreamId, node, own_bytes};
 
 /// Which entries to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Stream {
                 }
             };
             if whole {
-                node.remove();
+                self.node_bytes -= own_bytes(&node.remove());
                 self.length -= live;
                 removed += live;
                 continue;
@@ -72,6 +72,7 @@ impl Stream {
     fn trim_first_node(&mut self, to: TrimTo) -> u64 {
         let Some(mut shared) = self.nodes.first_entry() else { return 0 };
         let first = *shared.key();
+        self.node_bytes -= own_bytes(shared.get());
         let pack = Arc::make_mut(shared.get_mut());
         let head = node::head(pack);
         let mut removed = 0;
@@ -94,6 +95,7 @@ impl Stream {
             }
         }
         node::set_counts(pack, head.live - removed as i64, head.deleted + removed as i64);
+        self.node_bytes += own_bytes(pack);
         self.length -= removed;
         removed
     }

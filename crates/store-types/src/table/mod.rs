@@ -48,6 +48,8 @@ pub(crate) struct Table<T> {
     len: usize,
     /// Sum of the entries' own allocations.
     entry_bytes: usize,
+    /// Sum of the segments' allocations, kept as they change: the engine asks after every write.
+    segment_bytes: usize,
     seed: u64,
     depth: u8,
 }
@@ -64,8 +66,16 @@ impl<T: Keyed> Table<T> {
     /// A table that takes `capacity` entries without growing, as far as one segment goes.
     pub(crate) fn with_capacity(seed: u64, capacity: usize) -> Self {
         let entries = HashTable::with_capacity(capacity.min(SPLIT_MIN));
-        let segments = vec![Arc::new(Segment { entries, prefix: 0, depth: 0 })];
-        Self { directory: Vec::new(), segments, len: 0, entry_bytes: 0, seed, depth: 0 }
+        let segment = Segment { entries, prefix: 0, depth: 0 };
+        Self {
+            directory: Vec::new(),
+            len: 0,
+            entry_bytes: 0,
+            segment_bytes: segment.own_bytes(),
+            segments: vec![Arc::new(segment)],
+            seed,
+            depth: 0,
+        }
     }
 
     #[inline]
@@ -73,14 +83,10 @@ impl<T: Keyed> Table<T> {
         self.len
     }
 
-    /// Allocated bytes, the entries' own included; O(segments).
+    /// Allocated bytes, the entries' own included.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let segments: usize = self
-            .segments
-            .iter()
-            .map(|segment| segment.entries.allocation_size() + size_of::<Segment<T>>() + 16)
-            .sum();
-        segments + self.segments.capacity() * 8 + self.directory.capacity() * 4 + self.entry_bytes
+        let index = self.segments.capacity() * 8 + self.directory.capacity() * 4;
+        index + self.segment_bytes + self.entry_bytes
     }
 
     #[inline]
@@ -115,7 +121,9 @@ impl<T: Keyed> Table<T> {
         self.entry_bytes += entry.heap_bytes();
         let seed = self.seed;
         let segment = Arc::make_mut(&mut self.segments[index]);
+        self.segment_bytes -= segment.own_bytes();
         segment.entries.insert_unique(spread(hash), entry, |entry| rehash(seed, entry));
+        self.segment_bytes += segment.own_bytes();
         if segment.entries.len() > segment.split_limit() {
             self.split(index);
         }
@@ -132,7 +140,9 @@ impl<T: Keyed> Table<T> {
         let (entry, _) = found.ok().expect("found above").remove();
         self.len -= 1;
         self.entry_bytes -= entry.heap_bytes();
+        self.segment_bytes -= segment.own_bytes();
         segment.shrink_if_sparse(seed);
+        self.segment_bytes += segment.own_bytes();
         if segment.depth > 0 && segment.entries.len() < MERGE_MAX / 2 {
             self.merge(index);
         }
@@ -164,6 +174,7 @@ impl<T: Keyed> Table<T> {
         }
         let seed = self.seed;
         let segment = Arc::make_mut(&mut self.segments[index]);
+        self.segment_bytes -= segment.own_bytes();
         segment.depth += 1;
         segment.prefix <<= 1;
         let bit = 1 << (64 - segment.depth);
@@ -175,6 +186,7 @@ impl<T: Keyed> Table<T> {
             entries.insert_unique(rehash(seed, &entry), entry, |entry| rehash(seed, entry));
         }
         let sibling = Segment { entries, prefix: segment.prefix | 1, depth: segment.depth };
+        self.segment_bytes += segment.own_bytes() + sibling.own_bytes();
         self.segments.push(Arc::new(sibling));
         self.point_at(self.segments.len() - 1);
     }
@@ -215,12 +227,14 @@ impl<T: Keyed> Table<T> {
         let seed = self.seed;
         let absorbed = self.segments[sibling].clone();
         let segment = Arc::make_mut(&mut self.segments[index]);
+        self.segment_bytes -= segment.own_bytes() + absorbed.own_bytes();
         segment.depth -= 1;
         segment.prefix >>= 1;
         for entry in absorbed.entries.iter().cloned() {
             let spread = rehash(seed, &entry);
             segment.entries.insert_unique(spread, entry, |entry| rehash(seed, entry));
         }
+        self.segment_bytes += segment.own_bytes();
         self.point_at(index);
         self.segments.swap_remove(sibling);
         if sibling < self.segments.len() {
@@ -245,6 +259,12 @@ impl<T: Keyed> Table<T> {
 }
 
 impl<T: Keyed> Segment<T> {
+    /// Allocated bytes of the segment, counters included, without the entries' own.
+    #[inline]
+    fn own_bytes(&self) -> usize {
+        self.entries.allocation_size() + size_of::<Self>() + 16
+    }
+
     /// Spread over `SPLIT_MIN..SPLIT_MAX` by the prefix, the same for the life of the segment.
     #[inline]
     fn split_limit(&self) -> usize {
@@ -260,8 +280,9 @@ impl<T: Keyed> Segment<T> {
     }
 }
 
+/// The hash of a key under a seed.
 #[inline]
-fn hash(seed: u64, key: &[u8]) -> u64 {
+pub(crate) fn hash(seed: u64, key: &[u8]) -> u64 {
     let mut hasher = FixedState::with_seed(seed).build_hasher();
     hasher.write(key);
     hasher.finish()

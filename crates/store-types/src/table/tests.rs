@@ -39,6 +39,8 @@ fn check_shape(table: &Table<Pair>) {
     }
     let bytes: usize = table.iter().map(Keyed::heap_bytes).sum();
     assert_eq!(table.entry_bytes, bytes);
+    let bytes: usize = table.segments.iter().map(|segment| segment.own_bytes()).sum();
+    assert_eq!(table.segment_bytes, bytes);
 }
 
 #[test]
@@ -93,6 +95,8 @@ fn a_sample_has_distinct_entries() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn it_behaves_as_a_map(steps in proptest::collection::vec((0_u32..600, 0_u8..4), 0..3_000)) {
         let mut table = Table::with_capacity(9, 0);

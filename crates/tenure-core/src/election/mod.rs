@@ -149,7 +149,7 @@ impl Election {
             failures: 0,
             failbacks: 0,
             failed_back_at: now,
-            // A candidate's first attempt carries its heartbeat; whoever stands back says so at once.
+            // A candidate's first attempt carries its heartbeat; who stands back says so at once.
             beats_at: if settings.ready { now + settings.timing.ttl() } else { now },
             lease_ask: None,
             side_ask: None,
@@ -160,6 +160,12 @@ impl Election {
         };
         election.proceed(now);
         election
+    }
+
+    /// Numbers attempts from beyond `attempt`. An instance that takes part in the same resource
+    /// again must not repeat a number that an earlier election of this process has used.
+    pub fn number_attempts_after(&mut self, attempt: u64) {
+        self.attempt = self.attempt.max(attempt);
     }
 
     // ------------------------------------------------------------------ what comes in
@@ -265,6 +271,13 @@ impl Election {
     pub fn resign(&mut self, now: Moment) {
         self.catch_up(now);
         self.yield_term(now, Reason::Resigned, None);
+        self.proceed(now);
+    }
+
+    /// The work failed by itself: step down, and let history and rivals know why.
+    pub fn work_failed(&mut self, now: Moment, why: &str) {
+        self.catch_up(now);
+        self.yield_term(now, Reason::WorkFailed(why.to_owned()), None);
         self.proceed(now);
     }
 

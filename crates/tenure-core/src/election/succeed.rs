@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::protocol::{Answer, Request, StoreError, Wish, WishKind};
 use crate::{EventKind, Failback, InstanceId, Moment, Reason, ServerTime, Token};
 
-use super::{Election, SideAsk, Stage, rank};
+use super::{Election, Pending, SideAsk, Stage, rank};
 
 /// Why the members are being looked at before a hand-over.
 #[derive(Clone, Debug)]
@@ -57,12 +57,16 @@ impl Election {
         }
     }
 
-    /// A heartbeat under way is not worth waiting for; another check is answered first.
+    /// A heartbeat under way is not worth waiting for. A check under way is: a wish comes back with
+    /// the next renewal, while the application's own latest word counts.
     fn replace_side_ask(&mut self, now: Moment, check: Check) {
-        match self.side_ask.take().map(|pending| pending.kind) {
-            Some(SideAsk::Check(_)) if matches!(check, Check::Wish { .. }) => {}
-            Some(SideAsk::Check(earlier)) => self.refuse(now, earlier, "superseded"),
-            _ => {}
+        let checking = |pending: &Pending<SideAsk>| matches!(pending.kind, SideAsk::Check(_));
+        if self.side_ask.as_ref().is_some_and(checking) && matches!(check, Check::Wish { .. }) {
+            return;
+        }
+        let replaced = self.side_ask.take().map(|pending| pending.kind);
+        if let Some(SideAsk::Check(own @ Check::Own { .. })) = replaced {
+            self.refuse(now, own, "superseded");
         }
         self.ask_beside(now, SideAsk::Check(check), Request::Observe { members: true });
     }

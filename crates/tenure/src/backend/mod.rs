@@ -4,14 +4,22 @@
 //! [`tenure_core::protocol`], and hints pushed to subscribers. A backend decides nothing about
 //! leadership; it carries out requests atomically and says honestly when it does not know.
 
+pub mod conformance;
+pub mod redis;
+mod registry;
+mod secret;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tenure_core::Resource;
 use tenure_core::protocol::{Answer, Call, Hint, StoreError};
 use tokio::sync::{mpsc, watch};
+
+pub use self::registry::{Registry, Starter};
+pub use self::secret::Secret;
 
 /// The future of one call: owned, so that a driver can keep thousands in flight.
 pub type Calling = Pin<Box<dyn Future<Output = Result<Answer, StoreError>> + Send>>;
@@ -30,6 +38,13 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 
     /// Pushes hints about `resource` until the subscription is dropped.
     fn subscribe(&self, resource: &Resource) -> Subscription;
+
+    /// Pushes hints about `resource` into `sink` until the returned [`Listening`] is dropped.
+    /// Called inside the driver's runtime. A backend that fans hints out itself overrides this:
+    /// it saves a task and a queue per election.
+    fn listen(&self, resource: &Resource, sink: SignalSink) -> Listening {
+        Listening::forwarding(self.subscribe(resource), sink)
+    }
 
     /// How the connection stands, kept up to date.
     fn connection(&self) -> watch::Receiver<Connection>;
@@ -79,6 +94,75 @@ impl Subscription {
     /// The next signal; `None` when the backend is gone.
     pub async fn next(&mut self) -> Option<Signal> {
         self.signals.recv().await
+    }
+}
+
+/// Where a backend puts the signals of one listener. Cheap to clone; never blocks.
+#[derive(Clone)]
+pub struct SignalSink(Weak<dyn Fn(Signal) + Send + Sync>);
+
+impl SignalSink {
+    /// A sink that calls `receiver` for as long as that lives elsewhere.
+    pub fn new(receiver: &Arc<dyn Fn(Signal) + Send + Sync>) -> Self {
+        SignalSink(Arc::downgrade(receiver))
+    }
+
+    /// Hands a signal over; `false` when nobody listens any more.
+    pub fn put(&self, signal: Signal) -> bool {
+        match self.0.upgrade() {
+            Some(receiver) => {
+                receiver(signal);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether nobody listens any more.
+    pub fn is_closed(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
+impl fmt::Debug for SignalSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SignalSink").field("closed", &self.is_closed()).finish()
+    }
+}
+
+/// Keeps signals coming into a [`SignalSink`]. Dropping it ends that.
+pub struct Listening(Option<Box<dyn FnOnce() + Send>>);
+
+impl Listening {
+    /// Runs `end` when the listener does not want to hear any more.
+    pub fn until_dropped(end: impl FnOnce() + Send + 'static) -> Self {
+        Listening(Some(Box::new(end)))
+    }
+
+    /// Copies a subscription into a sink by a task on the current runtime.
+    fn forwarding(mut subscription: Subscription, sink: SignalSink) -> Self {
+        let task = tokio::spawn(async move {
+            while let Some(signal) = subscription.next().await {
+                if !sink.put(signal) {
+                    return;
+                }
+            }
+        });
+        Listening::until_dropped(move || task.abort())
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if let Some(end) = self.0.take() {
+            end();
+        }
+    }
+}
+
+impl fmt::Debug for Listening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Listening")
     }
 }
 

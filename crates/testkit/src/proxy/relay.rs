@@ -124,7 +124,7 @@ impl Relay {
                 }
             }
         }
-        // Last, because a new connection can make a script cut the others, whose indexes stand above.
+        // Last: a new connection can make a script cut the others, whose indexes stand above.
         watched.push(Watched::Listener);
         polled.push(PollFd::new(&self.listener, PollFlags::IN));
         let timeout = wakes_at.map(|at| timespec(at.saturating_duration_since(now)));

@@ -1,0 +1,84 @@
+//! What takes part in a world: our own election, or a control that the world must break.
+
+use std::time::Duration;
+
+use tenure_core::protocol::{Answer, Hint, Request, Token};
+use tenure_core::{Event, Moment, StoreError};
+
+/// One process's way of electing a leader, driven like the core: inputs with a clock reading, one
+/// ordered stream of outputs.
+pub(crate) trait Algorithm {
+    /// The process has started.
+    fn start(&mut self, now: Moment);
+    /// A reply or error to an earlier [`Output::Ask`].
+    fn reply(&mut self, now: Moment, ask: u64, reply: Result<Reply, StoreError>);
+    /// The moment of the last [`Output::WaitUntil`] has come.
+    fn wake(&mut self, now: Moment);
+    /// A hint from the store, maybe forged.
+    fn hint(&mut self, _now: Moment, _hint: Hint) {}
+    /// The subscription to hints stands.
+    fn listening(&mut self, _now: Moment) {}
+    /// The connection broke.
+    fn unreachable(&mut self, _now: Moment) {}
+    /// Whether work runs under the current term.
+    fn work(&mut self, _now: Moment, _running: bool) {}
+    /// The application wants something.
+    fn want(&mut self, now: Moment, want: Want);
+    /// The next output.
+    fn poll_output(&mut self) -> Output;
+    /// The term believed in, and until when on the local clock.
+    fn belief(&self) -> Option<Belief>;
+    /// Whether the process has nothing left to do.
+    fn is_over(&self) -> bool;
+}
+
+/// A term as its holder sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Belief {
+    /// [`Token::NONE`] where an algorithm has no tokens.
+    pub(crate) token: Token,
+    pub(crate) until: Moment,
+}
+
+/// What an application asks of its own process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    Resign,
+    HandOver,
+    Ready(bool),
+    Paused(bool),
+    Beat,
+    RenewNow,
+    Stop,
+}
+
+/// What a process wants done, in this order.
+#[derive(Debug)]
+pub(crate) enum Output {
+    Ask { ask: u64, op: Op, timeout: Duration },
+    Tell(Event),
+    WaitUntil(Moment),
+}
+
+/// What can be asked of a store.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Op {
+    /// In the words of the protocol.
+    Call(Request),
+    /// Plain commands, as the controls use them.
+    Get(String),
+    Set { key: String, value: String },
+    SetIfAbsent { key: String, value: String, ttl: Option<Duration> },
+    Expire { key: String, ttl: Duration },
+    Delete(String),
+    ExpireIfEqual { key: String, value: String, ttl: Duration },
+    DeleteIfEqual { key: String, value: String },
+}
+
+/// What a store replies.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Reply {
+    Answer(Answer),
+    Value(Option<String>),
+    Done(bool),
+}

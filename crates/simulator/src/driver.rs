@@ -1,0 +1,372 @@
+//! What a driver does for one process: carries its outputs out, brings its inputs in, lets its
+//! work begin and end.
+
+use tenure_core::protocol::{Hint, Outcome, Request, Token};
+use tenure_core::{EventKind, InstanceId, Moment, Reason, StoreError};
+
+use crate::algorithm::{Belief, Op, Output, Reply, Want};
+use crate::clock::MILLISECOND;
+use crate::fault::RELEASE_HEARD_WITHIN;
+use crate::party::PendingAsk;
+use crate::promise::Promise;
+use crate::world::{Event, World, span};
+
+/// The epoch of replies that need no connection: errors made up on the spot.
+pub(crate) const ANY_EPOCH: u32 = u32::MAX;
+/// How many terms' permitted ends are remembered per process.
+const PERMITS_KEPT: usize = 4;
+
+impl World<'_> {
+    /// Carries out what a process wants and judges what it believes.
+    pub(crate) fn settle(&mut self, party: usize) {
+        loop {
+            match self.parties[party].algorithm.poll_output() {
+                Output::Ask { ask, op, timeout } => {
+                    let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+                    self.ask(party, ask, op, nanos);
+                }
+                Output::Tell(event) => self.told(party, event.kind),
+                Output::WaitUntil(moment) => {
+                    self.set_timer(party, moment);
+                    break;
+                }
+            }
+        }
+        self.judge_belief(party);
+        if self.parties[party].algorithm.is_over() {
+            let life = self.parties[party].life;
+            self.after(0, Event::Exits { party, life });
+        }
+    }
+
+    fn set_timer(&mut self, party: usize, moment: Moment) {
+        // Timers of real drivers are late, now and then by much.
+        let late = match self.random.below(20) {
+            0 => self.random.below(20 * MILLISECOND),
+            _ => self.random.below(MILLISECOND),
+        };
+        let place = &mut self.parties[party];
+        place.wake += 1;
+        let (life, wake) = (place.life, place.wake);
+        if moment == Moment::NEVER {
+            return;
+        }
+        if let Some(real) = place.clock.real_at(moment.as_nanos()) {
+            self.at(real.max(self.now + 1).saturating_add(late), Event::Wake { party, life, wake });
+        }
+    }
+
+    pub(crate) fn wake(&mut self, party: usize, wake: u32) {
+        if self.parties[party].wake == wake {
+            let local = self.parties[party].local(self.now);
+            self.parties[party].algorithm.wake(local);
+            self.settle(party);
+        }
+    }
+
+    fn ask(&mut self, party: usize, ask: u64, op: Op, timeout: u64) {
+        let (now, place) = (self.now, &mut self.parties[party]);
+        let sent_at = place.local(now);
+        let lease = match &op {
+            Op::Call(Request::Acquire(acquire)) => acquire.ttl,
+            Op::Call(Request::Renew { ttl, .. }) => *ttl,
+            _ => std::time::Duration::ZERO,
+        };
+        let lease = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
+        let token = match &op {
+            Op::Call(Request::Renew { token, .. }) => *token,
+            _ => Token::NONE,
+        };
+        place.asks.push(PendingAsk { ask, sent_at, lease, token });
+        let life = place.life;
+        let gives_up_at = (sent_at + span(timeout)).as_nanos();
+        if let Some(real) = place.clock.real_at(gives_up_at) {
+            let reply = Err(StoreError::TimedOut(span(timeout)));
+            self.at(real, Event::Reply { party, life, epoch: ANY_EPOCH, ask, reply });
+        }
+        self.note_party(party, || format!("asks {ask}: {op:?}"));
+        self.send(party, ask, op);
+    }
+
+    pub(crate) fn deliver_reply(
+        &mut self,
+        party: usize,
+        epoch: u32,
+        ask: u64,
+        reply: Result<Reply, StoreError>,
+    ) {
+        let place = &mut self.parties[party];
+        if epoch != ANY_EPOCH && epoch != place.link.epoch {
+            return;
+        }
+        let Some(at) = place.asks.iter().position(|pending| pending.ask == ask) else { return };
+        let pending = place.asks.swap_remove(at);
+        self.permit(party, pending, &reply);
+        self.note_party(party, || match &reply {
+            Ok(reply) => format!("hears {ask}: {reply:?}"),
+            Err(error) => format!("hears {ask}: {error}"),
+        });
+        let local = self.parties[party].local(self.now);
+        self.parties[party].algorithm.reply(local, ask, reply);
+        self.settle(party);
+    }
+
+    /// Works out, apart from the core, until when an answer lets its term be believed in.
+    fn permit(&mut self, party: usize, pending: PendingAsk, reply: &Result<Reply, StoreError>) {
+        let Ok(Reply::Answer(answer)) = reply else { return };
+        let place = &mut self.parties[party];
+        let token = match answer.outcome {
+            Outcome::Granted { token } => token,
+            Outcome::Renewed => pending.token,
+            _ => Token::NONE,
+        };
+        place.has_seen_token |= token.is_some() || answer.view.token.is_some();
+        if !token.is_some() {
+            return;
+        }
+        let pttl = answer.view.pttl.map_or(pending.lease, |pttl| pttl.as_nanos() as u64);
+        let usable = (pending.lease.min(pttl) / 100 * 99).saturating_sub(2 * MILLISECOND);
+        let until = pending.sent_at + span(usable);
+        match place.permits.iter_mut().find(|permit| permit.token == token) {
+            Some(permit) => permit.until = permit.until.max(until),
+            None => {
+                if place.permits.len() == PERMITS_KEPT {
+                    place.permits.remove(0);
+                }
+                place.permits.push(Belief { token, until });
+            }
+        }
+    }
+
+    fn judge_belief(&mut self, party: usize) {
+        let now = self.now;
+        let place = &mut self.parties[party];
+        let local = place.local(now);
+        let (before, after) = (place.belief, place.algorithm.belief());
+        place.belief = after;
+        if let Some(belief) = after
+            && place.work.runs_under == Some(belief.token)
+        {
+            place.work.believed_until = belief.until;
+        }
+        if before != after {
+            self.judge.belief(now, local, before, after);
+            self.judge_deadline(party);
+        }
+        if self.parties[party].is_valid(now) {
+            self.led_since_heal |= self.is_healed();
+            self.judge_rivals(party);
+        }
+    }
+
+    /// P4: no belief may outlast what the answers permit, whoever looks and whenever.
+    fn judge_deadline(&mut self, party: usize) {
+        let place = &self.parties[party];
+        let Some(belief) = place.belief.filter(|belief| belief.token.is_some()) else { return };
+        let permit = place.permits.iter().find(|permit| permit.token == belief.token);
+        let permitted_until = permit.map_or(Moment::ORIGIN, |permit| permit.until);
+        if belief.until > permitted_until + span(1_000) {
+            let what = format!(
+                "{} believes in {:?} until {:?}, its answers permit {permitted_until:?}",
+                place.name, belief.token, belief.until
+            );
+            self.judge.broken(Promise::P4, self.now, what);
+        }
+    }
+
+    fn judge_rivals(&mut self, party: usize) {
+        let now = self.now;
+        let rival = (0..self.parties.len())
+            .find(|&other| other != party && self.parties[other].may_act(now));
+        if let Some(rival) = rival {
+            let tell = |party: usize| {
+                let place = &self.parties[party];
+                format!("{}{} ({:?})", place.name, place.life, place.belief.map(|b| b.token))
+            };
+            let what = format!("{} and {} lead at once", tell(party), tell(rival));
+            self.judge.broken(Promise::P1, now, what);
+        }
+    }
+
+    // ------------------------------------------------------------------ work under a term
+
+    fn told(&mut self, party: usize, kind: EventKind) {
+        self.note_party(party, || format!("tells {kind:?}"));
+        match kind {
+            EventKind::Acquired { .. } => {
+                let delay = self.random.below(10 * MILLISECOND);
+                if self.random.percent(90) {
+                    self.plan_work(party, delay, true);
+                }
+            }
+            EventKind::StopWork { .. } => self.stop_work(party),
+            EventKind::Overrun { .. } if self.random.percent(60) => {
+                self.plan_work(party, 0, false);
+            }
+            EventKind::Lost { reason, .. } => self.work_lost(party, &reason),
+            _ => {}
+        }
+    }
+
+    fn work_lost(&mut self, party: usize, reason: &Reason) {
+        self.parties[party].work.was_lost |= matches!(reason, Reason::Lost(_));
+        match self.parties[party].work.runs_under {
+            Some(_) => self.stop_work(party),
+            None => self.parties[party].work.plan += 1,
+        }
+        let is_given_up = matches!(reason, Reason::Resigned | Reason::AskedToResign(_));
+        if is_given_up && self.now >= self.settled_at {
+            // The term counts as begun already; its successor is the next one.
+            let terms = self.judge.terms();
+            self.after(RELEASE_HEARD_WITHIN, Event::SuccessorDue { terms });
+        }
+    }
+
+    pub(crate) fn stop_work(&mut self, party: usize) {
+        self.parties[party].work.is_told_to_stop = true;
+        let delay = self.time_to_stop(party);
+        self.plan_work(party, delay, false);
+    }
+
+    /// Work stops quickly, or late, or not before it is cut off.
+    fn time_to_stop(&mut self, party: usize) -> u64 {
+        let grace = self.parties[party].timing.stop_grace().as_nanos() as u64;
+        if self.is_healed() {
+            self.random.below(20 * MILLISECOND)
+        } else if self.random.percent(self.climate.stubborn_percent) {
+            self.random.share(grace, 500, 8_000)
+        } else {
+            self.random.share(grace, 0, 600)
+        }
+    }
+
+    fn plan_work(&mut self, party: usize, delay: u64, running: bool) {
+        let place = &mut self.parties[party];
+        place.work.plan += 1;
+        let (life, plan) = (place.life, place.work.plan);
+        self.after(delay, Event::Work { party, life, plan, running });
+    }
+
+    pub(crate) fn work(&mut self, party: usize, plan: u32, running: bool) {
+        let (now, place) = (self.now, &mut self.parties[party]);
+        if place.work.plan != plan {
+            return;
+        }
+        match (running, place.belief) {
+            (true, Some(belief)) => {
+                place.work.runs_under = Some(belief.token);
+                place.work.believed_until = belief.until;
+                place.work.was_lost = false;
+                place.work.is_told_to_stop = false;
+            }
+            (true, None) => return,
+            (false, _) => place.work.runs_under = None,
+        }
+        let local = place.local(now);
+        self.note_party(party, || if running { "work begins" } else { "work has ended" });
+        self.parties[party].algorithm.work(local, running);
+        self.settle(party);
+    }
+
+    // ------------------------------------------------------------------ other inputs
+
+    pub(crate) fn deliver_hint(&mut self, party: usize, hint: Hint) {
+        let local = self.parties[party].local(self.now);
+        self.note_party(party, || format!("hint {hint:?}"));
+        self.parties[party].algorithm.hint(local, hint);
+        self.settle(party);
+    }
+
+    pub(crate) fn want(&mut self, party: usize, want: Want) {
+        let (now, place) = (self.now, &mut self.parties[party]);
+        if want == Want::Beat {
+            let (life, every) = (place.life, self.climate.lease / 4);
+            self.after(every, Event::Want { party, life, want });
+            if now < self.parties[party].beats_fail_until {
+                return;
+            }
+        } else {
+            self.note_party(party, || format!("wants {want:?}"));
+        }
+        let local = self.parties[party].local(now);
+        self.parties[party].algorithm.want(local, want);
+        self.settle(party);
+    }
+
+    /// A stopped process goes on: its first check comes before anything else it hears.
+    pub(crate) fn resumed(&mut self, party: usize) {
+        if self.parties[party].is_paused(self.now) {
+            return;
+        }
+        self.note_party(party, || "goes on");
+        self.judge_deadline(party);
+        // Everything that waited is there at once, in no particular order.
+        for event in std::mem::take(&mut self.parties[party].held) {
+            let delay = self.random.below(2 * MILLISECOND);
+            self.after(delay, event);
+        }
+    }
+
+    pub(crate) fn thawed(&mut self, party: usize, off_ppm: i64) {
+        self.parties[party].clock.set_rate(self.now, off_ppm);
+        self.after(0, Event::Resumed { party });
+        // Timers could not be set on a clock that stood still.
+        let local = self.parties[party].local(self.now);
+        if self.parties[party].is_alive {
+            self.parties[party].algorithm.wake(local);
+            self.settle(party);
+        }
+    }
+
+    // ------------------------------------------------------------------ birth and death
+
+    pub(crate) fn populate(&mut self) {
+        let places = self.random.between(2, 5) as usize;
+        for party in 0..places {
+            let place = self.build_party(party);
+            self.parties.push(place);
+            let delay = self.random.below(self.climate.lease / 2);
+            self.after(delay, Event::Starts { party });
+        }
+    }
+
+    pub(crate) fn start_process(&mut self, party: usize) {
+        if self.parties[party].is_alive {
+            return;
+        }
+        self.renew_process(party);
+        self.note_party(party, || "starts");
+        let (now, place) = (self.now, &mut self.parties[party]);
+        place.is_alive = true;
+        let (life, epoch, local) = (place.life, place.link.epoch, place.local(now));
+        let requires_beat = place.requires_beat;
+        place.algorithm.start(local);
+        let delay = self.random.between(MILLISECOND / 10, 5 * MILLISECOND);
+        self.after(delay, Event::Connected { party, life, epoch });
+        if requires_beat {
+            self.after(delay, Event::Want { party, life, want: Want::Beat });
+        }
+        self.settle(party);
+    }
+
+    pub(crate) fn end_process(&mut self, party: usize) {
+        self.note_party(party, || "ends");
+        let place = &mut self.parties[party];
+        place.is_alive = false;
+        place.link.is_up = false;
+        place.link.epoch += 1;
+        place.asks.clear();
+        place.held.clear();
+        let before = place.belief.take();
+        let local = place.local(self.now);
+        self.judge.belief(self.now, local, before, None);
+        if self.is_healed() {
+            self.after(MILLISECOND, Event::Starts { party });
+        }
+    }
+
+    /// The id of the process that runs, or would run next, in a place.
+    pub(crate) fn id_in(&self, party: usize) -> InstanceId {
+        self.parties[party].caller.id.clone()
+    }
+}

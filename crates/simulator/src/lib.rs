@@ -1,0 +1,35 @@
+//! A world by seed that tries to break the election.
+//!
+//! In: a [`Case`], a [`Subject`] and a seed. Out: whether a promise was broken, which, and when.
+//! Instances run the unchanged core on clocks of their own, over wires that lose, delay, double
+//! and reorder, against a store in memory that pauses, restarts and fails over; after every event
+//! the promises P1 to P6 are checked. The same worlds must catch the controls.
+//!
+//! ```
+//! use simulator::{Case, Mode, Subject, World};
+//!
+//! let case = Case::named("pauses").unwrap();
+//! let outcome = World::new(case, Subject::Ours, 7, Mode::Safety).run();
+//! assert!(outcome.violation.is_none() && outcome.terms > 0);
+//! ```
+
+mod algorithm;
+mod case;
+mod clock;
+mod cluster;
+mod driver;
+mod fault;
+mod flaw;
+mod network;
+mod ours;
+mod party;
+mod promise;
+mod random;
+mod rival;
+mod world;
+
+pub use case::{CASES, CONTROLS, Case, Control, Mode, Subject};
+pub use flaw::Flaw;
+pub use promise::{Promise, Violation};
+pub use rival::RivalKind;
+pub use world::{Outcome, World};

@@ -1,0 +1,135 @@
+//! Our own core as a participant, unchanged, with a flaw around it where one is asked for.
+
+use std::time::Duration;
+
+use tenure_core::protocol::{Answer, Hint, Outcome, Request, View};
+use tenure_core::{AskId, Election, Moment, Role, Settings, StoreError};
+
+use crate::algorithm::{Algorithm, Belief, Op, Output, Reply, Want};
+use crate::flaw::{Flaw, lengthened};
+
+/// One process with one election.
+pub(crate) struct Ours {
+    election: Election,
+    flaw: Option<Flaw>,
+    /// The lease that the store is asked for.
+    ttl: Duration,
+    /// The core's names for requests under way, by ours, and when they were sent.
+    asks: Vec<(u64, AskId, Moment)>,
+    asked: u64,
+    now: Moment,
+}
+
+impl Ours {
+    pub(crate) fn new(
+        settings: Settings,
+        ttl: Duration,
+        flaw: Option<Flaw>,
+        seed: u64,
+        now: Moment,
+    ) -> Self {
+        let election = Election::new(settings, seed, now);
+        Ours { election, flaw, ttl, asks: Vec::new(), asked: 0, now }
+    }
+
+    /// Swallows a farewell that a process with this flaw does not send.
+    fn is_swallowed(&self, request: &Request) -> bool {
+        self.flaw == Some(Flaw::CloseWithoutRelease) && matches!(request, Request::Release { .. })
+    }
+}
+
+impl Algorithm for Ours {
+    fn start(&mut self, now: Moment) {
+        self.now = now;
+    }
+
+    fn reply(&mut self, now: Moment, ask: u64, reply: Result<Reply, StoreError>) {
+        self.now = now;
+        let Some(at) = self.asks.iter().position(|(number, ..)| *number == ask) else { return };
+        let (_, ask, sent_at) = self.asks.swap_remove(at);
+        let reply = match reply {
+            Ok(Reply::Answer(answer)) => Ok(answer),
+            Ok(_) => Err(StoreError::Unexpected("a plain reply to a call".into())),
+            Err(error) => Err(error),
+        };
+        let reply = reply.map(|mut answer| {
+            if self.flaw == Some(Flaw::DeadlineFromAnswer) {
+                let late = now.since(sent_at);
+                answer.view.pttl = answer.view.pttl.map(|pttl| lengthened(pttl, late));
+            }
+            answer
+        });
+        self.election.handle_reply(now, ask, reply);
+    }
+
+    fn wake(&mut self, now: Moment) {
+        self.now = now;
+        self.election.handle_timeout(now);
+    }
+
+    fn hint(&mut self, now: Moment, hint: Hint) {
+        self.now = now;
+        self.election.handle_hint(now, hint);
+    }
+
+    fn listening(&mut self, now: Moment) {
+        self.now = now;
+        self.election.handle_listening(now);
+    }
+
+    fn unreachable(&mut self, now: Moment) {
+        self.now = now;
+        self.election.handle_unreachable(now, StoreError::Unreachable("broken".into()));
+    }
+
+    fn work(&mut self, now: Moment, running: bool) {
+        self.now = now;
+        self.election.handle_work(now, running);
+    }
+
+    fn want(&mut self, now: Moment, want: Want) {
+        self.now = now;
+        match want {
+            Want::Resign => self.election.resign(now),
+            Want::HandOver => self.election.hand_over(now, None),
+            Want::Ready(ready) => self.election.set_ready(now, ready),
+            Want::Paused(true) => self.election.pause(now),
+            Want::Paused(false) => self.election.resume(now),
+            Want::Beat => self.election.beat(now),
+            Want::RenewNow => self.election.renew_now(now),
+            Want::Stop => self.election.stop(now),
+        }
+    }
+
+    fn poll_output(&mut self) -> Output {
+        loop {
+            match self.election.poll_output() {
+                tenure_core::Output::Ask { ask, request, .. } if self.is_swallowed(&request) => {
+                    let outcome = Outcome::Released;
+                    let answer = Answer { outcome, view: View::default(), warnings: Vec::new() };
+                    self.election.handle_reply(self.now, ask, Ok(answer));
+                }
+                tenure_core::Output::Ask { ask, request, timeout } => {
+                    let request = match self.flaw {
+                        Some(flaw) => flaw.request(request, self.ttl),
+                        None => request,
+                    };
+                    self.asked += 1;
+                    self.asks.push((self.asked, ask, self.now));
+                    return Output::Ask { ask: self.asked, op: Op::Call(request), timeout };
+                }
+                tenure_core::Output::Tell(event) => return Output::Tell(event),
+                tenure_core::Output::WaitUntil(moment) => return Output::WaitUntil(moment),
+            }
+        }
+    }
+
+    fn belief(&self) -> Option<Belief> {
+        let until = self.election.leads_until()?;
+        Some(Belief { token: self.election.token()?, until })
+    }
+
+    fn is_over(&self) -> bool {
+        self.election.role() == Role::Stopped
+    }
+}

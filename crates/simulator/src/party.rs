@@ -1,0 +1,123 @@
+//! One process in a world: its host's clock, its connection, its work.
+
+use tenure_core::protocol::Token;
+use tenure_core::{Moment, Timing};
+
+use crate::algorithm::{Algorithm, Belief};
+use crate::clock::{Clock, Real};
+use crate::cluster::Caller;
+use crate::world::Event;
+
+/// A process and the host it runs on. The place outlives the process: a new one may start there.
+pub(crate) struct Party {
+    pub(crate) name: char,
+    /// Counts the processes in this place; what was meant for an earlier one is dropped.
+    pub(crate) life: u32,
+    pub(crate) algorithm: Box<dyn Algorithm>,
+    pub(crate) caller: Caller,
+    pub(crate) timing: Timing,
+    pub(crate) clock: Clock,
+    pub(crate) is_alive: bool,
+    /// The process stands still until then.
+    pub(crate) paused_until: Real,
+    /// What happened to it while it stood still.
+    pub(crate) held: Vec<Event>,
+    pub(crate) link: Link,
+    /// Requests that still wait for their one reply.
+    pub(crate) asks: Vec<PendingAsk>,
+    /// Only the wake-up with this number counts.
+    pub(crate) wake: u32,
+    pub(crate) belief: Option<Belief>,
+    /// Per term the latest end that any of its answers permits.
+    pub(crate) permits: Vec<Belief>,
+    pub(crate) work: Work,
+    pub(crate) requires_beat: bool,
+    pub(crate) beats_fail_until: Real,
+    pub(crate) has_seen_token: bool,
+}
+
+/// A request under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PendingAsk {
+    pub(crate) ask: u64,
+    pub(crate) sent_at: Moment,
+    /// The lease it asks for, in nanoseconds; zero when it asks for none.
+    pub(crate) lease: u64,
+    /// The term that it extends.
+    pub(crate) token: Token,
+}
+
+/// What is done in the name of a term.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Work {
+    /// Counts changes of mind: a planned start or end that is out of date does not happen.
+    pub(crate) plan: u32,
+    pub(crate) runs_under: Option<Token>,
+    pub(crate) is_told_to_stop: bool,
+    /// Until when the term of that work was believed in, and whether the store itself ended it.
+    pub(crate) believed_until: Moment,
+    pub(crate) was_lost: bool,
+}
+
+/// The connection of one process to the store.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    pub(crate) is_up: bool,
+    /// Counts connections: what travels on an earlier one may or may not arrive.
+    pub(crate) epoch: u32,
+    pub(crate) node: usize,
+    pub(crate) request_arrives: Real,
+    pub(crate) reply_arrives: Real,
+    pub(crate) hint_arrives: Real,
+    pub(crate) loses_requests_until: Real,
+    pub(crate) loses_replies_until: Real,
+    pub(crate) slow_until: Real,
+    pub(crate) deaf_until: Real,
+}
+
+impl Link {
+    pub(crate) fn to(node: usize) -> Self {
+        Link {
+            is_up: true,
+            epoch: 0,
+            node,
+            request_arrives: 0,
+            reply_arrives: 0,
+            hint_arrives: 0,
+            loses_requests_until: 0,
+            loses_replies_until: 0,
+            slow_until: 0,
+            deaf_until: 0,
+        }
+    }
+
+    pub(crate) fn heal(&mut self) {
+        *self = Link { epoch: self.epoch, is_up: self.is_up, ..Link::to(self.node) };
+    }
+}
+
+impl Party {
+    pub(crate) fn local(&self, now: Real) -> Moment {
+        Moment::from_nanos(self.clock.at(now))
+    }
+
+    /// Whether the process would say now that it leads.
+    pub(crate) fn is_valid(&self, now: Real) -> bool {
+        let local = self.local(now);
+        self.is_alive && self.belief.is_some_and(|belief| local < belief.until)
+    }
+
+    /// Whether anything may be done in a term's name now: by its own word, or because work was
+    /// let go on although the term was given up before its end.
+    pub(crate) fn may_act(&self, now: Real) -> bool {
+        let works_on = self.is_alive
+            && self.work.runs_under.is_some()
+            && !self.work.was_lost
+            && self.local(now) < self.work.believed_until;
+        self.is_valid(now) || works_on
+    }
+
+    pub(crate) fn is_paused(&self, now: Real) -> bool {
+        now < self.paused_until
+    }
+}

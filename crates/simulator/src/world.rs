@@ -1,0 +1,321 @@
+//! A world by seed: events in the order of real time, each handled to its end, each judged.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::time::Duration;
+
+use tenure_core::protocol::Hint;
+use tenure_core::{Resource, StoreError};
+
+use crate::algorithm::{Op, Reply, Want};
+use crate::case::{Case, Mode, Subject};
+use crate::clock::{MILLISECOND, Real, SECOND};
+use crate::cluster::{Caller, Cluster};
+use crate::fault::Fault;
+use crate::party::Party;
+use crate::promise::{Judge, Violation};
+use crate::random::Random;
+
+/// A world in which more happens than this is itself a bug: something asks without end.
+const EVENTS_MAX: u64 = 400_000;
+
+/// Something that happens at one real time.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The timer that a process set.
+    Wake { party: usize, life: u32, wake: u32 },
+    /// A request reaches its node.
+    Arrive(Box<Letter>),
+    /// A reply, or the end of waiting for one, reaches its process.
+    Reply { party: usize, life: u32, epoch: u32, ask: u64, reply: Result<Reply, StoreError> },
+    /// A hint reaches a process.
+    Hint { party: usize, life: u32, hint: Hint },
+    /// A process is connected again.
+    Connected { party: usize, life: u32, epoch: u32 },
+    /// Work under a term begins or ends.
+    Work { party: usize, life: u32, plan: u32, running: bool },
+    /// The application wants something.
+    Want { party: usize, life: u32, want: Want },
+    /// A pause of a process is over.
+    Resumed { party: usize },
+    /// A host that was frozen as a whole goes on.
+    Thawed { party: usize, off_ppm: i64 },
+    /// A new process starts in an empty place.
+    Starts { party: usize },
+    /// A process ends itself after it was asked to stop.
+    Exits { party: usize, life: u32 },
+    /// An isolated primary is found out and ends.
+    Demoted { node: usize },
+    /// The next fault.
+    Strike,
+    /// All faults end.
+    Heal,
+    /// Healed worlds must have a leader by now.
+    LeaderDue { since: Real },
+    /// Somebody gave the resource back: there must be a leader again by now.
+    SuccessorDue { terms: u64 },
+    /// In a healed world the leader is asked to step down.
+    Unseat,
+}
+
+/// A request on its way.
+#[derive(Debug)]
+pub(crate) struct Letter {
+    pub(crate) party: usize,
+    pub(crate) life: u32,
+    pub(crate) epoch: u32,
+    pub(crate) node: usize,
+    pub(crate) sent_at: Real,
+    pub(crate) ask: u64,
+    pub(crate) caller: tenure_core::InstanceId,
+    pub(crate) op: Op,
+    /// A second copy of a request: its answer goes nowhere.
+    pub(crate) is_copy: bool,
+}
+
+#[derive(Debug)]
+struct Scheduled {
+    at: Real,
+    number: u64,
+    event: Event,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+impl Eq for Scheduled {}
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+/// How the people, machines and wires of this world behave, drawn from its seed.
+#[derive(Clone, Debug)]
+pub(crate) struct Climate {
+    /// The unit in which faults are measured: the longest lease, in nanoseconds.
+    pub(crate) lease: u64,
+    pub(crate) strikes_every: u64,
+    pub(crate) delay_max: u64,
+    pub(crate) loss_percent: u64,
+    pub(crate) copy_percent: u64,
+    pub(crate) hint_loss_percent: u64,
+    pub(crate) reorders: bool,
+    /// In percent, how often work does not stop when told to.
+    pub(crate) stubborn_percent: u64,
+    pub(crate) lag_max: u64,
+}
+
+/// One world.
+pub struct World<'a> {
+    pub(crate) now: Real,
+    pub(crate) case: &'a Case,
+    pub(crate) subject: Subject,
+    pub(crate) random: Random,
+    pub(crate) climate: Climate,
+    pub(crate) resource: Resource,
+    pub(crate) cluster: Cluster,
+    pub(crate) parties: Vec<Party>,
+    pub(crate) judge: Judge,
+    pub(crate) healed_at: Option<Real>,
+    /// From here on nothing of the faults is left, no quarantine either.
+    pub(crate) settled_at: Real,
+    pub(crate) led_since_heal: bool,
+    queue: BinaryHeap<Reverse<Scheduled>>,
+    scheduled: u64,
+    ends_at: Real,
+    trace: Option<Vec<String>>,
+}
+
+/// What became of a world.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The first broken promise.
+    pub violation: Option<Violation>,
+    /// How many terms began.
+    pub terms: u64,
+    /// How many events there were.
+    pub events: u64,
+    /// Every event on a line, where that was asked for.
+    pub trace: Vec<String>,
+}
+
+impl<'a> World<'a> {
+    /// The world of `case` and `seed`, inhabited by `subject`.
+    pub fn new(case: &'a Case, subject: Subject, seed: u64, mode: Mode) -> Self {
+        let mut random = Random::seeded(seed);
+        let climate = case.climate(&mut random, subject);
+        let flaw = subject.flaw();
+        let up_for = random.between(SECOND, 10 * climate.lease);
+        let off_ppm = random.between(0, 10_000) as i64 - 5_000;
+        let faults_last = 24 * climate.lease;
+        let mut world = World {
+            now: 0,
+            case,
+            subject,
+            cluster: Cluster::new(off_ppm, up_for, flaw),
+            resource: Resource::named("job").expect("it is a good name"),
+            parties: Vec::new(),
+            judge: Judge::default(),
+            healed_at: None,
+            settled_at: Real::MAX,
+            led_since_heal: false,
+            queue: BinaryHeap::new(),
+            scheduled: 0,
+            ends_at: faults_last + 8 * climate.lease,
+            trace: None,
+            climate,
+            random,
+        };
+        world.populate();
+        if mode == Mode::Liveness {
+            world.at(faults_last * 2 / 3, Event::Heal);
+        }
+        world.strike_later();
+        world
+    }
+
+    /// Writes down every event.
+    pub fn traced(mut self) -> Self {
+        self.trace = Some(Vec::new());
+        self
+    }
+
+    /// Lets the world run to its end or to the first broken promise.
+    pub fn run(mut self) -> Outcome {
+        let mut events = 0;
+        while let Some(Reverse(scheduled)) = self.queue.pop() {
+            if scheduled.at > self.ends_at || self.judge.violation().is_some() {
+                break;
+            }
+            events += 1;
+            assert!(events < EVENTS_MAX, "a world without end: something asks again and again");
+            self.now = scheduled.at;
+            self.happen(scheduled.event);
+        }
+        if let Some(violation) = self.judge.violation().cloned() {
+            self.note("world", || format!("{} IS BROKEN: {}", violation.promise, violation.what));
+        }
+        Outcome {
+            terms: self.judge.terms(),
+            violation: self.judge.into_violation(),
+            events,
+            trace: self.trace.unwrap_or_default(),
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        let Some(event) = self.held_back(event) else { return };
+        match event {
+            Event::Wake { party, wake, .. } => self.wake(party, wake),
+            Event::Arrive(letter) => self.arrive(*letter),
+            Event::Reply { party, epoch, ask, reply, .. } => {
+                self.deliver_reply(party, epoch, ask, reply);
+            }
+            Event::Hint { party, hint, .. } => self.deliver_hint(party, hint),
+            Event::Connected { party, epoch, .. } => self.connected(party, epoch),
+            Event::Work { party, plan, running, .. } => self.work(party, plan, running),
+            Event::Want { party, want, .. } => self.want(party, want),
+            Event::Resumed { party } => self.resumed(party),
+            Event::Thawed { party, off_ppm } => self.thawed(party, off_ppm),
+            Event::Starts { party } => self.start_process(party),
+            Event::Exits { party, .. } => self.end_process(party),
+            Event::Demoted { node } => self.demoted(node),
+            Event::Strike => self.strike(),
+            Event::Heal => self.heal(),
+            Event::LeaderDue { since } => self.leader_due(since),
+            Event::SuccessorDue { terms } => self.successor_due(terms),
+            Event::Unseat => self.unseat(),
+        }
+    }
+
+    /// Drops what was meant for a process that is no more, keeps what a stopped one cannot hear.
+    fn held_back(&mut self, event: Event) -> Option<Event> {
+        let (party, life) = match &event {
+            Event::Wake { party, life, .. }
+            | Event::Reply { party, life, .. }
+            | Event::Hint { party, life, .. }
+            | Event::Connected { party, life, .. }
+            | Event::Work { party, life, .. }
+            | Event::Want { party, life, .. }
+            | Event::Exits { party, life } => (*party, *life),
+            _ => return Some(event),
+        };
+        let party = &mut self.parties[party];
+        if !party.is_alive || party.life != life {
+            return None;
+        }
+        if party.is_paused(self.now) {
+            party.held.push(event);
+            return None;
+        }
+        Some(event)
+    }
+
+    pub(crate) fn at(&mut self, at: Real, event: Event) {
+        self.scheduled += 1;
+        let scheduled = Scheduled { at: at.max(self.now), number: self.scheduled, event };
+        self.queue.push(Reverse(scheduled));
+    }
+
+    pub(crate) fn after(&mut self, delay: u64, event: Event) {
+        self.at(self.now.saturating_add(delay), event);
+    }
+
+    pub(crate) fn is_healed(&self) -> bool {
+        self.healed_at.is_some()
+    }
+
+    pub(crate) fn caller(&self, id: tenure_core::InstanceId) -> Caller {
+        Caller { id, resource: self.resource.clone() }
+    }
+
+    fn strike_later(&mut self) {
+        let mean = self.climate.strikes_every;
+        let delay = self.random.between(mean / 10, mean * 19 / 10);
+        self.after(delay, Event::Strike);
+    }
+
+    fn strike(&mut self) {
+        if self.is_healed() {
+            return;
+        }
+        let weights = self.case.faults.iter().map(|(_, weight)| *weight);
+        let fault: Fault = self.case.faults[self.random.weighted(weights)].0;
+        self.inflict(fault);
+        self.strike_later();
+    }
+
+    /// Writes a line of the trace, where one is kept.
+    pub(crate) fn note<T: fmt::Display>(&mut self, who: &str, what: impl FnOnce() -> T) {
+        let now = self.now;
+        if let Some(trace) = &mut self.trace {
+            let (seconds, rest) = (now / SECOND, now % SECOND / 1_000);
+            trace.push(format!("{seconds:>5}.{rest:06}  {who:<6} {}", what()));
+        }
+    }
+
+    pub(crate) fn note_party<T: fmt::Display>(&mut self, party: usize, what: impl FnOnce() -> T) {
+        if self.trace.is_some() {
+            let Party { name, life, .. } = &self.parties[party];
+            let who = format!("{name}{life}");
+            self.note(&who, what);
+        }
+    }
+}
+
+/// A span of the world's time as the core knows it.
+pub(crate) fn span(nanos: u64) -> Duration {
+    Duration::from_nanos(nanos)
+}
+
+/// The least lease in a world, and the step between two.
+pub(crate) const LEASE_STEP: u64 = 500 * MILLISECOND;

@@ -1,0 +1,301 @@
+//! Who holds the resource: taking, extending, giving back, handing on.
+
+use std::time::Duration;
+
+use crate::protocol::{Acquire, CloseReason, Hint, HistoryKind, LostWhy, Outcome, Token};
+use crate::{InstanceId, ServerTime};
+
+use super::keys::Value;
+use super::shelf::{Claim, Meta};
+use super::{Step, is_quarantine, later};
+
+/// A floor further ahead of the store's clock than this is a mistake or a forgery: believing it
+/// would spoil the numbers for ever.
+const FLOOR_AHEAD_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+impl Step<'_> {
+    pub(super) fn acquire(&mut self, ask: &Acquire) -> Outcome {
+        if self.floor_is_absurd(ask.floor) {
+            let what = format!("token floor {} lies over a year ahead", ask.floor);
+            return Outcome::Conflict { what };
+        }
+        let longest = ask.ttl.max(ask.fleet_max_ttl);
+        if self.notice_other_life(longest) {
+            self.note_quarantine(ask.floor);
+        }
+        let outcome = self.acquire_checked(ask, longest);
+        self.sit_down(&ask.record);
+        outcome
+    }
+
+    fn acquire_checked(&mut self, ask: &Acquire, longest: Duration) -> Outcome {
+        if let Some(token) = self.granted_to_attempt(ask.attempt) {
+            self.extend(ask.ttl, longest);
+            return Outcome::Granted { token };
+        }
+        if self.shelf.refuses(&self.call.id, ask.attempt) || self.is_late(ask.attempt) {
+            return Outcome::AttemptRefused;
+        }
+        self.notice_lost_history(ask, longest);
+        if let Some(holder) = self.holder().cloned() {
+            return self.acquire_occupied(ask, longest, &holder);
+        }
+        if let Some(left) = self.mark_quarantine() {
+            return self.quarantine(left);
+        }
+        if let Some(left) = self.paused_for() {
+            return Outcome::Paused { left };
+        }
+        if let Some(left) = self.lock_delay_left(ask.lock_delay) {
+            return Outcome::Delayed { left };
+        }
+        self.grant(ask, longest)
+    }
+
+    /// Something stands at the key: a reservation for the caller, or a reason to wait.
+    fn acquire_occupied(
+        &mut self,
+        ask: &Acquire,
+        longest: Duration,
+        holder: &InstanceId,
+    ) -> Outcome {
+        let left = self.time_left().unwrap_or_default();
+        if is_quarantine(holder) {
+            return self.quarantine(left);
+        }
+        match self.pending_claim().filter(|claim| claim.to == *holder) {
+            Some(claim) if claim.to == self.call.id => return self.claim(ask, longest),
+            Some(_) => return Outcome::Reserved { left },
+            None => {}
+        }
+        if ask.heal.as_ref() == Some(holder) && self.time_left().is_none() {
+            let lasts = self.believed_for(longest);
+            self.keys.expire(self.now, self.call.resource.key(), lasts);
+        }
+        Outcome::Held
+    }
+
+    fn grant(&mut self, ask: &Acquire, longest: Duration) -> Outcome {
+        let Some(token) = self.next_token(ask.floor) else {
+            return Outcome::Conflict { what: "the tokens of this resource are used up".into() };
+        };
+        self.close_forgotten_term();
+        let meta = self.shelf.meta.get_or_insert_with(|| Meta::blank(self.life.mark));
+        meta.token = token;
+        meta.claim = None;
+        meta.wish = None;
+        self.shelf.quarantine_until = ServerTime::default();
+        self.begin_term(ask, longest);
+        Outcome::Granted { token }
+    }
+
+    /// A claim is a new term: what keeps terms from beginning keeps it back too.
+    fn claim(&mut self, ask: &Acquire, longest: Duration) -> Outcome {
+        if let Some(left) = self.quarantine_left() {
+            return self.quarantine(left);
+        }
+        if let Some(left) = self.paused_for() {
+            return Outcome::Paused { left };
+        }
+        let Some(meta) = &mut self.shelf.meta else { return Outcome::Held };
+        let Some(claim) = &mut meta.claim else { return Outcome::Held };
+        claim.is_pending = false;
+        let token = claim.token;
+        self.begin_term(ask, longest);
+        Outcome::Granted { token }
+    }
+
+    /// The token is in the record already.
+    fn begin_term(&mut self, ask: &Acquire, longest: Duration) {
+        let id = self.call.id.clone();
+        let Some(meta) = &mut self.shelf.meta else { return };
+        meta.holder = Some(id.clone());
+        meta.attempt = ask.attempt;
+        meta.is_open = true;
+        let token = meta.token;
+        self.keys.set(self.now, self.call.resource.key(), Value::Text(id.clone()), Some(ask.ttl));
+        self.extend(ask.ttl, longest);
+        self.shelf.remember(self.now, id.clone(), token, HistoryKind::Granted);
+        self.hints.push(Hint::Granted { id, token, ttl: ask.ttl });
+    }
+
+    pub(super) fn renew(&mut self, token: Token, ttl: Duration) -> Outcome {
+        if let Some(why) = self.not_mine(token) {
+            return Outcome::Lost(why);
+        }
+        self.extend(ttl, ttl);
+        Outcome::Renewed
+    }
+
+    pub(super) fn release(&mut self, token: Token, reason: CloseReason) -> Outcome {
+        if let Some(why) = self.not_mine(token) {
+            return Outcome::Lost(why);
+        }
+        self.refuse_attempt_of_term();
+        self.vacate(token, reason);
+        Outcome::Released
+    }
+
+    pub(super) fn abandon(&mut self, attempt: u64) -> Outcome {
+        let granted = self.granted_to_attempt(attempt);
+        if let Some(token) = granted {
+            self.vacate(token, CloseReason::TooLate);
+        }
+        self.shelf.refuse_from_now_on(&self.call.id, attempt);
+        Outcome::Abandoned { was_granted: granted.is_some() }
+    }
+
+    pub(super) fn transfer(
+        &mut self,
+        token: Token,
+        to: &InstanceId,
+        claim_ttl: Duration,
+    ) -> Outcome {
+        if let Some(claimed) = self.transferred_before(token, to) {
+            return Outcome::Transferred { token: claimed };
+        }
+        if let Some(why) = self.not_mine(token) {
+            return Outcome::Lost(why);
+        }
+        let Some(next) = self.next_token(token) else {
+            return Outcome::Conflict { what: "the tokens of this resource are used up".into() };
+        };
+        self.refuse_attempt_of_term();
+        self.shelf.close_term(self.now, CloseReason::HandedOver, to.as_str());
+        let value = Value::Text(to.clone());
+        self.keys.set(self.now, self.call.resource.key(), value, Some(claim_ttl));
+        let Some(meta) = &mut self.shelf.meta else { return Outcome::Lost(LostWhy::KeyVanished) };
+        meta.holder = Some(to.clone());
+        meta.token = next;
+        meta.attempt = 0;
+        meta.expires_at = later(self.now, claim_ttl);
+        let from = self.call.id.clone();
+        let to = to.clone();
+        meta.claim =
+            Some(Claim { to: to.clone(), token: next, from, from_token: token, is_pending: true });
+        self.hints.push(Hint::Transferred { to, claim_ttl });
+        Outcome::Transferred { token: next }
+    }
+
+    /// Break glass. Whoever led may believe in its lease for a while: nobody follows before that.
+    pub(super) fn clear(&mut self, reason: &str, quarantine: Duration) -> Outcome {
+        let token = self.shelf.meta.as_ref().map_or(Token::NONE, |meta| meta.token);
+        if self.holder().is_some() {
+            self.shelf.close_term(self.now, CloseReason::Cleared, reason);
+        }
+        if let Some(meta) = &mut self.shelf.meta {
+            meta.is_open = false;
+            meta.claim = None;
+            meta.wish = None;
+        }
+        self.keys.delete(self.now, self.call.resource.key());
+        self.begin_quarantine(quarantine, &format!("cleared by {}: {reason}", self.call.id));
+        self.mark_quarantine();
+        self.hints.push(Hint::Released { token });
+        Outcome::Done
+    }
+
+    pub(super) fn pause(&mut self, lasts: Duration) -> Outcome {
+        self.shelf.paused_until = later(self.now, lasts);
+        self.hints.push(Hint::PauseChanged);
+        Outcome::Done
+    }
+
+    pub(super) fn paused_for(&self) -> Option<Duration> {
+        self.left_until(self.shelf.paused_until)
+    }
+
+    /// Why the caller does not hold exactly this term; `None` when it does.
+    pub(super) fn not_mine(&self, token: Token) -> Option<LostWhy> {
+        let Some(holder) = self.holder() else { return Some(LostWhy::KeyVanished) };
+        if *holder != self.call.id {
+            return Some(LostWhy::HeldBy(holder.clone()));
+        }
+        match &self.shelf.meta {
+            Some(meta) if meta.holder.as_ref() == Some(holder) => {
+                (meta.token != token).then_some(LostWhy::OtherTerm(meta.token))
+            }
+            _ => Some(LostWhy::Overwritten("the side record does not name the holder".into())),
+        }
+    }
+
+    fn granted_to_attempt(&self, attempt: u64) -> Option<Token> {
+        let meta = self.shelf.meta.as_ref()?;
+        let id = &self.call.id;
+        let is_granted = self.holder() == Some(id)
+            && meta.holder.as_ref() == Some(id)
+            && meta.attempt == attempt;
+        is_granted.then_some(meta.token)
+    }
+
+    /// A late copy of an attempt whose term is over.
+    fn is_late(&self, attempt: u64) -> bool {
+        let id = &self.call.id;
+        let is_last = |meta: &Meta| meta.holder.as_ref() == Some(id) && attempt <= meta.attempt;
+        self.holder() != Some(id) && self.shelf.meta.as_ref().is_some_and(is_last)
+    }
+
+    fn refuse_attempt_of_term(&mut self) {
+        let attempt = self.shelf.meta.as_ref().map_or(0, |meta| meta.attempt);
+        self.shelf.refuse_from_now_on(&self.call.id, attempt);
+    }
+
+    fn pending_claim(&self) -> Option<&Claim> {
+        self.shelf.meta.as_ref()?.claim.as_ref().filter(|claim| claim.is_pending)
+    }
+
+    fn transferred_before(&self, token: Token, to: &InstanceId) -> Option<Token> {
+        let claim = self.shelf.meta.as_ref()?.claim.as_ref()?;
+        let is_repeated =
+            claim.from == self.call.id && claim.from_token == token && claim.to == *to;
+        is_repeated.then_some(claim.token)
+    }
+
+    fn extend(&mut self, ttl: Duration, longest: Duration) {
+        self.keys.expire(self.now, self.call.resource.key(), ttl);
+        if let Some(meta) = &mut self.shelf.meta {
+            meta.renewed_at = self.now;
+            meta.expires_at = later(self.now, ttl);
+            meta.max_ttl = meta.max_ttl.max(longest);
+        }
+    }
+
+    fn vacate(&mut self, token: Token, reason: CloseReason) {
+        self.keys.delete(self.now, self.call.resource.key());
+        self.shelf.close_term(self.now, reason, "");
+        self.hints.push(Hint::Released { token });
+    }
+
+    /// History learns of a term that nobody closed when the next one begins.
+    fn close_forgotten_term(&mut self) {
+        let Some(meta) = &self.shelf.meta else { return };
+        let (at, reason) = match meta.expires_at <= self.now {
+            true => (meta.expires_at, CloseReason::Expired),
+            false => (self.now, CloseReason::Vanished),
+        };
+        self.shelf.close_term(at, reason, "");
+    }
+
+    fn lock_delay_left(&self, lock_delay: Duration) -> Option<Duration> {
+        let meta = self.shelf.meta.as_ref().filter(|meta| meta.is_open)?;
+        self.left_until(later(meta.expires_at, lock_delay)).filter(|_| !lock_delay.is_zero())
+    }
+
+    fn quarantine(&self, left: Duration) -> Outcome {
+        Outcome::Quarantine { left, reason: self.shelf.quarantine_reason.clone() }
+    }
+
+    /// Above every token that the store, its clock or the caller knows of.
+    fn next_token(&self, floor: Token) -> Option<Token> {
+        let stored = self.shelf.meta.as_ref().map_or(Token::NONE, |meta| meta.token);
+        Token::new(self.now.0.max(stored.get() + 1).max(floor.get() + 1))
+    }
+
+    fn floor_is_absurd(&self, floor: Token) -> bool {
+        floor.get() > later(self.now, FLOOR_AHEAD_MAX).0
+    }
+
+    fn time_left(&self) -> Option<Duration> {
+        self.keys.get(self.now, self.call.resource.key())?.time_left(self.now)
+    }
+}

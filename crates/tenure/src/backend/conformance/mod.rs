@@ -1,0 +1,194 @@
+//! The contract of [`Backend`] as a suite that every store runs against itself.
+//!
+//! In: a way to make backends that lead to one store. Out: a report of named cases. The cases use
+//! real time, fresh resource names and bounds that a busy machine keeps; they may run beside
+//! anything else on the same store.
+//!
+//! ```no_run
+//! # use std::sync::Arc;
+//! # use tenure::backend::{Backend, conformance, redis::RedisBackend};
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let make = || Arc::new(RedisBackend::open("redis://127.0.0.1").unwrap()) as Arc<dyn Backend>;
+//! conformance::check(make).await.assert_passed();
+//! # Ok(()) }
+//! ```
+
+mod admin;
+mod hand_over;
+mod lease;
+mod meddling;
+mod members;
+mod player;
+mod ticks;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tenure_core::Resource;
+
+use self::player::Stage;
+use super::Backend;
+
+/// What a case found out: nothing wrong, or what.
+type Verdict = Result<(), String>;
+type Running = Pin<Box<dyn Future<Output = Verdict> + Send>>;
+
+/// A named claim about a store.
+struct Case {
+    name: &'static str,
+    run: fn(Stage) -> Running,
+}
+
+/// Lists async functions of this module as cases under their own names.
+macro_rules! cases {
+    ($($name:ident),+ $(,)?) => {
+        pub(super) const CASES: &[super::Case] =
+            &[$(super::Case { name: stringify!($name), run: |stage| Box::pin($name(stage)) }),+];
+    };
+}
+
+/// Fails the case unless the claim holds, telling what was found instead.
+macro_rules! ensure {
+    ($claim:expr, $($found:tt)+) => {
+        if !$claim {
+            return Err(format!($($found)+));
+        }
+    };
+}
+
+/// Fails the case unless the value has the expected shape; yields what the shape names.
+macro_rules! shaped {
+    ($value:expr, $shape:pat $(if $guard:expr)? => $result:expr) => {
+        match $value {
+            $shape $(if $guard)? => $result,
+            other => {
+                return Err(format!("expected {}, got {other:?}", stringify!($shape)));
+            }
+        }
+    };
+    ($value:expr, $shape:pat $(if $guard:expr)?) => {
+        shaped!($value, $shape $(if $guard)? => ())
+    };
+}
+
+use {cases, ensure, shaped};
+
+/// The longest that a case may take: it only ends hung ones.
+const CASE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What others do to a store behind the protocol's back. A backend whose data can be reached in
+/// other ways offers this, so that the cases about foreign data can run.
+pub trait Meddler: Send + Sync {
+    /// Puts `holder` into the resource's place as a program would that knows nothing of us; without
+    /// `ttl` it stays for ever.
+    fn take(&self, resource: &Resource, holder: &str, ttl: Option<Duration>) -> Meddling;
+
+    /// Removes the holder and nothing else.
+    fn remove_holder(&self, resource: &Resource) -> Meddling;
+
+    /// Removes everything that is known about the resource.
+    fn forget(&self, resource: &Resource) -> Meddling;
+
+    /// Puts something into the resource's place that cannot be a holder.
+    fn obstruct(&self, resource: &Resource) -> Meddling;
+
+    /// Whether what [`obstruct`](Self::obstruct) put there is still there, unchanged.
+    fn is_obstructed(&self, resource: &Resource) -> Pin<Box<dyn Future<Output = bool> + Send>>;
+}
+
+/// The future of a deed.
+pub type Meddling = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Runs all cases that need nothing but the backend. `make` is called twice: the two backends stand
+/// for two processes.
+pub async fn check(make: impl Fn() -> Arc<dyn Backend>) -> Report {
+    run(&make, None, |_| true).await
+}
+
+/// Runs the case of this name only, for work on a backend that does not keep it yet.
+pub async fn check_case(make: impl Fn() -> Arc<dyn Backend>, name: &str) -> Report {
+    run(&make, None, |case| case == name).await
+}
+
+/// Runs all cases, those about foreign data included.
+pub async fn check_with(
+    make: impl Fn() -> Arc<dyn Backend>,
+    meddler: impl Meddler + 'static,
+) -> Report {
+    run(&make, Some(Arc::new(meddler)), |_| true).await
+}
+
+async fn run(
+    make: &dyn Fn() -> Arc<dyn Backend>,
+    meddler: Option<Arc<dyn Meddler>>,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Report {
+    let backends = [make(), make()];
+    let everywhere = [lease::CASES, hand_over::CASES, admin::CASES, members::CASES, ticks::CASES];
+    let meddled = if meddler.is_some() { meddling::CASES } else { &[] };
+    let wanted = everywhere.into_iter().flatten().chain(meddled).filter(|c| is_wanted(c.name));
+    let running = wanted.map(|case| {
+        let stage = Stage::new(case.name, &backends, meddler.clone());
+        async move {
+            let ended = tokio::time::timeout(CASE_TIMEOUT, (case.run)(stage)).await;
+            let verdict = ended.unwrap_or_else(|_| Err(format!("no end in {CASE_TIMEOUT:?}")));
+            (case.name, verdict)
+        }
+    });
+    let skipped = if meddler.is_none() { meddling::CASES } else { &[] };
+    Report {
+        verdicts: join_all(running).await,
+        skipped: skipped.iter().map(|case| case.name).filter(|name| is_wanted(name)).collect(),
+    }
+}
+
+/// What the suite found out about a backend.
+#[derive(Clone, Debug)]
+pub struct Report {
+    verdicts: Vec<(&'static str, Verdict)>,
+    skipped: Vec<&'static str>,
+}
+
+impl Report {
+    /// The cases that hold.
+    pub fn passed(&self) -> Vec<&'static str> {
+        self.verdicts.iter().filter(|(_, verdict)| verdict.is_ok()).map(|(name, _)| *name).collect()
+    }
+
+    /// The cases that do not hold, and what was found instead.
+    pub fn failed(&self) -> Vec<(&'static str, &str)> {
+        self.verdicts
+            .iter()
+            .filter_map(|(name, verdict)| Some((*name, verdict.as_ref().err()?.as_str())))
+            .collect()
+    }
+
+    /// The cases that could not be tried.
+    pub fn skipped(&self) -> &[&'static str] {
+        &self.skipped
+    }
+
+    /// Panics with all failures, if there are any.
+    #[track_caller]
+    pub fn assert_passed(&self) {
+        assert!(self.failed().is_empty(), "{self}");
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let failed = self.failed();
+        writeln!(f, "{} of {} cases hold", self.passed().len(), self.verdicts.len())?;
+        for (name, found) in failed {
+            writeln!(f, "FAILED {name}: {found}")?;
+        }
+        for name in &self.skipped {
+            writeln!(f, "skipped {name}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! Ticks: each runs once across the fleet.
+
+use std::time::Duration;
+
+use tenure_core::protocol::{LostWhy, Outcome, Request, Tick, TickOutcome, Token};
+
+use super::player::{LONG, Player, SHORT, Stage, beyond};
+use super::{Verdict, cases, ensure, shaped};
+
+cases![
+    a_finished_tick_does_not_run_again,
+    numbers_up_to_the_highest_finished_are_done,
+    a_tick_that_was_begun_and_not_finished_is_told,
+    a_failed_tick_tells_its_words,
+    ticks_run_inside_the_own_term_only,
+    the_outcome_of_a_named_tick_is_kept_for_a_while,
+];
+
+fn ticks() -> [Tick; 2] {
+    [Tick::Number(41), Tick::Named("report of {today}; 100 %".into())]
+}
+
+async fn begin(player: &Player, token: Token, tick: &Tick) -> Result<Outcome, String> {
+    let tick = tick.clone();
+    player.outcome(Request::TickBegin { token, tick, rerun_crashed: false }).await
+}
+
+async fn finish(player: &Player, token: Token, tick: &Tick) -> Result<Outcome, String> {
+    finish_with(player, token, tick, TickOutcome::Succeeded, LONG).await
+}
+
+async fn finish_with(
+    player: &Player,
+    token: Token,
+    tick: &Tick,
+    outcome: TickOutcome,
+    keep: Duration,
+) -> Result<Outcome, String> {
+    player.outcome(Request::TickFinish { token, tick: tick.clone(), outcome, keep }).await
+}
+
+async fn look(player: &Player, tick: &Tick) -> Result<Outcome, String> {
+    player.outcome(Request::TickLook { tick: tick.clone() }).await
+}
+
+async fn a_finished_tick_does_not_run_again(stage: Stage) -> Verdict {
+    let [ada, bob, _] = stage.players();
+    let token = ada.lead(1, LONG).await?;
+    for tick in &ticks() {
+        shaped!(look(&bob, tick).await?, Outcome::TickUnknown);
+        shaped!(begin(&ada, token, tick).await?, Outcome::TickRuns);
+        shaped!(finish(&ada, token, tick).await?, Outcome::Done);
+        shaped!(look(&bob, tick).await?, Outcome::TickDone(TickOutcome::Succeeded));
+        shaped!(begin(&ada, token, tick).await?, Outcome::TickDone(TickOutcome::Succeeded));
+    }
+    shaped!(ada.release(token).await?, Outcome::Released);
+    let token = bob.lead(1, LONG).await?;
+    for tick in &ticks() {
+        shaped!(begin(&bob, token, tick).await?, Outcome::TickDone(TickOutcome::Succeeded));
+    }
+    Ok(())
+}
+
+async fn numbers_up_to_the_highest_finished_are_done(stage: Stage) -> Verdict {
+    let [ada, ..] = stage.players();
+    let token = ada.lead(1, LONG).await?;
+    shaped!(begin(&ada, token, &Tick::Number(7)).await?, Outcome::TickRuns);
+    shaped!(finish(&ada, token, &Tick::Number(7)).await?, Outcome::Done);
+    for number in [0, 3, 7] {
+        shaped!(begin(&ada, token, &Tick::Number(number)).await?, Outcome::TickDone(_));
+    }
+    shaped!(begin(&ada, token, &Tick::Number(8)).await?, Outcome::TickRuns);
+    shaped!(finish(&ada, token, &Tick::Number(2)).await?, Outcome::Done);
+    shaped!(look(&ada, &Tick::Number(7)).await?, Outcome::TickDone(_));
+    shaped!(look(&ada, &Tick::Number(8)).await?, Outcome::TickUnfinished { .. });
+    Ok(())
+}
+
+async fn a_tick_that_was_begun_and_not_finished_is_told(stage: Stage) -> Verdict {
+    let [ada, bob, _] = stage.players();
+    let first = ada.lead(1, LONG).await?;
+    for tick in &ticks() {
+        shaped!(begin(&ada, first, tick).await?, Outcome::TickRuns);
+        // The answer was lost on the way: the same term asks again.
+        shaped!(begin(&ada, first, tick).await?, Outcome::TickRuns);
+    }
+    shaped!(ada.release(first).await?, Outcome::Released);
+    let second = bob.lead(1, LONG).await?;
+    for tick in &ticks() {
+        let told = begin(&bob, second, tick).await?;
+        shaped!(told, Outcome::TickUnfinished { by, token } if by == ada.id && token == first);
+        let tick = tick.clone();
+        let again = Request::TickBegin { token: second, tick: tick.clone(), rerun_crashed: true };
+        shaped!(bob.outcome(again).await?, Outcome::TickRuns);
+        let told = look(&ada, &tick).await?;
+        shaped!(told, Outcome::TickUnfinished { by, token } if by == bob.id && token == second);
+        shaped!(finish(&bob, second, &tick).await?, Outcome::Done);
+        shaped!(look(&ada, &tick).await?, Outcome::TickDone(TickOutcome::Succeeded));
+    }
+    Ok(())
+}
+
+async fn a_failed_tick_tells_its_words(stage: Stage) -> Verdict {
+    let [ada, bob, _] = stage.players();
+    let token = ada.lead(1, LONG).await?;
+    for tick in &ticks() {
+        let words = TickOutcome::Failed("no paper: tray 2".into());
+        shaped!(begin(&ada, token, tick).await?, Outcome::TickRuns);
+        shaped!(finish_with(&ada, token, tick, words.clone(), LONG).await?, Outcome::Done);
+        let found = look(&bob, tick).await?;
+        ensure!(found == Outcome::TickDone(words), "told {found:?}");
+        shaped!(begin(&ada, token, tick).await?, Outcome::TickDone(TickOutcome::Failed(_)));
+    }
+    Ok(())
+}
+
+async fn ticks_run_inside_the_own_term_only(stage: Stage) -> Verdict {
+    let [ada, bob, _] = stage.players();
+    let token = ada.lead(1, LONG).await?;
+    for tick in &ticks() {
+        shaped!(begin(&bob, token, tick).await?, Outcome::Lost(LostWhy::HeldBy(_)));
+        shaped!(begin(&ada, beyond(token, 1), tick).await?, Outcome::Lost(LostWhy::OtherTerm(_)));
+        shaped!(finish(&bob, token, tick).await?, Outcome::Lost(LostWhy::HeldBy(_)));
+        shaped!(look(&ada, tick).await?, Outcome::TickUnknown);
+    }
+    Ok(())
+}
+
+async fn the_outcome_of_a_named_tick_is_kept_for_a_while(stage: Stage) -> Verdict {
+    let [ada, ..] = stage.players();
+    let token = ada.lead(1, LONG).await?;
+    let tick = Tick::Named("short".into());
+    shaped!(begin(&ada, token, &tick).await?, Outcome::TickRuns);
+    finish_with(&ada, token, &tick, TickOutcome::Succeeded, SHORT).await?;
+    for _ in 0..1000 {
+        match look(&ada, &tick).await? {
+            Outcome::TickDone(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            Outcome::TickUnknown => return Ok(()),
+            other => return Err(format!("after the outcome came {other:?}")),
+        }
+    }
+    Err("the outcome of a named tick is kept for ever".into())
+}

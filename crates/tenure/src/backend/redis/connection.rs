@@ -1,0 +1,474 @@
+//! The connection for requests, kept alive.
+//!
+//! In: jobs, each one or two scripts with a deadline. Out: their replies, and the state of the
+//! connection. One task owns everything:
+//!
+//! ```text
+//! queue ─► waiting ─► batch (one pipeline) ─► in flight ─► replies to the jobs
+//!                      ▲ line (open connection)  │ overdue, broken, wrong node, out of step
+//!                      └──── dialling ◄──────────┘
+//! ```
+//! A line on which an answer is overdue is not given up at once: a new one is dialled beside it,
+//! and whichever answers first is used from then on. So a slow server costs nothing but a dial, and
+//! a dead connection holds up nobody for longer than one dial.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use redis::{RedisError, Value};
+use tenure_core::StoreError;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::backoff::Backoff;
+use super::dial::{Line, Route};
+use super::error;
+use super::reply;
+use super::request::Step;
+use super::scripts::SCRIPT_COUNT;
+use crate::backend::Connection;
+
+/// The most calls that may wait for the connection: every election of a large process at once.
+pub(super) const CALLS_QUEUED_MAX: usize = 32_768;
+/// The most calls in one pipeline, so that one batch delays the next by milliseconds at most.
+const BATCH_CALLS_MAX: usize = 128;
+/// The most pipelines without an answer.
+const BATCHES_IN_FLIGHT_MAX: usize = 256;
+/// The wait between tries while the store refuses the credentials: a person has to act first.
+const DENIED_WAIT: Duration = Duration::from_secs(2);
+
+/// What a job's steps came to, in order.
+pub(super) type Replies = Result<Vec<Value>, StoreError>;
+
+/// Steps to carry out in order before a deadline.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) steps: Vec<Step>,
+    pub(super) deadline: Instant,
+    pub(super) timeout: Duration,
+    pub(super) done: oneshot::Sender<Replies>,
+}
+
+/// The way to the task that owns the connection.
+#[derive(Debug)]
+pub(super) struct Supervisor {
+    queue: mpsc::Sender<Job>,
+    state: watch::Receiver<Connection>,
+    lines_opened: watch::Receiver<u64>,
+    batches_sent: Arc<AtomicU64>,
+}
+
+impl Supervisor {
+    /// Starts the task in the current runtime. It ends after this value and all its jobs.
+    pub(super) fn start(route: Route) -> Self {
+        let (queue, jobs) = mpsc::channel(CALLS_QUEUED_MAX);
+        let (state_sender, state) = watch::channel(Connection::Connecting);
+        let (lines_sender, lines_opened) = watch::channel(0);
+        let batches_sent = Arc::new(AtomicU64::new(0));
+        let keeper = Keeper {
+            route,
+            jobs,
+            state: state_sender,
+            lines_opened: lines_sender,
+            batches_sent: Arc::clone(&batches_sent),
+            waiting: VecDeque::new(),
+            open: None,
+            in_flight: FuturesUnordered::new(),
+            dialling: Dialling::Idle,
+            backoff: Backoff::default(),
+        };
+        tokio::spawn(keeper.run());
+        Supervisor { queue, state, lines_opened, batches_sent }
+    }
+
+    /// Queues a job. Fails at once when too many wait already.
+    pub(super) fn queue(&self, job: Job) -> Result<(), StoreError> {
+        self.queue.try_send(job).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => {
+                StoreError::NotNow(format!("{CALLS_QUEUED_MAX} calls wait already"))
+            }
+            mpsc::error::TrySendError::Closed(_) => {
+                StoreError::Unreachable("the runtime of this connection has ended".into())
+            }
+        })
+    }
+
+    /// How the connection stands.
+    pub(super) fn state(&self) -> &watch::Receiver<Connection> {
+        &self.state
+    }
+
+    /// Counts the connections opened so far: a change means that the store may be another one.
+    pub(super) fn lines_opened(&self) -> watch::Receiver<u64> {
+        self.lines_opened.clone()
+    }
+
+    /// How many pipelines were sent so far.
+    pub(super) fn batches_sent(&self) -> u64 {
+        self.batches_sent.load(Ordering::Relaxed)
+    }
+}
+
+/// The open line and what is known about it.
+struct Open {
+    line: Line,
+    number: u64,
+    /// Scripts that the server has run on this line, so that their digest is enough.
+    known_scripts: [bool; SCRIPT_COUNT],
+    /// The soonest deadline of each batch in flight on it, in the order of sending.
+    deadlines: VecDeque<Deadline>,
+    /// Whether an answer is overdue on it.
+    is_suspect: bool,
+    /// Its end tells the batches in flight that no answer will come.
+    alive: watch::Sender<()>,
+}
+
+struct Deadline {
+    batch_number: u64,
+    at: Instant,
+    timeout: Duration,
+}
+
+enum Dialling {
+    Idle,
+    At(Instant),
+    Now(Pin<Box<dyn Future<Output = Result<Line, StoreError>> + Send>>),
+}
+
+/// What came back for a batch: the jobs in the order of the pipeline.
+struct Landed {
+    line_number: u64,
+    batch_number: u64,
+    jobs: Vec<Job>,
+    replies: Result<Vec<Value>, RedisError>,
+}
+
+type Flying = Pin<Box<dyn Future<Output = Landed> + Send>>;
+
+enum Event {
+    Jobs,
+    Closed,
+    Landed(Landed),
+    Dialled(Result<Line, StoreError>),
+    Overdue,
+}
+
+struct Keeper {
+    route: Route,
+    jobs: mpsc::Receiver<Job>,
+    state: watch::Sender<Connection>,
+    lines_opened: watch::Sender<u64>,
+    batches_sent: Arc<AtomicU64>,
+    waiting: VecDeque<Job>,
+    open: Option<Open>,
+    in_flight: FuturesUnordered<Flying>,
+    dialling: Dialling,
+    backoff: Backoff,
+}
+
+impl Keeper {
+    async fn run(mut self) {
+        self.dialling = Dialling::Now(self.dial());
+        let mut is_closed = false;
+        let mut fresh = Vec::new();
+        while !(is_closed && self.waiting.is_empty() && self.in_flight.is_empty()) {
+            match self.next_event(&mut fresh, is_closed).await {
+                Event::Jobs => self.collect(&mut fresh).await,
+                Event::Closed => is_closed = true,
+                Event::Landed(landed) => self.land(landed),
+                Event::Dialled(Ok(line)) => self.use_line(line),
+                Event::Dialled(Err(error)) => self.dial_failed(error),
+                Event::Overdue if is_closed => return,
+                Event::Overdue => self.suspect(),
+            }
+            self.send_batches().await;
+            if is_closed && self.open.is_none() {
+                return;
+            }
+        }
+    }
+
+    async fn next_event(&mut self, fresh: &mut Vec<Job>, is_closed: bool) -> Event {
+        let takes_jobs = !is_closed && self.waiting.len() < CALLS_QUEUED_MAX;
+        let overdue_at = self.open.as_ref().filter(|open| !open.is_suspect);
+        let overdue_at = overdue_at.and_then(|open| open.deadlines.front()).map(|front| front.at);
+        tokio::select! {
+            biased;
+            Some(landed) = self.in_flight.next() => Event::Landed(landed),
+            dialled = dialled(&mut self.dialling, &self.route) => Event::Dialled(dialled),
+            // Before new jobs, which must not follow others onto a line that is dead.
+            () = sleep_until(overdue_at) => Event::Overdue,
+            count = self.jobs.recv_many(fresh, BATCH_CALLS_MAX), if takes_jobs => match count {
+                0 => Event::Closed,
+                _ => Event::Jobs,
+            },
+        }
+    }
+
+    /// Takes all jobs of this scheduling round: who queues many at once gets one pipeline.
+    async fn collect(&mut self, fresh: &mut Vec<Job>) {
+        tokio::task::yield_now().await;
+        while fresh.len() < CALLS_QUEUED_MAX {
+            match self.jobs.try_recv() {
+                Ok(job) => fresh.push(job),
+                Err(_) => break,
+            }
+        }
+        self.waiting.extend(fresh.drain(..));
+        if self.open.is_none() {
+            let now = Instant::now();
+            self.waiting.retain(|job| job.deadline > now);
+            if let Connection::Down(denied @ StoreError::Denied(_)) = &*self.state.borrow() {
+                fail_all(self.waiting.drain(..), denied);
+            }
+        }
+    }
+
+    async fn send_batches(&mut self) {
+        // What is not sent on a line under suspicion goes out on whichever line answers first.
+        while let Some(open) = self.open.as_mut().filter(|open| !open.is_suspect)
+            && self.in_flight.len() < BATCHES_IN_FLIGHT_MAX
+        {
+            let now = Instant::now();
+            let count = self.waiting.len().min(BATCH_CALLS_MAX);
+            // A call past its deadline was given up by its caller: carrying it out now would be
+            // one more surprise.
+            let jobs: Vec<Job> =
+                self.waiting.drain(..count).filter(|job| job.deadline > now).collect();
+            if jobs.is_empty() {
+                match self.waiting.is_empty() {
+                    true => return,
+                    false => continue,
+                }
+            }
+            let number = self.batches_sent.fetch_add(1, Ordering::Relaxed);
+            let mut flying = open.send(number, jobs);
+            // Polled once right here, so that batches enter the connection in their order.
+            let polled = std::future::poll_fn(|context| Poll::Ready(flying.as_mut().poll(context)));
+            match polled.await {
+                Poll::Ready(landed) => self.land(landed),
+                Poll::Pending => self.in_flight.push(flying),
+            }
+        }
+    }
+
+    fn land(&mut self, landed: Landed) {
+        let Landed { line_number, batch_number, jobs, replies } = landed;
+        let is_current = self.open.as_ref().is_some_and(|open| open.number == line_number);
+        let verdict = match replies {
+            Ok(values) => self.deliver(jobs, values, is_current),
+            Err(error) => {
+                let current = self.open.as_ref().filter(|_| is_current);
+                let error = match current {
+                    Some(open) => open.line.failure(&error),
+                    None => error::from_connection(&error),
+                };
+                fail_all(jobs, &error);
+                Err(error)
+            }
+        };
+        if !is_current {
+            return;
+        }
+        match verdict {
+            Ok(()) => self.line_answered(batch_number),
+            Err(error) => self.leave_line(error),
+        }
+    }
+
+    /// Hands out the replies. `Err` when the line cannot be used any further.
+    fn deliver(
+        &mut self,
+        jobs: Vec<Job>,
+        values: Vec<Value>,
+        is_current: bool,
+    ) -> Result<(), StoreError> {
+        let mut values = values.into_iter();
+        let mut verdict = Ok(());
+        let mut again = Vec::new();
+        for job in jobs {
+            let replies: Vec<Value> = values.by_ref().take(job.steps.len()).collect();
+            if is_current && replies.iter().any(is_unknown_script) && job.deadline > Instant::now()
+            {
+                again.push(job);
+                continue;
+            }
+            match in_step(&job.steps, &replies) {
+                Ok(()) => {
+                    if let Some(error) = replies.iter().find_map(node_left) {
+                        verdict = Err(error);
+                    }
+                    // The caller may have given up; then nobody waits for it.
+                    let _ = job.done.send(Ok(replies));
+                }
+                Err(error) => {
+                    let _ = job.done.send(Err(error.clone()));
+                    verdict = Err(error);
+                }
+            }
+        }
+        if let Some(open) = self.open.as_mut().filter(|_| !again.is_empty()) {
+            // The scripts were flushed: their sources go along again, oldest jobs first.
+            open.known_scripts = [false; SCRIPT_COUNT];
+            again.into_iter().rev().for_each(|job| self.waiting.push_front(job));
+        }
+        verdict
+    }
+
+    fn line_answered(&mut self, batch_number: u64) {
+        let Some(open) = &mut self.open else { return };
+        // Others that are overdue too say nothing new about a line that answers.
+        let now = Instant::now();
+        open.deadlines.retain(|due| due.batch_number != batch_number && due.at > now);
+        if open.is_suspect {
+            open.is_suspect = false;
+            self.dialling = Dialling::Idle;
+            self.state.send_replace(Connection::Up);
+        }
+        self.backoff.reset();
+    }
+
+    /// An answer is overdue: dial a second line, and see which of them answers first.
+    fn suspect(&mut self) {
+        let Some(open) = &mut self.open else { return };
+        open.is_suspect = true;
+        let timeout = open.deadlines.front().map_or(Duration::ZERO, |front| front.timeout);
+        self.state.send_replace(Connection::Down(StoreError::TimedOut(timeout)));
+        self.dialling = Dialling::Now(self.dial());
+    }
+
+    /// The line is broken, out of step or leads to the wrong node.
+    fn leave_line(&mut self, error: StoreError) {
+        self.open = None;
+        self.state.send_replace(Connection::Down(error));
+        if matches!(self.dialling, Dialling::Idle) {
+            self.dialling = Dialling::At(Instant::now() + self.backoff.next());
+        }
+    }
+
+    fn use_line(&mut self, line: Line) {
+        let number = self.lines_opened.borrow().wrapping_add(1);
+        self.open = Some(Open {
+            line,
+            number,
+            known_scripts: [false; SCRIPT_COUNT],
+            deadlines: VecDeque::new(),
+            is_suspect: false,
+            alive: watch::channel(()).0,
+        });
+        self.dialling = Dialling::Idle;
+        self.lines_opened.send_replace(number);
+        self.state.send_replace(Connection::Up);
+    }
+
+    fn dial_failed(&mut self, error: StoreError) {
+        let wait = match &error {
+            StoreError::Denied(_) if self.open.is_none() => {
+                fail_all(self.waiting.drain(..), &error);
+                DENIED_WAIT
+            }
+            _ => self.backoff.next(),
+        };
+        self.dialling = Dialling::At(Instant::now() + wait);
+        self.state.send_replace(Connection::Down(error));
+    }
+
+    fn dial(&self) -> Pin<Box<dyn Future<Output = Result<Line, StoreError>> + Send>> {
+        dial(&self.route)
+    }
+}
+
+impl Open {
+    fn send(&mut self, batch_number: u64, jobs: Vec<Job>) -> Flying {
+        let mut pipeline = redis::Pipeline::with_capacity(jobs.len());
+        for step in jobs.iter().flat_map(|job| &job.steps) {
+            let is_known = &mut self.known_scripts[step.script as usize];
+            pipeline.add_command(step.command(*is_known, &self.line.seen_run));
+            *is_known = true;
+        }
+        if let Some(first) = jobs.iter().min_by_key(|job| job.deadline) {
+            let (at, timeout) = (first.deadline, first.timeout);
+            self.deadlines.push_back(Deadline { batch_number, at, timeout });
+        }
+        let (mut connection, line_number) = (self.line.connection.clone(), self.number);
+        let mut alive = self.alive.subscribe();
+        Box::pin(async move {
+            let count = pipeline.len();
+            let replies = tokio::select! {
+                biased;
+                replies = connection.send_packed_commands(&pipeline, 0, count) => replies,
+                _ = alive.changed() => Err(replaced()),
+            };
+            Landed { line_number, batch_number, jobs, replies }
+        })
+    }
+}
+
+fn replaced() -> RedisError {
+    RedisError::from(io::Error::new(io::ErrorKind::ConnectionAborted, "connection replaced"))
+}
+
+fn dial(route: &Route) -> Pin<Box<dyn Future<Output = Result<Line, StoreError>> + Send>> {
+    let route = route.clone();
+    Box::pin(async move { route.open().await })
+}
+
+async fn dialled(dialling: &mut Dialling, route: &Route) -> Result<Line, StoreError> {
+    loop {
+        match dialling {
+            Dialling::Idle => std::future::pending().await,
+            Dialling::At(at) => {
+                tokio::time::sleep_until(*at).await;
+                *dialling = Dialling::Now(dial(route));
+            }
+            Dialling::Now(opening) => return opening.await,
+        }
+    }
+}
+
+async fn sleep_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn fail_all(jobs: impl IntoIterator<Item = Job>, error: &StoreError) {
+    for job in jobs {
+        let _ = job.done.send(Err(error.clone()));
+    }
+}
+
+fn is_unknown_script(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT")
+}
+
+fn node_left(reply: &Value) -> Option<StoreError> {
+    let Value::ServerError(error) = reply else { return None };
+    Some(error::from_reply(error)).filter(error::leaves_node)
+}
+
+/// Every reply must carry the number of its own step: one reply too many or too few would
+/// otherwise hand each caller the answer of another.
+fn in_step(steps: &[Step], replies: &[Value]) -> Result<(), StoreError> {
+    if replies.len() != steps.len() {
+        return Err(StoreError::Unexpected("fewer replies than requests".into()));
+    }
+    for (step, reply) in steps.iter().zip(replies) {
+        let is_own = match reply {
+            Value::ServerError(_) => true,
+            reply => reply::number_of(reply) == Some(step.number),
+        };
+        if !is_own {
+            return Err(StoreError::Unexpected("a reply that belongs to no request".into()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,276 @@
+//! Opening connections: a stream, then the client library on it, then the first words.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::{MultiplexedConnection, PubSub};
+use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisError, Value};
+use socket2::{SockRef, TcpKeepalive};
+use tenure_core::StoreError;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::AbortHandle;
+
+use super::error;
+use super::guard::{Backlog, Breach, Guarded};
+use super::tls::Tls;
+use super::url::{Login, Place, RedisUrl};
+use crate::backend::ConnectError;
+
+/// How long opening a connection may take, first answer included.
+pub(super) const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
+/// A silent peer is asked for a sign of life after this long, so that a dead one is noticed.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(15);
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
+
+/// A stream to a store.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Stream for S {}
+
+/// The future of a fresh stream.
+pub type Dialing = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
+
+/// Opens streams to one store: bring your own for tunnels, proxies or streams inside a process.
+pub trait Connector: Send + Sync + 'static {
+    /// Opens a fresh stream. Called again for every reconnect, so it should look up names anew.
+    fn connect(&self) -> Dialing;
+
+    /// Where the streams lead, for people. Must not contain a secret.
+    fn describe(&self) -> String {
+        "own connector".into()
+    }
+}
+
+impl<F, Opening> Connector for F
+where
+    F: Fn() -> Opening + Send + Sync + 'static,
+    Opening: Future<Output = io::Result<Box<dyn Stream>>> + Send + 'static,
+{
+    fn connect(&self) -> Dialing {
+        Box::pin(self())
+    }
+}
+
+/// How to reach the store.
+#[derive(Clone)]
+pub(super) enum Route {
+    Streams { connector: Arc<dyn Connector>, login: Login },
+    Client(redis::Client),
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.describe())
+    }
+}
+
+impl Route {
+    /// The route to an address. Reads the files it names.
+    pub(super) fn to(url: &RedisUrl) -> Result<Self, ConnectError> {
+        Ok(Route::Streams { connector: Arc::new(Address::new(url)?), login: url.login.clone() })
+    }
+
+    /// Where it leads, without secrets.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Route::Streams { connector, .. } => connector.describe(),
+            Route::Client(client) => client.get_connection_info().addr().to_string(),
+        }
+    }
+
+    /// A connection for requests, checked by a first exchange.
+    pub(super) async fn open(&self) -> Result<Line, StoreError> {
+        let opening = async {
+            let mut line = self.open_unchecked().await?;
+            line.greet().await?;
+            Ok(line)
+        };
+        tokio::time::timeout(DIAL_TIMEOUT, opening).await.unwrap_or_else(|_| Err(too_slow()))
+    }
+
+    async fn open_unchecked(&self) -> Result<Line, StoreError> {
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_connection_timeout(Some(DIAL_TIMEOUT));
+        let opened = match self {
+            Route::Streams { connector, login } => {
+                let breach = Breach::default();
+                let stream = dialled(connector.as_ref()).await?;
+                let stream = Guarded::new(stream, Arc::clone(&breach));
+                let info = connection_info(login);
+                let made = MultiplexedConnection::new_with_config(&info, stream, config).await;
+                made.map(|(connection, driver)| {
+                    let driver = tokio::spawn(driver).abort_handle();
+                    Line::new(connection, breach, Some(Driver(driver)))
+                })
+            }
+            Route::Client(client) => {
+                let made = client.get_multiplexed_async_connection_with_config(&config).await;
+                made.map(|connection| Line::new(connection, Breach::default(), None))
+            }
+        };
+        opened.map_err(|error| error::from_connection(&error))
+    }
+
+    /// A connection for messages.
+    pub(super) async fn listen(&self, backlog: Arc<Backlog>) -> Result<PubSub, StoreError> {
+        let opening = async {
+            let opened = match self {
+                Route::Streams { connector, login } => {
+                    let stream = dialled(connector.as_ref()).await?;
+                    let stream = Guarded::with_backlog(stream, backlog);
+                    PubSub::new(&connection_info(login), stream).await
+                }
+                Route::Client(client) => client.get_async_pubsub().await,
+            };
+            opened.map_err(|error| error::from_connection(&error))
+        };
+        tokio::time::timeout(DIAL_TIMEOUT, opening).await.unwrap_or_else(|_| Err(too_slow()))
+    }
+}
+
+/// An open connection for requests. Dropping it closes it, whatever is still on its way.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) connection: MultiplexedConnection,
+    /// The server's run id when the connection began; empty where it may not be asked.
+    pub(super) seen_run: String,
+    breach: Breach,
+    _driver: Option<Driver>,
+}
+
+impl Line {
+    fn new(connection: MultiplexedConnection, breach: Breach, driver: Option<Driver>) -> Self {
+        Line { connection, seen_run: String::new(), breach, _driver: driver }
+    }
+
+    /// What an exchange on this line failed of.
+    pub(super) fn failure(&self, error: &RedisError) -> StoreError {
+        match self.breach.get() {
+            Some(what) => StoreError::Unexpected(what.clone()),
+            None => error::from_connection(error),
+        }
+    }
+
+    /// Asks who the server is: proves that it answers, lets us in and is no replica.
+    async fn greet(&mut self) -> Result<(), StoreError> {
+        let mut pipeline = redis::Pipeline::new();
+        pipeline.cmd("INFO").arg("server").cmd("INFO").arg("replication");
+        let replies = self.connection.send_packed_commands(&pipeline, 0, 2).await;
+        for reply in replies.map_err(|error| self.failure(&error))? {
+            let text = match reply {
+                Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+                Value::VerbatimString { text, .. } => text,
+                Value::ServerError(error) => match error.code() {
+                    // May not ask: scripts will tell what they may not do.
+                    "NOPERM" => continue,
+                    _ => return Err(error::from_reply(&error)),
+                },
+                _ => return Err(StoreError::Unexpected("no text in answer to INFO".into())),
+            };
+            if field(&text, "role").is_some_and(|role| role == "slave") {
+                return Err(StoreError::WrongNode("it is a replica".into()));
+            }
+            let run = field(&text, "tenure_incarnation").or_else(|| field(&text, "run_id"));
+            self.seen_run = run.map_or(std::mem::take(&mut self.seen_run), str::to_owned);
+        }
+        Ok(())
+    }
+}
+
+/// The task that moves bytes; ended with its connection.
+#[derive(Debug)]
+struct Driver(AbortHandle);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+async fn dialled(connector: &dyn Connector) -> Result<Box<dyn Stream>, StoreError> {
+    connector.connect().await.map_err(|error| error::from_dial(&error))
+}
+
+fn too_slow() -> StoreError {
+    StoreError::Unreachable(format!("no connection within {DIAL_TIMEOUT:?}"))
+}
+
+fn connection_info(login: &Login) -> RedisConnectionInfo {
+    let mut info = RedisConnectionInfo::default()
+        .set_protocol(ProtocolVersion::RESP2)
+        .set_db(i64::from(login.database))
+        .set_skip_set_lib_name();
+    if let Some(user) = &login.user {
+        info = info.set_username(user);
+    }
+    if let Some(password) = &login.password {
+        info = info.set_password(password.reveal());
+    }
+    info
+}
+
+/// The connector behind an address.
+struct Address {
+    shown: String,
+    socket: Socket,
+}
+
+#[derive(Clone)]
+enum Socket {
+    Tcp { host: String, port: u16 },
+    Tls { host: String, port: u16, tls: Tls },
+    Unix { path: PathBuf },
+}
+
+impl Address {
+    fn new(url: &RedisUrl) -> Result<Self, ConnectError> {
+        let socket = match url.place.clone() {
+            Place::Tcp { host, port } => Socket::Tcp { host, port },
+            Place::Tls { host, port, tls } => {
+                let tls = Tls::new(&host, &tls)?;
+                Socket::Tls { host, port, tls }
+            }
+            Place::Unix { path } => Socket::Unix { path },
+        };
+        Ok(Address { shown: url.to_string(), socket })
+    }
+}
+
+impl Connector for Address {
+    fn connect(&self) -> Dialing {
+        let socket = self.socket.clone();
+        Box::pin(async move {
+            let stream: Box<dyn Stream> = match socket {
+                Socket::Tcp { host, port } => Box::new(tcp(&host, port).await?),
+                Socket::Tls { host, port, tls } => {
+                    Box::new(tls.encrypt(tcp(&host, port).await?).await?)
+                }
+                Socket::Unix { path } => Box::new(UnixStream::connect(path).await?),
+            };
+            Ok(stream)
+        })
+    }
+
+    fn describe(&self) -> String {
+        self.shown.clone()
+    }
+}
+
+async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY);
+    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+    Ok(stream)
+}

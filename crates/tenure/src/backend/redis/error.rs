@@ -1,0 +1,125 @@
+//! Which kind of trouble an error is: waiting helps, another node helps, or a person has to act.
+
+use std::io;
+
+use redis::{ErrorKind, RedisError, ServerError};
+use tenure_core::StoreError;
+
+use super::text::cleaned;
+
+/// Error codes by which a node says that it is not, or not any more, the one to talk to.
+const WRONG_NODE: [&str; 4] = ["READONLY", "MASTERDOWN", "MOVED", "ASK"];
+/// Error codes that pass by themselves or by an operator's work on the store.
+const NOT_NOW: [&str; 8] =
+    ["LOADING", "CLUSTERDOWN", "MISCONF", "OOM", "NOREPLICAS", "BUSY", "TRYAGAIN", "UNKILLABLE"];
+/// Error codes that ask for other credentials, and the words of servers that have no code for it.
+const DENIED: [&str; 9] = [
+    "NOAUTH",
+    "WRONGPASS",
+    "NOPERM",
+    "invalid password",
+    "can't run this command",
+    "can't access at least one of the keys",
+    "without any password configured",
+    "DB index is out of range",
+    "SELECT is not allowed",
+];
+
+/// The error for an error reply.
+pub(super) fn from_reply(error: &ServerError) -> StoreError {
+    from_words(error.code(), error.details().unwrap_or_default())
+}
+
+/// The error for a failure of the connection itself, or of its set-up.
+pub(super) fn from_connection(error: &RedisError) -> StoreError {
+    match error.kind() {
+        ErrorKind::Server(_) | ErrorKind::Extension => {
+            from_words(error.code().unwrap_or_default(), error.detail().unwrap_or_default())
+        }
+        ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => {
+            match from_words("", &error.to_string()) {
+                StoreError::Unexpected(words) => StoreError::Denied(words),
+                known => known,
+            }
+        }
+        ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
+            StoreError::Unexpected(cleaned(&format!("reply not understood: {error}")))
+        }
+        _ => StoreError::Unreachable(cleaned(&error.to_string())),
+    }
+}
+
+/// The error for a stream that could not be opened.
+pub(super) fn from_dial(error: &io::Error) -> StoreError {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match tls {
+        Some(rustls::Error::InvalidCertificate(reason)) => StoreError::Denied(cleaned(&format!(
+            "the server's certificate is not accepted: {reason}; name its issuer with ?ca=FILE"
+        ))),
+        Some(other) => StoreError::Unreachable(cleaned(&format!(
+            "TLS handshake failed: {other}; does this port speak TLS?"
+        ))),
+        None => StoreError::Unreachable(cleaned(&error.to_string())),
+    }
+}
+
+/// Whether this error means that the connected node must be left.
+pub(super) fn leaves_node(error: &StoreError) -> bool {
+    matches!(error, StoreError::WrongNode(_))
+}
+
+fn from_words(code: &str, words: &str) -> StoreError {
+    let text = cleaned(&format!("{code} {words}"));
+    // Older servers wrap the code of a failing script: look at every word, not at the first only.
+    let says = |needle: &&str| {
+        code == *needle
+            || words.contains(*needle) && (needle.contains(' ') || has_word(words, needle))
+    };
+    if DENIED.iter().any(&says) {
+        StoreError::Denied(text)
+    } else if WRONG_NODE.iter().any(&says) {
+        StoreError::WrongNode(text)
+    } else if NOT_NOW.iter().any(&says) || words.contains("max number of clients") {
+        StoreError::NotNow(text)
+    } else {
+        StoreError::Unexpected(text)
+    }
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    text.split(|c: char| !c.is_ascii_uppercase()).any(|part| part == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_error_reply_is_somebodys_fault() {
+        let cases = [
+            ("READONLY You can't write against a read only replica.", "WrongNode"),
+            ("MASTERDOWN Link with MASTER is down", "WrongNode"),
+            ("MOVED 3999 127.0.0.1:6381", "WrongNode"),
+            ("LOADING Redis is loading the dataset in memory", "NotNow"),
+            ("CLUSTERDOWN Hash slot not served", "NotNow"),
+            ("MISCONF Redis is configured to save RDB snapshots", "NotNow"),
+            ("OOM command not allowed when used memory > 'maxmemory'.", "NotNow"),
+            ("ERR Error running script: @user_script:1: -OOM command not allowed", "NotNow"),
+            ("NOREPLICAS Not enough good replicas to write.", "NotNow"),
+            ("BUSY Redis is busy running a script.", "NotNow"),
+            ("ERR max number of clients reached", "NotNow"),
+            ("NOAUTH Authentication required.", "Denied"),
+            ("WRONGPASS invalid username-password pair or user is disabled.", "Denied"),
+            ("NOPERM this user has no permissions to run the 'eval' command", "Denied"),
+            ("ERR The user executing the script can't run this command or subcommand", "Denied"),
+            ("ERR invalid password", "Denied"),
+            ("ERR unknown command 'EVALSHA'", "Unexpected"),
+            ("WHATEVER it is", "Unexpected"),
+        ];
+        for (reply, expected) in cases {
+            let (code, words) = reply.split_once(' ').unwrap();
+            let error = from_words(code, words);
+            assert!(format!("{error:?}").starts_with(expected), "{reply}: {error:?}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Elections on Redis, Valkey and stores that speak their protocol.
+//!
+//! In: [`Call`]s. They become scripts ([`request`]), go out in pipelines ([`connection`]), and come
+//! back as answers ([`reply`]). Hints arrive on a connection of their own ([`listener`]).
+//!
+//! What a resource `NAME` keeps in the store, readable with redis-cli (`{K}` stands for the key in
+//! braces, so that all of it lies in one cluster slot):
+//!
+//! | key | type | what |
+//! |---|---|---|
+//! | `tenure:NAME` (K) | string | the holder's id; its expiry is the lease |
+//! | `{K}:meta` | hash | holder, token, attempt, times in µs, quarantine, wish, pause |
+//! | `{K}:beats` | sorted set | members by their last heartbeat, in ms |
+//! | `{K}:members` | hash | what each member told about itself |
+//! | `{K}:history` | stream | the last thousand or so events |
+//! | `{K}:ticks`, `{K}:tick:…` | hash, strings | which ticks ran |
+//! | `{K}:events` | channel | hints |
+//!
+//! The least that an ACL user needs, with the default prefix: `~tenure:* ~{tenure:* &{tenure:*
+//! +eval +evalsha +time +info +type +get +getrange +set +del +pttl +pexpire +hget +hmget +hset
+//! +hdel +hlen +hkeys +hgetall +zadd +zscore +zcard +zrem +zrange +zrangebyscore
+//! +zrevrangebyscore +zremrangebyscore +xadd +xrevrange +publish +subscribe +unsubscribe`.
+//! Without `publish` and `subscribe` elections work by their timers; without `info` a failover
+//! behind a running connection goes unnoticed; both are reported as warnings.
+
+mod backoff;
+mod connection;
+mod dial;
+mod error;
+mod guard;
+mod hint;
+mod listener;
+mod record;
+mod reply;
+mod request;
+mod scripts;
+mod text;
+mod tls;
+mod url;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tenure_core::Resource;
+use tenure_core::protocol::{Answer, Call, Outcome, Request, StoreError, View};
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+
+use self::connection::{Job, Replies, Supervisor};
+use self::dial::Route;
+pub use self::dial::{Connector, Dialing, Stream};
+use self::listener::Listener;
+pub use self::url::{Login, RedisUrl};
+use crate::backend::{Backend, Calling, ConnectError, Connection, Subscription};
+
+/// Elections on a Redis or Valkey server.
+///
+/// One connection carries all requests, one all hints, for any number of elections. Both are
+/// opened in the background, watched and replaced; an unreachable server is not an error here.
+pub struct RedisBackend {
+    supervisor: Supervisor,
+    listener: Listener,
+    shared: Arc<Shared>,
+    place: String,
+}
+
+/// What answers still on their way need of the backend.
+#[derive(Debug, Default)]
+struct Shared {
+    numbers: AtomicU64,
+    /// What people should know, told with the next answer.
+    warnings: Mutex<Vec<String>>,
+    has_told_weakness: AtomicBool,
+}
+
+/// Begins the warning that the store's life can only be judged at connect. Told once.
+const WEAKNESS: &str = "INFO is not allowed in scripts";
+
+impl RedisBackend {
+    /// The store at an address such as `redis://127.0.0.1`, see [`RedisUrl::parse`]. Must be called
+    /// inside a tokio runtime. Fails when the address or a file that it names is unusable.
+    pub fn open(address: &str) -> Result<Self, ConnectError> {
+        let url = RedisUrl::parse(address)?;
+        let backend = Self::start(Route::to(&url)?);
+        backend.shared.warn(url.warning());
+        Ok(backend)
+    }
+
+    /// The store at the other end of the streams that `connector` opens. Must be called inside a
+    /// tokio runtime.
+    pub fn with_connector(connector: impl Connector, login: Login) -> Self {
+        Self::start(Route::Streams { connector: Arc::new(connector), login })
+    }
+
+    /// The store of an existing client of the `redis` crate, with its own connections. Must be
+    /// called inside a tokio runtime.
+    pub fn with_client(client: redis::Client) -> Self {
+        Self::start(Route::Client(client))
+    }
+
+    fn start(route: Route) -> Self {
+        let place = route.describe();
+        let supervisor = Supervisor::start(route.clone());
+        let listener = Listener::start(route, supervisor.lines_opened());
+        let shared =
+            Shared { numbers: AtomicU64::new(fastrand::u64(..1 << 52)), ..Shared::default() };
+        RedisBackend { supervisor, listener, shared: Arc::new(shared), place }
+    }
+
+    /// How many pipelines were sent so far: calls made together share one.
+    pub fn pipelines_sent(&self) -> u64 {
+        self.supervisor.batches_sent()
+    }
+}
+
+impl Backend for RedisBackend {
+    fn call(&self, call: Call) -> Calling {
+        let timeout = call.timeout;
+        let deadline = Instant::now() + timeout;
+        let number = || self.shared.numbers.fetch_add(1, Ordering::Relaxed);
+        let steps = match request::steps(&call, number) {
+            Ok(steps) => steps,
+            Err(what) => return Box::pin(std::future::ready(Ok(impossible(what)))),
+        };
+        let (done, replies) = oneshot::channel();
+        if let Err(error) = self.supervisor.queue(Job { steps, deadline, timeout, done }) {
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        let (shared, state) = (Arc::clone(&self.shared), self.supervisor.state().clone());
+        Box::pin(async move {
+            match tokio::time::timeout_at(deadline, replies).await {
+                Ok(Ok(replies)) => shared.answer(&call.request, replies),
+                Ok(Err(_)) => Err(StoreError::Unreachable("the connection has ended".into())),
+                Err(_) => Err(match &*state.borrow() {
+                    Connection::Down(why) if !matches!(why, StoreError::TimedOut(_)) => why.clone(),
+                    _ => StoreError::TimedOut(timeout),
+                }),
+            }
+        })
+    }
+
+    fn subscribe(&self, resource: &Resource) -> Subscription {
+        self.listener.subscribe(&request::channel(resource))
+    }
+
+    fn connection(&self) -> watch::Receiver<Connection> {
+        self.supervisor.state().clone()
+    }
+
+    fn describe(&self) -> String {
+        self.place.clone()
+    }
+}
+
+impl fmt::Debug for RedisBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RedisBackend").field(&self.place).finish()
+    }
+}
+
+impl Shared {
+    fn answer(&self, request: &Request, replies: Replies) -> Result<Answer, StoreError> {
+        let replies = replies?;
+        let mut answers = replies.iter().map(|reply| match reply {
+            redis::Value::ServerError(error) => Err(error::from_reply(error)),
+            reply => reply::parse(request, reply)
+                .map_err(|fault| StoreError::Unexpected(format!("the store answered {fault}"))),
+        });
+        let first = answers.next().unwrap_or(Err(StoreError::Unexpected("no reply".into())));
+        let mut answer = first?;
+        // What follows the first step is a courtesy: it can only add warnings.
+        for courtesy in answers {
+            match courtesy {
+                Ok(more) => answer.warnings.extend(more.warnings),
+                Err(error) => answer.warnings.push(format!("history: {error}")),
+            }
+        }
+        answer.warnings.dedup();
+        answer.warnings.retain(|warning| {
+            !warning.starts_with(WEAKNESS) || !self.has_told_weakness.swap(true, Ordering::Relaxed)
+        });
+        answer.warnings.append(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(answer)
+    }
+
+    fn warn(&self, warning: Option<String>) {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).extend(warning);
+    }
+}
+
+/// A request that no reply of a store could satisfy.
+fn impossible(what: String) -> Answer {
+    Answer { outcome: Outcome::Conflict { what }, view: View::default(), warnings: Vec::new() }
+}

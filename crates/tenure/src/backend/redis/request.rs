@@ -1,0 +1,205 @@
+//! From a call to the scripts that carry it out, with their keys and arguments.
+
+use std::time::Duration;
+
+use tenure_core::protocol::{Acquire, Call, Request, Tick, TickOutcome, WishKind};
+use tenure_core::{InstanceId, Resource, Token};
+
+use super::record;
+use super::scripts::Script;
+use super::text::unescaped;
+
+/// The most history entries that one answer carries.
+const HISTORY_LISTED_MAX: usize = 1000;
+/// The longest name of a tick, in bytes: it becomes part of a key.
+const TICK_NAME_LEN_MAX: usize = 512;
+/// The longest pause that is written: a forgotten one ends at last.
+const PAUSE_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// One script run. The store's answer carries `number` back.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) script: Script,
+    pub(super) number: u64,
+    keys: Vec<String>,
+    caller: InstanceId,
+    channel: String,
+    arguments: Vec<Vec<u8>>,
+}
+
+impl Step {
+    /// The command that runs it: by digest where the connection has run it before.
+    pub(super) fn command(&self, by_digest: bool, seen_run: &str) -> redis::Cmd {
+        let mut command = redis::cmd(if by_digest { "EVALSHA" } else { "EVAL" });
+        command.arg(if by_digest { self.script.digest() } else { self.script.source() });
+        command.arg(self.keys.len()).arg(&self.keys);
+        command.arg(self.number).arg(self.caller.as_str()).arg(seen_run).arg(&self.channel);
+        for argument in &self.arguments {
+            command.arg(argument.as_slice());
+        }
+        command
+    }
+}
+
+/// The steps of a call in order: the first one's answer counts, a second is a courtesy. `Err` says
+/// what about the request cannot be carried out by this store.
+pub(super) fn steps(call: &Call, next_number: impl Fn() -> u64) -> Result<Vec<Step>, String> {
+    let step = |script, keys: Vec<String>, arguments| Step {
+        script,
+        number: next_number(),
+        keys,
+        caller: call.id.clone(),
+        channel: channel(&call.resource),
+        arguments,
+    };
+    let (script, keys, arguments) = plan(call)?;
+    let mut steps = vec![step(script, keys, arguments)];
+    if script == Script::Release {
+        steps.push(step(Script::Note, keys_with_members(&call.resource), Vec::new()));
+    }
+    Ok(steps)
+}
+
+/// The channel on which hints about a resource are published.
+pub(super) fn channel(resource: &Resource) -> String {
+    resource.side_key("events")
+}
+
+type Plan = (Script, Vec<String>, Vec<Vec<u8>>);
+
+fn plan(call: &Call) -> Result<Plan, String> {
+    let resource = &call.resource;
+    let lease = || vec![resource.key().to_owned(), resource.side_key("meta")];
+    let history = || with(lease(), resource.side_key("history"));
+    let members = || keys_with_members(resource);
+    Ok(match &call.request {
+        Request::Acquire(acquire) => (Script::Acquire, members(), acquire_arguments(acquire)),
+        Request::Renew { token, ttl } => (Script::Renew, lease(), vec![number(token), millis(ttl)]),
+        Request::Release { token, reason } => {
+            (Script::Release, lease(), vec![number(token), text(reason.as_str())])
+        }
+        Request::Abandon { attempt } => (Script::Abandon, history(), vec![decimal(*attempt)]),
+        Request::Transfer { token, to, claim_ttl } => {
+            let arguments = vec![number(token), unescaped(to.as_str()), millis(claim_ttl)];
+            (Script::Transfer, history(), arguments)
+        }
+        Request::Observe { members: lists } => (Script::Observe, members(), vec![flag(*lists)]),
+        Request::Beat { record, members: lists } => {
+            let arguments = vec![
+                text(&record::encode(record)),
+                flag(record.ready),
+                millis(&record.ttl),
+                flag(*lists),
+            ];
+            (Script::Beat, members(), arguments)
+        }
+        Request::Leave => (Script::Leave, members(), Vec::new()),
+        Request::Ask { token, wish, stands_for } => {
+            let (word, to) = match wish {
+                WishKind::Resign => ("resign", ""),
+                WishKind::HandOver { to } => ("hand-over", to.as_str()),
+            };
+            (Script::Ask, lease(), vec![number(token), text(word), text(to), millis(stands_for)])
+        }
+        Request::Refuse { token, reason } => {
+            (Script::Refuse, lease(), vec![number(token), text(reason)])
+        }
+        Request::Pause { lasts } => {
+            let lasts = (*lasts).clamp(Duration::from_millis(1), PAUSE_MAX);
+            (Script::Pause, lease(), vec![millis(&lasts)])
+        }
+        Request::Resume => (Script::Pause, lease(), vec![decimal(0)]),
+        Request::Clear { reason, quarantine } => {
+            (Script::Clear, history(), vec![text(reason), millis(quarantine)])
+        }
+        Request::History { count } => (
+            Script::History,
+            history(),
+            vec![decimal((*count).clamp(1, HISTORY_LISTED_MAX) as u64)],
+        ),
+        Request::TickBegin { token, tick, rerun_crashed } => {
+            let (key, tick) = tick_key(resource, tick)?;
+            let arguments = vec![tick, number(token), flag(*rerun_crashed)];
+            (Script::TickBegin, with(lease(), key), arguments)
+        }
+        Request::TickFinish { token, tick, outcome, keep } => {
+            let (key, tick) = tick_key(resource, tick)?;
+            let outcome = match outcome {
+                TickOutcome::Succeeded => text("ok"),
+                TickOutcome::Failed(words) => text(&format!("failed {words}")),
+            };
+            let keep = (*keep).max(Duration::from_millis(1));
+            let arguments = vec![tick, number(token), outcome, millis(&keep)];
+            (Script::TickFinish, with(lease(), key), arguments)
+        }
+        Request::TickLook { tick } => {
+            let (key, tick) = tick_key(resource, tick)?;
+            (Script::TickLook, with(lease(), key), vec![tick])
+        }
+        other => return Err(format!("this store does not know the request {other:?}")),
+    })
+}
+
+fn acquire_arguments(acquire: &Acquire) -> Vec<Vec<u8>> {
+    vec![
+        decimal(acquire.attempt),
+        millis(&acquire.ttl),
+        millis(&acquire.fleet_max_ttl),
+        number(&acquire.floor),
+        flag(acquire.fresh_store),
+        millis(&acquire.lock_delay),
+        flag(acquire.heal.is_some()),
+        acquire.heal.as_ref().map(|id| unescaped(id.as_str())).unwrap_or_default(),
+        text(&record::encode(&acquire.record)),
+        flag(acquire.record.ready),
+        flag(acquire.members),
+    ]
+}
+
+/// Key and argument of a tick: numbered ones share a key, named ones have one each.
+fn tick_key(resource: &Resource, tick: &Tick) -> Result<(String, Vec<u8>), String> {
+    match tick {
+        Tick::Number(n) if *n > Token::MAX.get() => {
+            Err(format!("tick number {n} exceeds {}: count from a later start", Token::MAX))
+        }
+        Tick::Number(n) => Ok((resource.side_key("ticks"), decimal(*n))),
+        Tick::Named(name) if name.is_empty() || name.len() > TICK_NAME_LEN_MAX => Err(format!(
+            "a tick's name must have 1 to {TICK_NAME_LEN_MAX} bytes, this one has {}",
+            name.len()
+        )),
+        Tick::Named(name) => Ok((resource.side_key(&format!("tick:{name}")), Vec::new())),
+    }
+}
+
+fn keys_with_members(resource: &Resource) -> Vec<String> {
+    let mut keys = vec![resource.key().to_owned()];
+    keys.extend(["meta", "history", "beats", "members"].map(|suffix| resource.side_key(suffix)));
+    keys
+}
+
+fn with(mut keys: Vec<String>, key: String) -> Vec<String> {
+    keys.push(key);
+    keys
+}
+
+fn number(token: &Token) -> Vec<u8> {
+    decimal(token.get())
+}
+
+fn decimal(number: u64) -> Vec<u8> {
+    number.to_string().into_bytes()
+}
+
+/// Whole milliseconds, rounded up: a lease of half a millisecond must not become none.
+fn millis(duration: &Duration) -> Vec<u8> {
+    let millis = duration.as_nanos().div_ceil(1_000_000).min(u128::from(Token::MAX.get()));
+    millis.to_string().into_bytes()
+}
+
+fn flag(value: bool) -> Vec<u8> {
+    text(if value { "1" } else { "0" })
+}
+
+fn text(text: &str) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}

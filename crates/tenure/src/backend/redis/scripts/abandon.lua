@@ -1,0 +1,24 @@
+-- Undo an acquire whose answer never came, and refuse it should it still be on its way.
+-- ARGV: attempt.
+local attempt = tonumber(ARGV[5])
+
+if conflict then
+  return answer('conflict', conflict)
+end
+local was_granted = is_mine(token) and meta.attempt == text(attempt)
+if was_granted then
+  local fault = must('DEL', K)
+  if fault then return fault end
+  holder, pttl = '', -2
+end
+local field, refused = refused_field(attempt)
+local fault = must('HSET', META, 'v', '1', field, refused)
+if fault then return fault end
+forget_refused()
+settle_life(0)
+if was_granted then
+  side('side record', 'HSET', META, 'open', '0', 'wish', '')
+  journal(now, 'closed', ME, token, 'too-late')
+  publish('r ' .. text(token))
+end
+return answer('abandoned', was_granted and '1' or '0')

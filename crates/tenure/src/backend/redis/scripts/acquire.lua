@@ -1,0 +1,173 @@
+-- Take the resource if it is free, reserved for the caller, or was granted to this attempt.
+-- ARGV: attempt, ttl, longest lease in the fleet, floor, fresh store, lock delay, heal?, healed
+-- value, record, ready?, list members?
+local attempt, ttl, fleet_ttl = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local floor, fresh, lock_delay = tonumber(ARGV[8]), ARGV[9] == '1', tonumber(ARGV[10])
+local heals, healed, record, ready, lists = ARGV[11] == '1', ARGV[12], ARGV[13], ARGV[14], ARGV[15]
+
+if floor > now + YEAR then
+  conflict = conflict or 'the token that this instance saw is over a year ahead of the store clock'
+end
+if conflict then
+  return answer('conflict', conflict)
+end
+fleet_ttl = math.max(ttl, fleet_ttl)
+local longest = believed_for(fleet_ttl)
+
+-- The heartbeat rides along with every outcome, after the lease write.
+local function finish(kind, first, second)
+  beat(record, ready, ttl)
+  if lists == '1' then
+    list_members()
+  end
+  return answer(kind, first, second)
+end
+
+local function granted(term)
+  publish('g ' .. text(term) .. ' ' .. text(ttl) .. ' ' .. ME)
+  return finish('granted', text(term))
+end
+
+-- Same attempt as the grant: its answer was lost on the way.
+if is_mine(token) and meta.attempt == text(attempt) and token >= floor then
+  local fault = must('PEXPIRE', K, text(ttl))
+  if fault then return fault end
+  pttl = ttl
+  settle_life(fleet_ttl)
+  side('side record', 'HSET', META, 'renewed_at', text(now), 'expires_at', text(now + ttl * 1000))
+  return finish('granted', text(token))
+end
+
+-- Abandoned before, or a late copy of an attempt whose term is over.
+local is_late = meta.holder == ME and attempt <= (number(meta.attempt) or -1)
+  and not (pttl ~= -2 and holder == ME)
+if is_refused(attempt) or is_late then
+  return finish('refused')
+end
+
+-- What this store may have forgotten: a new life, or fewer tokens than the caller has seen.
+local change = token and life_changed() or nil
+local why = change and change.why
+local never_failed = not life.weak and not life.failed_over and life.uptime * 1000 > longest + 1000
+local nobody_led = floor == 0 and (life.complete or never_failed or fresh)
+if not token and not nobody_led then
+  why = 'the store has no record of earlier terms'
+elseif (token or 0) < floor then
+  why = 'the store knows token ' .. text(token or 0) .. ', this instance saw ' .. text(floor)
+end
+-- A quarantine that runs already covers what was lost before it began, but not a new life.
+local begins = why and (quarantine_until <= now or (change and change.why))
+if begins then
+  quarantine_until = now + longest * 1000
+  meta.quarantine_why = why
+end
+
+local function note_history_loss()
+  local known = math.max(token or 0, floor)
+  local fault = must('HSET', META, 'v', '1', 'token', text(known), 'max_ttl',
+    text(math.max(max_ttl, fleet_ttl)), 'incarnation', life.record, 'quarantine_until',
+    text(quarantine_until), 'quarantine_why', meta.quarantine_why or '')
+  if fault then return fault end
+  token, meta.token = known, text(known)
+  if begins then
+    journal(now, 'quarantined', ME, known, '', why)
+  end
+end
+
+if pttl ~= -2 and holder == QUARANTINE then
+  local fault = (why or change) and note_history_loss()
+  if fault then return fault end
+  local left = remaining(quarantine_until)
+  if pttl < left or pttl > longest and pttl > left then
+    if pttl < 0 or pttl > left then
+      warn(K .. ' was put into quarantine without a bound: cut short')
+    end
+    left = math.max(left, pttl < 0 and longest or math.min(pttl, longest))
+    side('quarantine', 'PEXPIRE', K, text(left))
+    pttl = left
+  end
+  return finish('quarantine', text(pttl), meta.quarantine_why or '')
+end
+
+local paused_ms = remaining(number(meta.paused_until) or 0)
+local reserved = pttl ~= -2 and (meta.claim or '') ~= '' and holder == meta.claim
+  and meta.holder == meta.claim and meta.claim_token == meta.token
+
+-- Reserved for the caller by a hand-over: the token was drawn then.
+if reserved and holder == ME and token >= floor then
+  -- A claim begins a term: after a loss of data, leases from before may still be believed in.
+  settle_life(fleet_ttl)
+  if quarantine_until > now then
+    return finish('quarantine', text(remaining(quarantine_until)), meta.quarantine_why or '')
+  end
+  if paused_ms > 0 then
+    return finish('paused', text(paused_ms))
+  end
+  local fault = must('PEXPIRE', K, text(ttl))
+  if fault then return fault end
+  pttl = ttl
+  fault = must('HSET', META, 'attempt', text(attempt), 'granted_at', text(now), 'renewed_at',
+    text(now), 'expires_at', text(now + ttl * 1000), 'max_ttl', text(math.max(max_ttl, fleet_ttl)),
+    'open', '1', 'claim', '')
+  if fault then return fault end
+  journal(now, 'granted', ME, token)
+  return granted(token)
+end
+
+if pttl ~= -2 then
+  settle_life(fleet_ttl)
+  if reserved then
+    return finish('reserved', text(pttl))
+  end
+  if heals and pttl == -1 and shown(holder) == healed then
+    local fault = must('PEXPIRE', K, text(longest))
+    if fault then return fault end
+    pttl = longest
+    warn(K .. ' had no expiry: it ends in ' .. text(longest) .. ' ms unless its holder renews')
+  end
+  return finish('held')
+end
+
+if quarantine_until > now then
+  local fault = note_history_loss()
+  if fault then return fault end
+  local left = remaining(quarantine_until)
+  fault = must('SET', K, QUARANTINE, 'PX', text(left))
+  if fault then return fault end
+  holder, pttl = QUARANTINE, left
+  return finish('quarantine', text(left), meta.quarantine_why or '')
+end
+
+if paused_ms > 0 then
+  return finish('paused', text(paused_ms))
+end
+
+local is_open = meta.open == '1' and token and meta.holder
+local expires_at = math.min(number(meta.expires_at) or now, now + TTL_MAX * 1000)
+if is_open and lock_delay > 0 and expires_at + lock_delay * 1000 > now then
+  return finish('delayed', text(remaining(expires_at + lock_delay * 1000)))
+end
+
+-- Free: grant.
+local term = math.max((token or 0) + 1, now, floor + 1)
+local fault = must('HSET', META, 'v', '1', 'holder', ME, 'token', text(term), 'attempt',
+  text(attempt), 'granted_at', text(now), 'renewed_at', text(now), 'expires_at',
+  text(now + ttl * 1000), 'max_ttl', text(math.max(max_ttl, fleet_ttl)), 'incarnation', life.record,
+  'open', '1', 'quarantine_until', '0', 'quarantine_why', '', 'claim', '', 'claim_from', '',
+  'claim_from_token', '', 'wish', '', 'unrecorded', '')
+if fault then return fault end
+fault = must('SET', K, ME, 'PX', text(ttl))
+if fault then return fault end
+local ended = { holder = meta.holder, token = token }
+holder, pttl, token = ME, ttl, term
+meta.holder, meta.token, meta.wish = ME, text(term), ''
+
+if not journal_unrecorded() and is_open then
+  if expires_at <= now then
+    journal(expires_at, 'closed', ended.holder, ended.token, 'expired')
+  else
+    journal(now, 'closed', ended.holder, ended.token, 'vanished')
+  end
+end
+journal(now, 'granted', ME, term)
+return granted(term)

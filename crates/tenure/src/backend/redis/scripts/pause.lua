@@ -1,0 +1,12 @@
+-- Grant no new term until resumed. The running term goes on.
+-- ARGV: for how long; zero resumes.
+if conflict then
+  return answer('conflict', conflict)
+end
+settle_life(0)
+local lasts = tonumber(ARGV[5])
+meta.paused_until = lasts > 0 and text(now + lasts * 1000) or '0'
+local fault = must('HSET', META, 'v', '1', 'paused_until', meta.paused_until)
+if fault then return fault end
+publish('p')
+return answer('done')

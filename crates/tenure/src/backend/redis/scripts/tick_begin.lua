@@ -1,0 +1,27 @@
+-- Start a tick inside the own term, unless it has run before.
+-- ARGV: tick, token, rerun a crashed one?
+local term, reruns = tonumber(ARGV[6]), ARGV[7] == '1'
+
+settle_life(0)
+if not is_mine(term) then
+  return lost()
+end
+local recorded, fault = tick_read()
+if fault then
+  return tick_fault(fault)
+end
+local mine = 'begun ' .. text(term) .. ' ' .. ME
+local is_begun = string.sub(recorded, 1, 6) == 'begun '
+if recorded ~= '' and recorded ~= mine and not (is_begun and reruns) then
+  return tick_answer(recorded)
+end
+if tick_number then
+  fault = must('HSET', TICKS, 'begun:' .. TICK, mine)
+else
+  fault = must('SET', TICKS, mine, 'PX', BEGUN_KEPT)
+end
+if fault then return fault end
+if tick_number then
+  tick_prune(-1)
+end
+return answer('tick-runs')

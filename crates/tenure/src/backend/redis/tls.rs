@@ -1,0 +1,136 @@
+//! Encrypted streams. Everything is set per connection; no process-wide default is touched.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::url::TlsFiles;
+use crate::backend::ConnectError;
+
+/// How to encrypt streams to one host.
+#[derive(Clone)]
+pub(super) struct Tls {
+    connector: TlsConnector,
+    name: ServerName<'static>,
+}
+
+impl Tls {
+    /// Reads the files. Fails when one is missing or unusable, naming it.
+    pub(super) fn new(host: &str, files: &TlsFiles) -> Result<Self, ConnectError> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+            ConnectError::Address("the host is neither a name nor an IP address".into())
+        })?;
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| ConnectError::Files(format!("TLS: {error}")))?;
+        let builder = match files.insecure {
+            true => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(TakesAnything(provider))),
+            false => builder.with_root_certificates(roots(files.ca.as_deref())?),
+        };
+        let config = match (&files.cert, &files.key) {
+            (Some(cert), Some(key)) => {
+                builder.with_client_auth_cert(certificates(cert)?, private_key(key)?).map_err(
+                    |error| ConnectError::Files(format!("{} and its key: {error}", cert.display())),
+                )?
+            }
+            _ => builder.with_no_client_auth(),
+        };
+        Ok(Tls { connector: TlsConnector::from(Arc::new(config)), name })
+    }
+
+    /// Encrypts a fresh stream.
+    pub(super) async fn encrypt(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        self.connector.connect(self.name.clone(), stream).await
+    }
+}
+
+fn roots(ca: Option<&Path>) -> Result<RootCertStore, ConnectError> {
+    let mut roots = RootCertStore::empty();
+    match ca {
+        Some(path) => {
+            for certificate in certificates(path)? {
+                roots.add(certificate).map_err(|error| unusable(path, &error))?;
+            }
+        }
+        None => {
+            let found = rustls_native_certs::load_native_certs();
+            roots.add_parsable_certificates(found.certs);
+            if roots.is_empty() {
+                return Err(ConnectError::Files(
+                    "this system has no certificate authorities: name yours with ?ca=FILE".into(),
+                ));
+            }
+        }
+    }
+    Ok(roots)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ConnectError> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read {
+        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+        Ok(_) => Err(unusable(path, &"no certificate in it")),
+        Err(error) => Err(unusable(path, &error)),
+    }
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, ConnectError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| unusable(path, &error))
+}
+
+fn unusable(path: &Path, why: &dyn std::fmt::Display) -> ConnectError {
+    ConnectError::Files(format!("{}: {why}", path.display()))
+}
+
+/// Accepts every certificate: only behind `#insecure`, which is said loudly.
+#[derive(Debug)]
+struct TakesAnything(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for TakesAnything {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,402 @@
+//! The address of a Redis store, parsed once. No error text ever repeats a part of the address in
+//! which a password could stand.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::backend::{ConnectError, Secret};
+
+/// What the address of a Redis store may look like, for messages.
+pub(super) const SUPPORTED: &str = "redis://[user[:password]@]host[:port][/db], rediss://… with \
+                                    ?ca=FILE&cert=FILE&key=FILE, or unix:///path?db=N";
+const DEFAULT_PORT: u16 = 6379;
+/// The highest database number that is sent; servers have 16 unless told otherwise.
+const DATABASE_MAX: u32 = 65_535;
+
+/// A parsed address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisUrl {
+    pub(super) place: Place,
+    pub(super) login: Login,
+}
+
+/// Where the server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Tcp { host: String, port: u16 },
+    Tls { host: String, port: u16, tls: TlsFiles },
+    Unix { path: PathBuf },
+}
+
+/// Files for an encrypted connection; without `ca` the system's certificate authorities count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TlsFiles {
+    pub(super) ca: Option<PathBuf>,
+    pub(super) cert: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
+    /// Takes any certificate. Said loudly wherever the address is shown.
+    pub(super) insecure: bool,
+}
+
+/// Who logs in, and to which database.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Login {
+    /// The ACL user; `None` for the default user.
+    pub user: Option<String>,
+    /// The password, if one is asked for.
+    pub password: Option<Secret>,
+    /// The database number.
+    pub database: u32,
+}
+
+impl RedisUrl {
+    /// Parses an address. Fails with a text that names what is wrong and what may be written.
+    pub fn parse(address: &str) -> Result<Self, ConnectError> {
+        parse(address.trim()).map_err(ConnectError::Address)
+    }
+
+    /// What a person should know before using this address.
+    pub(super) fn warning(&self) -> Option<String> {
+        match &self.place {
+            Place::Tls { tls, .. } if tls.insecure => Some(format!(
+                "INSECURE: {self} takes any certificate, so anybody on the way can read and change \
+                 everything; remove #insecure and name the issuer with ?ca=FILE"
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// Without user, password and files: fit for logs.
+impl fmt::Display for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let database = self.login.database;
+        match &self.place {
+            Place::Tcp { host, port } => write!(f, "redis://{}:{port}/{database}", Host(host)),
+            Place::Tls { host, port, tls } => {
+                let flag = if tls.insecure { "#insecure" } else { "" };
+                write!(f, "rediss://{}:{port}/{database}{flag}", Host(host))
+            }
+            Place::Unix { path } => write!(f, "unix://{}?db={database}", path.display()),
+        }
+    }
+}
+
+struct Host<'a>(&'a str);
+
+impl fmt::Display for Host<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.contains(':') { write!(f, "[{}]", self.0) } else { f.write_str(self.0) }
+    }
+}
+
+fn parse(address: &str) -> Result<RedisUrl, String> {
+    if address.chars().any(char::is_control) {
+        return Err("it contains control characters".into());
+    }
+    let Some((scheme, rest)) = address.split_once(':').filter(|(s, r)| is_scheme(s, r)) else {
+        return Err(refuse_other_forms(address));
+    };
+    match scheme {
+        "redis" | "rediss" => parse_network(scheme, rest.trim_start_matches('/')),
+        "unix" => parse_unix(rest),
+        _ => Err(unsupported_scheme(scheme)),
+    }
+}
+
+/// The text for an address whose scheme is not ours.
+pub(super) fn unsupported_scheme(scheme: &str) -> String {
+    let later = ["sentinel", "cluster", "quorum"].into_iter().find(|word| scheme.contains(word));
+    match later {
+        Some(word) => format!("{word} is not supported yet: write {SUPPORTED}"),
+        None => format!("unknown scheme {scheme:?}: write {SUPPORTED}"),
+    }
+}
+
+fn is_scheme(scheme: &str, rest: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    rest.starts_with('/') && !scheme.is_empty() && scheme.chars().all(is_word)
+}
+
+fn parse_network(scheme: &str, rest: &str) -> Result<RedisUrl, String> {
+    let authority_len = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(authority_len);
+    if tail.contains('@') {
+        return Err("there is an @ after the host: write / ? # and @ inside user and password as \
+                    %2F %3F %23 and %40"
+            .into());
+    }
+    let (credentials, place) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let (host, port) = parse_host(place)?;
+    let mut login = parse_credentials(credentials)?;
+    let (tail, fragment) = tail.split_once('#').unwrap_or((tail, ""));
+    let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
+    if let Some(database) = path.strip_prefix('/').filter(|database| !database.is_empty()) {
+        login.database = parse_database(database)?;
+    }
+    let options = parse_query(query)?;
+    let mut tls = TlsFiles { insecure: parse_fragment(fragment)?, ..TlsFiles::default() };
+    for (name, value) in options {
+        match name.as_str() {
+            "db" => login.database = parse_database(&value)?,
+            "ca" if scheme == "rediss" => tls.ca = Some(value.into()),
+            "cert" if scheme == "rediss" => tls.cert = Some(value.into()),
+            "key" if scheme == "rediss" => tls.key = Some(value.into()),
+            "ca" | "cert" | "key" => return Err(format!("?{name}= needs rediss://")),
+            _ => return Err(unknown_option(&name)),
+        }
+    }
+    let place = match scheme {
+        "rediss" if tls.cert.is_some() != tls.key.is_some() => {
+            return Err("?cert= and ?key= go together: give both or neither".into());
+        }
+        "rediss" => Place::Tls { host, port, tls },
+        _ if tls.insecure => return Err("#insecure needs rediss://".into()),
+        _ => Place::Tcp { host, port },
+    };
+    Ok(RedisUrl { place, login })
+}
+
+fn parse_unix(rest: &str) -> Result<RedisUrl, String> {
+    let rest = rest.strip_prefix("//").unwrap_or(rest);
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let path = decoded(path)?;
+    if !path.starts_with('/') || path.len() < 2 {
+        return Err("unix: needs an absolute path: write unix:///run/redis.sock".into());
+    }
+    let mut login = Login::default();
+    for (name, value) in parse_query(query)? {
+        match name.as_str() {
+            "db" => login.database = parse_database(&value)?,
+            "user" => login.user = Some(value),
+            "password" => login.password = Some(Secret::new(value)),
+            _ => return Err(unknown_option(&name)),
+        }
+    }
+    Ok(RedisUrl { place: Place::Unix { path: path.into() }, login })
+}
+
+fn parse_host(place: &str) -> Result<(String, u16), String> {
+    let (host, port) = match place.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']').ok_or("the [ of the host has no ]")?;
+            (host, after.strip_prefix(':'))
+        }
+        None => match place.split_once(':') {
+            Some((_, port)) if port.contains(':') => {
+                return Err("the host has several colons: write an IPv6 address as [::1]".into());
+            }
+            Some((host, port)) => (host, Some(port)),
+            None => (place, None),
+        },
+    };
+    if host.is_empty() {
+        return Err(format!("the host is missing: write {SUPPORTED}"));
+    }
+    // The text is not repeated: in a mistyped address a part of the password may stand here.
+    let bad_port = "the port is not a number from 1 to 65535 (write / ? # and @ inside a password \
+                    as %2F %3F %23 and %40)";
+    let port = match port.filter(|port| !port.is_empty()) {
+        Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or(bad_port)?,
+        None => DEFAULT_PORT,
+    };
+    Ok((decoded(host)?, port))
+}
+
+fn parse_credentials(credentials: &str) -> Result<Login, String> {
+    let (user, password) = match credentials.split_once(':') {
+        Some((user, password)) => (user, Some(password)),
+        None => (credentials, None),
+    };
+    let user = Some(decoded(user)?).filter(|user| !user.is_empty());
+    let password = password.map(decoded).transpose()?.filter(|password| !password.is_empty());
+    if user.is_some() && password.is_none() {
+        return Err(
+            "a user without password: write user:password@ (or :password@ for the default \
+                    user)"
+                .into(),
+        );
+    }
+    Ok(Login { user, password: password.map(Secret::new), database: 0 })
+}
+
+fn parse_database(text: &str) -> Result<u32, String> {
+    let database = text.parse().ok().filter(|database| *database <= DATABASE_MAX);
+    database.ok_or_else(|| format!("the database is not a number from 0 to {DATABASE_MAX}"))
+}
+
+fn parse_query(query: &str) -> Result<Vec<(String, String)>, String> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').ok_or("an option after ? has no =")?;
+            Ok((decoded(name)?, decoded(value)?))
+        })
+        .collect()
+}
+
+fn parse_fragment(fragment: &str) -> Result<bool, String> {
+    match fragment {
+        "" => Ok(false),
+        "insecure" => Ok(true),
+        _ => Err("after # only `insecure` may stand".into()),
+    }
+}
+
+fn unknown_option(name: &str) -> String {
+    format!("unknown option {:?} after ?: write {SUPPORTED}", super::text::cleaned(name))
+}
+
+/// The text behind percent signs.
+fn decoded(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        if first != b'%' {
+            bytes.push(first);
+            rest = after;
+            continue;
+        }
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(byte.ok_or("a % is not followed by two hexadecimal digits: write % as %25")?);
+        rest = &after[2..];
+    }
+    String::from_utf8(bytes).map_err(|_| "the text behind % signs is not UTF-8".into())
+}
+
+/// Other ways of writing an address that people bring along: refused with what to write instead.
+fn refuse_other_forms(address: &str) -> String {
+    let mut parts = address.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let place = parts.next().unwrap_or_default();
+    let options: Vec<(String, &str)> = address
+        .split(',')
+        .filter_map(|part| part.trim().split_once('='))
+        .map(|(name, value)| (name.trim().to_ascii_lowercase(), value.trim()))
+        .collect();
+    if options.is_empty() {
+        let is_place = !place.contains(['@', ' ']) && !place.is_empty();
+        return match parse_host(place).ok().filter(|_| is_place) {
+            Some((host, port)) => {
+                format!("no scheme: write redis://{}:{port}", Host(&host))
+            }
+            None => format!("no scheme: write {SUPPORTED}"),
+        };
+    }
+    let option = |name: &str| options.iter().find(|(n, _)| n == name).map(|(_, value)| *value);
+    if option("servicename").is_some() {
+        return format!("serviceName= asks for sentinel, which is not supported yet: {SUPPORTED}");
+    }
+    let scheme = if option("ssl").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+        "rediss"
+    } else {
+        "redis"
+    };
+    let credentials = match (option("user"), option("password")) {
+        (Some(_), _) => "USER:PASSWORD@",
+        (None, Some(_)) => ":PASSWORD@",
+        (None, None) => "",
+    };
+    let place = match parse_host(place) {
+        Ok((host, port)) if !place.contains('=') => format!("{}:{port}", Host(&host)),
+        _ => "HOST:PORT".into(),
+    };
+    let database = option("defaultdatabase").and_then(|text| text.parse::<u32>().ok());
+    format!(
+        "options with commas are not understood: write {scheme}://{credentials}{place}/{} with \
+         your own user and password",
+        database.unwrap_or(0)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CANARY: &str = "c4nary";
+
+    fn tcp(host: &str, port: u16) -> Place {
+        Place::Tcp { host: host.into(), port }
+    }
+
+    #[test]
+    fn every_form_of_the_documentation_is_understood() {
+        let url = RedisUrl::parse("redis://127.0.0.1").unwrap();
+        assert_eq!((url.place, url.login), (tcp("127.0.0.1", 6379), Login::default()));
+
+        let url = RedisUrl::parse("redis://ann:p%40ss%2F@[::1]:7000/3").unwrap();
+        assert_eq!(url.place, tcp("::1", 7000));
+        assert_eq!(url.login.user.as_deref(), Some("ann"));
+        assert_eq!(url.login.password.as_ref().unwrap().reveal(), "p@ss/");
+        assert_eq!(url.login.database, 3);
+        assert_eq!(url.to_string(), "redis://[::1]:7000/3");
+
+        let url = RedisUrl::parse("redis://:only@host").unwrap();
+        assert!(url.login.user.is_none() && url.login.password.is_some());
+
+        let url = RedisUrl::parse("rediss://h?ca=/a.pem&cert=/c.pem&key=/k.pem#insecure").unwrap();
+        assert!(url.warning().unwrap().starts_with("INSECURE: rediss://h:6379/0#insecure"));
+        let Place::Tls { tls, .. } = url.place else { panic!("not TLS") };
+        assert_eq!(tls.ca.unwrap().to_str(), Some("/a.pem"));
+        assert!(tls.cert.is_some() && tls.key.is_some() && tls.insecure);
+
+        for address in ["unix:///run/redis.sock?db=2", "unix:/run/redis.sock?db=2"] {
+            let url = RedisUrl::parse(address).unwrap();
+            assert_eq!(url.to_string(), "unix:///run/redis.sock?db=2");
+        }
+    }
+
+    #[test]
+    fn a_bad_address_says_what_to_write_and_keeps_the_secret() {
+        let cases = [
+            ("redis://", "host is missing"),
+            ("redis://:c4nary@", "host is missing"),
+            ("redis://u:c4nary@host:x", "port is not"),
+            ("redis://u:c4/nary@host", "%2F"),
+            ("redis://u:c4?c4nary@host", "%2F"),
+            ("redis://u:c4#c4nary@host", "%2F"),
+            ("redis://u:c4nary%zz@host", "%25"),
+            ("redis://c4nary:x/y", "port is not"),
+            ("redis://u@host", "user without password"),
+            ("redis://host/x", "database"),
+            ("redis://host/70000", "database"),
+            ("redis://host?pool=5", "unknown option \"pool\""),
+            ("redis://host?ca=/x", "needs rediss://"),
+            ("redis://host#insecure", "needs rediss://"),
+            ("rediss://host#whatever", "insecure"),
+            ("rediss://host?cert=/x", "go together"),
+            ("redis://::1", "[::1]"),
+            ("unix://run/redis.sock", "absolute path"),
+            ("http://u:c4nary@host", "unknown scheme \"http\""),
+            ("redis-sentinel://u:c4nary@host", "sentinel is not supported yet"),
+            ("redis+cluster://u:c4nary@host", "cluster is not supported yet"),
+            ("quorum://a,b,c", "quorum is not supported yet"),
+            ("localhost:6380", "redis://localhost:6380"),
+            ("u:c4nary@localhost", "no scheme: write redis://["),
+            ("", "no scheme"),
+            ("redis://a\nb", "control characters"),
+            (
+                "cache:6380,password=c4nary,ssl=True,defaultDatabase=2",
+                "rediss://:PASSWORD@cache:6380/2",
+            ),
+            ("cache,user=ann,password=c4nary", "redis://USER:PASSWORD@cache:6379/0"),
+            ("a:1,b:2,serviceName=m,password=c4nary", "sentinel"),
+            ("password=c4nary,ssl=true", "rediss://:PASSWORD@HOST:PORT/0"),
+        ];
+        for (address, expected) in cases {
+            let error = RedisUrl::parse(address).unwrap_err();
+            assert!(error.to_string().contains(expected), "{address}: {error}");
+            let shown = format!("{error} {error:?}");
+            assert!(!shown.contains(CANARY), "{address} leaks its password: {shown}");
+        }
+    }
+
+    #[test]
+    fn a_parsed_address_never_shows_its_password() {
+        for address in ["redis://u:c4nary@h/1", "rediss://:c4nary@h", "unix:///s?password=c4nary"] {
+            let url = RedisUrl::parse(address).unwrap();
+            assert_eq!(url.login.password.as_ref().unwrap().reveal(), CANARY);
+            assert!(!format!("{url} {url:?} {:?}", url.login).contains(CANARY), "{address}");
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! The same elections for programs without a runtime: calls that wait, on plain threads.
+//!
+//! ```
+//! use tenure::blocking::Tenure;
+//! # fn main() -> Result<(), tenure::Error> {
+//! # let address = std::sync::Arc::new(tenure::MemoryBackend::new());
+//! # let builder = tenure::Tenure::builder().backend(address);
+//! let tenure = Tenure::new(builder)?;
+//! let election = tenure.start(tenure.election("nightly-report"))?;
+//! let rows = election.run_while_leader(|term| {
+//!     let mut rows = 0;
+//!     while rows < 3 && !term.is_stopping() {
+//!         rows += 1; // Each write carries term.token().
+//!     }
+//!     rows
+//! })?;
+//! assert_eq!(rows, 3);
+//! # Ok(()) }
+//! ```
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use tenure_core::protocol::{HistoryEntry, Member};
+use tenure_core::{Event, InstanceId, Reason, Resource, Role, SeenLeader, Token};
+
+use crate::election::words_of;
+use crate::{Asked, ElectionBuilder, Error, Leadership, ListenerHandle, Status, TenureBuilder};
+
+/// Waits for a future on the current thread. Everything in this crate can be awaited like this.
+///
+/// Inside an async function this would hold up its whole thread: use `.await` there.
+pub fn wait<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// A client whose calls wait; see [`crate::Tenure`].
+///
+/// Leaderships are given back when the last handle is dropped, in the background; call
+/// [`shutdown`](Self::shutdown) before the program ends, to be certain.
+#[derive(Clone, Debug)]
+pub struct Tenure {
+    inner: crate::Tenure,
+}
+
+impl Tenure {
+    /// Connects to the store at `address`; see [`crate::Tenure::connect`].
+    pub fn connect(address: &str) -> Result<Self, Error> {
+        Self::new(crate::Tenure::builder().store(address))
+    }
+
+    /// A client with settings.
+    pub fn new(builder: TenureBuilder) -> Result<Self, Error> {
+        wait(builder.connect()).map(Tenure::from)
+    }
+
+    /// Who this instance is.
+    pub fn id(&self) -> &InstanceId {
+        self.inner.id()
+    }
+
+    /// The settings of an election, to be [started](Self::start).
+    pub fn election(&self, name: &str) -> ElectionBuilder {
+        self.inner.election(name)
+    }
+
+    /// Starts to take part in an election.
+    pub fn start(&self, election: ElectionBuilder) -> Result<Election, Error> {
+        wait(election.start()).map(|inner| Election { inner })
+    }
+
+    /// Tries once to lead `name`; see [`ElectionBuilder::try_acquire`].
+    pub fn try_acquire(&self, name: &str) -> Result<Option<Term>, Error> {
+        Ok(wait(self.inner.try_acquire(name))?.map(|inner| Term { inner }))
+    }
+
+    /// Whether this instance leads `name` now. No I/O.
+    pub fn is_leader(&self, name: &str) -> bool {
+        self.inner.is_leader(name)
+    }
+
+    /// Who leads `name` now, asked of the store.
+    pub fn leader(&self, name: &str) -> Result<Leadership, Error> {
+        wait(self.inner.leader(name))
+    }
+
+    /// Who takes part in `name`, asked of the store.
+    pub fn members(&self, name: &str) -> Result<Vec<Member>, Error> {
+        wait(self.inner.observe(name)?.members())
+    }
+
+    /// The latest `count` entries of the history of `name`, newest first.
+    pub fn history(&self, name: &str, count: usize) -> Result<Vec<HistoryEntry>, Error> {
+        wait(self.inner.history(name, count))
+    }
+
+    /// Asks the leader of `name` to step down.
+    pub fn ask_to_resign(&self, name: &str) -> Result<Asked, Error> {
+        wait(self.inner.ask_to_resign(name))
+    }
+
+    /// Asks the leader of `name` to hand over to `to`.
+    pub fn ask_to_hand_over(&self, name: &str, to: &str) -> Result<Asked, Error> {
+        wait(self.inner.ask_to_hand_over(name, to))
+    }
+
+    /// Stops all elections of this client and waits until the store was told.
+    pub fn shutdown(&self) {
+        wait(self.inner.shutdown());
+    }
+}
+
+impl From<crate::Tenure> for Tenure {
+    fn from(inner: crate::Tenure) -> Self {
+        Tenure { inner }
+    }
+}
+
+/// A running election whose calls wait; see [`crate::Election`].
+#[derive(Clone, Debug)]
+pub struct Election {
+    inner: crate::Election,
+}
+
+impl Election {
+    /// What is led.
+    pub fn resource(&self) -> &Resource {
+        self.inner.resource()
+    }
+
+    /// Whether this instance leads now and may begin work. No I/O.
+    pub fn is_leader(&self) -> bool {
+        self.inner.is_leader()
+    }
+
+    /// How this instance stands.
+    pub fn role(&self) -> Role {
+        self.inner.role()
+    }
+
+    /// Everything there is to know about it, at this moment.
+    pub fn status(&self) -> Status {
+        self.inner.status()
+    }
+
+    /// The leader as last seen.
+    pub fn leader(&self) -> Option<SeenLeader> {
+        self.inner.leader()
+    }
+
+    /// The members as last seen.
+    pub fn members(&self) -> Arc<[Member]> {
+        self.inner.members()
+    }
+
+    /// Calls `listener` for each event from now on; see [`crate::Election::on_event`].
+    pub fn on_event<F>(&self, listener: F) -> Result<ListenerHandle, Error>
+    where
+        F: FnMut(&Event) + Send + 'static,
+    {
+        self.inner.on_event(listener)
+    }
+
+    /// A guard on the term this instance holds.
+    pub fn term(&self) -> Option<Term> {
+        self.inner.term().map(|inner| Term { inner })
+    }
+
+    /// Waits until this instance leads. Fails once the election was stopped.
+    pub fn wait_for_leadership(&self) -> Result<Term, Error> {
+        wait(self.inner.wait_for_leadership()).map(|inner| Term { inner })
+    }
+
+    /// Waits until this instance leads, for at most `limit`.
+    pub fn wait_for_leadership_within(&self, limit: Duration) -> Result<Term, Error> {
+        wait(self.inner.wait_for_leadership_within(limit)).map(|inner| Term { inner })
+    }
+
+    /// Runs `work` on this thread whenever this instance leads, anew for each term; see
+    /// [`crate::Election::run_while_leader`]. A thread cannot be cut off: `work` must look at
+    /// [`Term::is_stopping`] often, and what it does after its grace is told as an overrun.
+    pub fn run_while_leader<F, T>(&self, mut work: F) -> Result<T, Error>
+    where
+        F: FnMut(&Term) -> T,
+    {
+        let mut failures = 0;
+        loop {
+            let term = self.wait_for_leadership()?;
+            let returned = catch_unwind(AssertUnwindSafe(|| work(&term)));
+            let interrupted = term.is_stopping();
+            drop(term);
+            match returned {
+                Ok(value) if !interrupted => {
+                    self.stop();
+                    return Ok(value);
+                }
+                Ok(_) => failures = 0,
+                Err(panic) => {
+                    self.inner.give_up_after_panic(&words_of(&*panic));
+                    wait(self.inner.hold_back(failures));
+                    failures += 1;
+                }
+            }
+        }
+    }
+
+    /// Whether this instance may lead.
+    pub fn set_ready(&self, ready: bool) {
+        self.inner.set_ready(ready);
+    }
+
+    /// The work made progress.
+    pub fn beat(&self) {
+        self.inner.beat();
+    }
+
+    /// Takes no new term until resumed.
+    pub fn pause(&self) {
+        self.inner.pause();
+    }
+
+    /// Contends again.
+    pub fn resume(&self) {
+        self.inner.resume();
+    }
+
+    /// Gives the term up and waits until the store was told.
+    pub fn resign(&self) {
+        wait(self.inner.resign());
+    }
+
+    /// Gives the term to the member called `to`.
+    pub fn hand_over(&self, to: &str) -> Result<InstanceId, Error> {
+        wait(self.inner.hand_over(to))
+    }
+
+    /// Gives the term to the best member that is ready.
+    pub fn hand_over_to_best(&self) -> Result<InstanceId, Error> {
+        wait(self.inner.hand_over_to_best())
+    }
+
+    /// Leaves for good, and waits until work has ended and the store was told.
+    pub fn stop(&self) {
+        wait(self.inner.stop());
+    }
+}
+
+/// The guard of a term; see [`crate::Term`].
+#[derive(Debug)]
+pub struct Term {
+    inner: crate::Term,
+}
+
+impl Term {
+    /// The number to send along with every write to the protected resource.
+    pub fn token(&self) -> Token {
+        self.inner.token()
+    }
+
+    /// How long the term may still be acted on unless it is renewed.
+    pub fn remaining(&self) -> Duration {
+        self.inner.remaining()
+    }
+
+    /// Whether the term may be acted on now. No I/O.
+    pub fn is_valid(&self) -> bool {
+        self.inner.is_valid()
+    }
+
+    /// Whether work has to stop. To be looked at often.
+    pub fn is_stopping(&self) -> bool {
+        self.inner.is_stopping()
+    }
+
+    /// Why work has to stop, once it has to.
+    pub fn stop_reason(&self) -> Option<Reason> {
+        self.inner.stop_reason()
+    }
+
+    /// Waits until work has to stop.
+    pub fn wait_until_stopping(&self) {
+        wait(self.inner.stopping());
+    }
+
+    /// Whether at least `least` is left of the term, after one renewal if need be.
+    pub fn ensure(&self, least: Duration) -> bool {
+        wait(self.inner.ensure(least))
+    }
+
+    /// Renews now; whether that came through.
+    pub fn renew(&self) -> bool {
+        wait(self.inner.renew())
+    }
+
+    /// Gives the term up and waits until the store was told.
+    pub fn resign(self) {
+        wait(self.inner.resign());
+    }
+
+    /// Gives the term to the member called `to`.
+    pub fn hand_over(self, to: &str) -> Result<InstanceId, Error> {
+        wait(self.inner.hand_over(to))
+    }
+}

@@ -1,0 +1,175 @@
+//! Settings of a client, and how it comes to its store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::{DEFAULT_PREFIX, Resource, Timing, TimingSettings};
+
+use crate::backend::{Backend, Connecting, Registry};
+use crate::client::{Client, Defaults};
+use crate::clock::Clock;
+use crate::driver::Connector;
+use crate::memory::MemoryBackend;
+use crate::{Error, Tenure, identity};
+
+/// Settings of a [`Tenure`] client. What is set here about elections is their default.
+#[must_use = "nothing happens before `connect`"]
+pub struct TenureBuilder {
+    name: Option<String>,
+    store: Store,
+    schemes: Registry,
+    defaults: Defaults,
+    clock: Clock,
+}
+
+enum Store {
+    Missing,
+    Address(String),
+    Connector(Connector),
+}
+
+impl TenureBuilder {
+    pub(crate) fn new() -> Self {
+        TenureBuilder {
+            name: None,
+            store: Store::Missing,
+            schemes: Registry::default(),
+            defaults: Defaults {
+                prefix: DEFAULT_PREFIX.to_owned(),
+                timing: TimingSettings::default(),
+                fresh_store: false,
+                enabled: true,
+            },
+            clock: Clock::System,
+        }
+    }
+
+    /// The instance's name; `{host}_{pid}` by default. Two processes under one name are still two
+    /// instances: each start adds a nonce.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// The store's address, such as `redis://127.0.0.1`.
+    pub fn store(mut self, address: &str) -> Self {
+        self.store = Store::Address(address.to_owned());
+        self
+    }
+
+    /// A backend that exists already.
+    pub fn backend(self, backend: Arc<dyn Backend>) -> Self {
+        self.connector(move || Box::pin(std::future::ready(Ok(backend))))
+    }
+
+    /// Makes the backend inside the client's own runtime.
+    pub fn connector<C>(mut self, connector: C) -> Self
+    where
+        C: FnOnce() -> Connecting + Send + 'static,
+    {
+        self.store = Store::Connector(Box::new(connector));
+        self
+    }
+
+    /// Lets `start` serve addresses that begin with `scheme:`.
+    pub fn scheme<S>(mut self, scheme: &str, start: S) -> Self
+    where
+        S: Fn(String) -> Connecting + Send + Sync + 'static,
+    {
+        self.schemes.register(scheme, start);
+        self
+    }
+
+    /// What precedes the name of a resource in its key; `tenure:` by default.
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        self.defaults.prefix = prefix.to_owned();
+        self
+    }
+
+    /// How long a lease lasts without renewal; 10 s by default.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.defaults.timing.ttl = ttl;
+        self
+    }
+
+    /// From one renewal to the next; a third of the lease by default.
+    pub fn renew_every(mut self, renew_every: Duration) -> Self {
+        self.defaults.timing.renew_every = Some(renew_every);
+        self
+    }
+
+    /// How long work gets to stop before the lease ends; 30 % of the lease by default.
+    pub fn stop_grace(mut self, stop_grace: Duration) -> Self {
+        self.defaults.timing.stop_grace = Some(stop_grace);
+        self
+    }
+
+    /// The shortest lease that any peer writes; the own by default.
+    pub fn fleet_min_ttl(mut self, ttl: Duration) -> Self {
+        self.defaults.timing.fleet_min_ttl = Some(ttl);
+        self
+    }
+
+    /// The longest lease that any peer may still believe in; the own by default.
+    pub fn fleet_max_ttl(mut self, ttl: Duration) -> Self {
+        self.defaults.timing.fleet_max_ttl = Some(ttl);
+        self
+    }
+
+    /// Vouches that nobody led anything on this store before: its first leaders need not wait
+    /// until leases from before a loss of data would have ended.
+    pub fn fresh_store(mut self, fresh_store: bool) -> Self {
+        self.defaults.fresh_store = fresh_store;
+        self
+    }
+
+    /// Whether elections take place at all. Switched off, this instance leads everything it takes
+    /// part in, alone and without a store.
+    pub fn enabled(mut self, enabled: bool) -> Self {
+        self.defaults.enabled = enabled;
+        self
+    }
+
+    pub(crate) fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Starts the client. Fails with what is wrong in the settings, or with the reason why the
+    /// store's address, files or credentials cannot be used; an unreachable store is no failure.
+    pub async fn connect(self) -> Result<Tenure, Error> {
+        let id = identity::instance_id(self.name.as_deref())?;
+        Timing::new(&self.defaults.timing)?;
+        Resource::with_prefix(&self.defaults.prefix, "any")?;
+        let connector = match self.store {
+            _ if !self.defaults.enabled => alone(self.clock.clone()),
+            Store::Address(address) => {
+                let schemes = self.schemes;
+                Box::new(move || schemes.connect(&address))
+            }
+            Store::Connector(connector) => connector,
+            Store::Missing => {
+                let why = "none was given: set an address such as redis://127.0.0.1".to_owned();
+                return Err(Error::Setting { setting: "store", why });
+            }
+        };
+        Client::start(id, self.defaults, self.clock, connector).await
+    }
+}
+
+fn alone(clock: Clock) -> Connector {
+    Box::new(move || {
+        let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::on(clock));
+        Box::pin(std::future::ready(Ok(backend)))
+    })
+}
+
+impl std::fmt::Debug for TenureBuilder {
+    /// The address may hold a password, so it is left out.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TenureBuilder")
+            .field("name", &self.name)
+            .field("defaults", &self.defaults)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,316 @@
+//! The client: one instance's connection to a store, and the elections it takes part in.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tenure_core::protocol::{Answer, Call, Request};
+use tenure_core::timing::TTL_DEFAULT;
+use tenure_core::{InstanceId, Moment, Resource, TimingSettings};
+use tokio::sync::oneshot;
+
+use crate::backend::{Backend, Connection, Subscription};
+use crate::clock::Clock;
+use crate::driver::{self, Connector, Inbox, Message, Starting};
+use crate::election::ElectionBuilder;
+use crate::fork::Generation;
+use crate::listener::ListenerPool;
+use crate::memory::MemoryBackend;
+use crate::state::ElectionState;
+use crate::{Error, TenureBuilder};
+
+/// How long a call for a handle may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How much longer than the backend itself the client waits, so that the backend says why.
+const CALL_TIMEOUT_SLACK: Duration = Duration::from_millis(250);
+
+/// A client: one instance, one store, any number of elections.
+///
+/// Cheap to clone. Its work is done by a thread of its own, which ends some time after the last
+/// handle of the client and of its elections is gone. A program that ends should await
+/// [`shutdown`](Tenure::shutdown): only then is it certain that leaderships were given back.
+#[derive(Clone, Debug)]
+pub struct Tenure {
+    client: Arc<Client>,
+}
+
+impl Tenure {
+    /// Connects to the store at `address`, such as `redis://127.0.0.1`.
+    ///
+    /// A store that cannot be reached is not an error: elections start as
+    /// [`Role::Unknown`](tenure_core::Role::Unknown) and keep trying. Fails when the address, its
+    /// files or its credentials cannot be used.
+    pub async fn connect(address: &str) -> Result<Self, Error> {
+        Self::builder().store(address).connect().await
+    }
+
+    /// A client on a backend that exists already.
+    pub async fn with_backend(backend: Arc<dyn Backend>) -> Result<Self, Error> {
+        Self::builder().backend(backend).connect().await
+    }
+
+    /// A client on a backend that `connector` makes, inside the client's own runtime: background
+    /// tasks and connections of the backend then live there.
+    pub async fn with_connector<C>(connector: C) -> Result<Self, Error>
+    where
+        C: FnOnce() -> crate::backend::Connecting + Send + 'static,
+    {
+        Self::builder().connector(connector).connect().await
+    }
+
+    /// A client with settings.
+    pub fn builder() -> TenureBuilder {
+        TenureBuilder::new()
+    }
+
+    /// Who this instance is: the configured name and a nonce of this start.
+    pub fn id(&self) -> &InstanceId {
+        &self.client.id
+    }
+
+    /// Where the store is, for people. Never contains a secret.
+    pub fn store(&self) -> String {
+        self.client.backend.describe()
+    }
+
+    /// How the connection to the store stands.
+    pub fn connection(&self) -> Connection {
+        self.client.backend.connection().borrow().clone()
+    }
+
+    /// Takes part in the election of the leader of `name`, once started.
+    pub fn election(&self, name: &str) -> ElectionBuilder {
+        ElectionBuilder::new(Arc::clone(&self.client), name)
+    }
+
+    /// Whether this instance leads `name` now. No I/O; `false` for what it takes no part in.
+    pub fn is_leader(&self, name: &str) -> bool {
+        self.client.election_of(name).is_some_and(|election| election.is_leader())
+    }
+
+    /// Stops all elections of this client and waits until their work has ended and the store was
+    /// told, as far as it answers. No new ones can be started.
+    pub async fn shutdown(&self) {
+        let elections: Vec<_> = self.client.lock_registry().values().cloned().collect();
+        self.client.inbox.close();
+        elections.iter().for_each(|election| election.stop());
+        for election in elections {
+            election.stopped().await;
+        }
+    }
+
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+}
+
+/// What the handles of a client share.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) id: InstanceId,
+    pub(crate) defaults: Defaults,
+    pub(crate) clock: Clock,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) inbox: Arc<Inbox>,
+    registry: driver::Registry,
+    born_in: Generation,
+    listeners: OnceLock<ListenerPool>,
+    /// The store of elections that are switched off.
+    alone: OnceLock<Arc<MemoryBackend>>,
+}
+
+/// What elections take from their client unless they are told otherwise.
+#[derive(Clone, Debug)]
+pub(crate) struct Defaults {
+    pub(crate) prefix: String,
+    pub(crate) timing: TimingSettings,
+    pub(crate) fresh_store: bool,
+    pub(crate) enabled: bool,
+}
+
+impl Client {
+    pub(crate) async fn start(
+        id: InstanceId,
+        defaults: Defaults,
+        clock: Clock,
+        connector: Connector,
+    ) -> Result<Tenure, Error> {
+        let born_in = Generation::current();
+        let registry = Arc::new(Mutex::new(HashMap::new()));
+        let (inbox, backend) =
+            driver::start(connector, clock.clone(), Arc::clone(&registry)).await?;
+        let client = Client {
+            id,
+            defaults,
+            clock,
+            backend,
+            inbox,
+            registry,
+            born_in,
+            listeners: OnceLock::new(),
+            alone: OnceLock::new(),
+        };
+        Ok(Tenure { client: Arc::new(client) })
+    }
+
+    pub(crate) fn resource(&self, name: &str) -> Result<Resource, Error> {
+        Ok(Resource::with_prefix(&self.defaults.prefix, name)?)
+    }
+
+    /// The election of this client about `name`.
+    pub(crate) fn election_of(&self, name: &str) -> Option<Arc<ElectionState>> {
+        let registry = self.lock_registry();
+        let by_key = self.resource(name).ok().and_then(|resource| registry.get(resource.key()));
+        by_key
+            .or_else(|| registry.values().find(|election| election.resource.name() == name))
+            .cloned()
+    }
+
+    /// Hands an election to the driver, unless this client takes part already. One that is just
+    /// stopping is waited for: one instance must not meet itself at the store.
+    pub(crate) async fn begin(&self, starting: Starting) -> Result<(), Error> {
+        self.check_process()?;
+        let key = starting.state.resource.key().to_owned();
+        loop {
+            let earlier = {
+                let mut registry = self.lock_registry();
+                match registry.get(&key).filter(|earlier| !earlier.has_stopped()).cloned() {
+                    None => {
+                        registry.insert(key.clone(), Arc::clone(&starting.state));
+                        break;
+                    }
+                    Some(earlier) => earlier,
+                }
+            };
+            if !earlier.is_stopping() {
+                let name = starting.state.resource.name().to_owned();
+                return Err(Error::AlreadyTakingPart { name });
+            }
+            earlier.stopped().await;
+        }
+        let begun = self.inbox.request(Message::Start(Box::new(starting)));
+        if begun.is_err() {
+            self.lock_registry().remove(&key);
+        }
+        begun
+    }
+
+    /// Asks the store about `resource` in this instance's name.
+    pub(crate) async fn call(
+        &self,
+        resource: &Resource,
+        request: Request,
+    ) -> Result<Answer, Error> {
+        self.call_on(Arc::clone(&self.backend), resource, request).await
+    }
+
+    pub(crate) async fn call_on(
+        &self,
+        backend: Arc<dyn Backend>,
+        resource: &Resource,
+        request: Request,
+    ) -> Result<Answer, Error> {
+        self.check_process()?;
+        let call = Call {
+            resource: resource.clone(),
+            id: self.id.clone(),
+            request,
+            timeout: CALL_TIMEOUT,
+        };
+        let (reply, answer) = oneshot::channel();
+        self.inbox.request(Message::Call { backend, call, reply })?;
+        tokio::select! {
+            biased;
+            answer = answer => Ok(answer.map_err(|_| Error::Closed)??),
+            () = self.sleep(CALL_TIMEOUT + CALL_TIMEOUT_SLACK) => {
+                Err(Error::Store(tenure_core::StoreError::TimedOut(CALL_TIMEOUT)))
+            }
+        }
+    }
+
+    pub(crate) async fn subscribe(
+        &self,
+        backend: Arc<dyn Backend>,
+        resource: &Resource,
+    ) -> Result<Subscription, Error> {
+        self.check_process()?;
+        let (reply, subscription) = oneshot::channel();
+        let resource = resource.clone();
+        self.inbox.request(Message::Subscribe { backend, resource, reply })?;
+        subscription.await.map_err(|_| Error::Closed)
+    }
+
+    /// Waits on the client's clock, whatever runtime the caller lives in, if any.
+    pub(crate) async fn sleep(&self, pause: Duration) {
+        self.sleep_until(self.clock.now() + pause).await;
+    }
+
+    pub(crate) async fn sleep_until(&self, until: Moment) {
+        let (wake, woken) = oneshot::channel();
+        // Refused or dropped unsent, the client was shut down: no reason to go on sleeping.
+        if self.inbox.request(Message::Sleep { until, wake }).is_ok() {
+            let _ = woken.await;
+        }
+    }
+
+    /// Waits for `future`, but no longer than `limit` where there is one.
+    pub(crate) async fn within<T>(
+        &self,
+        limit: Option<Duration>,
+        what: &'static str,
+        future: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let Some(waited) = limit else { return future.await };
+        tokio::select! {
+            biased;
+            done = future => done,
+            () = self.sleep(waited) => Err(Error::TimedOut { what, waited }),
+        }
+    }
+
+    pub(crate) fn listeners(&self) -> Result<&ListenerPool, Error> {
+        if let Some(pool) = self.listeners.get() {
+            return Ok(pool);
+        }
+        let pool = ListenerPool::start()
+            .map_err(|error| Error::Setting { setting: "listener", why: error.to_string() })?;
+        Ok(self.listeners.get_or_init(|| pool))
+    }
+
+    /// The store of an election that is switched on or off. Off, nobody else knows it.
+    pub(crate) fn backend_when(&self, enabled: bool) -> Arc<dyn Backend> {
+        if self.shares_connection(enabled) {
+            return Arc::clone(&self.backend);
+        }
+        let alone = self.alone.get_or_init(|| Arc::new(MemoryBackend::on(self.clock.clone())));
+        Arc::clone(alone) as Arc<dyn Backend>
+    }
+
+    /// Whether an election uses the client's own backend. A client that is switched off as a whole
+    /// has one in memory anyway.
+    pub(crate) fn shares_connection(&self, enabled: bool) -> bool {
+        enabled || !self.defaults.enabled
+    }
+
+    /// The longest lease that may be believed in as far as this client knows.
+    pub(crate) fn longest_lease(&self) -> Duration {
+        let timing = &self.defaults.timing;
+        timing.fleet_max_ttl.unwrap_or(timing.ttl).max(timing.ttl).max(TTL_DEFAULT)
+    }
+
+    fn check_process(&self) -> Result<(), Error> {
+        if self.born_in.is_current() { Ok(()) } else { Err(Error::Forked) }
+    }
+
+    fn lock_registry(&self) -> MutexGuard<'_, HashMap<String, Arc<ElectionState>>> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if self.born_in.is_current() {
+            self.inbox.close();
+        }
+    }
+}

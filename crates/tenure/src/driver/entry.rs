@@ -1,0 +1,357 @@
+//! One election as the driver keeps it: the machine, and what is under way for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::protocol::Request;
+use tenure_core::{
+    AskId, Election as Machine, Event, EventKind, Moment, Output, Reason, Resource, Role,
+};
+use tokio::task::AbortHandle;
+
+use crate::backend::{Backend, Listening, Signal, SignalSink};
+use crate::clock::Clock;
+use crate::state::{ElectionState, Successor, TermCell, Wishes};
+use crate::status::Status;
+use crate::term::TermState;
+use crate::trace;
+
+use super::inbox::{ElectionKey, Inbox, Reply};
+
+/// How long before the end of its grace work is cut off: long enough for a runtime to drop it, so
+/// that "overrun" is said only of work that cannot be dropped.
+const CUT_LEAD_MAX: Duration = Duration::from_millis(20);
+
+/// What the process does by itself when things go wrong, by the application's choice.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Policy {
+    /// End the process with this code when a term is lost.
+    pub(crate) exit_on_loss: Option<i32>,
+    /// Abort the process when work is still there at the end of its grace.
+    pub(crate) abort_on_overrun: bool,
+}
+
+pub(super) struct Entry {
+    machine: Machine,
+    pub(super) state: Arc<ElectionState>,
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) shares_connection: bool,
+    policy: Policy,
+    pub(super) asks: Vec<PendingAsk>,
+    /// The moment under which this election stands in the driver's timers.
+    pub(super) timer: Moment,
+    cuts_off_at: Moment,
+    /// What the machine was last told about work, and about holding back.
+    work_told: bool,
+    pause_told: bool,
+    /// The term that events are about.
+    term: Option<Arc<TermState>>,
+    /// Kept alive for as long as signals are wanted.
+    receiver: Option<Arc<dyn Fn(Signal) + Send + Sync>>,
+    listening: Option<Listening>,
+}
+
+/// A request of the machine that has no reply yet.
+pub(super) struct PendingAsk {
+    ask: AskId,
+    deadline: Moment,
+    timeout: Duration,
+    purpose: Purpose,
+    pub(super) task: Option<AbortHandle>,
+}
+
+/// What a request is for, as far as waiting handles care.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Renewal,
+    Farewell,
+    Other,
+}
+
+impl Purpose {
+    fn of(request: &Request) -> Self {
+        match request {
+            Request::Renew { .. } => Purpose::Renewal,
+            Request::Release { .. } | Request::Transfer { .. } | Request::Abandon { .. } => {
+                Purpose::Farewell
+            }
+            _ => Purpose::Other,
+        }
+    }
+}
+
+impl PendingAsk {
+    pub(super) fn new(ask: AskId, request: &Request, deadline: Moment, timeout: Duration) -> Self {
+        PendingAsk { ask, deadline, timeout, purpose: Purpose::of(request), task: None }
+    }
+}
+
+impl Entry {
+    pub(super) fn new(
+        machine: Machine,
+        state: Arc<ElectionState>,
+        backend: Arc<dyn Backend>,
+        shares_connection: bool,
+        policy: Policy,
+    ) -> Self {
+        Entry {
+            machine,
+            state,
+            backend,
+            shares_connection,
+            policy,
+            asks: Vec::new(),
+            timer: Moment::NEVER,
+            cuts_off_at: Moment::NEVER,
+            work_told: false,
+            pause_told: false,
+            term: None,
+            receiver: None,
+            listening: None,
+        }
+    }
+
+    pub(super) fn listen(&mut self, resource: &Resource, key: ElectionKey, inbox: &Arc<Inbox>) {
+        let inbox = Arc::clone(inbox);
+        let receiver: Arc<dyn Fn(Signal) + Send + Sync> =
+            Arc::new(move |signal| inbox.signal(key, signal));
+        self.listening = Some(self.backend.listen(resource, SignalSink::new(&receiver)));
+        self.receiver = Some(receiver);
+    }
+
+    /// Whether the machine is to hold back from now on, when that has changed.
+    pub(super) fn pause_changed(&mut self, wishes: &Wishes) -> Option<bool> {
+        let paused = wishes.paused || wishes.backs_off;
+        let changed = std::mem::replace(&mut self.pause_told, paused) != paused;
+        changed.then_some(paused)
+    }
+
+    /// Passes one input to the machine. Before anything it wants done is done, checks and guards
+    /// know about it: all of that happens under the lock of the term cell.
+    pub(super) fn advance(
+        &mut self,
+        clock: &Clock,
+        input: impl FnOnce(&mut Machine, Moment),
+    ) -> (Vec<Output>, Moment) {
+        let state = Arc::clone(&self.state);
+        let mut cell = state.lock_cell();
+        // Read here and nowhere earlier: a request counts its lease from this moment.
+        let now = clock.now();
+        let mut outputs = Vec::new();
+        self.tell_work(&cell, now);
+        input(&mut self.machine, now);
+        let mut wakes_at = self.collect(&mut cell, &mut outputs);
+        if self.tell_work(&cell, now) {
+            wakes_at = self.collect(&mut cell, &mut outputs);
+        }
+        self.term = cell.term().cloned();
+        drop(cell);
+        self.update_status(&outputs);
+        (outputs, wakes_at)
+    }
+
+    /// Tells the machine whether work runs, when that has changed.
+    fn tell_work(&mut self, cell: &TermCell, now: Moment) -> bool {
+        let changed = self.work_told != cell.work_runs();
+        if changed {
+            self.work_told = cell.work_runs();
+            self.machine.handle_work(now, self.work_told);
+        }
+        changed
+    }
+
+    fn collect(&mut self, cell: &mut TermCell, outputs: &mut Vec<Output>) -> Moment {
+        loop {
+            match self.machine.poll_output() {
+                Output::WaitUntil(moment) => return moment,
+                Output::Tell(event) => {
+                    self.state.apply(cell, &event);
+                    // A new term begins with nobody at work, whatever was told before.
+                    self.work_told &= !matches!(event.kind, EventKind::Acquired { .. });
+                    outputs.push(Output::Tell(event));
+                }
+                ask => outputs.push(ask),
+            }
+        }
+    }
+
+    fn update_status(&self, outputs: &[Output]) {
+        let parting = self.asks.iter().any(|ask| ask.purpose == Purpose::Farewell)
+            || outputs.iter().any(is_farewell);
+        let (role, reason) = (self.machine.role(), self.machine.role_reason());
+        self.state.status.send_if_modified(|status| {
+            let mut changed = status.parting != parting || status.role != role;
+            status.parting = parting;
+            status.role = role;
+            if status.reason != *reason {
+                status.reason = reason.clone();
+                changed = true;
+            }
+            for output in outputs {
+                if let Output::Tell(event) = output {
+                    changed |= note(status, event);
+                }
+            }
+            changed
+        });
+    }
+
+    /// Tells whoever listens; `true` when the election has stopped for good.
+    pub(super) fn tell(&mut self, event: Event) -> bool {
+        trace::log(&self.state, self.term.as_deref(), &event);
+        let mut stopped = false;
+        match &event.kind {
+            EventKind::StateChanged { to: Role::Stopped, .. } => stopped = true,
+            EventKind::StopWork { by, reason, .. } => {
+                self.cuts_off_at = *by - CUT_LEAD_MAX.min(event.at.until(*by) / 4);
+                self.with_term(|term| term.stop(reason.clone()));
+            }
+            EventKind::Overrun { .. } if self.policy.abort_on_overrun => {
+                // The one thing that certainly ends work which nothing else can end.
+                std::process::abort();
+            }
+            EventKind::Lost { reason, .. } => {
+                self.cuts_off_at = Moment::NEVER;
+                self.with_term(|term| term.end(reason.clone()));
+                if let (true, Some(code)) = (is_involuntary(reason), self.policy.exit_on_loss) {
+                    exit(code);
+                }
+            }
+            _ => {}
+        }
+        self.state.publish(event);
+        stopped
+    }
+
+    fn with_term(&self, act: impl FnOnce(&TermState)) {
+        if let Some(term) = &self.term {
+            act(term);
+        }
+    }
+
+    /// Takes the reply to a request that still waits for one, and says what that was for.
+    pub(super) fn settle(&mut self, ask: AskId, reply: &Reply) -> Option<Purpose> {
+        let index = self.asks.iter().position(|pending| pending.ask == ask)?;
+        let pending = self.asks.swap_remove(index);
+        if let Some(task) = pending.task {
+            task.abort();
+        }
+        if pending.purpose == Purpose::Renewal && reply.is_err() {
+            self.state.status.send_if_modified(|status| {
+                status.counts.renewals_failed += 1;
+                false
+            });
+        }
+        Some(pending.purpose)
+    }
+
+    /// Wakes whoever waits for a renewal. The new deadline must be in place by then.
+    pub(super) fn announce_renewal(&self) {
+        self.with_term(TermState::settle_renewal);
+    }
+
+    pub(super) fn cut_off_when_due(&mut self, now: Moment) {
+        if self.cuts_off_at <= now {
+            self.cuts_off_at = Moment::NEVER;
+            self.with_term(TermState::cut_off);
+        }
+    }
+
+    /// Requests whose time is up although the backend has not said so.
+    pub(super) fn overdue_asks(&self, now: Moment) -> Vec<(AskId, Duration)> {
+        let overdue = self.asks.iter().filter(|pending| pending.deadline <= now);
+        overdue.map(|pending| (pending.ask, pending.timeout)).collect()
+    }
+
+    /// The next moment at which this election has to be looked at.
+    pub(super) fn wakes_at(&self, machine_wakes_at: Moment) -> Moment {
+        let deadlines = self.asks.iter().map(|pending| pending.deadline);
+        let earliest = machine_wakes_at.min(self.cuts_off_at);
+        deadlines.fold(earliest, Moment::min)
+    }
+
+    pub(super) fn finish(mut self) {
+        for pending in self.asks.drain(..) {
+            if let Some(task) = pending.task {
+                task.abort();
+            }
+        }
+        self.listening = None;
+        self.state.finish();
+    }
+}
+
+/// Passes what the application wants on to the machine.
+pub(super) fn grant(machine: &mut Machine, now: Moment, wishes: Wishes) {
+    if let Some(ready) = wishes.ready {
+        machine.set_ready(now, ready);
+    }
+    if wishes.beats {
+        machine.beat(now);
+    }
+    if wishes.renews {
+        machine.renew_now(now);
+    }
+    if let Some(successor) = wishes.hands_over {
+        let to = match &successor {
+            Successor::Named(name) => Some(name.as_str()),
+            Successor::Best => None,
+        };
+        machine.hand_over(now, to);
+    }
+    if let Some(why) = wishes.work_failed {
+        machine.work_failed(now, &why);
+    }
+    if wishes.resigns {
+        machine.resign(now);
+    }
+    if wishes.stops {
+        machine.stop(now);
+    }
+}
+
+/// Whether a term ended against this instance's will.
+pub(crate) fn is_involuntary(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::LeaseEnded | Reason::RenewalLate | Reason::Lost(_) | Reason::WorkStalled
+    )
+}
+
+fn is_farewell(output: &Output) -> bool {
+    matches!(output, Output::Ask { request, .. } if Purpose::of(request) == Purpose::Farewell)
+}
+
+/// Takes an event into the status; `false` for what nobody needs to be woken for.
+fn note(status: &mut Status, event: &Event) -> bool {
+    status.counts.events = event.number;
+    match &event.kind {
+        EventKind::Renewed { ends_at, .. } => {
+            status.counts.renewals += 1;
+            (status.ends_at, status.renewed_at) = (Some(*ends_at), Some(event.at));
+            return false;
+        }
+        EventKind::Acquired { token, ends_at } => {
+            status.counts.terms += 1;
+            (status.token, status.ends_at) = (Some(*token), Some(*ends_at));
+            status.renewed_at = Some(event.at);
+        }
+        EventKind::Lost { reason, .. } => {
+            status.counts.ends += 1;
+            status.counts.losses += u64::from(is_involuntary(reason));
+            (status.token, status.ends_at) = (None, None);
+        }
+        EventKind::ElectionFailed { .. } => status.counts.attempts_failed += 1,
+        EventKind::LeaderSeen(leader) => status.leader.clone_from(leader),
+        EventKind::MembersSeen(members) => status.members = members.as_slice().into(),
+        EventKind::Warning(text) => status.warning = Some(text.as_str().into()),
+        _ => {}
+    }
+    true
+}
+
+/// Ends the process from a thread of its own: what runs at exit may take its time, renewals of
+/// other elections must not wait for it.
+fn exit(code: i32) {
+    std::thread::spawn(move || std::process::exit(code));
+}

@@ -1,0 +1,370 @@
+//! Settings of one election.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::protocol::MemberRecord;
+use tenure_core::{
+    Contest, Event, EventKind, Failback, Reason, Resource, Settings, Timing, TimingSettings, Token,
+};
+
+use crate::client::Client;
+use crate::driver::{Policy, Starting, is_involuntary};
+use crate::events::{EventQueue, Events};
+use crate::listener::{Callback, Listener, blocking_on};
+use crate::state::ElectionState;
+use crate::{Election, Error, Term};
+
+/// Settings of an election, before it starts.
+#[must_use = "nothing happens before `start`"]
+pub struct ElectionBuilder {
+    client: Arc<Client>,
+    name: String,
+    key: Option<String>,
+    timing: TimingSettings,
+    priority: i32,
+    ready: bool,
+    version: String,
+    metadata: BTreeMap<String, String>,
+    failback: Option<Failback>,
+    require_beat: Option<Duration>,
+    lock_delay: Duration,
+    fresh_store: bool,
+    enabled: bool,
+    policy: Policy,
+    callbacks: Vec<Callback>,
+    queues: Vec<Arc<EventQueue>>,
+}
+
+/// What to do when leadership is lost against this instance's will.
+#[derive(Clone)]
+pub enum OnLoss {
+    /// Contend again. The default.
+    Recontend,
+    /// End the process with this code, for an orchestrator to start it anew.
+    Exit(i32),
+    /// Contend again, and call this, on a thread for listeners.
+    Callback(Arc<dyn Fn(&Loss) + Send + Sync>),
+}
+
+impl std::fmt::Debug for OnLoss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            OnLoss::Recontend => f.write_str("Recontend"),
+            OnLoss::Exit(code) => write!(f, "Exit({code})"),
+            OnLoss::Callback(_) => f.write_str("Callback"),
+        }
+    }
+}
+
+/// A term that was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Loss {
+    /// The term.
+    pub token: Token,
+    /// Why.
+    pub reason: Reason,
+}
+
+impl ElectionBuilder {
+    pub(crate) fn new(client: Arc<Client>, name: &str) -> Self {
+        ElectionBuilder {
+            name: name.to_owned(),
+            key: None,
+            timing: client.defaults.timing.clone(),
+            priority: 0,
+            ready: true,
+            version: String::new(),
+            metadata: BTreeMap::new(),
+            failback: None,
+            require_beat: None,
+            lock_delay: Duration::ZERO,
+            fresh_store: client.defaults.fresh_store,
+            enabled: client.defaults.enabled,
+            policy: Policy::default(),
+            callbacks: Vec::new(),
+            queues: Vec::new(),
+            client,
+        }
+    }
+
+    /// How long a lease lasts without renewal; at least 300 ms.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.timing.ttl = ttl;
+        self
+    }
+
+    /// From one renewal to the next; a third of the lease by default.
+    pub fn renew_every(mut self, renew_every: Duration) -> Self {
+        self.timing.renew_every = Some(renew_every);
+        self
+    }
+
+    /// How long work gets to stop before the lease ends; 30 % of the lease by default.
+    pub fn stop_grace(mut self, stop_grace: Duration) -> Self {
+        self.timing.stop_grace = Some(stop_grace);
+        self
+    }
+
+    /// The shortest lease that any peer writes at this key; the own by default.
+    pub fn fleet_min_ttl(mut self, ttl: Duration) -> Self {
+        self.timing.fleet_min_ttl = Some(ttl);
+        self
+    }
+
+    /// The longest lease that any peer may still believe in; the own by default.
+    pub fn fleet_max_ttl(mut self, ttl: Duration) -> Self {
+        self.timing.fleet_max_ttl = Some(ttl);
+        self
+    }
+
+    /// Higher leads rather; 0 by default.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Whether this instance may lead from the start; see [`Election::set_ready`].
+    pub fn ready(mut self, ready: bool) -> Self {
+        self.ready = ready;
+        self
+    }
+
+    /// The application's version: a hand-over never chooses an older one.
+    pub fn version(mut self, version: &str) -> Self {
+        self.version = version.to_owned();
+        self
+    }
+
+    /// Text shown beside this member, such as its address. Together at most
+    /// [`MemberRecord::METADATA_MAX`] bytes.
+    pub fn metadata(mut self, name: &str, value: &str) -> Self {
+        self.metadata.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Whether this instance, while leading, gives way to a higher priority, and how patiently.
+    pub fn failback(mut self, failback: Failback) -> Self {
+        self.failback = Some(failback);
+        self
+    }
+
+    /// Requires a [`beat`](Election::beat) of the work at least this often while leading; without
+    /// it the term is given up.
+    pub fn require_beat(mut self, every: Duration) -> Self {
+        self.require_beat = Some(every);
+        self
+    }
+
+    /// How long the resource stays free after a crash, for resources that cannot check tokens.
+    pub fn lock_delay(mut self, delay: Duration) -> Self {
+        self.lock_delay = delay;
+        self
+    }
+
+    /// Vouches that nobody led this resource before, so that its first leader need not wait.
+    pub fn fresh_store(mut self, fresh_store: bool) -> Self {
+        self.fresh_store = fresh_store;
+        self
+    }
+
+    /// The whole key, instead of prefix and name.
+    pub fn key(mut self, key: &str) -> Self {
+        self.key = Some(key.to_owned());
+        self
+    }
+
+    /// Whether the election takes place. Switched off, this instance leads, alone and without a
+    /// store.
+    pub fn enabled(mut self, enabled: bool) -> Self {
+        self.enabled = enabled;
+        self
+    }
+
+    /// What to do when leadership is lost against this instance's will.
+    pub fn on_loss(mut self, on_loss: OnLoss) -> Self {
+        match on_loss {
+            OnLoss::Recontend => self.policy.exit_on_loss = None,
+            OnLoss::Exit(code) => self.policy.exit_on_loss = Some(code),
+            OnLoss::Callback(callback) => self.callbacks.push(Box::new(move |event| {
+                if let EventKind::Lost { token, reason } = &event.kind
+                    && is_involuntary(reason)
+                {
+                    callback(&Loss { token: *token, reason: reason.clone() });
+                }
+            })),
+        }
+        self
+    }
+
+    /// Aborts the process when work is still running at the end of its grace: the last resort for
+    /// work that can neither be dropped nor fenced.
+    pub fn abort_on_overrun(mut self, abort: bool) -> Self {
+        self.policy.abort_on_overrun = abort;
+        self
+    }
+
+    /// Calls `listener` for every event from the very first, for as long as the election lasts.
+    pub fn on_event<F>(mut self, mut listener: F) -> Self
+    where
+        F: FnMut(&Event) + Send + 'static,
+    {
+        self.callbacks.push(Box::new(move |event| listener(&event)));
+        self
+    }
+
+    /// Like [`on_event`](Self::on_event), for async functions.
+    pub fn on_event_async<F, Fut>(mut self, listener: F) -> Self
+    where
+        F: FnMut(Arc<Event>) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send,
+    {
+        self.callbacks.push(blocking_on(listener));
+        self
+    }
+
+    /// The stream of all events, from the very first.
+    pub fn events(&mut self) -> Events {
+        let events = Events::new();
+        self.queues.push(Arc::clone(events.queue()));
+        events
+    }
+
+    /// Starts to take part. Fails when settings do not fit, or when this client takes part in the
+    /// same election already. Does not wait for the store.
+    pub async fn start(self) -> Result<Election, Error> {
+        self.start_as(Contest::Lasting).await
+    }
+
+    /// Tries once. The term is renewed while the guard lives and given back when it is dropped;
+    /// `None` when somebody else leads, or nobody may just now. Fails when the store does not
+    /// answer.
+    pub async fn try_acquire(self) -> Result<Option<Term>, Error> {
+        match self.attempt().await? {
+            Attempt::Granted(term) => Ok(Some(term)),
+            Attempt::Denied(_) => Ok(None),
+        }
+    }
+
+    /// Tries once and says why not.
+    pub(crate) async fn attempt(mut self) -> Result<Attempt, Error> {
+        let id = self.client.id.clone();
+        let mut events = self.events();
+        let election = match self.start_as(Contest::OneShot).await {
+            Ok(election) => election,
+            Err(Error::AlreadyTakingPart { .. }) => {
+                return Ok(Attempt::Denied(Reason::HeldBy(id)));
+            }
+            Err(error) => return Err(error),
+        };
+        while let Some(event) = events.next().await {
+            match event.as_ref().map(|event| &event.kind) {
+                Ok(EventKind::Acquired { .. }) => match election.term() {
+                    Some(term) => return Ok(Attempt::Granted(term.owning(election))),
+                    None => return Ok(Attempt::Denied(Reason::GrantTooLate)),
+                },
+                Ok(EventKind::ElectionFailed { reason: Reason::Store(error) }) => {
+                    return Err(Error::Store(error.clone()));
+                }
+                Ok(EventKind::ElectionFailed { reason: Reason::Conflict(what) }) => {
+                    return Err(Error::Conflict { what: what.clone() });
+                }
+                Ok(EventKind::ElectionFailed { reason }) => {
+                    return Ok(Attempt::Denied(reason.clone()));
+                }
+                _ => {}
+            }
+        }
+        Err(Error::Closed)
+    }
+
+    async fn start_as(mut self, contest: Contest) -> Result<Election, Error> {
+        let settings = self.settings(contest)?;
+        let (client, enabled) = (Arc::clone(&self.client), self.enabled);
+        let inbox = Arc::clone(&client.inbox);
+        let state = ElectionState::new(&settings, client.clock.clone(), inbox, enabled);
+        self.register_listeners(&state)?;
+        let starting = Starting {
+            state: Arc::clone(&state),
+            settings,
+            backend: client.backend_when(enabled),
+            shares_connection: client.shares_connection(enabled),
+            policy: self.policy,
+        };
+        client.begin(starting).await?;
+        Ok(Election::new(state, client))
+    }
+
+    fn register_listeners(&mut self, state: &ElectionState) -> Result<(), Error> {
+        self.queues.drain(..).for_each(|queue| state.subscribe(queue));
+        for callback in self.callbacks.drain(..) {
+            let (listener, handle) = Listener::new(callback, self.client.listeners()?);
+            state.add_listener(listener);
+            handle.forever();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn resource(&self) -> Result<Resource, Error> {
+        match &self.key {
+            Some(key) => Ok(Resource::with_key(&self.name, key)?),
+            None => self.client.resource(&self.name),
+        }
+    }
+
+    fn settings(&self, contest: Contest) -> Result<Settings, Error> {
+        self.check_limits()?;
+        let timing = Timing::new(&self.timing)?;
+        Ok(Settings {
+            contest,
+            priority: self.priority,
+            ready: self.ready,
+            version: self.version.clone(),
+            metadata: self.metadata.clone(),
+            failback: self.failback,
+            require_beat: self.require_beat,
+            lock_delay: self.lock_delay,
+            fresh_store: self.fresh_store || !self.enabled,
+            ..Settings::new(self.resource()?, self.client.id.clone(), timing)
+        })
+    }
+
+    fn check_limits(&self) -> Result<(), Error> {
+        let bytes: usize = self.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let max = MemberRecord::METADATA_MAX;
+        if bytes > max {
+            let why = format!("{bytes} bytes, the limit is {max}: shorten it");
+            return Err(Error::Setting { setting: "metadata", why });
+        }
+        if self.version.len() > VERSION_LEN_MAX {
+            let why = format!("longer than {VERSION_LEN_MAX} bytes: shorten it");
+            return Err(Error::Setting { setting: "version", why });
+        }
+        match self.require_beat {
+            Some(every) if every < REQUIRE_BEAT_MIN => {
+                let why = format!("{every:?} is under {REQUIRE_BEAT_MIN:?}: lengthen it");
+                Err(Error::Setting { setting: "require_beat", why })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A version is compared number by number; nobody needs more of them than this.
+const VERSION_LEN_MAX: usize = 128;
+/// Below it the scheduler decides who leads.
+const REQUIRE_BEAT_MIN: Duration = Duration::from_millis(10);
+
+/// What came of a single try.
+pub(crate) enum Attempt {
+    Granted(Term),
+    Denied(Reason),
+}
+
+impl std::fmt::Debug for ElectionBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ElectionBuilder").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,232 @@
+//! The handle of an election: how it stands, and what the application wants of it.
+
+mod builder;
+mod run;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::protocol::Member;
+use tenure_core::{Event, EventKind, InstanceId, Resource, Role, SeenLeader};
+
+use crate::client::Client;
+use crate::events::Events;
+use crate::listener::{Callback, Listener, ListenerHandle, blocking_on};
+use crate::state::{ElectionState, Successor};
+use crate::status::{Status, Watch};
+use crate::term::wait_until_given_up;
+use crate::{Error, Term};
+
+pub(crate) use builder::Attempt;
+pub use builder::{ElectionBuilder, Loss, OnLoss};
+pub(crate) use run::{Ended, run_term, words_of};
+
+/// A running election. Cheap to clone; it is stopped when the last handle is dropped.
+#[derive(Clone, Debug)]
+pub struct Election {
+    handle: Arc<Handle>,
+}
+
+#[derive(Debug)]
+struct Handle {
+    state: Arc<ElectionState>,
+    /// Keeps the driver alive.
+    client: Arc<Client>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.state.born_in.is_current() {
+            self.state.stop();
+        }
+    }
+}
+
+impl Election {
+    pub(crate) fn new(state: Arc<ElectionState>, client: Arc<Client>) -> Self {
+        Election { handle: Arc::new(Handle { state, client }) }
+    }
+
+    pub(crate) fn state(&self) -> &Arc<ElectionState> {
+        &self.handle.state
+    }
+
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.handle.client
+    }
+
+    // ------------------------------------------------------------------ how it stands
+
+    /// What is led.
+    pub fn resource(&self) -> &Resource {
+        &self.state().resource
+    }
+
+    /// Who this instance is.
+    pub fn id(&self) -> &InstanceId {
+        &self.state().id
+    }
+
+    /// Whether this instance leads now and may begin work. No I/O and no lock: an atomic load and
+    /// a reading of the clock. False as soon as work has to stop, and at the end of the lease even
+    /// if nothing in this process had a chance to notice.
+    #[inline]
+    pub fn is_leader(&self) -> bool {
+        self.handle.state.is_leader()
+    }
+
+    /// How this instance stands.
+    pub fn role(&self) -> Role {
+        self.state().status_now().role
+    }
+
+    /// Everything there is to know about it, at this moment.
+    pub fn status(&self) -> Status {
+        self.state().status_now()
+    }
+
+    /// The leader as last seen, which may be this instance. For a fresh look, observe.
+    pub fn leader(&self) -> Option<SeenLeader> {
+        self.state().status.borrow().leader.clone()
+    }
+
+    /// The members as last seen. For a fresh look, observe.
+    pub fn members(&self) -> Arc<[Member]> {
+        Arc::clone(&self.state().status.borrow().members)
+    }
+
+    /// Follows the status: the latest state, never a backlog.
+    pub fn watch(&self) -> Watch {
+        Watch::new(self.state().status.subscribe(), self.state().clock.clone())
+    }
+
+    /// The stream of events from now on; [`ElectionBuilder::events`] has them from the first.
+    pub fn events(&self) -> Events {
+        let events = Events::new();
+        self.state().subscribe(Arc::clone(events.queue()));
+        events
+    }
+
+    /// Calls `listener` for each event from now on, in order, on a thread for listeners. One that
+    /// blocks or panics holds up nobody else.
+    pub fn on_event<F>(&self, mut listener: F) -> Result<ListenerHandle, Error>
+    where
+        F: FnMut(&Event) + Send + 'static,
+    {
+        self.add_listener(Box::new(move |event| listener(&event)))
+    }
+
+    /// Like [`on_event`](Self::on_event), for async functions: each call runs to its end before
+    /// the next begins.
+    pub fn on_event_async<F, Fut>(&self, listener: F) -> Result<ListenerHandle, Error>
+    where
+        F: FnMut(Arc<Event>) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send,
+    {
+        self.add_listener(blocking_on(listener))
+    }
+
+    fn add_listener(&self, callback: Callback) -> Result<ListenerHandle, Error> {
+        let (listener, handle) = Listener::new(callback, self.client().listeners()?);
+        self.state().add_listener(listener);
+        Ok(handle)
+    }
+
+    // ------------------------------------------------------------------ leading
+
+    /// A guard on the term this instance holds, if work may begin under it.
+    pub fn term(&self) -> Option<Term> {
+        Term::enter(self.state())
+    }
+
+    /// Waits until this instance leads. Fails once the election was stopped.
+    pub async fn wait_for_leadership(&self) -> Result<Term, Error> {
+        let mut status = self.state().status.subscribe();
+        loop {
+            if let Some(term) = self.term() {
+                return Ok(term);
+            }
+            if status.borrow_and_update().role == Role::Stopped {
+                return Err(self.stopped_error());
+            }
+            // The sender lives in the state that this handle holds.
+            let _ = status.changed().await;
+        }
+    }
+
+    /// Like [`wait_for_leadership`](Self::wait_for_leadership), but gives up after `limit`.
+    pub async fn wait_for_leadership_within(&self, limit: Duration) -> Result<Term, Error> {
+        self.client().within(Some(limit), "leadership", self.wait_for_leadership()).await
+    }
+
+    // ------------------------------------------------------------------ what the application wants
+
+    /// Whether this instance may lead. A leader that is not ready any more resigns.
+    pub fn set_ready(&self, ready: bool) {
+        self.state().wish(|wishes| wishes.ready = Some(ready));
+    }
+
+    /// The work made progress; see [`ElectionBuilder::require_beat`].
+    pub fn beat(&self) {
+        self.state().wish(|wishes| wishes.beats = true);
+    }
+
+    /// Takes no new term until [`resume`](Self::resume). A running one goes on.
+    pub fn pause(&self) {
+        self.state().wish(|wishes| wishes.paused = true);
+    }
+
+    /// Contends again.
+    pub fn resume(&self) {
+        self.state().wish(|wishes| wishes.paused = false);
+    }
+
+    /// Gives the term up: work stops, then the store is told, then this returns. Stays a
+    /// candidate, but lets ready rivals go first. Does nothing without a term.
+    pub async fn resign(&self) {
+        let Some(token) = self.state().status.borrow().token else { return };
+        self.state().wish(|wishes| wishes.resigns = true);
+        wait_until_given_up(self.state(), token).await;
+    }
+
+    /// Gives the term to the member called `to`, by name or whole id, and returns who it was.
+    /// Fails with [`Error::Refused`] when `to` cannot take over; this instance then goes on.
+    pub async fn hand_over(&self, to: &str) -> Result<InstanceId, Error> {
+        hand_over(self.state(), Successor::Named(to.to_owned())).await
+    }
+
+    /// Gives the term to the best member that is ready.
+    pub async fn hand_over_to_best(&self) -> Result<InstanceId, Error> {
+        hand_over(self.state(), Successor::Best).await
+    }
+
+    /// Leaves for good: work stops, then the store is told, as far as it answers, then this
+    /// returns.
+    pub async fn stop(&self) {
+        self.state().stop();
+        self.state().stopped().await;
+    }
+
+    fn stopped_error(&self) -> Error {
+        Error::Stopped { name: self.resource().name().to_owned() }
+    }
+}
+
+pub(crate) async fn hand_over(
+    state: &Arc<ElectionState>,
+    successor: Successor,
+) -> Result<InstanceId, Error> {
+    let mut events = Events::new();
+    state.subscribe(Arc::clone(events.queue()));
+    state.wish(|wishes| wishes.hands_over = Some(successor));
+    while let Some(event) = events.next().await {
+        match event.as_ref().map(|event| &event.kind) {
+            Ok(EventKind::HandedOver { to, .. }) => return Ok(to.clone()),
+            Ok(EventKind::HandOverRefused { why }) => {
+                return Err(Error::Refused { why: why.clone() });
+            }
+            _ => {}
+        }
+    }
+    Err(Error::Stopped { name: state.resource.name().to_owned() })
+}

@@ -1,0 +1,131 @@
+//! Work that runs only while this instance leads.
+
+use std::any::Any;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use crate::term::Phase;
+use crate::{Election, Error, Term};
+
+/// How long an instance whose work panicked holds back, doubling from the first to the second.
+const BACK_OFF_MIN: Duration = Duration::from_millis(250);
+const BACK_OFF_MAX: Duration = Duration::from_secs(60);
+
+/// How the work of one term ended.
+pub(crate) enum Ended<T> {
+    /// By itself.
+    Returned(T),
+    /// Because it had to.
+    Stopped,
+    Panicked(String),
+}
+
+impl Election {
+    /// Runs `work` whenever this instance leads, anew for each term.
+    ///
+    /// When `work` returns by itself, the election is stopped, which gives the term back, and its
+    /// value is returned. When the term ends, `work` is told by [`Term::stopping`] and
+    /// [`Term::cancellation`], and its future is dropped at the end of its grace; what it returns
+    /// after it was told is dropped, too, for it was interrupted. When it panics, the term is
+    /// given up and this instance holds back for a while. In both cases it contends again, and
+    /// `work` never runs twice at a time.
+    ///
+    /// Fails once the election was stopped.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use tenure::{MemoryBackend, Tenure};
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// # let tenure = Tenure::with_backend(Arc::new(MemoryBackend::new())).await?;
+    /// let election = tenure.election("nightly-report").start().await?;
+    /// let written_under = election.run_while_leader(|term| async move { term.token() }).await?;
+    /// assert!(written_under.get() > 0);
+    /// # Ok::<(), tenure::Error>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn run_while_leader<F, Fut, T>(&self, mut work: F) -> Result<T, Error>
+    where
+        F: FnMut(Term) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        let mut failures = 0;
+        loop {
+            let term = self.wait_for_leadership().await?;
+            match run_term(term, &mut work).await {
+                Ended::Returned(value) => {
+                    self.stop().await;
+                    return Ok(value);
+                }
+                Ended::Stopped => failures = 0,
+                Ended::Panicked(why) => {
+                    self.give_up_after_panic(&why);
+                    self.hold_back(failures).await;
+                    failures += 1;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn give_up_after_panic(&self, why: &str) {
+        let (resource, id) = (self.resource().name(), self.id().as_str());
+        let detail = why.escape_debug().to_string();
+        tracing::error!(target: "tenure", resource, id, reason = "work-failed", detail,
+            "leader: work panicked");
+        self.state().wish(|wishes| {
+            wishes.backs_off = true;
+            wishes.work_failed = Some(why.to_owned());
+        });
+    }
+
+    /// Takes no term for a while, so that another instance may try its luck.
+    pub(crate) async fn hold_back(&self, failures: u32) {
+        let pause = BACK_OFF_MIN.saturating_mul(1 << failures.min(16)).min(BACK_OFF_MAX);
+        tokio::select! {
+            () = self.client().sleep(pause) => {}
+            () = self.state().stopped() => {}
+        }
+        self.state().wish(|wishes| wishes.backs_off = false);
+    }
+}
+
+/// Runs `work` under one term and is done only when nothing of it is left.
+pub(crate) async fn run_term<F, Fut, T>(term: Term, work: &mut F) -> Ended<T>
+where
+    F: FnMut(Term) -> Fut,
+    Fut: Future<Output = T>,
+{
+    // Held until the work is gone, whatever the work does with its own guard.
+    let held = term.double();
+    let begun = catch_unwind(AssertUnwindSafe(|| Box::pin(work(term))));
+    let mut running = match begun {
+        Ok(running) => running,
+        Err(panic) => return Ended::Panicked(words_of(&*panic)),
+    };
+    let polled = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx))) {
+        Ok(poll) => poll.map(Ok),
+        Err(panic) => std::task::Poll::Ready(Err(panic)),
+    });
+    let returned = tokio::select! {
+        biased;
+        returned = polled => Some(returned),
+        () = held.state().reaches(Phase::CutOff) => None,
+    };
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(running)));
+    match (returned, dropped) {
+        (Some(Err(panic)), _) | (_, Err(panic)) => Ended::Panicked(words_of(&*panic)),
+        (Some(Ok(value)), Ok(())) if !held.is_stopping() => Ended::Returned(value),
+        _ => Ended::Stopped,
+    }
+}
+
+/// What a panic said.
+pub(crate) fn words_of(panic: &(dyn Any + Send)) -> String {
+    const WORDS_MAX: usize = 200;
+    let words = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(words), _) => words,
+        (None, Some(words)) => words.as_str(),
+        (None, None) => "a panic without words",
+    };
+    words.chars().take(WORDS_MAX).collect()
+}

@@ -1,0 +1,261 @@
+//! Looking on: who leads, who takes part and what happened, without taking part.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::protocol::{
+    Answer, HistoryEntry, Member, Outcome, Request, ServerTime, StoreError, View, Wish,
+};
+use tenure_core::{Resource, SeenLeader};
+
+use crate::backend::Subscription;
+use crate::client::Client;
+use crate::{Error, Tenure};
+
+/// The longest time between two looks of somebody who waits for a change.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How soon to look again after a look that failed.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The store ends a lease on a whole millisecond: looking at the very one finds it still there.
+const EXPIRY_GRAIN: Duration = Duration::from_millis(2);
+
+impl Tenure {
+    /// Looks at the election about `name` without taking part in it.
+    pub fn observe(&self, name: &str) -> Result<Observer, Error> {
+        let resource = self.client().resource(name)?;
+        Ok(Observer { client: Arc::clone(self.client()), resource })
+    }
+
+    /// Looks at the election whose key is `key`, as set by [`ElectionBuilder::key`].
+    ///
+    /// [`ElectionBuilder::key`]: crate::ElectionBuilder::key
+    pub fn observe_key(&self, name: &str, key: &str) -> Result<Observer, Error> {
+        let resource = Resource::with_key(name, key)?;
+        Ok(Observer { client: Arc::clone(self.client()), resource })
+    }
+
+    /// Who leads `name` now, asked of the store. Having no leader is an answer, not an error.
+    pub async fn leader(&self, name: &str) -> Result<Leadership, Error> {
+        self.observe(name)?.leader().await
+    }
+
+    /// The latest `count` entries of the history of `name`, newest first.
+    pub async fn history(&self, name: &str, count: usize) -> Result<Vec<HistoryEntry>, Error> {
+        self.observe(name)?.history(count).await
+    }
+}
+
+/// Somebody who looks on.
+#[derive(Clone, Debug)]
+pub struct Observer {
+    client: Arc<Client>,
+    resource: Resource,
+}
+
+/// Whether a resource is led, and by whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leadership {
+    /// Somebody leads.
+    Led {
+        /// Who.
+        leader: SeenLeader,
+        /// How long the store keeps the lease unless renewed; `None` for one without an end.
+        remaining: Option<Duration>,
+    },
+    /// Nobody leads.
+    Vacant(Vacancy),
+}
+
+impl Leadership {
+    /// The leader, if there is one.
+    pub fn leader(&self) -> Option<&SeenLeader> {
+        match self {
+            Leadership::Led { leader, .. } => Some(leader),
+            Leadership::Vacant(_) => None,
+        }
+    }
+
+    fn of(view: &View) -> Self {
+        match (&view.holder, view.paused_for) {
+            (Some(id), _) if !id.as_str().starts_with('~') => Leadership::Led {
+                leader: SeenLeader { id: id.clone(), token: view.token, foreign: view.foreign },
+                remaining: view.pttl,
+            },
+            (Some(_), _) => {
+                Leadership::Vacant(Vacancy::Quarantine { left: view.pttl.unwrap_or_default() })
+            }
+            (None, Some(left)) => Leadership::Vacant(Vacancy::Paused { left }),
+            (None, None) => Leadership::Vacant(Vacancy::Free),
+        }
+    }
+}
+
+/// Why nobody leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Vacancy {
+    /// The next candidate may.
+    Free,
+    /// Leases from before a loss of data may still be believed in.
+    Quarantine {
+        /// How long to wait.
+        left: Duration,
+    },
+    /// An operator paused the election.
+    Paused {
+        /// How long at the most.
+        left: Duration,
+    },
+}
+
+/// What one look showed.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Observation {
+    /// Who leads.
+    pub leadership: Leadership,
+    /// Who takes part.
+    pub members: Vec<Member>,
+    /// What the leader is asked for.
+    pub wish: Option<Wish>,
+    /// For how long no new term is granted on an operator's word.
+    pub paused_for: Option<Duration>,
+    /// The store's clock, with which the members' moments compare.
+    pub server_time: ServerTime,
+    /// Which life of the store this is.
+    pub incarnation: String,
+    /// What the store could not do along the way.
+    pub warnings: Vec<String>,
+}
+
+impl Observer {
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// What is looked at.
+    pub fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    /// Looks once.
+    pub async fn look(&self) -> Result<Observation, Error> {
+        let answer = self.ask(Request::Observe { members: true }).await?;
+        Ok(Observation {
+            leadership: Leadership::of(&answer.view),
+            members: answer.view.members.unwrap_or_default(),
+            wish: answer.view.wish,
+            paused_for: answer.view.paused_for,
+            server_time: answer.view.server_time,
+            incarnation: answer.view.incarnation,
+            warnings: answer.warnings,
+        })
+    }
+
+    /// Who leads now.
+    pub async fn leader(&self) -> Result<Leadership, Error> {
+        let answer = self.ask(Request::Observe { members: false }).await?;
+        Ok(Leadership::of(&answer.view))
+    }
+
+    /// Who takes part.
+    pub async fn members(&self) -> Result<Vec<Member>, Error> {
+        Ok(self.look().await?.members)
+    }
+
+    /// The latest `count` entries of the history, newest first.
+    pub async fn history(&self, count: usize) -> Result<Vec<HistoryEntry>, Error> {
+        match self.ask(Request::History { count }).await?.outcome {
+            Outcome::History(entries) => Ok(entries),
+            other => Err(unexpected(&other, "history")),
+        }
+    }
+
+    /// Follows what changes: leaders, members, pauses.
+    pub async fn changes(&self) -> Result<Changes, Error> {
+        let backend = Arc::clone(&self.client.backend);
+        let subscription = self.client.subscribe(backend, &self.resource).await?;
+        Ok(Changes { observer: self.clone(), subscription, last: None, failed: false })
+    }
+
+    /// Asks the store; what stands in the way is an error.
+    pub(crate) async fn ask(&self, request: Request) -> Result<Answer, Error> {
+        let answer = self.client.call(&self.resource, request).await?;
+        match answer.outcome {
+            Outcome::Conflict { what } => Err(Error::Conflict { what }),
+            _ => Ok(answer),
+        }
+    }
+}
+
+pub(crate) fn unexpected(outcome: &Outcome, asked: &str) -> Error {
+    Error::Store(StoreError::Unexpected(format!("{outcome:?} to a {asked}")))
+}
+
+/// What changes in an election, one observation per change.
+#[derive(Debug)]
+pub struct Changes {
+    observer: Observer,
+    subscription: Subscription,
+    last: Option<Observation>,
+    failed: bool,
+}
+
+impl Changes {
+    /// The state at first, then the state after each change. A store that does not answer is an
+    /// error once; the next call waits until it answers again.
+    pub async fn next(&mut self) -> Result<Observation, Error> {
+        loop {
+            if let Some(pause) = self.pause() {
+                self.wait(pause).await;
+            }
+            match self.observer.look().await {
+                Ok(observation) => {
+                    let changed = self.last.as_ref().is_none_or(|last| differs(last, &observation));
+                    let back = std::mem::take(&mut self.failed);
+                    self.last = Some(observation.clone());
+                    if changed || back {
+                        return Ok(observation);
+                    }
+                }
+                Err(Error::Store(_)) if self.failed => {}
+                Err(error) => {
+                    self.failed = true;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn pause(&self) -> Option<Duration> {
+        match (&self.last, self.failed) {
+            (_, true) => Some(LOOK_AGAIN),
+            (None, false) => None,
+            (Some(last), false) => Some(match last.leadership {
+                Leadership::Led { remaining: Some(left), .. } => {
+                    (left + EXPIRY_GRAIN).min(LOOK_EVERY)
+                }
+                _ => LOOK_EVERY,
+            }),
+        }
+    }
+
+    async fn wait(&mut self, pause: Duration) {
+        tokio::select! {
+            Some(_) = self.subscription.next() => {}
+            () = self.observer.client.sleep(pause) => {}
+        }
+    }
+}
+
+/// Whether somebody who looks on would call it a change. Heartbeats and clocks are none.
+fn differs(before: &Observation, after: &Observation) -> bool {
+    let members = |observation: &Observation| {
+        let records = observation.members.iter().map(|m| (m.id.clone(), m.record.clone()));
+        records.collect::<Vec<_>>()
+    };
+    before.leadership.leader() != after.leadership.leader()
+        || before.paused_for.is_some() != after.paused_for.is_some()
+        || before.wish != after.wish
+        || members(before) != members(after)
+}

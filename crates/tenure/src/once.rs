@@ -1,0 +1,413 @@
+//! Work that runs once: scoped to one leadership, or once per tick across the fleet.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::protocol::{self, Outcome, Request, TickOutcome};
+use tenure_core::{InstanceId, Moment, Reason, Resource, ServerTime, Token};
+
+use crate::backend::{Backend, Subscription};
+use crate::client::Client;
+use crate::election::{Attempt, Ended, run_term};
+use crate::{ElectionBuilder, Error, Tenure, Term};
+
+/// How long the outcome of a named tick is kept, unless told otherwise.
+const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// The shortest period: ticks are counted by the store's clock, in milliseconds.
+const PERIOD_MIN: Duration = Duration::from_millis(1);
+/// The longest name of a tick, in bytes.
+const TICK_NAME_LEN_MAX: usize = 256;
+/// How much of an error's text is kept as the outcome.
+const FAILURE_LEN_MAX: usize = 500;
+/// How often to look for an outcome that no message announced.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The pause between two tries to record an outcome.
+const RECORD_AGAIN: Duration = Duration::from_millis(100);
+
+/// Which run of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Tick {
+    /// The current period of this length, by the store's clock: the same for all instances,
+    /// whatever their own clocks say.
+    Every(Duration),
+    /// The tick with this number. Everything up to the highest finished number counts as done.
+    Number(u64),
+    /// A name, such as that of a migration. Its outcome is kept for a while.
+    Named(String),
+}
+
+impl Tick {
+    /// The current period of length `period`.
+    pub fn every(period: Duration) -> Self {
+        Tick::Every(period)
+    }
+
+    /// The tick called `name`.
+    pub fn named(name: &str) -> Self {
+        Tick::Named(name.to_owned())
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let why = match self {
+            Tick::Every(period) if *period < PERIOD_MIN => {
+                format!("a period of {period:?} is under {PERIOD_MIN:?}")
+            }
+            Tick::Named(name) if name.is_empty() => "its name is empty".to_owned(),
+            Tick::Named(name) if name.len() > TICK_NAME_LEN_MAX => {
+                format!("its name is longer than {TICK_NAME_LEN_MAX} bytes")
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::Setting { setting: "tick", why })
+    }
+
+    fn at(&self, server_time: ServerTime) -> protocol::Tick {
+        match self {
+            Tick::Every(period) => {
+                let number = u128::from(server_time.0) / period.as_micros().max(1);
+                protocol::Tick::Number(u64::try_from(number).unwrap_or(u64::MAX))
+            }
+            Tick::Number(number) => protocol::Tick::Number(*number),
+            Tick::Named(name) => protocol::Tick::Named(name.clone()),
+        }
+    }
+}
+
+/// What became of work that is to run once.
+#[derive(Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Once<T> {
+    /// It ran here, to its end.
+    Ran(T),
+    /// It has run before, or elsewhere, and ended like this.
+    AlreadyDone(TickOutcome),
+    /// It runs elsewhere just now.
+    RunningElsewhere {
+        /// Where.
+        by: InstanceId,
+    },
+    /// Somebody began it and never finished; see [`Job::rerun_crashed`].
+    Unfinished {
+        /// Who.
+        by: InstanceId,
+        /// Under which token.
+        token: Token,
+    },
+    /// It began here but had to stop: the leadership was lost.
+    Interrupted(Reason),
+    /// It panicked, with these words.
+    Panicked(String),
+    /// Nobody may run it just now.
+    NotNow(Reason),
+}
+
+impl<T> Once<T> {
+    /// What the work returned, if it ran here to its end.
+    pub fn ran(self) -> Option<T> {
+        match self {
+            Once::Ran(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+impl Tenure {
+    /// Tries once to lead `name` for one operation; see [`ElectionBuilder::try_acquire`].
+    pub async fn try_acquire(&self, name: &str) -> Result<Option<Term>, Error> {
+        self.election(name).try_acquire().await
+    }
+
+    /// Runs `work` once per `tick` across all instances: whoever comes first runs it, and the same
+    /// tick never runs twice. The lease is renewed while it runs.
+    ///
+    /// ```
+    /// # use std::{sync::Arc, time::Duration};
+    /// # use tenure::{MemoryBackend, Once, Tenure, Tick};
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// # let tenure = Tenure::with_backend(Arc::new(MemoryBackend::new())).await?;
+    /// let daily = Tick::every(Duration::from_secs(24 * 60 * 60));
+    /// let report = |_term| async { Ok::<_, std::io::Error>("42 rows") };
+    /// assert!(matches!(tenure.once("daily", daily.clone(), report).await?, Once::Ran(Ok(_))));
+    /// assert!(matches!(tenure.once("daily", daily, report).await?, Once::AlreadyDone(_)));
+    /// # Ok::<(), tenure::Error>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn once<F, Fut, T, E>(
+        &self,
+        name: &str,
+        tick: Tick,
+        work: F,
+    ) -> Result<Once<Result<T, E>>, Error>
+    where
+        F: FnOnce(Term) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: Display,
+    {
+        self.job(name).tick(tick).run(work).await
+    }
+
+    /// Work that is to run once under the leadership of `name`, with settings.
+    pub fn job(&self, name: &str) -> Job {
+        Job {
+            client: Arc::clone(self.client()),
+            name: name.to_owned(),
+            key: None,
+            tick: None,
+            ttl: None,
+            enabled: self.client().defaults.enabled,
+            waits: None,
+            reruns_crashed: false,
+            keeps: KEEP_DEFAULT,
+        }
+    }
+}
+
+/// Work that runs once, before it runs.
+#[derive(Debug)]
+#[must_use = "nothing happens before `run`"]
+pub struct Job {
+    client: Arc<Client>,
+    name: String,
+    key: Option<String>,
+    tick: Option<Tick>,
+    ttl: Option<Duration>,
+    enabled: bool,
+    waits: Option<Duration>,
+    reruns_crashed: bool,
+    keeps: Duration,
+}
+
+impl Job {
+    /// Once per this tick. Without one, the work runs whenever the leadership is free.
+    pub fn tick(mut self, tick: Tick) -> Self {
+        self.tick = Some(tick);
+        self
+    }
+
+    /// How long the lease lasts without renewal.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// The whole key, instead of prefix and name.
+    pub fn key(mut self, key: &str) -> Self {
+        self.key = Some(key.to_owned());
+        self
+    }
+
+    /// Whether there is an election at all; switched off, the work runs.
+    pub fn enabled(mut self, enabled: bool) -> Self {
+        self.enabled = enabled;
+        self
+    }
+
+    /// Waits for the outcome when the tick runs elsewhere, for at most `limit`; takes it over when
+    /// the other did not even begin it. The way to run a database migration.
+    pub fn wait_for_outcome(mut self, limit: Duration) -> Self {
+        self.waits = Some(limit);
+        self
+    }
+
+    /// Runs a tick again that somebody began and never finished. Off by default: half of its
+    /// effects may be there.
+    pub fn rerun_crashed(mut self, rerun: bool) -> Self {
+        self.reruns_crashed = rerun;
+        self
+    }
+
+    /// How long the outcome of a named tick is kept; 30 days by default.
+    pub fn keep_outcome(mut self, keep: Duration) -> Self {
+        self.keeps = keep;
+        self
+    }
+
+    /// Runs `work` if it is its turn. Fails when settings do not fit, when the store does not
+    /// answer, and with [`Error::TimedOut`] when an outcome was waited for in vain.
+    pub async fn run<F, Fut, T, E>(self, work: F) -> Result<Once<Result<T, E>>, Error>
+    where
+        F: FnOnce(Term) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: Display,
+    {
+        let turn = Turn::prepare(&self).await?;
+        loop {
+            if let Some(Outcome::TickDone(outcome)) = turn.look().await? {
+                return Ok(Once::AlreadyDone(outcome));
+            }
+            let denied = match self.election().attempt().await? {
+                Attempt::Granted(term) => return turn.run(term, work).await,
+                Attempt::Denied(reason) => reason,
+            };
+            match (self.waits, denied) {
+                (None, Reason::HeldBy(by)) => return Ok(Once::RunningElsewhere { by }),
+                (None, reason) => return Ok(Once::NotNow(reason)),
+                (Some(_), _) => turn.wait().await?,
+            }
+        }
+    }
+
+    fn election(&self) -> ElectionBuilder {
+        let mut election = ElectionBuilder::new(Arc::clone(&self.client), &self.name);
+        election = election.enabled(self.enabled);
+        if let Some(ttl) = self.ttl {
+            election = election.ttl(ttl);
+        }
+        if let Some(key) = &self.key {
+            election = election.key(key);
+        }
+        election
+    }
+}
+
+/// One run of a job, with its tick fixed.
+struct Turn<'a> {
+    job: &'a Job,
+    backend: Arc<dyn Backend>,
+    resource: Resource,
+    tick: Option<protocol::Tick>,
+    messages: Option<tokio::sync::Mutex<Subscription>>,
+    gives_up_at: Moment,
+}
+
+impl<'a> Turn<'a> {
+    async fn prepare(job: &'a Job) -> Result<Self, Error> {
+        if let (Some(_), None) = (job.waits, &job.tick) {
+            let why = "only a tick has an outcome to wait for: set one".to_owned();
+            return Err(Error::Setting { setting: "wait_for_outcome", why });
+        }
+        let resource = job.election().resource()?;
+        let backend = job.client.backend_when(job.enabled);
+        let messages = match job.waits {
+            Some(_) => {
+                let messages = job.client.subscribe(Arc::clone(&backend), &resource).await?;
+                Some(tokio::sync::Mutex::new(messages))
+            }
+            None => None,
+        };
+        let gives_up_at = job.client.clock.now() + job.waits.unwrap_or_default();
+        let mut turn = Turn { job, backend, resource, tick: None, messages, gives_up_at };
+        if let Some(tick) = &job.tick {
+            tick.check()?;
+            let server_time = match tick {
+                Tick::Every(_) => turn.server_time().await?,
+                _ => ServerTime::default(),
+            };
+            turn.tick = Some(tick.at(server_time));
+        }
+        Ok(turn)
+    }
+
+    async fn call(&self, request: Request) -> Result<protocol::Answer, Error> {
+        let backend = Arc::clone(&self.backend);
+        let answer = self.job.client.call_on(backend, &self.resource, request).await?;
+        match answer.outcome {
+            Outcome::Conflict { what } => Err(Error::Conflict { what }),
+            _ => Ok(answer),
+        }
+    }
+
+    async fn server_time(&self) -> Result<ServerTime, Error> {
+        Ok(self.call(Request::Observe { members: false }).await?.view.server_time)
+    }
+
+    /// How the tick stands.
+    async fn look(&self) -> Result<Option<Outcome>, Error> {
+        let Some(tick) = self.tick.clone() else { return Ok(None) };
+        Ok(Some(self.call(Request::TickLook { tick }).await?.outcome))
+    }
+
+    /// Waits until something may have changed.
+    async fn wait(&self) -> Result<(), Error> {
+        let client = &self.job.client;
+        let now = client.clock.now();
+        if now >= self.gives_up_at {
+            let waited = self.job.waits.unwrap_or_default();
+            return Err(Error::TimedOut { what: "the outcome of the tick", waited });
+        }
+        let pause = now.until(self.gives_up_at).min(LOOK_EVERY);
+        let heard = async {
+            match &self.messages {
+                Some(messages) => messages.lock().await.next().await,
+                None => None,
+            }
+        };
+        tokio::select! {
+            Some(_) = heard => {}
+            () = client.sleep(pause) => {}
+        }
+        Ok(())
+    }
+
+    async fn run<F, Fut, T, E>(&self, term: Term, work: F) -> Result<Once<Result<T, E>>, Error>
+    where
+        F: FnOnce(Term) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: Display,
+    {
+        if let Some(refused) = self.begin(&term).await? {
+            term.resign().await;
+            return Ok(refused);
+        }
+        let mut work = Some(work);
+        let ended = run_term(term.double(), &mut |term| {
+            (work.take().expect("a term runs its work once"))(term)
+        })
+        .await;
+        let outcome = match &ended {
+            Ended::Returned(Ok(_)) => Some(TickOutcome::Succeeded),
+            Ended::Returned(Err(error)) => Some(failed(error)),
+            Ended::Panicked(words) => Some(failed(words)),
+            Ended::Stopped => None,
+        };
+        if let Some(outcome) = outcome {
+            self.record(&term, outcome).await;
+        }
+        let reason = term.stop_reason().unwrap_or(Reason::LeaseEnded);
+        term.resign().await;
+        Ok(match ended {
+            Ended::Returned(value) => Once::Ran(value),
+            Ended::Panicked(words) => Once::Panicked(words),
+            Ended::Stopped => Once::Interrupted(reason),
+        })
+    }
+
+    /// Begins the tick inside the term; what speaks against running it comes back.
+    async fn begin<T>(&self, term: &Term) -> Result<Option<Once<T>>, Error> {
+        let Some(tick) = self.tick.clone() else { return Ok(None) };
+        let rerun_crashed = self.job.reruns_crashed;
+        let request = Request::TickBegin { token: term.token(), tick, rerun_crashed };
+        Ok(match self.call(request).await?.outcome {
+            Outcome::TickRuns => None,
+            Outcome::TickDone(outcome) => Some(Once::AlreadyDone(outcome)),
+            Outcome::TickUnfinished { by, token } => Some(Once::Unfinished { by, token }),
+            Outcome::Lost(why) => Some(Once::Interrupted(Reason::Lost(why))),
+            other => return Err(crate::observe::unexpected(&other, "tick")),
+        })
+    }
+
+    /// Records the outcome, for as long as the term lasts. A tick without one counts as begun and
+    /// not finished, so it does not run again by itself.
+    async fn record(&self, term: &Term, outcome: TickOutcome) {
+        let Some(tick) = self.tick.clone() else { return };
+        let (token, keep) = (term.token(), self.job.keeps);
+        let request = Request::TickFinish { token, tick, outcome, keep };
+        while term.is_valid() {
+            match self.call(request.clone()).await {
+                Ok(answer) if answer.outcome == Outcome::Done => return,
+                Err(Error::Store(error)) if error.is_temporary() => {
+                    self.job.client.sleep(RECORD_AGAIN).await;
+                }
+                _ => break,
+            }
+        }
+        tracing::warn!(target: "tenure", resource = self.resource.name(), token = token.get(),
+            "the outcome of a tick could not be recorded");
+    }
+}
+
+fn failed(error: &impl Display) -> TickOutcome {
+    TickOutcome::Failed(error.to_string().chars().take(FAILURE_LEN_MAX).collect())
+}

@@ -1,0 +1,334 @@
+//! What the driver and the handles of one election share.
+//!
+//! The driver writes, handles read: the deadline behind `is_leader()` is one atomic, the status is
+//! a latest-wins watch, events go into queues. Handles write wishes, which the driver takes. The
+//! term cell is the one place where both meet under a lock: a guard is given out and a term is
+//! closed never at the same time.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tenure_core::{Event, EventKind, InstanceId, Moment, Reason, Resource, Role, Settings};
+use tokio::sync::watch;
+
+use crate::clock::Clock;
+use crate::driver::{Inbox, Message};
+use crate::events::EventQueue;
+use crate::fork::Generation;
+use crate::listener::Listener;
+use crate::status::Status;
+use crate::term::TermState;
+
+/// No deadline: the moment at which the clock had its origin lies before every reading.
+const NOT_LEADING: u64 = 0;
+/// An election that no driver has taken up yet.
+const NO_KEY: u64 = u64::MAX;
+
+pub(crate) struct ElectionState {
+    pub(crate) resource: Resource,
+    pub(crate) id: InstanceId,
+    pub(crate) clock: Clock,
+    pub(crate) born_in: Generation,
+    /// Until when new work may begin, in nanoseconds on the local clock.
+    leads_until: AtomicU64,
+    cell: Mutex<TermCell>,
+    pub(crate) status: watch::Sender<Status>,
+    subscribers: Mutex<Vec<Subscriber>>,
+    wishes: Mutex<Wishes>,
+    stops: AtomicBool,
+    inbox: Arc<Inbox>,
+    key: AtomicU64,
+}
+
+/// The open term and the guards on it.
+#[derive(Default)]
+pub(crate) struct TermCell {
+    /// The latest term.
+    term: Option<Arc<TermState>>,
+    /// Whether guards are given out for it: only until work is told to stop.
+    open: bool,
+    /// Guards alive, of whichever term: each is work that may still be running.
+    guards: usize,
+}
+
+impl TermCell {
+    pub(crate) fn term(&self) -> Option<&Arc<TermState>> {
+        self.term.as_ref()
+    }
+
+    pub(crate) fn work_runs(&self) -> bool {
+        self.guards > 0
+    }
+}
+
+/// What the handles want, each wish at most once: the latest word counts.
+#[derive(Default)]
+pub(crate) struct Wishes {
+    queued: bool,
+    pub(crate) ready: Option<bool>,
+    /// The application paused this instance.
+    pub(crate) paused: bool,
+    /// It holds back after its work failed.
+    pub(crate) backs_off: bool,
+    pub(crate) beats: bool,
+    pub(crate) renews: bool,
+    pub(crate) resigns: bool,
+    pub(crate) work_failed: Option<String>,
+    pub(crate) hands_over: Option<Successor>,
+    pub(crate) stops: bool,
+}
+
+/// Whom a leader hands over to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Successor {
+    Named(String),
+    Best,
+}
+
+#[derive(Debug)]
+enum Subscriber {
+    Stream(Arc<EventQueue>),
+    Listener(Arc<Listener>),
+}
+
+impl ElectionState {
+    pub(crate) fn new(
+        settings: &Settings,
+        clock: Clock,
+        inbox: Arc<Inbox>,
+        enabled: bool,
+    ) -> Arc<Self> {
+        let (resource, id) = (settings.resource.clone(), settings.id.clone());
+        let status = Status::starting(resource.clone(), id.clone(), enabled);
+        Arc::new(ElectionState {
+            resource,
+            id,
+            clock,
+            born_in: Generation::current(),
+            leads_until: AtomicU64::new(NOT_LEADING),
+            cell: Mutex::default(),
+            status: watch::Sender::new(status),
+            subscribers: Mutex::default(),
+            wishes: Mutex::default(),
+            stops: AtomicBool::new(false),
+            inbox,
+            key: AtomicU64::new(NO_KEY),
+        })
+    }
+
+    // ------------------------------------------------------------------ the handles' side
+
+    /// One atomic load or two, and a clock read only where there is a deadline to compare with.
+    #[inline]
+    pub(crate) fn is_leader(&self) -> bool {
+        let until = self.leads_until.load(Ordering::Acquire);
+        until != NOT_LEADING
+            && self.born_in.is_current()
+            && self.clock.now() < Moment::from_nanos(until)
+    }
+
+    pub(crate) fn status_now(&self) -> Status {
+        let mut status = self.status.borrow().clone().at(self.clock.now());
+        if !self.born_in.is_current() {
+            status.role = Role::Stopped;
+            (status.token, status.remaining) = (None, None);
+        }
+        status
+    }
+
+    /// The open term with one more guard on it, unless work under it has to stop.
+    pub(crate) fn enter_term(&self) -> Option<Arc<TermState>> {
+        let mut cell = self.lock_cell();
+        if !cell.open || !self.is_leader() {
+            return None;
+        }
+        let term = cell.term.clone()?;
+        self.count_in(&mut cell);
+        Some(term)
+    }
+
+    /// One more guard beside one that is alive.
+    pub(crate) fn enter_beside(&self) {
+        let mut cell = self.lock_cell();
+        debug_assert!(cell.guards > 0, "only a guard may be doubled");
+        self.count_in(&mut cell);
+    }
+
+    fn count_in(&self, cell: &mut TermCell) {
+        cell.guards += 1;
+        if cell.guards == 1 {
+            self.wish(|_| {});
+        }
+    }
+
+    pub(crate) fn leave_term(&self) {
+        let mut cell = self.lock_cell();
+        cell.guards -= 1;
+        if cell.guards == 0 {
+            self.wish(|_| {});
+        }
+    }
+
+    /// Tells the driver what is wanted. Never waits.
+    pub(crate) fn wish(&self, change: impl FnOnce(&mut Wishes)) {
+        let mut wishes = self.lock_wishes();
+        change(&mut wishes);
+        let first = !std::mem::replace(&mut wishes.queued, true);
+        drop(wishes);
+        let key = self.key.load(Ordering::Acquire);
+        // Before the driver knows the election it will look at the wishes by itself.
+        if first && key != NO_KEY {
+            self.inbox.post(Message::Woken(crate::driver::ElectionKey(key)));
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stops.store(true, Ordering::Release);
+        self.wish(|wishes| wishes.stops = true);
+    }
+
+    /// Whether it was told to stop; it may still be at it.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stops.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.status.borrow().role == Role::Stopped
+    }
+
+    pub(crate) async fn stopped(&self) {
+        let mut status = self.status.subscribe();
+        // The sender lives in this very state, so the wait cannot fail.
+        let _ = status.wait_for(|status| status.role == Role::Stopped).await;
+    }
+
+    pub(crate) fn subscribe(&self, queue: Arc<EventQueue>) {
+        self.add_subscriber(Subscriber::Stream(queue));
+    }
+
+    pub(crate) fn add_listener(&self, listener: Arc<Listener>) {
+        self.add_subscriber(Subscriber::Listener(listener));
+    }
+
+    fn add_subscriber(&self, subscriber: Subscriber) {
+        let mut subscribers = self.lock_subscribers();
+        if self.has_stopped() {
+            return subscriber.end();
+        }
+        subscribers.push(subscriber);
+    }
+
+    // ------------------------------------------------------------------ the driver's side
+
+    pub(crate) fn adopt(&self, key: crate::driver::ElectionKey) {
+        self.key.store(key.0, Ordering::Release);
+    }
+
+    pub(crate) fn take_wishes(&self) -> Wishes {
+        let mut wishes = self.lock_wishes();
+        let lasting =
+            Wishes { paused: wishes.paused, backs_off: wishes.backs_off, ..Wishes::default() };
+        std::mem::replace(&mut *wishes, lasting)
+    }
+
+    pub(crate) fn lock_cell(&self) -> MutexGuard<'_, TermCell> {
+        self.cell.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over from an event what checks and guards depend on. Called under the cell's lock,
+    /// before anything is done or told that follows from the event.
+    pub(crate) fn apply(&self, cell: &mut TermCell, event: &Event) {
+        match &event.kind {
+            EventKind::Acquired { token, ends_at } => {
+                cell.term = Some(Arc::new(TermState::new(*token, *ends_at)));
+                cell.open = true;
+                self.leads_until.store(ends_at.as_nanos(), Ordering::Release);
+            }
+            EventKind::Renewed { ends_at, .. } => {
+                if let (Some(term), true) = (&cell.term, cell.open) {
+                    term.extend(*ends_at);
+                    self.leads_until.store(ends_at.as_nanos(), Ordering::Release);
+                }
+            }
+            EventKind::StopWork { .. } => self.close_door(cell),
+            EventKind::Lost { .. } => {
+                self.close_door(cell);
+                if let Some(term) = &cell.term {
+                    term.invalidate();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// No work begins under the term any more.
+    fn close_door(&self, cell: &mut TermCell) {
+        cell.open = false;
+        self.leads_until.store(NOT_LEADING, Ordering::Release);
+    }
+
+    pub(crate) fn publish(&self, event: Event) {
+        let mut subscribers = self.lock_subscribers();
+        if subscribers.is_empty() {
+            return;
+        }
+        let event = Arc::new(event);
+        subscribers.retain(|subscriber| subscriber.push(&event));
+    }
+
+    /// The election is over: nothing more will be told.
+    pub(crate) fn finish(&self) {
+        let subscribers = std::mem::take(&mut *self.lock_subscribers());
+        subscribers.iter().for_each(Subscriber::end);
+    }
+
+    /// The driver is gone without having stopped this election properly.
+    pub(crate) fn orphan(&self) {
+        let term = {
+            let mut cell = self.lock_cell();
+            self.close_door(&mut cell);
+            cell.term.clone()
+        };
+        if let Some(term) = term {
+            term.end(Reason::Stopped);
+        }
+        self.status.send_modify(|status| {
+            (status.role, status.reason) = (Role::Stopped, Reason::Stopped);
+            (status.token, status.ends_at) = (None, None);
+        });
+        self.finish();
+    }
+
+    fn lock_wishes(&self) -> MutexGuard<'_, Wishes> {
+        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_subscribers(&self) -> MutexGuard<'_, Vec<Subscriber>> {
+        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Subscriber {
+    fn push(&self, event: &Arc<Event>) -> bool {
+        match self {
+            Subscriber::Stream(queue) => queue.push(Arc::clone(event)),
+            Subscriber::Listener(listener) => listener.push(Arc::clone(event)),
+        }
+    }
+
+    fn end(&self) {
+        match self {
+            Subscriber::Stream(queue) => queue.end(),
+            Subscriber::Listener(_) => {}
+        }
+    }
+}
+
+impl std::fmt::Debug for ElectionState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ElectionState")
+            .field("resource", &self.resource.name())
+            .field("id", &self.id.as_str())
+            .finish_non_exhaustive()
+    }
+}

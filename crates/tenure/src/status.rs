@@ -1,0 +1,131 @@
+//! How an election stands, for everyone who wants to look: the latest state, never a backlog.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::protocol::Member;
+use tenure_core::{InstanceId, Moment, Reason, Resource, Role, SeenLeader, Token};
+use tokio::sync::watch;
+
+use crate::backend::Connection;
+use crate::clock::Clock;
+
+/// How an election stands, as seen by this instance at one moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Status {
+    /// What is led.
+    pub resource: Resource,
+    /// Who this instance is.
+    pub id: InstanceId,
+    /// How it stands. Never says that a term is held whose time has passed.
+    pub role: Role,
+    /// Why it stands like that.
+    pub reason: Reason,
+    /// The number of the term it holds.
+    pub token: Option<Token>,
+    /// How long that term may still be acted on unless renewed.
+    pub remaining: Option<Duration>,
+    /// When the term was last granted or renewed, on the local clock.
+    pub renewed_at: Option<Moment>,
+    /// The leader as last seen, which may be this instance.
+    pub leader: Option<SeenLeader>,
+    /// The members as last seen.
+    pub members: Arc<[Member]>,
+    /// How the connection to the store stands.
+    pub connection: Connection,
+    /// Whether elections are switched on. Off means: alone, leading, without a store.
+    pub enabled: bool,
+    /// The last warning, until the next one.
+    pub warning: Option<Arc<str>>,
+    /// What happened so far, in numbers.
+    pub counts: Counts,
+    /// A term was given up and the store has not confirmed it yet.
+    pub(crate) parting: bool,
+    pub(crate) ends_at: Option<Moment>,
+}
+
+/// What happened in an election since it started here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Terms begun.
+    pub terms: u64,
+    /// Terms ended, for whatever reason.
+    pub ends: u64,
+    /// Terms ended against this instance's will.
+    pub losses: u64,
+    /// Renewals that came through.
+    pub renewals: u64,
+    /// Renewals that did not.
+    pub renewals_failed: u64,
+    /// Attempts that did not lead to a term.
+    pub attempts_failed: u64,
+    /// Events told; the number of the latest.
+    pub events: u64,
+}
+
+impl Status {
+    pub(crate) fn starting(resource: Resource, id: InstanceId, enabled: bool) -> Self {
+        Status {
+            resource,
+            id,
+            role: Role::Unknown,
+            reason: Reason::Started,
+            token: None,
+            remaining: None,
+            renewed_at: None,
+            leader: None,
+            members: Arc::new([]),
+            connection: Connection::Connecting,
+            enabled,
+            warning: None,
+            counts: Counts::default(),
+            parting: false,
+            ends_at: None,
+        }
+    }
+
+    /// The status as it is now: what has run out is not reported as held, even if the thread that
+    /// should have noticed was not given a chance to.
+    pub(crate) fn at(mut self, now: Moment) -> Self {
+        match self.ends_at {
+            Some(ends_at) if now < ends_at => self.remaining = Some(now.until(ends_at)),
+            Some(_) => {
+                (self.role, self.reason) = (Role::Unknown, Reason::LeaseEnded);
+                (self.token, self.remaining) = (None, None);
+            }
+            None => {}
+        }
+        self
+    }
+}
+
+/// Follows the status of an election. The latest state wins; nothing piles up.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    receiver: watch::Receiver<Status>,
+    clock: Clock,
+}
+
+impl Watch {
+    pub(crate) fn new(receiver: watch::Receiver<Status>, clock: Clock) -> Self {
+        Watch { receiver, clock }
+    }
+
+    /// How it stands now.
+    pub fn status(&self) -> Status {
+        self.receiver.borrow().clone().at(self.clock.now())
+    }
+
+    /// Waits for a change since the last call and returns the state after it; `None` once the
+    /// election has stopped and its last state was seen. Mere renewals are no change.
+    pub async fn changed(&mut self) -> Option<Status> {
+        let seen_last = !self.receiver.has_changed().ok()?;
+        if seen_last && self.receiver.borrow().role == Role::Stopped {
+            return None;
+        }
+        self.receiver.changed().await.ok()?;
+        Some(self.receiver.borrow_and_update().clone().at(self.clock.now()))
+    }
+}

@@ -1,0 +1,286 @@
+//! The guard of a term: what work holds while it acts as the leader.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tenure_core::{Moment, Reason, Resource, Token};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::state::{ElectionState, Successor};
+use crate::{Election, Error};
+
+/// One leadership, held by whatever works in its name.
+///
+/// A term ends when its lease cannot be renewed in time, when the store says so, or when this
+/// instance gives it up. Then [`stopping`](Term::stopping) comes first, and the guard should be
+/// dropped soon: while guards live, work counts as running, and the resource is given to nobody
+/// else until they are gone or the lease is over. A guard that outlives its term keeps its own
+/// instance from contending again.
+///
+/// Only a [`token`](Term::token) that the resource itself checks keeps a late write out.
+#[derive(Debug)]
+pub struct Term {
+    term: Arc<TermState>,
+    election: Arc<ElectionState>,
+    /// Set where the guard is all there is of its election: a single try.
+    owner: Option<Election>,
+}
+
+impl Term {
+    /// A guard on the open term of `election`, if work may begin under it.
+    pub(crate) fn enter(election: &Arc<ElectionState>) -> Option<Self> {
+        let term = election.enter_term()?;
+        Some(Term { term, election: Arc::clone(election), owner: None })
+    }
+
+    /// A second guard on the same term.
+    pub(crate) fn double(&self) -> Self {
+        self.election.enter_beside();
+        Term { term: Arc::clone(&self.term), election: Arc::clone(&self.election), owner: None }
+    }
+
+    pub(crate) fn owning(mut self, election: Election) -> Self {
+        self.owner = Some(election);
+        self
+    }
+
+    pub(crate) fn state(&self) -> &Arc<TermState> {
+        &self.term
+    }
+
+    /// What is led.
+    pub fn resource(&self) -> &Resource {
+        &self.election.resource
+    }
+
+    /// The number to send along with every write to the protected resource.
+    pub fn token(&self) -> Token {
+        self.term.token
+    }
+
+    /// How long the term may still be acted on unless it is renewed; zero once it is over.
+    pub fn remaining(&self) -> Duration {
+        match self.election.born_in.is_current() {
+            true => self.election.clock.now().until(self.term.valid_until()),
+            false => Duration::ZERO,
+        }
+    }
+
+    /// Whether the term may be acted on now. No I/O. True, too, while work is told to stop.
+    pub fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// Whether work was told to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.term.phase() >= Phase::Stopping
+    }
+
+    /// Waits until work has to stop: the lease runs out, or the term is being given up.
+    pub async fn stopping(&self) {
+        self.term.reaches(Phase::Stopping).await;
+    }
+
+    /// Waits until the term is over.
+    pub async fn lost(&self) {
+        self.term.reaches(Phase::Over).await;
+    }
+
+    /// Why work has to stop, once it has to.
+    pub fn stop_reason(&self) -> Option<Reason> {
+        self.term.stop_reason.get().cloned()
+    }
+
+    /// A token that is cancelled when work has to stop.
+    pub fn cancellation(&self) -> CancellationToken {
+        self.term.cancellation()
+    }
+
+    /// Whether at least `least` is left of the term, after one renewal if need be. `false` means
+    /// that whatever takes this long must not begin.
+    pub async fn ensure(&self, least: Duration) -> bool {
+        self.renew_until(|| self.remaining() >= least).await
+    }
+
+    /// Renews now rather than when it is due; whether that came through.
+    pub async fn renew(&self) -> bool {
+        let before = self.term.valid_until();
+        self.renew_until(|| self.term.valid_until() > before).await
+    }
+
+    /// Renews once, or twice where one renewal was under way already.
+    async fn renew_until(&self, satisfied: impl Fn() -> bool) -> bool {
+        for _ in 0..2 {
+            if satisfied() || self.is_stopping() {
+                break;
+            }
+            let settled = self.term.renewal_settled();
+            self.election.wish(|wishes| wishes.renews = true);
+            tokio::select! {
+                () = settled => {}
+                () = self.stopping() => {}
+            }
+        }
+        satisfied() && self.is_valid() && !self.is_stopping()
+    }
+
+    /// Gives the term up and waits until the store was told, as far as it answers. Other guards
+    /// of the same term are waited for within the stop grace.
+    pub async fn resign(self) {
+        let (election, token, owner) = self.into_parts();
+        match owner {
+            Some(owner) => owner.stop().await,
+            None => {
+                election.wish(|wishes| wishes.resigns = true);
+                wait_until_given_up(&election, token).await;
+            }
+        }
+    }
+
+    /// Gives the term to the member called `to`. Whoever calls this has ended its work.
+    ///
+    /// Fails with [`Error::Refused`] when `to` cannot take over: this instance then still leads,
+    /// and [`Election::term`] gives a new guard.
+    pub async fn hand_over(self, to: &str) -> Result<tenure_core::InstanceId, Error> {
+        let (election, _, owner) = self.into_parts();
+        let handed = crate::election::hand_over(&election, Successor::Named(to.to_owned())).await;
+        drop(owner);
+        handed
+    }
+
+    /// Drops the guard and keeps what goes on after it.
+    fn into_parts(mut self) -> (Arc<ElectionState>, Token, Option<Election>) {
+        (Arc::clone(&self.election), self.token(), self.owner.take())
+    }
+}
+
+impl Drop for Term {
+    fn drop(&mut self) {
+        self.election.leave_term();
+    }
+}
+
+pub(crate) async fn wait_until_given_up(election: &ElectionState, token: Token) {
+    let mut status = election.status.subscribe();
+    // The sender lives in the state, so the wait cannot fail.
+    let _ = status.wait_for(|status| status.token != Some(token) && !status.parting).await;
+}
+
+/// How far a term has come. Only ever moves on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    Open,
+    /// Work was told to stop.
+    Stopping,
+    /// Work that is still there is cut off.
+    CutOff,
+    Over,
+}
+
+/// One term, shared by the driver and all guards.
+#[derive(Debug)]
+pub(crate) struct TermState {
+    pub(crate) token: Token,
+    /// Until when it may be acted on, in nanoseconds on the local clock.
+    valid_until: AtomicU64,
+    phase: AtomicU8,
+    phase_changed: Notify,
+    renewal_settled: Notify,
+    stop_reason: OnceLock<Reason>,
+    /// Made only for those who ask: most work never does.
+    cancellation: OnceLock<CancellationToken>,
+}
+
+impl TermState {
+    pub(crate) fn new(token: Token, ends_at: Moment) -> Self {
+        TermState {
+            token,
+            valid_until: AtomicU64::new(ends_at.as_nanos()),
+            phase: AtomicU8::new(Phase::Open as u8),
+            phase_changed: Notify::new(),
+            renewal_settled: Notify::new(),
+            stop_reason: OnceLock::new(),
+            cancellation: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn valid_until(&self) -> Moment {
+        Moment::from_nanos(self.valid_until.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn extend(&self, ends_at: Moment) {
+        self.valid_until.store(ends_at.as_nanos(), Ordering::Release);
+    }
+
+    pub(crate) fn invalidate(&self) {
+        self.valid_until.store(0, Ordering::Release);
+    }
+
+    pub(crate) fn stop(&self, reason: Reason) {
+        let _ = self.stop_reason.set(reason);
+        self.advance(Phase::Stopping);
+    }
+
+    pub(crate) fn cut_off(&self) {
+        self.advance(Phase::CutOff);
+    }
+
+    pub(crate) fn end(&self, reason: Reason) {
+        let _ = self.stop_reason.set(reason);
+        self.invalidate();
+        self.advance(Phase::Over);
+    }
+
+    fn advance(&self, phase: Phase) {
+        self.phase.fetch_max(phase as u8, Ordering::SeqCst);
+        if let Some(cancellation) = self.cancellation.get() {
+            cancellation.cancel();
+        }
+        self.phase_changed.notify_waiters();
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::SeqCst) {
+            0 => Phase::Open,
+            1 => Phase::Stopping,
+            2 => Phase::CutOff,
+            _ => Phase::Over,
+        }
+    }
+
+    pub(crate) async fn reaches(&self, phase: Phase) {
+        let mut changed = std::pin::pin!(self.phase_changed.notified());
+        loop {
+            // Registered before the look: what happens in between is not missed.
+            changed.as_mut().enable();
+            if self.phase() >= phase {
+                return;
+            }
+            changed.as_mut().await;
+            changed.set(self.phase_changed.notified());
+        }
+    }
+
+    fn cancellation(&self) -> CancellationToken {
+        let token = self.cancellation.get_or_init(CancellationToken::new);
+        if self.phase() >= Phase::Stopping {
+            token.cancel();
+        }
+        // A child: cancelling it is the application's affair and stops nobody else.
+        token.child_token()
+    }
+
+    /// A renewal was answered, refused or given up on.
+    pub(crate) fn settle_renewal(&self) {
+        self.renewal_settled.notify_waiters();
+    }
+
+    /// Resolves when a renewal that ends from now on is settled.
+    fn renewal_settled(&self) -> impl Future<Output = ()> + '_ {
+        self.renewal_settled.notified()
+    }
+}

@@ -1,0 +1,62 @@
+//! The Redis backend keeps the contract of backends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::backend::Backend;
+use tenure::backend::conformance::{self, Meddler, Meddling};
+use tenure::backend::redis::RedisBackend;
+use tenure::core::Resource;
+use testkit::RedisServer;
+
+fn opened(server: &RedisServer) -> Arc<dyn Backend> {
+    Arc::new(RedisBackend::open(&server.url()).unwrap())
+}
+
+/// Does to a Redis server what other programs and people do.
+struct CommandLine(Arc<RedisServer>);
+
+impl CommandLine {
+    fn run(&self, words: &[&str]) -> Meddling {
+        self.0.cli(words);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+impl Meddler for CommandLine {
+    fn take(&self, resource: &Resource, holder: &str, ttl: Option<Duration>) -> Meddling {
+        match ttl.map(|ttl| ttl.as_millis().to_string()) {
+            Some(ttl) => self.run(&["SET", resource.key(), holder, "PX", &ttl]),
+            None => self.run(&["SET", resource.key(), holder]),
+        }
+    }
+
+    fn remove_holder(&self, resource: &Resource) -> Meddling {
+        self.run(&["DEL", resource.key()])
+    }
+
+    fn forget(&self, resource: &Resource) -> Meddling {
+        self.run(&["DEL", resource.key(), &resource.side_key("meta")])
+    }
+
+    fn obstruct(&self, resource: &Resource) -> Meddling {
+        self.run(&["HSET", resource.key(), "a", "b"])
+    }
+
+    fn is_obstructed(
+        &self,
+        resource: &Resource,
+    ) -> std::pin::Pin<Box<dyn Future<Output = bool> + Send>> {
+        let found = self.0.cli(&["HGETALL", resource.key()]);
+        Box::pin(std::future::ready(found == "a\nb"))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_keeps_the_contract() {
+    let server = Arc::new(RedisServer::start());
+    let meddler = CommandLine(Arc::clone(&server));
+    let report = conformance::check_with(|| opened(&server), meddler).await;
+    report.assert_passed();
+    assert!(report.skipped().is_empty() && report.passed().len() > 40, "{report}");
+}

@@ -1,0 +1,129 @@
+//! One instance as a process of its own, for tests that kill, stop and cut off processes.
+//!
+//! Tells on stdout what happens, one line each with the host clock in nanoseconds, and stops in
+//! order on SIGTERM. A watching thread asks `is_leader()` all the time and says what the first
+//! answer after a pause of the whole process was.
+
+use std::io::Write;
+use std::time::Duration;
+
+use tenure::{Election, Tenure, Term};
+use tokio::signal::unix::{SignalKind, signal};
+use trials::clock;
+
+/// A gap between two looks that no scheduler explains: the process was stopped.
+const PAUSED: Duration = Duration::from_millis(400);
+
+struct Arguments {
+    store: String,
+    name: String,
+    id: String,
+    ttl: Duration,
+    priority: i32,
+    /// How long work takes to end once told to.
+    lingers: Duration,
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments = parse(std::env::args().skip(1))?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    runtime.block_on(run(arguments))
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
+    let mut arguments = Arguments {
+        store: String::new(),
+        name: "job".into(),
+        id: "trial".into(),
+        ttl: Duration::from_secs(2),
+        priority: 0,
+        lingers: Duration::from_millis(20),
+    };
+    while let Some(word) = words.next() {
+        let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
+        let millis =
+            || value.parse().map(Duration::from_millis).map_err(|e| format!("{word}: {e}"));
+        match word.as_str() {
+            "--store" => arguments.store = value,
+            "--name" => arguments.name = value,
+            "--id" => arguments.id = value,
+            "--ttl-ms" => arguments.ttl = millis()?,
+            "--lingers-ms" => arguments.lingers = millis()?,
+            "--priority" => {
+                arguments.priority = value.parse().map_err(|e| format!("{word}: {e}"))?
+            }
+            _ => return Err(format!("unknown argument {word}")),
+        }
+    }
+    Ok(arguments)
+}
+
+async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let tenure = Tenure::builder().name(&arguments.id).store(&arguments.store).connect().await?;
+    let election = tenure
+        .election(&arguments.name)
+        .ttl(arguments.ttl)
+        .priority(arguments.priority)
+        .fresh_store(true)
+        .start()
+        .await?;
+    say(&format!("started {}", election.id()));
+    watch_for_pauses(election.clone());
+    let mut terminated = signal(SignalKind::terminate())?;
+    let stopping = tokio::spawn({
+        let election = election.clone();
+        async move {
+            terminated.recv().await;
+            election.stop().await;
+        }
+    });
+    let lingers = arguments.lingers;
+    // Ends only when the election was stopped.
+    let _ = election.run_while_leader(move |term| work(term, lingers)).await;
+    stopping.await?;
+    say("stopped");
+    Ok(())
+}
+
+/// Works until told to stop, and then takes its time.
+async fn work(term: Term, lingers: Duration) {
+    let _guard = Ended(term.token().get());
+    say(&format!("work-begin {}", term.token()));
+    term.stopping().await;
+    tokio::time::sleep(lingers).await;
+}
+
+/// Says when work is gone, however it went.
+struct Ended(u64);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        say(&format!("work-end {}", self.0));
+    }
+}
+
+fn watch_for_pauses(election: Election) {
+    std::thread::spawn(move || {
+        let (mut looked_at, mut led) = (clock::now(), false);
+        loop {
+            let leads = election.is_leader();
+            let now = clock::now();
+            if now.since(looked_at) >= PAUSED {
+                say(&format!("resumed leader-before={led} leader={leads}"));
+            }
+            if led != leads {
+                say(&format!("is-leader {leads}"));
+            }
+            (looked_at, led) = (now, leads);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    // A test that stopped listening does not care any more.
+    let _ = writeln!(out, "{} {line}", clock::now().as_nanos());
+    let _ = out.flush();
+}

@@ -1,0 +1,10 @@
+//! The one clock of a trial: the same that the library measures leases with.
+
+use rustix::time::{ClockId, clock_gettime};
+use tenure_core::Moment;
+
+/// Now, on the host's suspend-aware clock, comparable between all processes of the host.
+pub fn now() -> Moment {
+    let time = clock_gettime(ClockId::Boottime);
+    Moment::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}

@@ -1,0 +1,12 @@
+//! What must happen when processes die, stop and lose their store: shown on the real thing.
+
+// A test that cannot go on ends there.
+#![allow(clippy::unwrap_used)]
+
+mod crowd;
+mod features;
+mod foreign;
+mod instance;
+mod processes;
+mod succession;
+mod weather;

@@ -1,0 +1,260 @@
+// tidy: table
+//! Files that break one rule each, and the same files mended: every rule must tell them apart.
+
+use super::CHECKS;
+use super::tree::Tree;
+
+/// What was planted for one rule.
+struct Planted {
+    rule: &'static str,
+    wrong: Tree,
+    /// The places that must be found.
+    found: &'static [&'static str],
+    right: Tree,
+}
+
+#[test]
+fn every_rule_finds_what_was_planted_for_it_and_nothing_in_the_mended_files() {
+    let planted: Vec<Planted> = [sizes(), comments(), purity(), words(), crates(), papers()]
+        .into_iter()
+        .flatten()
+        .collect();
+    for check in CHECKS {
+        let planted: Vec<_> = planted.iter().filter(|planted| planted.rule == check.name).collect();
+        assert!(!planted.is_empty(), "nothing is planted for {}", check.name);
+        for Planted { wrong, found, right, .. } in planted {
+            let places = |tree: &Tree| -> Vec<String> {
+                (check.run)(tree).iter().map(|f| format!("{}:{}", f.path, f.line)).collect()
+            };
+            assert_eq!(places(wrong), *found, "{}", check.name);
+            assert_eq!(places(right), [""; 0], "{} on mended files", check.name);
+        }
+    }
+    assert!(planted.iter().all(|row| CHECKS.iter().any(|check| check.name == row.rule)));
+}
+
+fn sizes() -> Vec<Planted> {
+    let long = "a();\n".repeat(1_001);
+    let tests = format!("a();\n#[cfg(test)]\nmod tests {{\n{long}}}\n");
+    let function = |name: &str, length: usize| {
+        format!("fn {name}() {{\n{}}}\n", "    a();\n".repeat(length - 2))
+    };
+    vec![
+        Planted {
+            rule: "file length",
+            wrong: Tree::of(&[("src/a.rs", &long)]),
+            found: &["src/a.rs:1001"],
+            right: Tree::of(&[
+                ("src/a.rs", &"a();\n".repeat(1_000)),
+                ("src/with_tests.rs", &tests),
+                ("src/table.rs", &format!("// tidy: table\n{long}")),
+                ("tests/it/a.rs", &long),
+            ]),
+        },
+        Planted {
+            rule: "function length",
+            wrong: Tree::of(&[
+                ("src/a.rs", &format!("\n{}{}", function("long", 71), function("short", 2))),
+                ("tests/it/a.rs", &function("long", 71)),
+            ]),
+            found: &["src/a.rs:2", "tests/it/a.rs:1"],
+            right: Tree::of(&[
+                ("src/a.rs", &function("fits", 70)),
+                ("src/table.rs", &format!("// tidy: table\n{}", function("long", 71))),
+            ]),
+        },
+    ]
+}
+
+fn comments() -> Vec<Planted> {
+    let over = "a".repeat(100);
+    let fits = "ä".repeat(97);
+    let allowed = [
+        format!("// {fits}"),
+        format!("// <https://host/{over}>"),
+        format!("//! | {over} |"),
+        format!("let text = \"{over}\"; // rustfmt judges code"),
+    ];
+    vec![Planted {
+        rule: "comment length",
+        wrong: Tree::of(&[("src/a.rs", &format!("\n    // {over}\n/// \"{over}\"\n"))]),
+        found: &["src/a.rs:2", "src/a.rs:3"],
+        right: Tree::of(&[("src/a.rs", &allowed.join("\n"))]),
+    }]
+}
+
+fn purity() -> Vec<Planted> {
+    let ours = include_str!("../../../../crates/tenure-core/clippy.toml");
+    let lacking = ours.replace("std::thread::spawn", "std::thread::park");
+    let unmerged = ours.replace("allow-unwrap-in-tests", "allow-panic-in-tests");
+    vec![
+        Planted {
+            rule: "lints of pure crates",
+            wrong: Tree::of(&[
+                ("crates/store-resp/Cargo.toml", ""),
+                ("crates/simulator/Cargo.toml", ""),
+                ("crates/simulator/clippy.toml", &unmerged),
+                ("crates/tenure-core/Cargo.toml", ""),
+                ("crates/tenure-core/clippy.toml", &lacking),
+            ]),
+            found: &[
+                "crates/store-resp/clippy.toml:1",
+                "crates/simulator/clippy.toml:1",
+                "crates/tenure-core/clippy.toml:1",
+            ],
+            right: Tree::of(&[
+                ("crates/tenure/Cargo.toml", ""),
+                ("crates/tenure-core/Cargo.toml", ""),
+                ("crates/tenure-core/clippy.toml", ours),
+            ]),
+        },
+        Planted {
+            rule: "dependencies of pure crates",
+            wrong: Tree::of(&[
+                (
+                    "crates/store-resp/Cargo.toml",
+                    "[dependencies]\nx = \"1\"\ntokio.workspace = 1\n",
+                ),
+                ("crates/store-engine/Cargo.toml", "[dependencies.rand]\nversion = \"1\"\n"),
+                (
+                    "crates/tenure-core/Cargo.toml",
+                    "[target.'cfg(unix)'.dependencies]\nlibc=\"1\"\n",
+                ),
+            ]),
+            found: &[
+                "crates/store-resp/Cargo.toml:3",
+                "crates/store-engine/Cargo.toml:1",
+                "crates/tenure-core/Cargo.toml:2",
+            ],
+            right: Tree::of(&[
+                ("crates/tenure/Cargo.toml", "[dependencies]\ntokio = \"1\"\n"),
+                (
+                    "crates/tenure-core/Cargo.toml",
+                    "[dependencies]\nrandom-words = \"1\"\n[dev-dependencies]\nrand = \"1\"\n",
+                ),
+            ]),
+        },
+    ]
+}
+
+fn words() -> Vec<Planted> {
+    let read = "let now = Instant::now();\n";
+    let leftovers = ["todo", "unimplemented", "dbg"].map(|name| format!("    {name}!();\n"));
+    let host = concat!("crates", ".io");
+    let locked = format!("source = \"registry+https://github.com/rust-lang/{host}-index\"\n");
+    vec![
+        Planted {
+            rule: "clock",
+            wrong: Tree::of(&[
+                ("crates/a/src/driver.rs", &format!("{read}let age = now.elapsed();\n")),
+                ("crates/a/src/o_clock.rs", "rustix::time::clock_gettime(id)\n"),
+                ("crates/a/src/lib.rs", "\nSystemTime::now()\n"),
+            ]),
+            found: &[
+                "crates/a/src/driver.rs:1",
+                "crates/a/src/driver.rs:2",
+                "crates/a/src/o_clock.rs:1",
+                "crates/a/src/lib.rs:2",
+            ],
+            right: Tree::of(&[
+                ("crates/a/src/clock.rs", read),
+                ("crates/a/src/driver.rs", "// Instant::now\n#[cfg(test)]\nmod tests {\n"),
+                ("crates/a/tests/it/main.rs", read),
+                ("crates/a/examples/worker.rs", read),
+                ("crates/testkit/src/wait.rs", read),
+                ("xtask/src/main.rs", read),
+            ]),
+        },
+        Planted {
+            rule: "leftovers",
+            wrong: Tree::of(&[
+                ("src/a.rs", &leftovers.concat()),
+                ("tests/it/a.rs", &leftovers.concat()),
+            ]),
+            found: &[
+                "src/a.rs:1",
+                "src/a.rs:2",
+                "src/a.rs:3",
+                "tests/it/a.rs:1",
+                "tests/it/a.rs:2",
+                "tests/it/a.rs:3",
+            ],
+            right: Tree::of(&[("src/a.rs", &format!("// none of{}", leftovers[0]))]),
+        },
+        Planted {
+            rule: "registry hosts",
+            wrong: Tree::of(&[
+                (".cargo/config.toml", &format!("\nindex = \"https://mirror.{host}/\"\n")),
+                ("Cargo.lock", &format!("{locked}source = \"registry+https://{host}\"\n")),
+                ("fuzz/Cargo.lock", "source = \"sparse+https://packages.example/\"\n"),
+            ]),
+            found: &[".cargo/config.toml:2", "Cargo.lock:2", "fuzz/Cargo.lock:1"],
+            right: Tree::of(&[("Cargo.lock", &locked), ("README.md", "<https://example.com>\n")]),
+        },
+    ]
+}
+
+fn crates() -> Vec<Planted> {
+    vec![
+        Planted {
+            rule: "crate heads",
+            wrong: Tree::of(&[
+                ("crates/a/src/lib.rs", "mod one;\n"),
+                ("crates/b/src/main.rs", "\n//! Late.\n"),
+                ("crates/c/src/lib.rs", "//!\n"),
+            ]),
+            found: &["crates/a/src/lib.rs:1", "crates/b/src/main.rs:1", "crates/c/src/lib.rs:1"],
+            right: Tree::of(&[
+                ("crates/a/src/lib.rs", "//! What it is for.\n"),
+                ("crates/a/src/part.rs", "struct Part;\n"),
+                ("crates/b/src/main.rs", "// tidy: table\n//! What it is for.\n"),
+            ]),
+        },
+        Planted {
+            rule: "workspace lints",
+            wrong: Tree::of(&[("crates/a/Cargo.toml", "[package]\nname = \"a\"\n")]),
+            found: &["crates/a/Cargo.toml:1"],
+            right: Tree::of(&[
+                ("crates/a/Cargo.toml", "[package]\nname = \"a\"\n\n[lints]\nworkspace = true\n"),
+                ("fuzz/Cargo.toml", "[package]\nname = \"fuzz\"\n\n[workspace]\n"),
+            ]),
+        },
+        Planted {
+            rule: "test programs",
+            wrong: Tree::of(&[("crates/a/tests/smoke.rs", "")]),
+            found: &["crates/a/tests/smoke.rs:1"],
+            right: Tree::of(&[("crates/a/tests/it/smoke.rs", ""), ("a/src/tests/smoke.rs", "")]),
+        },
+    ]
+}
+
+fn papers() -> Vec<Planted> {
+    let readme = "\
+[docs](docs) [a](docs/a.md#part) [web](https://host/x) [part](#part) [file](./Cargo.toml)
+```text
+[not](a/link)
+```
+`[nor](this)` one
+";
+    vec![
+        Planted {
+            rule: "links",
+            wrong: Tree::of(&[
+                ("README.md", "[x](docs/gone.md)\n\n[a](docs/a.md) [b](docs/b.md \"title\")\n"),
+                ("docs/a.md", "[too far up](../../README.md)\n"),
+            ]),
+            found: &["README.md:1", "README.md:3", "docs/a.md:1"],
+            right: Tree::of(&[
+                ("README.md", readme),
+                ("Cargo.toml", ""),
+                ("docs/a.md", "[up](../README.md)\n"),
+            ]),
+        },
+        Planted {
+            rule: "changelog",
+            wrong: Tree::of(&[("CHANGELOG.md", "# Changelog\n\n## 0.1.0\n")]),
+            found: &["CHANGELOG.md:1"],
+            right: Tree::of(&[("CHANGELOG.md", "# Changelog\n\n## Unreleased\n\n## 0.1.0\n")]),
+        },
+    ]
+}
