@@ -7,6 +7,7 @@ mod expire;
 mod help;
 mod keys;
 mod prelude;
+mod streams;
 mod strings;
 mod transaction;
 
@@ -30,6 +31,7 @@ pub(crate) const TABLES: &[&[Command]] = &[
     config::TABLE,
     expire::TABLE,
     keys::TABLE,
+    streams::TABLE,
     strings::TABLE,
     transaction::TABLE,
 ];
