@@ -3,10 +3,14 @@
 mod command_info;
 mod config;
 mod connection;
+mod dump;
 mod expire;
+mod geo;
 mod help;
+mod hyperloglog;
 mod keys;
 mod prelude;
+mod sort;
 mod streams;
 mod strings;
 mod transaction;
@@ -29,8 +33,12 @@ pub(crate) const TABLES: &[&[Command]] = &[
     command_info::TABLE,
     connection::TABLE,
     config::TABLE,
+    dump::TABLE,
     expire::TABLE,
+    geo::TABLE,
+    hyperloglog::TABLE,
     keys::TABLE,
+    sort::TABLE,
     streams::TABLE,
     strings::TABLE,
     transaction::TABLE,

@@ -398,6 +398,15 @@ impl Keyspace {
         true
     }
 
+    /// Sets what is remembered of a key's accesses, as far as the policy remembers it.
+    pub fn set_access(&mut self, key: &[u8], idle_seconds: Option<u64>, frequency: Option<u8>) {
+        if let Some(bits) = self.access.given(idle_seconds, frequency, self.now_ms)
+            && let Some(found) = self.find(key)
+        {
+            self.table_mut().entry_mut(found.place).set_access(bits);
+        }
+    }
+
     /// Edits a string in place, created empty when it is not there. The expiry stays; OBJECT
     /// ENCODING will say raw. The caller has checked that the key holds no other kind.
     pub fn edit_string(&mut self, key: &[u8], edit: impl FnOnce(&mut Vec<u8>)) {
