@@ -73,8 +73,6 @@ pub enum ServerRequest {
     },
     /// These settings changed: apply those that concern sockets.
     SettingsChanged,
-    /// Write the configuration file anew, then answer the session.
-    RewriteConfig(SessionId),
 }
 
 /// Everything that waits for delivery. Empty between requests, but for what the server

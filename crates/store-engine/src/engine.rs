@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use store_resp::{ReplyWriter, Request};
 use store_types::{Limits, Rng};
 
+use crate::command::flag;
 use crate::commands;
 use crate::config::Config;
 use crate::context::{Caller, Context, Propagate};
 use crate::effects::Effects;
 use crate::gate;
+use crate::host::Host;
 use crate::keyspace::{ExpiryTurn, Keyspace};
 use crate::registry::{Registry, RowId};
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
@@ -50,15 +52,15 @@ pub struct Engine {
     state: ServerState,
     /// Blocked sessions by the moment their time is up.
     deadlines: BTreeSet<(u64, SessionId)>,
+    /// Rows of requests executed and not yet measured.
+    unmeasured: Vec<RowId>,
     /// When to look for ended keys next.
     expiry_at_ms: u64,
-    /// Bytes used before the first key, so that INFO tells growth honestly.
-    base_memory: usize,
 }
 
 impl Engine {
     /// An empty store. The same seed, moments and requests give the same replies.
-    pub fn new(config: Config, mut identity: Identity, seed: u64) -> Self {
+    pub fn new(config: Config, mut identity: Identity, seed: u64, host: Box<dyn Host>) -> Self {
         let mut random = Rng::seeded(seed);
         if identity.run_id.is_empty() {
             identity.run_id = hex_id(&mut random);
@@ -76,14 +78,16 @@ impl Engine {
                 stats: Stats::default(),
                 identity,
                 measured: Measured::default(),
+                host,
+                base_memory: 0,
                 limits: Limits { hash_seed: random.next_u64(), ..Limits::default() },
                 gates: 0,
             },
             deadlines: BTreeSet::new(),
+            unmeasured: Vec::new(),
             expiry_at_ms: 0,
-            base_memory: 0,
         };
-        engine.base_memory = size_of::<Self>() + engine.state.registry.rows().len() * 128;
+        engine.state.base_memory = size_of::<Self>() + size_of_val(engine.state.registry.rows());
         commands::apply_settings(&mut engine.keyspace, &mut engine.state);
         engine
     }
@@ -127,7 +131,7 @@ impl Engine {
     /// A client came.
     pub fn open_session(&mut self, now_us: u64, origin: Origin) -> SessionId {
         let id = self.state.sessions.open(now_us / 1000, origin);
-        let needs_password = !self.state.config.text("requirepass").is_empty();
+        let needs_password = self.state.config.tuned().needs_password;
         if needs_password && let Some(session) = self.state.sessions.get_mut(id) {
             session.flags |= session_flag::NEEDS_AUTH;
         }
@@ -172,6 +176,7 @@ impl Engine {
             drop_reply(&mut cx, reply_start);
         }
         let blocked = cx.blocked.take();
+        self.unmeasured.push(cx.row);
         session.output = cx.reply.into_bytes();
         if let Some(blocked) = blocked {
             self.block(&mut session, blocked);
@@ -188,14 +193,43 @@ impl Engine {
         outcome
     }
 
-    /// Tells how long the request just executed took, for statistics and the slow log.
+    /// Begins to fetch the memory that these requests of a session will need. Their first
+    /// argument is taken for a key; where it is none, nothing is lost.
     #[inline]
-    pub fn finish(&mut self, id: SessionId, _request: Request<'_>, micros: u64) {
-        if let Some(session) = self.state.sessions.get_mut(id)
-            && let Some(row) = session.last_command
-        {
-            self.state.registry.stats_mut(row).micros += micros;
+    pub fn prefetch<'r>(&self, id: SessionId, requests: impl Iterator<Item = Request<'r>>) {
+        if let Some(session) = self.state.sessions.get(id) {
+            let keys = requests.map(|request| request.get(1).unwrap_or_default());
+            self.keyspace.prefetch(session.db, keys);
         }
+    }
+
+    /// Whether the request just executed can only have taken so little time that it need not
+    /// be measured alone.
+    #[inline]
+    pub fn was_quick(&self, request: Request<'_>) -> bool {
+        const QUICK_ARGS_MAX: usize = 8;
+        let row = self.unmeasured.last().map(|row| self.state.registry.row(*row).command);
+        request.len() <= QUICK_ARGS_MAX && row.is_some_and(|command| command.has(flag::FAST))
+    }
+
+    /// Tells how long the requests executed since the last call took together, for statistics
+    /// and the slow log. `last` is the one that ran last, unless all were quick.
+    pub fn finish(&mut self, _last: Option<(SessionId, Request<'_>)>, micros: u64) {
+        let count = self.unmeasured.len() as u64;
+        let each = micros.checked_div(count).unwrap_or(0);
+        let mut left = micros;
+        while let Some(row) = self.unmeasured.pop() {
+            // What does not divide goes to the one charged last.
+            let share = if self.unmeasured.is_empty() { left } else { each };
+            self.state.registry.stats_mut(row).micros += share;
+            left -= share;
+        }
+    }
+
+    /// How many requests were executed since the last [`finish`](Self::finish).
+    #[inline]
+    pub fn unmeasured(&self) -> usize {
+        self.unmeasured.len()
     }
 
     /// What time alone causes: keys that end, sessions whose wait is over, memory given back.
@@ -233,7 +267,7 @@ impl Engine {
 
     /// Bytes in use, as INFO's used_memory tells.
     pub fn memory(&self) -> usize {
-        self.base_memory + self.keyspace.memory()
+        self.state.base_memory + self.keyspace.memory()
     }
 
     fn block(&mut self, session: &mut Session, blocked: Box<Blocked>) {

@@ -24,7 +24,24 @@ pub fn keys_of(command: &Command, request: Request<'_>) -> Option<Vec<FoundKey>>
             find(spec, request, &mut keys)?;
         }
     }
+    if let Some(access) = variable_access(command, request) {
+        keys.iter_mut().for_each(|key| key.access = access);
+    }
     Some(keys)
+}
+
+/// What a command whose row says VARIABLE does with its key in this request.
+fn variable_access(command: &Command, request: Request<'_>) -> Option<u32> {
+    let has = |from, word: &[u8]| request.args_from(from).any(|arg| arg.eq_ignore_ascii_case(word));
+    match command.name {
+        "set" if has(3, b"GET") => Some(access::RW | access::ACCESS | access::UPDATE),
+        "set" => Some(access::OW | access::UPDATE),
+        "bitfield" if has(2, b"SET") || has(2, b"INCRBY") => {
+            Some(access::RW | access::ACCESS | access::UPDATE)
+        }
+        "bitfield" => Some(access::RO | access::ACCESS),
+        _ => None,
+    }
 }
 
 fn find(spec: &KeySpec, request: Request<'_>, keys: &mut Vec<FoundKey>) -> Option<()> {

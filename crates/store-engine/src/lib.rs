@@ -46,6 +46,7 @@ mod effects;
 mod engine;
 mod error;
 mod gate;
+mod host;
 mod key_finder;
 mod keyspace;
 mod registry;
@@ -60,11 +61,13 @@ pub use command::{
 };
 pub use config::{
     Config, ConfigError, Kind, OutputLimit, SETTINGS, Setting, Tuned, parse_arguments, parse_file,
+    rewrite_file,
 };
 pub use context::{Caller, Context, Propagate, integer, integer_within, integer32, is_word};
 pub use effects::{Effects, KeyEvent, ServerRequest, Unit, event_class};
 pub use engine::{Engine, NextTick, Outcome};
 pub use error::{CommandError, CommandResult};
+pub use host::{Host, NoHost, Usage};
 pub use key_finder::{FoundKey, keys_of};
 pub use keyspace::memory::size_class;
 pub use keyspace::{

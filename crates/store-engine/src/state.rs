@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use store_types::Limits;
 
 use crate::config::Config;
+use crate::host::Host;
 use crate::registry::Registry;
 use crate::session::Sessions;
 
@@ -44,15 +45,9 @@ pub struct Identity {
     pub started_at_ms: u64,
 }
 
-/// What only the driver can measure, told to the engine for INFO.
+/// What the driver counts, told to the engine for INFO.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Measured {
-    /// Resident bytes of the process.
-    pub resident_bytes: u64,
-    /// Microseconds of processor time in the kernel.
-    pub cpu_system_us: u64,
-    /// Microseconds of processor time in the program.
-    pub cpu_user_us: u64,
     /// Bytes read from clients.
     pub input_bytes: u64,
     /// Bytes written to clients.
@@ -61,8 +56,6 @@ pub struct Measured {
     pub longest_turn_us: u64,
     /// Clients refused for `maxclients`.
     pub rejected_connections: u64,
-    /// Physical memory of the machine in bytes.
-    pub machine_bytes: u64,
 }
 
 /// Counters that INFO tells.
@@ -103,8 +96,12 @@ pub struct ServerState {
     pub stats: Stats,
     /// Who this is.
     pub identity: Identity,
-    /// What the driver measured.
+    /// What the driver counted.
     pub measured: Measured,
+    /// The driver, for what it alone can do.
+    pub host: Box<dyn Host>,
+    /// Bytes in use before the first key.
+    pub base_memory: usize,
     /// Settings that decide on encodings, as the values take them.
     pub limits: Limits,
     /// Bits of [`server_gate`].

@@ -1,5 +1,7 @@
 //! Finds requests in a buffer that grows. In: the bytes not yet consumed; out: argument spans.
 
+use std::ops::Range;
+
 use crate::inline::split_quoted;
 use crate::number::parse_integer;
 use crate::request::{OwnedRequest, Request, Span};
@@ -102,7 +104,10 @@ enum State {
 #[derive(Debug, Default)]
 pub struct RequestParser {
     state: State,
+    /// Spans of the requests found since [`clear`](Self::clear), and of the one begun.
     spans: Vec<Span>,
+    /// Where those of the current request begin.
+    first_span: usize,
     /// Next byte to look at, counted from the front of the request.
     position: usize,
     args_left: usize,
@@ -117,7 +122,7 @@ impl RequestParser {
     #[inline]
     pub fn parse(&mut self, bytes: &[u8], limits: &Limits) -> Result<Parsed, ProtocolError> {
         if matches!(self.state, State::Start | State::Done) {
-            self.spans.clear();
+            self.first_span = self.spans.len();
             self.state = State::Start;
             match bytes.first() {
                 None => return Ok(Parsed::Incomplete),
@@ -134,10 +139,40 @@ impl RequestParser {
     /// The request that the last [`parse`](Self::parse) found in `bytes`.
     #[inline]
     pub fn request<'a>(&'a self, bytes: &'a [u8]) -> Request<'a> {
+        self.request_at(bytes, self.last_spans())
+    }
+
+    /// Where the spans of the request just found stand, for [`request_at`](Self::request_at).
+    #[inline]
+    pub fn last_spans(&self) -> Range<usize> {
+        self.first_span..self.spans.len()
+    }
+
+    /// A request found since the last [`clear`](Self::clear), by its spans. `bytes` begins
+    /// where the request did. An inline request must be read before the next is parsed.
+    #[inline]
+    pub fn request_at<'a>(&'a self, bytes: &'a [u8], spans: Range<usize>) -> Request<'a> {
         match &self.inline {
-            None => Request::new(bytes, &self.spans),
-            Some(request) => request.as_request(),
+            Some(request) if spans.is_empty() => request.as_request(),
+            _ => Request::new(bytes, &self.spans[spans]),
         }
+    }
+
+    /// Forgets the requests found so far; one that is incomplete goes on.
+    #[inline]
+    pub fn clear(&mut self) {
+        if matches!(self.state, State::Start | State::Done) {
+            self.spans.clear();
+        } else {
+            self.spans.drain(..self.first_span);
+        }
+        self.first_span = 0;
+    }
+
+    /// Forgets everything: the next call of [`parse`](Self::parse) begins a request.
+    pub fn reset(&mut self) {
+        self.state = State::Start;
+        self.clear();
     }
 
     /// Bytes that the request at the front is known to need, for sizing the buffer.
@@ -165,7 +200,6 @@ impl RequestParser {
         if count <= 0 {
             return Ok(Some(Parsed::Empty { consumed: next }));
         }
-        self.inline = None;
         self.spans.reserve(count.min(SPANS_RESERVED_MAX) as usize);
         self.args_left = count as usize;
         self.position = next;
@@ -287,6 +321,9 @@ mod tests {
                 Parsed::Request { consumed } => {
                     requests.push(format!("{:?}", parser.request(&bytes[start..end])));
                     start += consumed;
+                    if requests.len() % 3 != 0 {
+                        parser.clear();
+                    }
                 }
             }
         }
@@ -306,6 +343,29 @@ mod tests {
         for step in 1..bytes.len() {
             assert_eq!(parse_all(bytes, step, &Limits::default()).unwrap(), whole, "step {step}");
         }
+    }
+
+    #[test]
+    fn several_requests_can_be_read_after_they_were_found() {
+        let bytes = b"*1\r\n$1\r\na\r\n*2\r\n$1\r\nb\r\n$1\r\nc\r\n*1\r\n$5\r\nxx";
+        let mut parser = RequestParser::default();
+        let mut found = Vec::new();
+        let mut at = 0;
+        while let Parsed::Request { consumed } =
+            parser.parse(&bytes[at..], &Limits::default()).unwrap()
+        {
+            found.push((at, parser.last_spans()));
+            at += consumed;
+        }
+        let texts: Vec<String> = found
+            .into_iter()
+            .map(|(start, spans)| format!("{:?}", parser.request_at(&bytes[start..], spans)))
+            .collect();
+        assert_eq!(texts, [r#"["a"]"#, r#"["b", "c"]"#]);
+        parser.clear();
+        let rest = b"*1\r\n$5\r\nxxyyy\r\n";
+        assert!(matches!(parser.parse(rest, &Limits::default()), Ok(Parsed::Request { .. })));
+        assert_eq!(format!("{:?}", parser.request(rest)), r#"["xxyyy"]"#);
     }
 
     #[test]

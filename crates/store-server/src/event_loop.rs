@@ -1,13 +1,14 @@
 //! The loop: one thread that serves all clients.
 
 use std::io;
+use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use mio::{Events, Interest, Poll, Token};
 use store_engine::{Engine, NextTick, Origin, Outcome, ServerRequest, SessionId, session_flag};
-use store_resp::{Limits, Parsed, ProtocolError};
+use store_resp::{Limits, Parsed, ProtocolError, Request};
 
 use crate::client::{Client, Fate, ReadOutcome};
 use crate::clock::{Clock, thread_cpu};
@@ -26,6 +27,16 @@ const ACCEPTS_MAX: usize = 256;
 /// Read at once per client and turn; larger requests take several turns, so that no client
 /// keeps the others waiting.
 const READ_LEN: usize = 64 * 1024;
+/// Requests of one client parsed ahead, so that their memory is fetched while others run.
+const BATCH_MAX: usize = 16;
+/// A turn that has lasted this long leaves the other clients to the next one, so that replies
+/// are written and timers kept.
+const TURN_US_MAX: u64 = 2000;
+/// Quick requests run between two looks at the clock: a few microseconds.
+const QUICK_MAX: usize = 64;
+/// Processor time is asked for once per so much time in turns, since asking costs a system
+/// call; the longest turn may be told this much too long.
+const TURN_GROUP_US: u64 = 500;
 /// What clients may have in flight before they have authenticated.
 const UNAUTHENTICATED_INPUT_MAX: usize = 1024 * 1024;
 const UNAUTHENTICATED_OUTPUT_MAX: usize = 1024 * 1024;
@@ -42,6 +53,23 @@ pub(crate) enum Message {
     Attach(UnixStream),
 }
 
+/// A parsed request that waits for its turn in the batch.
+struct Pending {
+    start: usize,
+    end: usize,
+    spans: Range<usize>,
+}
+
+/// Why no more requests were gathered.
+enum Gathered {
+    /// The batch is full, or what follows must wait.
+    Full,
+    /// What follows from `start` on is no whole request.
+    Incomplete { start: usize },
+    /// What follows is no request at all.
+    Malformed(ProtocolError),
+}
+
 /// Everything the server thread owns.
 pub(crate) struct EventLoop {
     pub(crate) poll: Poll,
@@ -49,10 +77,16 @@ pub(crate) struct EventLoop {
     pub(crate) listeners: Vec<Listener>,
     pub(crate) messages: Receiver<Message>,
     pub(crate) log: Log,
-    clients: Vec<Option<Client>>,
+    /// By slot. Boxed, since they are taken out while their requests run.
+    clients: Vec<Option<Box<Client>>>,
     clock: Clock,
+    /// The clock when it was last read.
+    now_us: u64,
+    turn_started_us: u64,
     /// Scratch for reads, shared by all clients.
     buffer: Vec<u8>,
+    /// Scratch for the requests of one client that are run at once.
+    batch: Vec<Pending>,
     /// Clients with output to write at the end of the turn.
     to_write: Vec<usize>,
     /// Clients whose streams may have more, and whose turn is over.
@@ -61,6 +95,9 @@ pub(crate) struct EventLoop {
     /// Listeners that may have more clients.
     to_accept: Vec<usize>,
     next_client_check_ms: u64,
+    /// Processor time of the thread when it was last asked for, and time in turns since.
+    cpu_before: Duration,
+    unmeasured_us: u64,
     is_stopping: bool,
 }
 
@@ -80,12 +117,17 @@ impl EventLoop {
             log,
             clients: Vec::new(),
             clock: Clock::new(),
+            now_us: 0,
+            turn_started_us: 0,
             buffer: vec![0; READ_LEN],
+            batch: Vec::new(),
             to_write: Vec::new(),
             to_read: Vec::new(),
             to_close: Vec::new(),
             to_accept: Vec::new(),
             next_client_check_ms: 0,
+            cpu_before: Duration::ZERO,
+            unmeasured_us: 0,
             is_stopping: false,
         };
         for (index, listener) in event_loop.listeners.iter_mut().enumerate() {
@@ -104,21 +146,32 @@ impl EventLoop {
     /// Serves until told to stop. Fails only when the system's event queue does.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS_MAX);
-        let mut cpu_before = thread_cpu();
+        self.cpu_before = thread_cpu();
         while !self.is_stopping {
             match self.poll.poll(&mut events, self.sleep_max()) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }
+            self.clock.follow_wall_clock();
+            self.now_us = self.clock.now_us();
+            self.turn_started_us = self.now_us;
             self.turn(&events);
-            let cpu_after = thread_cpu();
-            let turn_us = (cpu_after - cpu_before).as_micros() as u64;
-            cpu_before = cpu_after;
-            let measured = self.engine.measured_mut();
-            measured.longest_turn_us = measured.longest_turn_us.max(turn_us);
+            self.measure_turn(self.now_us - self.turn_started_us);
         }
         Ok(())
+    }
+
+    fn measure_turn(&mut self, wall_us: u64) {
+        self.unmeasured_us += wall_us;
+        if self.unmeasured_us < TURN_GROUP_US {
+            return;
+        }
+        let cpu = thread_cpu();
+        let turn_us = (cpu - self.cpu_before).as_micros() as u64;
+        (self.cpu_before, self.unmeasured_us) = (cpu, 0);
+        let measured = self.engine.measured_mut();
+        measured.longest_turn_us = measured.longest_turn_us.max(turn_us);
     }
 
     /// How long nothing can be due.
@@ -126,7 +179,7 @@ impl EventLoop {
         if !self.to_read.is_empty() || !self.to_accept.is_empty() {
             return Some(Duration::ZERO);
         }
-        let now_ms = self.clock.now_us() / 1000;
+        let now_ms = self.now_us / 1000;
         let engine_at = match self.engine.next_tick() {
             NextTick::Soon => Some(now_ms),
             NextTick::At(at) => Some(at),
@@ -141,14 +194,15 @@ impl EventLoop {
     fn checks_clients(&self) -> bool {
         let config = self.engine.config();
         let has_clients = self.engine.state().sessions.count() > 0;
-        has_clients
-            && (config.tuned().idle_seconds_max > 0 || !config.text("requirepass").is_empty())
+        has_clients && (config.tuned().idle_seconds_max > 0 || config.tuned().needs_password)
     }
 
     fn turn(&mut self, events: &Events) {
-        self.clock.follow_wall_clock();
         for slot in std::mem::take(&mut self.to_read) {
-            self.read_client(slot);
+            if let Some(client) = self.clients[slot].as_mut() {
+                client.waits_to_read = false;
+            }
+            self.read_in_turn(slot);
         }
         for listener in std::mem::take(&mut self.to_accept) {
             self.accept(listener);
@@ -162,19 +216,20 @@ impl EventLoop {
                         self.resume_writing(slot);
                     }
                     if event.is_readable() || event.is_read_closed() || event.is_error() {
-                        self.read_client(slot);
+                        self.read_in_turn(slot);
                     }
                 }
             }
         }
-        let now_us = self.clock.now_us();
-        if self.is_tick_due(now_us) {
-            self.engine.tick(now_us);
+        self.measure_requests(None);
+        if self.is_tick_due(self.now_us) {
+            self.engine.tick(self.now_us);
         }
-        self.check_clients(now_us / 1000);
+        self.check_clients(self.now_us / 1000);
         self.apply_effects();
         self.write_clients();
         self.close_clients();
+        self.now_us = self.clock.now_us();
     }
 
     fn is_tick_due(&self, now_us: u64) -> bool {
@@ -224,7 +279,7 @@ impl EventLoop {
             let _ = io::Write::write(&mut stream, refusal.as_bytes());
             return;
         }
-        let session = self.engine.open_session(self.clock.now_us(), origin);
+        let session = self.engine.open_session(self.now_us, origin);
         let slot = session.slot();
         let interest = Interest::READABLE | Interest::WRITABLE;
         if let Err(error) = self.poll.registry().register(&mut stream, Token(slot), interest) {
@@ -235,7 +290,7 @@ impl EventLoop {
         if self.clients.len() <= slot {
             self.clients.resize_with(slot + 1, || None);
         }
-        self.clients[slot] = Some(Client::new(stream, session));
+        self.clients[slot] = Some(Box::new(Client::new(stream, session)));
     }
 
     /// What a client is told that may not come in.
@@ -245,12 +300,30 @@ impl EventLoop {
             self.engine.measured_mut().rejected_connections += 1;
             return Some("-ERR max number of clients reached\r\n");
         }
-        let is_open = config.is_on("protected-mode") && config.text("requirepass").is_empty();
+        let is_open = config.is_on("protected-mode") && !config.tuned().needs_password;
         (is_open && !origin.is_local).then_some(
             "-DENIED Redis is running in protected mode because no password is set for the \
              default user and it was reached from another machine. Set requirepass, bind to \
              loopback only, or turn protected-mode off.\r\n",
         )
+    }
+
+    /// Reads from a client, unless the turn has lasted long enough.
+    fn read_in_turn(&mut self, slot: usize) {
+        if self.now_us - self.turn_started_us > TURN_US_MAX {
+            self.read_later(slot);
+        } else {
+            self.read_client(slot);
+        }
+    }
+
+    fn read_later(&mut self, slot: usize) {
+        if let Some(client) = self.clients.get_mut(slot).and_then(Option::as_mut)
+            && !client.waits_to_read
+        {
+            client.waits_to_read = true;
+            self.to_read.push(slot);
+        }
     }
 
     fn read_client(&mut self, slot: usize) {
@@ -265,7 +338,7 @@ impl EventLoop {
                 self.engine.measured_mut().input_bytes += count as u64;
                 self.take_input(slot, &buffer[..count]);
                 if may_read {
-                    self.to_read.push(slot);
+                    self.read_later(slot);
                 }
             }
             ReadOutcome::Nothing => {}
@@ -286,7 +359,9 @@ impl EventLoop {
             client.input.extend_from_slice(bytes);
             self.run_waiting(&mut client);
         }
-        self.check_input(&mut client);
+        if !client.input.is_empty() {
+            self.check_input(&mut client);
+        }
         self.clients[slot] = Some(client);
     }
 
@@ -301,42 +376,31 @@ impl EventLoop {
     /// Runs requests until one is incomplete or the session cannot go on. Returns how many
     /// bytes are done with.
     fn run_requests(&mut self, client: &mut Client, bytes: &[u8]) -> usize {
-        let id = client.session;
-        let mut consumed = 0;
-        let mut started = self.clock.now_us();
-        let Some(session) = self.engine.session_mut(id) else { return bytes.len() };
+        let Some(session) = self.engine.session_mut(client.session) else { return bytes.len() };
         if session.has(session_flag::BLOCKED) {
             return 0;
         }
-        let mut authenticated = !session.has(session_flag::NEEDS_AUTH);
+        let mut consumed = 0;
         while client.fate == Fate::Lives {
-            let bulk_max = self.engine.config().tuned().bulk_max;
-            let limits = Limits { authenticated, bulk_max };
-            let rest = &bytes[consumed..];
-            match client.parser.parse(rest, &limits) {
-                Ok(Parsed::Incomplete) => break,
-                Ok(Parsed::Empty { consumed: empty }) => consumed += empty,
-                Ok(Parsed::Request { consumed: whole }) => {
-                    consumed += whole;
-                    let request = client.parser.request(rest);
-                    let outcome = self.engine.execute(started, id, request);
-                    let ended = self.clock.now_us();
-                    self.engine.finish(id, request, ended - started);
-                    started = ended;
-                    match outcome {
-                        Outcome::Ready => {}
-                        Outcome::Blocked => break,
-                        // What else it sent does not matter any more.
-                        Outcome::Closing => {
-                            consumed = bytes.len();
-                            break;
-                        }
-                    }
-                    if !authenticated {
-                        authenticated = self.is_authenticated(id);
-                    }
+            let end = self.gather(client, bytes, consumed);
+            let ran = self.run_batch(client, bytes, &mut consumed);
+            match (ran, end) {
+                (Outcome::Blocked, _) => {
+                    client.parser.reset();
+                    break;
                 }
-                Err(error) => {
+                // What else it sent does not matter any more.
+                (Outcome::Closing, _) => {
+                    consumed = bytes.len();
+                    break;
+                }
+                (Outcome::Ready, Gathered::Full) => client.parser.clear(),
+                (Outcome::Ready, Gathered::Incomplete { start }) => {
+                    client.parser.clear();
+                    consumed = start;
+                    break;
+                }
+                (Outcome::Ready, Gathered::Malformed(error)) => {
                     self.refuse(client, error);
                     consumed = bytes.len();
                 }
@@ -344,6 +408,70 @@ impl EventLoop {
         }
         self.want_write(client);
         consumed
+    }
+
+    /// Parses the next requests of a client, as many as are run at once.
+    fn gather(&mut self, client: &mut Client, bytes: &[u8], start: usize) -> Gathered {
+        self.batch.clear();
+        let authenticated = self.is_authenticated(client.session);
+        let bulk_max = self.engine.config().tuned().bulk_max;
+        let limits = Limits { authenticated, bulk_max };
+        let mut at = start;
+        while self.batch.len() < BATCH_MAX {
+            let rest = &bytes[at..];
+            // The parser keeps one inline request, so such a one runs alone.
+            let is_inline = !rest.is_empty() && rest[0] != b'*';
+            if is_inline && !self.batch.is_empty() {
+                break;
+            }
+            match client.parser.parse(rest, &limits) {
+                Ok(Parsed::Incomplete) => return Gathered::Incomplete { start: at },
+                Ok(Parsed::Empty { consumed }) => at += consumed,
+                Ok(Parsed::Request { consumed }) => {
+                    let spans = client.parser.last_spans();
+                    self.batch.push(Pending { start: at, end: at + consumed, spans });
+                    at += consumed;
+                    // Logging in changes what the next request may be.
+                    if is_inline || !authenticated {
+                        break;
+                    }
+                }
+                Err(error) => return Gathered::Malformed(error),
+            }
+        }
+        Gathered::Full
+    }
+
+    /// Runs the gathered requests, as far as the session goes along.
+    fn run_batch(&mut self, client: &mut Client, bytes: &[u8], consumed: &mut usize) -> Outcome {
+        let id = client.session;
+        let batch = std::mem::take(&mut self.batch);
+        let parser = &client.parser;
+        let request =
+            |pending: &Pending| parser.request_at(&bytes[pending.start..], pending.spans.clone());
+        if batch.len() > 1 {
+            self.engine.prefetch(id, batch.iter().map(request));
+        }
+        let mut outcome = Outcome::Ready;
+        for pending in &batch {
+            let request = request(pending);
+            outcome = self.engine.execute(self.now_us, id, request);
+            *consumed = pending.end;
+            if !self.engine.was_quick(request) || self.engine.unmeasured() == QUICK_MAX {
+                self.measure_requests(Some((id, request)));
+            }
+            if outcome != Outcome::Ready {
+                break;
+            }
+        }
+        self.batch = batch;
+        outcome
+    }
+
+    /// Reads the clock, and charges the time since it was last read to what ran meanwhile.
+    fn measure_requests(&mut self, last: Option<(SessionId, Request<'_>)>) {
+        let before = std::mem::replace(&mut self.now_us, self.clock.now_us());
+        self.engine.finish(last, self.now_us - before);
     }
 
     fn is_authenticated(&mut self, id: SessionId) -> bool {
@@ -428,8 +556,8 @@ impl EventLoop {
             ServerRequest::Close(_) | ServerRequest::CloseAfterOutput(_) => {}
             ServerRequest::Shutdown => self.is_stopping = true,
             ServerRequest::Sleep { micros } => std::thread::sleep(Duration::from_micros(micros)),
+            // All settings of ours are asked for when they are needed.
             ServerRequest::SettingsChanged => {}
-            ServerRequest::RewriteConfig(_) => {}
         }
     }
 
@@ -446,7 +574,8 @@ impl EventLoop {
 
     fn write_clients(&mut self) {
         let mut written = 0;
-        for slot in std::mem::take(&mut self.to_write) {
+        let mut to_write = std::mem::take(&mut self.to_write);
+        for slot in to_write.drain(..) {
             let Some(client) = self.clients[slot].as_mut() else { continue };
             client.wants_write = false;
             let Some(session) = self.engine.session_mut(client.session) else { continue };
@@ -464,12 +593,14 @@ impl EventLoop {
                 self.to_close.push(slot);
             }
         }
+        // Nothing above asks for more writes, so the list comes back with its memory.
+        self.to_write = to_write;
         self.engine.measured_mut().output_bytes += written;
     }
 
     /// Closes a client that does not read what it asked for.
     fn check_output(&mut self, slot: usize, left: usize) {
-        let now_ms = self.clock.now_us() / 1000;
+        let now_ms = self.now_us / 1000;
         let limits = self.engine.config().tuned().output_limits;
         let Some(client) = self.clients[slot].as_mut() else { return };
         let Some(session) = self.engine.session_mut(client.session) else { return };

@@ -23,6 +23,7 @@ mod client;
 mod clock;
 mod event_loop;
 mod listen;
+mod process;
 mod server;
 mod stream;
 

@@ -13,6 +13,7 @@ use store_engine::{Config, ConfigError, Engine, Identity, parse_arguments};
 use crate::clock::Clock;
 use crate::event_loop::{EventLoop, Message, WAKER};
 use crate::listen::{ListenError, listen_tcp, listen_unix};
+use crate::process::Process;
 
 /// How much a log line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,7 +151,7 @@ impl ServerBuilder {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (messages, received) = channel();
-        let engine = Engine::new(self.config, identity, seed);
+        let engine = Engine::new(self.config, identity, seed, Box::new(Process));
         let mut event_loop = EventLoop::new(poll, engine, listeners, received, self.log)?;
         let thread = std::thread::Builder::new()
             .name("tenure-store".to_owned())

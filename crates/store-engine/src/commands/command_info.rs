@@ -65,7 +65,7 @@ fn command_info(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     for name in request.args_from(2) {
         match registry.find_full(name) {
             Some(id) => describe(registry, id, &mut cx.reply),
-            None => cx.reply.null_array(),
+            None => cx.reply.null(),
         }
     }
     Ok(())
@@ -85,15 +85,19 @@ fn describe(registry: &Registry, id: RowId, reply: &mut ReplyWriter) {
     reply.integer(last);
     reply.integer(step);
     names(reply, category::of(command), category::NAMES, "@");
-    reply.array(command.tips.len());
+    reply.set(command.tips.len());
     for tip in command.tips {
         reply.bulk(tip.as_bytes());
     }
-    reply.array(command.keys.len());
+    reply.set(command.keys.len());
     for spec in command.keys {
         describe_keys(spec, reply);
     }
-    reply.array(command.subcommands.len());
+    // None are an empty set, some are an array: that is how Redis has it.
+    match command.subcommands.len() {
+        0 => reply.set(0),
+        count => reply.array(count),
+    }
     for sub in registry.subcommands(id) {
         describe(registry, sub, reply);
     }
@@ -222,7 +226,7 @@ fn command_list(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
             count += 1;
         }
     }
-    cx.reply.end_set(begun, count);
+    cx.reply.end_array(begun, count);
     Ok(())
 }
 

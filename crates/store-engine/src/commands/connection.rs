@@ -136,7 +136,7 @@ fn auth(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         3 => (request.arg(1), request.arg(2)),
         _ => return Err(CommandError::SYNTAX),
     };
-    if request.len() == 2 && cx.server.config.text("requirepass").is_empty() {
+    if request.len() == 2 && !cx.server.config.tuned().needs_password {
         return Err(CommandError::text(
             "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
@@ -228,7 +228,7 @@ fn greet(cx: &mut Context<'_>) {
 fn reset(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     end_transaction(cx.db, cx.session);
     super::leave_all_modes(cx);
-    let needs_password = !cx.server.config.text("requirepass").is_empty();
+    let needs_password = cx.server.config.tuned().needs_password;
     cx.session.flags &= session_flag::CLOSING;
     cx.session.set_flag(session_flag::NEEDS_AUTH, needs_password);
     cx.session.user = "default".to_owned();

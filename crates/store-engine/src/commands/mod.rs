@@ -1,16 +1,26 @@
 //! The command table, family by family, and what commands and engine share.
 
+mod bits;
+mod collection;
 mod command_info;
 mod config;
 mod connection;
 mod dump;
+mod element_scan;
 mod expire;
 mod geo;
+mod hashes;
 mod help;
 mod hyperloglog;
+mod info;
 mod keys;
+mod lists;
+mod object;
 mod prelude;
+mod scan;
+mod sets;
 mod sort;
+mod sorted_sets;
 mod streams;
 mod strings;
 mod transaction;
@@ -30,15 +40,23 @@ pub(crate) use transaction::runs_inside_multi;
 
 /// All families. Adding one is a line here and a file beside it.
 pub(crate) const TABLES: &[&[Command]] = &[
+    bits::TABLE,
     command_info::TABLE,
     connection::TABLE,
     config::TABLE,
     dump::TABLE,
     expire::TABLE,
     geo::TABLE,
+    hashes::TABLE,
     hyperloglog::TABLE,
+    info::TABLE,
     keys::TABLE,
+    lists::TABLE,
+    object::TABLE,
+    scan::TABLE,
+    sets::TABLE,
     sort::TABLE,
+    sorted_sets::TABLE,
     streams::TABLE,
     strings::TABLE,
     transaction::TABLE,

@@ -5,10 +5,12 @@
 
 pub(crate) mod events;
 mod file;
+mod rewrite;
 mod setting;
 mod table;
 
 pub use file::{ConfigError, parse_arguments, parse_file};
+pub use rewrite::rewrite_file;
 pub use setting::{Kind, Setting};
 pub use table::SETTINGS;
 
@@ -31,6 +33,8 @@ pub struct Tuned {
     pub idle_seconds_max: u64,
     /// `maxclients`.
     pub clients_max: usize,
+    /// Whether `requirepass` is set.
+    pub needs_password: bool,
 }
 
 /// When a client's unread output closes it; zero means no limit.
@@ -95,6 +99,10 @@ impl Config {
     /// Sets a value given as words. Fails with the reason in the words of Redis.
     pub fn set(&mut self, setting: &Setting, words: &[&str]) -> Result<(), String> {
         let mut value = setting.parse(words)?;
+        if setting.name == "hz" {
+            // Out of bounds is brought within them rather than refused.
+            value = value.parse::<i64>().map_or(value, |hz| hz.clamp(1, 500).to_string());
+        }
         if setting.kind == Kind::OutputLimits {
             value = self.merged_output_limits(&value);
         }
@@ -149,6 +157,7 @@ impl Config {
             output_limits: self.output_limits(),
             idle_seconds_max: self.number("timeout") as u64,
             clients_max: self.number("maxclients") as usize,
+            needs_password: !self.text("requirepass").is_empty(),
         };
     }
 

@@ -111,9 +111,10 @@ impl Setting {
                 within(bytes, min, max)
             }
             Kind::MemoryOrPercent => match word.strip_suffix('%') {
-                Some(percent) => match percent.parse::<u8>() {
+                Some(percent) => match percent.parse::<u32>() {
                     Ok(percent) if percent <= 100 => Ok(format!("{percent}%")),
-                    _ => Err("argument must be a memory or percent value".to_owned()),
+                    Ok(_) => Err("percentage argument must be less or equal to 100".to_owned()),
+                    Err(_) => Err("argument must be a memory or percent value".to_owned()),
                 },
                 None => {
                     let bytes = memory(word).ok_or("argument must be a memory or percent value")?;
@@ -211,8 +212,8 @@ fn parse_percentiles(words: &[&str]) -> Result<String, String> {
             .parse()
             .map_err(|_| "Invalid latency-tracking-info-percentiles parameters".to_owned())?;
         if !(0.0..=100.0).contains(&number) {
-            return Err("latency-tracking-info-percentiles should contain percentiles between \
-                        0.0 and 100.0"
+            return Err("latency-tracking-info-percentiles parameters should sit between \
+                        [0.0,100.0]"
                 .to_owned());
         }
     }

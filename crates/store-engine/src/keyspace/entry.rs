@@ -24,6 +24,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 use super::memory::size_class;
+use super::prefetch::prefetch;
 use super::value::{Data, Value};
 
 /// Values up to this length stand inside their entry; longer ones in a vector of their own.
@@ -55,6 +56,8 @@ pub enum NewValue<'a> {
     Integer(i64),
     /// Any other string, as SET stores it.
     Bytes(&'a [u8]),
+    /// The same, from a buffer of its own.
+    Owned(Vec<u8>),
     /// A string that was edited in place: OBJECT ENCODING calls it raw whatever its length.
     Edited(Vec<u8>),
     /// Anything but a string.
@@ -96,6 +99,10 @@ impl Entry {
             NewValue::Bytes(bytes) if bytes.len() <= INLINE_MAX && !long_key => {
                 (FORM_INLINE, std::ptr::null_mut(), bytes)
             }
+            NewValue::Owned(bytes) if bytes.len() <= INLINE_MAX => {
+                return Self::new(key, NewValue::Bytes(&bytes), expires_at);
+            }
+            NewValue::Owned(bytes) => (FORM_HEAP, into_payload(Box::new(bytes)), &[]),
             NewValue::Bytes(bytes) => (FORM_HEAP, into_payload(Box::new(bytes.to_vec())), &[]),
             NewValue::Edited(bytes) => (FORM_HEAP | RAW, into_payload(Box::new(bytes)), &[]),
             NewValue::Object(value) => (FORM_OBJECT, into_payload(value), &[]),
@@ -144,6 +151,12 @@ impl Entry {
     fn set_meta(&mut self, meta: u32) {
         // SAFETY: as in `parts`, and `&mut self` means nobody else reads it.
         unsafe { self.0.cast::<u32>().write(meta) }
+    }
+
+    /// Begins to fetch the entry into the cache.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch(self.0.as_ptr());
     }
 
     /// The key.
@@ -424,7 +437,7 @@ fn from_slice(bytes: &[u8]) -> NonNull<u8> {
 mod tests {
     use super::*;
 
-    fn text<'a>(entry: &'a Entry) -> &'a [u8] {
+    fn text(entry: &Entry) -> &[u8] {
         match entry.value() {
             ValueRef::Bytes(bytes) => bytes,
             _ => panic!("not bytes"),

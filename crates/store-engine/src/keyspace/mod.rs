@@ -8,6 +8,7 @@ mod entry;
 mod expiry;
 pub(crate) mod memory;
 mod object;
+mod prefetch;
 mod table;
 mod value;
 mod waiting;
@@ -81,6 +82,9 @@ pub struct Keyspace {
     /// Keys that blocked sessions wait for.
     pub waiting: WaitingKeys,
 }
+
+/// Keys prefetched at once: more than this would push each other out of the fill buffers.
+pub(crate) const PREFETCH_MAX: usize = 16;
 
 /// A found key. Valid until the next change of the keyspace.
 #[derive(Clone, Copy)]
@@ -210,6 +214,21 @@ impl Keyspace {
         }
     }
 
+    /// Begins to fetch what lookups of `keys` in database `db` will touch.
+    pub(crate) fn prefetch<'k>(&self, db: usize, keys: impl Iterator<Item = &'k [u8]>) {
+        let table = &self.databases[db];
+        let mut hashes = [0; PREFETCH_MAX];
+        let mut count = 0;
+        for (slot, key) in hashes.iter_mut().zip(keys) {
+            *slot = self.hash(key);
+            table.prefetch_bucket(*slot);
+            count += 1;
+        }
+        for hash in &hashes[..count] {
+            table.prefetch_entry(*hash);
+        }
+    }
+
     #[inline]
     fn touch_access(&mut self, found: Found) {
         if self.untouched {
@@ -258,6 +277,12 @@ impl Keyspace {
     pub fn entry(&mut self, key: &[u8]) -> Option<&Entry> {
         let found = self.find(key)?;
         Some(self.table().entry(found.place))
+    }
+
+    /// The entry behind a key, read: a hit or miss, and an access.
+    pub fn read_entry(&mut self, key: &[u8]) -> Option<&Entry> {
+        self.read(key)?;
+        self.entry(key)
     }
 
     /// Whether a living key is there.

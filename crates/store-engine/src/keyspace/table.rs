@@ -8,27 +8,36 @@
 //! ```
 //!
 //! A segment that is full splits in two by its next hash bit, so no operation ever moves more
-//! than [`SEGMENT_LEN_MAX`] entries: there is no long rehash. Buckets follow each other in hash
-//! order through all segments, so a SCAN cursor is a hash prefix and stays right through any
-//! split or merge. Buckets hold 4 to 8 entries on average, 13 to 17 bytes of table per key, so
-//! memory per key hardly swings with the number of keys.
+//! than [`SEGMENT_LEN_MAX`] entries: there is no long rehash. How much a segment holds grows with
+//! its place in hash order, so that segments split one after the other as keys come in, not all
+//! at once. Buckets hold 4 to 8 entries on average, 13 to 17 bytes of table per key; since
+//! segments are at different points between the two, memory per key hardly swings.
+//!
+//! Buckets follow each other in hash order through all segments, so a SCAN cursor is a hash
+//! prefix and stays right through any split or merge. A bucket is chosen by no more bits than a
+//! cursor has, so that each bucket begins exactly at a cursor.
 //!
 //! Hashbrown was tried for the segments: its order within a segment is not hash order, so each
 //! SCAN call had to rehash a whole segment, and a lookup touches one more cache line.
 
 use super::entry::Entry;
 use super::memory::size_class;
+use super::prefetch::prefetch;
 
 const SLOTS: usize = 7;
 const LINK: usize = 7;
 const TAGS_ONLY: u64 = 0x00ff_ffff_ffff_ffff;
-/// Buckets of a segment that splits when full; a smaller one grows by doubling.
-const BUCKETS_MAX: usize = 256;
 const BUCKETS_MIN: usize = 4;
+/// Buckets of the last segment in hash order; the first has half as many.
+const BUCKETS_MAX: usize = 256;
 /// Entries per bucket at which a segment grows or splits.
 const LOAD_MAX: usize = 8;
 /// Entries of the fullest segment: what one split moves.
 const SEGMENT_LEN_MAX: usize = BUCKETS_MAX * LOAD_MAX;
+/// Two segments become one when they have no more than this together.
+const MERGED_LEN_MAX: usize = SEGMENT_LEN_MAX / 8;
+/// How many entries ahead a split fetches.
+const PREFETCH_AHEAD: usize = 8;
 /// Overflow buckets of a segment: links are one byte, zero for none.
 const OVERFLOW_MAX: usize = 255;
 /// Bits of a SCAN cursor: clients parse it as a signed integer, some as a double.
@@ -141,6 +150,33 @@ impl Table {
         Some(Place { segment: index, bucket, slot })
     }
 
+    /// Begins to fetch the bucket where the chain of `hash` begins.
+    #[inline]
+    pub(super) fn prefetch_bucket(&self, hash: u64) {
+        let segment = &self.segments[self.segment_of(hash) as usize];
+        if segment.len > 0 {
+            prefetch(&raw const segment.buckets[segment.home(hash)]);
+        }
+    }
+
+    /// Begins to fetch the entry that a look at the first bucket of `hash` suggests.
+    #[inline]
+    pub(super) fn prefetch_entry(&self, hash: u64) {
+        let segment = &self.segments[self.segment_of(hash) as usize];
+        if segment.len == 0 {
+            return;
+        }
+        let bucket = &segment.buckets[segment.home(hash)];
+        let candidates = bucket.slots_tagged(tag_of(hash));
+        if candidates != 0
+            && let Some(entry) = &bucket.slots[candidates.trailing_zeros() as usize / 8]
+        {
+            entry.prefetch();
+        } else if let Some(next) = segment.next(bucket) {
+            prefetch(segment.bucket(next));
+        }
+    }
+
     /// The entry at a place just found.
     #[inline]
     pub(super) fn entry(&self, place: Place) -> &Entry {
@@ -250,13 +286,14 @@ impl Table {
         {
             let segment = &mut self.segments[index as usize];
             let (buckets, len) = (segment.buckets.len(), segment.len);
-            let crowded = len as usize >= SEGMENT_LEN_MAX / 2;
-            if buckets == BUCKETS_MAX && crowded && segment.depth < self.len.ilog2() {
+            let buckets_max = buckets_max(hash, segment.depth);
+            let crowded = len as usize * 2 >= buckets_max * LOAD_MAX;
+            if buckets == buckets_max && crowded && segment.depth < self.len.ilog2() {
                 self.split(index, hash, hash_of);
                 continue;
             }
             self.memory -= segment.memory();
-            segment.rebuild((buckets * 2).clamp(BUCKETS_MIN, BUCKETS_MAX), hash_of);
+            segment.rebuild((buckets * 2).clamp(BUCKETS_MIN, buckets_max), hash_of);
             self.memory += segment.memory();
             if segment.is_full() || !segment.spill.is_empty() {
                 // Hashes that collide: neither more buckets nor a split would part them.
@@ -273,11 +310,13 @@ impl Table {
         let segment = std::mem::take(&mut self.segments[index as usize]);
         self.memory -= segment.memory();
         let depth = segment.depth + 1;
-        let mut halves = [Segment::sized(BUCKETS_MAX, depth), Segment::sized(BUCKETS_MAX, depth)];
-        for entry in segment.into_entries() {
-            let hash = hash_of(entry.key());
+        let low_hash = hash & !(1 << (64 - depth));
+        let high_hash = low_hash | 1 << (64 - depth);
+        let half = |hash| Segment::sized(buckets_max(hash, depth), depth);
+        let mut halves = [half(low_hash), half(high_hash)];
+        for_each_hashed(segment, hash_of, |hash, entry| {
             halves[(hash >> (64 - depth) & 1) as usize].add(hash, entry);
-        }
+        });
         let [low, high] = halves;
         self.memory += low.memory() + high.memory();
         self.segments[index as usize] = low;
@@ -318,7 +357,7 @@ impl Table {
         let prefix = hash >> (64 - depth);
         let other = self.directory[((prefix ^ 1) << (self.depth - depth)) as usize];
         let (a, b) = (&self.segments[index as usize], &self.segments[other as usize]);
-        if a.depth == b.depth && (a.len + b.len) as usize <= 2 * BUCKETS_MAX {
+        if a.depth == b.depth && (a.len + b.len) as usize <= MERGED_LEN_MAX {
             self.merge(index, other, prefix >> 1, hash_of);
         }
     }
@@ -328,10 +367,10 @@ impl Table {
         let b = std::mem::take(&mut self.segments[other as usize]);
         self.memory -= a.memory() + b.memory();
         let depth = a.depth - 1;
-        let mut merged = Segment::sized(BUCKETS_MAX, depth);
-        for entry in a.into_entries().chain(b.into_entries()) {
-            let hash = hash_of(entry.key());
-            merged.add(hash, entry);
+        // Less than it may grow to: two nearly empty segments make one.
+        let mut merged = Segment::sized(BUCKETS_MAX / 4, depth);
+        for segment in [a, b] {
+            for_each_hashed(segment, hash_of, |hash, entry| merged.add(hash, entry));
         }
         self.memory += merged.memory();
         self.segments[index as usize] = merged;
@@ -344,15 +383,19 @@ impl Table {
     pub(super) fn scan(&self, cursor: u64, visit: &mut dyn FnMut(&Entry)) -> u64 {
         let hash = cursor << (64 - CURSOR_BITS);
         let segment = &self.segments[self.segment_of(hash) as usize];
-        let mut bits = segment.depth;
-        if !segment.buckets.is_empty() {
-            segment.visit_chain(segment.home(hash) as u32, visit);
-            bits += segment.buckets.len().trailing_zeros();
+        // Cursors within the segment, and the first behind it.
+        let width = CURSOR_BITS - segment.depth;
+        let base = cursor & (u64::MAX >> (64 - CURSOR_BITS)) & !((1 << width) - 1);
+        let mut next = base + (1 << width);
+        let buckets = segment.buckets.len() as u64;
+        if buckets > 0 {
+            let home = segment.home(hash);
+            segment.visit_chain(home as u32, visit);
+            // The least cursor that `home` maps to the next bucket.
+            next = base + ((home as u64 + 1) << width).div_ceil(buckets);
         }
         segment.spill.iter().for_each(visit);
-        // The first hash behind the bucket: its prefix of `bits` bits, plus one.
-        let next = ((hash >> 1) >> (63 - bits)) + 1;
-        if next >> bits != 0 { 0 } else { next << (CURSOR_BITS - bits) }
+        if next >> CURSOR_BITS != 0 { 0 } else { next }
     }
 
     /// Visits every entry, in hash order.
@@ -426,8 +469,10 @@ impl Segment {
     /// The bucket where the chain of `hash` begins. There must be buckets.
     #[inline]
     fn home(&self, hash: u64) -> usize {
-        let bits = self.buckets.len().trailing_zeros();
-        ((hash << self.depth) >> (64 - bits)) as usize
+        let width = CURSOR_BITS - self.depth;
+        let within = (hash >> (64 - CURSOR_BITS)) & ((1 << width) - 1);
+        // At most 48 bits times nine bits.
+        ((within * self.buckets.len() as u64) >> width) as usize
     }
 
     /// Home buckets are numbered from 0, overflow buckets behind them.
@@ -554,10 +599,7 @@ impl Segment {
     fn rebuild(&mut self, buckets: usize, hash_of: &dyn Fn(&[u8]) -> u64) {
         let depth = self.depth;
         let old = std::mem::replace(self, Segment::sized(buckets, depth));
-        for entry in old.into_entries() {
-            let hash = hash_of(entry.key());
-            self.add(hash, entry);
-        }
+        for_each_hashed(old, hash_of, |hash, entry| self.add(hash, entry));
     }
 
     fn into_entries(self) -> impl Iterator<Item = Entry> {
@@ -584,6 +626,33 @@ impl Segment {
         size_class(self.buckets.len() * size_of::<Bucket>())
             + self.overflow.capacity() * size_of::<Bucket>()
     }
+}
+
+/// Takes a segment apart, with the hash of each entry. Entries are fetched ahead: they are
+/// strewn all over memory, and waiting for each would make a split ten times as long.
+fn for_each_hashed(
+    segment: Segment,
+    hash_of: &dyn Fn(&[u8]) -> u64,
+    mut take: impl FnMut(u64, Entry),
+) {
+    let entries: Vec<Entry> = segment.into_entries().collect();
+    entries.iter().take(PREFETCH_AHEAD).for_each(Entry::prefetch);
+    let mut entries = entries.into_iter();
+    while let Some(entry) = entries.next() {
+        if let Some(ahead) = entries.as_slice().get(PREFETCH_AHEAD - 1) {
+            ahead.prefetch();
+        }
+        take(hash_of(entry.key()), entry);
+    }
+}
+
+/// How many buckets the segment of `hash` with `depth` has before it splits: from half of
+/// [`BUCKETS_MAX`] for the first in hash order to all of it for the last, each part of the
+/// octave being gone through in the same time while the number of keys doubles.
+fn buckets_max(hash: u64, depth: u32) -> usize {
+    let start = if depth == 0 { 0 } else { hash >> (64 - depth) << (64 - depth) };
+    let place = start as f64 / u64::MAX as f64;
+    (BUCKETS_MAX as f64 / 2.0 * place.exp2()) as usize
 }
 
 impl Bucket {

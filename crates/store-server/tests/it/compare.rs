@@ -126,4 +126,11 @@ cases! {
     strings
     transactions
     expire
+    keys
+    bits
+    lists
+    hashes
+    sets
+    sorted_sets
+    config
 }

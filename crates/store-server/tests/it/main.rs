@@ -4,6 +4,8 @@
 //! replies. To add a family: a file `cases/<family>.txt`, a line in `CASES` of `compare.rs`, and
 //! a row in `FAMILIES` of `generate.rs`.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
 mod compare;
 mod connection;
 mod generate;

@@ -78,7 +78,7 @@ fn part_of(bytes: &[u8], start: i64, end: i64) -> &[u8] {
 }
 
 /// Fails when a string of `len` and `more` bytes would be too long.
-pub(super) fn check_len(cx: &Context<'_>, len: usize, more: usize) -> CommandResult {
+pub(in crate::commands) fn check_len(cx: &Context<'_>, len: usize, more: usize) -> CommandResult {
     let total = len.saturating_add(more);
     if total > cx.server.config.tuned().bulk_max as usize {
         return Err(CommandError::STRING_TOO_LONG);

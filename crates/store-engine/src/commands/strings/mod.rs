@@ -7,7 +7,8 @@ mod set;
 
 use super::prelude::*;
 use crate::keyspace::NewValue;
-use counter::{decr, decrby, incr, incrby};
+use counter::{decr, decrby, incr, incrby, incrbyfloat};
+pub(super) use edit::check_len;
 use edit::{append, getrange, setrange, strlen};
 use lcs::lcs;
 use set::{get, getdel, getex, getset, mget, mset, msetnx, psetex, set, setex, setnx};
@@ -53,6 +54,10 @@ pub(super) const TABLE: &[Command] = &[
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::STRING)
         .docs(Group::String, "1.0.0", "O(1)", "Adds to the integer in a string."),
+    Command::new("incrbyfloat", Exactly(3), WRITE | GROWS | FAST, incrbyfloat)
+        .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
+        .categories(category::STRING)
+        .docs(Group::String, "2.6.0", "O(1)", "Adds to the number in a string."),
     Command::new("lcs", AtLeast(3), READ, lcs)
         .keys(&[KeySpec::range(1, 1, 1, RO | ACCESS)])
         .categories(category::STRING)
