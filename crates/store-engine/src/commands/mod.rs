@@ -9,10 +9,13 @@ mod command_info;
 mod config;
 mod connection;
 mod debug;
+mod dump;
 mod element_scan;
 mod expire;
+mod geo;
 mod hashes;
 mod help;
+mod hyperloglog;
 mod info;
 mod keys;
 mod latency;
@@ -26,7 +29,9 @@ mod scan;
 mod server;
 mod sets;
 mod slowlog;
+mod sort;
 mod sorted_sets;
+mod streams;
 mod strings;
 mod transaction;
 
@@ -57,8 +62,11 @@ pub(crate) const TABLES: &[&[Command]] = &[
     config::TABLE,
     connection::TABLE,
     debug::TABLE,
+    dump::TABLE,
     expire::TABLE,
+    geo::TABLE,
     hashes::TABLE,
+    hyperloglog::TABLE,
     info::TABLE,
     keys::TABLE,
     latency::TABLE,
@@ -71,7 +79,9 @@ pub(crate) const TABLES: &[&[Command]] = &[
     server::TABLE,
     sets::TABLE,
     slowlog::TABLE,
+    sort::TABLE,
     sorted_sets::TABLE,
+    streams::TABLE,
     strings::TABLE,
     transaction::TABLE,
 ];
