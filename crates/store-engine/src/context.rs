@@ -91,6 +91,7 @@ impl Context<'_> {
             db: self.db.selected(),
             deadline_ms,
             on_timeout,
+            needs_key: false,
         }));
         Ok(())
     }
@@ -118,6 +119,7 @@ impl TimeoutReply {
         match self {
             TimeoutReply::Null => reply.null(),
             TimeoutReply::NullArray => reply.null_array(),
+            TimeoutReply::Zero => reply.integer(0),
         }
     }
 }

@@ -49,20 +49,26 @@ mod gate;
 mod host;
 mod key_finder;
 mod keyspace;
+mod latency;
+mod pubsub;
 mod registry;
 mod session;
+mod slow_log;
 mod state;
+mod tracking;
 
 /// The version of Redis whose clients we serve.
 pub const REDIS_VERSION: &str = "7.0.15";
 
-pub use command::{Arity, Begin, Command, Find, Group, KeySpec, Run, access, category, flag};
+pub use command::{
+    Arity, Begin, Command, Find, FindKeys, Group, KeySpec, Run, access, category, flag,
+};
 pub use config::{
     Config, ConfigError, Kind, OutputLimit, SETTINGS, Setting, Tuned, parse_arguments, parse_file,
     rewrite_file,
 };
 pub use context::{Caller, Context, Propagate, integer, integer_within, integer32, is_word};
-pub use effects::{Effects, KeyEvent, ServerRequest, Unit, event_class};
+pub use effects::{Effects, KeyEvent, ServerRequest, Unblock, Unit, event_class};
 pub use engine::{Engine, NextTick, Outcome};
 pub use error::{CommandError, CommandResult};
 pub use host::{Host, NoHost, Usage};
@@ -72,8 +78,12 @@ pub use keyspace::{
     AccessPolicy, Data, Entry, Expiry, KeyStats, Keyspace, NewValue, Object, StringRef, Value,
     ValueMut, ValueRef, WaitingKeys, Watches,
 };
+pub use latency::{EventSamples, Histogram, LatencyMonitor};
+pub use pubsub::{PubSub, Subscriptions, TopicKind};
 pub use registry::{CallStats, Registry, Row, RowId};
 pub use session::{
     Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, Transaction, session_flag,
 };
-pub use state::{Identity, Measured, ServerState, Stats, server_gate};
+pub use slow_log::{SlowLog, SlowRequest};
+pub use state::{Identity, Measured, Pause, ServerState, Stats, server_gate};
+pub use tracking::{Tracking, TrackingMode, TrackingTable};

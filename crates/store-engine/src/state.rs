@@ -1,13 +1,18 @@
 //! The server apart from its keys: settings, counters, sessions, identity.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use store_types::Limits;
 
+use crate::acl::Acl;
 use crate::config::Config;
 use crate::host::Host;
+use crate::latency::LatencyMonitor;
+use crate::pubsub::PubSub;
 use crate::registry::Registry;
-use crate::session::Sessions;
+use crate::session::{SessionId, Sessions};
+use crate::slow_log::SlowLog;
+use crate::tracking::TrackingTable;
 
 /// How many distinct error codes INFO errorstats counts; scripts can make up any.
 const ERROR_CODES_MAX: usize = 128;
@@ -84,6 +89,15 @@ impl Stats {
     }
 }
 
+/// CLIENT PAUSE in force.
+#[derive(Clone, Copy, Debug)]
+pub struct Pause {
+    /// Unix milliseconds.
+    pub until_ms: u64,
+    /// Whether reads wait too.
+    pub all: bool,
+}
+
 /// The server apart from its keys.
 pub struct ServerState {
     /// Settings.
@@ -106,4 +120,24 @@ pub struct ServerState {
     pub limits: Limits,
     /// Bits of [`server_gate`].
     pub gates: u32,
+    /// Users and what was denied to them.
+    pub acl: Acl,
+    /// Channels and who listens.
+    pub pubsub: PubSub,
+    /// Keys that sessions keep.
+    pub tracking: TrackingTable,
+    /// Sessions that run MONITOR.
+    pub monitors: BTreeSet<SessionId>,
+    /// CLIENT PAUSE, if it is in force.
+    pub pause: Option<Pause>,
+    /// Sessions that wait for its end.
+    pub postponed: Vec<SessionId>,
+    /// Requests that took long.
+    pub slow_log: SlowLog,
+    /// Events that took long.
+    pub latency: LatencyMonitor,
+    /// Requests that took at least so many microseconds concern one of the two.
+    pub slow_from_us: u64,
+    /// Whether durations go into histograms (`latency-tracking`).
+    pub tracks_latency: bool,
 }

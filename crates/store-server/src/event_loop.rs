@@ -194,7 +194,7 @@ impl EventLoop {
     fn checks_clients(&self) -> bool {
         let config = self.engine.config();
         let has_clients = self.engine.state().sessions.count() > 0;
-        has_clients && (config.tuned().idle_seconds_max > 0 || config.tuned().needs_password)
+        has_clients && (config.tuned().idle_seconds_max > 0 || self.engine.needs_login())
     }
 
     fn turn(&mut self, events: &Events) {
@@ -245,7 +245,7 @@ impl EventLoop {
             match message {
                 Message::Stop => self.is_stopping = true,
                 Message::Attach(stream) => {
-                    let origin = Origin { is_local: true, ..Origin::default() };
+                    let origin = Origin { is_local: true, is_unix: true, ..Origin::default() };
                     let stream = mio::net::UnixStream::from_std(stream);
                     self.open(Stream::Unix(stream), origin);
                 }
@@ -300,7 +300,7 @@ impl EventLoop {
             self.engine.measured_mut().rejected_connections += 1;
             return Some("-ERR max number of clients reached\r\n");
         }
-        let is_open = config.is_on("protected-mode") && !config.tuned().needs_password;
+        let is_open = config.is_on("protected-mode") && !self.engine.needs_login();
         (is_open && !origin.is_local).then_some(
             "-DENIED Redis is running in protected mode because no password is set for the \
              default user and it was reached from another machine. Set requirepass, bind to \
@@ -384,8 +384,14 @@ impl EventLoop {
         while client.fate == Fate::Lives {
             let end = self.gather(client, bytes, consumed);
             let ran = self.run_batch(client, bytes, &mut consumed);
+            if self.is_past_hard_limit(client) {
+                (self.log)(LogLevel::Warning, "Closing client that asks for more than it reads");
+                client.fate = Fate::Closes;
+                self.to_close.push(client.session.slot());
+                return bytes.len();
+            }
             match (ran, end) {
-                (Outcome::Blocked, _) => {
+                (Outcome::Blocked | Outcome::Postponed, _) => {
                     client.parser.reset();
                     break;
                 }
@@ -394,13 +400,13 @@ impl EventLoop {
                     consumed = bytes.len();
                     break;
                 }
-                (Outcome::Ready, Gathered::Full) => client.parser.clear(),
-                (Outcome::Ready, Gathered::Incomplete { start }) => {
+                (Outcome::Ready | Outcome::Rest, Gathered::Full) => client.parser.clear(),
+                (Outcome::Ready | Outcome::Rest, Gathered::Incomplete { start }) => {
                     client.parser.clear();
                     consumed = start;
                     break;
                 }
-                (Outcome::Ready, Gathered::Malformed(error)) => {
+                (Outcome::Ready | Outcome::Rest, Gathered::Malformed(error)) => {
                     self.refuse(client, error);
                     consumed = bytes.len();
                 }
@@ -408,6 +414,20 @@ impl EventLoop {
         }
         self.want_write(client);
         consumed
+    }
+
+    /// Whether replies that wait for the client are beyond its hard limit: asked after each
+    /// batch, since one read can ask for any amount of them.
+    fn is_past_hard_limit(&mut self, client: &Client) -> bool {
+        let limits = self.engine.config().tuned().output_limits;
+        let Some(session) = self.engine.session_mut(client.session) else { return false };
+        let unread = session.output.len() - client.written;
+        let hard = match session.has(session_flag::SUBSCRIBED) {
+            _ if session.has(session_flag::NEEDS_AUTH) => UNAUTHENTICATED_OUTPUT_MAX,
+            true => limits[2].hard,
+            false => limits[0].hard,
+        };
+        hard > 0 && unread > hard
     }
 
     /// Parses the next requests of a client, as many as are run at once.
@@ -456,6 +476,15 @@ impl EventLoop {
         for pending in &batch {
             let request = request(pending);
             outcome = self.engine.execute(self.now_us, id, request);
+            if outcome == Outcome::Postponed {
+                // Its bytes stay, and are read again when the session is resumed.
+                *consumed = pending.start;
+                break;
+            }
+            if outcome == Outcome::Rest {
+                std::thread::sleep(Duration::from_micros(self.engine.effects().rest_us));
+                outcome = Outcome::Ready;
+            }
             *consumed = pending.end;
             if !self.engine.was_quick(request) || self.engine.unmeasured() == QUICK_MAX {
                 self.measure_requests(Some((id, request)));
@@ -555,7 +584,7 @@ impl EventLoop {
             }
             ServerRequest::Close(_) | ServerRequest::CloseAfterOutput(_) => {}
             ServerRequest::Shutdown => self.is_stopping = true,
-            ServerRequest::Sleep { micros } => std::thread::sleep(Duration::from_micros(micros)),
+            ServerRequest::Log(text) => (self.log)(LogLevel::Notice, &text),
             // All settings of ours are asked for when they are needed.
             ServerRequest::SettingsChanged => {}
         }
@@ -583,6 +612,7 @@ impl EventLoop {
                 Ok(count) => written += count as u64,
                 Err(_) => client.fate = Fate::Closes,
             }
+            session.output_written = client.written;
             let left = session.output.len() - client.written;
             if left > 0 {
                 self.check_output(slot, left);

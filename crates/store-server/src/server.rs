@@ -34,6 +34,9 @@ pub enum StartError {
     /// A setting makes no sense.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The ACL file makes no sense.
+    #[error("{0}")]
+    Acl(String),
     /// A socket cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -151,7 +154,8 @@ impl ServerBuilder {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (messages, received) = channel();
-        let engine = Engine::new(self.config, identity, seed, Box::new(Process));
+        let mut engine = Engine::new(self.config, identity, seed, Box::new(Process));
+        engine.load_acl_file().map_err(StartError::Acl)?;
         let mut event_loop = EventLoop::new(poll, engine, listeners, received, self.log)?;
         let thread = std::thread::Builder::new()
             .name("tenure-store".to_owned())
