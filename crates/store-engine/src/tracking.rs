@@ -143,6 +143,7 @@ impl TrackingTable {
         limit: OutputLimit,
     ) {
         let mut notice = Notice { sessions, effects, limit };
+        let mut flushed = false;
         for key in keys {
             match key {
                 Some(key) => {
@@ -150,7 +151,10 @@ impl TrackingTable {
                         notice.tell_of_key(id, key, cause);
                     }
                 }
+                // Several databases flushed at once are one event.
+                None if flushed => {}
                 None => {
+                    flushed = true;
                     self.keys = HashMap::new();
                     self.items = 0;
                     notice.tell_of_flush();

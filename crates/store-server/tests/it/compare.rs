@@ -122,15 +122,21 @@ macro_rules! cases {
 
 // One file per family: add yours here.
 cases! {
-    connection
-    strings
-    transactions
-    expire
-    keys
+    acl
+    admin
     bits
-    lists
+    clients
+    config
+    connection
+    events
+    expire
     hashes
+    keys
+    lists
+    pubsub
     sets
     sorted_sets
-    config
+    strings
+    tracking
+    transactions
 }
