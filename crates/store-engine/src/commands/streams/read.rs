@@ -102,7 +102,7 @@ fn parse_options<'a>(
             at += 2;
         } else if is("STREAMS") && left >= 1 {
             if !left.is_multiple_of(2) {
-                return Err(unbalanced(is_group));
+                return Err(UNBALANCED);
             }
             options.first_key = at + 1;
             options.key_count = left / 2;
@@ -144,13 +144,9 @@ fn parse_timeout(cx: &Context<'_>, request: Request<'_>, at: usize) -> Result<u6
     u64::try_from(timeout).map_err(|_| error)
 }
 
-fn unbalanced(is_group: bool) -> CommandError {
-    let (name, sign) = if is_group { ("xreadgroup", '>') } else { ("xread", '$') };
-    CommandError::new(format!(
-        "ERR Unbalanced '{name}' list of streams: for each stream key an ID or '{sign}' must be \
-         specified."
-    ))
-}
+const UNBALANCED: CommandError = CommandError::text(
+    "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
+);
 
 fn only_in_groups(option: &str) -> CommandError {
     CommandError::new(format!(
