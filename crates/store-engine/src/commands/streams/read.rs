@@ -245,23 +245,23 @@ fn read_in_group(
     let mut claims = Claims::new(cx, key, group);
     let Some(mut stream) = cx.db.write_as::<Stream>(key)? else { return Ok(false) };
     let read_up_to = stream.group(group).map_or(StreamId::MAX, |group| group.last_id());
-    let is_served =
-        after != NEW_ONES || last_entry_id(&stream).is_some_and(|last| last > read_up_to);
+    // A consumer that gets nothing is not noted either.
+    if after == NEW_ONES && last_entry_id(&stream).is_none_or(|last| last <= read_up_to) {
+        return Ok(false);
+    }
     let created = see_consumer(&mut stream, &mut claims, consumer, now);
     drop(stream);
     announce(cx, created, key);
-    if is_served {
-        begin_key(cx, key);
-        if after == NEW_ONES {
-            let count = (options.count, options.is_acknowledged);
-            deliver_new(cx, key, (group, consumer), count, &mut claims)?;
-        } else {
-            deliver_history(cx, key, (group, consumer), (after, options.count), &mut claims)?;
-        }
-        claims.changes += 1;
+    begin_key(cx, key);
+    if after == NEW_ONES {
+        let count = (options.count, options.is_acknowledged);
+        deliver_new(cx, key, (group, consumer), count, &mut claims)?;
+    } else {
+        deliver_history(cx, key, (group, consumer), (after, options.count), &mut claims)?;
     }
+    claims.changes += 1;
     claims.finish(cx);
-    Ok(is_served)
+    Ok(true)
 }
 
 /// Gives the consumer what lies behind the group's last id, and moves the group.
