@@ -10,6 +10,7 @@ use crate::host::Host;
 use crate::latency::LatencyMonitor;
 use crate::pubsub::PubSub;
 use crate::registry::Registry;
+use crate::scripting::Scripting;
 use crate::session::{SessionId, Sessions};
 use crate::slow_log::SlowLog;
 use crate::tracking::TrackingTable;
@@ -122,6 +123,8 @@ pub struct ServerState {
     pub gates: u32,
     /// Users and what was denied to them.
     pub acl: Acl,
+    /// Scripts and libraries.
+    pub scripting: Scripting,
     /// Channels and who listens.
     pub pubsub: PubSub,
     /// Keys that sessions keep.

@@ -133,4 +133,5 @@ cases! {
     sets
     sorted_sets
     config
+    scripting
 }
