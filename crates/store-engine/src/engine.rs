@@ -160,7 +160,7 @@ impl Engine {
 
     /// Whether clients have to log in.
     pub fn needs_login(&self) -> bool {
-        !self.state.acl.default_user().is_open()
+        self.state.needs_login()
     }
 
     /// Reads the file of the setting `aclfile`, if there is one. Fails with what is wrong.

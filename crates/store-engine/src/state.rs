@@ -144,3 +144,10 @@ pub struct ServerState {
     /// Whether durations go into histograms (`latency-tracking`).
     pub tracks_latency: bool,
 }
+
+impl ServerState {
+    /// Whether clients have to log in.
+    pub fn needs_login(&self) -> bool {
+        !self.acl.default_user().is_open()
+    }
+}
