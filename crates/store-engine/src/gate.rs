@@ -221,6 +221,12 @@ fn reject(cx: &mut Context<'_>, error: &CommandError) {
         cx.session.flags |= session_flag::MULTI_BROKEN;
     }
     cx.server.registry.stats_mut(cx.row).rejected += 1;
+    if cx.in_multi() && cx.server.registry.row(cx.row).full_name == "exec" {
+        commands::end_transaction(cx.db, cx.session);
+        let abort = b"EXECABORT Transaction discarded because of: ";
+        cx.server.stats.count_error(b"EXECABORT");
+        return cx.reply.error(&[abort, error.as_bytes()].concat());
+    }
     cx.server.stats.count_error(error.code());
     cx.reply.error(error.as_bytes());
 }

@@ -52,7 +52,7 @@ pub(crate) use monitor::show_to_monitors;
 pub(crate) use pubsub::publish_events;
 pub(crate) use scripting::check_busy;
 pub(crate) use slowlog::note_slow;
-pub(crate) use transaction::runs_inside_multi;
+pub(crate) use transaction::{end_transaction, runs_inside_multi};
 
 /// All families. Adding one is a line here and a file beside it.
 pub(crate) const TABLES: &[&[Command]] = &[
