@@ -38,6 +38,7 @@
 //! Fields of `cx` can be borrowed apart: hold a value of `cx.db` while writing to `cx.reply`.
 
 mod acl;
+mod attend;
 mod command;
 mod commands;
 mod config;
@@ -52,6 +53,7 @@ mod keyspace;
 mod latency;
 mod pubsub;
 mod registry;
+mod scripting;
 mod session;
 mod slow_log;
 mod state;
@@ -60,6 +62,7 @@ mod tracking;
 /// The version of Redis whose clients we serve.
 pub const REDIS_VERSION: &str = "7.0.15";
 
+pub use attend::{Attendant, Attended, Busy, NoAttendant};
 pub use command::{
     Arity, Begin, Command, Find, FindKeys, Group, KeySpec, Run, access, category, flag,
 };
@@ -81,6 +84,7 @@ pub use keyspace::{
 pub use latency::{EventSamples, Histogram, LatencyMonitor};
 pub use pubsub::{PubSub, Subscriptions, TopicKind};
 pub use registry::{CallStats, Registry, Row, RowId};
+pub use scripting::Scripting;
 pub use session::{
     Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, Transaction, session_flag,
 };

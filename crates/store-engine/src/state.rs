@@ -10,6 +10,7 @@ use crate::host::Host;
 use crate::latency::LatencyMonitor;
 use crate::pubsub::PubSub;
 use crate::registry::Registry;
+use crate::scripting::Scripting;
 use crate::session::{SessionId, Sessions};
 use crate::slow_log::SlowLog;
 use crate::tracking::TrackingTable;
@@ -122,6 +123,8 @@ pub struct ServerState {
     pub gates: u32,
     /// Users and what was denied to them.
     pub acl: Acl,
+    /// Scripts and libraries.
+    pub scripting: Scripting,
     /// Channels and who listens.
     pub pubsub: PubSub,
     /// Keys that sessions keep.
@@ -140,4 +143,11 @@ pub struct ServerState {
     pub slow_from_us: u64,
     /// Whether durations go into histograms (`latency-tracking`).
     pub tracks_latency: bool,
+}
+
+impl ServerState {
+    /// Whether clients have to log in.
+    pub fn needs_login(&self) -> bool {
+        !self.acl.default_user().is_open()
+    }
 }

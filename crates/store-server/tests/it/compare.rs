@@ -155,6 +155,7 @@ cases! {
     keys
     lists
     pubsub
+    scripting
     sets
     sort
     sorted_sets
