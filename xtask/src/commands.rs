@@ -1,8 +1,11 @@
 //! The list of commands. A new one is a file beside the others, and its lines here.
 
+mod bench;
+mod simulate;
 mod test;
 mod verify;
 
 use crate::command::Command;
 
-pub(crate) const COMMANDS: &[&Command] = &[&test::COMMAND, &verify::COMMAND];
+pub(crate) const COMMANDS: &[&Command] =
+    &[&bench::COMMAND, &simulate::COMMAND, &test::COMMAND, &verify::COMMAND];

@@ -67,12 +67,29 @@ pub(crate) enum Op {
     Call(Request),
     /// Plain commands, as the controls use them.
     Get(String),
-    Set { key: String, value: String },
-    SetIfAbsent { key: String, value: String, ttl: Option<Duration> },
-    Expire { key: String, ttl: Duration },
+    Set {
+        key: String,
+        value: String,
+    },
+    SetIfAbsent {
+        key: String,
+        value: String,
+        ttl: Option<Duration>,
+    },
+    Expire {
+        key: String,
+        ttl: Duration,
+    },
     Delete(String),
-    ExpireIfEqual { key: String, value: String, ttl: Duration },
-    DeleteIfEqual { key: String, value: String },
+    ExpireIfEqual {
+        key: String,
+        value: String,
+        ttl: Duration,
+    },
+    DeleteIfEqual {
+        key: String,
+        value: String,
+    },
 }
 
 /// What a store replies.

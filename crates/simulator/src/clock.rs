@@ -25,7 +25,9 @@ impl Clock {
     /// What the clock shows at `real`, in nanoseconds.
     pub(crate) fn at(&self, real: Real) -> u64 {
         let passed = real - self.anchored_at;
-        self.reading + passed / 1_000_000 * self.rate() + passed % 1_000_000 * self.rate() / 1_000_000
+        self.reading
+            + passed / 1_000_000 * self.rate()
+            + passed % 1_000_000 * self.rate() / 1_000_000
     }
 
     /// When the clock shows `reading`, if it goes on like this; never for one that stands still.

@@ -2,11 +2,10 @@
 //! work begin and end.
 
 use tenure_core::protocol::{Hint, Outcome, Request, Token};
-use tenure_core::{EventKind, InstanceId, Moment, Reason, StoreError};
+use tenure_core::{EventKind, Moment, Reason, StoreError};
 
 use crate::algorithm::{Belief, Op, Output, Reply, Want};
 use crate::clock::MILLISECOND;
-use crate::fault::RELEASE_HEARD_WITHIN;
 use crate::party::PendingAsk;
 use crate::promise::Promise;
 use crate::world::{Event, World, span};
@@ -218,7 +217,8 @@ impl World<'_> {
         if is_given_up && self.now >= self.settled_at {
             // The term counts as begun already; its successor is the next one.
             let terms = self.judge.terms();
-            self.after(RELEASE_HEARD_WITHIN, Event::SuccessorDue { terms });
+            let within = self.successor_due_within();
+            self.after(within, Event::SuccessorDue { terms, within });
         }
     }
 
@@ -316,57 +316,5 @@ impl World<'_> {
             self.parties[party].algorithm.wake(local);
             self.settle(party);
         }
-    }
-
-    // ------------------------------------------------------------------ birth and death
-
-    pub(crate) fn populate(&mut self) {
-        let places = self.random.between(2, 5) as usize;
-        for party in 0..places {
-            let place = self.build_party(party);
-            self.parties.push(place);
-            let delay = self.random.below(self.climate.lease / 2);
-            self.after(delay, Event::Starts { party });
-        }
-    }
-
-    pub(crate) fn start_process(&mut self, party: usize) {
-        if self.parties[party].is_alive {
-            return;
-        }
-        self.renew_process(party);
-        self.note_party(party, || "starts");
-        let (now, place) = (self.now, &mut self.parties[party]);
-        place.is_alive = true;
-        let (life, epoch, local) = (place.life, place.link.epoch, place.local(now));
-        let requires_beat = place.requires_beat;
-        place.algorithm.start(local);
-        let delay = self.random.between(MILLISECOND / 10, 5 * MILLISECOND);
-        self.after(delay, Event::Connected { party, life, epoch });
-        if requires_beat {
-            self.after(delay, Event::Want { party, life, want: Want::Beat });
-        }
-        self.settle(party);
-    }
-
-    pub(crate) fn end_process(&mut self, party: usize) {
-        self.note_party(party, || "ends");
-        let place = &mut self.parties[party];
-        place.is_alive = false;
-        place.link.is_up = false;
-        place.link.epoch += 1;
-        place.asks.clear();
-        place.held.clear();
-        let before = place.belief.take();
-        let local = place.local(self.now);
-        self.judge.belief(self.now, local, before, None);
-        if self.is_healed() {
-            self.after(MILLISECOND, Event::Starts { party });
-        }
-    }
-
-    /// The id of the process that runs, or would run next, in a place.
-    pub(crate) fn id_in(&self, party: usize) -> InstanceId {
-        self.parties[party].caller.id.clone()
     }
 }

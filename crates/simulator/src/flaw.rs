@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use tenure_core::memory_store::MemoryStore;
 use tenure_core::protocol::{Call, Outcome, Request};
 use tenure_core::{ServerTime, TimingSettings};
-use tenure_core::memory_store::MemoryStore;
 
 /// Which rule is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

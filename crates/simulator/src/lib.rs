@@ -14,9 +14,11 @@
 //! ```
 
 mod algorithm;
+mod birth;
 mod case;
 mod clock;
 mod cluster;
+mod control;
 mod driver;
 mod fault;
 mod flaw;
@@ -28,7 +30,8 @@ mod random;
 mod rival;
 mod world;
 
-pub use case::{CASES, CONTROLS, Case, Control, Mode, Subject};
+pub use case::{CASES, Case, Mode};
+pub use control::{CONTROLS, Control, Subject};
 pub use flaw::Flaw;
 pub use promise::{Promise, Violation};
 pub use rival::RivalKind;

@@ -51,7 +51,7 @@ pub struct Violation {
 pub(crate) struct Judge {
     granted: Vec<(Token, InstanceId)>,
     /// Promises that this world is not about.
-    pub(crate) ignores: &'static [Promise],
+    ignores: Vec<Promise>,
     begun: Vec<Token>,
     closed: Vec<Token>,
     violation: Option<Violation>,
@@ -64,6 +64,10 @@ impl Judge {
 
     pub(crate) fn into_violation(self) -> Option<Violation> {
         self.violation
+    }
+
+    pub(crate) fn ignore(&mut self, promises: &[Promise]) {
+        self.ignores.extend_from_slice(promises);
     }
 
     pub(crate) fn terms(&self) -> u64 {
@@ -117,11 +121,16 @@ impl Judge {
         }
     }
 
+    /// Where two may lead at once, a late answer may begin an earlier term after a later one.
+    fn begins_out_of_order(&self, token: Token) -> bool {
+        !self.ignores.contains(&Promise::P1) && self.begun.last().is_some_and(|last| *last >= token)
+    }
+
     fn begin(&mut self, now: Real, token: Token) {
         if token.is_some() {
             if self.closed.contains(&token) {
                 self.broken(Promise::P3, now, format!("term {token:?} was closed and began again"));
-            } else if self.begun.last().is_some_and(|last| *last >= token) {
+            } else if self.begins_out_of_order(token) {
                 let last = self.begun.last().copied().unwrap_or_default();
                 self.broken(Promise::P2, now, format!("{token:?} began after {last:?}"));
             }

@@ -207,10 +207,10 @@ impl Algorithm for Rival {
             (Step::Extends, Ok(Reply::Done(done))) if self.kind == RivalKind::S2 => {
                 self.leads = done;
             }
-            (Step::LooksToStop, Ok(Reply::Value(holder))) => {
-                if holder.as_deref() == Some(self.id.as_str()) {
-                    self.ask(Step::Releases, Op::Delete(LOCK.into()));
-                }
+            (Step::LooksToStop, Ok(Reply::Value(holder)))
+                if holder.as_deref() == Some(self.id.as_str()) =>
+            {
+                self.ask(Step::Releases, Op::Delete(LOCK.into()));
             }
             (Step::Releases, Ok(_)) => self.leads = false,
             _ => {}

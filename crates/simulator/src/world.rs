@@ -9,12 +9,13 @@ use tenure_core::protocol::Hint;
 use tenure_core::{Resource, StoreError};
 
 use crate::algorithm::{Op, Reply, Want};
-use crate::case::{Case, Mode, Subject};
+use crate::case::{Case, Mode};
 use crate::clock::{MILLISECOND, Real, SECOND};
 use crate::cluster::{Caller, Cluster};
+use crate::control::Subject;
 use crate::fault::Fault;
 use crate::party::Party;
-use crate::promise::{Judge, Violation};
+use crate::promise::{Judge, Promise, Violation};
 use crate::random::Random;
 
 /// A world in which more happens than this is itself a bug: something asks without end.
@@ -54,7 +55,7 @@ pub(crate) enum Event {
     /// Healed worlds must have a leader by now.
     LeaderDue { since: Real },
     /// Somebody gave the resource back: there must be a leader again by now.
-    SuccessorDue { terms: u64 },
+    SuccessorDue { terms: u64, within: u64 },
     /// In a healed world the leader is asked to step down.
     Unseat,
 }
@@ -112,6 +113,8 @@ pub(crate) struct Climate {
     /// In percent, how often work does not stop when told to.
     pub(crate) stubborn_percent: u64,
     pub(crate) lag_max: u64,
+    /// Whether some instances ask for shorter leases than others.
+    pub(crate) leases_differ: bool,
 }
 
 /// One world.
@@ -183,6 +186,12 @@ impl<'a> World<'a> {
         world
     }
 
+    /// Does not look at these promises.
+    pub fn ignoring(mut self, promises: &[Promise]) -> Self {
+        self.judge.ignore(promises);
+        self
+    }
+
     /// Writes down every event.
     pub fn traced(mut self) -> Self {
         self.trace = Some(Vec::new());
@@ -232,7 +241,7 @@ impl<'a> World<'a> {
             Event::Strike => self.strike(),
             Event::Heal => self.heal(),
             Event::LeaderDue { since } => self.leader_due(since),
-            Event::SuccessorDue { terms } => self.successor_due(terms),
+            Event::SuccessorDue { terms, within } => self.successor_due(terms, within),
             Event::Unseat => self.unseat(),
         }
     }

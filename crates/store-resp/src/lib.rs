@@ -11,7 +11,8 @@
 //!
 //! let bytes = b"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n";
 //! let mut parser = RequestParser::default();
-//! let Ok(Parsed::Request { consumed }) = parser.parse(bytes, &Limits::default()) else { panic!() };
+//! let parsed = parser.parse(bytes, &Limits::default());
+//! let Ok(Parsed::Request { consumed }) = parsed else { panic!("no request") };
 //! assert_eq!(consumed, bytes.len());
 //!
 //! let mut reply = ReplyWriter::new(Protocol::Resp2);
@@ -27,7 +28,7 @@ mod request;
 mod write;
 
 pub use inline::split_quoted;
-pub use number::{format_double, format_integer, parse_integer};
+pub use number::{DoubleText, format_integer, parse_integer};
 pub use parse::{Limits, Parsed, ProtocolError, RequestParser};
 pub use reply::{Reply, ReplyError, ReplyParser};
 pub use request::{OwnedRequest, Request, Span};

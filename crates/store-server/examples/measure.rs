@@ -84,7 +84,7 @@ fn main() {
         "{:8} {:>8} {:>6} {:>8} {:>8} {:>6}",
         "command", "pipeline", "bytes", "ours", "redis", "ratio"
     );
-    for value_len in ["3"] {
+    for value_len in ["3", "1024"] {
         for test in TESTS {
             for pipeline in PIPELINES {
                 let (mut ours, mut theirs) = (f64::MAX, f64::MAX);

@@ -1,14 +1,13 @@
 //! Log lines in the form that tools which start redis-server wait for.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use store_server::LogLevel;
+
+use crate::clock;
 
 /// `1234:M 15 Nov 2026 07:49:00.123 * Ready to accept connections`, in UTC.
 pub(crate) fn format(level: LogLevel, text: &str) -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mark = if level == LogLevel::Warning { '#' } else { '*' };
-    let moment = moment(since.as_millis() as u64);
+    let moment = moment(clock::unix_ms());
     // Whatever a client made us log stays one line.
     let text: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
     format!("{}:M {moment} {mark} {text}", std::process::id())

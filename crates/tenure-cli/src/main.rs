@@ -1,5 +1,6 @@
 //! The program `tenure`: one file per subcommand.
 
+mod clock;
 mod log_line;
 mod serve;
 

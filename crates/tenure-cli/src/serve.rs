@@ -35,6 +35,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let config = read_config(file.as_deref(), &settings)?;
     let directory = config.text("dir").to_owned();
     std::env::set_current_dir(&directory).with_context(|| format!("cannot use dir {directory}"))?;
+    keep_pages_small(&config);
     log(LogLevel::Notice, &format!("Tenure is starting, pid={}", std::process::id()));
     let mut builder = Server::builder().config(config).listen_as_configured().log(log);
     if let Some(path) = &file {
@@ -57,6 +58,16 @@ fn read_config(file: Option<&Path>, settings: &[String]) -> anyhow::Result<Confi
     }
     parse_arguments(&mut config, settings)?;
     Ok(config)
+}
+
+/// Filling a page of two megabytes with zeros stalls the loop for milliseconds, so the setting
+/// `disable-thp` keeps the system from using such pages. Only the program may decide this.
+fn keep_pages_small(config: &Config) {
+    if config.is_on("disable-thp")
+        && let Err(error) = rustix::thread::disable_transparent_huge_pages(true)
+    {
+        log(LogLevel::Warning, &format!("Cannot disable huge pages: {error}"));
+    }
 }
 
 fn print_version() {

@@ -78,6 +78,11 @@ impl Tenure {
         self.inner.id()
     }
 
+    /// The client itself, for everything else: `wait(tenure.client().once(…))`.
+    pub fn client(&self) -> &crate::Tenure {
+        &self.inner
+    }
+
     /// The settings of an election, to be [started](Self::start).
     pub fn election(&self, name: &str) -> ElectionBuilder {
         self.inner.election(name)

@@ -8,6 +8,7 @@ use tenure_core::{DEFAULT_PREFIX, Resource, Timing, TimingSettings};
 use crate::backend::{Backend, Connecting, Registry};
 use crate::client::{Client, Defaults};
 use crate::clock::Clock;
+use crate::config::Config;
 use crate::driver::Connector;
 use crate::memory::MemoryBackend;
 use crate::{Error, Tenure, identity};
@@ -39,9 +40,27 @@ impl TenureBuilder {
                 timing: TimingSettings::default(),
                 fresh_store: false,
                 enabled: true,
+                config: None,
             },
             clock: Clock::System,
         }
+    }
+
+    /// Takes over a whole configuration: store, prefix, name, and what it says of elections. What
+    /// is set on this builder afterwards counts for elections that the configuration does not name.
+    pub fn config(mut self, config: Config) -> Self {
+        if let Some(url) = config.store.url() {
+            self.store = Store::Address(url.reveal().to_owned());
+        }
+        self.name = config.instance.clone().or(self.name);
+        self.defaults = Defaults {
+            prefix: config.prefix.clone(),
+            timing: config.defaults.timing(),
+            fresh_store: config.defaults.fresh_store,
+            enabled: config.enabled,
+            config: Some(Arc::new(config)),
+        };
+        self
     }
 
     /// The instance's name; `{host}_{pid}` by default. Two processes under one name are still two

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use tenure_core::protocol::{Answer, Call, Request};
 use tenure_core::timing::TTL_DEFAULT;
-use tenure_core::{InstanceId, Moment, Resource, TimingSettings};
+use tenure_core::{InstanceId, Resource, TimingSettings};
 use tokio::sync::oneshot;
 
 use crate::backend::{Backend, Connection, Subscription};
 use crate::clock::Clock;
+use crate::config::{Config, ElectionConfig};
 use crate::driver::{self, Connector, Inbox, Message, Starting};
 use crate::election::ElectionBuilder;
 use crate::fork::Generation;
@@ -91,8 +92,9 @@ impl Tenure {
     /// Stops all elections of this client and waits until their work has ended and the store was
     /// told, as far as it answers. No new ones can be started.
     pub async fn shutdown(&self) {
-        let elections: Vec<_> = self.client.lock_registry().values().cloned().collect();
+        // Closed first: whatever was begun before that is in the registry by now.
         self.client.inbox.close();
+        let elections: Vec<_> = self.client.lock_registry().values().cloned().collect();
         elections.iter().for_each(|election| election.stop());
         for election in elections {
             election.stopped().await;
@@ -126,6 +128,8 @@ pub(crate) struct Defaults {
     pub(crate) timing: TimingSettings,
     pub(crate) fresh_store: bool,
     pub(crate) enabled: bool,
+    /// What was configured for elections, beyond the above.
+    pub(crate) config: Option<Arc<Config>>,
 }
 
 impl Client {
@@ -154,7 +158,20 @@ impl Client {
     }
 
     pub(crate) fn resource(&self, name: &str) -> Result<Resource, Error> {
-        Ok(Resource::with_prefix(&self.defaults.prefix, name)?)
+        match self.configured(name).and_then(|election| election.key.as_deref()) {
+            Some(key) => Ok(Resource::with_key(name, key)?),
+            None => Ok(Resource::with_prefix(&self.defaults.prefix, name)?),
+        }
+    }
+
+    /// What the configuration says of the election about `name`, if there is one.
+    pub(crate) fn configured(&self, name: &str) -> Option<&ElectionConfig> {
+        self.defaults.config.as_deref().map(|config| config.election(name))
+    }
+
+    /// Whether the election about `name` takes place, unless its caller decides.
+    pub(crate) fn is_enabled(&self, name: &str) -> bool {
+        self.defaults.enabled && self.configured(name).is_none_or(|election| election.enabled)
     }
 
     /// The election of this client about `name`.
@@ -188,11 +205,12 @@ impl Client {
             }
             earlier.stopped().await;
         }
-        let begun = self.inbox.request(Message::Start(Box::new(starting)));
-        if begun.is_err() {
+        let state = Arc::clone(&starting.state);
+        self.inbox.request(Message::Start(Box::new(starting))).inspect_err(|_| {
             self.lock_registry().remove(&key);
-        }
-        begun
+            // Somebody who shuts the client down may wait for it already.
+            state.orphan();
+        })
     }
 
     /// Asks the store about `resource` in this instance's name.
@@ -218,11 +236,12 @@ impl Client {
             timeout: CALL_TIMEOUT,
         };
         let (reply, answer) = oneshot::channel();
-        self.inbox.request(Message::Call { backend, call, reply })?;
+        self.inbox.request(Message::Call { backend, call: Box::new(call), reply })?;
         tokio::select! {
             biased;
             answer = answer => Ok(answer.map_err(|_| Error::Closed)??),
-            () = self.sleep(CALL_TIMEOUT + CALL_TIMEOUT_SLACK) => {
+            slept = self.sleep(CALL_TIMEOUT + CALL_TIMEOUT_SLACK) => {
+                slept?;
                 Err(Error::Store(tenure_core::StoreError::TimedOut(CALL_TIMEOUT)))
             }
         }
@@ -240,31 +259,26 @@ impl Client {
         subscription.await.map_err(|_| Error::Closed)
     }
 
-    /// Waits on the client's clock, whatever runtime the caller lives in, if any.
-    pub(crate) async fn sleep(&self, pause: Duration) {
-        self.sleep_until(self.clock.now() + pause).await;
-    }
-
-    pub(crate) async fn sleep_until(&self, until: Moment) {
+    /// Waits on the client's clock, whatever runtime the caller lives in, if any. Fails when the
+    /// client's thread ends meanwhile.
+    pub(crate) async fn sleep(&self, pause: Duration) -> Result<(), Error> {
         let (wake, woken) = oneshot::channel();
-        // Refused or dropped unsent, the client was shut down: no reason to go on sleeping.
-        if self.inbox.request(Message::Sleep { until, wake }).is_ok() {
-            let _ = woken.await;
-        }
+        let until = self.clock.now() + pause;
+        self.inbox.request(Message::Sleep { until, wake })?;
+        woken.await.map_err(|_| Error::Closed)
     }
 
-    /// Waits for `future`, but no longer than `limit` where there is one.
+    /// Waits for `future`, but no longer than `waited`.
     pub(crate) async fn within<T>(
         &self,
-        limit: Option<Duration>,
+        waited: Duration,
         what: &'static str,
         future: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let Some(waited) = limit else { return future.await };
         tokio::select! {
             biased;
             done = future => done,
-            () = self.sleep(waited) => Err(Error::TimedOut { what, waited }),
+            slept = self.sleep(waited) => slept.and(Err(Error::TimedOut { what, waited })),
         }
     }
 

@@ -46,6 +46,11 @@ fn system_now() -> Moment {
     Moment::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
+/// Now, as the runtime's timers count it: for time-outs of calls, never for leases.
+pub(crate) fn timer_now() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
 /// Microseconds since 1970 by the wall clock. Only a store in memory asks: it makes tokens of it.
 pub(crate) fn wall_micros() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);

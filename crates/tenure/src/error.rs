@@ -5,6 +5,7 @@ use std::time::Duration;
 use tenure_core::{NameError, StoreError, TimingError};
 
 use crate::backend::ConnectError;
+use crate::config::ConfigError;
 
 /// Why a call did not do what it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +17,9 @@ pub enum Error {
     /// Times that do not fit together.
     #[error(transparent)]
     Timing(#[from] TimingError),
+    /// A configuration that cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// A setting outside its limits.
     #[error("{setting}: {why}")]
     Setting {

@@ -29,17 +29,21 @@ pub mod blocking;
 mod builder;
 mod client;
 mod clock;
+pub mod config;
 mod driver;
 mod election;
 mod error;
 mod events;
+pub mod fence;
 mod fork;
 mod identity;
+pub mod leader_only;
 mod listener;
 mod memory;
 mod observe;
 mod once;
 mod operate;
+mod secret;
 mod state;
 mod status;
 mod term;
@@ -56,6 +60,7 @@ pub use memory::MemoryBackend;
 pub use observe::{Changes, Leadership, Observation, Observer, Vacancy};
 pub use once::{Job, Once, Tick};
 pub use operate::{Asked, Force};
+pub use secret::Secret;
 pub use status::{Counts, Status, Watch};
 pub use term::Term;
 
@@ -63,3 +68,5 @@ pub use tenure_core as core;
 pub use tenure_core::{
     Event, EventKind, Failback, InstanceId, Moment, Reason, Resource, Role, SeenLeader, Token,
 };
+#[cfg(feature = "macros")]
+pub use tenure_macros::leader_only;

@@ -207,7 +207,7 @@ impl Changes {
     pub async fn next(&mut self) -> Result<Observation, Error> {
         loop {
             if let Some(pause) = self.pause() {
-                self.wait(pause).await;
+                self.wait(pause).await?;
             }
             match self.observer.look().await {
                 Ok(observation) => {
@@ -240,10 +240,10 @@ impl Changes {
         }
     }
 
-    async fn wait(&mut self, pause: Duration) {
+    async fn wait(&mut self, pause: Duration) -> Result<(), Error> {
         tokio::select! {
-            Some(_) = self.subscription.next() => {}
-            () = self.observer.client.sleep(pause) => {}
+            Some(_) = self.subscription.next() => Ok(()),
+            slept = self.observer.client.sleep(pause) => slept,
         }
     }
 }

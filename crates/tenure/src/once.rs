@@ -4,10 +4,10 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::protocol::{self, Outcome, Request, TickOutcome};
+use tenure_core::protocol::{self, Hint, Outcome, Request, TickOutcome};
 use tenure_core::{InstanceId, Moment, Reason, Resource, ServerTime, Token};
 
-use crate::backend::{Backend, Subscription};
+use crate::backend::{Backend, Signal, Subscription};
 use crate::client::Client;
 use crate::election::{Attempt, Ended, run_term};
 use crate::{ElectionBuilder, Error, Tenure, Term};
@@ -22,8 +22,8 @@ const TICK_NAME_LEN_MAX: usize = 256;
 const FAILURE_LEN_MAX: usize = 500;
 /// How often to look for an outcome that no message announced.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The pause between two tries to record an outcome.
-const RECORD_AGAIN: Duration = Duration::from_millis(100);
+/// The pause before a request that was not answered is repeated.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Which run of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -156,7 +156,7 @@ impl Tenure {
             key: None,
             tick: None,
             ttl: None,
-            enabled: self.client().defaults.enabled,
+            enabled: self.client().is_enabled(name),
             waits: None,
             reruns_crashed: false,
             keeps: KEEP_DEFAULT,
@@ -234,8 +234,14 @@ impl Job {
     {
         let turn = Turn::prepare(&self).await?;
         loop {
-            if let Some(Outcome::TickDone(outcome)) = turn.look().await? {
-                return Ok(Once::AlreadyDone(outcome));
+            match turn.look().await? {
+                Stand::Done(outcome) => return Ok(Once::AlreadyDone(outcome)),
+                // Trying would only disturb whoever is at it.
+                Stand::Held if self.waits.is_some() => {
+                    turn.wait().await?;
+                    continue;
+                }
+                Stand::Held | Stand::Open => {}
             }
             let denied = match self.election().attempt().await? {
                 Attempt::Granted(term) => return turn.run(term, work).await,
@@ -313,10 +319,14 @@ impl<'a> Turn<'a> {
         Ok(self.call(Request::Observe { members: false }).await?.view.server_time)
     }
 
-    /// How the tick stands.
-    async fn look(&self) -> Result<Option<Outcome>, Error> {
-        let Some(tick) = self.tick.clone() else { return Ok(None) };
-        Ok(Some(self.call(Request::TickLook { tick }).await?.outcome))
+    async fn look(&self) -> Result<Stand, Error> {
+        let Some(tick) = self.tick.clone() else { return Ok(Stand::Open) };
+        let answer = self.call(Request::TickLook { tick }).await?;
+        Ok(match answer.outcome {
+            Outcome::TickDone(outcome) => Stand::Done(outcome),
+            _ if answer.view.holder.is_some() => Stand::Held,
+            _ => Stand::Open,
+        })
     }
 
     /// Waits until something may have changed.
@@ -329,16 +339,13 @@ impl<'a> Turn<'a> {
         }
         let pause = now.until(self.gives_up_at).min(LOOK_EVERY);
         let heard = async {
-            match &self.messages {
-                Some(messages) => messages.lock().await.next().await,
-                None => None,
-            }
+            let messages = self.messages.as_ref()?;
+            next_of_interest(&mut *messages.lock().await).await
         };
         tokio::select! {
-            Some(_) = heard => {}
-            () = client.sleep(pause) => {}
+            Some(()) = heard => Ok(()),
+            slept = client.sleep(pause) => slept,
         }
-        Ok(())
     }
 
     async fn run<F, Fut, T, E>(&self, term: Term, work: F) -> Result<Once<Result<T, E>>, Error>
@@ -379,7 +386,7 @@ impl<'a> Turn<'a> {
         let Some(tick) = self.tick.clone() else { return Ok(None) };
         let rerun_crashed = self.job.reruns_crashed;
         let request = Request::TickBegin { token: term.token(), tick, rerun_crashed };
-        Ok(match self.call(request).await?.outcome {
+        Ok(match self.call_under(term, request).await? {
             Outcome::TickRuns => None,
             Outcome::TickDone(outcome) => Some(Once::AlreadyDone(outcome)),
             Outcome::TickUnfinished { by, token } => Some(Once::Unfinished { by, token }),
@@ -388,23 +395,48 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// Records the outcome, for as long as the term lasts. A tick without one counts as begun and
-    /// not finished, so it does not run again by itself.
+    /// Records the outcome. A tick without one counts as begun and not finished, so it does not
+    /// run again by itself.
     async fn record(&self, term: &Term, outcome: TickOutcome) {
         let Some(tick) = self.tick.clone() else { return };
         let (token, keep) = (term.token(), self.job.keeps);
         let request = Request::TickFinish { token, tick, outcome, keep };
-        while term.is_valid() {
+        if !matches!(self.call_under(term, request).await, Ok(Outcome::Done)) {
+            tracing::warn!(target: "tenure", resource = self.resource.name(), token = token.get(),
+                "the outcome of a tick could not be recorded");
+        }
+    }
+
+    /// Asks for as long as the term lasts. Both requests of a tick may be repeated by the term
+    /// that made them.
+    async fn call_under(&self, term: &Term, request: Request) -> Result<Outcome, Error> {
+        loop {
             match self.call(request.clone()).await {
-                Ok(answer) if answer.outcome == Outcome::Done => return,
-                Err(Error::Store(error)) if error.is_temporary() => {
-                    self.job.client.sleep(RECORD_AGAIN).await;
+                Err(Error::Store(error)) if error.is_temporary() && term.is_valid() => {
+                    self.job.client.sleep(ASK_AGAIN).await?;
                 }
-                _ => break,
+                answer => return Ok(answer?.outcome),
             }
         }
-        tracing::warn!(target: "tenure", resource = self.resource.name(), token = token.get(),
-            "the outcome of a tick could not be recorded");
+    }
+}
+
+/// How a tick stands, before anything is tried.
+enum Stand {
+    Done(TickOutcome),
+    /// Somebody holds the resource, perhaps for this very tick.
+    Held,
+    Open,
+}
+
+/// Waits for a message that may change how a tick stands. Members come and go with every try:
+/// looking again because of them would keep all who wait busy with each other.
+async fn next_of_interest(messages: &mut Subscription) -> Option<()> {
+    loop {
+        match messages.next().await? {
+            Signal::Hint(Hint::Members | Hint::Granted { .. } | Hint::Wished { .. }) => {}
+            _ => return Some(()),
+        }
     }
 }
 

@@ -168,7 +168,7 @@ impl Observer {
             }
             tokio::select! {
                 Some(_) = subscription.next() => {}
-                () = self.client().sleep(LOOK_EVERY) => {}
+                slept = self.client().sleep(LOOK_EVERY) => slept?,
             }
         }
     }

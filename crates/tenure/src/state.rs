@@ -128,16 +128,21 @@ impl ElectionState {
     }
 
     pub(crate) fn status_now(&self) -> Status {
-        let mut status = self.status.borrow().clone().at(self.clock.now());
         if !self.born_in.is_current() {
-            status.role = Role::Stopped;
-            (status.token, status.remaining) = (None, None);
+            // The lock may have been held when the process was forked; nobody will let go of it.
+            let (resource, id) = (self.resource.clone(), self.id.clone());
+            let mut status = Status::starting(resource, id, true);
+            (status.role, status.reason) = (Role::Stopped, Reason::Stopped);
+            return status;
         }
-        status
+        self.status.borrow().clone().at(self.clock.now())
     }
 
     /// The open term with one more guard on it, unless work under it has to stop.
     pub(crate) fn enter_term(&self) -> Option<Arc<TermState>> {
+        if !self.is_leader() {
+            return None;
+        }
         let mut cell = self.lock_cell();
         if !cell.open || !self.is_leader() {
             return None;
@@ -162,6 +167,9 @@ impl ElectionState {
     }
 
     pub(crate) fn leave_term(&self) {
+        if !self.born_in.is_current() {
+            return;
+        }
         let mut cell = self.lock_cell();
         cell.guards -= 1;
         if cell.guards == 0 {
@@ -295,6 +303,7 @@ impl ElectionState {
         self.status.send_modify(|status| {
             (status.role, status.reason) = (Role::Stopped, Reason::Stopped);
             (status.token, status.ends_at) = (None, None);
+            status.parting = false;
         });
         self.finish();
     }

@@ -3,7 +3,7 @@
 //! Everything that came from outside passes through `Reason`'s own display, which escapes control
 //! characters and cuts long text. Nothing here ever holds a password.
 
-use tenure_core::{Event, EventKind, Token};
+use tenure_core::{Event, EventKind, Role, Token};
 
 use crate::driver::is_involuntary;
 use crate::state::ElectionState;
@@ -29,6 +29,10 @@ pub(crate) fn log(state: &ElectionState, term: Option<&TermState>, event: &Event
             let token = token.get();
             tracing::info!(target: "tenure", resource, id, role = "standby", token,
                 reason = reason.code(), detail = %reason, "leader: given up");
+        }
+        EventKind::StateChanged { to: to @ (Role::Unknown | Role::Suspect), reason, .. } => {
+            tracing::warn!(target: "tenure", resource, id, role = to.as_str(), token,
+                reason = reason.code(), detail = %reason, "leader: the store does not answer");
         }
         EventKind::StateChanged { to, reason, .. } => {
             tracing::debug!(target: "tenure", resource, id, role = to.as_str(), token,

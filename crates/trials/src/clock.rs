@@ -8,3 +8,9 @@ pub fn now() -> Moment {
     let time = clock_gettime(ClockId::Boottime);
     Moment::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
+
+/// The processor time that this process has used.
+pub fn cpu_time() -> std::time::Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

@@ -1,8 +1,10 @@
 //! Real processes on real servers.
 //!
-//! What a trial records goes into a [`record::Record`]: who acted when, on one host clock, under which
-//! token. The checkers there find overlaps and disorder, and are themselves tested on planted ones.
+//! What a trial records goes into a [`record::Record`]: who acted when, on one host clock, under
+//! which token. The checkers there find overlaps and disorder, and are themselves tested on planted
+//! ones.
 
 pub mod clock;
 pub mod record;
 pub mod rival;
+pub mod stats;

@@ -72,6 +72,11 @@ impl Record {
         self.stretches.is_empty()
     }
 
+    /// All stretches, in the order in which they were added.
+    pub fn stretches(&self) -> &[Acting] {
+        &self.stretches
+    }
+
     /// Every pair of neighbours in time that acted on one resource at once.
     pub fn overlaps(&self) -> Vec<Overlap> {
         let mut found = Vec::new();

@@ -44,8 +44,10 @@ pub struct Rival {
     pub every: Duration,
     /// How long it dawdles between two commands that belong together, as a garbage collector does.
     pub dawdles: Duration,
-    /// After how many renewals it stops and releases; it starts anew afterwards.
+    /// After how many renewals it stops and releases.
     pub stops_after: u32,
+    /// How long it rests before it starts anew.
+    pub rests: Duration,
 }
 
 impl Rival {
@@ -91,8 +93,11 @@ impl Rival {
             }
             let renewal_sent_at = clock::now();
             match self.renew(connection) {
-                Ok(true) => (sent_at, renewals) = (renewal_sent_at, renewals + 1),
-                Ok(false) => break Ok(()),
+                // A renewal that came after the end of its own lease renewed somebody else's.
+                Ok(true) if clock::now() < sent_at + self.ttl => {
+                    (sent_at, renewals) = (renewal_sent_at, renewals + 1);
+                }
+                Ok(_) => break Ok(()),
                 Err(error) => break Err(error),
             }
         };
@@ -100,7 +105,7 @@ impl Rival {
         self.note(record, began_at, until);
         if !ends.load(Ordering::SeqCst) {
             self.release(connection)?;
-            std::thread::sleep(self.every);
+            std::thread::sleep(self.rests);
         }
         result
     }

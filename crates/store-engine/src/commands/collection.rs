@@ -181,7 +181,27 @@ pub(super) fn may_block(cx: &Context<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use store_resp::DoubleText;
+    use store_types::number::format_f64;
+
     use super::*;
+
+    proptest! {
+        /// ZRANGE and ZSCAN must agree on a score.
+        #[test]
+        fn a_score_looks_the_same_in_a_reply_and_in_a_listpack(
+            bits in any::<u64>(),
+            thousandths in -10_000_000_000_i64..10_000_000_000,
+        ) {
+            for value in [f64::from_bits(bits), thousandths as f64 / 1024.0, thousandths as f64] {
+                let mut stored = Vec::new();
+                format_f64(&mut stored, value);
+                let replied = DoubleText::new(value);
+                prop_assert!(value.is_nan() || replied.as_bytes() == stored, "{value}");
+            }
+        }
+    }
 
     #[test]
     fn indexes_count_from_either_end_and_stay_inside() {

@@ -89,7 +89,6 @@ fn server(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "tenure_history" => history,
         "os" => std::env::consts::OS,
         "arch_bits" => usize::BITS,
-        "monotonic_clock" => "POSIX clock_gettime",
         "multiplexing_api" => "epoll",
         "process_id" => identity.process_id,
         "process_supervised" => "no",

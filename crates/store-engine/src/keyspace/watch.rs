@@ -1,13 +1,13 @@
 //! Who watches which keys (WATCH).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::session::SessionId;
 
-/// Watched keys and their watchers.
+/// Watched keys and their watchers, by database.
 #[derive(Debug, Default)]
 pub struct Watches {
-    watchers: HashMap<(usize, Box<[u8]>), Vec<SessionId>>,
+    watchers: BTreeMap<usize, BTreeMap<Box<[u8]>, Vec<SessionId>>>,
 }
 
 impl Watches {
@@ -19,7 +19,7 @@ impl Watches {
 
     /// Begins to watch. False when the session watches the key already.
     pub fn add(&mut self, db: usize, key: &[u8], session: SessionId) -> bool {
-        let watchers = self.watchers.entry((db, key.into())).or_default();
+        let watchers = self.watchers.entry(db).or_default().entry(key.into()).or_default();
         let is_new = !watchers.contains(&session);
         if is_new {
             watchers.push(session);
@@ -29,23 +29,26 @@ impl Watches {
 
     /// Stops watching one key.
     pub fn remove(&mut self, db: usize, key: &[u8], session: SessionId) {
-        let place = (db, key.into());
-        if let Some(watchers) = self.watchers.get_mut(&place) {
-            watchers.retain(|watcher| *watcher != session);
-            if watchers.is_empty() {
-                self.watchers.remove(&place);
-            }
+        let Some(keys) = self.watchers.get_mut(&db) else { return };
+        let Some(watchers) = keys.get_mut(key) else { return };
+        watchers.retain(|watcher| *watcher != session);
+        if watchers.is_empty() {
+            keys.remove(key);
+        }
+        if keys.is_empty() {
+            self.watchers.remove(&db);
         }
     }
 
     /// Who watches a key.
     pub fn of(&self, db: usize, key: &[u8]) -> &[SessionId] {
-        self.watchers.get(&(db, key.into())).map_or(&[], Vec::as_slice)
+        let watchers = self.watchers.get(&db).and_then(|keys| keys.get(key));
+        watchers.map_or(&[], Vec::as_slice)
     }
 
     /// All watched keys of a database with their watchers.
     pub fn in_db(&self, db: usize) -> impl Iterator<Item = (&[u8], &[SessionId])> {
-        let of_db = self.watchers.iter().filter(move |((at, _), _)| *at == db);
-        of_db.map(|((_, key), watchers)| (&**key, watchers.as_slice()))
+        let keys = self.watchers.get(&db).into_iter().flatten();
+        keys.map(|(key, watchers)| (&**key, watchers.as_slice()))
     }
 }

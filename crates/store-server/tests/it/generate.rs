@@ -455,6 +455,59 @@ fn enclosed(text: &str) -> &str {
     panic!("unbalanced template {text}");
 }
 
+const KEYS: &[&str] = &["a", "b", "c", "d", "e"];
+const VALUES: &[&str] = &[
+    "x",
+    "hello",
+    "\"\"",
+    "10",
+    "-3",
+    "0",
+    "3.14",
+    "9223372036854775807",
+    "abcabcabc",
+    "\"two words\"",
+    "\"\\x00\\xff\"",
+    "01",
+    "1e5",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+];
+const INTEGERS: &[&str] = &[
+    "0",
+    "1",
+    "-1",
+    "2",
+    "5",
+    "-5",
+    "100",
+    "-100",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "x",
+    "1.5",
+    "",
+];
+const FLOATS: &[&str] = &["0", "1.5", "-2.25", "3.0e2", "inf", "-inf", "nan", "x", "1e400"];
+const SCORES: &[&str] =
+    &["1", "1", "2", "3", "2.5", "0.1", "0.7", "-1", "0", "-0", "10", "1e20", "inf", "-inf"];
+const TEXT_BOUNDS: &[&str] = &[
+    "-",
+    "+",
+    "[m1",
+    "(m1",
+    "[m5",
+    "(m5",
+    "[m",
+    "(m9",
+    "[wide3",
+    "(wide5",
+    "[wide1400",
+    "[",
+    "(",
+    "x",
+    "[hello",
+];
+
 /// Radii and heights, from none to around the earth.
 const LENGTHS: [&str; 9] = ["0", "0.5", "100", "1000", "5000", "12000", "200000", "1e7", "3e7"];
 
@@ -473,58 +526,6 @@ fn position(random: &mut Random) -> String {
 }
 
 fn placeholder(name: &str, random: &mut Random) -> String {
-    const KEYS: &[&str] = &["a", "b", "c", "d", "e"];
-    const VALUES: &[&str] = &[
-        "x",
-        "hello",
-        "\"\"",
-        "10",
-        "-3",
-        "0",
-        "3.14",
-        "9223372036854775807",
-        "abcabcabc",
-        "\"two words\"",
-        "\"\\x00\\xff\"",
-        "01",
-        "1e5",
-        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-    ];
-    const INTEGERS: &[&str] = &[
-        "0",
-        "1",
-        "-1",
-        "2",
-        "5",
-        "-5",
-        "100",
-        "-100",
-        "9223372036854775807",
-        "-9223372036854775808",
-        "x",
-        "1.5",
-        "",
-    ];
-    const FLOATS: &[&str] = &["0", "1.5", "-2.25", "3.0e2", "inf", "-inf", "nan", "x", "1e400"];
-    const SCORES: &[&str] =
-        &["1", "1", "2", "3", "2.5", "0.1", "0.7", "-1", "0", "-0", "10", "1e20", "inf", "-inf"];
-    const TEXT_BOUNDS: &[&str] = &[
-        "-",
-        "+",
-        "[m1",
-        "(m1",
-        "[m5",
-        "(m5",
-        "[m",
-        "(m9",
-        "[wide3",
-        "(wide5",
-        "[wide1400",
-        "[",
-        "(",
-        "x",
-        "[hello",
-    ];
     match name {
         "k" => (*random.choose(KEYS)).to_owned(),
         "v" => (*random.choose(VALUES)).to_owned(),

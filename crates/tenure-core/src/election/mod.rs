@@ -309,7 +309,11 @@ impl Election {
 
     /// The next output. [`Output::WaitUntil`] comes last and may be polled again and again.
     pub fn poll_output(&mut self) -> Output {
-        self.outputs.pop_front().unwrap_or_else(|| Output::WaitUntil(self.wakes_at()))
+        self.outputs.pop_front().unwrap_or_else(|| {
+            // Ten thousand elections at rest must not keep room for outputs.
+            self.outputs = VecDeque::new();
+            Output::WaitUntil(self.wakes_at())
+        })
     }
 
     /// Until when this instance may act as the leader. A check on use needs nothing else.
@@ -431,7 +435,8 @@ impl Election {
             return;
         }
         self.beats_at = now + self.beat_every();
-        let members = self.term().is_some() && self.settings.failback.is_some();
+        let watches_rivals = self.term().is_some() && self.settings.failback.is_some();
+        let members = watches_rivals || self.wants_members(now);
         let record = self.record();
         self.ask_beside(now, SideAsk::Beat, Request::Beat { record, members });
     }

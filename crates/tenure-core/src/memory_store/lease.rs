@@ -29,16 +29,20 @@ impl Step<'_> {
     }
 
     fn acquire_checked(&mut self, ask: &Acquire, longest: Duration) -> Outcome {
-        if let Some(token) = self.granted_to_attempt(ask.attempt) {
-            self.extend(ask.ttl, longest);
-            return Outcome::Granted { token };
+        let granted = self.granted_to_attempt(ask.attempt);
+        if let Some(token) = granted.filter(|token| *token >= ask.floor) {
+            return self.grant_again(ask, longest, token);
         }
         if self.shelf.refuses(&self.call.id, ask.attempt) || self.is_late(ask.attempt) {
             return Outcome::AttemptRefused;
         }
-        self.notice_lost_history(ask, longest);
-        if let Some(holder) = self.holder().cloned() {
+        // A key that belongs to somebody is left to run out first: its record must stay as it is.
+        if let Some(holder) = self.holder().filter(|holder| !is_quarantine(holder)).cloned() {
             return self.acquire_occupied(ask, longest, &holder);
+        }
+        self.notice_lost_history(ask, longest);
+        if self.holder().is_some() {
+            return self.quarantine(self.time_left().unwrap_or_default());
         }
         if let Some(left) = self.mark_quarantine() {
             return self.quarantine(left);
@@ -52,6 +56,16 @@ impl Step<'_> {
         self.grant(ask, longest)
     }
 
+    /// The caller missed the answer to its attempt. Unlike a renewal that is not believed in yet,
+    /// so it waits when the store may have forgotten a later term.
+    fn grant_again(&mut self, ask: &Acquire, longest: Duration, token: Token) -> Outcome {
+        if let Some(left) = self.quarantine_left() {
+            return self.quarantine(left);
+        }
+        self.extend(ask.ttl, longest);
+        Outcome::Granted { token }
+    }
+
     /// Something stands at the key: a reservation for the caller, or a reason to wait.
     fn acquire_occupied(
         &mut self,
@@ -59,13 +73,11 @@ impl Step<'_> {
         longest: Duration,
         holder: &InstanceId,
     ) -> Outcome {
-        let left = self.time_left().unwrap_or_default();
-        if is_quarantine(holder) {
-            return self.quarantine(left);
-        }
         match self.pending_claim().filter(|claim| claim.to == *holder) {
-            Some(claim) if claim.to == self.call.id => return self.claim(ask, longest),
-            Some(_) => return Outcome::Reserved { left },
+            Some(claim) if claim.to == self.call.id && claim.token >= ask.floor => {
+                return self.claim(ask, longest);
+            }
+            Some(_) => return Outcome::Reserved { left: self.time_left().unwrap_or_default() },
             None => {}
         }
         if ask.heal.as_ref() == Some(holder) && self.time_left().is_none() {
@@ -241,7 +253,8 @@ impl Step<'_> {
     }
 
     fn pending_claim(&self) -> Option<&Claim> {
-        self.shelf.meta.as_ref()?.claim.as_ref().filter(|claim| claim.is_pending)
+        let meta = self.shelf.meta.as_ref()?;
+        meta.claim.as_ref().filter(|claim| claim.is_pending && claim.token == meta.token)
     }
 
     fn transferred_before(&self, token: Token, to: &InstanceId) -> Option<Token> {

@@ -121,12 +121,13 @@ impl Step<'_> {
     }
 
     fn lost_history(&self, ask: &Acquire, longest: Duration) -> Option<&'static str> {
+        let is_complete = self.life.history_is_complete && !self.shelf.was_emptied;
         let uptime = Duration::from_secs(self.now.since(self.life.started_at).as_secs());
         match &self.shelf.meta {
             Some(meta) if meta.token < ask.floor => Some("the store forgot a term"),
             Some(_) => None,
             None if ask.floor.is_some() => Some("the store forgot this resource"),
-            None if self.life.history_is_complete || ask.fresh_store => None,
+            None if is_complete || ask.fresh_store => None,
             None if self.life.replication_before.is_some() => {
                 Some("the store failed over and does not know this resource")
             }

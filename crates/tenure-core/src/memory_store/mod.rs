@@ -99,6 +99,13 @@ impl MemoryStore {
         self.life.history_is_complete = false;
     }
 
+    /// Somebody deleted everything about one resource.
+    pub fn forget(&mut self, now: ServerTime, resource: &Resource) {
+        self.keys.delete(now, resource.key());
+        let shelf = Shelf { was_emptied: true, ..Shelf::default() };
+        self.shelves.insert(resource.key().to_owned(), shelf);
+    }
+
     /// A replica with this data, the process `run` started at `started_at`, became the primary.
     pub fn promote(&mut self, run: u64, started_at: ServerTime) {
         self.life = self.life.of_promoted(run, started_at);

@@ -23,6 +23,8 @@ pub(super) const TICKS_BEGUN_MAX: usize = 64;
 pub(super) struct Shelf {
     /// `None` until the first term or quarantine: "never heard of this resource".
     pub(super) meta: Option<Meta>,
+    /// What was here was deleted: not even a store that lost nothing else vouches for it.
+    pub(super) was_emptied: bool,
     /// Attempts that are over, per instance the highest, in the order they ended.
     pub(super) refusals: VecDeque<(InstanceId, u64)>,
     pub(super) quarantine_until: ServerTime,

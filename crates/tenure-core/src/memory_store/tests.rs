@@ -225,6 +225,17 @@ fn a_reservation_from_before_a_failover_is_not_claimed_during_the_quarantine() {
 }
 
 #[test]
+fn a_repeated_attempt_is_not_granted_during_the_quarantine() {
+    let mut desk = Desk::redis();
+    desk.lead("ada", 1);
+    desk.store.promote(8, desk.now);
+    assert!(is_quarantine(&desk.acquire("ada", 1)), "somebody may have led since");
+    desk.wait(3_033);
+    assert_eq!(desk.acquire("ada", 1), Outcome::AttemptRefused);
+    desk.lead("ada", 2);
+}
+
+#[test]
 fn a_second_failover_prolongs_the_quarantine_and_its_mark() {
     let mut desk = Desk::redis();
     let token = desk.lead("ada", 1);
@@ -265,6 +276,11 @@ fn an_empty_store_is_trusted_only_when_it_cannot_have_forgotten_anyone() {
 
     assert!(matches!(Desk::redis().ask("ada", empty(0, false)), Outcome::Granted { .. }));
     assert!(is_quarantine(&Desk::redis().ask("ada", empty(5, false))));
+
+    let mut emptied = Desk::new();
+    emptied.lead("ada", 1);
+    emptied.store.forget(emptied.now, &Resource::named("job").unwrap());
+    assert!(is_quarantine(&emptied.ask("bob", empty(0, false))), "somebody deleted this one");
 
     let mut flushed = Desk::new();
     flushed.lead("ada", 1);

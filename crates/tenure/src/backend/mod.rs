@@ -7,7 +7,6 @@
 pub mod conformance;
 pub mod redis;
 mod registry;
-mod secret;
 
 use std::fmt;
 use std::future::Future;
@@ -19,7 +18,7 @@ use tenure_core::protocol::{Answer, Call, Hint, StoreError};
 use tokio::sync::{mpsc, watch};
 
 pub use self::registry::{Registry, Starter};
-pub use self::secret::Secret;
+pub use crate::secret::Secret;
 
 /// The future of one call: owned, so that a driver can keep thousands in flight.
 pub type Calling = Pin<Box<dyn Future<Output = Result<Answer, StoreError>> + Send>>;

@@ -233,6 +233,10 @@ impl Entry {
     pub(super) fn settle(&mut self, ask: AskId, reply: &Reply) -> Option<Purpose> {
         let index = self.asks.iter().position(|pending| pending.ask == ask)?;
         let pending = self.asks.swap_remove(index);
+        if self.asks.is_empty() {
+            // Most elections have nothing under way most of the time.
+            self.asks = Vec::new();
+        }
         if let Some(task) = pending.task {
             task.abort();
         }
@@ -270,7 +274,7 @@ impl Entry {
         deadlines.fold(earliest, Moment::min)
     }
 
-    pub(super) fn finish(mut self) {
+    pub(super) fn finish(&mut self) {
         for pending in self.asks.drain(..) {
             if let Some(task) = pending.task {
                 task.abort();

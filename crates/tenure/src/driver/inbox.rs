@@ -30,17 +30,18 @@ pub(crate) struct ElectionKey(pub(crate) u64);
 /// The reply to one request.
 pub(crate) type Reply = Result<Answer, StoreError>;
 
+/// One thing that waits. Small, for in a rush there are many: what is large is boxed.
 pub(crate) enum Message {
     /// Begin an election.
     Start(Box<Starting>),
     /// Wishes or guards of an election changed. At most one per election waits.
     Woken(ElectionKey),
     /// The store replied to an election's request.
-    Reply { election: ElectionKey, ask: AskId, reply: Reply },
+    Reply { election: ElectionKey, ask: AskId, reply: Box<Reply> },
     /// A signal about an election's resource.
     Signal { election: ElectionKey, signal: Signal },
     /// Carry out a call for a handle.
-    Call { backend: Arc<dyn Backend>, call: Call, reply: oneshot::Sender<Reply> },
+    Call { backend: Arc<dyn Backend>, call: Box<Call>, reply: oneshot::Sender<Reply> },
     /// Subscribe for a handle.
     Subscribe {
         backend: Arc<dyn Backend>,
@@ -89,7 +90,8 @@ impl Inbox {
     pub(crate) fn request(&self, message: Message) -> Result<(), Error> {
         debug_assert!(message.is_request(), "other messages have their own bounds");
         let mut state = self.lock();
-        if state.dead || state.closed {
+        let begins = matches!(message, Message::Start(_));
+        if state.dead || (state.closed && begins) {
             return Err(Error::Closed);
         }
         if state.requests >= REQUESTS_QUEUED_MAX {
@@ -134,7 +136,8 @@ impl Inbox {
         self.filled.notify_one();
     }
 
-    /// No more requests: the driver ends once its elections have.
+    /// No new elections: the driver ends once those it has have ended. Until then it answers, for
+    /// their work may have something to finish.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.rouse();

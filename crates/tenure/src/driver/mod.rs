@@ -31,6 +31,10 @@ pub(crate) use inbox::{ElectionKey, Inbox, Message, Reply};
 /// The longest sleep in one go. The timer below stands still while the host is suspended, the
 /// deadlines do not: soon after waking up somebody must look.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// After how many messages the driver looks for what is due: a rush must not delay renewals.
+const LOOK_AT_TIME_EVERY: usize = 128;
+/// How much room for messages is kept after a rush.
+const BATCH_KEPT_MAX: usize = 256;
 /// The rest between two looks at a machine whose moment does not move on.
 const REST_MIN: Duration = Duration::from_millis(1);
 
@@ -118,7 +122,8 @@ struct Driver {
     inbox: Arc<Inbox>,
     registry: Registry,
     connection: watch::Receiver<Connection>,
-    elections: HashMap<ElectionKey, Entry>,
+    /// Boxed: a growing table must not copy them, nor keep room for ones that are not there.
+    elections: HashMap<ElectionKey, Box<Entry>>,
     keys: u64,
     seeds: u64,
     /// The highest attempt number used by any election of this client.
@@ -160,9 +165,13 @@ impl Driver {
         let mut batch = VecDeque::new();
         loop {
             self.inbox.take_all(&mut batch);
-            for message in batch.drain(..) {
+            for (number, message) in batch.drain(..).enumerate() {
                 self.handle(message);
+                if number % LOOK_AT_TIME_EVERY == LOOK_AT_TIME_EVERY - 1 {
+                    self.look_at_time();
+                }
             }
+            batch.shrink_to(BATCH_KEPT_MAX);
             self.look_at_connection();
             self.look_at_time();
             if self.elections.is_empty() && self.inbox.is_closed() {
@@ -204,9 +213,9 @@ impl Driver {
         match message {
             Message::Start(starting) => self.begin(*starting),
             Message::Woken(election) => self.grant_wishes(election),
-            Message::Reply { election, ask, reply } => self.deliver(election, ask, reply),
+            Message::Reply { election, ask, reply } => self.deliver(election, ask, *reply),
             Message::Signal { election, signal } => self.hear(election, signal),
-            Message::Call { backend, call, reply } => carry_out(&*backend, call, reply),
+            Message::Call { backend, call, reply } => carry_out(&*backend, *call, reply),
             Message::Subscribe { backend, resource, reply } => {
                 // Whoever asked may be gone; the subscription then ends with the drop.
                 let _ = reply.send(backend.subscribe(&resource));
@@ -234,7 +243,7 @@ impl Driver {
         state.status.send_modify(|status| status.connection = connection);
         let mut entry = Entry::new(machine, state, Arc::clone(&backend), shares_connection, policy);
         entry.listen(&resource, key, &self.inbox);
-        self.elections.insert(key, entry);
+        self.elections.insert(key, Box::new(entry));
         self.grant_wishes(key);
     }
 
@@ -352,12 +361,13 @@ impl Driver {
         };
         match begin_call(&*entry.backend, call) {
             Begun::Answered(reply) => {
+                let reply = Box::new(reply);
                 self.inbox.post(Message::Reply { election: key, ask, reply });
             }
             Begun::UnderWay(calling) => {
                 let inbox = Arc::clone(&self.inbox);
                 let task = tokio::spawn(async move {
-                    let reply = calling.await;
+                    let reply = Box::new(calling.await);
                     inbox.post(Message::Reply { election: key, ask, reply });
                 });
                 pending.task = Some(task.abort_handle());
@@ -381,7 +391,7 @@ impl Driver {
     }
 
     fn finish(&mut self, key: ElectionKey) {
-        let Some(entry) = self.elections.remove(&key) else { return };
+        let Some(mut entry) = self.elections.remove(&key) else { return };
         self.timers.remove(&(entry.timer, key));
         let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let registered = registry.get(entry.state.resource.key());

@@ -82,12 +82,31 @@ impl ElectionBuilder {
             require_beat: None,
             lock_delay: Duration::ZERO,
             fresh_store: client.defaults.fresh_store,
-            enabled: client.defaults.enabled,
+            enabled: client.is_enabled(name),
             policy: Policy::default(),
             callbacks: Vec::new(),
             queues: Vec::new(),
             client,
         }
+        .configured()
+    }
+
+    /// Takes over what the configuration says of this election, but for its key and whether it
+    /// takes place: those the client knows.
+    fn configured(mut self) -> Self {
+        let Some(config) = self.client.defaults.config.clone() else { return self };
+        if let Some(named) = config.named(&self.name) {
+            self.timing = named.timing();
+            self.fresh_store = named.fresh_store;
+        }
+        let election = config.election(&self.name);
+        self.priority = election.priority;
+        self.version.clone_from(&election.version);
+        self.metadata.clone_from(&election.metadata);
+        self.failback = election.failback;
+        self.require_beat = election.require_beat;
+        self.lock_delay = election.lock_delay;
+        self.on_loss(election.on_loss.into()).abort_on_overrun(election.abort_on_overrun)
     }
 
     /// How long a lease lasts without renewal; at least 300 ms.
@@ -293,6 +312,9 @@ impl ElectionBuilder {
             shares_connection: client.shares_connection(enabled),
             policy: self.policy,
         };
+        if let Some(advice) = starting.settings.timing.advice() {
+            tracing::warn!(target: "tenure", resource = self.name, advice, "unusual ttl");
+        }
         client.begin(starting).await?;
         Ok(Election::new(state, client))
     }

@@ -156,7 +156,7 @@ impl Election {
 
     /// Like [`wait_for_leadership`](Self::wait_for_leadership), but gives up after `limit`.
     pub async fn wait_for_leadership_within(&self, limit: Duration) -> Result<Term, Error> {
-        self.client().within(Some(limit), "leadership", self.wait_for_leadership()).await
+        self.client().within(limit, "leadership", self.wait_for_leadership()).await
     }
 
     // ------------------------------------------------------------------ what the application wants

@@ -82,7 +82,8 @@ impl Election {
     pub(crate) async fn hold_back(&self, failures: u32) {
         let pause = BACK_OFF_MIN.saturating_mul(1 << failures.min(16)).min(BACK_OFF_MAX);
         tokio::select! {
-            () = self.client().sleep(pause) => {}
+            // Without a client there is nothing to hold back from.
+            _ = self.client().sleep(pause) => {}
             () = self.state().stopped() => {}
         }
         self.state().wish(|wishes| wishes.backs_off = false);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure::MemoryBackend;
 use tenure::backend::Backend;
 use tenure::backend::conformance::{self, Meddler, Meddling};
 use tenure::backend::redis::RedisBackend;
@@ -59,4 +60,11 @@ async fn redis_keeps_the_contract() {
     let report = conformance::check_with(|| opened(&server), meddler).await;
     report.assert_passed();
     assert!(report.skipped().is_empty() && report.passed().len() > 40, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_store_in_memory_keeps_the_contract() {
+    let store = MemoryBackend::new();
+    let report = conformance::check(|| Arc::new(store.clone())).await;
+    report.assert_passed();
 }

@@ -1,13 +1,28 @@
-//! Everything about the library that needs a real server.
+//! The library from outside: its surface on elections in memory, its backend on real servers.
 
 // A test that cannot go on ends there.
 #![allow(clippy::unwrap_used)]
 
 mod actor;
 mod broken;
+mod config;
+mod configured;
 mod conformance;
+mod events;
+mod fence;
+mod leader_only;
+mod lifecycle;
+mod listeners;
+mod looking_on;
+mod memory;
+mod once;
+mod outages;
+mod process;
 mod redis_foreign;
 mod redis_hostile;
 mod redis_messages;
 mod redis_refusal;
+mod redis_tls;
 mod redis_trouble;
+mod settings;
+mod work;

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::core::Token;
@@ -10,10 +10,10 @@ use tenure::core::protocol::StoreError;
 
 use crate::actor::Actor;
 
-/// A server that answers `INFO` like Redis and everything else as it likes. It ends with its value.
+/// A server that answers `INFO` like Redis and everything else as it likes. Its threads end with
+/// the test process.
 struct Fake {
     port: u16,
-    _listener: Arc<Mutex<Option<TcpListener>>>,
 }
 
 type Answering = dyn Fn(&str) -> Vec<u8> + Send + Sync;
@@ -22,15 +22,14 @@ impl Fake {
     fn start(answering: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let accepting = listener.try_clone().unwrap();
         let answering: Arc<Answering> = Arc::new(answering);
         std::thread::spawn(move || {
-            for stream in accepting.incoming().flatten().take(10_000) {
+            for stream in listener.incoming().flatten().take(10_000) {
                 let answering = Arc::clone(&answering);
                 std::thread::spawn(move || serve(stream, &*answering));
             }
         });
-        Fake { port, _listener: Arc::new(Mutex::new(Some(listener))) }
+        Fake { port }
     }
 
     fn actor(&self) -> Actor {

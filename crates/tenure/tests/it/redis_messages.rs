@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure::backend::redis::{Login, RedisBackend, Stream};
-use tenure::backend::{Backend, Signal, Subscription};
+use tenure::backend::{Backend, Signal, SignalSink, Subscription};
 use tenure::core::Resource;
 use tenure::core::protocol::Hint;
 use testkit::proxy::Cut;
@@ -62,6 +62,28 @@ async fn ten_thousand_subscriptions_share_one_connection() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("{} channels are still subscribed", left.lines().count());
+}
+
+#[tokio::test]
+async fn sinks_hear_until_they_are_dropped() {
+    let server = RedisServer::start();
+    let ada = Actor::at(&server.url(), "job");
+    let (heard, mut hearing) = tokio::sync::mpsc::unbounded_channel();
+    let receiver: Arc<dyn Fn(Signal) + Send + Sync> = Arc::new(move |signal| {
+        let _ = heard.send(signal);
+    });
+    let listening = ada.backend.listen(&ada.resource, SignalSink::new(&receiver));
+    assert_eq!(hearing.recv().await, Some(Signal::Listening));
+    server.cli(&["PUBLISH", "{tenure:job}:events", "p"]);
+    assert_eq!(hearing.recv().await, Some(Signal::Hint(Hint::PauseChanged)));
+    drop(listening);
+    for _ in 0..600 {
+        if server.cli(&["PUBSUB", "CHANNELS"]).is_empty() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the channel is still subscribed");
 }
 
 #[tokio::test]

@@ -59,6 +59,32 @@ async fn without_publish_the_lease_works_and_the_answer_warns() {
 }
 
 #[tokio::test]
+async fn without_subscribe_elections_work_and_somebody_is_told() {
+    let (_server, url) = with_user("~* &* +@all -subscribe");
+    let ada = Actor::at(&url, "job");
+    let _ears = ada.backend.subscribe(&ada.resource);
+    for attempt in 1..500 {
+        let answer = ada.acquire(attempt).await.unwrap();
+        if answer.warnings.iter().any(|w| w.contains("not allowed to subscribe")) {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("nobody was told");
+}
+
+#[tokio::test]
+async fn a_server_that_evicts_keys_is_told_once() {
+    let arguments = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
+    let server = RedisServer::builder().args(arguments).start();
+    let ada = Actor::at(&server.url(), "job");
+    let warned = |answer: &Answer| answer.warnings.iter().any(|w| w.contains("allkeys-lru"));
+    let answer = ada.acquire(1).await.unwrap();
+    assert!(warned(&answer), "{:?}", answer.warnings);
+    assert!(!warned(&ada.renew(token_of(&answer)).await.unwrap()), "told twice");
+}
+
+#[tokio::test]
 async fn without_info_elections_work_and_the_weakness_is_told_once() {
     let (_server, url) = with_user("~* &* +@all -info");
     let ada = Actor::at(&url, "job");

@@ -51,6 +51,19 @@ impl Instance {
         self.wait_for("work-begin")
     }
 
+    /// Waits until work has begun and the watching thread has seen it, in whichever order.
+    pub(crate) fn wait_until_watched(&mut self) -> Line {
+        let (mut work, mut watched) = (None, false);
+        loop {
+            let line = self.wait_for("");
+            watched |= line.text == "is-leader true";
+            work = work.or(line.text.starts_with("work-begin").then_some(line));
+            if let (Some(work), true) = (&work, watched) {
+                return work.clone();
+            }
+        }
+    }
+
     /// Everything said so far and until the process says no more.
     pub(crate) fn all_lines(&mut self) -> &[Line] {
         while let Some(line) = self.process.try_next_line(Duration::from_millis(50)) {

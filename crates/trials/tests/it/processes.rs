@@ -35,8 +35,7 @@ fn after_kill_9_of_the_leader_the_next_one_leads_when_the_lease_is_over_and_not_
 fn with_the_server_stopped_the_leader_ends_its_work_before_the_key_could_expire() {
     let mut server = RedisServer::start();
     let mut leader = Instance::start(&server.url(), "only", TTL);
-    leader.wait_for_work();
-    leader.wait_for("is-leader true");
+    leader.wait_until_watched();
     let left: i64 = server.cli(&["PTTL", "tenure:job"]).parse().unwrap();
     let key_lives_until = clock::now() + Duration::from_millis(left.try_into().unwrap()) + TTL;
 
@@ -55,8 +54,7 @@ fn with_the_server_stopped_the_leader_ends_its_work_before_the_key_could_expire(
 fn a_leader_stopped_past_its_lease_is_none_at_its_very_first_look() {
     let server = RedisServer::start();
     let mut leader = Instance::start(&server.url(), "sleeper", TTL);
-    let first = leader.wait_for_work();
-    leader.wait_for("is-leader true");
+    let first = leader.wait_until_watched();
     let mut standby = Instance::start(&server.url(), "waiter", TTL);
 
     leader.process.pause();
@@ -93,9 +91,9 @@ fn sigterm_ends_work_then_releases_and_the_standby_leads_at_once() {
 fn a_third_process_asks_for_a_resignation_and_for_a_hand_over() {
     let server = RedisServer::start();
     let ttl = Duration::from_secs(20);
-    let mut instances: Vec<Instance> =
-        ["a", "b"].map(|name| Instance::start(&server.url(), name, ttl)).into();
+    let mut instances = vec![Instance::start(&server.url(), "a", ttl)];
     instances[0].wait_for_work();
+    instances.push(Instance::start(&server.url(), "b", ttl));
     wait_for_members(&server, 2);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let operator = runtime.block_on(tenure::Tenure::connect(&server.url())).unwrap();
@@ -126,8 +124,9 @@ fn a_rolling_restart_of_five_moves_the_leadership_a_bounded_number_of_times() {
     let ttl = Duration::from_secs(10);
     let start = |name: &str| Instance::start(&server.url(), name, ttl);
     let names = ["a", "b", "c", "d", "e"];
-    let mut running: Vec<Instance> = names.map(start).into();
+    let mut running = vec![start(names[0])];
     running[0].wait_for_work();
+    running.extend(names[1..].iter().map(|name| start(name)));
     wait_for_members(&server, 5);
     let mut gone = Vec::new();
 

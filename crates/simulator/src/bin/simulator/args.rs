@@ -6,12 +6,13 @@ use std::fmt;
 const CONTROL_SEEDS_MAX: u64 = 2_000;
 
 pub(crate) const USAGE: &str = "\
-usage: simulator [--seeds N] [--case NAME] [--control NAME] [--seed S [--trace]] [--jobs N] [--json]
+usage: simulator [--seeds N] [--case NAME] [--control NAME] [--seed S [--rest] [--trace]] [--jobs N] [--json]
 
   --seeds N       worlds per case (default 1000); controls get at most 2000
   --case NAME     only this case, and no controls unless --control is given too
   --control NAME  only this control, and no cases unless --seed is given too
   --seed S        only the world of this seed
+  --rest          do not look at the promises that its case does not give
   --trace         print every event of that world, one per line
   --jobs N        threads (default 2)
   --json          one JSON object per row instead of a table
@@ -23,6 +24,7 @@ pub(crate) struct Args {
     pub(crate) case: Option<String>,
     pub(crate) control: Option<String>,
     pub(crate) seed: Option<u64>,
+    pub(crate) rest: bool,
     pub(crate) trace: bool,
     pub(crate) jobs: usize,
     pub(crate) json: bool,
@@ -46,6 +48,7 @@ impl Args {
             case: None,
             control: None,
             seed: None,
+            rest: false,
             trace: false,
             jobs: 2,
             json: false,
@@ -53,15 +56,15 @@ impl Args {
         };
         let mut words = words;
         while let Some(word) = words.next() {
-            let mut value = || {
-                words.next().ok_or_else(|| UsageError(format!("{word} needs a value after it")))
-            };
+            let mut value =
+                || words.next().ok_or_else(|| UsageError(format!("{word} needs a value after it")));
             match word.as_str() {
                 "--seeds" => args.seeds = number(&word, &value()?)?,
                 "--case" => args.case = Some(value()?),
                 "--control" => args.control = Some(value()?),
                 "--seed" => args.seed = Some(number(&word, &value()?)?),
                 "--jobs" => args.jobs = number(&word, &value()?)?.clamp(1, 64) as usize,
+                "--rest" => args.rest = true,
                 "--trace" => args.trace = true,
                 "--json" => args.json = true,
                 "--help" | "-h" => args.help = true,

@@ -2,69 +2,86 @@
 
 use std::time::Duration;
 
-use simulator::{Case, Control};
+use simulator::{Control, Promise};
 
-use crate::sweep::Found;
+use crate::sweep::{Found, Sweep};
 
 pub(crate) fn cases_head(json: bool) {
     if !json {
         println!(
-            "{:<17} {:<9} {:>7} {:>8} {:>10} {:>10}  broken",
+            "{:<17} {:<16} {:>7} {:>8} {:>10} {:>10}  broken",
             "case", "promised", "seeds", "terms", "violations", "first seed"
         );
     }
 }
 
 /// Prints a row and says whether it is as it should be.
-pub(crate) fn case_row(json: bool, case: &Case, found: &Found) -> bool {
-    let is_kept = case.promised == (found.violations == 0);
-    let promises: Vec<String> = found
-        .by_promise
-        .iter()
-        .map(|(promise, count, seed)| format!("{promise} {count}x from {seed}"))
-        .collect();
+pub(crate) fn case_row(json: bool, plan: Sweep, found: &Found) -> bool {
+    let case = plan.case;
+    let must_hold = case.excused == plan.ignores;
+    let is_ok = match must_hold {
+        true => found.violations == 0,
+        false => found.by_promise.iter().any(|(promise, ..)| case.excused.contains(promise)),
+    };
+    let promised = match (case.is_promised(), must_hold) {
+        (true, _) => "P1-P6".to_owned(),
+        (false, true) => format!("all but {}", listed(case.excused)),
+        (false, false) => format!("not {}", listed(case.excused)),
+    };
     let first = found.first.as_ref().map(|(seed, _)| *seed);
     if json {
         println!(
-            "{{\"case\":\"{}\",\"promised\":{},\"seeds\":{},\"terms\":{},\"violations\":{},\
-             \"first_seed\":{},\"broken\":\"{}\",\"ok\":{is_kept}}}",
+            "{{\"case\":\"{}\",\"promised\":\"{promised}\",\"seeds\":{},\"terms\":{},\
+             \"violations\":{},\"first_seed\":{},\"broken\":\"{}\",\"ok\":{is_ok}}}",
             case.name,
-            case.promised,
             found.seeds,
             found.terms,
             found.violations,
             first.map_or("null".to_owned(), |seed| seed.to_string()),
-            promises.join(", "),
+            broken(found),
         );
     } else {
         println!(
-            "{:<17} {:<9} {:>7} {:>8} {:>10} {:>10}  {}",
+            "{:<17} {:<16} {:>7} {:>8} {:>10} {:>10}  {}",
             case.name,
-            if case.promised { "yes" } else { "no" },
+            promised,
             found.seeds,
             found.terms,
             found.violations,
             first.map_or("-".to_owned(), |seed| seed.to_string()),
-            promises.join(", "),
+            broken(found),
         );
     }
-    match (&found.first, case.promised) {
-        (Some((seed, violation)), true) => {
-            let at = Duration::from_nanos(violation.at);
-            eprintln!(
-                "  {} is broken at {at:?}: {}\n  replay: {}",
-                violation.promise,
-                violation.what,
-                replay_command(&format!("--case {}", case.name), *seed)
-            );
-        }
-        (None, false) => eprintln!(
-            "  {}: not promised, yet nothing was broken: the worlds are too kind",
-            case.name
-        ),
-        _ => {}
+    if !is_ok {
+        explain(plan, must_hold, found);
     }
-    is_kept
+    is_ok
+}
+
+fn listed(promises: &[Promise]) -> String {
+    promises.iter().map(Promise::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn broken(found: &Found) -> String {
+    let rows = found.by_promise.iter();
+    let texts = rows.map(|(promise, count, seed)| format!("{promise} {count}x from {seed}"));
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// What a person needs who wants to see it happen.
+fn explain(plan: Sweep, must_hold: bool, found: &Found) {
+    let name = plan.case.name;
+    let Some((seed, violation)) = &found.first else {
+        eprintln!("  {name}: not promised, yet nothing was broken: the worlds are too kind");
+        return;
+    };
+    let at = Duration::from_nanos(violation.at);
+    let rest = if must_hold && !plan.case.is_promised() { " --rest" } else { "" };
+    eprintln!(
+        "  {} is broken at {at:?}: {}\n  replay: cargo run -p simulator -- --case {name}{rest} \
+         --seed {seed} --trace",
+        violation.promise, violation.what,
+    );
 }
 
 pub(crate) fn controls_head(json: bool) {
@@ -102,8 +119,4 @@ pub(crate) fn control_row(json: bool, control: &Control, found: &Found) -> bool 
         eprintln!("  {} was not caught in {} seeds", control.name, found.seeds);
     }
     seed.is_some()
-}
-
-fn replay_command(what: &str, seed: u64) -> String {
-    format!("cargo run -p simulator -- {what} --seed {seed} --trace")
 }

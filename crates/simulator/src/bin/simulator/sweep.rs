@@ -51,13 +51,17 @@ impl Found {
     }
 }
 
-pub(crate) fn sweep(
-    case: &'static Case,
-    subject: Subject,
-    seeds: u64,
-    jobs: usize,
-    until: Until,
-) -> Found {
+/// What is run and looked at.
+#[derive(Clone, Copy)]
+pub(crate) struct Sweep {
+    pub(crate) case: &'static Case,
+    pub(crate) subject: Subject,
+    pub(crate) ignores: &'static [Promise],
+    pub(crate) seeds: u64,
+    pub(crate) until: Until,
+}
+
+pub(crate) fn sweep(plan: Sweep, jobs: usize) -> Found {
     panic::set_hook(Box::new(|_| {})); // The row tells it, once.
     let next = AtomicU64::new(0);
     let found = Mutex::new(Found::default());
@@ -66,15 +70,15 @@ pub(crate) fn sweep(
             scope.spawn(|| {
                 loop {
                     let start = next.fetch_add(CHUNK, Ordering::Relaxed);
-                    if start >= seeds {
+                    if start >= plan.seeds {
                         break;
                     }
-                    run_chunk(case, subject, start..(start + CHUNK).min(seeds), &found);
+                    run_chunk(plan, start..(start + CHUNK).min(plan.seeds), &found);
                     let found = found.lock().expect("no thread panics while it holds this");
-                    if until == Until::Broken && found.first.is_some() {
+                    if plan.until == Until::Broken && found.first.is_some() {
                         break;
                     }
-                    show_progress(case.name, found.seeds, seeds);
+                    show_progress(plan.case.name, found.seeds, plan.seeds);
                 }
             });
         }
@@ -85,15 +89,11 @@ pub(crate) fn sweep(
     found
 }
 
-fn run_chunk(
-    case: &'static Case,
-    subject: Subject,
-    seeds: std::ops::Range<u64>,
-    found: &Mutex<Found>,
-) {
+fn run_chunk(plan: Sweep, seeds: std::ops::Range<u64>, found: &Mutex<Found>) {
+    let Sweep { case, subject, ignores, .. } = plan;
     for seed in seeds {
         // A panic is a finding like any other: its seed must come out.
-        let run = || World::new(case, subject, seed, Mode::of_seed(seed)).run();
+        let run = || World::new(case, subject, seed, Mode::of_seed(seed)).ignoring(ignores).run();
         let (terms, violation) = match panic::catch_unwind(run) {
             Ok(outcome) => (outcome.terms, outcome.violation),
             Err(cause) => (0, Some(panicked(cause.as_ref()))),
@@ -112,7 +112,7 @@ fn panicked(cause: &(dyn Any + Send)) -> Violation {
 /// Talk, for a person who waits.
 fn show_progress(name: &str, done: u64, all: u64) {
     let mut stderr = std::io::stderr();
-    if stderr.is_terminal() && done / CHUNK % 16 == 0 {
+    if stderr.is_terminal() && (done / CHUNK).is_multiple_of(16) {
         let _ = write!(stderr, "\r{name}: {done} of {all}   \r");
     }
 }

@@ -1,6 +1,6 @@
 //! Pause, clear, lock delay and history.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tenure_core::protocol::{
     Acquire, CloseReason, HistoryEntry, HistoryKind, Outcome, Request, Token,
@@ -8,6 +8,7 @@ use tenure_core::protocol::{
 
 use super::player::{LONG, Player, SHORT, Stage, attempt_of};
 use super::{Verdict, cases, ensure, shaped};
+use crate::clock::timer_now;
 
 cases![
     a_pause_grants_no_new_term,
@@ -62,11 +63,11 @@ fn clear(quarantine: Duration) -> Request {
 async fn clear_ends_the_term_and_quarantines(stage: Stage) -> Verdict {
     let [ada, bob, _] = stage.players();
     let token = ada.lead(1, LONG).await?;
-    let cleared_at = Instant::now();
+    let cleared_at = timer_now();
     shaped!(bob.outcome(clear(SHORT)).await?, Outcome::Done);
     shaped!(ada.renew(token, LONG).await?, Outcome::Lost(_));
     let (next, before) = bob.lead_at_last(&attempt_of(1, LONG)).await?;
-    let waited = cleared_at.elapsed();
+    let waited = timer_now() - cleared_at;
     ensure!(waited >= SHORT * 98 / 100, "a quarantine of {SHORT:?} ended after {waited:?}");
     let only_quarantine = before.iter().all(|o| matches!(o, Outcome::Quarantine { .. }));
     ensure!(only_quarantine, "before the grant came {before:?}");
@@ -95,10 +96,10 @@ async fn a_crash_delays_the_next_grant_and_a_release_does_not(stage: Stage) -> V
     let token = shaped!(granted, Outcome::Granted { token } => token);
     shaped!(bob.release(token).await?, Outcome::Released);
 
-    let asked_at = Instant::now();
+    let asked_at = timer_now();
     ada.lead(2, SHORT).await?;
     let (_, before) = bob.lead_at_last(&Acquire { attempt: 2, ..careful }).await?;
-    let waited = asked_at.elapsed();
+    let waited = timer_now() - asked_at;
     ensure!(waited >= SHORT * 2 * 98 / 100, "lease and delay of {SHORT:?} took {waited:?}");
     let expected = |o: &Outcome| matches!(o, Outcome::Held | Outcome::Delayed { .. });
     ensure!(before.iter().all(expected), "before the grant came {before:?}");

@@ -1,11 +1,12 @@
 //! Grants, renewals, releases, lost answers and the end of leases.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tenure_core::protocol::{Acquire, LostWhy, Outcome, Request, Token};
 
 use super::player::{LONG, SHORT, Stage, attempt_of, beyond};
 use super::{Verdict, cases, ensure, shaped};
+use crate::clock::timer_now;
 
 cases![
     a_free_resource_is_granted_to_one,
@@ -200,10 +201,10 @@ async fn a_released_resource_is_free_at_once(stage: Stage) -> Verdict {
 
 async fn a_lease_ends_by_itself_and_not_before(stage: Stage) -> Verdict {
     let [ada, bob, _] = stage.players();
-    let asked_at = Instant::now();
+    let asked_at = timer_now();
     let token = ada.lead(1, SHORT).await?;
     let (next, _) = bob.lead_at_last(&attempt_of(1, LONG)).await?;
-    let waited = asked_at.elapsed();
+    let waited = timer_now() - asked_at;
     ensure!(waited >= SHORT * 98 / 100, "a lease of {SHORT:?} ended after {waited:?}");
     ensure!(next > token, "{next:?} follows {token:?}");
     let lost = ada.renew(token, LONG).await?;

@@ -10,6 +10,7 @@ use tenure_core::{InstanceId, Resource};
 
 use super::{Backend, Meddler};
 use crate::backend::Subscription;
+use crate::clock::timer_now;
 
 /// A lease that outlasts every case.
 pub(super) const LONG: Duration = Duration::from_secs(300);
@@ -160,13 +161,13 @@ impl Player {
         what: &str,
         is_there: impl Fn(&View) -> bool,
     ) -> Result<View, String> {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let deadline = timer_now() + PATIENCE;
         loop {
             let view = self.view().await?;
             if is_there(&view) {
                 return Ok(view);
             }
-            if tokio::time::Instant::now() > deadline {
+            if timer_now() > deadline {
                 return Err(format!("{what} did not come in {PATIENCE:?}: {view:?}"));
             }
             tokio::time::sleep(LOOK_EVERY).await;

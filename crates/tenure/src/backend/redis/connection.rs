@@ -9,8 +9,9 @@
 //!                      └──── dialling ◄──────────┘
 //! ```
 //! A line on which an answer is overdue is not given up at once: a new one is dialled beside it,
-//! and whichever answers first is used from then on. So a slow server costs nothing but a dial, and
-//! a dead connection holds up nobody for longer than one dial.
+//! and whichever answers first is used from then on, while the other may still bring the answers
+//! that are on their way. So a slow server costs nothing but a dial, and a dead connection holds up
+//! nobody for longer than one dial.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -33,7 +34,9 @@ use super::error;
 use super::reply;
 use super::request::Step;
 use super::scripts::SCRIPT_COUNT;
+use super::warnings::Warnings;
 use crate::backend::Connection;
+use crate::clock::timer_now;
 
 /// The most calls that may wait for the connection: every election of a large process at once.
 pub(super) const CALLS_QUEUED_MAX: usize = 32_768;
@@ -41,6 +44,8 @@ pub(super) const CALLS_QUEUED_MAX: usize = 32_768;
 const BATCH_CALLS_MAX: usize = 128;
 /// The most pipelines without an answer.
 const BATCHES_IN_FLIGHT_MAX: usize = 256;
+/// No line is suspected before an answer took this long, however impatient the caller.
+const SUSPECT_AFTER: Duration = Duration::from_millis(100);
 /// The wait between tries while the store refuses the credentials: a person has to act first.
 const DENIED_WAIT: Duration = Duration::from_secs(2);
 
@@ -67,19 +72,21 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     /// Starts the task in the current runtime. It ends after this value and all its jobs.
-    pub(super) fn start(route: Route) -> Self {
+    pub(super) fn start(route: Route, warnings: Arc<Warnings>) -> Self {
         let (queue, jobs) = mpsc::channel(CALLS_QUEUED_MAX);
         let (state_sender, state) = watch::channel(Connection::Connecting);
         let (lines_sender, lines_opened) = watch::channel(0);
         let batches_sent = Arc::new(AtomicU64::new(0));
         let keeper = Keeper {
             route,
+            warnings,
             jobs,
             state: state_sender,
             lines_opened: lines_sender,
             batches_sent: Arc::clone(&batches_sent),
             waiting: VecDeque::new(),
             open: None,
+            retired: None,
             in_flight: FuturesUnordered::new(),
             dialling: Dialling::Idle,
             backoff: Backoff::default(),
@@ -122,17 +129,20 @@ struct Open {
     number: u64,
     /// Scripts that the server has run on this line, so that their digest is enough.
     known_scripts: [bool; SCRIPT_COUNT],
-    /// The soonest deadline of each batch in flight on it, in the order of sending.
-    deadlines: VecDeque<Deadline>,
+    /// The batches in flight on it, in the order of sending.
+    due: VecDeque<Due>,
     /// Whether an answer is overdue on it.
     is_suspect: bool,
     /// Its end tells the batches in flight that no answer will come.
     alive: watch::Sender<()>,
 }
 
-struct Deadline {
+struct Due {
     batch_number: u64,
-    at: Instant,
+    /// When the line comes under suspicion without its answer.
+    soonest: Instant,
+    /// When nobody waits for its answer any more.
+    latest: Instant,
     timeout: Duration,
 }
 
@@ -158,16 +168,20 @@ enum Event {
     Landed(Landed),
     Dialled(Result<Line, StoreError>),
     Overdue,
+    Retired,
 }
 
 struct Keeper {
     route: Route,
+    warnings: Arc<Warnings>,
     jobs: mpsc::Receiver<Job>,
     state: watch::Sender<Connection>,
     lines_opened: watch::Sender<u64>,
     batches_sent: Arc<AtomicU64>,
     waiting: VecDeque<Job>,
     open: Option<Open>,
+    /// The line before, for as long as somebody waits for answers on it.
+    retired: Option<Open>,
     in_flight: FuturesUnordered<Flying>,
     dialling: Dialling,
     backoff: Backoff,
@@ -187,6 +201,7 @@ impl Keeper {
                 Event::Dialled(Err(error)) => self.dial_failed(error),
                 Event::Overdue if is_closed => return,
                 Event::Overdue => self.suspect(),
+                Event::Retired => self.retired = None,
             }
             self.send_batches().await;
             if is_closed && self.open.is_none() {
@@ -198,13 +213,15 @@ impl Keeper {
     async fn next_event(&mut self, fresh: &mut Vec<Job>, is_closed: bool) -> Event {
         let takes_jobs = !is_closed && self.waiting.len() < CALLS_QUEUED_MAX;
         let overdue_at = self.open.as_ref().filter(|open| !open.is_suspect);
-        let overdue_at = overdue_at.and_then(|open| open.deadlines.front()).map(|front| front.at);
+        let overdue_at = overdue_at.and_then(|open| open.due.front()).map(|due| due.soonest);
+        let retired_at = self.retired.as_ref().map(Open::ends_at);
         tokio::select! {
             biased;
             Some(landed) = self.in_flight.next() => Event::Landed(landed),
             dialled = dialled(&mut self.dialling, &self.route) => Event::Dialled(dialled),
             // Before new jobs, which must not follow others onto a line that is dead.
             () = sleep_until(overdue_at) => Event::Overdue,
+            () = sleep_until(retired_at) => Event::Retired,
             count = self.jobs.recv_many(fresh, BATCH_CALLS_MAX), if takes_jobs => match count {
                 0 => Event::Closed,
                 _ => Event::Jobs,
@@ -223,7 +240,7 @@ impl Keeper {
         }
         self.waiting.extend(fresh.drain(..));
         if self.open.is_none() {
-            let now = Instant::now();
+            let now = timer_now();
             self.waiting.retain(|job| job.deadline > now);
             if let Connection::Down(denied @ StoreError::Denied(_)) = &*self.state.borrow() {
                 fail_all(self.waiting.drain(..), denied);
@@ -236,7 +253,7 @@ impl Keeper {
         while let Some(open) = self.open.as_mut().filter(|open| !open.is_suspect)
             && self.in_flight.len() < BATCHES_IN_FLIGHT_MAX
         {
-            let now = Instant::now();
+            let now = timer_now();
             let count = self.waiting.len().min(BATCH_CALLS_MAX);
             // A call past its deadline was given up by its caller: carrying it out now would be
             // one more surprise.
@@ -275,6 +292,10 @@ impl Keeper {
             }
         };
         if !is_current {
+            let retired = self.retired.as_mut().filter(|open| open.number == line_number);
+            retired
+                .into_iter()
+                .for_each(|open| open.due.retain(|d| d.batch_number != batch_number));
             return;
         }
         match verdict {
@@ -295,8 +316,7 @@ impl Keeper {
         let mut again = Vec::new();
         for job in jobs {
             let replies: Vec<Value> = values.by_ref().take(job.steps.len()).collect();
-            if is_current && replies.iter().any(is_unknown_script) && job.deadline > Instant::now()
-            {
+            if is_current && replies.iter().any(is_unknown_script) && job.deadline > timer_now() {
                 again.push(job);
                 continue;
             }
@@ -325,8 +345,8 @@ impl Keeper {
     fn line_answered(&mut self, batch_number: u64) {
         let Some(open) = &mut self.open else { return };
         // Others that are overdue too say nothing new about a line that answers.
-        let now = Instant::now();
-        open.deadlines.retain(|due| due.batch_number != batch_number && due.at > now);
+        let now = timer_now();
+        open.due.retain(|due| due.batch_number != batch_number && due.soonest > now);
         if open.is_suspect {
             open.is_suspect = false;
             self.dialling = Dialling::Idle;
@@ -339,7 +359,7 @@ impl Keeper {
     fn suspect(&mut self) {
         let Some(open) = &mut self.open else { return };
         open.is_suspect = true;
-        let timeout = open.deadlines.front().map_or(Duration::ZERO, |front| front.timeout);
+        let timeout = open.due.front().map_or(Duration::ZERO, |due| due.timeout);
         self.state.send_replace(Connection::Down(StoreError::TimedOut(timeout)));
         self.dialling = Dialling::Now(self.dial());
     }
@@ -349,17 +369,18 @@ impl Keeper {
         self.open = None;
         self.state.send_replace(Connection::Down(error));
         if matches!(self.dialling, Dialling::Idle) {
-            self.dialling = Dialling::At(Instant::now() + self.backoff.next());
+            self.dialling = Dialling::At(timer_now() + self.backoff.next());
         }
     }
 
     fn use_line(&mut self, line: Line) {
+        line.warning.iter().for_each(|warning| self.warnings.tell(warning.clone()));
         let number = self.lines_opened.borrow().wrapping_add(1);
-        self.open = Some(Open {
+        self.retired = self.open.replace(Open {
             line,
             number,
             known_scripts: [false; SCRIPT_COUNT],
-            deadlines: VecDeque::new(),
+            due: VecDeque::new(),
             is_suspect: false,
             alive: watch::channel(()).0,
         });
@@ -376,7 +397,7 @@ impl Keeper {
             }
             _ => self.backoff.next(),
         };
-        self.dialling = Dialling::At(Instant::now() + wait);
+        self.dialling = Dialling::At(timer_now() + wait);
         self.state.send_replace(Connection::Down(error));
     }
 
@@ -386,6 +407,11 @@ impl Keeper {
 }
 
 impl Open {
+    /// When nobody waits for an answer on this line any more.
+    fn ends_at(&self) -> Instant {
+        self.due.iter().map(|due| due.latest).max().unwrap_or_else(timer_now)
+    }
+
     fn send(&mut self, batch_number: u64, jobs: Vec<Job>) -> Flying {
         let mut pipeline = redis::Pipeline::with_capacity(jobs.len());
         for step in jobs.iter().flat_map(|job| &job.steps) {
@@ -393,9 +419,12 @@ impl Open {
             pipeline.add_command(step.command(*is_known, &self.line.seen_run));
             *is_known = true;
         }
-        if let Some(first) = jobs.iter().min_by_key(|job| job.deadline) {
-            let (at, timeout) = (first.deadline, first.timeout);
-            self.deadlines.push_back(Deadline { batch_number, at, timeout });
+        let first = jobs.iter().min_by_key(|job| job.deadline);
+        let last = jobs.iter().max_by_key(|job| job.deadline);
+        if let (Some(first), Some(last)) = (first, last) {
+            let soonest = first.deadline.max(timer_now() + SUSPECT_AFTER);
+            let (latest, timeout) = (last.deadline, first.timeout);
+            self.due.push_back(Due { batch_number, soonest, latest, timeout });
         }
         let (mut connection, line_number) = (self.line.connection.clone(), self.number);
         let mut alive = self.alive.subscribe();

@@ -18,6 +18,7 @@ use tokio::task::AbortHandle;
 
 use super::error;
 use super::guard::{Backlog, Breach, Guarded};
+use super::text::cleaned;
 use super::tls::Tls;
 use super::url::{Login, Place, RedisUrl};
 use crate::backend::ConnectError;
@@ -141,13 +142,15 @@ pub(super) struct Line {
     pub(super) connection: MultiplexedConnection,
     /// The server's run id when the connection began; empty where it may not be asked.
     pub(super) seen_run: String,
+    /// What people should know about this server.
+    pub(super) warning: Option<String>,
     breach: Breach,
     _driver: Option<Driver>,
 }
 
 impl Line {
     fn new(connection: MultiplexedConnection, breach: Breach, driver: Option<Driver>) -> Self {
-        Line { connection, seen_run: String::new(), breach, _driver: driver }
+        Line { connection, seen_run: String::new(), warning: None, breach, _driver: driver }
     }
 
     /// What an exchange on this line failed of.
@@ -161,8 +164,10 @@ impl Line {
     /// Asks who the server is: proves that it answers, lets us in and is no replica.
     async fn greet(&mut self) -> Result<(), StoreError> {
         let mut pipeline = redis::Pipeline::new();
-        pipeline.cmd("INFO").arg("server").cmd("INFO").arg("replication");
-        let replies = self.connection.send_packed_commands(&pipeline, 0, 2).await;
+        for section in ["server", "replication", "memory"] {
+            pipeline.cmd("INFO").arg(section);
+        }
+        let replies = self.connection.send_packed_commands(&pipeline, 0, pipeline.len()).await;
         for reply in replies.map_err(|error| self.failure(&error))? {
             let text = match reply {
                 Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -177,11 +182,24 @@ impl Line {
             if field(&text, "role").is_some_and(|role| role == "slave") {
                 return Err(StoreError::WrongNode("it is a replica".into()));
             }
+            self.warning = self.warning.take().or_else(|| eviction(&text));
             let run = field(&text, "tenure_incarnation").or_else(|| field(&text, "run_id"));
             self.seen_run = run.map_or(std::mem::take(&mut self.seen_run), str::to_owned);
         }
         Ok(())
     }
+}
+
+/// A server that makes room by forgetting may forget who leads.
+fn eviction(info: &str) -> Option<String> {
+    let is_bounded = field(info, "maxmemory").is_some_and(|bytes| bytes != "0");
+    let policy = field(info, "maxmemory_policy").filter(|policy| *policy != "noeviction");
+    policy.filter(|_| is_bounded).map(|policy| {
+        let policy = cleaned(policy);
+        format!(
+            "the store evicts keys when memory is full ({policy}): set maxmemory-policy noeviction"
+        )
+    })
 }
 
 /// The task that moves bytes; ended with its connection.

@@ -3,7 +3,7 @@
 //! In: subscriptions, and messages from the store. Out: signals to the subscribers. A message is
 //! handed over at once or dropped, so a slow subscriber holds up nobody.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,10 +19,13 @@ use super::dial::{DIAL_TIMEOUT, Route};
 use super::error;
 use super::guard::Backlog;
 use super::hint;
-use crate::backend::{Signal, Subscription};
+use super::warnings::Warnings;
+use crate::backend::{Listening, Signal, SignalSink, Subscription};
 
 /// How many channels one command names: ten thousand elections must not wait one by one.
 const CHANNELS_AT_ONCE: usize = 500;
+/// The wait before the next try when subscribing is not allowed: a person has to act first.
+const DENIED_WAIT: Duration = Duration::from_secs(30);
 /// How often channels without a subscriber are given up.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
@@ -34,44 +37,78 @@ pub(super) struct Listener {
 
 #[derive(Debug, Default)]
 struct Shared {
-    channels: Mutex<HashMap<Box<str>, Channel>>,
+    board: Mutex<Board>,
     /// Wakes the task when there is something to subscribe, or nobody is left.
     changed: Notify,
     is_closed: AtomicBool,
 }
 
+/// Who listens to what.
+#[derive(Debug, Default)]
+struct Board {
+    channels: HashMap<Arc<str>, Channel>,
+    /// Channels that the store has not confirmed on the running connection; names that nobody
+    /// listens to any more may be among them.
+    unconfirmed: Vec<Arc<str>>,
+}
+
 #[derive(Debug, Default)]
 struct Channel {
-    subscribers: Vec<mpsc::Sender<Signal>>,
-    /// Whether the store has confirmed the subscription on the running connection.
+    ears: Vec<Ear>,
     is_confirmed: bool,
+}
+
+/// One listener.
+#[derive(Debug)]
+enum Ear {
+    Queue(mpsc::Sender<Signal>),
+    Sink { sink: SignalSink, is_over: Arc<AtomicBool> },
+}
+
+impl Ear {
+    fn put(&self, signal: Signal) {
+        match self {
+            // Full: it has enough hints to look at the store once more anyway.
+            Ear::Queue(queue) => drop(queue.try_send(signal)),
+            Ear::Sink { sink, .. } => drop(sink.put(signal)),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        match self {
+            Ear::Queue(queue) => queue.is_closed(),
+            Ear::Sink { sink, is_over } => is_over.load(Ordering::Acquire) || sink.is_closed(),
+        }
+    }
 }
 
 impl Listener {
     /// Starts the task in the current runtime. It connects once there is a subscription, and anew
     /// whenever the connection for requests was replaced: the store may be another one then.
-    pub(super) fn start(route: Route, lines_opened: watch::Receiver<u64>) -> Self {
+    pub(super) fn start(
+        route: Route,
+        lines_opened: watch::Receiver<u64>,
+        warnings: Arc<Warnings>,
+    ) -> Self {
         let shared = Arc::new(Shared::default());
-        let ears = Ears { route, shared: Arc::clone(&shared), lines_opened };
+        let ears = Ears { route, shared: Arc::clone(&shared), lines_opened, warnings };
         tokio::spawn(ears.run());
         Listener { shared }
     }
 
-    /// Adds a subscription to `channel`.
+    /// Adds a listener with a queue of its own.
     pub(super) fn subscribe(&self, channel: &str) -> Subscription {
         let (sender, subscription) = Subscription::channel();
-        let mut channels = self.shared.channels();
-        let entry = channels.entry(channel.into()).or_default();
-        entry.subscribers.retain(|subscriber| !subscriber.is_closed());
-        if entry.is_confirmed {
-            // A fresh queue has room.
-            let _ = sender.try_send(Signal::Listening);
-        }
-        entry.subscribers.push(sender);
-        if !entry.is_confirmed {
-            self.shared.changed.notify_one();
-        }
+        self.shared.add(channel, Ear::Queue(sender));
         subscription
+    }
+
+    /// Adds a listener that takes signals at once.
+    pub(super) fn listen(&self, channel: &str, sink: SignalSink) -> Listening {
+        let is_over = Arc::new(AtomicBool::new(false));
+        self.shared.add(channel, Ear::Sink { sink, is_over: Arc::clone(&is_over) });
+        // The next sweep does the rest: a listener may end in the middle of a signal.
+        Listening::until_dropped(move || is_over.store(true, Ordering::Release))
     }
 }
 
@@ -83,21 +120,45 @@ impl Drop for Listener {
 }
 
 impl Shared {
-    fn channels(&self) -> MutexGuard<'_, HashMap<Box<str>, Channel>> {
-        // Nothing that runs under this lock leaves the map half changed.
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+    fn board(&self) -> MutexGuard<'_, Board> {
+        // Nothing that runs under this lock leaves the board half changed.
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn unconfirmed(&self) -> Vec<String> {
-        let channels = self.channels();
-        let open = channels.iter().filter(|(_, channel)| !channel.is_confirmed);
-        open.take(CHANNELS_AT_ONCE).map(|(name, _)| name.to_string()).collect()
+    fn add(&self, channel: &str, ear: Ear) {
+        let mut board = self.board();
+        let Board { channels, unconfirmed } = &mut *board;
+        let name: Arc<str> = channel.into();
+        let channel = channels.entry(Arc::clone(&name)).or_insert_with(|| {
+            unconfirmed.push(name);
+            Channel::default()
+        });
+        channel.ears.retain(|ear| !ear.is_closed());
+        if channel.is_confirmed {
+            ear.put(Signal::Listening);
+        }
+        channel.ears.push(ear);
+        if !unconfirmed.is_empty() {
+            self.changed.notify_one();
+        }
     }
 
-    fn confirm(&self, names: &[String]) {
-        let mut channels = self.channels();
+    /// Some channels to subscribe next.
+    fn unconfirmed(&self) -> Vec<Arc<str>> {
+        let mut board = self.board();
+        let Board { channels, unconfirmed } = &mut *board;
+        unconfirmed.retain(|name| channels.contains_key(name));
+        unconfirmed.iter().take(CHANNELS_AT_ONCE).cloned().collect()
+    }
+
+    /// These are subscribed now.
+    fn confirm(&self, names: &[Arc<str>]) {
+        let mut board = self.board();
+        let Board { channels, unconfirmed } = &mut *board;
+        let confirmed: HashSet<&str> = names.iter().map(|name| &**name).collect();
+        unconfirmed.retain(|name| !confirmed.contains(&**name));
         for name in names {
-            if let Some(channel) = channels.get_mut(name.as_str()) {
+            if let Some(channel) = channels.get_mut(name) {
                 channel.is_confirmed = true;
                 channel.tell(&Signal::Listening);
             }
@@ -105,28 +166,31 @@ impl Shared {
     }
 
     fn deafen(&self) {
-        for channel in self.channels().values_mut() {
+        let mut board = self.board();
+        let Board { channels, unconfirmed } = &mut *board;
+        for channel in channels.values_mut() {
             if std::mem::take(&mut channel.is_confirmed) {
                 channel.tell(&Signal::Deaf);
             }
         }
+        *unconfirmed = channels.keys().cloned().collect();
     }
 
     fn hear(&self, name: &str, message: &[u8]) {
         let Some(hint) = hint::parse(message) else { return };
-        if let Some(channel) = self.channels().get(name) {
+        if let Some(channel) = self.board().channels.get(name) {
             channel.tell(&Signal::Hint(hint));
         }
     }
 
     /// Forgets channels that nobody listens to any more.
-    fn sweep(&self) -> Vec<String> {
+    fn sweep(&self) -> Vec<Arc<str>> {
         let mut abandoned = Vec::new();
-        self.channels().retain(|name, channel| {
-            channel.subscribers.retain(|subscriber| !subscriber.is_closed());
-            let is_used = !channel.subscribers.is_empty();
+        self.board().channels.retain(|name, channel| {
+            channel.ears.retain(|ear| !ear.is_closed());
+            let is_used = !channel.ears.is_empty();
             if !is_used {
-                abandoned.push(name.to_string());
+                abandoned.push(Arc::clone(name));
             }
             is_used
         });
@@ -134,20 +198,23 @@ impl Shared {
     }
 
     fn is_idle(&self) -> bool {
-        self.channels().is_empty()
+        self.board().channels.is_empty()
     }
 
     fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
     }
+
+    async fn closing(&self) {
+        while !self.is_closed() {
+            self.changed.notified().await;
+        }
+    }
 }
 
 impl Channel {
     fn tell(&self, signal: &Signal) {
-        for subscriber in &self.subscribers {
-            // Full: it has enough hints to look at the store once more anyway.
-            let _ = subscriber.try_send(signal.clone());
-        }
+        self.ears.iter().for_each(|ear| ear.put(signal.clone()));
     }
 }
 
@@ -155,6 +222,7 @@ struct Ears {
     route: Route,
     shared: Arc<Shared>,
     lines_opened: watch::Receiver<u64>,
+    warnings: Arc<Warnings>,
 }
 
 impl Ears {
@@ -167,54 +235,60 @@ impl Ears {
                 continue;
             }
             self.lines_opened.mark_unchanged();
-            let backlog = Arc::new(Backlog::default());
-            if let Ok(connection) = self.route.listen(Arc::clone(&backlog)).await {
-                let (sink, stream) = connection.split();
-                let was_useful = self.listen(&shared, sink, stream, &backlog).await;
-                shared.deafen();
-                if was_useful {
-                    backoff.reset();
+            let wait = match self.listen_once(&shared, &mut backoff).await {
+                Err(StoreError::Denied(why)) => {
+                    self.warnings.tell(format!("hints: not allowed to subscribe: {why}"));
+                    DENIED_WAIT
                 }
+                _ => backoff.next(),
+            };
+            shared.deafen();
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = shared.closing() => {}
             }
-            tokio::time::sleep(backoff.next()).await;
         }
     }
 
-    /// Listens until the connection breaks or should be replaced. Whether it ever worked.
+    /// Opens a connection and listens on it for as long as it lasts.
+    async fn listen_once(
+        &mut self,
+        shared: &Shared,
+        backoff: &mut Backoff,
+    ) -> Result<(), StoreError> {
+        let backlog = Arc::new(Backlog::default());
+        let connection = self.route.listen(Arc::clone(&backlog)).await?;
+        let (sink, stream) = connection.split();
+        self.listen(shared, sink, stream, &backlog, backoff).await
+    }
+
+    /// Listens until the connection breaks, should be replaced, or nobody is left to hear.
     async fn listen(
         &mut self,
         shared: &Shared,
         mut sink: PubSubSink,
         mut stream: PubSubStream,
         backlog: &Backlog,
-    ) -> bool {
-        let mut was_useful = false;
+        backoff: &mut Backoff,
+    ) -> Result<(), StoreError> {
         let mut sweep = tokio::time::interval(SWEEP_EVERY);
-        loop {
-            if shared.is_closed() || shared.is_idle() {
-                return was_useful;
-            }
-            match subscribe_open(shared, &mut sink, &mut stream).await {
-                Ok(subscribed) => was_useful |= subscribed,
-                Err(_) => return was_useful,
+        while !shared.is_closed() && !shared.is_idle() {
+            if subscribe_open(shared, &mut sink, &mut stream).await? {
+                backoff.reset();
             }
             backlog.caught_up();
             tokio::select! {
                 message = stream.next() => {
-                    let Some(message) = message else { return was_useful };
+                    let Some(message) = message else { return Ok(()) };
                     hear(shared, &message);
                     drain(shared, &mut stream);
                 }
                 () = shared.changed.notified() => {}
-                () = replaced(&mut self.lines_opened) => return was_useful,
-                _ = sweep.tick() => {
-                    let abandoned = shared.sweep();
-                    if unsubscribe(&mut sink, &abandoned).await.is_err() {
-                        return was_useful;
-                    }
-                }
+                () = replaced(&mut self.lines_opened) => return Ok(()),
+                _ = sweep.tick() => unsubscribe(&mut sink, &shared.sweep()).await?,
             }
         }
+        Ok(())
     }
 }
 
@@ -242,18 +316,22 @@ async fn subscribe_open(
         if names.is_empty() {
             return Ok(has_subscribed);
         }
-        timed(sink.subscribe(&names)).await?;
+        timed(sink.subscribe(as_text(&names))).await?;
         shared.confirm(&names);
         drain(shared, stream);
         has_subscribed = true;
     }
 }
 
-async fn unsubscribe(sink: &mut PubSubSink, names: &[String]) -> Result<(), StoreError> {
+async fn unsubscribe(sink: &mut PubSubSink, names: &[Arc<str>]) -> Result<(), StoreError> {
     for names in names.chunks(CHANNELS_AT_ONCE) {
-        timed(sink.unsubscribe(names)).await?;
+        timed(sink.unsubscribe(as_text(names))).await?;
     }
     Ok(())
+}
+
+fn as_text(names: &[Arc<str>]) -> Vec<&str> {
+    names.iter().map(|name| &**name).collect()
 }
 
 async fn timed(

@@ -1,7 +1,7 @@
 //! Elections on Redis, Valkey and stores that speak their protocol.
 //!
-//! In: [`Call`]s. They become scripts ([`request`]), go out in pipelines ([`connection`]), and come
-//! back as answers ([`reply`]). Hints arrive on a connection of their own ([`listener`]).
+//! In: [`Call`]s. They become scripts (`request`), go out in pipelines (`connection`), and come
+//! back as answers (`reply`). Hints arrive on a connection of their own (`listener`).
 //!
 //! What a resource `NAME` keeps in the store, readable with redis-cli (`{K}` stands for the key in
 //! braces, so that all of it lies in one cluster slot):
@@ -27,6 +27,7 @@ mod backoff;
 mod connection;
 mod dial;
 mod error;
+mod fenced;
 mod guard;
 mod hint;
 mod listener;
@@ -37,22 +38,31 @@ mod scripts;
 mod text;
 mod tls;
 mod url;
+mod warnings;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use tenure_core::Resource;
 use tenure_core::protocol::{Answer, Call, Outcome, Request, StoreError, View};
+use tenure_core::{Resource, Token};
 use tokio::sync::{oneshot, watch};
-use tokio::time::Instant;
 
 use self::connection::{Job, Replies, Supervisor};
 use self::dial::Route;
 pub use self::dial::{Connector, Dialing, Stream};
+pub(crate) use self::fenced::{FenceReply, connection_error, fence_command, fence_reply};
 use self::listener::Listener;
+use self::request::Step;
 pub use self::url::{Login, RedisUrl};
-use crate::backend::{Backend, Calling, ConnectError, Connection, Subscription};
+use self::warnings::Warnings;
+use crate::backend::{
+    Backend, Calling, ConnectError, Connection, Listening, SignalSink, Subscription,
+};
+use crate::clock::timer_now;
+use crate::fence::FencedWrite;
 
 /// Elections on a Redis or Valkey server.
 ///
@@ -66,46 +76,94 @@ pub struct RedisBackend {
 }
 
 /// What answers still on their way need of the backend.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     numbers: AtomicU64,
-    /// What people should know, told with the next answer.
-    warnings: Mutex<Vec<String>>,
-    has_told_weakness: AtomicBool,
+    warnings: Arc<Warnings>,
 }
 
 /// Begins the warning that the store's life can only be judged at connect. Told once.
 const WEAKNESS: &str = "INFO is not allowed in scripts";
 
 impl RedisBackend {
-    /// The store at an address such as `redis://127.0.0.1`, see [`RedisUrl::parse`]. Must be called
-    /// inside a tokio runtime. Fails when the address or a file that it names is unusable.
+    /// The store at an address such as `redis://127.0.0.1`, see [`RedisUrl::parse`]. Fails when the
+    /// address or a file that it names is unusable.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, in which its connections are to live.
     pub fn open(address: &str) -> Result<Self, ConnectError> {
         let url = RedisUrl::parse(address)?;
         let backend = Self::start(Route::to(&url)?);
-        backend.shared.warn(url.warning());
+        url.warning().into_iter().for_each(|warning| backend.shared.warnings.tell(warning));
         Ok(backend)
     }
 
-    /// The store at the other end of the streams that `connector` opens. Must be called inside a
-    /// tokio runtime.
+    /// The store at the other end of the streams that `connector` opens.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
     pub fn with_connector(connector: impl Connector, login: Login) -> Self {
         Self::start(Route::Streams { connector: Arc::new(connector), login })
     }
 
-    /// The store of an existing client of the `redis` crate, with its own connections. Must be
-    /// called inside a tokio runtime.
+    /// The store of an existing client of the `redis` crate, with connections of its own making:
+    /// they are not guarded against replies without end.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
     pub fn with_client(client: redis::Client) -> Self {
         Self::start(Route::Client(client))
     }
 
     fn start(route: Route) -> Self {
         let place = route.describe();
-        let supervisor = Supervisor::start(route.clone());
-        let listener = Listener::start(route, supervisor.lines_opened());
-        let shared =
-            Shared { numbers: AtomicU64::new(fastrand::u64(..1 << 52)), ..Shared::default() };
-        RedisBackend { supervisor, listener, shared: Arc::new(shared), place }
+        let warnings = Arc::new(Warnings::default());
+        let supervisor = Supervisor::start(route.clone(), Arc::clone(&warnings));
+        let lines_opened = supervisor.lines_opened();
+        let listener = Listener::start(route, lines_opened, Arc::clone(&warnings));
+        let numbers = AtomicU64::new(fastrand::u64(..1 << 52));
+        let shared = Arc::new(Shared { numbers, warnings });
+        RedisBackend { supervisor, listener, shared, place }
+    }
+
+    /// A fenced write, see [`crate::fence::FencedValue::write_through`].
+    pub(crate) async fn fenced(
+        &self,
+        key: &str,
+        fence_key: &str,
+        token: Token,
+        write: &FencedWrite<'_>,
+        timeout: Duration,
+    ) -> Result<FenceReply, StoreError> {
+        let number = self.shared.numbers.fetch_add(1, Ordering::Relaxed);
+        let replies = self.queue(vec![fenced::step(key, fence_key, token, write, number)], timeout);
+        match replies.await?.as_slice() {
+            [reply] => fence_reply(reply),
+            _ => Err(StoreError::Unexpected("no reply".into())),
+        }
+    }
+
+    /// Queues steps now; the future only waits.
+    fn queue(
+        &self,
+        steps: Vec<Step>,
+        timeout: Duration,
+    ) -> impl Future<Output = Replies> + Send + use<> {
+        let deadline = timer_now() + timeout;
+        let (done, replies) = oneshot::channel();
+        let queued = self.supervisor.queue(Job { steps, deadline, timeout, done });
+        let state = self.supervisor.state().clone();
+        async move {
+            queued?;
+            match tokio::time::timeout_at(deadline, replies).await {
+                Ok(Ok(replies)) => replies,
+                Ok(Err(_)) => Err(StoreError::Unreachable("the connection has ended".into())),
+                Err(_) => Err(match &*state.borrow() {
+                    Connection::Down(why) if !matches!(why, StoreError::TimedOut(_)) => why.clone(),
+                    _ => StoreError::TimedOut(timeout),
+                }),
+            }
+        }
     }
 
     /// How many pipelines were sent so far: calls made together share one.
@@ -116,32 +174,22 @@ impl RedisBackend {
 
 impl Backend for RedisBackend {
     fn call(&self, call: Call) -> Calling {
-        let timeout = call.timeout;
-        let deadline = Instant::now() + timeout;
         let number = || self.shared.numbers.fetch_add(1, Ordering::Relaxed);
         let steps = match request::steps(&call, number) {
             Ok(steps) => steps,
             Err(what) => return Box::pin(std::future::ready(Ok(impossible(what)))),
         };
-        let (done, replies) = oneshot::channel();
-        if let Err(error) = self.supervisor.queue(Job { steps, deadline, timeout, done }) {
-            return Box::pin(std::future::ready(Err(error)));
-        }
-        let (shared, state) = (Arc::clone(&self.shared), self.supervisor.state().clone());
-        Box::pin(async move {
-            match tokio::time::timeout_at(deadline, replies).await {
-                Ok(Ok(replies)) => shared.answer(&call.request, replies),
-                Ok(Err(_)) => Err(StoreError::Unreachable("the connection has ended".into())),
-                Err(_) => Err(match &*state.borrow() {
-                    Connection::Down(why) if !matches!(why, StoreError::TimedOut(_)) => why.clone(),
-                    _ => StoreError::TimedOut(timeout),
-                }),
-            }
-        })
+        let replies = self.queue(steps, call.timeout);
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move { shared.answer(&call.request, &replies.await?) })
     }
 
     fn subscribe(&self, resource: &Resource) -> Subscription {
         self.listener.subscribe(&request::channel(resource))
+    }
+
+    fn listen(&self, resource: &Resource, sink: SignalSink) -> Listening {
+        self.listener.listen(&request::channel(resource), sink)
     }
 
     fn connection(&self) -> watch::Receiver<Connection> {
@@ -160,8 +208,7 @@ impl fmt::Debug for RedisBackend {
 }
 
 impl Shared {
-    fn answer(&self, request: &Request, replies: Replies) -> Result<Answer, StoreError> {
-        let replies = replies?;
+    fn answer(&self, request: &Request, replies: &[redis::Value]) -> Result<Answer, StoreError> {
         let mut answers = replies.iter().map(|reply| match reply {
             redis::Value::ServerError(error) => Err(error::from_reply(error)),
             reply => reply::parse(request, reply)
@@ -176,16 +223,12 @@ impl Shared {
                 Err(error) => answer.warnings.push(format!("history: {error}")),
             }
         }
-        answer.warnings.dedup();
-        answer.warnings.retain(|warning| {
-            !warning.starts_with(WEAKNESS) || !self.has_told_weakness.swap(true, Ordering::Relaxed)
-        });
-        answer.warnings.append(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(answer)
-    }
-
-    fn warn(&self, warning: Option<String>) {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).extend(warning);
+        let (weakness, mut warnings): (Vec<_>, Vec<_>) =
+            answer.warnings.drain(..).partition(|warning| warning.starts_with(WEAKNESS));
+        weakness.into_iter().for_each(|weakness| self.warnings.tell(weakness));
+        warnings.dedup();
+        warnings.extend(self.warnings.take());
+        Ok(Answer { warnings, ..answer })
     }
 }
 

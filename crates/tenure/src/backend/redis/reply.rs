@@ -10,6 +10,7 @@ use tenure_core::protocol::{
 };
 use tenure_core::{InstanceId, ServerTime, Token};
 
+use super::fenced::FenceReply;
 use super::record;
 use super::text::{cleaned, escaped};
 
@@ -50,6 +51,18 @@ pub(super) fn parse(request: &Request, reply: &Value) -> Result<Answer, Fault> {
     let warnings = list(warnings)?.iter().take(WARNINGS_MAX).map(text);
     let warnings = warnings.map(|warning| Ok(cleaned(&warning?))).collect::<Result<_, Fault>>()?;
     Ok(Answer { outcome, view, warnings })
+}
+
+/// What a fence said.
+pub(super) fn parse_fence(reply: &Value) -> Result<FenceReply, Fault> {
+    let [_number, kind, highest] = list(reply)? else {
+        return Err("a list that has not three parts".into());
+    };
+    match text(kind)?.as_str() {
+        "written" => Ok(FenceReply::Written),
+        "stale" => Ok(FenceReply::Stale { highest: token(highest)? }),
+        other => Err(format!("an outcome called {:?}", cleaned(other))),
+    }
 }
 
 fn lists_members(request: &Request) -> bool {

@@ -22,18 +22,29 @@ pub(super) struct Step {
     pub(super) script: Script,
     pub(super) number: u64,
     keys: Vec<String>,
-    caller: InstanceId,
+    caller: Option<InstanceId>,
     channel: String,
     arguments: Vec<Vec<u8>>,
 }
 
 impl Step {
+    /// A step that belongs to no election.
+    pub(super) fn anonymous(
+        script: Script,
+        number: u64,
+        keys: Vec<String>,
+        arguments: Vec<Vec<u8>>,
+    ) -> Self {
+        Step { script, number, keys, caller: None, channel: String::new(), arguments }
+    }
+
     /// The command that runs it: by digest where the connection has run it before.
     pub(super) fn command(&self, by_digest: bool, seen_run: &str) -> redis::Cmd {
         let mut command = redis::cmd(if by_digest { "EVALSHA" } else { "EVAL" });
         command.arg(if by_digest { self.script.digest() } else { self.script.source() });
         command.arg(self.keys.len()).arg(&self.keys);
-        command.arg(self.number).arg(self.caller.as_str()).arg(seen_run).arg(&self.channel);
+        let caller = self.caller.as_ref().map_or("", InstanceId::as_str);
+        command.arg(self.number).arg(caller).arg(seen_run).arg(&self.channel);
         for argument in &self.arguments {
             command.arg(argument.as_slice());
         }
@@ -48,7 +59,7 @@ pub(super) fn steps(call: &Call, next_number: impl Fn() -> u64) -> Result<Vec<St
         script,
         number: next_number(),
         keys,
-        caller: call.id.clone(),
+        caller: Some(call.id.clone()),
         channel: channel(&call.resource),
         arguments,
     };
@@ -117,24 +128,34 @@ fn plan(call: &Call) -> Result<Plan, String> {
             history(),
             vec![decimal((*count).clamp(1, HISTORY_LISTED_MAX) as u64)],
         ),
+        _ => return tick_plan(call, lease()),
+    })
+}
+
+fn tick_plan(call: &Call, lease: Vec<String>) -> Result<Plan, String> {
+    let key_of = |tick| tick_key(&call.resource, tick);
+    Ok(match &call.request {
         Request::TickBegin { token, tick, rerun_crashed } => {
-            let (key, tick) = tick_key(resource, tick)?;
+            let (key, tick) = key_of(tick)?;
             let arguments = vec![tick, number(token), flag(*rerun_crashed)];
-            (Script::TickBegin, with(lease(), key), arguments)
+            (Script::TickBegin, with(lease, key), arguments)
         }
         Request::TickFinish { token, tick, outcome, keep } => {
-            let (key, tick) = tick_key(resource, tick)?;
+            let (key, tick) = key_of(tick)?;
             let outcome = match outcome {
                 TickOutcome::Succeeded => text("ok"),
                 TickOutcome::Failed(words) => text(&format!("failed {words}")),
             };
             let keep = (*keep).max(Duration::from_millis(1));
-            let arguments = vec![tick, number(token), outcome, millis(&keep)];
-            (Script::TickFinish, with(lease(), key), arguments)
+            (
+                Script::TickFinish,
+                with(lease, key),
+                vec![tick, number(token), outcome, millis(&keep)],
+            )
         }
         Request::TickLook { tick } => {
-            let (key, tick) = tick_key(resource, tick)?;
-            (Script::TickLook, with(lease(), key), vec![tick])
+            let (key, tick) = key_of(tick)?;
+            (Script::TickLook, with(lease, key), vec![tick])
         }
         other => return Err(format!("this store does not know the request {other:?}")),
     })
@@ -191,7 +212,7 @@ fn decimal(number: u64) -> Vec<u8> {
 }
 
 /// Whole milliseconds, rounded up: a lease of half a millisecond must not become none.
-fn millis(duration: &Duration) -> Vec<u8> {
+pub(super) fn millis(duration: &Duration) -> Vec<u8> {
     let millis = duration.as_nanos().div_ceil(1_000_000).min(u128::from(Token::MAX.get()));
     millis.to_string().into_bytes()
 }

@@ -22,10 +22,11 @@ pub(super) enum Script {
     TickBegin,
     TickFinish,
     TickLook,
+    Fence,
 }
 
 /// How many scripts there are.
-pub(super) const SCRIPT_COUNT: usize = Script::TickLook as usize + 1;
+pub(super) const SCRIPT_COUNT: usize = Script::Fence as usize + 1;
 
 impl Script {
     const ALL: [Script; SCRIPT_COUNT] = [
@@ -46,6 +47,7 @@ impl Script {
         Script::TickBegin,
         Script::TickFinish,
         Script::TickLook,
+        Script::Fence,
     ];
 
     /// Its Lua source.
@@ -81,6 +83,7 @@ impl Script {
             Script::TickBegin => &[PRELUDE, TICKS, include_str!("scripts/tick_begin.lua")],
             Script::TickFinish => &[PRELUDE, TICKS, include_str!("scripts/tick_finish.lua")],
             Script::TickLook => &[PRELUDE, TICKS, include_str!("scripts/tick_look.lua")],
+            Script::Fence => &[include_str!("scripts/fence.lua")],
         }
     }
 }

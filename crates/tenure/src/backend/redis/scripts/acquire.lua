@@ -23,17 +23,28 @@ local function finish(kind, first, second)
   return answer(kind, first, second)
 end
 
+local function quarantine_why()
+  if (meta.quarantine_why or '') == '' then
+    return 'somebody else put the resource into quarantine'
+  end
+  return meta.quarantine_why
+end
+
 local function granted(term)
   publish('g ' .. text(term) .. ' ' .. text(ttl) .. ' ' .. ME)
   return finish('granted', text(term))
 end
 
--- Same attempt as the grant: its answer was lost on the way.
+-- Same attempt as the grant: its answer was lost on the way. Unlike a renewal it is not believed in
+-- yet, so it waits where the store may have forgotten a later term.
 if is_mine(token) and meta.attempt == text(attempt) and token >= floor then
+  settle_life(fleet_ttl)
+  if quarantine_until > now then
+    return finish('quarantine', text(remaining(quarantine_until)), quarantine_why())
+  end
   local fault = must('PEXPIRE', K, text(ttl))
   if fault then return fault end
   pttl = ttl
-  settle_life(fleet_ttl)
   side('side record', 'HSET', META, 'renewed_at', text(now), 'expires_at', text(now + ttl * 1000))
   return finish('granted', text(token))
 end
@@ -86,7 +97,7 @@ if pttl ~= -2 and holder == QUARANTINE then
     side('quarantine', 'PEXPIRE', K, text(left))
     pttl = left
   end
-  return finish('quarantine', text(pttl), meta.quarantine_why or '')
+  return finish('quarantine', text(pttl), quarantine_why())
 end
 
 local paused_ms = remaining(number(meta.paused_until) or 0)
@@ -98,7 +109,7 @@ if reserved and holder == ME and token >= floor then
   -- A claim begins a term: after a loss of data, leases from before may still be believed in.
   settle_life(fleet_ttl)
   if quarantine_until > now then
-    return finish('quarantine', text(remaining(quarantine_until)), meta.quarantine_why or '')
+    return finish('quarantine', text(remaining(quarantine_until)), quarantine_why())
   end
   if paused_ms > 0 then
     return finish('paused', text(paused_ms))
@@ -135,7 +146,7 @@ if quarantine_until > now then
   fault = must('SET', K, QUARANTINE, 'PX', text(left))
   if fault then return fault end
   holder, pttl = QUARANTINE, left
-  return finish('quarantine', text(left), meta.quarantine_why or '')
+  return finish('quarantine', text(left), quarantine_why())
 end
 
 if paused_ms > 0 then

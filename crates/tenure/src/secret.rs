@@ -1,13 +1,15 @@
-//! A password that cannot be printed by accident.
+//! Text that must never be shown: passwords, and addresses that may contain one.
 
 use std::fmt;
 
-/// Text that is used but never shown: `Debug` and `Display` print a placeholder.
+/// Text that is used but never shown: `Debug` and `Display` print stars. Only
+/// [`reveal`](Self::reveal) gives it, so that a search for that word finds every place it leaves.
 ///
 /// ```
-/// let password = tenure::backend::Secret::new("hunter2");
+/// # use tenure::Secret;
+/// let password = Secret::new("correct horse");
 /// assert_eq!(format!("{password} {password:?}"), "*** ***");
-/// assert_eq!(password.reveal(), "hunter2");
+/// assert_eq!(password.reveal(), "correct horse");
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<str>);

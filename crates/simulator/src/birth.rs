@@ -1,0 +1,186 @@
+//! Processes come and go: places are built, processes start in them, end, and start again.
+
+use std::time::Duration;
+
+use tenure_core::{Failback, InstanceId, Settings, Timing, TimingSettings};
+
+use crate::algorithm::{Algorithm, Want};
+use crate::clock::{Clock, MILLISECOND, SECOND};
+use crate::control::Subject;
+use crate::ours::Ours;
+use crate::party::{Link, Party, Work};
+use crate::rival::{Rival, RivalKind};
+use crate::world::{Event, World, span};
+
+impl World<'_> {
+    pub(crate) fn populate(&mut self) {
+        let places = self.random.between(2, 5) as usize;
+        for party in 0..places {
+            let place = self.build_party(party);
+            self.parties.push(place);
+            let delay = self.random.below(self.climate.lease / 2);
+            self.after(delay, Event::Starts { party });
+        }
+    }
+
+    pub(crate) fn start_process(&mut self, party: usize) {
+        if self.parties[party].is_alive {
+            return;
+        }
+        self.renew_process(party);
+        self.note_party(party, || "starts");
+        let (now, place) = (self.now, &mut self.parties[party]);
+        place.is_alive = true;
+        let (life, epoch, local) = (place.life, place.link.epoch, place.local(now));
+        let requires_beat = place.requires_beat;
+        place.algorithm.start(local);
+        let delay = self.random.between(MILLISECOND / 10, 5 * MILLISECOND);
+        self.after(delay, Event::Connected { party, life, epoch });
+        if requires_beat {
+            self.after(delay, Event::Want { party, life, want: Want::Beat });
+        }
+        self.settle(party);
+    }
+
+    pub(crate) fn end_process(&mut self, party: usize) {
+        self.note_party(party, || "ends");
+        let place = &mut self.parties[party];
+        place.is_alive = false;
+        place.link.is_up = false;
+        place.link.epoch += 1;
+        place.asks.clear();
+        place.held.clear();
+        let before = place.belief.take();
+        let local = place.local(self.now);
+        self.judge.belief(self.now, local, before, None);
+        if self.is_healed() {
+            self.after(MILLISECOND, Event::Starts { party });
+        }
+    }
+
+    /// The id of the process that runs, or would run next, in a place.
+    pub(crate) fn id_in(&self, party: usize) -> InstanceId {
+        self.parties[party].caller.id.clone()
+    }
+
+    /// An empty place: a host with its clock.
+    pub(crate) fn build_party(&mut self, party: usize) -> Party {
+        if party == 0 {
+            self.judge.ignore(self.subject.ignores());
+            if self.case.has_replica {
+                self.attach_replica();
+            }
+        }
+        let clock = Clock::new(self.random.between(SECOND, 100_000 * SECOND), self.drift());
+        let name = (b'a' + party as u8) as char;
+        let (timing, algorithm) = self.build_process(party, name, 0, &clock);
+        let id = process_id(name, 0);
+        Party {
+            name,
+            life: 0,
+            algorithm,
+            caller: self.caller(id),
+            timing,
+            clock,
+            is_alive: false,
+            paused_until: 0,
+            held: Vec::new(),
+            link: Link { is_up: false, ..Link::to(0) },
+            asks: Vec::new(),
+            wake: 0,
+            belief: None,
+            permits: Vec::new(),
+            work: Work::default(),
+            requires_beat: false,
+            beats_fail_until: 0,
+            has_seen_token: false,
+        }
+    }
+
+    /// Another process in the same place: a new id, nothing remembered.
+    pub(crate) fn renew_process(&mut self, party: usize) {
+        let life = self.parties[party].life + 1;
+        let (name, clock) = (self.parties[party].name, self.parties[party].clock.clone());
+        let (timing, algorithm) = self.build_process(party, name, life, &clock);
+        let caller = self.caller(process_id(name, life));
+        let place = &mut self.parties[party];
+        place.life = life;
+        place.algorithm = algorithm;
+        place.timing = timing;
+        place.caller = caller;
+        place.link = Link { epoch: place.link.epoch + 1, is_up: false, ..Link::to(0) };
+        place.paused_until = 0;
+        place.asks.clear();
+        place.held.clear();
+        place.belief = None;
+        place.permits.clear();
+        place.work = Work::default();
+        place.has_seen_token = false;
+    }
+
+    fn build_process(
+        &mut self,
+        party: usize,
+        name: char,
+        life: u32,
+        clock: &Clock,
+    ) -> (Timing, Box<dyn Algorithm>) {
+        let now = tenure_core::Moment::from_nanos(clock.at(self.now));
+        let lease = span(self.climate.lease);
+        let settings = TimingSettings {
+            ttl: self.lease_of(party),
+            fleet_max_ttl: Some(lease),
+            ..TimingSettings::default()
+        };
+        let ttl = settings.ttl;
+        let flaw = self.subject.flaw();
+        let settings = flaw.map_or(settings.clone(), |flaw| flaw.timing(settings));
+        let timing = Timing::new(&settings).expect("the budget of a world is a valid one");
+        if let Subject::Rival(kind) = self.subject {
+            let delay = span(self.random.below(10 * SECOND));
+            // A restarted process has the same configured id where there is no nonce.
+            let id = match kind {
+                RivalKind::S3b => name.to_string(),
+                _ => process_id(name, life).as_str().to_owned(),
+            };
+            return (timing, Box::new(Rival::new(kind, id, now, delay)));
+        }
+        let settings = self.election_settings(party, name, life, timing, ttl);
+        let seed = self.random.word();
+        (timing, Box::new(Ours::new(settings, ttl, flaw, seed, now)))
+    }
+
+    /// In some worlds instances ask for different leases.
+    fn lease_of(&self, party: usize) -> Duration {
+        let lease = self.climate.lease;
+        let is_shorter = self.climate.leases_differ && party % 2 == 1;
+        span(if is_shorter { lease / 2 / MILLISECOND * MILLISECOND } else { lease })
+    }
+
+    fn election_settings(
+        &mut self,
+        party: usize,
+        name: char,
+        life: u32,
+        timing: Timing,
+        ttl: Duration,
+    ) -> Settings {
+        let id = process_id(name, life);
+        let mut settings = Settings::new(self.resource.clone(), id, timing);
+        settings.priority = self.random.below(3) as i32;
+        if self.random.percent(30) {
+            settings.failback = Some(Failback { delay: ttl * 2, min_tenure: ttl });
+        }
+        if self.random.percent(20) {
+            settings.require_beat = Some(ttl);
+        }
+        if let Some(place) = self.parties.get_mut(party) {
+            place.requires_beat = settings.require_beat.is_some();
+        }
+        settings
+    }
+}
+
+fn process_id(name: char, life: u32) -> InstanceId {
+    InstanceId::new(&name.to_string(), u64::from(life)).expect("one letter is a good name")
+}

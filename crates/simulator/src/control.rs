@@ -1,0 +1,106 @@
+//! Who lives in a world: our own election, or something broken on purpose that must be caught.
+
+use crate::flaw::Flaw;
+use crate::promise::Promise;
+use crate::rival::RivalKind;
+
+/// Who lives in a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Our own election as it is.
+    Ours,
+    /// Our own election with one rule broken.
+    Flawed(Flaw),
+    /// A control.
+    Rival(RivalKind),
+}
+
+impl Subject {
+    pub(crate) fn flaw(self) -> Option<Flaw> {
+        match self {
+            Subject::Flawed(flaw) => Some(flaw),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn speaks_protocol(self) -> bool {
+        !matches!(self, Subject::Rival(_))
+    }
+
+    /// Promises that would be broken by the mere look of a flaw, before it does any harm.
+    pub(crate) fn ignores(self) -> &'static [Promise] {
+        match self {
+            Subject::Flawed(Flaw::DeadlineFromAnswer) => &[Promise::P4],
+            Subject::Flawed(Flaw::NoQuarantine) => &[Promise::P2],
+            Subject::Flawed(Flaw::IdWithoutToken | Flaw::ThirdPartyRelease) => &[Promise::P5],
+            _ => &[],
+        }
+    }
+}
+
+/// A control: something broken on purpose that must be caught.
+#[derive(Debug)]
+pub struct Control {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// What is wrong with it.
+    pub about: &'static str,
+    /// Who.
+    pub subject: Subject,
+    /// In which case it is run.
+    pub case: &'static str,
+}
+
+/// All controls.
+pub const CONTROLS: &[Control] = &[
+    control("S0", "unconditional expire, wall clock", Subject::Rival(RivalKind::S0), "mixture"),
+    control("S1", "get, compare locally, expire", Subject::Rival(RivalKind::S1), "mixture"),
+    control("S2", "compare-and-expire, no deadline", Subject::Rival(RivalKind::S2), "mixture"),
+    control("S3a", "a lease that nothing renews", Subject::Rival(RivalKind::S3a), "mixture"),
+    control("S3b", "setnx, then expire", Subject::Rival(RivalKind::S3b), "mixture"),
+    control(
+        "deadline-from-answer",
+        "the lease is counted from the answer",
+        Subject::Flawed(Flaw::DeadlineFromAnswer),
+        "wires",
+    ),
+    control(
+        "id-without-token",
+        "renew and release compare the id alone",
+        Subject::Flawed(Flaw::IdWithoutToken),
+        "mixture",
+    ),
+    control(
+        "attempt-per-process",
+        "every acquire has the same number",
+        Subject::Flawed(Flaw::AttemptPerProcess),
+        "mixture",
+    ),
+    control(
+        "no-quarantine",
+        "a store that lost data grants at once",
+        Subject::Flawed(Flaw::NoQuarantine),
+        "failover",
+    ),
+    control(
+        "close-without-release",
+        "a closed term is not given back",
+        Subject::Flawed(Flaw::CloseWithoutRelease),
+        "mixture",
+    ),
+    control(
+        "third-party-release",
+        "resigning is done by releasing the leader's key",
+        Subject::Flawed(Flaw::ThirdPartyRelease),
+        "hand-overs",
+    ),
+];
+
+const fn control(
+    name: &'static str,
+    about: &'static str,
+    subject: Subject,
+    case: &'static str,
+) -> Control {
+    Control { name, about, subject, case }
+}

@@ -1,0 +1,125 @@
+//! Lengths of time as people write them: `250ms`, `10s`, `1h30m`.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+/// Units from the largest to the smallest, in milliseconds.
+const UNITS: [(&str, u64); 5] =
+    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+/// Why a text is not a length of time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DurationError {
+    /// A number alone: seconds or milliseconds?
+    #[error("{text:?} has no unit: write {text}s or {text}ms")]
+    NoUnit {
+        /// What was given.
+        text: String,
+    },
+    /// Not of the form number, unit, number, unit…
+    #[error("{text:?} is not a duration: write for example 250ms, 10s or 1h30m (d, h, m, s, ms)")]
+    Malformed {
+        /// What was given.
+        text: String,
+    },
+    /// More than 2^64 milliseconds.
+    #[error("{text:?} is too long to count")]
+    TooLong {
+        /// What was given.
+        text: String,
+    },
+}
+
+/// Reads a length of time: whole numbers, each with its unit (`d`, `h`, `m`, `s`, `ms`).
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tenure::config::parse_duration;
+/// assert_eq!(parse_duration("1h30m"), Ok(Duration::from_secs(5_400)));
+/// assert!(parse_duration("10").unwrap_err().to_string().contains("write 10s or 10ms"));
+/// ```
+pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
+    let malformed = || DurationError::Malformed { text: shortened(text) };
+    let too_long = || DurationError::TooLong { text: shortened(text) };
+    let mut rest = text.trim();
+    if !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(DurationError::NoUnit { text: shortened(rest) });
+    }
+    let mut millis = 0_u64;
+    loop {
+        let (number, after) = split_where(rest, |c| !c.is_ascii_digit());
+        let (unit, after) = split_where(after, |c| c.is_ascii_digit());
+        if number.is_empty() {
+            return Err(malformed());
+        }
+        let number: u64 = number.parse().map_err(|_| too_long())?;
+        let (_, size) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(malformed)?;
+        let part = number.checked_mul(*size).ok_or_else(too_long)?;
+        millis = millis.checked_add(part).ok_or_else(too_long)?;
+        rest = after;
+        if rest.is_empty() {
+            return Ok(Duration::from_millis(millis));
+        }
+    }
+}
+
+/// Writes a length of time so that [`parse_duration`] reads it back; below a millisecond is lost.
+pub fn format_duration(duration: Duration) -> String {
+    let mut left = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    if left == 0 {
+        return "0s".to_owned();
+    }
+    let mut text = String::new();
+    for (unit, size) in UNITS {
+        if left >= size {
+            write!(text, "{}{unit}", left / size).expect("writing to a String never fails");
+            left %= size;
+        }
+    }
+    text
+}
+
+fn split_where(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(ends).unwrap_or(text.len()))
+}
+
+/// An error quotes what was given, but not a page of it.
+fn shortened(text: &str) -> String {
+    const SHOWN_MAX: usize = 40;
+    match text.char_indices().nth(SHOWN_MAX) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for millis in [0, 1, 250, 1_000, 10_500, 5_400_000, 86_400_000, 90_061_001] {
+            let duration = Duration::from_millis(millis);
+            assert_eq!(parse_duration(&format_duration(duration)), Ok(duration));
+        }
+        assert_eq!(format_duration(Duration::from_millis(90_061_001)), "1d1h1m1s1ms");
+    }
+
+    #[test]
+    fn anything_else_is_refused_and_quoted() {
+        for text in ["", " ", "s", "10 s", "10S", "-1s", "1.5s", "10sec", "ms10", "10s5", "½s"] {
+            let error = parse_duration(text).unwrap_err();
+            assert!(matches!(error, DurationError::Malformed { .. }), "{text:?}: {error}");
+        }
+        for text in ["18446744073709551616ms", "99999999999999999d", "18446744073709551615ms1ms"] {
+            let error = parse_duration(text).unwrap_err();
+            assert!(matches!(error, DurationError::TooLong { .. }), "{text:?}: {error}");
+        }
+        assert_eq!(
+            parse_duration("10").unwrap_err().to_string(),
+            "\"10\" has no unit: write 10s or 10ms"
+        );
+        assert!(parse_duration(&"x".repeat(1_000)).unwrap_err().to_string().len() < 200);
+    }
+}

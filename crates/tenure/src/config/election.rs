@@ -1,0 +1,214 @@
+//! The settings of one election, resolved: its own, else the defaults.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tenure_core::{Failback, Timing, TimingSettings};
+
+use super::layers::{Leaf, Leaves, bad_value};
+use super::origin::Path;
+use super::problem::{Problem, Problems};
+use super::value::Parsed;
+
+/// What an election brings along from the configuration. Its times fit together: that was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ElectionConfig {
+    /// The whole key in the store; `None` for the prefix and the name.
+    pub key: Option<String>,
+    /// Off: this instance leads at once, without the store.
+    pub enabled: bool,
+    /// How long a lease lasts without renewal.
+    pub ttl: Duration,
+    /// From one renewal to the next; `None` for a third of the ttl.
+    pub renew_every: Option<Duration>,
+    /// How long work gets to stop before the lease ends; `None` for 30 % of the ttl.
+    pub stop_grace: Option<Duration>,
+    /// The higher leads rather.
+    pub priority: i32,
+    /// Whether a leader gives way to a higher priority, and how patiently.
+    pub failback: Option<Failback>,
+    /// Work must beat at least this often, else the leader steps down.
+    pub require_beat: Option<Duration>,
+    /// How long nobody leads after a crash.
+    pub lock_delay: Duration,
+    /// The shortest lease that any other program writes at this key.
+    pub fleet_min_ttl: Option<Duration>,
+    /// The longest lease that any other instance may still believe in.
+    pub fleet_max_ttl: Option<Duration>,
+    /// Vouches that nobody led before.
+    pub fresh_store: bool,
+    /// What to do after losing a term against one's will.
+    pub on_loss: OnLoss,
+    /// Aborts the process when work is still running at the end of its grace.
+    pub abort_on_overrun: bool,
+    /// The application's version.
+    pub version: String,
+    /// Free text shown beside this instance.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// What to do after losing a term against one's will.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnLoss {
+    /// Contend again.
+    #[default]
+    Recontend,
+    /// End the process with code 1, so that an orchestrator starts it anew.
+    Exit,
+}
+
+impl From<OnLoss> for crate::OnLoss {
+    fn from(on_loss: OnLoss) -> Self {
+        match on_loss {
+            OnLoss::Recontend => crate::OnLoss::Recontend,
+            OnLoss::Exit => crate::OnLoss::Exit(1),
+        }
+    }
+}
+
+impl ElectionConfig {
+    /// The time settings, as the time budget takes them.
+    pub fn timing(&self) -> TimingSettings {
+        TimingSettings {
+            ttl: self.ttl,
+            renew_every: self.renew_every,
+            stop_grace: self.stop_grace,
+            fleet_min_ttl: self.fleet_min_ttl,
+            fleet_max_ttl: self.fleet_max_ttl,
+        }
+    }
+}
+
+/// Reads the settings of one election: from `scope` first, then from `defaults`.
+pub(super) struct Scope<'a> {
+    leaves: &'a Leaves,
+    paths: Vec<Path>,
+}
+
+/// The settings that the time budget joins.
+const TIMES: [&str; 5] = ["ttl", "renew_every", "stop_grace", "fleet_min_ttl", "fleet_max_ttl"];
+
+impl<'a> Scope<'a> {
+    pub(super) fn defaults(leaves: &'a Leaves) -> Self {
+        Scope { leaves, paths: vec![Path::of(["defaults"])] }
+    }
+
+    pub(super) fn election(leaves: &'a Leaves, name: &str) -> Self {
+        Scope { leaves, paths: vec![Path::of(["elections", name]), Path::of(["defaults"])] }
+    }
+
+    /// The settings, with what is wrong about them noted.
+    pub(super) fn read(&self, problems: &mut Problems) -> ElectionConfig {
+        let config = ElectionConfig {
+            key: self.text("key"),
+            enabled: self.switch("enabled").unwrap_or(true),
+            ttl: self.duration("ttl").expect("ttl has a default"),
+            renew_every: self.duration("renew_every"),
+            stop_grace: self.duration("stop_grace"),
+            priority: self.priority(),
+            failback: self.failback(),
+            require_beat: self.duration("require_beat"),
+            lock_delay: self.duration("lock_delay").unwrap_or_default(),
+            fleet_min_ttl: self.duration("fleet_min_ttl"),
+            fleet_max_ttl: self.duration("fleet_max_ttl"),
+            fresh_store: self.switch("fresh_store").unwrap_or_default(),
+            on_loss: match self.text("on_loss").as_deref() {
+                Some("exit") => OnLoss::Exit,
+                _ => OnLoss::Recontend,
+            },
+            abort_on_overrun: self.switch("abort_on_overrun").unwrap_or_default(),
+            version: self.text("version").unwrap_or_default(),
+            metadata: self.metadata(),
+        };
+        if let Err(rule) = Timing::new(&config.timing()) {
+            let (scope, settings) = (self.paths[0].to_string(), self.times());
+            problems.add(Problem::Timing { scope, rule, settings });
+        }
+        for name in ["require_beat", "failback.delay", "failback.min_tenure"] {
+            self.refuse_zero(name, problems);
+        }
+        config
+    }
+
+    /// The setting that counts: the full name and the value.
+    pub(super) fn find(&self, name: &str) -> Option<(Path, &'a Leaf)> {
+        self.paths.iter().find_map(|scope| {
+            let path = name.split('.').fold(scope.clone(), |path, part| path.child(part));
+            let leaf = self.leaves.get(&path)?;
+            Some((path, leaf))
+        })
+    }
+
+    fn duration(&self, name: &str) -> Option<Duration> {
+        match self.find(name)?.1.parsed {
+            Parsed::Duration(duration) => Some(duration),
+            _ => unreachable!("{name} is a duration"),
+        }
+    }
+
+    fn switch(&self, name: &str) -> Option<bool> {
+        match self.find(name)?.1.parsed {
+            Parsed::Switch(on) => Some(on),
+            _ => unreachable!("{name} is a switch"),
+        }
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        match &self.find(name)?.1.parsed {
+            Parsed::Text(text) => Some(text.clone()),
+            _ => unreachable!("{name} is text"),
+        }
+    }
+
+    fn priority(&self) -> i32 {
+        match self.find("priority").map(|(_, leaf)| &leaf.parsed) {
+            Some(Parsed::Whole(number)) => {
+                i32::try_from(*number).expect("the schema bounds priority")
+            }
+            _ => 0,
+        }
+    }
+
+    fn failback(&self) -> Option<Failback> {
+        let (delay, min_tenure) =
+            (self.duration("failback.delay"), self.duration("failback.min_tenure"));
+        let implied = delay.is_some() || min_tenure.is_some();
+        let usual = Failback::default();
+        self.switch("failback.enabled").unwrap_or(implied).then(|| Failback {
+            delay: delay.unwrap_or(usual.delay),
+            min_tenure: min_tenure.unwrap_or(usual.min_tenure),
+        })
+    }
+
+    /// Labels of the defaults, with those of the election laid over them.
+    fn metadata(&self) -> BTreeMap<String, String> {
+        let mut metadata = BTreeMap::new();
+        for scope in self.paths.iter().rev() {
+            for (label, leaf) in self.leaves.below(&scope.child("metadata")) {
+                if let Parsed::Text(text) = &leaf.parsed {
+                    metadata.insert(label.to_owned(), text.clone());
+                }
+            }
+        }
+        metadata
+    }
+
+    /// Each time setting that was given, with its origin.
+    fn times(&self) -> String {
+        let given = TIMES.iter().filter_map(|name| self.find(name));
+        let given = given
+            .map(|(path, leaf)| format!("{path} = {} from {}", leaf.parsed.shown(), leaf.origin));
+        given.collect::<Vec<_>>().join(", ")
+    }
+
+    fn refuse_zero(&self, name: &str, problems: &mut Problems) {
+        if self.duration(name) == Some(Duration::ZERO)
+            && let Some((path, leaf)) = self.find(name)
+        {
+            let problem = "must be longer than 0s: leave it out to switch it off";
+            problems.add(bad_value(path.to_string(), leaf.origin.clone(), problem));
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! From files, variables and arguments to one [`Config`].
+
+use std::fmt;
+use std::io::Read;
+use std::path::{Path as FilePath, PathBuf};
+
+use super::Config;
+use super::environment::{self, FILE_VARIABLE, PROFILE_VARIABLE};
+use super::format::Format;
+use super::layers::{FileLayer, Leaves, lay_argument};
+use super::origin::{Origin, Place};
+use super::problem::{ConfigError, Problem, Problems};
+use super::value::{Node, Value};
+use super::variables::{Environment, value_of};
+
+/// The largest configuration file, in bytes.
+const CONFIG_LEN_MAX: u64 = 1 << 20;
+/// The largest file that holds one secret, in bytes.
+const SECRET_LEN_MAX: u64 = 64 << 10;
+
+/// Gathers the layers of a configuration, then [`load`](Self::load)s it.
+///
+/// Nothing but [`of_process`](Self::of_process) looks at the environment of the process.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tenure::config::{Format, Loader};
+/// let config = Loader::new()
+///     .text(Format::Toml, "tenure.toml", "store = 'redis://${REDIS_HOST:localhost}'")
+///     .environment([("TENURE_DEFAULTS__TTL", "5s")])
+///     .set(["elections", "nightly", "priority"], "5", "--priority")
+///     .load()?;
+/// assert_eq!(config.store.to_string(), "redis://localhost");
+/// assert_eq!(config.election("nightly").ttl, Duration::from_secs(5));
+/// assert_eq!(config.election("nightly").priority, 5);
+/// # Ok::<(), tenure::config::ConfigError>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Loader {
+    source: Option<Source>,
+    profile: Option<String>,
+    environment: Environment,
+    arguments: Vec<Argument>,
+}
+
+#[derive(Clone)]
+enum Source {
+    File(PathBuf),
+    Text { format: Format, name: String, text: String },
+}
+
+#[derive(Clone)]
+struct Argument {
+    names: Vec<String>,
+    text: String,
+    label: String,
+}
+
+impl Loader {
+    /// Nothing but defaults.
+    pub fn new() -> Self {
+        Loader::default()
+    }
+
+    /// The environment of this process: `TENURE_…` settings, the variables that a file may use,
+    /// and `TENURE_CONFIG` and `TENURE_PROFILE`.
+    pub fn of_process() -> Self {
+        // What is not UTF-8 becomes a text that no setting accepts rather than silence.
+        let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+        let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
+        Loader { environment: variables.collect(), ..Loader::default() }
+    }
+
+    /// Reads this file, whose ending tells its format, instead of the one in `TENURE_CONFIG`.
+    #[must_use]
+    pub fn file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.source = Some(Source::File(file.into()));
+        self
+    }
+
+    /// Takes this text for the file; `name` is how its lines are cited.
+    #[must_use]
+    pub fn text(mut self, format: Format, name: &str, text: &str) -> Self {
+        self.source = Some(Source::Text { format, name: name.to_owned(), text: text.to_owned() });
+        self
+    }
+
+    /// Chooses this profile instead of the one in `TENURE_PROFILE`.
+    #[must_use]
+    pub fn profile(mut self, profile: impl Into<String>) -> Self {
+        self.profile = Some(profile.into());
+        self
+    }
+
+    /// Adds to the environment, or replaces in it.
+    #[must_use]
+    pub fn environment<N: Into<String>, V: Into<String>>(
+        mut self,
+        variables: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        let variables = variables.into_iter();
+        self.environment.extend(variables.map(|(name, value)| (name.into(), value.into())));
+        self
+    }
+
+    /// Sets one value above all layers. `label` says who, for example `--ttl`.
+    #[must_use]
+    pub fn set<'a>(
+        mut self,
+        names: impl IntoIterator<Item = &'a str>,
+        text: impl Into<String>,
+        label: &str,
+    ) -> Self {
+        let names = names.into_iter().map(str::to_owned).collect();
+        self.arguments.push(Argument { names, text: text.into(), label: label.to_owned() });
+        self
+    }
+
+    /// Lays the layers over each other and checks the outcome. Reads the configuration file and
+    /// those that `…_file` settings for secrets name; fails with everything that is wrong.
+    pub fn load(self) -> Result<Config, ConfigError> {
+        let mut problems = Problems::default();
+        let mut leaves = Leaves::presets();
+        self.lay_file(&mut leaves, &mut problems)?;
+        environment::lay(&self.environment, &mut leaves, &mut problems);
+        for Argument { names, text, label } in &self.arguments {
+            problems.take(lay_argument(&mut leaves, names, text, label));
+        }
+        problems.into_result()?;
+        let secret = |file: &FilePath| read(file, SECRET_LEN_MAX);
+        Config::resolve(leaves, self.chosen_profile().map(|(name, _)| name.to_owned()), &secret)
+    }
+
+    fn chosen_profile(&self) -> Option<(&str, Origin)> {
+        match &self.profile {
+            Some(profile) => Some((profile, Origin::Argument("the program".to_owned()))),
+            None => {
+                let profile = value_of(&self.environment, PROFILE_VARIABLE)?;
+                Some((profile, Origin::Variable(PROFILE_VARIABLE.to_owned())))
+            }
+        }
+    }
+
+    fn lay_file(&self, leaves: &mut Leaves, problems: &mut Problems) -> Result<(), ConfigError> {
+        let named =
+            value_of(&self.environment, FILE_VARIABLE).map(|file| Source::File(file.into()));
+        let Some(source) = self.source.clone().or(named) else {
+            return match self.chosen_profile() {
+                None => Ok(()),
+                Some((profile, origin)) => Err(unknown_profile(profile, origin, None).into()),
+            };
+        };
+        let file = source.open()?;
+        let mut layer = FileLayer {
+            file: &file.name,
+            profile: None,
+            folder: &file.folder,
+            environment: Some(&self.environment),
+            leaves,
+            problems,
+        };
+        layer.lay(&file.base);
+        let chosen = self.chosen_profile();
+        // The chosen profile comes last only for the order of problems: the others set nothing.
+        for (name, section) in &file.profiles {
+            let is_chosen = chosen.as_ref().is_some_and(|(chosen, _)| chosen == name);
+            layer.profile = Some(name);
+            layer.environment = is_chosen.then_some(&self.environment);
+            layer.lay(section);
+        }
+        match chosen {
+            Some((profile, origin)) if !file.profiles.iter().any(|(name, _)| name == profile) => {
+                problems.add(unknown_profile(profile, origin, Some(&file)));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Loader {
+    /// Without values: any of them may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loader").field("profile", &self.profile).finish_non_exhaustive()
+    }
+}
+
+/// A configuration file, parsed but not yet understood.
+struct ConfigFile {
+    name: String,
+    folder: PathBuf,
+    base: Node,
+    profiles: Vec<(String, Node)>,
+}
+
+impl Source {
+    fn open(self) -> Result<ConfigFile, ConfigError> {
+        let (format, name, folder, text) = match self {
+            Source::Text { format, name, text } => (format, name, PathBuf::new(), text),
+            Source::File(file) => {
+                let format = Format::of_file(&file)?;
+                let text = read(&file, CONFIG_LEN_MAX)?;
+                let whole = std::path::absolute(&file).unwrap_or_else(|_| file.clone());
+                let folder = whole.parent().map(FilePath::to_owned).unwrap_or_default();
+                (format, file.display().to_string(), folder, text)
+            }
+        };
+        let syntax = |line, message| {
+            let place =
+                Place { file: name.as_str().into(), line, profile: None, variables: vec![] };
+            ConfigError::from(Problem::Syntax { origin: Origin::File(place), message })
+        };
+        let mut base = format.parse(&text).map_err(|error| syntax(error.line, error.message))?;
+        let mut profiles = Vec::new();
+        if let Value::Table(members) = &mut base.value
+            && let Some(at) = members.iter().position(|(name, _)| name == "profile")
+        {
+            let (_, section) = members.remove(at);
+            match section.value {
+                Value::Table(sections) => profiles = sections,
+                _ => {
+                    let message = "profile expects tables, for example [profile.production]; \
+                                   choose one by TENURE_PROFILE";
+                    return Err(syntax(section.line, message.to_owned()));
+                }
+            }
+        }
+        Ok(ConfigFile { name, folder, base, profiles })
+    }
+}
+
+fn unknown_profile(profile: &str, origin: Origin, file: Option<&ConfigFile>) -> Problem {
+    let known: Vec<&str> = match file {
+        Some(file) => file.profiles.iter().map(|(name, _)| name.as_str()).collect(),
+        None => Vec::new(),
+    };
+    Problem::UnknownProfile {
+        profile: profile.to_owned(),
+        origin,
+        file: file.map_or("a file (TENURE_CONFIG names none)".to_owned(), |file| file.name.clone()),
+        known: if known.is_empty() { "no profile".to_owned() } else { known.join(", ") },
+    }
+}
+
+/// The text of a file, up to a limit: a mistyped name may be a device that never ends.
+fn read(file: &FilePath, len_max: u64) -> Result<String, ConfigError> {
+    let unreadable =
+        |reason: String| ConfigError::from(Problem::Unreadable { file: file.to_owned(), reason });
+    let opened = std::fs::File::open(file).map_err(|error| unreadable(error.to_string()))?;
+    let mut bytes = Vec::new();
+    let limited = opened.take(len_max + 1).read_to_end(&mut bytes);
+    limited.map_err(|error| unreadable(error.to_string()))?;
+    if bytes.len() as u64 > len_max {
+        return Err(unreadable(format!("is larger than {len_max} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| unreadable("is not UTF-8 text".to_owned()))
+}

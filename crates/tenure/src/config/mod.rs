@@ -1,0 +1,48 @@
+//! Configuration: one loader for programs that use this library and for the command.
+//!
+//! In: a file (TOML or JSON; YAML and HCL by features), the environment, and values that the
+//! program sets itself. Out: a [`Config`] that was checked as a whole, and for every value the
+//! place it comes from. `docs/configuration.md` lists the settings.
+//!
+//! ```text
+//! defaults < file < [profile.NAME] of the file < TENURE_… variables < arguments
+//! ```
+//! ```no_run
+//! # async fn example() -> Result<(), tenure::Error> {
+//! let tenure = tenure::Tenure::from_file("tenure.toml").await?; // and that is all, mostly
+//!
+//! let config = tenure::config::Config::from_file("tenure.toml")?;
+//! for setting in config.settings() {
+//!     println!("{setting}"); // store.url = redis://***@db.internal/0 (TENURE_STORE)
+//! }
+//! # Ok(()) }
+//! ```
+
+mod connect;
+mod duration;
+mod election;
+mod environment;
+mod format;
+mod layers;
+mod loader;
+mod origin;
+mod problem;
+mod reference;
+mod resolve;
+mod schema;
+mod store;
+mod suggest;
+mod url;
+mod value;
+mod variables;
+
+pub use duration::{DurationError, format_duration, parse_duration};
+pub use election::{ElectionConfig, OnLoss};
+pub use format::Format;
+pub use loader::Loader;
+pub use origin::{Origin, Place};
+pub use problem::{ConfigError, PROBLEMS_MAX, Problem};
+pub use reference::{KnownSetting, known_settings};
+pub use resolve::{Config, Setting, Warning};
+pub use store::StoreConfig;
+pub use variables::Environment;

@@ -1,0 +1,259 @@
+//! The last step: from the values that count to a checked [`Config`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tenure_core::{InstanceId, NameError, Resource};
+
+use super::duration::format_duration;
+use super::election::{ElectionConfig, Scope};
+use super::environment::variable_form;
+use super::layers::{Leaf, Leaves};
+use super::loader::Loader;
+use super::origin::{Origin, Path};
+use super::problem::{ConfigError, Problem, Problems};
+use super::store::{self, ReadFile, StoreConfig};
+use super::value::Parsed;
+
+/// A configuration, complete and checked as a whole.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// Where the elections are held.
+    pub store: StoreConfig,
+    /// What every key in the store starts with.
+    pub prefix: String,
+    /// What people call this process; `None` for host and process id.
+    pub instance: Option<String>,
+    /// Off: this is the only instance, so it leads at once and needs no store.
+    pub enabled: bool,
+    /// What holds for every election that does not say otherwise.
+    pub defaults: ElectionConfig,
+    /// The elections that were named, defaults filled in.
+    pub elections: BTreeMap<String, ElectionConfig>,
+    /// The profile that was chosen.
+    pub profile: Option<String>,
+    settings: Vec<Setting>,
+    warnings: Vec<Warning>,
+    /// Elections that only variables name, so that their spelling is a guess.
+    guessed_names: BTreeSet<String>,
+}
+
+/// A value that counts, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Setting {
+    /// The whole name, for example `elections.nightly.ttl`.
+    pub key: String,
+    /// The value as text; secrets as stars.
+    pub value: String,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Something that works but is probably not meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Warning {
+    /// The setting.
+    pub key: String,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// What may go wrong, and what to do.
+    pub text: String,
+}
+
+impl Config {
+    /// Loads a file, with the variables of this process laid over it.
+    pub fn from_file(file: impl Into<PathBuf>) -> Result<Self, ConfigError> {
+        Loader::of_process().file(file).load()
+    }
+
+    /// Loads what the variables of this process say, and the file that `TENURE_CONFIG` names.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        Loader::of_process().load()
+    }
+
+    /// What holds for the election `name`, named in the configuration or not.
+    ///
+    /// A variable cannot spell every name: one that only `TENURE_ELECTIONS__NIGHTLY_REPORT__…`
+    /// speaks of is found as `nightly-report`, too.
+    pub fn election(&self, name: &str) -> &ElectionConfig {
+        self.named(name).unwrap_or(&self.defaults)
+    }
+
+    /// What holds for the election `name` if any layer names it; see [`election`](Self::election).
+    pub fn named(&self, name: &str) -> Option<&ElectionConfig> {
+        let guessed = || {
+            let form = variable_form(name);
+            let guess = self.guessed_names.iter().find(|known| variable_form(known) == form)?;
+            self.elections.get(guess)
+        };
+        self.elections.get(name).or_else(guessed)
+    }
+
+    /// Whether the election `name` is held at all: switched off, this instance leads at once.
+    pub fn is_enabled(&self, name: &str) -> bool {
+        self.enabled && self.election(name).enabled
+    }
+
+    /// Every value that counts and where it comes from, by name.
+    pub fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
+    /// What works but is probably not meant.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// Checks the values that count as a whole.
+    pub(super) fn resolve(
+        mut leaves: Leaves,
+        profile: Option<String>,
+        read: ReadFile<'_>,
+    ) -> Result<Self, ConfigError> {
+        let mut problems = Problems::default();
+        let store = problems.take(store::resolve(&mut leaves, read));
+        let defaults = Scope::defaults(&leaves).read(&mut problems);
+        let names = leaves.names_below(&Path::of(["elections"]));
+        let mut elections = BTreeMap::new();
+        for name in &names {
+            elections.insert(name.clone(), Scope::election(&leaves, name).read(&mut problems));
+        }
+        let mut config = Config {
+            store: store.unwrap_or_default(),
+            prefix: text(&leaves, "prefix").unwrap_or_default(),
+            instance: text(&leaves, "instance"),
+            enabled: !matches!(
+                leaves.get(&Path::of(["enabled"])),
+                Some(Leaf { parsed: Parsed::Switch(false), .. })
+            ),
+            defaults,
+            elections,
+            profile,
+            settings: Vec::new(),
+            warnings: Vec::new(),
+            guessed_names: names.into_iter().filter(|name| is_guessed(&leaves, name)).collect(),
+        };
+        config.check_names(&leaves, &mut problems);
+        problems.into_result()?;
+        config.settings = settings(&leaves);
+        config.warnings = config.find_warnings(&leaves);
+        Ok(config)
+    }
+
+    fn check_names(&self, leaves: &Leaves, problems: &mut Problems) {
+        let mut check = |names: &[&str], rule: Result<(), NameError>| {
+            if let Err(rule) = rule {
+                let path = Path::of(names.iter().copied());
+                let given =
+                    leaves.get(&path).or_else(|| leaves.below(&path).map(|(_, l)| l).next());
+                let origin = given.map_or(Origin::Default, |leaf| leaf.origin.clone());
+                problems.add(Problem::Name { key: path.to_string(), origin, rule });
+            }
+        };
+        check(&["prefix"], Resource::with_prefix(&self.prefix, "x").map(drop));
+        if let Some(instance) = &self.instance {
+            check(&["instance"], InstanceId::new(instance, 0).map(drop));
+        }
+        for (name, election) in &self.elections {
+            match &election.key {
+                Some(key) => {
+                    check(&["elections", name, "key"], Resource::with_key(name, key).map(drop));
+                }
+                None => {
+                    let resource = Resource::with_prefix(&self.prefix, name);
+                    check(&["elections", name], resource.map(drop));
+                }
+            }
+        }
+    }
+
+    fn find_warnings(&self, leaves: &Leaves) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let mut warn = |path: Path, leaf: &Leaf, text: String| {
+            let warning = Warning { key: path.to_string(), origin: leaf.origin.clone(), text };
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        };
+        if self.store.is_insecure() {
+            let names =
+                [vec!["store", "tls", "insecure"], vec!["store", "url"], vec!["store", "url_file"]];
+            let given = names.into_iter().map(Path::of).filter_map(|path| {
+                let leaf = leaves.get(&path).filter(|leaf| leaf.origin != Origin::Default)?;
+                Some((path, leaf))
+            });
+            for (path, leaf) in given.take(1) {
+                let text = "INSECURE: any certificate is accepted, so anybody on the way can pose as \
+                            the store; name the authority with store.tls.ca_file instead";
+                warn(path, leaf, text.to_owned());
+            }
+        }
+        let scopes = self.elections.keys().map(|name| Scope::election(leaves, name));
+        for scope in scopes.chain([Scope::defaults(leaves)]) {
+            let Some((path, leaf)) = scope.find("ttl") else { continue };
+            let Parsed::Duration(ttl) = leaf.parsed else { continue };
+            if let Some(text) = ttl_warning(ttl) {
+                warn(path, leaf, text);
+            }
+        }
+        warnings
+    }
+}
+
+impl Default for Config {
+    /// The defaults alone.
+    fn default() -> Self {
+        Loader::new().load().expect("the defaults fit together")
+    }
+}
+
+fn ttl_warning(ttl: Duration) -> Option<String> {
+    const SHORT: Duration = Duration::from_secs(1);
+    const LONG: Duration = Duration::from_secs(3600);
+    let shown = format_duration(ttl);
+    if ttl < SHORT {
+        return Some(format!(
+            "{shown} is short: a slow network or a busy host ends terms; use ≥ 1s"
+        ));
+    }
+    let stuck = format!("{shown} is long: after a crash nobody leads for as long; use ≤ 1h");
+    (ttl > LONG).then_some(stuck)
+}
+
+fn text(leaves: &Leaves, name: &str) -> Option<String> {
+    match &leaves.get(&Path::of([name]))?.parsed {
+        Parsed::Text(text) => Some(text.clone()),
+        _ => unreachable!("{name} is text"),
+    }
+}
+
+fn is_guessed(leaves: &Leaves, name: &str) -> bool {
+    let path = Path::of(["elections", name]);
+    leaves.below(&path).all(|(_, leaf)| matches!(leaf.origin, Origin::Variable(_)))
+}
+
+fn settings(leaves: &Leaves) -> Vec<Setting> {
+    let setting = |(path, leaf): (&Path, &Leaf)| Setting {
+        key: path.to_string(),
+        value: leaf.parsed.shown(),
+        origin: leaf.origin.clone(),
+    };
+    leaves.iter().map(setting).collect()
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {} ({})", self.key, self.value, self.origin)
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.origin, self.key, self.text)
+    }
+}

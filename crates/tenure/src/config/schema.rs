@@ -1,0 +1,367 @@
+//! The one list of settings: names, kinds, defaults and meanings.
+//!
+//! Files, environment variables, defaults, suggestions and `docs/configuration.md` all read it. A
+//! new setting is a row here and a field in [`Config`](super::Config) or its parts.
+
+/// One setting, or a group of them.
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) shape: Shape,
+    pub(super) default: Preset,
+    pub(super) meaning: &'static str,
+}
+
+/// What may stand at a name.
+pub(super) enum Shape {
+    /// One value.
+    Leaf(Kind),
+    /// Known names below. A plain value in its place is given to the row named `shorthand`.
+    Table { rows: &'static [Row], shorthand: Option<&'static str> },
+    /// Names that the user chooses, shown as `placeholder`; each has the shape of `each`.
+    Map { placeholder: &'static str, each: &'static Shape },
+}
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    /// Never shown.
+    Secret,
+    /// May contain a password, so never shown whole.
+    Address,
+    /// A file. Written relative in a configuration file, it is relative to that file's folder.
+    File,
+    Switch,
+    Whole {
+        min: i64,
+        max: i64,
+    },
+    Duration,
+    OneOf(&'static [&'static str]),
+}
+
+/// What counts when nobody sets it.
+pub(super) enum Preset {
+    /// This value, written as in the environment.
+    Value(&'static str),
+    /// Nothing, which means what the text says.
+    Unset(&'static str),
+    /// For groups.
+    None,
+}
+
+use Kind::{Address, Duration, File, OneOf, Secret, Switch, Text, Whole};
+use Preset::{Unset, Value};
+use Shape::{Leaf, Map, Table};
+
+/// Everything that may stand at the top of a file or in a profile.
+pub(super) const ROOT: &[Row] = &[
+    Row {
+        name: "store",
+        shape: Table { rows: STORE, shorthand: Some("url") },
+        default: Preset::None,
+        meaning: "The store that holds the elections. A plain value is its `url`.",
+    },
+    Row {
+        name: "prefix",
+        shape: Leaf(Text),
+        default: Value(tenure_core::DEFAULT_PREFIX),
+        meaning: "What every key in the store starts with, before the election's name.",
+    },
+    Row {
+        name: "instance",
+        shape: Leaf(Text),
+        default: Unset("`HOST_PID`"),
+        meaning: "What people call this process. A nonce is added: two with one name never both lead.",
+    },
+    Row {
+        name: "enabled",
+        shape: Leaf(Switch),
+        default: Value("true"),
+        meaning: "Off: this is the only instance, so it leads at once and needs no store.",
+    },
+    Row {
+        name: "defaults",
+        shape: Table { rows: DEFAULTS, shorthand: None },
+        default: Preset::None,
+        meaning: "What holds for every election that does not say otherwise.",
+    },
+    Row {
+        name: "elections",
+        shape: Map { placeholder: "NAME", each: &Table { rows: ELECTION, shorthand: None } },
+        default: Preset::None,
+        meaning: "What holds for the election `NAME` alone.",
+    },
+];
+
+const STORE: &[Row] = &[
+    Row {
+        name: "url",
+        shape: Leaf(Address),
+        default: Unset("none"),
+        meaning: "The whole address, for example `rediss://user:password@host:6379/0`.",
+    },
+    Row {
+        name: "url_file",
+        shape: Leaf(File),
+        default: Unset("none"),
+        meaning: "A file that holds the address, for example a mounted secret.",
+    },
+    Row {
+        name: "host",
+        shape: Leaf(Text),
+        default: Unset("`127.0.0.1` if a `port` is set"),
+        meaning: "The host, in place of a URL.",
+    },
+    Row {
+        name: "port",
+        shape: Leaf(Whole { min: 1, max: 65_535 }),
+        default: Unset("`6379`"),
+        meaning: "The port of `host`.",
+    },
+    Row {
+        name: "socket",
+        shape: Leaf(File),
+        default: Unset("none"),
+        meaning: "A unix socket, in place of a URL or a host.",
+    },
+    Row {
+        name: "user",
+        shape: Leaf(Text),
+        default: Unset("the server's default user"),
+        meaning: "The ACL user. Outranks the user in a URL of a lower layer.",
+    },
+    Row {
+        name: "password",
+        shape: Leaf(Secret),
+        default: Unset("none"),
+        meaning: "The password. Outranks the password in a URL of a lower layer.",
+    },
+    Row {
+        name: "password_file",
+        shape: Leaf(File),
+        default: Unset("none"),
+        meaning: "A file that holds the password; a line break at its end does not count.",
+    },
+    Row {
+        name: "database",
+        shape: Leaf(Whole { min: 0, max: i32::MAX as i64 }),
+        default: Unset("`0`"),
+        meaning: "The number of the database.",
+    },
+    Row {
+        name: "tls",
+        shape: Table { rows: TLS, shorthand: Some("enabled") },
+        default: Preset::None,
+        meaning: "Encryption. A plain `true` or `false` is its `enabled`.",
+    },
+];
+
+const TLS: &[Row] = &[
+    Row {
+        name: "enabled",
+        shape: Leaf(Switch),
+        default: Unset("as the URL says; on if another `tls` setting is set"),
+        meaning: "Whether to speak TLS.",
+    },
+    Row {
+        name: "ca_file",
+        shape: Leaf(File),
+        default: Unset("the system's authorities"),
+        meaning: "The authorities to trust, as PEM.",
+    },
+    Row {
+        name: "cert_file",
+        shape: Leaf(File),
+        default: Unset("none"),
+        meaning: "The client certificate, as PEM.",
+    },
+    Row {
+        name: "key_file",
+        shape: Leaf(File),
+        default: Unset("none"),
+        meaning: "The key of the client certificate, as PEM.",
+    },
+    Row {
+        name: "insecure",
+        shape: Leaf(Switch),
+        default: Value("false"),
+        meaning: "Accepts any certificate, so anyone on the way can pose as the store. Tests only.",
+    },
+];
+
+const FAILBACK: &[Row] = &[
+    Row {
+        name: "enabled",
+        shape: Leaf(Switch),
+        default: Unset("off; on if `delay` or `min_tenure` is set"),
+        meaning: "Whether a leader gives way to a ready instance of higher priority.",
+    },
+    Row {
+        name: "delay",
+        shape: Leaf(Duration),
+        default: Unset("`5m`"),
+        meaning: "How long the other must have been ready; doubled when it did not last.",
+    },
+    Row {
+        name: "min_tenure",
+        shape: Leaf(Duration),
+        default: Unset("`1m`"),
+        meaning: "How long the own term must have lasted.",
+    },
+];
+
+/// What may be said of one election.
+pub(super) const ELECTION: &[Row] = &[
+    Row {
+        name: "key",
+        shape: Leaf(Text),
+        default: Unset("`prefix` and the name"),
+        meaning: "The whole key in the store, for example to share it with other programs.",
+    },
+    Row {
+        name: "enabled",
+        shape: Leaf(Switch),
+        default: Value("true"),
+        meaning: "Off: this instance leads at once, without the store.",
+    },
+    Row {
+        name: "ttl",
+        shape: Leaf(Duration),
+        default: Value("10s"),
+        meaning: "How long a lease lasts without renewal: 300 ms to 24 h.",
+    },
+    Row {
+        name: "renew_every",
+        shape: Leaf(Duration),
+        default: Unset("a third of `ttl`"),
+        meaning: "From one renewal to the next.",
+    },
+    Row {
+        name: "stop_grace",
+        shape: Leaf(Duration),
+        default: Unset("30 % of `ttl`"),
+        meaning: "How long work gets to stop before the lease ends.",
+    },
+    Row {
+        name: "priority",
+        shape: Leaf(Whole { min: i32::MIN as i64, max: i32::MAX as i64 }),
+        default: Value("0"),
+        meaning: "The higher leads rather.",
+    },
+    Row {
+        name: "failback",
+        shape: Table { rows: FAILBACK, shorthand: Some("enabled") },
+        default: Preset::None,
+        meaning: "Giving way to a higher priority. A plain `true` or `false` is its `enabled`.",
+    },
+    Row {
+        name: "require_beat",
+        shape: Leaf(Duration),
+        default: Unset("no beat needed"),
+        meaning: "The work must beat at least this often, else the leader steps down.",
+    },
+    Row {
+        name: "lock_delay",
+        shape: Leaf(Duration),
+        default: Value("0s"),
+        meaning: "How long nobody leads after a crash, for resources that cannot check tokens.",
+    },
+    Row {
+        name: "fleet_min_ttl",
+        shape: Leaf(Duration),
+        default: Unset("`ttl`"),
+        meaning: "The shortest lease that any other program writes at this key.",
+    },
+    Row {
+        name: "fleet_max_ttl",
+        shape: Leaf(Duration),
+        default: Unset("`ttl`"),
+        meaning: "The longest lease that any other instance may still believe in.",
+    },
+    Row {
+        name: "fresh_store",
+        shape: Leaf(Switch),
+        default: Value("false"),
+        meaning: "Vouches that nobody led before: skips the wait on an empty store.",
+    },
+    Row {
+        name: "on_loss",
+        shape: Leaf(OneOf(&["recontend", "exit"])),
+        default: Value("recontend"),
+        meaning: "After losing a term against its will: contend again, or exit with code 1.",
+    },
+    Row {
+        name: "abort_on_overrun",
+        shape: Leaf(Switch),
+        default: Value("false"),
+        meaning: "Aborts the process when work is still running at the end of its grace.",
+    },
+    Row {
+        name: "version",
+        shape: Leaf(Text),
+        default: Unset("none"),
+        meaning: "The application's version: a hand-over never chooses an older one.",
+    },
+    Row {
+        name: "metadata",
+        shape: Map { placeholder: "LABEL", each: &Leaf(Text) },
+        default: Preset::None,
+        meaning: "Free text shown beside this instance in the list of members.",
+    },
+];
+
+/// As [`ELECTION`] but for `key`: two elections at one key would be one.
+const DEFAULTS: &[Row] = match ELECTION {
+    [_key, rest @ ..] => rest,
+    [] => &[],
+};
+
+/// Calls `visit` with the names and the row of each leaf below `rows`, placeholders included.
+pub(super) fn each_leaf(
+    rows: &'static [Row],
+    above: &[&'static str],
+    visit: &mut impl FnMut(&[&'static str], &'static Row, Kind),
+) {
+    for row in rows {
+        let mut names = above.to_vec();
+        names.push(row.name);
+        each_leaf_of(row, &row.shape, names, visit);
+    }
+}
+
+fn each_leaf_of(
+    row: &'static Row,
+    shape: &'static Shape,
+    mut names: Vec<&'static str>,
+    visit: &mut impl FnMut(&[&'static str], &'static Row, Kind),
+) {
+    match shape {
+        Leaf(kind) => visit(&names, row, *kind),
+        Table { rows, .. } => each_leaf(rows, &names, visit),
+        Map { placeholder, each } => {
+            names.push(placeholder);
+            each_leaf_of(row, each, names, visit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_election_can_have_a_key() {
+        assert_eq!(ELECTION[0].name, "key");
+        assert!(DEFAULTS.iter().all(|row| row.name != "key"));
+    }
+
+    #[test]
+    fn every_name_can_be_written_as_a_variable() {
+        each_leaf(ROOT, &[], &mut |names, row, _| {
+            assert!(row.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{names:?}");
+            assert!(!row.name.contains("__") && !row.name.starts_with('_'), "{names:?}");
+            assert!(row.meaning.ends_with('.'), "{names:?} needs a sentence");
+        });
+    }
+}

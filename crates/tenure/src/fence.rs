@@ -1,0 +1,351 @@
+//! Fencing: the resource itself turns away leaders of the past.
+//!
+//! A lease tells a leader when to stop; only the resource can make sure. A leader that was paused
+//! between its last check and its write does not know that time has passed. So it sends its token
+//! along with every write, and the resource keeps the highest token it has seen and refuses lower
+//! ones. That is all, and nothing less gives mutual exclusion.
+//!
+//! - A resource in this process: [`Fence`], or [`SharedFence`] between threads.
+//! - A value in Redis: [`FencedValue`], over any connection of the `redis` crate or our own.
+//! - A row in an SQL database: a column for the token, and a condition in every write:
+//!
+//! ```sql
+//! ALTER TABLE report ADD COLUMN fence BIGINT NOT NULL DEFAULT 0;
+//!
+//! UPDATE report SET body = :body, fence = :token
+//!  WHERE id = :id AND fence <= :token;
+//! -- 0 rows: a newer leader has written. Stop working; do not retry.
+//!
+//! -- Several tables under one leader share one row, locked first in the same transaction:
+//! BEGIN;
+//! UPDATE leadership SET fence = :token WHERE name = 'nightly-report' AND fence <= :token;
+//! -- 0 rows: ROLLBACK. Otherwise the row stays locked until COMMIT.
+//! INSERT INTO …; UPDATE …;
+//! COMMIT;
+//! ```
+
+use std::fmt;
+use std::num::ParseIntError;
+use std::str::FromStr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tenure_core::{NameError, Resource, StoreError, Token};
+
+use crate::backend::redis::{FenceReply, RedisBackend, fence_command, fence_reply};
+
+/// Keeps the highest token that was admitted, and refuses lower ones.
+///
+/// ```
+/// # use tenure::fence::Fence;
+/// # use tenure::core::Token;
+/// let (old, new) = (Token::new(17).unwrap(), Token::new(18).unwrap());
+/// let mut fence = Fence::new();
+/// fence.admit(old)?;
+/// fence.admit(new)?;
+/// fence.admit(new)?; // the same leader may write again
+/// assert!(fence.admit(old).is_err()); // a leader of the past may not
+///
+/// let stored = fence.to_string();
+/// let restored: Fence = stored.parse().unwrap();
+/// assert_eq!(restored, fence);
+/// # Ok::<(), tenure::fence::StaleToken>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Fence {
+    highest: Token,
+}
+
+impl Fence {
+    /// A fence that nobody has passed yet.
+    pub const fn new() -> Self {
+        Fence { highest: Token::NONE }
+    }
+
+    /// A fence that a leader with this token has passed, for example before a restart.
+    pub const fn restore(highest: Token) -> Self {
+        Fence { highest }
+    }
+
+    /// Lets a leader pass, and from then on none with a lower token. Fails for a leader of the past
+    /// and for [`Token::NONE`], which is nobody's.
+    pub fn admit(&mut self, token: Token) -> Result<(), StaleToken> {
+        if token < self.highest || !token.is_some() {
+            return Err(StaleToken { given: token, highest: self.highest });
+        }
+        self.highest = token;
+        Ok(())
+    }
+
+    /// The highest token that was admitted: store it with the resource.
+    pub const fn highest(&self) -> Token {
+        self.highest
+    }
+}
+
+/// The number to store; parsed again by [`FromStr`].
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.highest.fmt(f)
+    }
+}
+
+impl FromStr for Fence {
+    type Err = FenceParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = text.trim().parse()?;
+        let highest = Token::new(number).ok_or(FenceParseError::TooLarge { number })?;
+        Ok(Fence { highest })
+    }
+}
+
+/// Why a stored fence cannot be read. Do not replace it by a new one: that would let leaders of
+/// the past in again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FenceParseError {
+    /// The text is not a whole number.
+    #[error("the stored fence is not a whole number: {0}")]
+    NotANumber(#[from] ParseIntError),
+    /// No store grants such tokens.
+    #[error("the stored fence {number} exceeds every token")]
+    TooLarge {
+        /// What was stored.
+        number: u64,
+    },
+}
+
+/// A newer leader has been here: stop working, do not retry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("token {given} is refused: a leader with token {highest} has been here")]
+pub struct StaleToken {
+    /// The token that was refused.
+    pub given: Token,
+    /// The highest one seen.
+    pub highest: Token,
+}
+
+/// A resource behind a fence, for several threads: no write slips in between check and deed.
+///
+/// ```
+/// # use tenure::fence::SharedFence;
+/// # use tenure::core::Token;
+/// let ledger = SharedFence::new(Vec::new());
+/// let token = Token::new(17).unwrap();
+/// ledger.write(token, |lines| lines.push("paid"))?;
+/// # Ok::<(), tenure::fence::StaleToken>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct SharedFence<T> {
+    inner: Mutex<(Fence, T)>,
+}
+
+impl<T> SharedFence<T> {
+    /// Puts the resource behind a fence that nobody has passed yet.
+    pub const fn new(resource: T) -> Self {
+        SharedFence { inner: Mutex::new((Fence::new(), resource)) }
+    }
+
+    /// Puts the resource behind a stored fence.
+    pub const fn restore(fence: Fence, resource: T) -> Self {
+        SharedFence { inner: Mutex::new((fence, resource)) }
+    }
+
+    /// Lets a leader write; nobody else writes meanwhile. Fails without calling `write` for a
+    /// leader of the past.
+    pub fn write<R>(&self, token: Token, write: impl FnOnce(&mut T) -> R) -> Result<R, StaleToken> {
+        let mut inner = self.lock();
+        inner.0.admit(token)?;
+        Ok(write(&mut inner.1))
+    }
+
+    /// Lets anybody read.
+    pub fn read<R>(&self, read: impl FnOnce(&T) -> R) -> R {
+        read(&self.lock().1)
+    }
+
+    /// The fence as it stands, to be stored.
+    pub fn fence(&self) -> Fence {
+        self.lock().0.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Fence, T)> {
+        // A write that panicked has passed the fence all the same.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A Redis string that leaders of the past cannot write. Its fence is a key beside it without
+/// expiry; the server must neither evict keys (`maxmemory-policy noeviction`) nor lose them.
+///
+/// ```no_run
+/// # use tenure::{core::Token, fence::FencedValue};
+/// # async fn example(token: Token) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut connection = redis::Client::open("redis://127.0.0.1")?
+///     .get_multiplexed_async_connection()
+///     .await?;
+/// let report = FencedValue::new("report:latest")?;
+/// report.set(&mut connection, token, b"all is well", None).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FencedValue {
+    key: String,
+    fence_key: String,
+}
+
+/// Why a fenced write did not happen.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FencedError {
+    /// A newer leader has been here: stop working, do not retry.
+    #[error(transparent)]
+    Stale(#[from] StaleToken),
+    /// No answer: the write may have happened. Retrying it under the same token is harmless.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl FencedValue {
+    /// The value at `key`. Fails for names that cannot have their fence in the same cluster slot.
+    pub fn new(key: &str) -> Result<Self, NameError> {
+        let fence_key = Resource::with_key(key, key)?.side_key("fence");
+        Ok(FencedValue { key: key.to_owned(), fence_key })
+    }
+
+    /// The key of the fence: a plain number, readable with redis-cli.
+    pub fn fence_key(&self) -> &str {
+        &self.fence_key
+    }
+
+    /// Writes the value, for `ttl` if given, over a connection of the `redis` crate.
+    pub async fn set(
+        &self,
+        connection: &mut impl redis::aio::ConnectionLike,
+        token: Token,
+        value: &[u8],
+        ttl: Option<Duration>,
+    ) -> Result<(), FencedError> {
+        self.run(connection, token, FencedWrite::Set { value, ttl }).await
+    }
+
+    /// Deletes the value; its fence stays.
+    pub async fn delete(
+        &self,
+        connection: &mut impl redis::aio::ConnectionLike,
+        token: Token,
+    ) -> Result<(), FencedError> {
+        self.run(connection, token, FencedWrite::Delete).await
+    }
+
+    /// Does either over the connection of a backend, which needs no second one.
+    pub async fn write_through(
+        &self,
+        backend: &RedisBackend,
+        token: Token,
+        write: FencedWrite<'_>,
+        timeout: Duration,
+    ) -> Result<(), FencedError> {
+        let reply = backend.fenced(&self.key, &self.fence_key, token, &write, timeout).await?;
+        settle(token, reply)
+    }
+
+    /// The command of a write, for connections of any other kind; [`outcome`](Self::outcome) reads
+    /// the reply.
+    pub fn command(&self, token: Token, write: &FencedWrite<'_>) -> redis::Cmd {
+        fence_command(&self.key, &self.fence_key, token, write)
+    }
+
+    /// What the reply to [`command`](Self::command) says.
+    pub fn outcome(token: Token, reply: &redis::Value) -> Result<(), FencedError> {
+        settle(token, fence_reply(reply)?)
+    }
+
+    async fn run(
+        &self,
+        connection: &mut impl redis::aio::ConnectionLike,
+        token: Token,
+        write: FencedWrite<'_>,
+    ) -> Result<(), FencedError> {
+        let command = self.command(token, &write);
+        let reply = connection.req_packed_command(&command).await;
+        let reply = reply.map_err(|error| crate::backend::redis::connection_error(&error))?;
+        Self::outcome(token, &reply)
+    }
+}
+
+/// What to do with a fenced value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FencedWrite<'a> {
+    /// Write it.
+    Set {
+        /// The value.
+        value: &'a [u8],
+        /// How long it lasts; for ever without.
+        ttl: Option<Duration>,
+    },
+    /// Delete it. The fence stays.
+    Delete,
+}
+
+fn settle(given: Token, reply: FenceReply) -> Result<(), FencedError> {
+    match reply {
+        FenceReply::Written => Ok(()),
+        FenceReply::Stale { highest } => Err(StaleToken { given, highest }.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(number: u64) -> Token {
+        Token::new(number).expect("a small number")
+    }
+
+    #[test]
+    fn only_leaders_of_the_past_are_turned_away() {
+        let mut fence = Fence::restore(token(5));
+        assert_eq!(fence.admit(token(5)), Ok(()));
+        assert_eq!(fence.admit(token(9)), Ok(()));
+        let stale = StaleToken { given: token(8), highest: token(9) };
+        assert_eq!(fence.admit(token(8)), Err(stale));
+        assert_eq!(fence.highest(), token(9), "a refusal changes nothing");
+        assert!(Fence::new().admit(Token::NONE).is_err(), "nobody leads under no token");
+    }
+
+    #[test]
+    fn a_stored_fence_comes_back_or_says_why_not() {
+        assert_eq!(" 17\n".parse::<Fence>(), Ok(Fence::restore(token(17))));
+        assert!(matches!("".parse::<Fence>(), Err(FenceParseError::NotANumber(_))));
+        assert!(matches!("-1".parse::<Fence>(), Err(FenceParseError::NotANumber(_))));
+        let beyond = (Token::MAX.get() + 1).to_string();
+        assert!(matches!(beyond.parse::<Fence>(), Err(FenceParseError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn threads_see_their_writes_in_the_order_of_their_tokens() {
+        let log = SharedFence::new(Vec::new());
+        std::thread::scope(|scope| {
+            for number in 1..=8 {
+                let log = &log;
+                scope.spawn(move || {
+                    for _ in 0..200 {
+                        let _ = log.write(token(number), |log| log.push(number));
+                    }
+                });
+            }
+        });
+        assert!(log.read(|log| log.is_sorted()), "an older leader wrote after a newer one");
+        assert_eq!(log.fence().highest(), token(8));
+    }
+
+    #[test]
+    fn the_fence_lies_in_the_slot_of_its_value() {
+        assert_eq!(FencedValue::new("report").unwrap().fence_key(), "{report}:fence");
+        assert_eq!(FencedValue::new("{a}:report").unwrap().fence_key(), "{a}:report:fence");
+        assert!(FencedValue::new("a}b").is_err());
+        assert!(FencedValue::new("").is_err());
+    }
+}

@@ -1,0 +1,186 @@
+//! Nothing that prints shows a secret, and secrets may stand in files of their own.
+
+use std::path::PathBuf;
+
+use tenure::config::{Config, Format, Loader, PROBLEMS_MAX};
+use testkit::TempFolder;
+
+#[cfg(feature = "hcl")]
+use super::formats::FULL_HCL;
+use super::formats::FULL_JSON;
+#[cfg(feature = "yaml")]
+use super::formats::FULL_YAML;
+use super::{FULL, refusal, toml};
+
+const CANARY: &str = "c4nary";
+
+/// Everything about an outcome that could end up in a log.
+fn printed(loader: Loader) -> String {
+    let before = format!("{loader:?}");
+    match loader.load() {
+        Ok(config) => {
+            let settings = config.settings();
+            let warnings = config.warnings();
+            let store = &config.store;
+            format!("{before} {config:?} {config:#?} {settings:?} {warnings:?} {store} {store:?}")
+        }
+        Err(error) => format!("{before} {error} {error:?} {error:#?}"),
+    }
+}
+
+#[test]
+fn a_password_is_never_shown_whether_loading_succeeds_or_fails() {
+    let texts = [
+        "store = 'redis://u:c4nary@h'",
+        "store = 'redis://u:c4nary@'",
+        "store = 'redis://u:x/c4nary@h#insecure'",
+        "store = 'rediss://u:c4nary@h?x=c4nary#insecure'",
+        "store = 'unix:///s?password=c4nary'",
+        "store = 'h:6379,password=c4nary,ssl=true'",
+        "store = 'u:c4nary@h'",
+        "store = 'password=c4nary'",
+        "store = { host = 'h', password = 'c4nary' }",
+        "store = { url = 'redis://:c4nary@h', password = 'x' }",
+        "store = { url = 'redis://:x@h', password = 'c4nary' }",
+        "store = { url = 'c4nary@h', password = 'c4nary' }",
+        "store = { password = 'c4nary' }",
+        "store = { pasword = 'c4nary', host = 'h' }",
+        "store = { password = 'c4nary${X', host = 'h' }",
+        "store = { password = 'c4nary${NONE}', host = 'h' }",
+        "store = { password = ['c4nary'], host = 'h' }",
+        "store.password = 'c4nary",
+        "store.password = c4nary",
+        "store.password = 'c4nary' c4nary",
+        "store.password = \"c4nary\\q\"",
+        "store = 'redis://${SECRET}@h'",
+        "store.port = '${SECRET}'\nstore.host = 'h'",
+        "defaults.ttl = '${SECRET}'",
+        "enabled = '${SECRET}'",
+        "defaults.on_loss = '${SECRET}'",
+        "defaults.priority = 'env(\"SECRET\")'",
+    ];
+    for text in texts {
+        let loader = toml(text).environment([("SECRET", CANARY)]);
+        let shown = printed(loader);
+        assert!(!shown.contains(CANARY), "{text} leaks: {shown}");
+    }
+}
+
+#[test]
+fn broken_files_of_any_format_do_not_show_their_lines() {
+    let texts = [
+        (Format::Json, "{\"store\": {\"password\": \"c4nary\" \"host\": 1}}"),
+        (Format::Json, "{\"store\": {\"password\": \"c4nary\\q\"}}"),
+        (Format::Json, "{\"store\": {\"password\": c4nary}}"),
+        #[cfg(feature = "yaml")]
+        (Format::Yaml, "store:\n  password: 'c4nary\n  host: h"),
+        #[cfg(feature = "yaml")]
+        (Format::Yaml, "store:\n  password: *c4nary"),
+        #[cfg(feature = "yaml")]
+        (Format::Yaml, "store: { password: !!c4nary x }"),
+        #[cfg(feature = "hcl")]
+        (Format::Hcl, "store {\n password = \"c4nary\n}"),
+        #[cfg(feature = "hcl")]
+        (Format::Hcl, "store { password = \"c4nary${x:y}\" }"),
+        #[cfg(feature = "hcl")]
+        (Format::Hcl, "store { password = c4nary(\"c4nary\") }"),
+        #[cfg(feature = "hcl")]
+        (Format::Hcl, "store { password = c4nary }"),
+    ];
+    for (format, text) in texts {
+        let loader = Loader::new().text(format, "file", text);
+        assert!(loader.clone().load().is_err(), "{text}");
+        let shown = printed(loader);
+        assert!(!shown.contains(CANARY), "{format:?} {text} leaks: {shown}");
+    }
+}
+
+/// One wrong keystroke anywhere: something missing, and a few things too much. The keys take
+/// turns, so that each of them meets every kind of place.
+fn slips(text: &str) -> impl Iterator<Item = String> {
+    const KEYS: [&str; 13] = ["\"", "'", "\n", " ", "{", "}", "[", "$", ":", "=", "#", "*", "x"];
+    text.char_indices().enumerate().flat_map(move |(turn, (at, found))| {
+        let key = |offset: usize| KEYS[(turn * 2 + offset) % KEYS.len()];
+        let inserted = |offset| format!("{}{}{}", &text[..at], key(offset), &text[at..]);
+        let missing = format!("{}{}", &text[..at], &text[at + found.len_utf8()..]);
+        [missing, inserted(0), inserted(1)]
+    })
+}
+
+#[test]
+fn no_slip_of_the_finger_breaks_the_loader_or_shows_the_password() {
+    let files = [
+        (Format::Toml, FULL),
+        (Format::Json, FULL_JSON),
+        #[cfg(feature = "yaml")]
+        (Format::Yaml, FULL_YAML),
+        #[cfg(feature = "hcl")]
+        (Format::Hcl, FULL_HCL),
+    ];
+    for (format, full) in files {
+        let full = full.replace("${REDIS_PASSWORD}", CANARY);
+        let full = full.replace("env(\\\"REDIS_PASSWORD\\\")", CANARY);
+        assert!(full.contains(CANARY), "{format:?}");
+        for text in slips(&full) {
+            if let Err(error) = Loader::new().text(format, "file", &text).load() {
+                let shown = format!("{error} {error:?}");
+                assert!(!shown.contains(CANARY), "{format:?} leaks: {shown}\n{text}");
+                assert!(error.problems().len() <= PROBLEMS_MAX);
+            }
+        }
+    }
+}
+
+#[test]
+fn variables_and_arguments_do_not_show_secrets_either() {
+    let variables = [
+        ("TENURE_STORE", "redis://u:c4nary@h"),
+        ("TENURE_STORE__PASSWORD", CANARY),
+        ("TENURE_STORE__PASSWRD", CANARY),
+        ("OTHER", CANARY),
+    ];
+    for (name, value) in variables {
+        let shown = printed(Loader::new().environment([(name, value)]));
+        assert!(!shown.contains(CANARY), "{name} leaks: {shown}");
+    }
+    for names in [["store", "password"], ["store", "url"], ["store", "pass"]] {
+        let shown = printed(Loader::new().set(names, CANARY, "--secret"));
+        assert!(!shown.contains(CANARY), "{names:?} leaks: {shown}");
+    }
+}
+
+fn url(config: &Config) -> &str {
+    config.store.url().unwrap().reveal()
+}
+
+#[test]
+fn secrets_may_stand_in_files_beside_the_configuration() {
+    let folder = TempFolder::create();
+    let _password = folder.write("password", "p w\n");
+    let address = folder.write("address", "redis://:c4nary@h/3\n");
+    let parts = folder.write("parts.toml", "store = { host = 'h', password_file = 'password' }");
+    assert_eq!(url(&Loader::new().file(parts).load().unwrap()), "redis://:p%20w@h:6379");
+    let whole = folder.write("whole.json", "{\"store\": {\"url_file\": \"address\"}}");
+    let loader = Loader::new().file(whole);
+    assert_eq!(url(&loader.clone().load().unwrap()), "redis://:c4nary@h/3");
+    assert!(!printed(loader).contains(CANARY));
+    let variable = address.to_string_lossy().into_owned();
+    let loader = Loader::new().environment([("TENURE_STORE__URL_FILE", variable)]);
+    assert_eq!(url(&loader.load().unwrap()), "redis://:c4nary@h/3");
+}
+
+#[test]
+fn a_file_that_cannot_hold_a_secret_or_a_configuration_is_refused() {
+    let folder = TempFolder::create();
+    let text =
+        |file: &PathBuf| format!("store = {{ host = 'h', password_file = '{}' }}", file.display());
+    let missing = refusal(toml(&text(&folder.path().join("missing"))));
+    assert!(missing.contains("missing: No such file"), "{missing}");
+    let endless = refusal(toml(&text(&PathBuf::from("/dev/zero"))));
+    assert!(endless.starts_with("/dev/zero: is larger than 65536 bytes"), "{endless}");
+    let binary = folder.path().join("binary");
+    std::fs::write(&binary, [0xff, 0xfe]).unwrap();
+    assert!(refusal(toml(&text(&binary))).ends_with("is not UTF-8 text"));
+    let large = folder.write("large.toml", &"#".repeat((1 << 20) + 1));
+    assert!(refusal(Loader::new().file(large)).ends_with("is larger than 1048576 bytes"));
+}

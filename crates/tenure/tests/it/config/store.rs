@@ -1,0 +1,109 @@
+//! The store's address from all the ways to say it.
+
+use tenure::config::Loader;
+
+use super::{refusal, toml};
+
+#[track_caller]
+fn url(loader: Loader) -> String {
+    let config = loader.load().unwrap();
+    config.store.url().expect("a store").reveal().to_owned()
+}
+
+#[test]
+fn an_address_is_a_url_or_its_parts() {
+    let cases = [
+        ("store = 'redis://h'", "redis://h"),
+        ("store.url = ' redis://h '", "redis://h"),
+        ("store.host = 'h'", "redis://h:6379"),
+        ("store.host = '::1'\nstore.port = 7000", "redis://[::1]:7000"),
+        ("store.port = 7000", "redis://127.0.0.1:7000"),
+        ("store.socket = '/run/r s.sock'", "unix:///run/r%20s.sock"),
+        (
+            "store.socket = '/s'\nstore.user = 'u'\nstore.password = 'p&'\nstore.database = 1",
+            "unix:///s?user=u&password=p%26&db=1",
+        ),
+        ("store = { host = 'h', password = 'a/b@c' }", "redis://:a%2Fb%40c@h:6379"),
+        ("store = { host = 'h', user = 'u', password = 'p' }", "redis://u:p@h:6379"),
+        ("store = { host = 'h', tls = { ca_file = '/ca' } }", "rediss://h:6379?ca=/ca"),
+        (
+            "store = { host = 'h', tls = { cert_file = '/c', key_file = '/k', insecure = true } }",
+            "rediss://h:6379?cert=/c&key=/k#insecure",
+        ),
+        ("store = { host = 'h', tls = { enabled = false, ca_file = '/ca' } }", "redis://h:6379"),
+        ("store = { url = 'rediss://h', tls = true }", "rediss://h"),
+        ("store = { url = 'redis://h/1', password = 'p' }", "redis://:p@h/1"),
+        ("store = { url = 'redis://u@h', password = 'p' }", "redis://u:p@h"),
+        ("store = { url = 'other://h', password = 'p' }", "other://:p@h"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(url(toml(text)), expected, "{text}");
+    }
+}
+
+#[test]
+fn the_strongest_layer_that_names_a_store_wins() {
+    let parts = "store = { host = 'a', port = 7000, password = 'p' }";
+    let by_url = toml(parts).environment([("TENURE_STORE", "redis://b")]);
+    assert_eq!(url(by_url.clone()), "redis://:p@b");
+    let listed = by_url.load().unwrap();
+    assert!(listed.settings().iter().all(|s| s.key != "store.host" && s.key != "store.port"));
+
+    let by_host = toml("store = 'redis://b'").environment([("TENURE_STORE__HOST", "a")]);
+    assert_eq!(url(by_host), "redis://a:6379");
+    let by_socket = toml(parts).environment([("TENURE_STORE__SOCKET", "/s")]);
+    assert_eq!(url(by_socket), "unix:///s?password=p");
+    let other_host = toml(parts).environment([("TENURE_STORE__HOST", "b")]);
+    assert_eq!(url(other_host), "redis://:p@b:7000");
+}
+
+#[test]
+fn a_part_outranks_that_of_a_url_in_a_weaker_layer_only() {
+    let text = "store = 'redis://u:old@h/1'";
+    let login = [("TENURE_STORE__PASSWORD", "new"), ("TENURE_STORE__DATABASE", "2")];
+    assert_eq!(url(toml(text).environment(login)), "redis://u:new@h/2");
+    let encrypted = toml(text).environment([("TENURE_STORE__TLS", "true")]);
+    assert_eq!(url(encrypted), "rediss://u:old@h/1");
+    let whole = toml("store = { host = 'h', password = 'old', database = 1, tls = true }");
+    let whole = whole.environment([("TENURE_STORE", "redis://:new@h/2")]);
+    assert_eq!(url(whole), "redis://:new@h/2");
+}
+
+#[test]
+fn what_contradicts_itself_is_refused_with_both_places() {
+    let cases = [
+        (
+            "store = { url = 'redis://h', host = 'h' }",
+            "store.url (tenure.toml:1) and store.host (tenure.toml:1) contradict each other: keep one",
+        ),
+        ("store = { url = 'redis://h', port = 1 }", "store.port (tenure.toml:1) and store.url"),
+        (
+            "store = { url = 'redis://:a@h', password = 'b' }",
+            "store.password (tenure.toml:1) and store.url (tenure.toml:1)",
+        ),
+        (
+            "store = { url = 'redis://h', tls = true }",
+            "store.tls.enabled (tenure.toml:1) and store.url",
+        ),
+        (
+            "store = { host = 'h', password = 'a', password_file = '/b' }",
+            "store.password (tenure.toml:1) and store.password_file",
+        ),
+        ("store = { socket = '/s', tls = true }", "is for redis:// and rediss:// addresses only"),
+        ("store = { host = 'h', user = 'u' }", "store.user: needs a password"),
+        ("store.password = 'p'", "store.password: is set but no address"),
+        ("store.tls.ca_file = '/ca'", "store.tls.ca_file: is set but no address"),
+        ("store.host = 'h:1'", "give the port as store.port"),
+        ("store.host = 'redis://h'", "call it store.url"),
+        ("store.host = 'a/b'", "is not a host name"),
+        ("store.host = ''", "is empty"),
+        ("store = { url = 'h:6379', password = 'p' }", "store.url: is not a URL"),
+    ];
+    for (text, part) in cases {
+        let error = refusal(toml(text));
+        assert!(error.contains(part), "{text}: {error}");
+    }
+    let port = toml("store = 'redis://h'").environment([("TENURE_STORE__PORT", "7000")]);
+    let error = refusal(port);
+    assert!(error.starts_with("store.port (TENURE_STORE__PORT) and store.url (tenure.toml:1)"));
+}

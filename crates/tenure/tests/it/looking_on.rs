@@ -1,0 +1,161 @@
+//! Observers and operators: who leads, and asking it for something from outside.
+
+use std::time::Duration;
+
+use tenure::core::protocol::HistoryKind;
+use tenure::testing::World;
+use tenure::{Asked, Election, Error, Force, Leadership, Reason, Vacancy};
+
+const NAME: &str = "watched";
+
+async fn start(world: &World, client: &str) -> Election {
+    let election = world.client(client).await.election(NAME).start().await.unwrap();
+    world.settle().await;
+    election
+}
+
+#[tokio::test]
+async fn having_no_leader_is_an_answer_and_having_no_store_is_an_error() {
+    let world = World::new();
+    let eve = world.client("eve").await;
+    let vacant = world.advance_while(eve.leader(NAME)).await.unwrap();
+    assert_eq!(vacant, Leadership::Vacant(Vacancy::Free));
+    let ada = start(&world, "ada").await;
+    let led = world.advance_while(eve.leader(NAME)).await.unwrap();
+    let Leadership::Led { leader, remaining } = led else { panic!("{led:?}") };
+    assert_eq!(leader.id, *ada.id());
+    assert!(remaining.unwrap() > Duration::from_secs(9));
+    world.cut_off("eve");
+    let error = world.advance_while(eve.leader(NAME)).await.unwrap_err();
+    assert!(matches!(error, Error::Store(_)), "never taken for \"nobody\": {error}");
+}
+
+#[tokio::test]
+async fn waiting_for_leadership_ends_with_it_or_with_the_time() {
+    let world = World::new();
+    let (ada, bob) = (start(&world, "ada").await, start(&world, "bob").await);
+    let limit = Duration::from_secs(30);
+    let waited = world.advance_while(bob.wait_for_leadership_within(limit)).await;
+    assert_eq!(waited.unwrap_err(), Error::TimedOut { what: "leadership", waited: limit });
+    drop(ada);
+    let term = world.advance_while(bob.wait_for_leadership_within(limit)).await.unwrap();
+    assert!(term.is_valid());
+}
+
+#[tokio::test]
+async fn an_observer_sees_changes_without_taking_part() {
+    let world = World::new();
+    let eve = world.client("eve").await;
+    let mut changes = world.advance_while(eve.observe(NAME).unwrap().changes()).await.unwrap();
+    let first = world.advance_while(changes.next()).await.unwrap();
+    assert!(first.leadership.leader().is_none() && first.members.is_empty());
+    let ada = start(&world, "ada").await;
+    let second = world.advance_while(changes.next()).await.unwrap();
+    assert_eq!(second.leadership.leader().unwrap().id, *ada.id());
+    assert_eq!(second.members.len(), 1, "the observer is not on the list");
+    let token = ada.term().unwrap().token();
+    world.advance_while(ada.stop()).await;
+    let third = world.advance_while(changes.next()).await.unwrap();
+    assert!(third.leadership.leader().is_none());
+    let history = world.advance_while(eve.history(NAME, 10)).await.unwrap();
+    assert_eq!(history.len(), 2);
+    assert!(matches!(history[0].what, HistoryKind::Closed { .. }), "newest first");
+    assert_eq!((history[1].token, &history[1].what), (token, &HistoryKind::Granted));
+}
+
+#[tokio::test]
+async fn an_operator_asks_and_the_leader_stops_its_work_first() {
+    let world = World::new();
+    let (ada, bob) = (start(&world, "ada").await, start(&world, "bob").await);
+    let operator = world.client("operator").await;
+    world.advance(Duration::from_secs(1)).await;
+    let term = ada.term().unwrap();
+    let work = tokio::spawn(async move {
+        term.stopping().await;
+        let reason = term.stop_reason();
+        assert!(term.is_valid());
+        drop(term);
+        reason
+    });
+    let asked = world.advance_while(operator.ask_to_resign(NAME)).await.unwrap();
+    assert!(asked.is_done(), "{asked:?}");
+    assert_eq!(work.await.unwrap(), Some(Reason::AskedToResign(operator.id().clone())));
+    world.run_until(|| bob.is_leader()).await;
+
+    let asked = world.advance_while(operator.ask_to_hand_over(NAME, "ada")).await.unwrap();
+    let Asked::Done { leader: Some(leader) } = asked else { panic!("{asked:?}") };
+    assert_eq!(leader.id, *ada.id());
+    world.settle().await;
+    assert!(ada.is_leader() && !bob.is_leader());
+}
+
+#[tokio::test]
+async fn a_wish_may_be_refused_unanswered_or_addressed_to_nobody() {
+    let world = World::new();
+    let operator = world.client("operator").await;
+    let nobody = world.advance_while(operator.ask_to_resign(NAME)).await.unwrap();
+    assert_eq!(nobody, Asked::NobodyLeads);
+    let ada = start(&world, "ada").await;
+    world.advance(Duration::from_secs(1)).await;
+    let asked = world.advance_while(operator.ask_to_hand_over(NAME, "zoe")).await.unwrap();
+    assert!(matches!(&asked, Asked::Refused { why } if why.contains("not a member")), "{asked:?}");
+    assert!(ada.is_leader());
+    world.give_to_stranger(NAME, "old-program", Duration::from_secs(60));
+    let asked = world.advance_while(operator.ask_to_resign(NAME)).await.unwrap();
+    assert!(matches!(&asked, Asked::Refused { why } if why.contains("old-program")), "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_leader_out_of_reach_does_not_answer_a_wish() {
+    let world = World::new();
+    let tenure = world.client("ada").await;
+    let ada = tenure.election(NAME).ttl(Duration::from_secs(60)).start().await.unwrap();
+    world.settle().await;
+    world.cut_off("ada");
+    let operator = world.client("operator").await;
+    let begun = world.elapsed();
+    let asked = world.advance_while(operator.ask_to_resign(NAME)).await.unwrap();
+    // Its lease ends before the wish does: the term is over, though nobody answered.
+    assert!(matches!(asked, Asked::Done { leader: None }), "{asked:?}");
+    assert!(world.elapsed() - begun >= Duration::from_secs(59) && !ada.is_leader());
+}
+
+#[tokio::test]
+async fn a_paused_election_grants_nothing_until_resumed() {
+    let world = World::new();
+    let operator = world.client("operator").await;
+    let pausing = operator.pause(NAME, Duration::from_secs(600));
+    world.advance_while(pausing).await.unwrap();
+    let ada = start(&world, "ada").await;
+    world.advance(Duration::from_secs(60)).await;
+    assert!(!ada.is_leader());
+    assert_eq!(ada.status().reason, Reason::PausedByOperator);
+    let vacant = world.advance_while(operator.leader(NAME)).await.unwrap();
+    assert!(matches!(vacant, Leadership::Vacant(Vacancy::Paused { .. })), "{vacant:?}");
+    world.advance_while(operator.resume(NAME)).await.unwrap();
+    world.advance(Duration::from_secs(1)).await;
+    assert!(ada.is_leader());
+    let error = operator.pause(NAME, Duration::ZERO).await.unwrap_err();
+    assert!(matches!(error, Error::Setting { setting: "pause", .. }), "{error}");
+}
+
+#[tokio::test]
+async fn clearing_needs_force_while_the_holder_is_alive() {
+    let world = World::new();
+    let ada = start(&world, "ada").await;
+    let operator = world.client("operator").await;
+    let refused = world.advance_while(operator.clear(NAME, "stuck", Force::No)).await;
+    let error = refused.unwrap_err();
+    assert!(matches!(&error, Error::HolderAlive { holder, .. } if *holder == ada.id().to_string()));
+    assert!(ada.is_leader());
+    let first = ada.term().unwrap().token();
+    world.advance_while(operator.clear(NAME, "stuck", Force::Yes)).await.unwrap();
+    world.run_until(|| !ada.is_leader()).await;
+    let history = world.advance_while(operator.history(NAME, 5)).await.unwrap();
+    let told = history.iter().any(
+        |entry| matches!(&entry.what, HistoryKind::Closed { detail, .. } if detail == "stuck"),
+    );
+    assert!(told, "{history:?}");
+    world.run_until(|| ada.is_leader()).await;
+    assert!(ada.term().unwrap().token() > first, "the floor was kept");
+}

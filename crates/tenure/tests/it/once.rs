@@ -1,0 +1,235 @@
+//! Work that runs once: single tries, ticks, and the outcome that others wait for.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tenure::core::protocol::TickOutcome;
+use tenure::testing::World;
+use tenure::{Error, Once, Reason, Tenure, Tick};
+
+const NAME: &str = "cron";
+const HOURLY: Duration = Duration::from_secs(3600);
+
+async fn clients(world: &World, count: usize) -> Vec<Tenure> {
+    let mut clients = Vec::new();
+    for number in 0..count {
+        clients.push(world.client(&format!("web-{number}")).await);
+    }
+    clients
+}
+
+#[tokio::test]
+async fn a_single_try_gives_a_guard_or_says_no_at_once() {
+    let world = World::new();
+    let clients = clients(&world, 2).await;
+    let term = world.advance_while(clients[0].try_acquire(NAME)).await.unwrap().unwrap();
+    assert!(term.is_valid() && clients[0].is_leader(NAME) && !clients[1].is_leader(NAME));
+    let denied = world.advance_while(clients[1].try_acquire(NAME)).await.unwrap();
+    assert!(denied.is_none());
+    world.advance(Duration::from_secs(120)).await;
+    assert!(term.is_valid(), "renewed while the guard lives");
+    assert!(world.advance_while(term.renew()).await);
+    drop(term);
+    world.advance(Duration::from_millis(50)).await;
+    assert!(!clients[0].is_leader(NAME));
+    let term = world.advance_while(clients[1].try_acquire(NAME)).await.unwrap();
+    assert!(term.is_some(), "given back by the drop");
+}
+
+#[tokio::test]
+async fn a_try_without_a_store_is_an_error_and_leaves_nothing_behind() {
+    let world = World::new();
+    let clients = clients(&world, 2).await;
+    world.lose_answers("web-0");
+    let error = world.advance_while(clients[0].try_acquire(NAME)).await.unwrap_err();
+    assert!(matches!(error, Error::Store(_)), "{error}");
+    world.heal("web-0");
+    world.advance(Duration::from_secs(12)).await;
+    let term = world.advance_while(clients[1].try_acquire(NAME)).await.unwrap();
+    assert!(term.is_some(), "the grant that nobody heard of was undone or has ended");
+}
+
+#[tokio::test]
+async fn twenty_instances_run_a_tick_once() {
+    let world = World::new();
+    let clients = clients(&world, 20).await;
+    let runs = Arc::new(AtomicUsize::new(0));
+    for hour in 1..=3 {
+        let mut tasks = Vec::new();
+        for tenure in &clients {
+            let (tenure, runs) = (tenure.clone(), Arc::clone(&runs));
+            tasks.push(tokio::spawn(async move {
+                let work = |_term| async {
+                    runs.fetch_add(1, Ordering::SeqCst);
+                    Ok::<_, io::Error>(())
+                };
+                tenure.once(NAME, Tick::every(HOURLY), work).await.unwrap()
+            }));
+        }
+        let outcomes = world.advance_while(async {
+            let mut outcomes = Vec::new();
+            for task in tasks {
+                outcomes.push(task.await.unwrap());
+            }
+            outcomes
+        });
+        let outcomes = outcomes.await;
+        let ran = outcomes.iter().filter(|outcome| matches!(outcome, Once::Ran(Ok(())))).count();
+        assert_eq!((ran, runs.load(Ordering::SeqCst)), (1, hour), "{outcomes:?}");
+        let late = world.advance_while(
+            clients[19].once(NAME, Tick::every(HOURLY), |_| async { Err::<(), _>("must not run") }),
+        );
+        let late = late.await.unwrap();
+        assert_eq!(late, Once::AlreadyDone(TickOutcome::Succeeded), "a late one comes too late");
+        world.advance(HOURLY).await;
+    }
+}
+
+#[tokio::test]
+async fn others_wait_for_the_outcome_of_a_migration() {
+    let world = World::new();
+    let clients = clients(&world, 3).await;
+    let migrate = |tenure: &Tenure, work: Duration, world_clock: Tenure| {
+        let job = tenure.job("schema").tick(Tick::named("v7"));
+        let job = job.wait_for_outcome(Duration::from_secs(60));
+        tokio::spawn(async move {
+            job.run(|term| async move {
+                // Only the test's clock moves, so the wait is for an event of another election.
+                let pace = world_clock.election("pace").start().await.unwrap();
+                drop(pace.wait_for_leadership_within(work).await);
+                assert!(term.is_valid(), "renewed while it runs");
+                Err::<(), _>("column exists")
+            })
+            .await
+        })
+    };
+    let blocker = world.client("blocker").await;
+    let blocking = blocker.election("pace").start().await.unwrap();
+    world.settle().await;
+    assert!(blocking.is_leader());
+    let tasks: Vec<_> = clients
+        .iter()
+        .map(|tenure| migrate(tenure, Duration::from_secs(30), tenure.clone()))
+        .collect();
+    let mut outcomes = Vec::new();
+    for task in tasks {
+        outcomes.push(world.advance_while(task).await.unwrap().unwrap());
+    }
+    let ran = outcomes.iter().filter(|outcome| matches!(outcome, Once::Ran(Err(_)))).count();
+    let told = Once::AlreadyDone(TickOutcome::Failed("column exists".to_owned()));
+    let heard = outcomes.iter().filter(|outcome| **outcome == told).count();
+    assert_eq!((ran, heard), (1, 2), "{outcomes:?}");
+    assert!(world.elapsed() >= Duration::from_secs(30));
+}
+
+#[tokio::test]
+async fn a_wait_for_an_outcome_ends() {
+    let world = World::new();
+    let clients = clients(&world, 2).await;
+    let holder = world.advance_while(clients[0].try_acquire("schema")).await.unwrap().unwrap();
+    let job = clients[1].job("schema").tick(Tick::named("v7"));
+    let waiting =
+        job.wait_for_outcome(Duration::from_secs(5)).run(|_| async { Ok::<_, Error>(()) });
+    let error = world.advance_while(waiting).await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+    drop(holder);
+}
+
+#[tokio::test]
+async fn one_that_runs_elsewhere_is_named() {
+    let world = World::new();
+    let clients = clients(&world, 2).await;
+    let holder = world.advance_while(clients[0].try_acquire(NAME)).await.unwrap().unwrap();
+    let tried = clients[1].job(NAME).run(|_| async { Ok::<_, Error>(()) });
+    let outcome = world.advance_while(tried).await.unwrap();
+    assert_eq!(outcome, Once::RunningElsewhere { by: clients[0].id().clone() });
+    drop(holder);
+}
+
+#[tokio::test]
+async fn a_tick_that_crashed_runs_again_only_on_request() {
+    let world = World::new();
+    let clients = clients(&world, 2).await;
+    // Its leadership is taken away in the middle: nobody finishes the tick.
+    let crashing = clients[0].once(NAME, Tick::Number(7), |_| async {
+        world.advance(Duration::from_millis(20)).await;
+        world.take_away(NAME);
+        std::future::pending::<Result<(), Error>>().await
+    });
+    let crashed = world.advance_while(crashing).await.unwrap();
+    assert!(matches!(crashed, Once::Interrupted(Reason::Lost(_))), "{crashed:?}");
+
+    let job = || clients[1].job(NAME).tick(Tick::Number(7));
+    let run = |_| async { Ok::<_, Error>(()) };
+    let refused = world.advance_while(job().run(run)).await.unwrap();
+    assert!(matches!(&refused, Once::Unfinished { by, .. } if by == clients[0].id()));
+    let again = world.advance_while(job().rerun_crashed(true).run(run)).await.unwrap();
+    assert_eq!(again.ran().map(|result| result.is_ok()), Some(true));
+    let done = world.advance_while(job().rerun_crashed(true).run(run)).await.unwrap();
+    assert!(matches!(done, Once::AlreadyDone(TickOutcome::Succeeded)), "{done:?}");
+}
+
+#[tokio::test]
+async fn a_panic_counts_as_a_failed_run() {
+    let world = World::new();
+    let clients = clients(&world, 1).await;
+    let panicking = clients[0].once(NAME, Tick::named("x"), |_| async {
+        assert!(std::hint::black_box(false), "out of paper");
+        Ok::<_, Error>(())
+    });
+    let outcome = world.advance_while(panicking).await.unwrap();
+    assert!(matches!(&outcome, Once::Panicked(words) if words.contains("out of paper")));
+    let again = clients[0].once(NAME, Tick::named("x"), |_| async { Ok::<_, Error>(()) });
+    let again = world.advance_while(again).await.unwrap();
+    assert!(matches!(again, Once::AlreadyDone(TickOutcome::Failed(_))), "{again:?}");
+}
+
+#[tokio::test]
+async fn switched_off_a_job_runs_here() {
+    let world = World::new();
+    world.pause_store();
+    let tenure = world.client("ada").await;
+    world.pause_store();
+    let job = tenure.job(NAME).enabled(false).tick(Tick::every(HOURLY));
+    let outcome = world.advance_while(job.run(|_| async { Ok::<_, Error>(5) })).await.unwrap();
+    assert_eq!(outcome, Once::Ran(Ok(5)));
+}
+
+#[tokio::test]
+async fn impossible_ticks_are_refused() {
+    let world = World::new();
+    let tenure = world.client("ada").await;
+    let run = |_| async { Ok::<_, Error>(()) };
+    for tick in [Tick::every(Duration::ZERO), Tick::named(""), Tick::named(&"x".repeat(300))] {
+        let error = tenure.once(NAME, tick, run).await.unwrap_err();
+        assert!(matches!(error, Error::Setting { setting: "tick", .. }), "{error}");
+    }
+    let error = tenure.job(NAME).wait_for_outcome(HOURLY).run(run).await.unwrap_err();
+    assert!(matches!(error, Error::Setting { setting: "wait_for_outcome", .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_job_that_ends_in_its_grace_during_shutdown_is_told_to_stop() {
+    let world = World::new();
+    let tenure = world.client("ada").await;
+    let (begun, has_begun) = tokio::sync::oneshot::channel();
+    let running = tokio::spawn({
+        let tenure = tenure.clone();
+        async move {
+            let work = |term: tenure::Term| async move {
+                begun.send(()).unwrap();
+                term.stopping().await;
+                Ok::<_, Error>(())
+            };
+            tenure.once(NAME, Tick::Number(1), work).await
+        }
+    });
+    world.advance_while(has_begun).await.unwrap();
+    world.advance_while(tenure.shutdown()).await;
+    let outcome = running.await.unwrap().unwrap();
+    assert!(matches!(outcome, Once::Interrupted(Reason::Stopped)), "{outcome:?}");
+    let late = tenure.once(NAME, Tick::Number(2), |_| async { Ok::<_, Error>(()) }).await;
+    assert_eq!(late.unwrap_err(), Error::Closed);
+}

@@ -1,0 +1,42 @@
+//! The published figures of the election, measured on a real redis-server on loopback, each beside
+//! the plain algorithm that polls (Honua's: SET NX, compare-and-expire, every third of the lease).
+//!
+//! `cargo xtask bench election [--quick]` builds and runs it.
+
+mod calls;
+mod change;
+mod many;
+mod polling;
+mod report;
+mod requests;
+
+use report::Report;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let scale = match std::env::args().nth(1).as_deref() {
+        None => Scale { hand_overs: 300, crashes: 60, minutes: 3, elections: 10_000 },
+        Some("--quick") => Scale { hand_overs: 30, crashes: 5, minutes: 1, elections: 1_000 },
+        Some(other) => {
+            return Err(format!("unknown argument {other}: only --quick is known").into());
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut report = Report::default();
+    calls::measure(&runtime, &mut report)?;
+    change::measure(&runtime, &scale, &mut report)?;
+    many::measure(&runtime, &scale, &mut report)?;
+    requests::measure(&runtime, &scale, &mut report)?;
+    report.print();
+    Ok(())
+}
+
+/// How much is measured.
+struct Scale {
+    hand_overs: usize,
+    crashes: usize,
+    minutes: u64,
+    elections: usize,
+}
+
+/// Whatever went wrong ends the run.
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;

@@ -1,0 +1,42 @@
+//! `cargo xtask bench`: the published figures, measured here and now.
+
+use crate::command::{Command, Failure};
+use crate::repository::cargo;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "bench",
+    summary: "measures the published figures",
+    details: "\
+  cargo xtask bench election [--quick]   the election on a real redis-server on loopback, beside the
+                                         plain algorithm that polls; about eight minutes
+
+Prints a table in Markdown on stdout and progress on stderr. A figure that misses its aim is marked;
+machines differ, so that is no failure. --quick runs a tenth of it, to see that it works.",
+    run,
+};
+
+fn run(words: &[String]) -> Result<(), Failure> {
+    match words {
+        [what, rest @ ..] if what == "election" => election(rest),
+        [] => Err(Failure::Usage("bench: say what: election".to_owned())),
+        [other, ..] => Err(Failure::Usage(format!("bench: there is no {other:?}, try election"))),
+    }
+}
+
+fn election(words: &[String]) -> Result<(), Failure> {
+    // Both programs: the benchmark kills instances that are processes of their own.
+    release(&["build", "--release", "--quiet", "--package", "trials", "--bins"], &[])?;
+    let run =
+        ["run", "--release", "--quiet", "--package", "trials", "--bin", "bench-election", "--"];
+    release(&run, words)
+}
+
+fn release(words: &[&str], more: &[String]) -> Result<(), Failure> {
+    let mut command = cargo();
+    let status = command.args(words).args(more).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err(Failure::Failed("bench: see above".to_owned())),
+        Err(error) => Err(Failure::Failed(format!("bench: cannot start cargo: {error}"))),
+    }
+}
