@@ -9,6 +9,7 @@
 mod busy;
 mod compare;
 mod connection;
+mod exchange;
 mod generate;
 mod script;
 mod server;
