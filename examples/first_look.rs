@@ -122,7 +122,10 @@ impl Stage {
             };
             println!("  {:>7.3} s  {name} {line}", self.began_at.elapsed().as_secs_f64());
             if line.starts_with("leads") {
-                println!("             {:.0} ms after it began", since.elapsed().as_secs_f64() * 1e3);
+                println!(
+                    "             {:.0} ms after it began",
+                    since.elapsed().as_secs_f64() * 1e3
+                );
                 return Ok(name);
             }
         }
