@@ -7,6 +7,7 @@ mod crowd;
 mod features;
 mod foreign;
 mod instance;
+mod player;
 mod processes;
 mod succession;
 mod weather;
