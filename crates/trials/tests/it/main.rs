@@ -7,6 +7,8 @@ mod crowd;
 mod features;
 mod foreign;
 mod instance;
+mod keys;
+mod members;
 mod player;
 mod processes;
 mod succession;
