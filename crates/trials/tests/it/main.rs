@@ -12,4 +12,5 @@ mod members;
 mod player;
 mod processes;
 mod succession;
+mod tokens;
 mod weather;
