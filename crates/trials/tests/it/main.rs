@@ -3,6 +3,7 @@
 // A test that cannot go on ends there.
 #![allow(clippy::unwrap_used)]
 
+mod bad_input;
 mod crowd;
 mod features;
 mod foreign;
@@ -11,6 +12,7 @@ mod keys;
 mod members;
 mod player;
 mod processes;
+mod secrets;
 mod succession;
 mod tokens;
 mod weather;
