@@ -417,8 +417,9 @@ const FAMILIES: &[Family] = &[
     },
 ];
 
-/// Commands per family and protocol in the everyday run; `COMPAT_COMMANDS` asks for more,
-/// and `COMPAT_FAMILY` for the families with this in their name alone.
+/// Commands per family, seed and protocol in the everyday run. `COMPAT_COMMANDS` asks for more,
+/// `COMPAT_SEEDS` for more seeds, and `COMPAT_FAMILY` for the families with this in their name
+/// alone.
 const COMMANDS: usize = 1500;
 
 fn expand(template: &str, random: &mut Random) -> String {
@@ -568,33 +569,84 @@ fn split_choices(text: &str) -> Vec<&str> {
     choices
 }
 
+/// What `cargo xtask compat` asks for, and the everyday run with defaults.
+struct Wish {
+    seeds: Vec<u64>,
+    commands: usize,
+    only: String,
+}
+
+impl Wish {
+    fn from_environment() -> Self {
+        let number = |name: &str| -> Option<u64> {
+            let text = std::env::var(name).ok()?;
+            Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+        };
+        let first = testkit::seed();
+        let count = number("COMPAT_SEEDS").unwrap_or(1);
+        Self {
+            seeds: (0..count).map(|offset| first.wrapping_add(offset)).collect(),
+            commands: number("COMPAT_COMMANDS").map_or(COMMANDS, |count| count as usize),
+            only: std::env::var("COMPAT_FAMILY").unwrap_or_default(),
+        }
+    }
+}
+
+/// A line per family begins with this; `cargo xtask compat` shows them.
+const RESULT: &str = "compat:";
+
 #[test]
 fn made_up_commands_get_equal_replies() {
-    let seed = testkit::seed();
-    let commands = match std::env::var("COMPAT_COMMANDS") {
-        Ok(count) => count.parse().expect("COMPAT_COMMANDS is a number"),
-        Err(_) => COMMANDS,
-    };
-    let only = std::env::var("COMPAT_FAMILY").unwrap_or_default();
-    for family in FAMILIES.iter().filter(|family| family.name.contains(&only)) {
-        for protocol in [2, 3] {
-            let mut random = Random::seeded(seed);
-            let mut pair = Pair::start(protocol);
-            let mut history = Vec::new();
-            for _ in 0..commands {
-                let template = *random.choose(family.templates);
-                let text = expand(template, &mut random);
-                let result = pair.run(&Line::parse(&text));
-                history.push(text);
-                if let Err(difference) = result {
-                    let recent = history[history.len().saturating_sub(12)..].join("\n    ");
-                    panic!(
-                        "{} RESP{protocol}, seed {seed}, after\n    {recent}\n{difference}",
-                        family.name
-                    );
-                }
+    let wish = Wish::from_environment();
+    let mut differences = Vec::new();
+    let families: Vec<&Family> =
+        FAMILIES.iter().filter(|family| family.name.contains(&wish.only)).collect();
+    assert!(!families.is_empty(), "no family has {:?} in its name", wish.only);
+    for family in families {
+        let (mut compared, before) = (0, differences.len());
+        for seed in &wish.seeds {
+            for protocol in [2, 3] {
+                let run = Run { family, seed: *seed, protocol, commands: wish.commands };
+                compared += run.compare(&mut differences);
             }
-            println!("{}: {} commands equal in RESP{protocol}", family.name, pair.compared);
         }
+        let found = differences.len() - before;
+        println!("{RESULT} {:<32} {compared:>9} compared {found:>4} differences", family.name);
+    }
+    let count = differences.len();
+    assert!(differences.is_empty(), "{count} differences\n{}", differences.join("\n"));
+}
+
+/// One family, one seed, one protocol.
+struct Run<'a> {
+    family: &'a Family,
+    seed: u64,
+    protocol: u8,
+    commands: usize,
+}
+
+impl Run<'_> {
+    /// Returns how many replies were compared. Ends at the first difference: whatever comes
+    /// behind it would differ for the same reason.
+    fn compare(&self, differences: &mut Vec<String>) -> usize {
+        let Self { family, seed, protocol, commands } = self;
+        let mut random = Random::seeded(*seed);
+        let mut pair = Pair::start(*protocol);
+        let mut history = Vec::new();
+        for _ in 0..*commands {
+            let template = *random.choose(family.templates);
+            let text = expand(template, &mut random);
+            let result = pair.run(&Line::parse(&text));
+            history.push(text);
+            if let Err(difference) = result {
+                let recent = history[history.len().saturating_sub(12)..].join("\n    ");
+                let name = family.name;
+                differences.push(format!(
+                    "{name} RESP{protocol}, seed {seed}, after\n    {recent}\n{difference}"
+                ));
+                break;
+            }
+        }
+        pair.compared
     }
 }
