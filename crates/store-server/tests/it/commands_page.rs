@@ -58,7 +58,6 @@ const EXCEPTIONS: &[(&str, Status)] = &[
     ("module|load", NO_MODULES),
     ("module|loadex", NO_MODULES),
     ("module|unload", NO_MODULES),
-    ("pfselftest", Partial("answers OK and tests nothing: the tests of the store do")),
     ("psync", NO_REPLICAS),
     ("readonly", NO_CLUSTER),
     ("readwrite", NO_CLUSTER),
