@@ -3,9 +3,10 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use testkit::RedisServer;
+use trials::clock;
 
 use crate::report::Figures;
 use crate::servers::{Expiry, PerSide, Side, info, insert, start};
@@ -51,10 +52,10 @@ fn longest_ping(connection: &mut TcpStream, done: &AtomicBool) -> std::io::Resul
     let mut reply = [0; b"+PONG\r\n".len()];
     while !done.load(Ordering::Relaxed) {
         std::thread::sleep(PAUSE);
-        let asked_at = Instant::now();
+        let asked_at = clock::now();
         connection.write_all(b"PING\r\n")?;
         connection.read_exact(&mut reply)?;
-        longest = longest.max(asked_at.elapsed());
+        longest = longest.max(clock::now().since(asked_at));
     }
     Ok(longest)
 }
