@@ -70,3 +70,12 @@ pub use tenure_core::{
 };
 #[cfg(feature = "macros")]
 pub use tenure_macros::leader_only;
+
+/// The pages whose code blocks are tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/library.md")]
+    struct Tour;
+}

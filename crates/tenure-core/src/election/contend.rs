@@ -222,6 +222,8 @@ impl Election {
     pub(super) fn rearm_by_hint(&mut self, now: Moment, hint: Hint) {
         let mut is_named = false;
         let wait = match hint {
+            // What it gave back itself it leaves to others for a while.
+            Hint::Released { token } if token == self.own_token => return,
             Hint::Released { .. } | Hint::PauseChanged => self.head_start(),
             Hint::Transferred { to, .. } if to == self.settings.id => {
                 is_named = true;

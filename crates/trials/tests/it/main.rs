@@ -3,6 +3,7 @@
 // A test that cannot go on ends there.
 #![allow(clippy::unwrap_used)]
 
+mod acl;
 mod bad_input;
 mod crowd;
 mod features;

@@ -13,11 +13,12 @@ const WRONG_NODE: [&str; 4] = ["READONLY", "MASTERDOWN", "MOVED", "ASK"];
 const NOT_NOW: [&str; 8] =
     ["LOADING", "CLUSTERDOWN", "MISCONF", "OOM", "NOREPLICAS", "BUSY", "TRYAGAIN", "UNKILLABLE"];
 /// Error codes that ask for other credentials, and the words of servers that have no code for it.
-const DENIED: [&str; 9] = [
+const DENIED: [&str; 10] = [
     "NOAUTH",
     "WRONGPASS",
     "NOPERM",
     "invalid password",
+    "has no permissions",
     "can't run this command",
     "can't access at least one of the keys",
     "without any password configured",
@@ -98,7 +99,7 @@ fn remedy(refusal: &str) -> &'static str {
         "this store wants no password: leave it out of its address"
     } else if says("WRONGPASS") || says("invalid password") {
         "check user and password in the store's address"
-    } else if says("DB index") || says("SELECT") {
+    } else if says("DB index") || says("SELECT is not allowed") {
         "choose another database number in the store's address"
     } else {
         "grant it to this user: docs/acl.md lists what elections need"
@@ -132,6 +133,7 @@ mod tests {
             ("NOPERM this user has no permissions to run the 'eval' command", "Denied"),
             ("ERR The user executing the script can't run this command or subcommand", "Denied"),
             ("ERR invalid password", "Denied"),
+            ("ERR this user has no permissions to run the 'select' command", "Denied"),
             ("ERR unknown command 'EVALSHA'", "Unexpected"),
             ("WHATEVER it is", "Unexpected"),
         ];
