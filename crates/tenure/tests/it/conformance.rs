@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::MemoryBackend;
-use tenure::backend::Backend;
 use tenure::backend::conformance::{self, Meddler, Meddling};
 use tenure::backend::redis::RedisBackend;
+use tenure::backend::{Backend, EmbeddedStore};
 use tenure::core::Resource;
 use testkit::RedisServer;
 
@@ -60,6 +60,14 @@ async fn redis_keeps_the_contract() {
     let report = conformance::check_with(|| opened(&server), meddler).await;
     report.assert_passed();
     assert!(report.skipped().is_empty() && report.passed().len() > 40, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_embedded_store_keeps_the_contract() {
+    let store = EmbeddedStore::start().unwrap();
+    let report = conformance::check(|| Arc::new(store.backend())).await;
+    report.assert_passed();
+    assert!(report.passed().len() > 35, "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

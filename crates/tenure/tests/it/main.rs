@@ -8,6 +8,7 @@ mod broken;
 mod config;
 mod configured;
 mod conformance;
+mod embedded;
 mod events;
 mod fence;
 mod leader_only;
