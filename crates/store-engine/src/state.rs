@@ -1,0 +1,109 @@
+//! The server apart from its keys: settings, counters, sessions, identity.
+
+use std::collections::BTreeMap;
+
+use store_types::Limits;
+
+use crate::config::Config;
+use crate::host::Host;
+use crate::registry::Registry;
+use crate::session::Sessions;
+
+/// How many distinct error codes INFO errorstats counts; scripts can make up any.
+const ERROR_CODES_MAX: usize = 128;
+
+/// Conditions of the whole server that send requests through all gates.
+pub mod server_gate {
+    /// `maxmemory` is set.
+    pub const MEMORY_LIMIT: u32 = 1 << 0;
+    /// Some session runs MONITOR.
+    pub const MONITORED: u32 = 1 << 1;
+    /// CLIENT PAUSE is in force.
+    pub const PAUSED: u32 = 1 << 2;
+    /// A script has run for too long.
+    pub const BUSY_SCRIPT: u32 = 1 << 3;
+}
+
+/// Who this server is, as INFO tells.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// Forty hexadecimal digits, new at each start.
+    pub run_id: String,
+    /// Forty hexadecimal digits, kept across a clean restart.
+    pub incarnation: String,
+    /// Whether all data of the incarnation is known to be there.
+    pub history_complete: bool,
+    /// Process id.
+    pub process_id: u32,
+    /// The port clients reach it at, 0 without one.
+    pub tcp_port: u16,
+    /// Path of the program.
+    pub executable: String,
+    /// Path of the configuration file, empty without one.
+    pub config_file: String,
+    /// When it started, unix milliseconds.
+    pub started_at_ms: u64,
+}
+
+/// What the driver counts, told to the engine for INFO.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Measured {
+    /// Bytes read from clients.
+    pub input_bytes: u64,
+    /// Bytes written to clients.
+    pub output_bytes: u64,
+    /// Processor time of the longest turn of the loop, in microseconds.
+    pub longest_turn_us: u64,
+    /// Clients refused for `maxclients`.
+    pub rejected_connections: u64,
+}
+
+/// Counters that INFO tells.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// Requests run.
+    pub commands: u64,
+    /// Error replies by their code.
+    pub errors: BTreeMap<Vec<u8>, u64>,
+    /// All error replies.
+    pub error_replies: u64,
+    /// Failed attempts to authenticate.
+    pub auth_failures: u64,
+    /// The most memory ever used.
+    pub memory_peak: usize,
+}
+
+impl Stats {
+    /// Counts an error reply.
+    #[cold]
+    pub fn count_error(&mut self, code: &[u8]) {
+        self.error_replies += 1;
+        if self.errors.len() < ERROR_CODES_MAX || self.errors.contains_key(code) {
+            *self.errors.entry(code.to_vec()).or_default() += 1;
+        }
+    }
+}
+
+/// The server apart from its keys.
+pub struct ServerState {
+    /// Settings.
+    pub config: Config,
+    /// The command table with its counters.
+    pub registry: Registry,
+    /// All sessions but the one that runs.
+    pub sessions: Sessions,
+    /// Counters.
+    pub stats: Stats,
+    /// Who this is.
+    pub identity: Identity,
+    /// What the driver counted.
+    pub measured: Measured,
+    /// The driver, for what it alone can do.
+    pub host: Box<dyn Host>,
+    /// Bytes in use before the first key.
+    pub base_memory: usize,
+    /// Settings that decide on encodings, as the values take them.
+    pub limits: Limits,
+    /// Bits of [`server_gate`].
+    pub gates: u32,
+}

@@ -1,0 +1,8 @@
+//! The engine through its one door, with a clock that the test moves.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+mod expiry;
+mod memory;
+mod propagation;
+mod transaction;
+mod world;

@@ -1,0 +1,113 @@
+//! An engine, a moment, and sessions by name.
+
+use std::collections::BTreeMap;
+
+use store_engine::{
+    Config, Engine, Identity, NextTick, NoHost, Origin, SessionId, Unit, parse_arguments,
+};
+use store_resp::{OwnedRequest, Reply, ReplyParser, Request};
+
+pub(crate) struct World {
+    pub(crate) engine: Engine,
+    pub(crate) now_ms: u64,
+    sessions: BTreeMap<String, SessionId>,
+}
+
+impl World {
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self::configured(seed, &[])
+    }
+
+    pub(crate) fn configured(seed: u64, settings: &[&str]) -> Self {
+        let mut config = Config::default();
+        let settings: Vec<String> = settings.iter().map(|word| (*word).to_owned()).collect();
+        parse_arguments(&mut config, &settings).unwrap();
+        let engine = Engine::new(config, Identity::default(), seed, Box::new(NoHost));
+        Self { engine, now_ms: 1_000_000, sessions: BTreeMap::new() }
+    }
+
+    fn session(&mut self, name: &str) -> SessionId {
+        if let Some(id) = self.sessions.get(name) {
+            return *id;
+        }
+        let id = self.engine.open_session(self.now_ms * 1000, Origin::default());
+        self.sessions.insert(name.to_owned(), id);
+        id
+    }
+
+    /// Runs a line of words on the session `main`.
+    pub(crate) fn run(&mut self, line: &str) -> Reply {
+        self.run_as("main", line)
+    }
+
+    pub(crate) fn run_as(&mut self, name: &str, line: &str) -> Reply {
+        let request = OwnedRequest::from_args(line.split(' ').map(str::as_bytes));
+        self.execute(name, request.as_request());
+        self.take_reply(name).expect("every request has a reply")
+    }
+
+    pub(crate) fn execute(&mut self, name: &str, request: Request<'_>) {
+        let id = self.session(name);
+        self.engine.execute(self.now_ms * 1000, id, request);
+        self.engine.finish(Some((id, request)), 1);
+    }
+
+    pub(crate) fn take_reply(&mut self, name: &str) -> Option<Reply> {
+        let id = self.session(name);
+        let output = &mut self.engine.session_mut(id)?.output;
+        let (reply, used) = ReplyParser.parse(output).unwrap()?;
+        output.drain(..used);
+        Some(reply)
+    }
+
+    pub(crate) fn close(&mut self, name: &str) {
+        if let Some(id) = self.sessions.remove(name) {
+            self.engine.close_session(id);
+        }
+    }
+
+    /// Lets time pass, with as many ticks as the engine asks for.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        for _ in 0..1000 {
+            if self.engine.tick(self.now_ms * 1000) != NextTick::Soon {
+                return;
+            }
+        }
+        panic!("the engine always wants another tick");
+    }
+
+    pub(crate) fn take_units(&mut self) -> Vec<Unit> {
+        std::mem::take(&mut self.engine.effects().units)
+    }
+
+    /// All keys of all databases with values and expiries, in order.
+    pub(crate) fn contents(&mut self) -> Vec<String> {
+        let mut contents = Vec::new();
+        for db in 0..16 {
+            self.run_as("reader", &format!("SELECT {db}"));
+            let Reply::Array(keys) = self.run_as("reader", "KEYS *") else { panic!("no array") };
+            for key in keys {
+                let Reply::Bulk(key) = key else { panic!("no key") };
+                let ask = |world: &mut Self, word: &str| {
+                    let request = OwnedRequest::from_args([word.as_bytes(), key.as_slice()]);
+                    world.execute("reader", request.as_request());
+                    world.take_reply("reader").unwrap()
+                };
+                let value = ask(self, "GET");
+                let ends = ask(self, "PEXPIRETIME");
+                contents.push(format!("{db} {} {value:?} {ends:?}", key.escape_ascii()));
+            }
+        }
+        contents.sort();
+        contents
+    }
+}
+
+pub(crate) fn ok() -> Reply {
+    Reply::Simple("OK".into())
+}
+
+pub(crate) fn bulk(text: &str) -> Reply {
+    Reply::Bulk(text.as_bytes().to_vec())
+}

@@ -1,0 +1,132 @@
+//! The same words to us and to redis-server, written by hand.
+
+use std::collections::BTreeMap;
+
+use store_server::Server;
+use testkit::RedisServer;
+
+use crate::connection::Connection;
+use crate::script::{Line, Step, agree};
+
+/// Our server and theirs, with connections by name.
+pub(crate) struct Pair {
+    ours: Server,
+    theirs: RedisServer,
+    connections: BTreeMap<String, (Connection, Connection)>,
+    protocol: u8,
+    /// Commands compared so far.
+    pub(crate) compared: usize,
+}
+
+impl Pair {
+    pub(crate) fn start(protocol: u8) -> Self {
+        Self {
+            ours: start_ours(),
+            theirs: RedisServer::builder().args(["--enable-debug-command", "yes"]).start(),
+            connections: BTreeMap::new(),
+            protocol,
+            compared: 0,
+        }
+    }
+
+    /// Empty databases on both sides, and no connections.
+    pub(crate) fn start_over(&mut self) {
+        self.connections.clear();
+        self.ours = start_ours();
+        let mut theirs = Connection::tcp(self.theirs.port());
+        theirs.words("FLUSHALL");
+        theirs.words("CONFIG RESETSTAT");
+    }
+
+    /// Runs one line and says what differs.
+    pub(crate) fn run(&mut self, line: &Line) -> Result<(), String> {
+        for index in 0..line.times {
+            let words = line.words(index);
+            let (ours, theirs) = self.connection(&line.connection);
+            match line.step {
+                Step::OnlyOurs => drop(ours.ask(&words)),
+                Step::OnlyTheirs => drop(theirs.ask(&words)),
+                Step::Send => {
+                    ours.send(&words);
+                    theirs.send(&words);
+                }
+                Step::Ask | Step::Receive => {
+                    if line.step == Step::Ask {
+                        ours.send(&words);
+                        theirs.send(&words);
+                    }
+                    let (ours, theirs) = (ours.receive(), theirs.receive());
+                    self.compared += 1;
+                    if !agree(line.comparison, &ours, &theirs) {
+                        let text = &line.text;
+                        return Err(format!("{text}\n    ours   {ours:?}\n    theirs {theirs:?}"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn connection(&mut self, name: &str) -> &mut (Connection, Connection) {
+        if !self.connections.contains_key(name) {
+            let port = self.ours.port().expect("our server listens");
+            let (mut ours, mut theirs) =
+                (Connection::tcp(port), Connection::tcp(self.theirs.port()));
+            if self.protocol == 3 {
+                ours.words("HELLO 3");
+                theirs.words("HELLO 3");
+            }
+            self.connections.insert(name.to_owned(), (ours, theirs));
+        }
+        self.connections.get_mut(name).expect("just inserted")
+    }
+}
+
+fn start_ours() -> Server {
+    let builder = Server::builder().any_port().seed(7);
+    builder.setting("enable-debug-command", "yes").start().expect("our server starts")
+}
+
+/// Runs a case file in both protocols; all differences are shown at once.
+fn compare(file: &str, text: &str) {
+    let mut differences = Vec::new();
+    for protocol in [2, 3] {
+        let mut pair = Pair::start(protocol);
+        let mut section = String::new();
+        for (number, text) in text.lines().enumerate() {
+            if let Some(claim) = text.strip_prefix("==") {
+                section = claim.trim().to_owned();
+                pair.start_over();
+            } else if !text.trim().is_empty()
+                && !text.starts_with('#')
+                && let Err(difference) = pair.run(&Line::parse(text))
+            {
+                let place = format!("{file}:{} RESP{protocol} ({section})", number + 1);
+                differences.push(format!("{place}: {difference}"));
+            }
+        }
+    }
+    let count = differences.len();
+    assert!(differences.is_empty(), "{count} differences\n{}", differences.join("\n"));
+}
+
+macro_rules! cases {
+    ($($name:ident)*) => {$(
+        #[test]
+        fn $name() {
+            let file = concat!("cases/", stringify!($name), ".txt");
+            compare(file, include_str!(concat!("cases/", stringify!($name), ".txt")));
+        }
+    )*};
+}
+
+// One file per family: add yours here.
+cases! {
+    connection
+    strings
+    transactions
+    expire
+    keys
+    bits
+    config
+}
