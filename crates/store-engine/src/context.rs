@@ -45,6 +45,9 @@ pub struct Context<'a> {
     pub row: RowId,
     /// Who asked for it.
     pub caller: Caller,
+    /// With [`Caller::Resumed`], the key that was signalled: the only one to look at, as in
+    /// Redis 7.0.
+    pub ready_key: Option<&'a [u8]>,
     /// What to propagate when data changed.
     pub propagate: Propagate,
     /// Set by [`block`](Self::block): the engine will keep the session waiting.

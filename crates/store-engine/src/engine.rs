@@ -167,6 +167,7 @@ impl Engine {
             session: &mut session,
             row: RowId::FIRST,
             caller: Caller::Client,
+            ready_key: None,
             propagate: Propagate::Verbatim,
             blocked: None,
         };
@@ -321,9 +322,7 @@ impl Engine {
                 break;
             }
             for (db, key) in ready {
-                for id in self.keyspace.waiting.of(db, &key) {
-                    self.wake(id, db);
-                }
+                self.wake_waiters(db, &key);
             }
         }
         let unit = std::mem::take(&mut self.keyspace.effects.unit);
@@ -348,8 +347,19 @@ impl Engine {
         }
     }
 
+    /// Serves those who wait for `key`, first come first, until it is gone.
+    fn wake_waiters(&mut self, db: usize, key: &[u8]) {
+        for id in self.keyspace.waiting.of(db, key) {
+            self.keyspace.begin(self.keyspace.now_us(), db);
+            if !self.keyspace.contains(key) {
+                return;
+            }
+            self.wake(id, db, key);
+        }
+    }
+
     /// Runs the request of a blocked session once more; it stays blocked when it blocks again.
-    fn wake(&mut self, id: SessionId, db: usize) {
+    fn wake(&mut self, id: SessionId, db: usize, ready_key: &[u8]) {
         let Some(mut session) = self.state.sessions.take(id) else { return };
         let Some(waiting) = session.blocked.take() else {
             return self.state.sessions.put_back(session);
@@ -365,6 +375,7 @@ impl Engine {
             session: &mut session,
             row: waiting.row,
             caller: Caller::Resumed,
+            ready_key: Some(ready_key),
             propagate: Propagate::Verbatim,
             blocked: None,
         };

@@ -190,7 +190,7 @@ mod tests {
             let name = registry.row(id).command.name;
             assert_eq!(registry.find(name.as_bytes()), Some(id));
             assert_eq!(registry.find(name.to_uppercase().as_bytes()), Some(id), "{name}");
-            assert_eq!(registry.find(format!("{name}x").as_bytes()), None);
+            assert_eq!(registry.find(format!("{name}!").as_bytes()), None);
             for sub in registry.subcommands(id) {
                 let full = registry.row(sub).full_name.clone();
                 assert_eq!(registry.find_full(full.as_bytes()), Some(sub), "{full}");

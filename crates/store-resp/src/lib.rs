@@ -28,7 +28,7 @@ mod request;
 mod write;
 
 pub use inline::split_quoted;
-pub use number::{format_double, format_integer, parse_integer};
+pub use number::{DoubleText, format_integer, parse_integer};
 pub use parse::{Limits, Parsed, ProtocolError, RequestParser};
 pub use reply::{Reply, ReplyError, ReplyParser};
 pub use request::{OwnedRequest, Request, Span};

@@ -46,49 +46,144 @@ pub fn format_integer(value: i64, scratch: &mut [u8; INTEGER_DIGITS_MAX]) -> &[u
     &scratch[at..]
 }
 
-/// `value` with up to 17 significant digits, as C's `%.17g` writes it.
-pub fn format_double(value: f64) -> String {
-    if value.is_nan() {
-        return "nan".to_owned();
-    }
-    if value.is_infinite() {
-        return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
-    }
-    if value == 0.0 {
-        return if value.is_sign_negative() { "-0" } else { "0" }.to_owned();
-    }
-    let scientific = format!("{value:.16e}");
-    let (mantissa, exponent) =
-        scientific.split_once('e').expect("the exponent format always has an exponent");
-    let exponent: i32 = exponent.parse().expect("the exponent format writes an integer exponent");
-    let (sign, mantissa) = match mantissa.strip_prefix('-') {
-        Some(rest) => ("-", rest),
-        None => ("", mantissa),
-    };
-    let digits: String = mantissa.chars().filter(|c| *c != '.').collect();
-    let digits = digits.trim_end_matches('0');
-    place_point(sign, digits, exponent)
+/// The longest text of a double: `-1.7976931348623157e+308`.
+const DOUBLE_LEN_MAX: usize = 24;
+/// Significant digits of a double.
+const PRECISION: i32 = 17;
+
+/// A double with up to 17 significant digits, as C's `%.17g` writes it, without an allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct DoubleText {
+    bytes: [u8; DOUBLE_LEN_MAX],
+    len: usize,
 }
 
-/// Digits `d₁d₂…` standing for `d₁.d₂… × 10^exponent`, laid out by the rules of `%g`.
-fn place_point(sign: &str, digits: &str, exponent: i32) -> String {
-    const PRECISION: i32 = 17;
-    if !(-4..PRECISION).contains(&exponent) {
-        let (first, rest) = digits.split_at(1);
-        let point = if rest.is_empty() { "" } else { "." };
-        let direction = if exponent < 0 { '-' } else { '+' };
-        return format!("{sign}{first}{point}{rest}e{direction}{:02}", exponent.abs());
+impl DoubleText {
+    /// Writes `value`.
+    pub fn new(value: f64) -> Self {
+        let mut text = Self { bytes: [0; DOUBLE_LEN_MAX], len: 0 };
+        if value.is_nan() {
+            text.push(b"nan");
+        } else if value.is_infinite() {
+            text.push(if value > 0.0 { b"inf" } else { b"-inf" });
+        } else if value == 0.0 {
+            text.push(if value.is_sign_negative() { b"-0" } else { b"0" });
+        } else if !text.push_short(value) {
+            text.push_digits(value);
+        }
+        text
     }
-    if exponent < 0 {
-        let zeros = "0".repeat(exponent.unsigned_abs() as usize - 1);
-        return format!("{sign}0.{zeros}{digits}");
+
+    /// The text.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
     }
-    let whole = exponent as usize + 1;
-    if digits.len() <= whole {
-        return format!("{sign}{digits}{}", "0".repeat(whole - digits.len()));
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..][..bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
     }
-    let (before, after) = digits.split_at(whole);
-    format!("{sign}{before}.{after}")
+
+    /// Integers, and fractions of a few binary digits: all their digits are few, so no rounding
+    /// is needed. False, writing nothing, for any other number.
+    fn push_short(&mut self, value: f64) -> bool {
+        /// From here on `%.17g` writes an exponent.
+        const INTEGER_MAX: f64 = 1e17;
+        /// Seven digits and ten behind the point are seventeen.
+        const WHOLE_MAX: f64 = 1e7;
+        const FRACTIONS: f64 = 1024.0;
+        const FRACTION_DIGITS: usize = 10;
+        if value.trunc() == value && value.abs() < INTEGER_MAX {
+            self.push(format_integer(value as i64, &mut [0; 20]));
+            return true;
+        }
+        // Multiplying by a power of two is exact.
+        let scaled = value.abs() * FRACTIONS;
+        if value.abs() >= WHOLE_MAX || scaled.trunc() != scaled {
+            return false;
+        }
+        let scaled = scaled as u64;
+        if value < 0.0 {
+            self.push(b"-");
+        }
+        self.push(format_integer((scaled >> 10) as i64, &mut [0; 20]));
+        self.push(b".");
+        // One 1024th is 9765625 in units of the tenth digit behind the point.
+        let mut fraction = (scaled & 1023) * 9_765_625;
+        let mut digits = [b'0'; FRACTION_DIGITS];
+        for digit in digits.iter_mut().rev() {
+            *digit = b'0' + (fraction % 10) as u8;
+            fraction /= 10;
+        }
+        self.push(without_trailing_zeros(&digits));
+        true
+    }
+
+    /// Any other number, by the rules of `%g`.
+    fn push_digits(&mut self, value: f64) {
+        let mut scientific = Self { bytes: [0; DOUBLE_LEN_MAX], len: 0 };
+        std::fmt::Write::write_fmt(&mut scientific, format_args!("{:.16e}", value.abs()))
+            .expect("the longest double fits");
+        let text = scientific.as_bytes();
+        let split = text.iter().position(|byte| *byte == b'e').unwrap_or(text.len());
+        let exponent = parse_integer(&text[split + 1..]).expect("an exponent is an integer") as i32;
+        let mut digits = [0; PRECISION as usize];
+        digits[0] = text[0];
+        digits[1..].copy_from_slice(&text[2..split]);
+        if value < 0.0 {
+            self.push(b"-");
+        }
+        self.place_point(without_trailing_zeros(&digits), exponent);
+    }
+
+    /// Digits `d₁d₂…` standing for `d₁.d₂… × 10^exponent`.
+    fn place_point(&mut self, digits: &[u8], exponent: i32) {
+        const ZEROS: &[u8] = &[b'0'; PRECISION as usize];
+        match exponent {
+            -4..0 => {
+                self.push(b"0.");
+                self.push(&ZEROS[..(-exponent - 1) as usize]);
+                self.push(digits);
+            }
+            0..PRECISION => {
+                let whole = exponent as usize + 1;
+                self.push(&digits[..whole.min(digits.len())]);
+                if digits.len() > whole {
+                    self.push(b".");
+                    self.push(&digits[whole..]);
+                } else {
+                    self.push(&ZEROS[..whole - digits.len()]);
+                }
+            }
+            _ => {
+                self.push(&digits[..1]);
+                if digits.len() > 1 {
+                    self.push(b".");
+                    self.push(&digits[1..]);
+                }
+                self.push(if exponent < 0 { b"e-" } else { b"e+" });
+                if exponent.abs() < 10 {
+                    self.push(b"0");
+                }
+                self.push(format_integer(i64::from(exponent.abs()), &mut [0; 20]));
+            }
+        }
+    }
+}
+
+impl std::fmt::Write for DoubleText {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        if text.len() > DOUBLE_LEN_MAX - self.len {
+            return Err(std::fmt::Error);
+        }
+        self.push(text.as_bytes());
+        Ok(())
+    }
+}
+
+fn without_trailing_zeros(digits: &[u8]) -> &[u8] {
+    let zeros = digits.iter().rev().take_while(|digit| **digit == b'0').count();
+    &digits[..digits.len() - zeros]
 }
 
 #[cfg(test)]
@@ -137,8 +232,18 @@ mod tests {
             (1.5e300, "1.5000000000000001e+300"),
             (f64::INFINITY, "inf"),
             (-0.0, "-0"),
+            (f64::NAN, "nan"),
+            (0.5, "0.5"),
+            (-1234567.0009765625, "-1234567.0009765625"),
+            (9999999.5, "9999999.5"),
+            (12345678.0 + 1.0 / 1024.0, "12345678.000976562"),
+            (99999999999999984.0, "99999999999999984"),
+            (-f64::MAX, "-1.7976931348623157e+308"),
+            (5e-324, "4.9406564584124654e-324"),
+            (123456789012345678.0, "1.2345678901234568e+17"),
+            (1.1e16, "11000000000000000"),
         ] {
-            assert_eq!(format_double(value), text);
+            assert_eq!(DoubleText::new(value).as_bytes(), text.as_bytes());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Writes replies into an output buffer, in RESP2 or RESP3.
 
-use crate::number::{format_double, format_integer};
+use crate::number::{DoubleText, format_integer};
 
 /// Which generation of RESP a client asked for with HELLO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,7 +147,7 @@ impl ReplyWriter {
 
     /// A number with a fraction: a double in RESP3, a string in RESP2.
     pub fn double(&mut self, value: f64) {
-        let text = format_double(value);
+        let text = DoubleText::new(value);
         match self.protocol {
             Protocol::Resp2 => self.bulk(text.as_bytes()),
             Protocol::Resp3 => self.line(b',', text.as_bytes()),

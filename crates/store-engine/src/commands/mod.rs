@@ -1,16 +1,22 @@
 //! The command table, family by family, and what commands and engine share.
 
 mod bits;
+mod collection;
 mod command_info;
 mod config;
 mod connection;
+mod element_scan;
 mod expire;
+mod hashes;
 mod help;
 mod info;
 mod keys;
+mod lists;
 mod object;
 mod prelude;
 mod scan;
+mod sets;
+mod sorted_sets;
 mod strings;
 mod transaction;
 
@@ -34,10 +40,14 @@ pub(crate) const TABLES: &[&[Command]] = &[
     connection::TABLE,
     config::TABLE,
     expire::TABLE,
+    hashes::TABLE,
     info::TABLE,
     keys::TABLE,
+    lists::TABLE,
     object::TABLE,
     scan::TABLE,
+    sets::TABLE,
+    sorted_sets::TABLE,
     strings::TABLE,
     transaction::TABLE,
 ];

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::entry::{NewValue, ValueRef};
 use super::value::{Data, Value};
-use super::{Expiry, Keyspace};
+use super::{Expiry, Found, Keyspace};
 use crate::error::CommandError;
 
 /// A kind of value that is not a string: one variant of [`Data`].
@@ -60,6 +60,13 @@ impl Keyspace {
         object_of(self.peek(key))
     }
 
+    /// The value at a key that was read before in this request, without counting, touching or
+    /// expiring anything: for commands that need several values in hand at once.
+    pub fn look(&self, key: &[u8]) -> Option<ValueRef<'_>> {
+        let place = self.table().find(self.hash(key), key)?;
+        Some(self.table().entry(place).value())
+    }
+
     /// Opens a value of kind `T` for changes. Fails on another kind.
     ///
     /// When it is left empty, [`take`](Self::take) the key: Redis knows no empty collections.
@@ -67,13 +74,19 @@ impl Keyspace {
         &mut self,
         key: &[u8],
     ) -> Result<Option<ValueMut<'_, T>>, CommandError> {
-        let Some(found) = self.find(key) else { return Ok(None) };
+        match self.find(key) {
+            Some(found) => self.open(found).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn open<T: Object>(&mut self, found: Found) -> Result<ValueMut<'_, T>, CommandError> {
         self.touch_access(found);
         let table = &mut self.databases[self.selected];
         let (entry, entry_memory) = table.entry_and_memory(found.place);
         let value = entry.object_mut().ok_or(CommandError::WRONG_TYPE)?;
         T::of(&value.data).ok_or(CommandError::WRONG_TYPE)?;
-        Ok(Some(ValueMut { value, entry_memory, kind: PhantomData }))
+        Ok(ValueMut { value, entry_memory, kind: PhantomData })
     }
 
     /// Opens a value of kind `T` for changes, made by `create` when the key is not there.
@@ -84,10 +97,11 @@ impl Keyspace {
         key: &[u8],
         create: impl FnOnce() -> T,
     ) -> Result<ValueMut<'_, T>, CommandError> {
-        if !self.contains(key) {
-            let value = NewValue::Object(Box::new(Value::new(create().into_data())));
-            self.set(key, value, Expiry::Clear);
+        if let Some(found) = self.find(key) {
+            return self.open(found);
         }
+        let value = NewValue::Object(Box::new(Value::new(create().into_data())));
+        self.insert(key, value, None);
         Ok(self.write_as(key)?.expect("the key is there by now"))
     }
 

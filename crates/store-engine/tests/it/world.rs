@@ -46,6 +46,19 @@ impl World {
         self.take_reply(name).expect("every request has a reply")
     }
 
+    /// Runs a line that may leave the session waiting, unless it waits already.
+    pub(crate) fn send(&mut self, name: &str, line: &str) {
+        let id = self.session(name);
+        let waits = |world: &mut Self| {
+            world.engine.session_mut(id).is_some_and(|session| session.blocked.is_some())
+        };
+        if !waits(self) {
+            self.engine.session_mut(id).unwrap().output.clear();
+            let request = OwnedRequest::from_args(line.split(' ').map(str::as_bytes));
+            self.execute(name, request.as_request());
+        }
+    }
+
     pub(crate) fn execute(&mut self, name: &str, request: Request<'_>) {
         let id = self.session(name);
         self.engine.execute(self.now_ms * 1000, id, request);
@@ -89,19 +102,36 @@ impl World {
             let Reply::Array(keys) = self.run_as("reader", "KEYS *") else { panic!("no array") };
             for key in keys {
                 let Reply::Bulk(key) = key else { panic!("no key") };
-                let ask = |world: &mut Self, word: &str| {
-                    let request = OwnedRequest::from_args([word.as_bytes(), key.as_slice()]);
+                let ask = |world: &mut Self, word: &str, options: &str| {
+                    let options = options.split_whitespace().map(str::as_bytes);
+                    let words = [word.as_bytes(), key.as_slice()].into_iter().chain(options);
+                    let request = OwnedRequest::from_args(words);
                     world.execute("reader", request.as_request());
                     world.take_reply("reader").unwrap()
                 };
-                let value = ask(self, "GET");
-                let ends = ask(self, "PEXPIRETIME");
+                let Reply::Simple(kind) = ask(self, "TYPE", "") else { panic!("no kind") };
+                let value = match kind.as_str() {
+                    "list" => ask(self, "LRANGE", "0 -1"),
+                    "hash" => sorted(ask(self, "HGETALL", ""), 2),
+                    "set" => sorted(ask(self, "SMEMBERS", ""), 1),
+                    "zset" => ask(self, "ZRANGE", "0 -1 WITHSCORES"),
+                    _ => ask(self, "GET", ""),
+                };
+                let ends = ask(self, "PEXPIRETIME", "");
                 contents.push(format!("{db} {} {value:?} {ends:?}", key.escape_ascii()));
             }
         }
         contents.sort();
         contents
     }
+}
+
+/// An array of groups of `size` replies, with the groups in order.
+fn sorted(reply: Reply, size: usize) -> Reply {
+    let Reply::Array(items) = reply else { panic!("no array") };
+    let mut groups: Vec<Vec<Reply>> = items.chunks(size).map(<[Reply]>::to_vec).collect();
+    groups.sort_by_key(|group| format!("{group:?}"));
+    Reply::Array(groups.concat())
 }
 
 pub(crate) fn ok() -> Reply {

@@ -128,5 +128,9 @@ cases! {
     expire
     keys
     bits
+    lists
+    hashes
+    sets
+    sorted_sets
     config
 }
