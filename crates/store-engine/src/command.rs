@@ -7,6 +7,11 @@ use store_resp::Request;
 
 use crate::context::Context;
 use crate::error::CommandResult;
+use crate::key_finder::FoundKey;
+
+/// Finds the keys of a request whose places no specification can tell. `None` when its arguments
+/// make no sense.
+pub type FindKeys = fn(Request<'_>) -> Option<Vec<FoundKey>>;
 
 /// The function behind a row. All gates have been passed; the reply goes to `cx.reply`, and an
 /// error replaces whatever was written.
@@ -258,6 +263,8 @@ pub struct Command {
     pub categories: u32,
     /// Where its keys stand.
     pub keys: &'static [KeySpec],
+    /// Finds them where the specifications do not tell all.
+    pub find_keys: Option<FindKeys>,
     /// Hints for clients that know the tips of Redis 7.0.
     pub tips: &'static [&'static str],
     /// Chapter of the documentation.
@@ -283,6 +290,7 @@ impl Command {
             flags,
             categories: 0,
             keys: &[],
+            find_keys: None,
             tips: &[],
             group: Group::Generic,
             since: "1.0.0",
@@ -309,6 +317,12 @@ impl Command {
     /// With the places of its keys.
     pub const fn keys(mut self, keys: &'static [KeySpec]) -> Self {
         self.keys = keys;
+        self
+    }
+
+    /// With a function that finds the keys where the specifications do not tell all.
+    pub const fn keys_found_by(mut self, find_keys: FindKeys) -> Self {
+        self.find_keys = Some(find_keys);
         self
     }
 

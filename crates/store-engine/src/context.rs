@@ -91,6 +91,7 @@ impl Context<'_> {
             db: self.db.selected(),
             deadline_ms,
             on_timeout,
+            needs_key: false,
         }));
         Ok(())
     }

@@ -347,15 +347,20 @@ impl Engine {
         }
     }
 
-    /// Serves those who wait for `key`, first come first, until it is gone.
+    /// Serves those who wait for `key`, first come first, until it is gone; then only those who
+    /// cannot wait without it.
     fn wake_waiters(&mut self, db: usize, key: &[u8]) {
         for id in self.keyspace.waiting.of(db, key) {
             self.keyspace.begin(self.keyspace.now_us(), db);
-            if !self.keyspace.contains(key) {
-                return;
+            if self.keyspace.contains(key) || self.needs_key(id) {
+                self.wake(id, db, key);
             }
-            self.wake(id, db, key);
         }
+    }
+
+    fn needs_key(&self, id: SessionId) -> bool {
+        let session = self.state.sessions.get(id);
+        session.and_then(|session| session.blocked.as_ref()).is_some_and(|wait| wait.needs_key)
     }
 
     /// Runs the request of a blocked session once more; it stays blocked when it blocks again.

@@ -15,6 +15,9 @@ pub struct FoundKey {
 
 /// The keys of a request. `None` when its arguments make no sense; deny access then.
 pub fn keys_of(command: &Command, request: Request<'_>) -> Option<Vec<FoundKey>> {
+    if let Some(find_keys) = command.find_keys {
+        return find_keys(request);
+    }
     let mut keys = Vec::new();
     for spec in command.keys {
         if spec.access & access::NOT_KEY == 0 {

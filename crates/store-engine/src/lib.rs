@@ -56,7 +56,9 @@ mod state;
 /// The version of Redis whose clients we serve.
 pub const REDIS_VERSION: &str = "7.0.15";
 
-pub use command::{Arity, Begin, Command, Find, Group, KeySpec, Run, access, category, flag};
+pub use command::{
+    Arity, Begin, Command, Find, FindKeys, Group, KeySpec, Run, access, category, flag,
+};
 pub use config::{
     Config, ConfigError, Kind, OutputLimit, SETTINGS, Setting, Tuned, parse_arguments, parse_file,
     rewrite_file,

@@ -101,6 +101,8 @@ pub struct Blocked {
     pub deadline_ms: Option<u64>,
     /// What to say then.
     pub on_timeout: TimeoutReply,
+    /// Whether it is also woken when a key is gone: who waits in a group of a stream is told.
+    pub needs_key: bool,
 }
 
 /// Where a client comes from, as CLIENT LIST and the ACL log tell.

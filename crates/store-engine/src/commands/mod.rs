@@ -5,10 +5,13 @@ mod collection;
 mod command_info;
 mod config;
 mod connection;
+mod dump;
 mod element_scan;
 mod expire;
+mod geo;
 mod hashes;
 mod help;
+mod hyperloglog;
 mod info;
 mod keys;
 mod lists;
@@ -16,7 +19,9 @@ mod object;
 mod prelude;
 mod scan;
 mod sets;
+mod sort;
 mod sorted_sets;
+mod streams;
 mod strings;
 mod transaction;
 
@@ -39,15 +44,20 @@ pub(crate) const TABLES: &[&[Command]] = &[
     command_info::TABLE,
     connection::TABLE,
     config::TABLE,
+    dump::TABLE,
     expire::TABLE,
+    geo::TABLE,
     hashes::TABLE,
+    hyperloglog::TABLE,
     info::TABLE,
     keys::TABLE,
     lists::TABLE,
     object::TABLE,
     scan::TABLE,
     sets::TABLE,
+    sort::TABLE,
     sorted_sets::TABLE,
+    streams::TABLE,
     strings::TABLE,
     transaction::TABLE,
 ];

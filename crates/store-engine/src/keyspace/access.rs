@@ -33,6 +33,18 @@ impl AccessPolicy {
         minutes(now_ms) << 8 | self.raised(counter, random())
     }
 
+    /// The bits of a key that was last accessed so many seconds ago, or that has this counter;
+    /// `None` when the policy keeps account of the other.
+    pub fn given(&self, idle: Option<u64>, frequency: Option<u8>, now_ms: u64) -> Option<u32> {
+        match (self.is_lfu, idle, frequency) {
+            (true, _, Some(counter)) => Some(minutes(now_ms) << 8 | u32::from(counter)),
+            (false, Some(seconds), _) => {
+                Some(clock(now_ms.saturating_sub(seconds.saturating_mul(1000))))
+            }
+            _ => None,
+        }
+    }
+
     /// Seconds since the last access, as OBJECT IDLETIME tells.
     pub fn idle_seconds(&self, bits: u32, now_ms: u64) -> u64 {
         u64::from(clock(now_ms).wrapping_sub(bits)) & CLOCK_MASK

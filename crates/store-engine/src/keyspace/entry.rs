@@ -25,7 +25,7 @@ use std::ptr::NonNull;
 
 use super::memory::size_class;
 use super::prefetch::prefetch;
-use super::value::Value;
+use super::value::{Data, Value};
 
 /// Values up to this length stand inside their entry; longer ones in a vector of their own.
 pub(super) const INLINE_MAX: usize = 4096;
@@ -82,6 +82,11 @@ impl ValueRef<'_> {
             ValueRef::Integer(_) | ValueRef::Bytes(_) => "string",
             ValueRef::Object(value) => value.type_name(),
         }
+    }
+
+    /// Whether it is a stream: those who wait in its groups learn when it is gone.
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self, ValueRef::Object(value) if matches!(value.data(), Data::Stream(_)))
     }
 }
 

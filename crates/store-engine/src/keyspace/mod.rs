@@ -313,6 +313,9 @@ impl Keyspace {
             };
             return self.insert(key, value, expires_at);
         };
+        if !self.waiting.is_empty() && self.table().entry(found.place).value().is_stream() {
+            self.signal_ready(key);
+        }
         let table = &mut self.databases[self.selected];
         let entry = table.entry_mut(found.place);
         let expires_at = match expiry {
@@ -371,6 +374,9 @@ impl Keyspace {
         let hash_of = |key: &[u8]| hash(hasher, key);
         let entry = table.remove(found.place, found.hash, &hash_of);
         table.entry_memory -= entry.memory();
+        if !self.waiting.is_empty() && entry.value().is_stream() {
+            self.signal_ready(entry.key());
+        }
         entry
     }
 
@@ -415,6 +421,15 @@ impl Keyspace {
             }
         }
         true
+    }
+
+    /// Sets what is remembered of a key's accesses, as far as the policy remembers it.
+    pub fn set_access(&mut self, key: &[u8], idle_seconds: Option<u64>, frequency: Option<u8>) {
+        if let Some(bits) = self.access.given(idle_seconds, frequency, self.now_ms)
+            && let Some(found) = self.find(key)
+        {
+            self.table_mut().entry_mut(found.place).set_access(bits);
+        }
     }
 
     /// Edits a string in place, created empty when it is not there. The expiry stays; OBJECT
@@ -501,12 +516,9 @@ impl Keyspace {
         }
         self.databases.swap(a, b);
         for db in [a, b] {
-            for key in self.waiting.in_db(db) {
-                let there = self.databases[db].find(self.hash(&key), &key).is_some();
-                if there {
-                    self.effects.ready_keys.push((db, key));
-                }
-            }
+            // What they wait for may have come, or gone.
+            let keys = self.waiting.in_db(db).into_iter().map(|key| (db, key));
+            self.effects.ready_keys.extend(keys);
         }
         if self.effects.tracking {
             self.effects.changed_keys.push(None);
@@ -571,6 +583,12 @@ impl Keyspace {
         for (key, watchers) in self.watches.in_db(db) {
             if flushed.find(hash(&self.hasher, key), key).is_some() {
                 self.effects.touched_watchers.extend_from_slice(watchers);
+            }
+        }
+        for key in self.waiting.in_db(db) {
+            let place = flushed.find(hash(&self.hasher, &key), &key);
+            if place.is_some_and(|place| flushed.entry(place).value().is_stream()) {
+                self.effects.ready_keys.push((db, key));
             }
         }
         if self.effects.tracking {

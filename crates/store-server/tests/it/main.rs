@@ -8,6 +8,7 @@
 
 mod compare;
 mod connection;
+mod exchange;
 mod generate;
 mod script;
 mod server;
