@@ -217,8 +217,21 @@ fn reject(cx: &mut Context<'_>, error: &CommandError) {
         cx.session.flags |= session_flag::MULTI_BROKEN;
     }
     cx.server.registry.stats_mut(cx.row).rejected += 1;
+    if cx.server.registry.row(cx.row).command.name == "exec" {
+        return abort_exec(cx, error);
+    }
     cx.server.stats.count_error(error.code());
     cx.reply.error(error.as_bytes());
+}
+
+/// A refused EXEC ends its transaction.
+fn abort_exec(cx: &mut Context<'_>, error: &CommandError) {
+    commands::end_transaction(cx.db, cx.session);
+    let reason = error.as_bytes();
+    let reason = reason.strip_prefix(b"ERR ").unwrap_or(reason);
+    let text = [b"EXECABORT Transaction discarded because of: ", reason].concat();
+    cx.server.stats.count_error(b"EXECABORT");
+    cx.reply.error(&text);
 }
 
 #[cold]

@@ -51,6 +51,7 @@ mod key_finder;
 mod keyspace;
 mod latency;
 mod pubsub;
+mod rates;
 mod registry;
 mod session;
 mod slow_log;
@@ -80,6 +81,7 @@ pub use keyspace::{
 };
 pub use latency::{EventSamples, Histogram, LatencyMonitor};
 pub use pubsub::{PubSub, Subscriptions, TopicKind};
+pub use rates::{Amounts, RateMeter};
 pub use registry::{CallStats, Registry, Row, RowId};
 pub use session::{
     Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, Transaction, session_flag,

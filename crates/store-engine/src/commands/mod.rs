@@ -50,7 +50,7 @@ pub(crate) use config::apply_settings;
 pub(crate) use monitor::show_to_monitors;
 pub(crate) use pubsub::publish_events;
 pub(crate) use slowlog::note_slow;
-pub(crate) use transaction::runs_inside_multi;
+pub(crate) use transaction::{end_transaction, runs_inside_multi};
 
 /// All families. Adding one is a line here and a file beside it.
 pub(crate) const TABLES: &[&[Command]] = &[
@@ -100,6 +100,8 @@ pub(crate) fn leave_all_modes(cx: &mut Context<'_>) {
 pub(crate) fn forget_session(db: &mut Keyspace, server: &mut ServerState, session: &mut Session) {
     transaction::unwatch_all(db, session);
     leave_modes(db, server, session);
+    server.tracking.forget_unwanted();
+    client::watch_changes(db, server);
     server.postponed.retain(|id| *id != session.id);
 }
 

@@ -149,7 +149,7 @@ pub(super) fn unwatch_all(db: &mut Keyspace, session: &mut Session) {
 }
 
 /// Leaves MULTI, and hands out what was queued.
-pub(super) fn end_transaction(
+pub(crate) fn end_transaction(
     db: &mut Keyspace,
     session: &mut Session,
 ) -> Option<Box<Transaction>> {

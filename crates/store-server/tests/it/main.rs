@@ -8,6 +8,8 @@
 
 mod compare;
 mod connection;
+mod crowd;
 mod generate;
+mod hostile;
 mod script;
 mod server;

@@ -128,7 +128,7 @@ pub(crate) fn agree(comparison: Comparison, ours: &Option<Reply>, theirs: &Optio
     }
 }
 
-fn sorted(reply: &Reply) -> String {
+pub(crate) fn sorted(reply: &Reply) -> String {
     let all = |replies: &[Reply]| {
         let mut texts: Vec<String> = replies.iter().map(sorted).collect();
         texts.sort();
