@@ -49,9 +49,14 @@ mod gate;
 mod host;
 mod key_finder;
 mod keyspace;
+mod latency;
+mod pubsub;
+mod rates;
 mod registry;
 mod session;
+mod slow_log;
 mod state;
+mod tracking;
 
 /// The version of Redis whose clients we serve.
 pub const REDIS_VERSION: &str = "7.0.15";
@@ -64,7 +69,7 @@ pub use config::{
     rewrite_file,
 };
 pub use context::{Caller, Context, Propagate, integer, integer_within, integer32, is_word};
-pub use effects::{Effects, KeyEvent, ServerRequest, Unit, event_class};
+pub use effects::{Effects, KeyEvent, ServerRequest, Unblock, Unit, event_class};
 pub use engine::{Engine, NextTick, Outcome};
 pub use error::{CommandError, CommandResult};
 pub use host::{Host, NoHost, Usage};
@@ -74,8 +79,13 @@ pub use keyspace::{
     AccessPolicy, Data, Entry, Expiry, KeyStats, Keyspace, NewValue, Object, StringRef, Value,
     ValueMut, ValueRef, WaitingKeys, Watches,
 };
+pub use latency::{EventSamples, Histogram, LatencyMonitor};
+pub use pubsub::{PubSub, Subscriptions, TopicKind};
+pub use rates::{Amounts, RateMeter};
 pub use registry::{CallStats, Registry, Row, RowId};
 pub use session::{
     Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, Transaction, session_flag,
 };
-pub use state::{Identity, Measured, ServerState, Stats, server_gate};
+pub use slow_log::{SlowLog, SlowRequest};
+pub use state::{Identity, Measured, Pause, ServerState, Stats, server_gate};
+pub use tracking::{Tracking, TrackingMode, TrackingTable};

@@ -9,6 +9,8 @@
 mod compare;
 mod connection;
 mod exchange;
+mod crowd;
 mod generate;
+mod hostile;
 mod script;
 mod server;
