@@ -56,7 +56,8 @@ fn info(registered: &Registered) -> FunctionInfo<'_> {
 pub(crate) struct Libraries {
     /// In the order of loading.
     libraries: Vec<Library>,
-    /// The library and the place in it of each function.
+    /// The library and the place in it of each function, by its name in lower case: FCALL takes
+    /// any case.
     by_function: BTreeMap<String, (usize, usize)>,
     bytes: usize,
 }
@@ -79,7 +80,7 @@ impl Libraries {
     }
 
     pub(crate) fn registered(&self, name: &str) -> Option<&Registered> {
-        let (library, function) = *self.by_function.get(name)?;
+        let (library, function) = *self.by_function.get(&name.to_ascii_lowercase())?;
         self.libraries.get(library)?.functions.get(function)
     }
 
@@ -92,7 +93,10 @@ impl Libraries {
     pub(crate) fn check_fit(&self, new: &Library, limits: &Limits) -> Result<(), LibraryError> {
         let others = || self.libraries.iter().filter(|library| library.name != new.name);
         for function in &new.functions {
-            if others().flat_map(|library| &library.functions).any(|o| o.name == function.name) {
+            if others()
+                .flat_map(|library| &library.functions)
+                .any(|other| other.name.eq_ignore_ascii_case(&function.name))
+            {
                 return Err(LibraryError::FunctionExists(function.name.clone()));
             }
         }
@@ -133,7 +137,7 @@ impl Libraries {
             .enumerate()
             .flat_map(|(at, library)| {
                 let place = move |(index, function): (usize, &Registered)| {
-                    (function.name.clone(), (at, index))
+                    (function.name.to_ascii_lowercase(), (at, index))
                 };
                 library.functions.iter().enumerate().map(place)
             })

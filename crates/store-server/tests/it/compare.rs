@@ -167,4 +167,5 @@ cases! {
     strings
     tracking
     transactions
+    scripting
 }
