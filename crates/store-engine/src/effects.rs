@@ -57,6 +57,15 @@ pub struct Unit {
     pub requests: Vec<(usize, OwnedRequest)>,
 }
 
+/// How CLIENT UNBLOCK ends a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unblock {
+    /// As if the time were up.
+    Timeout,
+    /// With an error.
+    Error,
+}
+
 /// What the engine cannot do itself.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ServerRequest {
@@ -64,13 +73,10 @@ pub enum ServerRequest {
     CloseAfterOutput(SessionId),
     /// Close the session now.
     Close(SessionId),
+    /// Write a line to the log.
+    Log(String),
     /// Stop the server.
     Shutdown,
-    /// Do nothing at all for this long.
-    Sleep {
-        /// Microseconds.
-        micros: u64,
-    },
     /// These settings changed: apply those that concern sockets.
     SettingsChanged,
 }
@@ -87,14 +93,20 @@ pub struct Effects {
     pub touched_watchers: Vec<SessionId>,
     /// Keys that got something a blocked session may wait for.
     pub ready_keys: Vec<(usize, Box<[u8]>)>,
+    /// Sessions whose wait is to end.
+    pub unblocks: Vec<(SessionId, Unblock)>,
     /// Changed keys, recorded only while some session tracks; `None` stands for all of them.
     pub changed_keys: Vec<Option<Box<[u8]>>>,
+    /// Whether more keys are tracked than may be.
+    pub tracking_is_full: bool,
     /// Whether some session tracks keys.
     pub tracking: bool,
     /// Whether units are wanted at all: without replicas and file, nobody pays for them.
     pub propagating: bool,
     /// Requests of the unit being built.
     pub unit: Unit,
+    /// For the server: how long to rest when asked to, in microseconds.
+    pub rest_us: u64,
     /// For the server: finished units in order.
     pub units: Vec<Unit>,
     /// For the server: sessions that got output from others.
@@ -112,7 +124,9 @@ impl Effects {
         self.events.is_empty()
             && self.touched_watchers.is_empty()
             && self.ready_keys.is_empty()
+            && self.unblocks.is_empty()
             && self.changed_keys.is_empty()
+            && !self.tracking_is_full
             && self.unit.requests.is_empty()
     }
 

@@ -5,17 +5,25 @@ use std::collections::BTreeSet;
 use store_resp::{ReplyWriter, Request};
 use store_types::{Limits, Rng};
 
+use crate::acl::Acl;
+use crate::attend::{Attendant, NoAttendant};
 use crate::command::flag;
 use crate::commands;
 use crate::config::Config;
 use crate::context::{Caller, Context, Propagate};
-use crate::effects::Effects;
+use crate::effects::{Effects, Unblock};
 use crate::gate;
 use crate::host::Host;
 use crate::keyspace::{ExpiryTurn, Keyspace};
+use crate::latency::LatencyMonitor;
+use crate::pubsub::PubSub;
+use crate::rates::RateMeter;
 use crate::registry::{Registry, RowId};
+use crate::scripting::Scripting;
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
+use crate::slow_log::SlowLog;
 use crate::state::{Identity, Measured, ServerState, Stats};
+use crate::tracking::TrackingTable;
 
 /// Between looks for keys that ended, when none is overdue: Redis's `hz` of 10.
 const EXPIRY_PERIOD_MS: u64 = 100;
@@ -30,6 +38,11 @@ pub enum Outcome {
     /// The session waits: keep its further requests until it is named in
     /// [`Effects::resumed_sessions`].
     Blocked,
+    /// CLIENT PAUSE holds the request back: it did not run. Keep it, and run it again when the
+    /// session is named in [`Effects::resumed_sessions`].
+    Postponed,
+    /// The whole server is to rest for the time in [`Effects::rest_us`] before it goes on.
+    Rest,
     /// The session is to be closed: drop its further requests.
     Closing,
 }
@@ -82,6 +95,18 @@ impl Engine {
                 base_memory: 0,
                 limits: Limits { hash_seed: random.next_u64(), ..Limits::default() },
                 gates: 0,
+                acl: Acl::default(),
+                scripting: Scripting::default(),
+                pubsub: PubSub::default(),
+                tracking: TrackingTable::default(),
+                monitors: BTreeSet::new(),
+                pause: None,
+                postponed: Vec::new(),
+                rate_meter: RateMeter::default(),
+                slow_log: SlowLog::default(),
+                latency: LatencyMonitor::default(),
+                slow_from_us: u64::MAX,
+                tracks_latency: true,
             },
             deadlines: BTreeSet::new(),
             unmeasured: Vec::new(),
@@ -89,6 +114,8 @@ impl Engine {
         };
         engine.state.base_memory = size_of::<Self>() + size_of_val(engine.state.registry.rows());
         commands::apply_settings(&mut engine.keyspace, &mut engine.state);
+        // A line about the default user wins over `requirepass`.
+        commands::load_configured_users(&mut engine.state);
         engine
     }
 
@@ -112,6 +139,27 @@ impl Engine {
         &mut self.state.measured
     }
 
+    /// To be called when the requests at hand are done, before output is written: tells what is
+    /// told once for all of them.
+    #[inline]
+    pub fn end_turn(&mut self) {
+        if self.state.tracking.has_changed() {
+            let limit = self.state.config.tuned().output_limits[2];
+            let (sessions, effects) = (&mut self.state.sessions, &mut self.keyspace.effects);
+            self.state.tracking.broadcast(sessions, effects, limit);
+        }
+    }
+
+    /// To be called often, at a moment in unix microseconds: now and then it takes a sample of
+    /// what INFO tells per second.
+    #[inline]
+    pub fn sample_rates(&mut self, now_us: u64) {
+        let now_ms = now_us / 1000;
+        if self.state.rate_meter.is_due(now_ms) {
+            self.state.rate_meter.add(now_ms, self.state.amounts());
+        }
+    }
+
     /// Who the server is; the driver learns its port late.
     pub fn identity_mut(&mut self) -> &mut Identity {
         &mut self.state.identity
@@ -130,12 +178,17 @@ impl Engine {
 
     /// A client came.
     pub fn open_session(&mut self, now_us: u64, origin: Origin) -> SessionId {
-        let id = self.state.sessions.open(now_us / 1000, origin);
-        let needs_password = self.state.config.tuned().needs_password;
-        if needs_password && let Some(session) = self.state.sessions.get_mut(id) {
-            session.flags |= session_flag::NEEDS_AUTH;
-        }
-        id
+        open_session(&mut self.state, now_us, origin)
+    }
+
+    /// Whether clients have to log in.
+    pub fn needs_login(&self) -> bool {
+        self.state.needs_login()
+    }
+
+    /// Reads the file of the setting `aclfile`, if there is one. Fails with what is wrong.
+    pub fn load_acl_file(&mut self) -> Result<(), String> {
+        commands::load_acl_file(&mut self.state)
     }
 
     /// A client went, whatever it was doing.
@@ -152,9 +205,22 @@ impl Engine {
     }
 
     /// Runs one request of a session at a moment in unix microseconds. The reply is appended to
-    /// the session's output.
+    /// the session's output. A script runs for as long as it likes.
     #[inline]
     pub fn execute(&mut self, now_us: u64, id: SessionId, request: Request<'_>) -> Outcome {
+        self.execute_attended(now_us, id, request, &mut NoAttendant)
+    }
+
+    /// Runs one request like [`execute`](Self::execute); when it is a script that runs for too
+    /// long, `attendant` is called now and then to serve other clients meanwhile.
+    #[inline]
+    pub fn execute_attended(
+        &mut self,
+        now_us: u64,
+        id: SessionId,
+        request: Request<'_>,
+        attendant: &mut dyn Attendant,
+    ) -> Outcome {
         let Some(mut session) = self.state.sessions.take(id) else { return Outcome::Closing };
         self.keyspace.begin(now_us, session.db);
         session.asked_at_ms = self.keyspace.now_ms();
@@ -165,6 +231,7 @@ impl Engine {
             db: &mut self.keyspace,
             server: &mut self.state,
             session: &mut session,
+            attendant,
             row: RowId::FIRST,
             caller: Caller::Client,
             ready_key: None,
@@ -181,16 +248,32 @@ impl Engine {
         if let Some(blocked) = blocked {
             self.block(&mut session, blocked);
         }
-        let outcome = match session.flags & (session_flag::BLOCKED | session_flag::CLOSING) {
+        const ENDINGS: u32 = session_flag::BLOCKED
+            | session_flag::CLOSING
+            | session_flag::POSTPONED
+            | session_flag::RESTS;
+        let outcome = match session.flags & ENDINGS {
             0 => Outcome::Ready,
-            session_flag::BLOCKED => Outcome::Blocked,
-            _ => Outcome::Closing,
+            endings => self.unusual_outcome(&mut session, endings),
         };
         self.state.sessions.put_back(session);
         if !self.keyspace.effects.is_quiet() {
             self.deliver(Some((id, reply_start)));
         }
         outcome
+    }
+
+    #[cold]
+    fn unusual_outcome(&mut self, session: &mut Session, endings: u32) -> Outcome {
+        session.flags &= !session_flag::RESTS;
+        if endings & session_flag::CLOSING != 0 {
+            return Outcome::Closing;
+        }
+        if endings & session_flag::POSTPONED != 0 {
+            self.unmeasured.pop();
+            return Outcome::Postponed;
+        }
+        if endings & session_flag::BLOCKED != 0 { Outcome::Blocked } else { Outcome::Rest }
     }
 
     /// Begins to fetch the memory that these requests of a session will need. Their first
@@ -208,20 +291,35 @@ impl Engine {
     #[inline]
     pub fn was_quick(&self, request: Request<'_>) -> bool {
         const QUICK_ARGS_MAX: usize = 8;
+        /// Below this the slow log is meant to have nearly everything.
+        const SLOW_FROM_US_MIN: u64 = 1000;
         let row = self.unmeasured.last().map(|row| self.state.registry.row(*row).command);
-        request.len() <= QUICK_ARGS_MAX && row.is_some_and(|command| command.has(flag::FAST))
+        request.len() <= QUICK_ARGS_MAX
+            && self.state.slow_from_us >= SLOW_FROM_US_MIN
+            && row.is_some_and(|command| command.has(flag::FAST))
     }
 
     /// Tells how long the requests executed since the last call took together, for statistics
     /// and the slow log. `last` is the one that ran last, unless all were quick.
-    pub fn finish(&mut self, _last: Option<(SessionId, Request<'_>)>, micros: u64) {
+    pub fn finish(&mut self, last: Option<(SessionId, Request<'_>)>, micros: u64) {
+        if micros >= self.state.slow_from_us
+            && let Some((id, request)) = last
+            && let Some(row) = self.unmeasured.last()
+        {
+            let now_us = self.keyspace.now_us();
+            commands::note_slow(&mut self.state, now_us, id, *row, request, micros);
+        }
         let count = self.unmeasured.len() as u64;
         let each = micros.checked_div(count).unwrap_or(0);
         let mut left = micros;
+        let tracks = self.state.tracks_latency;
         while let Some(row) = self.unmeasured.pop() {
             // What does not divide goes to the one charged last.
             let share = if self.unmeasured.is_empty() { left } else { each };
             self.state.registry.stats_mut(row).micros += share;
+            if tracks {
+                self.state.registry.histogram_mut(row).add(share);
+            }
             left -= share;
         }
     }
@@ -237,7 +335,11 @@ impl Engine {
         self.keyspace.begin(now_us, 0);
         let now_ms = self.keyspace.now_ms();
         let mut soon = self.keyspace.drop_some();
-        if now_ms >= self.expiry_at_ms && self.keyspace.has_volatile() {
+        if self.state.pause.is_some_and(|pause| pause.until_ms <= now_ms) {
+            commands::end_pause(&mut self.keyspace, &mut self.state);
+        }
+        let may_expire = self.state.pause.is_none();
+        if may_expire && now_ms >= self.expiry_at_ms && self.keyspace.has_volatile() {
             match self.keyspace.expire_turn() {
                 ExpiryTurn::More => soon = true,
                 ExpiryTurn::Done => self.expiry_at_ms = now_ms + EXPIRY_PERIOD_MS,
@@ -258,8 +360,10 @@ impl Engine {
     /// When [`tick`](Self::tick) is wanted next.
     pub fn next_tick(&self) -> NextTick {
         let deadline = self.deadlines.first().map(|(at, _)| *at);
-        let expiry = self.keyspace.has_volatile().then_some(self.expiry_at_ms);
-        match [deadline, expiry].into_iter().flatten().min() {
+        let pause = self.state.pause.map(|pause| pause.until_ms);
+        let expires = pause.is_none() && self.keyspace.has_volatile();
+        let expiry = expires.then_some(self.expiry_at_ms);
+        match [deadline, expiry, pause].into_iter().flatten().min() {
             Some(at) => NextTick::At(at),
             None => NextTick::Never,
         }
@@ -331,7 +435,24 @@ impl Engine {
         }
     }
 
+    /// CLIENT UNBLOCK.
+    fn unblock(&mut self, id: SessionId, unblock: Unblock) {
+        if unblock == Unblock::Timeout {
+            return self.give_up_waiting(id);
+        }
+        let Some(mut session) = self.state.sessions.take(id) else { return };
+        if self.forget_wait(&mut session).is_some() {
+            let error = b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n";
+            session.output.extend_from_slice(error);
+            self.resumed(&session);
+        }
+        self.state.sessions.put_back(session);
+    }
+
     fn deliver_signals(&mut self, origin: Option<(SessionId, usize)>) {
+        for (id, unblock) in std::mem::take(&mut self.keyspace.effects.unblocks) {
+            self.unblock(id, unblock);
+        }
         for id in std::mem::take(&mut self.keyspace.effects.touched_watchers) {
             if let Some(session) = self.state.sessions.get_mut(id) {
                 session.flags |= session_flag::WATCH_BROKEN;
@@ -345,6 +466,9 @@ impl Engine {
         if !keys.is_empty() {
             commands::invalidate_tracked(&mut self.keyspace, &mut self.state, keys, origin);
         }
+        if std::mem::take(&mut self.keyspace.effects.tracking_is_full) {
+            commands::shrink_tracking(&mut self.keyspace, &mut self.state);
+        }
     }
 
     /// Serves those who wait for `key`, first come first, until it is gone; then only those who
@@ -354,6 +478,8 @@ impl Engine {
             self.keyspace.begin(self.keyspace.now_us(), db);
             if self.keyspace.contains(key) || self.needs_key(id) {
                 self.wake(id, db, key);
+                // What it caused is its own doing, not that of the session that fed it.
+                self.deliver_signals(Some((id, usize::MAX)));
             }
         }
     }
@@ -366,6 +492,10 @@ impl Engine {
     /// Runs the request of a blocked session once more; it stays blocked when it blocks again.
     fn wake(&mut self, id: SessionId, db: usize, ready_key: &[u8]) {
         let Some(mut session) = self.state.sessions.take(id) else { return };
+        if session.has(session_flag::CLOSING) {
+            // Killed, and not closed yet: nothing may be taken on its behalf.
+            return self.state.sessions.put_back(session);
+        }
         let Some(waiting) = session.blocked.take() else {
             return self.state.sessions.put_back(session);
         };
@@ -378,6 +508,7 @@ impl Engine {
             db: &mut self.keyspace,
             server: &mut self.state,
             session: &mut session,
+            attendant: &mut NoAttendant,
             row: waiting.row,
             caller: Caller::Resumed,
             ready_key: Some(ready_key),
@@ -399,6 +530,17 @@ impl Engine {
     }
 }
 
+/// A client came: what it may do follows from the default user.
+pub(crate) fn open_session(state: &mut ServerState, now_us: u64, origin: Origin) -> SessionId {
+    let id = state.sessions.open(now_us / 1000, origin);
+    let user = state.acl.default_user();
+    if let Some(session) = state.sessions.get_mut(id) {
+        session.set_flag(session_flag::NEEDS_AUTH, !user.is_open());
+        session.set_flag(session_flag::RESTRICTED, !user.may_do_everything());
+    }
+    id
+}
+
 /// Forty hexadecimal digits, the form of run ids.
 fn hex_id(random: &mut Rng) -> String {
     let mut id: String = (0..3).map(|_| format!("{:016x}", random.next_u64())).collect();
@@ -408,7 +550,7 @@ fn hex_id(random: &mut Rng) -> String {
 
 /// CLIENT REPLY OFF and SKIP: the reply was written for nothing.
 #[cold]
-fn drop_reply(cx: &mut Context<'_>, reply_start: usize) {
+pub(crate) fn drop_reply(cx: &mut Context<'_>, reply_start: usize) {
     cx.reply.truncate(reply_start);
     let skip_next = cx.session.has(session_flag::REPLY_SKIP_NEXT);
     cx.session.set_flag(session_flag::REPLY_SKIP, skip_next);

@@ -51,17 +51,50 @@ pub(crate) fn handle(cx: &mut Context<'_>, request: Request<'_>) {
 
 /// The long way, for sessions and times with something to check.
 fn handle_gated(cx: &mut Context<'_>, request: Request<'_>) {
+    if cx.session.has(session_flag::CLOSING) {
+        // Killed by another session since the request was read.
+        return;
+    }
     if let Err(error) = admit(cx, request) {
         return reject(cx, &error);
     }
-    if cx.server.gates & server_gate::MONITORED != 0 {
-        commands::show_to_monitors(cx, request);
+    const HOLDS: u32 = server_gate::PAUSED | server_gate::BUSY_SCRIPT;
+    if cx.server.gates & HOLDS == server_gate::PAUSED && waits_for_pause(cx) {
+        return postpone(cx);
     }
-    let command = cx.server.registry.row(cx.row).command;
-    if cx.in_multi() && !commands::runs_inside_multi(command.name) {
+    if cx.in_multi() && !commands::runs_inside_multi(&cx.server.registry.row(cx.row).full_name) {
         return queue(cx, request);
     }
     call(cx, request);
+    after_call(cx, request);
+}
+
+/// What only gated requests have to follow their run.
+fn after_call(cx: &mut Context<'_>, request: Request<'_>) {
+    if cx.server.gates & server_gate::MONITORED != 0 {
+        commands::show_to_monitors(cx, request);
+    }
+    if cx.session.has(session_flag::TRACKING) {
+        commands::remember_keys(cx, request);
+    }
+}
+
+/// Whether CLIENT PAUSE holds this request back.
+fn waits_for_pause(cx: &Context<'_>) -> bool {
+    const CHANGES: u32 = flag::WRITE | flag::MAY_REPLICATE;
+    let Some(pause) = cx.server.pause else { return false };
+    let command = cx.server.registry.row(cx.row).command;
+    let queued_changes = || {
+        let queued = cx.session.transaction.as_ref().map_or(&[][..], |held| &held.queued);
+        queued.iter().any(|(row, _)| cx.server.registry.row(*row).command.has(CHANGES))
+    };
+    pause.all || command.has(CHANGES) || command.name == "exec" && queued_changes()
+}
+
+/// The driver keeps the request and sends it again once the session is resumed.
+fn postpone(cx: &mut Context<'_>) {
+    cx.session.flags |= session_flag::BLOCKED | session_flag::POSTPONED;
+    cx.server.postponed.push(cx.session.id);
 }
 
 fn admit(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -75,11 +108,18 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if cx.session.has(session_flag::RESTRICTED) {
         acl::check(cx, request)?;
     }
-    if cx.server.gates & server_gate::MEMORY_LIMIT != 0 {
+    if cx.server.gates & server_gate::BUSY_SCRIPT != 0 {
+        // No key may go for memory while a script relies on it.
+        commands::check_busy(cx, command)?;
+    } else if cx.server.gates & server_gate::MEMORY_LIMIT != 0 {
         commands::check_memory(cx, command)?;
     }
     if cx.session.has(session_flag::SUBSCRIBED) && cx.session.protocol == Protocol::Resp2 {
         check_subscribed(cx)?;
+    }
+    const TOUCHES_KEYS: u32 = flag::READ | flag::WRITE | flag::MAY_REPLICATE;
+    if cx.session.has(session_flag::MONITOR) && command.has(TOUCHES_KEYS) {
+        return Err(CommandError::text("ERR Replica can't interact with the keyspace"));
     }
     Ok(())
 }
@@ -98,7 +138,7 @@ fn check_subscribed(cx: &Context<'_>) -> CommandResult {
         "reset",
     ];
     let row = cx.server.registry.row(cx.row);
-    if ALLOWED.contains(&row.command.name) {
+    if ALLOWED.contains(&row.full_name.as_str()) {
         return Ok(());
     }
     Err(CommandError::new(format!(
@@ -168,6 +208,9 @@ pub(crate) fn call_queued(cx: &mut Context<'_>, row: RowId, request: Request<'_>
     let outer = (cx.row, cx.caller);
     (cx.row, cx.caller) = (row, caller);
     call(cx, request);
+    if cx.session.has(session_flag::TRACKING) || cx.server.gates & server_gate::MONITORED != 0 {
+        after_call(cx, request);
+    }
     (cx.row, cx.caller) = outer;
 }
 
@@ -178,8 +221,21 @@ fn reject(cx: &mut Context<'_>, error: &CommandError) {
         cx.session.flags |= session_flag::MULTI_BROKEN;
     }
     cx.server.registry.stats_mut(cx.row).rejected += 1;
+    if cx.server.registry.row(cx.row).command.name == "exec" {
+        return abort_exec(cx, error);
+    }
     cx.server.stats.count_error(error.code());
     cx.reply.error(error.as_bytes());
+}
+
+/// A refused EXEC ends its transaction.
+fn abort_exec(cx: &mut Context<'_>, error: &CommandError) {
+    commands::end_transaction(cx.db, cx.session);
+    let reason = error.as_bytes();
+    let reason = reason.strip_prefix(b"ERR ").unwrap_or(reason);
+    let text = [b"EXECABORT Transaction discarded because of: ", reason].concat();
+    cx.server.stats.count_error(b"EXECABORT");
+    cx.reply.error(&text);
 }
 
 #[cold]

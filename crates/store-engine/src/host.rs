@@ -21,6 +21,16 @@ pub trait Host: Send {
     /// Replaces the text of the configuration file by what `renew` makes of it. Fails with a
     /// reason for the client.
     fn rewrite_config(&self, path: &str, renew: &dyn Fn(&str) -> String) -> Result<(), String>;
+
+    /// The text of a file. Fails with a reason for the client.
+    fn read_file(&self, path: &str) -> Result<String, String>;
+
+    /// Writes a file anew: the old one stays until the new one is whole. Fails with a reason
+    /// for the client.
+    fn write_file(&self, path: &str, text: &[u8]) -> Result<(), String>;
+
+    /// Fills `bytes` with what nobody can guess. False when there is no such thing.
+    fn fill_secret(&self, bytes: &mut [u8]) -> bool;
 }
 
 /// A host that knows nothing, for tests of the engine alone.
@@ -34,5 +44,17 @@ impl Host for NoHost {
 
     fn rewrite_config(&self, _: &str, _: &dyn Fn(&str) -> String) -> Result<(), String> {
         Err("there is no file".to_owned())
+    }
+
+    fn read_file(&self, _: &str) -> Result<String, String> {
+        Err("there is no file".to_owned())
+    }
+
+    fn write_file(&self, _: &str, _: &[u8]) -> Result<(), String> {
+        Err("there is no file".to_owned())
+    }
+
+    fn fill_secret(&self, _: &mut [u8]) -> bool {
+        false
     }
 }

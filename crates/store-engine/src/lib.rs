@@ -38,6 +38,7 @@
 //! Fields of `cx` can be borrowed apart: hold a value of `cx.db` while writing to `cx.reply`.
 
 mod acl;
+mod attend;
 mod command;
 mod commands;
 mod config;
@@ -49,13 +50,20 @@ mod gate;
 mod host;
 mod key_finder;
 mod keyspace;
+mod latency;
+mod pubsub;
+mod rates;
 mod registry;
+mod scripting;
 mod session;
+mod slow_log;
 mod state;
+mod tracking;
 
 /// The version of Redis whose clients we serve.
 pub const REDIS_VERSION: &str = "7.0.15";
 
+pub use attend::{Attendant, Attended, Busy, NoAttendant};
 pub use command::{
     Arity, Begin, Command, Find, FindKeys, Group, KeySpec, Run, access, category, flag,
 };
@@ -64,7 +72,7 @@ pub use config::{
     rewrite_file,
 };
 pub use context::{Caller, Context, Propagate, integer, integer_within, integer32, is_word};
-pub use effects::{Effects, KeyEvent, ServerRequest, Unit, event_class};
+pub use effects::{Effects, KeyEvent, ServerRequest, Unblock, Unit, event_class};
 pub use engine::{Engine, NextTick, Outcome};
 pub use error::{CommandError, CommandResult};
 pub use host::{Host, NoHost, Usage};
@@ -74,8 +82,14 @@ pub use keyspace::{
     AccessPolicy, Data, Entry, Expiry, KeyStats, Keyspace, NewValue, Object, StringRef, Value,
     ValueMut, ValueRef, WaitingKeys, Watches,
 };
+pub use latency::{EventSamples, Histogram, LatencyMonitor};
+pub use pubsub::{PubSub, Subscriptions, TopicKind};
+pub use rates::{Amounts, RateMeter};
 pub use registry::{CallStats, Registry, Row, RowId};
+pub use scripting::Scripting;
 pub use session::{
     Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, Transaction, session_flag,
 };
-pub use state::{Identity, Measured, ServerState, Stats, server_gate};
+pub use slow_log::{SlowLog, SlowRequest};
+pub use state::{Identity, Measured, Pause, ServerState, Stats, server_gate};
+pub use tracking::{Tracking, TrackingMode, TrackingTable};

@@ -2,6 +2,7 @@
 
 use crate::command::Command;
 use crate::commands;
+use crate::latency::Histogram;
 
 /// Slots of the lookup table: four per command, so that probes are short.
 const SLOTS: usize = 1024;
@@ -30,6 +31,8 @@ pub struct Row {
     pub full_name: String,
     /// Its counters.
     pub stats: CallStats,
+    /// How long it took, once it ran.
+    pub histogram: Option<Histogram>,
     first_subcommand: u16,
 }
 
@@ -40,6 +43,12 @@ pub struct RowId(u16);
 impl RowId {
     /// Any row: stands where none is known yet.
     pub(crate) const FIRST: Self = Self(0);
+
+    /// Its place in the table, for sets of rows.
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
 }
 
 /// All rows, found by name in any case.
@@ -85,7 +94,14 @@ impl Registry {
             None => command.name.to_owned(),
         };
         let stats = CallStats::default();
-        self.rows.push(Row { command, parent, full_name, stats, first_subcommand: 0 });
+        self.rows.push(Row {
+            command,
+            parent,
+            full_name,
+            stats,
+            histogram: None,
+            first_subcommand: 0,
+        });
         RowId((self.rows.len() - 1) as u16)
     }
 
@@ -141,16 +157,34 @@ impl Registry {
         &self.rows
     }
 
+    /// All rows by name, each command before its subcommands.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = RowId> + use<> {
+        (0..self.rows.len() as u16).map(RowId)
+    }
+
     /// The names of all commands that are not subcommands.
     pub fn commands(&self) -> impl Iterator<Item = RowId> {
-        let ids = (0..self.rows.len() as u16).map(RowId);
-        ids.filter(|id| self.row(*id).parent.is_none())
+        self.ids().filter(|id| self.row(*id).parent.is_none())
+    }
+
+    /// The histogram of a row's durations.
+    #[inline]
+    pub(crate) fn histogram_mut(&mut self, id: RowId) -> &mut Histogram {
+        self.rows[usize::from(id.0)].histogram.get_or_insert_default()
+    }
+
+    /// Forgets the durations of all rows.
+    pub(crate) fn reset_histograms(&mut self) {
+        for row in &mut self.rows {
+            row.histogram = None;
+        }
     }
 
     /// Sets all counters to zero.
     pub fn reset_stats(&mut self) {
         for row in &mut self.rows {
             row.stats = CallStats::default();
+            row.histogram = None;
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use store_resp::{OwnedRequest, Protocol};
 
+use crate::pubsub::Subscriptions;
 use crate::registry::RowId;
+use crate::tracking::Tracking;
 
 /// Names a session. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,6 +54,10 @@ pub mod session_flag {
     pub const NO_EVICT: u32 = 1 << 13;
     /// CLIENT NO-TOUCH.
     pub const NO_TOUCH: u32 = 1 << 14;
+    /// Waits for the end of CLIENT PAUSE; goes with BLOCKED.
+    pub const POSTPONED: u32 = 1 << 15;
+    /// DEBUG SLEEP: the whole server is to rest before it goes on.
+    pub const RESTS: u32 = 1 << 16;
 
     /// Any of these sends a request through all gates; without them it takes the short way.
     pub const GATED: u32 = NEEDS_AUTH
@@ -84,6 +90,8 @@ pub enum TimeoutReply {
     Null,
     /// Null, where an array would have come.
     NullArray,
+    /// The number 0, of replicas that have confirmed.
+    Zero,
 }
 
 /// Why and until when a session waits.
@@ -114,8 +122,10 @@ pub struct Origin {
     pub local_address: String,
     /// The descriptor, for CLIENT LIST only.
     pub descriptor: i64,
-    /// Whether it came over a unix socket or inside the process.
+    /// Whether it came from this machine.
     pub is_local: bool,
+    /// Whether it came over a unix socket or inside the process.
+    pub is_unix: bool,
 }
 
 /// One client.
@@ -131,10 +141,12 @@ pub struct Session {
     pub protocol: Protocol,
     /// Replies not yet written. The driver takes them from here.
     pub output: Vec<u8>,
+    /// Bytes at the front of the output that the driver has written already.
+    pub output_written: usize,
     /// CLIENT SETNAME.
     pub name: Vec<u8>,
-    /// The ACL user.
-    pub user: String,
+    /// The name of the ACL user.
+    pub user: Vec<u8>,
     /// Where it comes from.
     pub origin: Origin,
     /// When it came, unix milliseconds.
@@ -149,6 +161,10 @@ pub struct Session {
     pub watched: Vec<(usize, Box<[u8]>)>,
     /// Why it waits.
     pub blocked: Option<Box<Blocked>>,
+    /// What it listens to.
+    pub subscriptions: Option<Box<Subscriptions>>,
+    /// How it tracks keys.
+    pub tracking: Option<Box<Tracking>>,
 }
 
 impl Session {
@@ -188,8 +204,9 @@ impl Sessions {
             db: 0,
             protocol: Protocol::Resp2,
             output: Vec::new(),
+            output_written: 0,
             name: Vec::new(),
-            user: "default".to_owned(),
+            user: crate::acl::DEFAULT.to_vec(),
             origin,
             opened_at_ms: now_ms,
             asked_at_ms: now_ms,
@@ -197,6 +214,8 @@ impl Sessions {
             transaction: None,
             watched: Vec::new(),
             blocked: None,
+            subscriptions: None,
+            tracking: None,
         }));
         id
     }
@@ -244,6 +263,11 @@ impl Sessions {
     /// All sessions but the one that runs, for changes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
         self.slots.iter_mut().flatten().map(|session| &mut **session)
+    }
+
+    /// Finds a session by the number that CLIENT ID tells, unless it is the one that runs.
+    pub fn find(&self, number: u64) -> Option<&Session> {
+        self.iter().find(|session| session.id.number == number)
     }
 
     /// How many are open, the one that runs included.

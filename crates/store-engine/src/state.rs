@@ -1,13 +1,20 @@
 //! The server apart from its keys: settings, counters, sessions, identity.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use store_types::Limits;
 
+use crate::acl::Acl;
 use crate::config::Config;
 use crate::host::Host;
+use crate::latency::LatencyMonitor;
+use crate::pubsub::PubSub;
+use crate::rates::{Amounts, RateMeter};
 use crate::registry::Registry;
-use crate::session::Sessions;
+use crate::scripting::Scripting;
+use crate::session::{SessionId, Sessions};
+use crate::slow_log::SlowLog;
+use crate::tracking::TrackingTable;
 
 /// How many distinct error codes INFO errorstats counts; scripts can make up any.
 const ERROR_CODES_MAX: usize = 128;
@@ -37,6 +44,8 @@ pub struct Identity {
     pub process_id: u32,
     /// The port clients reach it at, 0 without one.
     pub tcp_port: u16,
+    /// The operating system with its version, as INFO tells.
+    pub system: String,
     /// Path of the program.
     pub executable: String,
     /// Path of the configuration file, empty without one.
@@ -52,6 +61,10 @@ pub struct Measured {
     pub input_bytes: u64,
     /// Bytes written to clients.
     pub output_bytes: u64,
+    /// Times that clients were read from.
+    pub reads: u64,
+    /// Times that clients were written to.
+    pub writes: u64,
     /// Processor time of the longest turn of the loop, in microseconds.
     pub longest_turn_us: u64,
     /// Clients refused for `maxclients`.
@@ -84,6 +97,15 @@ impl Stats {
     }
 }
 
+/// CLIENT PAUSE in force.
+#[derive(Clone, Copy, Debug)]
+pub struct Pause {
+    /// Unix milliseconds.
+    pub until_ms: u64,
+    /// Whether reads wait too.
+    pub all: bool,
+}
+
 /// The server apart from its keys.
 pub struct ServerState {
     /// Settings.
@@ -106,4 +128,44 @@ pub struct ServerState {
     pub limits: Limits,
     /// Bits of [`server_gate`].
     pub gates: u32,
+    /// Users and what was denied to them.
+    pub acl: Acl,
+    /// Scripts and libraries.
+    pub scripting: Scripting,
+    /// Channels and who listens.
+    pub pubsub: PubSub,
+    /// Keys that sessions keep.
+    pub tracking: TrackingTable,
+    /// Sessions that run MONITOR.
+    pub monitors: BTreeSet<SessionId>,
+    /// CLIENT PAUSE, if it is in force.
+    pub pause: Option<Pause>,
+    /// Sessions that wait for its end.
+    pub postponed: Vec<SessionId>,
+    /// How much happens per second.
+    pub rate_meter: RateMeter,
+    /// Requests that took long.
+    pub slow_log: SlowLog,
+    /// Events that took long.
+    pub latency: LatencyMonitor,
+    /// Requests that took at least so many microseconds concern one of the two.
+    pub slow_from_us: u64,
+    /// Whether durations go into histograms (`latency-tracking`).
+    pub tracks_latency: bool,
+}
+
+impl ServerState {
+    /// The counters that rates are made of.
+    pub(crate) fn amounts(&self) -> Amounts {
+        Amounts {
+            commands: self.stats.commands,
+            input_bytes: self.measured.input_bytes,
+            output_bytes: self.measured.output_bytes,
+        }
+    }
+
+    /// Whether clients have to log in.
+    pub fn needs_login(&self) -> bool {
+        !self.acl.default_user().is_open()
+    }
 }

@@ -7,9 +7,12 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use mio::{Events, Interest, Poll, Token};
-use store_engine::{Engine, NextTick, Origin, Outcome, ServerRequest, SessionId, session_flag};
+use store_engine::{
+    Engine, NextTick, Origin, Outcome, ServerRequest, ServerState, SessionId, session_flag,
+};
 use store_resp::{Limits, Parsed, ProtocolError, Request};
 
+use crate::busy::Attending;
 use crate::client::{Client, Fate, ReadOutcome};
 use crate::clock::{Clock, thread_cpu};
 use crate::listen::Listener;
@@ -19,11 +22,11 @@ use crate::stream::Stream;
 /// Token of the waker.
 pub(crate) const WAKER: Token = Token(usize::MAX);
 /// Clients have their slot as token, listeners these.
-const LISTENER_BASE: usize = usize::MAX / 2;
+pub(crate) const LISTENER_BASE: usize = usize::MAX / 2;
 /// Events taken from the system at once.
-const EVENTS_MAX: usize = 1024;
+pub(crate) const EVENTS_MAX: usize = 1024;
 /// Clients accepted per listener and turn, so that those connected are served meanwhile.
-const ACCEPTS_MAX: usize = 256;
+pub(crate) const ACCEPTS_MAX: usize = 256;
 /// Read at once per client and turn; larger requests take several turns, so that no client
 /// keeps the others waiting.
 const READ_LEN: usize = 64 * 1024;
@@ -194,7 +197,7 @@ impl EventLoop {
     fn checks_clients(&self) -> bool {
         let config = self.engine.config();
         let has_clients = self.engine.state().sessions.count() > 0;
-        has_clients && (config.tuned().idle_seconds_max > 0 || config.tuned().needs_password)
+        has_clients && (config.tuned().idle_seconds_max > 0 || self.engine.needs_login())
     }
 
     fn turn(&mut self, events: &Events) {
@@ -222,11 +225,18 @@ impl EventLoop {
             }
         }
         self.measure_requests(None);
+        self.engine.sample_rates(self.now_us);
         if self.is_tick_due(self.now_us) {
             self.engine.tick(self.now_us);
         }
         self.check_clients(self.now_us / 1000);
-        self.apply_effects();
+        loop {
+            self.apply_effects();
+            self.engine.end_turn();
+            if self.engine.effects().is_fetched() {
+                break;
+            }
+        }
         self.write_clients();
         self.close_clients();
         self.now_us = self.clock.now_us();
@@ -245,7 +255,7 @@ impl EventLoop {
             match message {
                 Message::Stop => self.is_stopping = true,
                 Message::Attach(stream) => {
-                    let origin = Origin { is_local: true, ..Origin::default() };
+                    let origin = Origin { is_local: true, is_unix: true, ..Origin::default() };
                     let stream = mio::net::UnixStream::from_std(stream);
                     self.open(Stream::Unix(stream), origin);
                 }
@@ -274,7 +284,8 @@ impl EventLoop {
     }
 
     fn open(&mut self, mut stream: Stream, origin: Origin) {
-        if let Some(refusal) = self.refusal(&origin) {
+        if let Some(refusal) = refusal(self.engine.state(), &origin) {
+            self.engine.measured_mut().rejected_connections += 1;
             // A client that is refused may not read; it is not worth waiting for.
             let _ = io::Write::write(&mut stream, refusal.as_bytes());
             return;
@@ -291,21 +302,6 @@ impl EventLoop {
             self.clients.resize_with(slot + 1, || None);
         }
         self.clients[slot] = Some(Box::new(Client::new(stream, session)));
-    }
-
-    /// What a client is told that may not come in.
-    fn refusal(&mut self, origin: &Origin) -> Option<&'static str> {
-        let config = self.engine.config();
-        if self.engine.state().sessions.count() >= config.tuned().clients_max {
-            self.engine.measured_mut().rejected_connections += 1;
-            return Some("-ERR max number of clients reached\r\n");
-        }
-        let is_open = config.is_on("protected-mode") && !config.tuned().needs_password;
-        (is_open && !origin.is_local).then_some(
-            "-DENIED Redis is running in protected mode because no password is set for the \
-             default user and it was reached from another machine. Set requirepass, bind to \
-             loopback only, or turn protected-mode off.\r\n",
-        )
     }
 
     /// Reads from a client, unless the turn has lasted long enough.
@@ -335,7 +331,9 @@ impl EventLoop {
         match client.read(&mut buffer) {
             ReadOutcome::Bytes(count) => {
                 let may_read = client.may_read;
-                self.engine.measured_mut().input_bytes += count as u64;
+                let measured = self.engine.measured_mut();
+                measured.input_bytes += count as u64;
+                measured.reads += 1;
                 self.take_input(slot, &buffer[..count]);
                 if may_read {
                     self.read_later(slot);
@@ -384,8 +382,14 @@ impl EventLoop {
         while client.fate == Fate::Lives {
             let end = self.gather(client, bytes, consumed);
             let ran = self.run_batch(client, bytes, &mut consumed);
+            if self.is_past_hard_limit(client) {
+                (self.log)(LogLevel::Warning, "Closing client that asks for more than it reads");
+                client.fate = Fate::Closes;
+                self.to_close.push(client.session.slot());
+                return bytes.len();
+            }
             match (ran, end) {
-                (Outcome::Blocked, _) => {
+                (Outcome::Blocked | Outcome::Postponed, _) => {
                     client.parser.reset();
                     break;
                 }
@@ -394,13 +398,13 @@ impl EventLoop {
                     consumed = bytes.len();
                     break;
                 }
-                (Outcome::Ready, Gathered::Full) => client.parser.clear(),
-                (Outcome::Ready, Gathered::Incomplete { start }) => {
+                (Outcome::Ready | Outcome::Rest, Gathered::Full) => client.parser.clear(),
+                (Outcome::Ready | Outcome::Rest, Gathered::Incomplete { start }) => {
                     client.parser.clear();
                     consumed = start;
                     break;
                 }
-                (Outcome::Ready, Gathered::Malformed(error)) => {
+                (Outcome::Ready | Outcome::Rest, Gathered::Malformed(error)) => {
                     self.refuse(client, error);
                     consumed = bytes.len();
                 }
@@ -408,6 +412,20 @@ impl EventLoop {
         }
         self.want_write(client);
         consumed
+    }
+
+    /// Whether replies that wait for the client are beyond its hard limit: asked after each
+    /// batch, since one read can ask for any amount of them.
+    fn is_past_hard_limit(&mut self, client: &Client) -> bool {
+        let limits = self.engine.config().tuned().output_limits;
+        let Some(session) = self.engine.session_mut(client.session) else { return false };
+        let unread = session.output.len() - client.written;
+        let hard = match session.has(session_flag::SUBSCRIBED) {
+            _ if session.has(session_flag::NEEDS_AUTH) => UNAUTHENTICATED_OUTPUT_MAX,
+            true => limits[2].hard,
+            false => limits[0].hard,
+        };
+        hard > 0 && unread > hard
     }
 
     /// Parses the next requests of a client, as many as are run at once.
@@ -455,7 +473,19 @@ impl EventLoop {
         let mut outcome = Outcome::Ready;
         for pending in &batch {
             let request = request(pending);
-            outcome = self.engine.execute(self.now_us, id, request);
+            outcome = match may_run_script(request) {
+                true => self.execute_attended(id, request),
+                false => self.engine.execute(self.now_us, id, request),
+            };
+            if outcome == Outcome::Postponed {
+                // Its bytes stay, and are read again when the session is resumed.
+                *consumed = pending.start;
+                break;
+            }
+            if outcome == Outcome::Rest {
+                std::thread::sleep(Duration::from_micros(self.engine.effects().rest_us));
+                outcome = Outcome::Ready;
+            }
             *consumed = pending.end;
             if !self.engine.was_quick(request) || self.engine.unmeasured() == QUICK_MAX {
                 self.measure_requests(Some((id, request)));
@@ -466,6 +496,24 @@ impl EventLoop {
         }
         self.batch = batch;
         outcome
+    }
+
+    /// Runs a request that may take long, serving other clients meanwhile.
+    fn execute_attended(&mut self, id: SessionId, request: Request<'_>) -> Outcome {
+        let mut attending = Attending {
+            poll: &mut self.poll,
+            clients: &mut self.clients,
+            listeners: &self.listeners,
+            messages: &self.messages,
+            clock: &self.clock,
+            to_read: &mut self.to_read,
+            to_write: &mut self.to_write,
+            to_close: &mut self.to_close,
+            to_accept: &mut self.to_accept,
+            is_stopping: &mut self.is_stopping,
+            scratch: None,
+        };
+        self.engine.execute_attended(self.now_us, id, request, &mut attending)
     }
 
     /// Reads the clock, and charges the time since it was last read to what ran meanwhile.
@@ -555,7 +603,7 @@ impl EventLoop {
             }
             ServerRequest::Close(_) | ServerRequest::CloseAfterOutput(_) => {}
             ServerRequest::Shutdown => self.is_stopping = true,
-            ServerRequest::Sleep { micros } => std::thread::sleep(Duration::from_micros(micros)),
+            ServerRequest::Log(text) => (self.log)(LogLevel::Notice, &text),
             // All settings of ours are asked for when they are needed.
             ServerRequest::SettingsChanged => {}
         }
@@ -573,16 +621,20 @@ impl EventLoop {
     }
 
     fn write_clients(&mut self) {
-        let mut written = 0;
+        let (mut written, mut writes) = (0, 0);
         let mut to_write = std::mem::take(&mut self.to_write);
         for slot in to_write.drain(..) {
             let Some(client) = self.clients[slot].as_mut() else { continue };
             client.wants_write = false;
             let Some(session) = self.engine.session_mut(client.session) else { continue };
             match client.write(&mut session.output) {
-                Ok(count) => written += count as u64,
+                Ok(count) => {
+                    written += count as u64;
+                    writes += 1;
+                }
                 Err(_) => client.fate = Fate::Closes,
             }
+            session.output_written = client.written;
             let left = session.output.len() - client.written;
             if left > 0 {
                 self.check_output(slot, left);
@@ -595,7 +647,9 @@ impl EventLoop {
         }
         // Nothing above asks for more writes, so the list comes back with its memory.
         self.to_write = to_write;
-        self.engine.measured_mut().output_bytes += written;
+        let measured = self.engine.measured_mut();
+        measured.output_bytes += written;
+        measured.writes += writes;
     }
 
     /// Closes a client that does not read what it asked for.
@@ -654,4 +708,24 @@ impl EventLoop {
             }
         }
     }
+}
+
+/// Whether a request may run a script: EVAL, EXEC, FCALL, FUNCTION and others of these letters.
+/// The rest is spared the preparations.
+#[inline]
+fn may_run_script(request: Request<'_>) -> bool {
+    matches!(request.arg(0).first(), Some(b'e' | b'E' | b'f' | b'F'))
+}
+
+/// What a client is told that may not come in.
+pub(crate) fn refusal(state: &ServerState, origin: &Origin) -> Option<&'static str> {
+    if state.sessions.count() >= state.config.tuned().clients_max {
+        return Some("-ERR max number of clients reached\r\n");
+    }
+    let is_open = state.config.is_on("protected-mode") && !state.needs_login();
+    (is_open && !origin.is_local).then_some(
+        "-DENIED Redis is running in protected mode because no password is set for the \
+         default user and it was reached from another machine. Set requirepass, bind to \
+         loopback only, or turn protected-mode off.\r\n",
+    )
 }

@@ -58,6 +58,7 @@ impl Listener {
                     local_address: local.unwrap_or_default(),
                     descriptor: i64::from(stream.as_raw_fd()),
                     is_local: peer.ip().to_canonical().is_loopback(),
+                    is_unix: false,
                 };
                 Ok((Stream::Tcp(stream), origin))
             }
@@ -69,6 +70,7 @@ impl Listener {
                     local_address: name,
                     descriptor: i64::from(stream.as_raw_fd()),
                     is_local: true,
+                    is_unix: true,
                 };
                 Ok((Stream::Unix(stream), origin))
             }

@@ -33,6 +33,22 @@ impl Host for Process {
         };
         replace().map_err(|error| error.to_string())
     }
+
+    fn read_file(&self, path: &str) -> Result<String, String> {
+        fs::read_to_string(path).map_err(|error| error.to_string())
+    }
+
+    fn write_file(&self, path: &str, text: &[u8]) -> Result<(), String> {
+        let beside = Path::new(path).with_extension("tenure-new");
+        fs::write(&beside, text)
+            .and_then(|()| fs::rename(&beside, path))
+            .map_err(|error| error.to_string())
+    }
+
+    fn fill_secret(&self, bytes: &mut [u8]) -> bool {
+        let source = fs::File::open("/dev/urandom");
+        source.and_then(|mut source| io::Read::read_exact(&mut source, bytes)).is_ok()
+    }
 }
 
 /// Time in user and system mode, the twelfth and thirteenth word behind the program's name.

@@ -34,6 +34,9 @@ pub enum StartError {
     /// A setting makes no sense.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The ACL file makes no sense.
+    #[error("{0}")]
+    Acl(String),
     /// A socket cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -141,6 +144,7 @@ impl ServerBuilder {
         let identity = Identity {
             process_id: std::process::id(),
             tcp_port: port.unwrap_or(0),
+            system: system(),
             executable: executable(),
             config_file: self.config_file,
             started_at_ms: Clock::new().now_us() / 1000,
@@ -151,7 +155,8 @@ impl ServerBuilder {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (messages, received) = channel();
-        let engine = Engine::new(self.config, identity, seed, Box::new(Process));
+        let mut engine = Engine::new(self.config, identity, seed, Box::new(Process));
+        engine.load_acl_file().map_err(StartError::Acl)?;
         let mut event_loop = EventLoop::new(poll, engine, listeners, received, self.log)?;
         let thread = std::thread::Builder::new()
             .name("tenure-store".to_owned())
@@ -252,6 +257,11 @@ impl Stopper {
         self.messages.send(message).map_err(|_| io::Error::other("the server has stopped"))?;
         self.waker.wake()
     }
+}
+
+fn system() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("Linux {} {}", release.trim(), std::env::consts::ARCH)
 }
 
 fn executable() -> String {

@@ -92,6 +92,7 @@ fn config_set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     }
     cx.server.config = config;
     apply_settings(cx.db, cx.server);
+    crate::acl::refresh_all(cx);
     cx.db.effects.requests.push(ServerRequest::SettingsChanged);
     cx.reply.ok();
     Ok(())
@@ -138,7 +139,10 @@ fn config_rewrite(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     if path.is_empty() {
         return Err(CommandError::text("ERR The server is running without a config file"));
     }
-    let renew = |text: &str| rewrite_file(&cx.server.config, text);
+    let mut config = cx.server.config.clone();
+    let lines = cx.server.acl.lines(&cx.server.registry);
+    config.set_user_lines(&lines);
+    let renew = |text: &str| rewrite_file(&config, text);
     cx.server
         .host
         .rewrite_config(path, &renew)
@@ -183,6 +187,14 @@ pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
         hll_sparse_bytes_max: number("hll-sparse-max-bytes"),
         hash_seed: server.limits.hash_seed,
     };
+    let latency_us = config.number("latency-monitor-threshold") as u64 * 1000;
+    let slow_us = u64::try_from(config.tuned().slowlog_over_us).unwrap_or(u64::MAX);
+    server.slow_from_us = if latency_us > 0 { slow_us.min(latency_us) } else { slow_us };
+    if server.tracks_latency != config.is_on("latency-tracking") {
+        server.tracks_latency = !server.tracks_latency;
+        server.registry.reset_histograms();
+    }
+    server.acl.follow_requirepass(config.text("requirepass"));
     if config.tuned().memory_max > 0 {
         server.gates |= server_gate::MEMORY_LIMIT;
     } else {

@@ -22,12 +22,6 @@ pub(super) const TABLE: &[Command] = &[
         "O(N)",
         "Logs in with a password, and a user name if wished.",
     ),
-    Command::container("client", CLIENT_SUBCOMMANDS).docs(
-        Group::Connection,
-        "2.4.0",
-        "O(1)",
-        "About this connection and others.",
-    ),
     Command::new("echo", Exactly(2), LOADING | STALE | FAST, echo)
         .categories(category::CONNECTION)
         .docs(Group::Connection, "1.0.0", "O(1)", "Returns what it was given."),
@@ -67,29 +61,6 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("select", Exactly(2), LOADING | STALE | FAST, select)
         .categories(category::CONNECTION)
         .docs(Group::Connection, "1.0.0", "O(1)", "Chooses the database of this connection."),
-];
-
-const CLIENT_SUBCOMMANDS: &[Command] = &[
-    Command::new("getname", Exactly(2), NO_SCRIPT | LOADING | STALE, client_getname)
-        .categories(category::CONNECTION)
-        .docs(Group::Connection, "2.6.9", "O(1)", "The name of this connection."),
-    Command::new("id", Exactly(2), NO_SCRIPT | LOADING | STALE, client_id)
-        .categories(category::CONNECTION)
-        .docs(Group::Connection, "5.0.0", "O(1)", "The number of this connection."),
-    Command::new("no-evict", Exactly(3), ADMIN | NO_SCRIPT | LOADING | STALE, client_no_evict)
-        .categories(category::CONNECTION)
-        .docs(
-            Group::Connection,
-            "7.0.0",
-            "O(1)",
-            "Keeps this connection when client memory is short.",
-        ),
-    Command::new("reply", Exactly(3), NO_SCRIPT | LOADING | STALE, client_reply)
-        .categories(category::CONNECTION)
-        .docs(Group::Connection, "3.2.0", "O(1)", "Whether this connection wants replies."),
-    Command::new("setname", Exactly(3), NO_SCRIPT | LOADING | STALE, client_setname)
-        .categories(category::CONNECTION)
-        .docs(Group::Connection, "2.6.9", "O(1)", "Names this connection."),
 ];
 
 fn ping(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -136,13 +107,13 @@ fn auth(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         3 => (request.arg(1), request.arg(2)),
         _ => return Err(CommandError::SYNTAX),
     };
-    if request.len() == 2 && !cx.server.config.tuned().needs_password {
+    if request.len() == 2 && cx.server.acl.default_user().needs_no_password() {
         return Err(CommandError::text(
             "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
         ));
     }
-    acl::authenticate(cx, user, password)?;
+    acl::authenticate(cx, request.arg(0), user, password)?;
     cx.reply.ok();
     Ok(())
 }
@@ -158,12 +129,12 @@ struct Greeting<'a> {
 fn hello(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let greeting = parse_greeting(request)?;
     if let Some((user, password)) = greeting.login {
-        acl::authenticate(cx, user, password)?;
+        acl::authenticate(cx, request.arg(0), user, password)?;
     }
     if cx.session.has(session_flag::NEEDS_AUTH) {
         return Err(CommandError::text(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
-             HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+             HELLO AUTH <user> <pass> option can be used to authenticate the client and \
              select the RESP protocol version at the same time",
         ));
     }
@@ -228,10 +199,11 @@ fn greet(cx: &mut Context<'_>) {
 fn reset(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     end_transaction(cx.db, cx.session);
     super::leave_all_modes(cx);
-    let needs_password = cx.server.config.tuned().needs_password;
-    cx.session.flags &= session_flag::CLOSING;
+    cx.session.flags &= session_flag::CLOSING | session_flag::NO_EVICT;
+    let needs_password = !cx.server.acl.default_user().is_open();
     cx.session.set_flag(session_flag::NEEDS_AUTH, needs_password);
-    cx.session.user = "default".to_owned();
+    cx.session.user = acl::DEFAULT.to_vec();
+    acl::refresh(cx);
     cx.session.name.clear();
     cx.session.protocol = Protocol::Resp2;
     cx.reply.set_protocol(Protocol::Resp2);
@@ -240,58 +212,12 @@ fn reset(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     Ok(())
 }
 
-fn client_id(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    cx.reply.integer(cx.session.id.number as i64);
-    Ok(())
-}
-
-fn client_getname(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    match cx.session.name.as_slice() {
-        b"" => cx.reply.null(),
-        name => cx.reply.bulk(name),
-    }
-    Ok(())
-}
-
-fn client_setname(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    set_name(cx, request.arg(2))?;
-    cx.reply.ok();
-    Ok(())
-}
-
-fn set_name(cx: &mut Context<'_>, name: &[u8]) -> CommandResult {
+/// Names the connection. Fails for names that CLIENT LIST could not show.
+pub(super) fn set_name(cx: &mut Context<'_>, name: &[u8]) -> CommandResult {
     if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         let text = "ERR Client names cannot contain spaces, newlines or special characters.";
         return Err(CommandError::text(text));
     }
     cx.session.name = name.to_vec();
-    Ok(())
-}
-
-fn client_reply(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let mode = request.arg(2);
-    if is_word(mode, "ON") {
-        cx.session.flags &= !(session_flag::REPLY_OFF | session_flag::REPLY_SKIP);
-        cx.reply.ok();
-    } else if is_word(mode, "OFF") {
-        cx.session.flags |= session_flag::REPLY_OFF;
-    } else if is_word(mode, "SKIP") {
-        if !cx.session.has(session_flag::REPLY_OFF) {
-            cx.session.flags |= session_flag::REPLY_SKIP | session_flag::REPLY_SKIP_NEXT;
-        }
-    } else {
-        return Err(CommandError::SYNTAX);
-    }
-    Ok(())
-}
-
-fn client_no_evict(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let mode = request.arg(2);
-    let on = is_word(mode, "ON");
-    if !on && !is_word(mode, "OFF") {
-        return Err(CommandError::SYNTAX);
-    }
-    cx.session.set_flag(session_flag::NO_EVICT, on);
-    cx.reply.ok();
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! MULTI, EXEC and WATCH.
 
 use super::prelude::*;
+use crate::acl;
 use crate::context::Caller;
 use crate::gate;
 use crate::keyspace::Keyspace;
+use crate::registry::RowId;
 use crate::session::{Session, Transaction, session_flag};
 
 pub(super) const TABLE: &[Command] = &[
@@ -78,9 +80,25 @@ fn exec(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let queued = transaction.map(|transaction| transaction.queued).unwrap_or_default();
     cx.reply.array(queued.len());
     for (row, request) in &queued {
-        gate::call_queued(cx, *row, request.as_request(), Caller::Transaction);
+        run_queued(cx, *row, request.as_request());
     }
     Ok(())
+}
+
+/// Runs one queued request. Its user may have lost the permission since.
+fn run_queued(cx: &mut Context<'_>, row: RowId, request: Request<'_>) {
+    if cx.session.has(session_flag::RESTRICTED) {
+        let outer = (cx.row, cx.caller);
+        (cx.row, cx.caller) = (row, Caller::Transaction);
+        let checked = acl::check_queued(cx, request);
+        (cx.row, cx.caller) = outer;
+        if let Err(error) = checked {
+            cx.server.stats.count_error(error.code());
+            cx.reply.error(error.as_bytes());
+            return;
+        }
+    }
+    gate::call_queued(cx, row, request, Caller::Transaction);
 }
 
 /// A watched key that ended since breaks the transaction, though nobody has removed it yet.
@@ -131,7 +149,7 @@ pub(super) fn unwatch_all(db: &mut Keyspace, session: &mut Session) {
 }
 
 /// Leaves MULTI, and hands out what was queued.
-pub(super) fn end_transaction(
+pub(crate) fn end_transaction(
     db: &mut Keyspace,
     session: &mut Session,
 ) -> Option<Box<Transaction>> {

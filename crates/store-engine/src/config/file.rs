@@ -41,6 +41,9 @@ pub fn parse_file(config: &mut Config, text: &str) -> Result<(), ConfigError> {
         let words = words.ok_or_else(|| fail("not valid UTF-8".to_owned()))?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         apply(config, &words, &mut saves).map_err(fail)?;
+        if !config.users().is_empty() && !config.text("aclfile").is_empty() {
+            return Err(fail("users stand either in this file or in an ACL file".to_owned()));
+        }
     }
     Ok(())
 }
@@ -69,6 +72,9 @@ pub fn parse_arguments(config: &mut Config, args: &[String]) -> Result<(), Confi
 /// `saves` collects the pairs of several `save` lines, which add up.
 fn apply(config: &mut Config, words: &[&str], saves: &mut Vec<String>) -> Result<(), String> {
     let [name, values @ ..] = words else { return Ok(()) };
+    if name.eq_ignore_ascii_case("user") {
+        return config.add_user(values);
+    }
     let setting = Config::find(name).ok_or("Bad directive or wrong number of arguments")?;
     if values.is_empty() && !matches!(setting.kind, Kind::Words | Kind::Save) {
         return Err("wrong number of arguments".to_owned());
@@ -109,6 +115,12 @@ mod tests {
             ("port 70000", 1, "argument must be between 0 and 65535 inclusive"),
             ("port", 1, "wrong number of arguments"),
             ("dir \"x", 1, "Unbalanced quotes in configuration line"),
+            (
+                "user a +nosuch",
+                1,
+                "Error in rule '+nosuch': Unknown command or category name in ACL",
+            ),
+            ("user a on\naclfile x", 2, "users stand either in this file or in an ACL file"),
         ] {
             let error = parse_file(&mut Config::default(), text).unwrap_err();
             assert_eq!((error.line, error.reason.as_str()), (Some(line), reason));

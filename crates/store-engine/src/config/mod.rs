@@ -11,8 +11,12 @@ mod table;
 
 pub use file::{ConfigError, parse_arguments, parse_file};
 pub use rewrite::rewrite_file;
+pub(crate) use setting::memory as parse_memory;
 pub use setting::{Kind, Setting};
 pub use table::SETTINGS;
+
+use crate::acl::{self, Rulebook};
+use crate::registry::Registry;
 
 /// Settings in the form in which hot paths ask for them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,13 +60,15 @@ const REQUEST_MAX: i64 = u32::MAX as i64 - 1024 * 1024;
 pub struct Config {
     /// One per row of [`SETTINGS`].
     values: Vec<String>,
+    /// `user` lines: a name and its rules.
+    users: Vec<Vec<String>>,
     tuned: Tuned,
 }
 
 impl Default for Config {
     fn default() -> Self {
         let values = SETTINGS.iter().map(|setting| setting.default.to_owned()).collect();
-        let mut config = Self { values, tuned: Tuned::default() };
+        let mut config = Self { values, users: Vec::new(), tuned: Tuned::default() };
         config.tune();
         config
     }
@@ -109,6 +115,45 @@ impl Config {
         self.values[index_of(setting.name)] = value;
         self.tune();
         Ok(())
+    }
+
+    /// Users by name with their rules, from lines that begin with `user`.
+    pub fn users(&self) -> &[Vec<String>] {
+        &self.users
+    }
+
+    /// Adds a user. Fails when a rule makes no sense, or the name was there before.
+    pub(crate) fn add_user(&mut self, words: &[&str]) -> Result<(), String> {
+        let [name, rules @ ..] = words else { return Err("wrong number of arguments".to_owned()) };
+        if self.users.iter().any(|user| user[0] == *name) {
+            let text = "Duplicate user found. A user can only be defined once in config files";
+            return Err(text.to_owned());
+        }
+        if acl::has_space(name.as_bytes()) {
+            return Err("Spaces not allowed in ACL usernames".to_owned());
+        }
+        let registry = Registry::new();
+        let book = Rulebook { registry: &registry, all_channels: false };
+        let rules: Vec<&[u8]> = rules.iter().map(|rule| rule.as_bytes()).collect();
+        acl::user_from_words(book, &rules)
+            .map_err(|(rule, reason)| format!("Error in rule '{rule}': {reason}"))?;
+        self.users.push(words.iter().map(|word| (*word).to_owned()).collect());
+        Ok(())
+    }
+
+    /// Replaces the users by those of these lines, for a file that keeps them; none where an
+    /// ACL file does, or where nobody but the default user is there.
+    pub(crate) fn set_user_lines(&mut self, lines: &[Vec<u8>]) {
+        let is_plain = lines == [b"user default on nopass ~* &* +@all"];
+        self.users.clear();
+        if is_plain || !self.text("aclfile").is_empty() {
+            return;
+        }
+        let words = |line: &Vec<u8>| {
+            let text = String::from_utf8_lossy(line);
+            text.split(' ').skip(1).map(str::to_owned).collect()
+        };
+        self.users = lines.iter().map(words).collect();
     }
 
     /// The limits of `client-query-buffer-limit`.

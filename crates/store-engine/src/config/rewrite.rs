@@ -20,6 +20,8 @@ pub fn rewrite_file(config: &Config, text: &str) -> String {
         }
         let name = trimmed.split_whitespace().next().unwrap_or_default();
         match Config::find(name) {
+            // Users are written anew, all at one place.
+            None if name.eq_ignore_ascii_case("user") => {}
             // Further lines of the same setting are in the first one's place.
             Some(setting) if written.insert(setting.name) => {
                 lines.extend(lines_of(setting, config.text(setting.name)));
@@ -36,6 +38,8 @@ pub fn rewrite_file(config: &Config, text: &str) -> String {
         .filter(is_new)
         .flat_map(|setting| lines_of(setting, config.text(setting.name)))
         .collect();
+    let users = config.users().iter().map(|words| format!("user {}", words.join(" ")));
+    let added: Vec<String> = added.into_iter().chain(users).collect();
     if !added.is_empty() && !lines.iter().any(|line| line == HEADING) {
         lines.push(HEADING.to_owned());
     }

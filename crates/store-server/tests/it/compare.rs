@@ -72,7 +72,12 @@ impl Pair {
         Ok(())
     }
 
-    fn connection(&mut self, name: &str) -> &mut (Connection, Connection) {
+    /// Closes the connections of a name; the next use opens new ones.
+    pub(crate) fn forget(&mut self, name: &str) {
+        self.connections.remove(name);
+    }
+
+    pub(crate) fn connection(&mut self, name: &str) -> &mut (Connection, Connection) {
         if !self.connections.contains_key(name) {
             let port = self.ours.port().expect("our server listens");
             let (mut ours, mut theirs) =
@@ -140,14 +145,18 @@ macro_rules! cases {
 
 // One file per family: add yours here.
 cases! {
-    connection
-    strings
-    transactions
-    expire
-    keys
+    acl
+    admin
     bits
-    lists
+    clients
+    config
+    connection
+    events
+    expire
     hashes
+    keys
+    lists
+    pubsub
     sets
     sorted_sets
     streams
@@ -155,5 +164,8 @@ cases! {
     geo
     sort
     dump
-    config
+    strings
+    tracking
+    transactions
+    scripting
 }

@@ -421,7 +421,7 @@ const FAMILIES: &[Family] = &[
 /// and `COMPAT_FAMILY` for the families with this in their name alone.
 const COMMANDS: usize = 1500;
 
-fn expand(template: &str, random: &mut Random) -> String {
+pub(crate) fn expand(template: &str, random: &mut Random) -> String {
     let mut text = String::new();
     let mut rest = template;
     while let Some(at) = rest.find(['{', '[']) {
@@ -568,13 +568,18 @@ fn split_choices(text: &str) -> Vec<&str> {
     choices
 }
 
+/// Commands that one test tries.
+pub(crate) fn commands_wanted() -> usize {
+    match std::env::var("COMPAT_COMMANDS") {
+        Ok(count) => count.parse().expect("COMPAT_COMMANDS is a number"),
+        Err(_) => COMMANDS,
+    }
+}
+
 #[test]
 fn made_up_commands_get_equal_replies() {
     let seed = testkit::seed();
-    let commands = match std::env::var("COMPAT_COMMANDS") {
-        Ok(count) => count.parse().expect("COMPAT_COMMANDS is a number"),
-        Err(_) => COMMANDS,
-    };
+    let commands = commands_wanted();
     let only = std::env::var("COMPAT_FAMILY").unwrap_or_default();
     for family in FAMILIES.iter().filter(|family| family.name.contains(&only)) {
         for protocol in [2, 3] {

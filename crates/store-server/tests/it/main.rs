@@ -6,9 +6,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod busy;
 mod compare;
 mod connection;
 mod exchange;
+mod crowd;
 mod generate;
+mod hostile;
 mod script;
 mod server;

@@ -6,6 +6,7 @@
 //! SET key "a b"         words as redis-cli takes them; replies must be equal
 //! @unordered KEYS *     arrays, sets and maps are compared without order
 //! @type TIME            only the shape of the reply is compared
+//! @kind COMMAND HELP    only the type of the reply is compared
 //! @near 20 PTTL key     integers may differ by this much; inside of arrays and maps only those
 //!                       that are ten times as large: moments and idle times, not counts
 //! @error FOO            both must fail with the same code, texts may differ
@@ -24,6 +25,7 @@ pub(crate) enum Comparison {
     Equal,
     Unordered,
     Shape,
+    Kind,
     Near(i64),
     ErrorCode,
 }
@@ -70,6 +72,7 @@ impl Line {
             match directive {
                 "@unordered" => line.comparison = Comparison::Unordered,
                 "@type" => line.comparison = Comparison::Shape,
+                "@kind" => line.comparison = Comparison::Kind,
                 "@error" => line.comparison = Comparison::ErrorCode,
                 "@near" => line.comparison = Comparison::Near(argument().parse().unwrap()),
                 "@on" => line.connection = argument(),
@@ -113,6 +116,7 @@ pub(crate) fn agree(comparison: Comparison, ours: &Option<Reply>, theirs: &Optio
         Comparison::Equal => ours == theirs,
         Comparison::Unordered => sorted(ours) == sorted(theirs),
         Comparison::Shape => shape(ours) == shape(theirs),
+        Comparison::Kind => std::mem::discriminant(ours) == std::mem::discriminant(theirs),
         Comparison::Near(distance) => match (ours, theirs) {
             (Reply::Integer(ours), Reply::Integer(theirs)) => {
                 ours.abs_diff(*theirs) <= distance as u64
@@ -147,7 +151,7 @@ fn near(ours: &Reply, theirs: &Reply, distance: i64) -> bool {
     }
 }
 
-fn sorted(reply: &Reply) -> String {
+pub(crate) fn sorted(reply: &Reply) -> String {
     let all = |replies: &[Reply]| {
         let mut texts: Vec<String> = replies.iter().map(sorted).collect();
         texts.sort();
