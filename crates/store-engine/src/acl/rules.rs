@@ -268,10 +268,11 @@ fn parse_permissions(rest: &[u8]) -> Result<(&[u8], (bool, bool)), RuleError> {
             b'R' if !read => read = true,
             b'W' if !write => write = true,
             b'~' if read || write => return Ok((&rest[at + 1..], (read, write))),
-            _ => break,
+            _ => return Err(RuleError::Syntax),
         }
     }
-    Err(RuleError::Syntax)
+    // Without a pattern it is about the empty key.
+    if read || write { Ok((b"", (read, write))) } else { Err(RuleError::Syntax) }
 }
 
 /// Names and patterns stand between spaces in files, so they have none.

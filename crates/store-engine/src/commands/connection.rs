@@ -134,7 +134,7 @@ fn hello(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if cx.session.has(session_flag::NEEDS_AUTH) {
         return Err(CommandError::text(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
-             HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+             HELLO AUTH <user> <pass> option can be used to authenticate the client and \
              select the RESP protocol version at the same time",
         ));
     }

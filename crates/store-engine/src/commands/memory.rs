@@ -102,7 +102,7 @@ fn memory_stats(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
         .filter(|(_, keys, _)| *keys > 0)
         .collect();
     let reply = &mut cx.reply;
-    reply.map(26 + databases.len());
+    reply.map(27 + databases.len());
     let mut count = |name: &str, value: usize| {
         reply.bulk(name.as_bytes());
         reply.count(value);
@@ -119,11 +119,13 @@ fn memory_stats(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     count("functions.caches", 0);
     for (db, keys, volatile) in databases {
         reply.bulk(format!("db.{db}").as_bytes());
-        reply.map(2);
+        reply.map(3);
         reply.bulk(b"overhead.hashtable.main");
         reply.count(keys * size_of::<usize>());
         reply.bulk(b"overhead.hashtable.expires");
         reply.count(volatile * size_of::<usize>());
+        reply.bulk(b"overhead.hashtable.slot-to-keys");
+        reply.count(0);
     }
     let mut count = |name: &str, value: usize| {
         reply.bulk(name.as_bytes());
@@ -186,7 +188,7 @@ fn memory_doctor(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 
 fn memory_malloc_stats(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let text = "The allocator is that of the program around this store: it is not asked.";
-    cx.reply.bulk(text.as_bytes());
+    cx.reply.verbatim("txt", text.as_bytes());
     Ok(())
 }
 

@@ -6,9 +6,11 @@ use store_types::number::parse_f64;
 use store_types::{Element, End, Hash, List};
 
 use super::prelude::*;
+use crate::acl;
 use crate::context::Caller;
 use crate::key_finder::FoundKey;
 use crate::keyspace::{Data, Keyspace, StringRef, ValueRef};
+use crate::session::session_flag;
 
 const READ_SPECS: &[KeySpec] = &[KeySpec::one(1, RO | ACCESS), KeySpec::unknown(RO | ACCESS)];
 const WRITE_SPECS: &[KeySpec] =
@@ -101,7 +103,9 @@ fn parse_options(request: Request<'_>, may_store: bool) -> Result<Options<'_>, C
             Some(target) if is("STORE") && may_store => options.target = Some(target),
             Some(pattern) if is("BY") => {
                 let is_real = pattern.contains(&b'*');
-                options.by = if is_real { By::Pattern(pattern) } else { By::Nothing };
+                // One constant pattern is enough: Redis does not sort then, whatever follows.
+                let is_nothing = !is_real || matches!(options.by, By::Nothing);
+                options.by = if is_nothing { By::Nothing } else { By::Pattern(pattern) };
             }
             Some(pattern) if is("GET") => options.gets.push(pattern),
             _ => {
@@ -118,7 +122,23 @@ fn parse_options(request: Request<'_>, may_store: bool) -> Result<Options<'_>, C
     Ok(options)
 }
 
+/// Which keys BY and GET read only shows when they are read, so they need a user who may read
+/// all of them.
+fn check_permissions(cx: &Context<'_>, options: &Options<'_>) -> CommandResult {
+    if !cx.session.has(session_flag::RESTRICTED) || acl::may_read_all_keys(cx, cx.row) {
+        return Ok(());
+    }
+    let option = match options.by {
+        By::Pattern(_) => "BY",
+        _ if !options.gets.is_empty() => "GET",
+        By::Elements | By::Nothing => return Ok(()),
+    };
+    let text = format!("ERR {option} option of SORT denied due to insufficient ACL permissions.");
+    Err(CommandError::new(text))
+}
+
 fn run(cx: &mut Context<'_>, key: &[u8], mut options: Options<'_>) -> CommandResult {
+    check_permissions(cx, &options)?;
     let is_set = matches!(cx.db.read(key), Some(ValueRef::Object(value))
         if matches!(value.data(), Data::Set(_)));
     // Sets have no order of their own, and what is stored must be the same everywhere.

@@ -16,9 +16,9 @@ const LETTERS: &[(char, u32)] = &[
     ('e', EVICTED),
     ('t', STREAM),
     ('d', MODULE),
+    ('n', NEW),
 ];
-const LETTERS_BEHIND: &[(char, u32)] =
-    &[('K', KEYSPACE), ('E', KEYEVENT), ('m', KEY_MISS), ('n', NEW)];
+const LETTERS_BEHIND: &[(char, u32)] = &[('K', KEYSPACE), ('E', KEYEVENT), ('m', KEY_MISS)];
 
 /// The classes that letters name, `None` when one names nothing.
 pub(crate) fn parse(letters: &str) -> Option<u32> {
@@ -51,6 +51,7 @@ mod tests {
     fn letters_and_classes_agree() {
         assert_eq!(letters(parse("KEA").unwrap()), "AKE");
         assert_eq!(letters(parse("xKg").unwrap()), "gxK");
+        assert_eq!(letters(parse("mKn").unwrap()), "nKm");
         assert_eq!(parse("q"), None);
     }
 }

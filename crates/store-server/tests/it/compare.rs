@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use store_resp::Reply;
 use store_server::Server;
 use testkit::RedisServer;
 
@@ -44,6 +45,10 @@ impl Pair {
             let words = line.words(index);
             let (ours, theirs) = self.connection(&line.connection);
             match line.step {
+                Step::Blocked(count) => {
+                    wait_for_blocked(ours, count, "ours");
+                    wait_for_blocked(theirs, count, "theirs");
+                }
                 Step::OnlyOurs => drop(ours.ask(&words)),
                 Step::OnlyTheirs => drop(theirs.ask(&words)),
                 Step::Send => {
@@ -67,7 +72,12 @@ impl Pair {
         Ok(())
     }
 
-    fn connection(&mut self, name: &str) -> &mut (Connection, Connection) {
+    /// Closes the connections of a name; the next use opens new ones.
+    pub(crate) fn forget(&mut self, name: &str) {
+        self.connections.remove(name);
+    }
+
+    pub(crate) fn connection(&mut self, name: &str) -> &mut (Connection, Connection) {
         if !self.connections.contains_key(name) {
             let port = self.ours.port().expect("our server listens");
             let (mut ours, mut theirs) =
@@ -80,6 +90,19 @@ impl Pair {
         }
         self.connections.get_mut(name).expect("just inserted")
     }
+}
+
+/// Waits until the server says that so many clients wait, so that what comes next comes later.
+fn wait_for_blocked(connection: &mut Connection, count: usize, side: &str) {
+    let wanted = format!("blocked_clients:{count}\r\n");
+    testkit::wait_until(&format!("{side}: {wanted}"), testkit::GENEROUS, || {
+        match connection.words("INFO clients") {
+            Reply::Bulk(text) | Reply::Verbatim(_, text) => {
+                String::from_utf8_lossy(&text).contains(&wanted)
+            }
+            _ => false,
+        }
+    });
 }
 
 fn start_ours() -> Server {
@@ -122,16 +145,27 @@ macro_rules! cases {
 
 // One file per family: add yours here.
 cases! {
-    connection
-    strings
-    transactions
-    expire
-    keys
+    acl
+    admin
     bits
-    lists
+    clients
+    config
+    connection
+    events
+    expire
     hashes
+    keys
+    lists
+    pubsub
     sets
     sorted_sets
-    config
+    streams
+    hyperloglog
+    geo
+    sort
+    dump
+    strings
+    tracking
+    transactions
     scripting
 }

@@ -9,6 +9,9 @@
 mod busy;
 mod compare;
 mod connection;
+mod exchange;
+mod crowd;
 mod generate;
+mod hostile;
 mod script;
 mod server;

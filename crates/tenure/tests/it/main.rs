@@ -10,6 +10,7 @@ mod configured;
 mod conformance;
 mod embedded;
 mod events;
+mod failback;
 mod fence;
 mod leader_only;
 mod lifecycle;
