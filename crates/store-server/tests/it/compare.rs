@@ -135,6 +135,7 @@ cases! {
     connection
     events
     expire
+    hostile
     hashes
     keys
     lists
