@@ -218,8 +218,13 @@ impl EventLoop {
                     if event.is_writable() {
                         self.resume_writing(slot);
                     }
-                    if event.is_readable() || event.is_read_closed() || event.is_error() {
+                    let is_ended = event.is_read_closed() || event.is_error();
+                    if event.is_readable() || is_ended {
                         self.read_in_turn(slot);
+                    }
+                    if is_ended {
+                        // Last bytes and end come as one event: the end is read in the next turn.
+                        self.read_later(slot);
                     }
                 }
             }

@@ -153,6 +153,7 @@ cases! {
     connection
     events
     expire
+    hostile
     hashes
     keys
     lists
