@@ -133,6 +133,7 @@ fn clients(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
 }
 
 fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    let scripts = cx.server.scripting.usage();
     let usage = cx.server.host.usage();
     let used = cx.server.base_memory + cx.db.memory();
     let peak = cx.server.stats.memory_peak.max(used);
@@ -162,19 +163,19 @@ fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "allocator_resident" => resident,
         "total_system_memory" => usage.machine_bytes,
         "total_system_memory_human" => human(usage.machine_bytes as usize),
-        "used_memory_lua" => 0,
-        "used_memory_vm_eval" => 0,
-        "used_memory_lua_human" => human(0),
-        "used_memory_scripts_eval" => 0,
-        "number_of_cached_scripts" => 0,
-        "number_of_functions" => 0,
-        "number_of_libraries" => 0,
+        "used_memory_lua" => scripts.machine,
+        "used_memory_vm_eval" => scripts.machine,
+        "used_memory_lua_human" => human(scripts.machine),
+        "used_memory_scripts_eval" => scripts.script_bytes,
+        "number_of_cached_scripts" => scripts.scripts,
+        "number_of_functions" => scripts.functions,
+        "number_of_libraries" => scripts.libraries,
         "used_memory_vm_functions" => 0,
-        "used_memory_vm_total" => 0,
-        "used_memory_vm_total_human" => human(0),
-        "used_memory_functions" => 0,
-        "used_memory_scripts" => 0,
-        "used_memory_scripts_human" => human(0),
+        "used_memory_vm_total" => scripts.machine,
+        "used_memory_vm_total_human" => human(scripts.machine),
+        "used_memory_functions" => scripts.library_bytes,
+        "used_memory_scripts" => scripts.script_bytes + scripts.library_bytes,
+        "used_memory_scripts_human" => human(scripts.script_bytes + scripts.library_bytes),
         "maxmemory" => memory_max,
         "maxmemory_human" => human(memory_max),
         "maxmemory_policy" => config.text("maxmemory-policy"),
