@@ -17,6 +17,7 @@ use crate::host::Host;
 use crate::keyspace::{ExpiryTurn, Keyspace};
 use crate::latency::LatencyMonitor;
 use crate::pubsub::PubSub;
+use crate::rates::RateMeter;
 use crate::registry::{Registry, RowId};
 use crate::scripting::Scripting;
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
@@ -101,6 +102,7 @@ impl Engine {
                 monitors: BTreeSet::new(),
                 pause: None,
                 postponed: Vec::new(),
+                rate_meter: RateMeter::default(),
                 slow_log: SlowLog::default(),
                 latency: LatencyMonitor::default(),
                 slow_from_us: u64::MAX,
@@ -135,6 +137,27 @@ impl Engine {
     /// Tells what only the driver can measure.
     pub fn measured_mut(&mut self) -> &mut Measured {
         &mut self.state.measured
+    }
+
+    /// To be called when the requests at hand are done, before output is written: tells what is
+    /// told once for all of them.
+    #[inline]
+    pub fn end_turn(&mut self) {
+        if self.state.tracking.has_changed() {
+            let limit = self.state.config.tuned().output_limits[2];
+            let (sessions, effects) = (&mut self.state.sessions, &mut self.keyspace.effects);
+            self.state.tracking.broadcast(sessions, effects, limit);
+        }
+    }
+
+    /// To be called often, at a moment in unix microseconds: now and then it takes a sample of
+    /// what INFO tells per second.
+    #[inline]
+    pub fn sample_rates(&mut self, now_us: u64) {
+        let now_ms = now_us / 1000;
+        if self.state.rate_meter.is_due(now_ms) {
+            self.state.rate_meter.add(now_ms, self.state.amounts());
+        }
     }
 
     /// Who the server is; the driver learns its port late.
@@ -455,6 +478,8 @@ impl Engine {
             self.keyspace.begin(self.keyspace.now_us(), db);
             if self.keyspace.contains(key) || self.needs_key(id) {
                 self.wake(id, db, key);
+                // What it caused is its own doing, not that of the session that fed it.
+                self.deliver_signals(Some((id, usize::MAX)));
             }
         }
     }

@@ -221,14 +221,21 @@ fn reject(cx: &mut Context<'_>, error: &CommandError) {
         cx.session.flags |= session_flag::MULTI_BROKEN;
     }
     cx.server.registry.stats_mut(cx.row).rejected += 1;
-    if cx.in_multi() && cx.server.registry.row(cx.row).full_name == "exec" {
-        commands::end_transaction(cx.db, cx.session);
-        let abort = b"EXECABORT Transaction discarded because of: ";
-        cx.server.stats.count_error(b"EXECABORT");
-        return cx.reply.error(&[abort, error.as_bytes()].concat());
+    if cx.server.registry.row(cx.row).command.name == "exec" {
+        return abort_exec(cx, error);
     }
     cx.server.stats.count_error(error.code());
     cx.reply.error(error.as_bytes());
+}
+
+/// A refused EXEC ends its transaction.
+fn abort_exec(cx: &mut Context<'_>, error: &CommandError) {
+    commands::end_transaction(cx.db, cx.session);
+    let reason = error.as_bytes();
+    let reason = reason.strip_prefix(b"ERR ").unwrap_or(reason);
+    let text = [b"EXECABORT Transaction discarded because of: ", reason].concat();
+    cx.server.stats.count_error(b"EXECABORT");
+    cx.reply.error(&text);
 }
 
 #[cold]

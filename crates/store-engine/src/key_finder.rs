@@ -36,12 +36,24 @@ fn variable_access(command: &Command, request: Request<'_>) -> Option<u32> {
     match command.name {
         "set" if has(3, b"GET") => Some(access::RW | access::ACCESS | access::UPDATE),
         "set" => Some(access::OW | access::UPDATE),
-        "bitfield" if has(2, b"SET") || has(2, b"INCRBY") => {
-            Some(access::RW | access::ACCESS | access::UPDATE)
-        }
-        "bitfield" => Some(access::RO | access::ACCESS),
+        "bitfield" if reads_bit_fields_only(request) => Some(access::RO | access::ACCESS),
+        "bitfield" => Some(access::RW | access::ACCESS | access::UPDATE),
         _ => None,
     }
+}
+
+/// Whether BITFIELD does nothing but read. What makes no sense counts as a change.
+fn reads_bit_fields_only(request: Request<'_>) -> bool {
+    let mut at = 2;
+    while let Some(word) = request.get(at) {
+        let width = match word.to_ascii_uppercase().as_slice() {
+            b"GET" => 3,
+            b"OVERFLOW" => 2,
+            _ => return false,
+        };
+        at += width;
+    }
+    at == request.len()
 }
 
 fn find(spec: &KeySpec, request: Request<'_>, keys: &mut Vec<FoundKey>) -> Option<()> {

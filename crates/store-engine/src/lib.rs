@@ -52,6 +52,7 @@ mod key_finder;
 mod keyspace;
 mod latency;
 mod pubsub;
+mod rates;
 mod registry;
 mod scripting;
 mod session;
@@ -83,6 +84,7 @@ pub use keyspace::{
 };
 pub use latency::{EventSamples, Histogram, LatencyMonitor};
 pub use pubsub::{PubSub, Subscriptions, TopicKind};
+pub use rates::{Amounts, RateMeter};
 pub use registry::{CallStats, Registry, Row, RowId};
 pub use scripting::Scripting;
 pub use session::{

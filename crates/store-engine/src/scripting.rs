@@ -43,9 +43,32 @@ impl Default for Scripting {
     }
 }
 
+/// What scripts take up, as INFO tells. Nothing is known while one runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ScriptUsage {
+    /// Bytes of the machine that runs scripts and functions: there is one for both.
+    pub(crate) machine: usize,
+    pub(crate) scripts: usize,
+    pub(crate) script_bytes: usize,
+    pub(crate) libraries: usize,
+    pub(crate) functions: usize,
+    pub(crate) library_bytes: usize,
+}
+
 impl Scripting {
     /// The interpreter, unless a script runs.
     pub fn interpreter(&self) -> Option<&Interpreter> {
         self.interpreter.as_ref()
+    }
+
+    pub(crate) fn usage(&self) -> ScriptUsage {
+        self.interpreter().map_or_else(ScriptUsage::default, |interpreter| ScriptUsage {
+            machine: interpreter.memory(),
+            scripts: interpreter.script_count(),
+            script_bytes: interpreter.script_bytes(),
+            libraries: interpreter.libraries().count(),
+            functions: interpreter.function_count(),
+            library_bytes: interpreter.library_bytes(),
+        })
     }
 }

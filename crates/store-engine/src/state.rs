@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::host::Host;
 use crate::latency::LatencyMonitor;
 use crate::pubsub::PubSub;
+use crate::rates::{Amounts, RateMeter};
 use crate::registry::Registry;
 use crate::scripting::Scripting;
 use crate::session::{SessionId, Sessions};
@@ -43,6 +44,8 @@ pub struct Identity {
     pub process_id: u32,
     /// The port clients reach it at, 0 without one.
     pub tcp_port: u16,
+    /// The operating system with its version, as INFO tells.
+    pub system: String,
     /// Path of the program.
     pub executable: String,
     /// Path of the configuration file, empty without one.
@@ -58,6 +61,10 @@ pub struct Measured {
     pub input_bytes: u64,
     /// Bytes written to clients.
     pub output_bytes: u64,
+    /// Times that clients were read from.
+    pub reads: u64,
+    /// Times that clients were written to.
+    pub writes: u64,
     /// Processor time of the longest turn of the loop, in microseconds.
     pub longest_turn_us: u64,
     /// Clients refused for `maxclients`.
@@ -135,6 +142,8 @@ pub struct ServerState {
     pub pause: Option<Pause>,
     /// Sessions that wait for its end.
     pub postponed: Vec<SessionId>,
+    /// How much happens per second.
+    pub rate_meter: RateMeter,
     /// Requests that took long.
     pub slow_log: SlowLog,
     /// Events that took long.
@@ -146,6 +155,15 @@ pub struct ServerState {
 }
 
 impl ServerState {
+    /// The counters that rates are made of.
+    pub(crate) fn amounts(&self) -> Amounts {
+        Amounts {
+            commands: self.stats.commands,
+            input_bytes: self.measured.input_bytes,
+            output_bytes: self.measured.output_bytes,
+        }
+    }
+
     /// Whether clients have to log in.
     pub fn needs_login(&self) -> bool {
         !self.acl.default_user().is_open()

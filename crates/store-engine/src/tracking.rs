@@ -4,6 +4,7 @@
 //! session in broadcast mode names prefixes and hears of every change under them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 
 use store_resp::{Protocol, ReplyWriter};
 
@@ -54,6 +55,8 @@ pub struct TrackingTable {
     keys: HashMap<Box<[u8]>, BTreeSet<SessionId>>,
     items: usize,
     prefixes: BTreeMap<Vec<u8>, BTreeSet<SessionId>>,
+    /// Keys that changed since sessions in broadcast mode were last told, and by whom.
+    changed: BTreeMap<Box<[u8]>, Option<SessionId>>,
     sessions: usize,
 }
 
@@ -110,6 +113,10 @@ impl TrackingTable {
                 }
             }
         }
+    }
+
+    /// Forgets all keys if nobody tracks any more.
+    pub(crate) fn forget_unwanted(&mut self) {
         if self.sessions == 0 {
             self.keys = HashMap::new();
             self.items = 0;
@@ -161,34 +168,38 @@ impl TrackingTable {
                 }
             }
         }
-        self.broadcast(keys, cause, &mut notice);
+        if !self.prefixes.is_empty() {
+            for key in keys.iter().flatten() {
+                // Whoever changed a key last is the cause.
+                self.changed.insert(key.clone(), cause);
+            }
+        }
     }
 
-    fn broadcast(
-        &self,
-        keys: &[Option<Box<[u8]>>],
-        cause: Option<SessionId>,
-        notice: &mut Notice<'_>,
+    /// Whether [`broadcast`](Self::broadcast) has something to tell.
+    #[inline]
+    pub(crate) fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// Tells sessions in broadcast mode of all keys that changed since the last time: one
+    /// message per prefix, however many keys there are.
+    pub(crate) fn broadcast(
+        &mut self,
+        sessions: &mut Sessions,
+        effects: &mut Effects,
+        limit: OutputLimit,
     ) {
+        let changed = std::mem::take(&mut self.changed);
+        let mut notice = Notice { sessions, effects, limit };
         for (prefix, listeners) in &self.prefixes {
-            let changed: BTreeSet<&[u8]> = keys
-                .iter()
-                .flatten()
-                .map(|key| &**key)
-                .filter(|key| key.starts_with(prefix))
+            let of_prefix: Vec<(&[u8], Option<SessionId>)> = changed
+                .range::<[u8], _>((Bound::Included(prefix.as_slice()), Bound::Unbounded))
+                .map(|(key, cause)| (&**key, *cause))
+                .take_while(|(key, _)| key.starts_with(prefix))
                 .collect();
-            if changed.is_empty() {
-                continue;
-            }
             for id in listeners {
-                let tracking =
-                    notice.sessions.get(*id).and_then(|session| session.tracking.as_ref());
-                if tracking.is_some_and(|tracking| !(tracking.no_loop && cause == Some(*id))) {
-                    notice.send(*id, |writer| {
-                        writer.array(changed.len());
-                        changed.iter().for_each(|key| writer.bulk(key));
-                    });
-                }
+                notice.tell_of_prefix(*id, &of_prefix);
             }
         }
     }
@@ -217,6 +228,20 @@ impl TrackingTable {
 }
 
 impl Notice<'_> {
+    fn tell_of_prefix(&mut self, id: SessionId, changed: &[(&[u8], Option<SessionId>)]) {
+        let tracking = self.sessions.get(id).and_then(|session| session.tracking.as_ref());
+        let Some(tracking) = tracking else { return };
+        let is_own = |cause: Option<SessionId>| tracking.no_loop && cause == Some(id);
+        let keys: Vec<&[u8]> =
+            changed.iter().filter(|(_, cause)| !is_own(*cause)).map(|(key, _)| *key).collect();
+        if !keys.is_empty() {
+            self.send(id, |writer| {
+                writer.array(keys.len());
+                keys.iter().for_each(|key| writer.bulk(key));
+            });
+        }
+    }
+
     fn tell_of_key(&mut self, id: SessionId, key: &[u8], cause: Option<SessionId>) {
         let tracking = self.sessions.get(id).and_then(|session| session.tracking.as_ref());
         let Some(tracking) = tracking else { return };

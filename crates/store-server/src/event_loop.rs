@@ -218,18 +218,30 @@ impl EventLoop {
                     if event.is_writable() {
                         self.resume_writing(slot);
                     }
-                    if event.is_readable() || event.is_read_closed() || event.is_error() {
+                    let is_ended = event.is_read_closed() || event.is_error();
+                    if event.is_readable() || is_ended {
                         self.read_in_turn(slot);
+                    }
+                    if is_ended {
+                        // Last bytes and end come as one event: the end is read in the next turn.
+                        self.read_later(slot);
                     }
                 }
             }
         }
         self.measure_requests(None);
+        self.engine.sample_rates(self.now_us);
         if self.is_tick_due(self.now_us) {
             self.engine.tick(self.now_us);
         }
         self.check_clients(self.now_us / 1000);
-        self.apply_effects();
+        loop {
+            self.apply_effects();
+            self.engine.end_turn();
+            if self.engine.effects().is_fetched() {
+                break;
+            }
+        }
         self.write_clients();
         self.close_clients();
         self.now_us = self.clock.now_us();
@@ -324,7 +336,9 @@ impl EventLoop {
         match client.read(&mut buffer) {
             ReadOutcome::Bytes(count) => {
                 let may_read = client.may_read;
-                self.engine.measured_mut().input_bytes += count as u64;
+                let measured = self.engine.measured_mut();
+                measured.input_bytes += count as u64;
+                measured.reads += 1;
                 self.take_input(slot, &buffer[..count]);
                 if may_read {
                     self.read_later(slot);
@@ -612,14 +626,17 @@ impl EventLoop {
     }
 
     fn write_clients(&mut self) {
-        let mut written = 0;
+        let (mut written, mut writes) = (0, 0);
         let mut to_write = std::mem::take(&mut self.to_write);
         for slot in to_write.drain(..) {
             let Some(client) = self.clients[slot].as_mut() else { continue };
             client.wants_write = false;
             let Some(session) = self.engine.session_mut(client.session) else { continue };
             match client.write(&mut session.output) {
-                Ok(count) => written += count as u64,
+                Ok(count) => {
+                    written += count as u64;
+                    writes += 1;
+                }
                 Err(_) => client.fate = Fate::Closes,
             }
             session.output_written = client.written;
@@ -635,7 +652,9 @@ impl EventLoop {
         }
         // Nothing above asks for more writes, so the list comes back with its memory.
         self.to_write = to_write;
-        self.engine.measured_mut().output_bytes += written;
+        let measured = self.engine.measured_mut();
+        measured.output_bytes += written;
+        measured.writes += writes;
     }
 
     /// Closes a client that does not read what it asked for.

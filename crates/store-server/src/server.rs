@@ -144,6 +144,7 @@ impl ServerBuilder {
         let identity = Identity {
             process_id: std::process::id(),
             tcp_port: port.unwrap_or(0),
+            system: system(),
             executable: executable(),
             config_file: self.config_file,
             started_at_ms: Clock::new().now_us() / 1000,
@@ -256,6 +257,11 @@ impl Stopper {
         self.messages.send(message).map_err(|_| io::Error::other("the server has stopped"))?;
         self.waker.wake()
     }
+}
+
+fn system() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("Linux {} {}", release.trim(), std::env::consts::ARCH)
 }
 
 fn executable() -> String {

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use super::prelude::*;
 use crate::REDIS_VERSION;
+use crate::pubsub::TopicKind;
+use crate::session::{Session, session_flag};
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("info", AtLeast(1), LOADING | STALE, info)
@@ -36,17 +38,19 @@ const SECTIONS: &[Section] = &[
     Section { name: "modules", title: "Modules", is_default: true, write: |_, _| Ok(()) },
     Section { name: "commandstats", title: "Commandstats", is_default: false, write: commandstats },
     Section { name: "errorstats", title: "Errorstats", is_default: true, write: errorstats },
+    Section { name: "latencystats", title: "Latencystats", is_default: false, write: latencystats },
     Section { name: "cluster", title: "Cluster", is_default: true, write: cluster },
     Section { name: "keyspace", title: "Keyspace", is_default: true, write: keyspace },
 ];
 
 fn info(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let asked = |name: &str| request.args_from(1).any(|word| is_word(word, name));
-    let everything = asked("all") || asked("everything");
+    let (all, everything) = (asked("all"), asked("everything"));
     let defaults = request.len() == 1 || asked("default");
     let mut text = String::new();
     for section in SECTIONS {
-        if everything || defaults && section.is_default || asked(section.name) {
+        let of_all = everything || all && section.name != "modules";
+        if of_all || defaults && section.is_default || asked(section.name) {
             if !text.is_empty() {
                 text.push_str("\r\n");
             }
@@ -87,9 +91,11 @@ fn server(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "tenure_version" => env!("CARGO_PKG_VERSION"),
         "tenure_incarnation" => identity.incarnation,
         "tenure_history" => history,
-        "os" => std::env::consts::OS,
+        "os" => identity.system,
         "arch_bits" => usize::BITS,
         "multiplexing_api" => "epoll",
+        "atomicvar_api" => "c11-builtin",
+        "gcc_version" => "0.0.0",
         "process_id" => identity.process_id,
         "process_supervised" => "no",
         "run_id" => identity.run_id,
@@ -108,21 +114,26 @@ fn server(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
 }
 
 fn clients(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
-    let blocked = cx.server.sessions.iter().filter(|session| session.blocked.is_some()).count();
+    let sessions = || cx.server.sessions.iter();
+    let waits = || sessions().filter_map(|session| session.blocked.as_ref());
+    let timed = waits().filter(|blocked| blocked.deadline_ms.is_some());
+    let leaving = sessions().filter(|session| session.has(session_flag::CLOSING));
+    let unread = sessions().map(|session| session.output.len() - session.output_written);
     facts!(text,
-        "connected_clients" => cx.server.sessions.count(),
+        "connected_clients" => cx.server.sessions.count() - leaving.count(),
         "cluster_connections" => 0,
         "maxclients" => cx.server.config.text("maxclients"),
         "client_recent_max_input_buffer" => 0,
-        "client_recent_max_output_buffer" => 0,
-        "blocked_clients" => blocked,
-        "tracking_clients" => 0,
-        "clients_in_timeout_table" => blocked,
+        "client_recent_max_output_buffer" => unread.max().unwrap_or(0),
+        "blocked_clients" => waits().count(),
+        "tracking_clients" => cx.server.tracking.session_count(),
+        "clients_in_timeout_table" => timed.count(),
     );
     Ok(())
 }
 
 fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    let scripts = cx.server.scripting.usage();
     let usage = cx.server.host.usage();
     let used = cx.server.base_memory + cx.db.memory();
     let peak = cx.server.stats.memory_peak.max(used);
@@ -130,6 +141,11 @@ fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     let share = |part: usize, whole: usize| 100.0 * part as f64 / whole.max(1) as f64;
     let fragmentation = resident as f64 / used.max(1) as f64;
     let memory_max = config.tuned().memory_max;
+    let clients = |is_of: fn(&Session) -> bool| -> usize {
+        let of_kind = cx.server.sessions.iter().filter(|session| is_of(session));
+        of_kind.map(|session| session.output.capacity()).sum()
+    };
+    let over = resident as i64 - used as i64;
     facts!(text,
         "used_memory" => used,
         "used_memory_human" => human(used),
@@ -142,16 +158,41 @@ fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "used_memory_startup" => cx.server.base_memory,
         "used_memory_dataset" => cx.db.memory(),
         "used_memory_dataset_perc" => format!("{:.2}%", share(cx.db.memory(), used)),
+        "allocator_allocated" => used,
+        "allocator_active" => used,
+        "allocator_resident" => resident,
         "total_system_memory" => usage.machine_bytes,
         "total_system_memory_human" => human(usage.machine_bytes as usize),
+        "used_memory_lua" => scripts.machine,
+        "used_memory_vm_eval" => scripts.machine,
+        "used_memory_lua_human" => human(scripts.machine),
+        "used_memory_scripts_eval" => scripts.script_bytes,
+        "number_of_cached_scripts" => scripts.scripts,
+        "number_of_functions" => scripts.functions,
+        "number_of_libraries" => scripts.libraries,
+        "used_memory_vm_functions" => 0,
+        "used_memory_vm_total" => scripts.machine,
+        "used_memory_vm_total_human" => human(scripts.machine),
+        "used_memory_functions" => scripts.library_bytes,
+        "used_memory_scripts" => scripts.script_bytes + scripts.library_bytes,
+        "used_memory_scripts_human" => human(scripts.script_bytes + scripts.library_bytes),
         "maxmemory" => memory_max,
         "maxmemory_human" => human(memory_max),
         "maxmemory_policy" => config.text("maxmemory-policy"),
+        "allocator_frag_ratio" => "1.00",
+        "allocator_frag_bytes" => 0,
+        "allocator_rss_ratio" => format!("{fragmentation:.2}"),
+        "allocator_rss_bytes" => over,
+        "rss_overhead_ratio" => "1.00",
+        "rss_overhead_bytes" => 0,
         "mem_fragmentation_ratio" => format!("{fragmentation:.2}"),
-        "mem_fragmentation_bytes" => resident as i64 - used as i64,
+        "mem_fragmentation_bytes" => over,
         "mem_not_counted_for_evict" => 0,
+        "mem_replication_backlog" => 0,
+        "mem_total_replication_buffers" => 0,
         "mem_clients_slaves" => 0,
-        "mem_clients_normal" => 0,
+        "mem_clients_normal" => clients(|session| !session.has(session_flag::SUBSCRIBED)),
+        "mem_cluster_links" => 0,
         "mem_aof_buffer" => 0,
         "mem_allocator" => "unknown",
         "active_defrag_running" => 0,
@@ -175,44 +216,94 @@ fn persistence(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     facts!(text,
         "loading" => 0,
         "async_loading" => 0,
+        "current_cow_peak" => 0,
+        "current_cow_size" => 0,
+        "current_cow_size_age" => 0,
+        "current_fork_perc" => "0.00",
+        "current_save_keys_processed" => 0,
+        "current_save_keys_total" => 0,
         "rdb_changes_since_last_save" => cx.db.dirty,
         "rdb_bgsave_in_progress" => 0,
         "rdb_last_save_time" => cx.server.identity.started_at_ms / 1000,
         "rdb_last_bgsave_status" => "ok",
         "rdb_last_bgsave_time_sec" => -1,
         "rdb_current_bgsave_time_sec" => -1,
+        "rdb_saves" => 0,
+        "rdb_last_cow_size" => 0,
+        "rdb_last_load_keys_expired" => 0,
+        "rdb_last_load_keys_loaded" => 0,
         "aof_enabled" => 0,
         "aof_rewrite_in_progress" => 0,
         "aof_rewrite_scheduled" => 0,
+        "aof_last_rewrite_time_sec" => -1,
+        "aof_current_rewrite_time_sec" => -1,
         "aof_last_bgrewrite_status" => "ok",
+        "aof_rewrites" => 0,
+        "aof_rewrites_consecutive_failures" => 0,
         "aof_last_write_status" => "ok",
+        "aof_last_cow_size" => 0,
+        "module_fork_in_progress" => 0,
+        "module_fork_last_cow_size" => 0,
     );
     Ok(())
 }
 
 fn stats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     let (keys, stats, measured) = (cx.db.stats, &cx.server.stats, &cx.server.measured);
+    let (pubsub, tracking) = (&cx.server.pubsub, &cx.server.tracking);
+    let rates = cx.server.rate_meter.rates(cx.db.now_ms(), cx.server.amounts());
+    let kilobytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     facts!(text,
         "total_connections_received" => cx.server.sessions.opened(),
         "total_commands_processed" => stats.commands,
-        "instantaneous_ops_per_sec" => 0,
+        "instantaneous_ops_per_sec" => rates.commands,
         "total_net_input_bytes" => measured.input_bytes,
         "total_net_output_bytes" => measured.output_bytes,
-        "instantaneous_input_kbps" => "0.00",
-        "instantaneous_output_kbps" => "0.00",
+        "total_net_repl_input_bytes" => 0,
+        "total_net_repl_output_bytes" => 0,
+        "instantaneous_input_kbps" => kilobytes(rates.input_bytes),
+        "instantaneous_output_kbps" => kilobytes(rates.output_bytes),
+        "instantaneous_input_repl_kbps" => "0.00",
+        "instantaneous_output_repl_kbps" => "0.00",
         "rejected_connections" => measured.rejected_connections,
         "sync_full" => 0,
         "sync_partial_ok" => 0,
         "sync_partial_err" => 0,
         "expired_keys" => keys.expired,
+        "expired_stale_perc" => "0.00",
+        "expired_time_cap_reached_count" => 0,
+        "expire_cycle_cpu_milliseconds" => 0,
         "evicted_keys" => keys.evicted,
         "evicted_clients" => 0,
+        "total_eviction_exceeded_time" => 0,
+        "current_eviction_exceeded_time" => 0,
         "keyspace_hits" => keys.hits,
         "keyspace_misses" => keys.misses,
+        "pubsub_channels" => pubsub.topics(TopicKind::Channel).len(),
+        "pubsub_patterns" => pubsub.topics(TopicKind::Pattern).len(),
+        "pubsubshard_channels" => pubsub.topics(TopicKind::Shard).len(),
         "latest_fork_usec" => 0,
         "total_forks" => 0,
+        "migrate_cached_sockets" => 0,
+        "slave_expires_tracked_keys" => 0,
+        "active_defrag_hits" => 0,
+        "active_defrag_misses" => 0,
+        "active_defrag_key_hits" => 0,
+        "active_defrag_key_misses" => 0,
+        "total_active_defrag_time" => 0,
+        "current_active_defrag_time" => 0,
+        "tracking_total_keys" => tracking.key_count(),
+        "tracking_total_items" => tracking.item_count(),
+        "tracking_total_prefixes" => tracking.prefix_count(),
         "unexpected_error_replies" => 0,
         "total_error_replies" => stats.error_replies,
+        "dump_payload_sanitizations" => 0,
+        "total_reads_processed" => measured.reads,
+        "total_writes_processed" => measured.writes,
+        "io_threaded_reads_processed" => 0,
+        "io_threaded_writes_processed" => 0,
+        "reply_buffer_shrinks" => 0,
+        "reply_buffer_expands" => 0,
         "acl_access_denied_auth" => stats.auth_failures,
         "tenure_longest_turn_usec" => measured.longest_turn_us,
     );
@@ -244,6 +335,8 @@ fn cpu(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "used_cpu_user" => seconds(usage.cpu_user_us),
         "used_cpu_sys_children" => "0.000000",
         "used_cpu_user_children" => "0.000000",
+        "used_cpu_sys_main_thread" => seconds(usage.cpu_system_us),
+        "used_cpu_user_main_thread" => seconds(usage.cpu_user_us),
     );
     Ok(())
 }
@@ -269,6 +362,22 @@ fn errorstats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     for (code, count) in &cx.server.stats.errors {
         let code = String::from_utf8_lossy(code);
         write!(text, "errorstat_{code}:count={count}\r\n")?;
+    }
+    Ok(())
+}
+
+fn latencystats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    let percentiles = cx.server.config.text("latency-tracking-info-percentiles");
+    for row in cx.server.registry.rows() {
+        let Some(histogram) = &row.histogram else { continue };
+        let facts: Vec<String> = percentiles
+            .split_whitespace()
+            .map(|percentile| {
+                let value = percentile.parse().map_or(0.0, |wanted| histogram.percentile(wanted));
+                format!("p{percentile}={value:.3}")
+            })
+            .collect();
+        write!(text, "latency_percentiles_usec_{}:{}\r\n", row.full_name, facts.join(","))?;
     }
     Ok(())
 }

@@ -94,7 +94,7 @@ fn account(cx: &Context<'_>) -> Account {
 }
 
 fn memory_stats(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    let account = account(cx);
+    let (account, scripts) = (account(cx), cx.server.scripting.usage());
     let share = |part: usize, whole: usize| 100.0 * part as f64 / whole.max(1) as f64;
     let ratio = |part: usize, whole: usize| part as f64 / whole.max(1) as f64;
     let databases: Vec<(usize, usize, usize)> = (0..cx.db.database_count())
@@ -115,8 +115,8 @@ fn memory_stats(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     count("clients.normal", account.clients);
     count("cluster.links", 0);
     count("aof.buffer", 0);
-    count("lua.caches", 0);
-    count("functions.caches", 0);
+    count("lua.caches", scripts.script_bytes);
+    count("functions.caches", scripts.library_bytes);
     for (db, keys, volatile) in databases {
         reply.bulk(format!("db.{db}").as_bytes());
         reply.map(3);

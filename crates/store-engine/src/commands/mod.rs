@@ -103,6 +103,8 @@ pub(crate) fn leave_all_modes(cx: &mut Context<'_>) {
 pub(crate) fn forget_session(db: &mut Keyspace, server: &mut ServerState, session: &mut Session) {
     transaction::unwatch_all(db, session);
     leave_modes(db, server, session);
+    server.tracking.forget_unwanted();
+    client::watch_changes(db, server);
     server.postponed.retain(|id| *id != session.id);
 }
 

@@ -3,6 +3,7 @@
 use store_types::glob;
 
 use super::prelude::*;
+use crate::context::Caller;
 use crate::effects::KeyEvent;
 use crate::keyspace::Keyspace;
 use crate::pubsub::{Frame, SUBSCRIPTIONS_MAX, TopicKind, tell};
@@ -116,6 +117,10 @@ fn begin_listening(cx: &mut Context<'_>, request: Request<'_>, kind: TopicKind) 
         TopicKind::Pattern => "psubscribe",
         TopicKind::Shard => "ssubscribe",
     };
+    if kind == TopicKind::Shard && matches!(cx.caller, Caller::Transaction | Caller::Script) {
+        let text = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client";
+        return Err(CommandError::text(text));
+    }
     for topic in request.args_from(1) {
         let held = cx.session.subscriptions.as_ref().map_or(0, |held| held.count());
         if held >= SUBSCRIPTIONS_MAX {

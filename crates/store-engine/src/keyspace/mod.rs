@@ -520,9 +520,6 @@ impl Keyspace {
             let keys = self.waiting.in_db(db).into_iter().map(|key| (db, key));
             self.effects.ready_keys.extend(keys);
         }
-        if self.effects.tracking {
-            self.effects.changed_keys.push(None);
-        }
     }
 
     /// Frees some of what FLUSHALL let go. True while there is more.

@@ -72,7 +72,12 @@ impl Pair {
         Ok(())
     }
 
-    fn connection(&mut self, name: &str) -> &mut (Connection, Connection) {
+    /// Closes the connections of a name; the next use opens new ones.
+    pub(crate) fn forget(&mut self, name: &str) {
+        self.connections.remove(name);
+    }
+
+    pub(crate) fn connection(&mut self, name: &str) -> &mut (Connection, Connection) {
         if !self.connections.contains_key(name) {
             let port = self.ours.port().expect("our server listens");
             let (mut ours, mut theirs) =
@@ -151,6 +156,7 @@ cases! {
     expire
     geo
     hashes
+    hostile
     hyperloglog
     keys
     lists

@@ -10,9 +10,28 @@ use store_resp::{Reply, ReplyParser};
 /// Ends a hung test; measures nothing.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-trait Wire: Read + Write {}
-impl Wire for TcpStream {}
-impl Wire for UnixStream {}
+trait Wire: Read + Write {
+    fn set_waiting(&self, waits: bool);
+}
+
+impl Wire for TcpStream {
+    fn set_waiting(&self, waits: bool) {
+        self.set_nonblocking(!waits).unwrap();
+    }
+}
+
+impl Wire for UnixStream {
+    fn set_waiting(&self, waits: bool) {
+        self.set_nonblocking(!waits).unwrap();
+    }
+}
+
+/// What came without waiting.
+#[derive(Debug, Default)]
+pub(crate) struct Arrived {
+    pub(crate) replies: Vec<Reply>,
+    pub(crate) is_closed: bool,
+}
 
 pub(crate) struct Connection {
     wire: Box<dyn Wire>,
@@ -63,6 +82,32 @@ impl Connection {
                 Err(error) => panic!("no reply within {PATIENCE:?}: {error}"),
             }
         }
+    }
+
+    /// Everything that is there already.
+    pub(crate) fn arrived(&mut self) -> Arrived {
+        self.wire.set_waiting(false);
+        let mut arrived = Arrived::default();
+        let mut chunk = [0; 16 * 1024];
+        loop {
+            match self.wire.read(&mut chunk) {
+                Ok(0) => arrived.is_closed = true,
+                Ok(count) => {
+                    self.bytes.extend_from_slice(&chunk[..count]);
+                    continue;
+                }
+                Err(error) => {
+                    arrived.is_closed = error.kind() != std::io::ErrorKind::WouldBlock;
+                }
+            }
+            break;
+        }
+        self.wire.set_waiting(true);
+        while let Some((reply, used)) = ReplyParser.parse(&self.bytes).expect("a valid reply") {
+            self.bytes.drain(..used);
+            arrived.replies.push(reply);
+        }
+        arrived
     }
 
     pub(crate) fn ask(&mut self, words: &[impl AsRef<[u8]>]) -> Option<Reply> {

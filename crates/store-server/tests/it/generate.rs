@@ -4,8 +4,8 @@
 //! value, `{i}` for an integer, `{n}` for a small count, `{f}` for a number with a fraction,
 //! `{m}` for one of a few members, `{w}` for one of many, `{l}` for a long text, `{s}` for a score,
 //! `{t}` for a bound of texts, `{p}` for a position, `{d}` for a length with its unit, `{a|b}` for
-//! a or b, and `[…]` for something that may be left out. Directives of case files may stand in
-//! front.
+//! a or b, and `[…]` for something that may be left out. `¦` stands for a bar. Directives of case
+//! files may stand in front.
 
 use testkit::Random;
 
@@ -47,6 +47,31 @@ const FAMILIES: &[Family] = &[
             "TYPE {k}",
             "INCRBYFLOAT {k} {f}",
             "OBJECT ENCODING {k}",
+        ],
+    },
+    Family {
+        name: "scripting",
+        templates: &[
+            "EVAL \"return redis.call('{incr|get|del|strlen|type}',unpack(KEYS))\" 1 {k}",
+            "EVAL \"return redis.pcall('{lpush|set|append}','{k}',unpack(ARGV))\" 1 {k} {v}",
+            "EVAL \"return #KEYS\" {n} {k} {v} {v}",
+            "EVAL \"return {-{n}|{n}.7|true|false|nil|nope|KEYS}\" 2 {k} {v}",
+            "@unordered EVAL \"redis.setresp({2|3|4}) return redis.call('smembers','{k}')\" 0",
+            "EVAL_RO \"return redis.call('{incr|get|del}','{k}')\" 1 {k}",
+            "EVALSHA {e0e1f9fabfc9d4800c877a703b823ac0578ff8db|x} {0|{i}}",
+            "SCRIPT LOAD \"return {1|2|KEYS|return}\"",
+            "SCRIPT EXISTS {e0e1f9fabfc9d4800c877a703b823ac0578ff8db|x}",
+            "SCRIPT FLUSH [{SYNC|ASYNC|x}]",
+            "FUNCTION LOAD [REPLACE] \"#!lua name={a|b}\\nredis.register_function('{f|g}',\
+             function(keys,arguments) return {#keys|arguments|{n}} end)\"",
+            "FCALL {f|g|F} {0|1|{i}} {k} {v}",
+            "FCALL_RO {f|g} 0",
+            "@unordered FUNCTION LIST [LIBRARYNAME {a|b|*}] [WITHCODE]",
+            "FUNCTION DELETE {a|b}",
+            "FUNCTION STATS",
+            "SADD {k} {v}",
+            "GET {k}",
+            "DEL {k}",
         ],
     },
     Family {
@@ -415,6 +440,65 @@ const FAMILIES: &[Family] = &[
             "DEL {k}",
         ],
     },
+    Family {
+        name: "acl",
+        templates: &[
+            "ACL SETUSER {u|w} {on|off|nopass|resetpass|>p|>q|<p|clearselectors}",
+            "ACL SETUSER {u|w} {~{k}|%R~{k}|%W~{k}|~*|resetkeys|allkeys|%RW~{k}|~[ab]}",
+            "ACL SETUSER {u|w} {&x|&*|&x*|resetchannels|allchannels}",
+            "ACL SETUSER {u|w} {+|-}@{read|write|string|list|keyspace|fast|slow|pubsub|dangerous}",
+            "ACL SETUSER {u|w} {+|-}{get|set|config|config¦get|client¦id|publish|sort|debug}",
+            "ACL SETUSER {u|w} +{select¦0|debug¦sleep|get¦a|config¦nosuch|nosuch|client¦}",
+            "ACL SETUSER {u|w} {+@all|-@all|reset|nosuch|+@nosuch}",
+            "ACL SETUSER {u|w} ({~|%R~|%W~}{k} {+get|+set|+@list|+@all|nosuch|&x})",
+            "ACL DELUSER {u|w|nobody}",
+            "ACL DRYRUN {u|w} {GET|INCR|STRLEN|EXISTS|TTL|GETDEL|TYPE|DEL|LPOP|OBJECT ENCODING} {k}",
+            "ACL DRYRUN {u|w} {SET|APPEND|GETSET|LPUSH|RENAME|COPY|SINTERSTORE|LMPOP} {k} {k}",
+            "ACL DRYRUN {u|w} SET {k} v [GET] [EX 10]",
+            "ACL DRYRUN {u|w} MSET {k} v {k} v",
+            "ACL DRYRUN {u|w} SORT {k} [BY w*] [GET x] [STORE {k}]",
+            "ACL DRYRUN {u|w} BITFIELD {k} {GET|SET} u8 0 [1]",
+            "ACL DRYRUN {u|w} ZUNIONSTORE {k} {1|2} {k} {k}",
+            "ACL DRYRUN {u|w} XREAD [COUNT 1] STREAMS {k} {k} 0 0",
+            "ACL DRYRUN {u|w} {PUBLISH|SPUBLISH} {x|y|xy} m",
+            "ACL DRYRUN {u|w} {SUBSCRIBE|PSUBSCRIBE|SSUBSCRIBE|UNSUBSCRIBE} {x|y|x*} [y]",
+            "ACL DRYRUN {u|w} {CONFIG GET x|CONFIG SET x y|CLIENT ID|SELECT 0|SELECT 1|DEBUG SLEEP 0}",
+            "ACL DRYRUN {u|w} {KEYS *|FLUSHALL|PING|DBSIZE|AUTH x y|NOSUCH|GET}",
+            "@on a {RESET|AUTH {u|w} {p|q|x}|ACL WHOAMI}",
+            "@on a {GET|SET|DEL|LPUSH|MGET} {k} [{k}]",
+            "@on a {MULTI|EXEC|DISCARD|RESET}",
+            "@on a PUBLISH {x|y} m",
+        ],
+    },
+    Family {
+        name: "clients",
+        templates: &[
+            "CLIENT {GETNAME|NOSUCH|UNPAUSE|GETREDIR|TRACKINGINFO} [x x]",
+            "CLIENT SETNAME {bob|\"a b\"|\"\"}",
+            "CLIENT KILL {ID {0|-1|x|99999}|TYPE {normal|pubsub|nosuch}|ADDR x|USER {x|default SKIPME yes ID 99999}|SKIPME {yes|x}}",
+            "CLIENT KILL ID 99999 {TYPE normal|USER default|SKIPME no|x y|ID {0|x}}",
+            "CLIENT UNBLOCK {0|-1|x|99999} [{TIMEOUT|ERROR|x}]",
+            "CLIENT NO-EVICT {on|off|x}",
+            "CLIENT LIST {TYPE {master|nosuch}|ID {x|99999}|x|ID}",
+            "CLIENT TRACKING {ON|OFF|x} [OPTIN] [OPTOUT] [NOLOOP] [BCAST] [PREFIX {k}] [PREFIX {k}]",
+            "CLIENT CACHING {YES|NO|x}",
+            "CLIENT PAUSE {0|-1|x} [{WRITE|x}]",
+            "{SLOWLOG|LATENCY|MEMORY|PUBSUB|CLUSTER|MODULE|DEBUG|ACL} NOSUCH",
+            "SLOWLOG GET {i}",
+            "MEMORY USAGE {nosuch} [SAMPLES {i}]",
+            "{ROLE|READONLY|FAILOVER|REPLCONF x|WAIT 0 {i}|ASKING}",
+            "OBJECT {FREQ|ENCODING|REFCOUNT|IDLETIME|x} {k}",
+            "DEBUG {DIGEST|DIGEST-VALUE {k} {k}|DIGEST-VALUE|SLEEP 0|ERROR {bad|\"MY bad\"}|x}",
+            "SET {k} {v} [EX 1000]",
+            "RPUSH {k} {v} {v}",
+            "SADD {k} {v} {i}",
+            "HSET {k} {v} {v} {i} {f}",
+            "ZADD {k} {n} {v} 2.5 {v}",
+            "DEL {k} {k}",
+            "DEBUG DIGEST",
+            "{RESET|SELECT 1|SELECT 0|PING|PING|ECHO {v}|LOLWUT}",
+        ],
+    },
 ];
 
 /// Commands per family, seed and protocol in the everyday run. `COMPAT_COMMANDS` asks for more,
@@ -422,7 +506,7 @@ const FAMILIES: &[Family] = &[
 /// alone.
 const COMMANDS: usize = 1500;
 
-fn expand(template: &str, random: &mut Random) -> String {
+pub(crate) fn expand(template: &str, random: &mut Random) -> String {
     let mut text = String::new();
     let mut rest = template;
     while let Some(at) = rest.find(['{', '[']) {
@@ -569,27 +653,21 @@ fn split_choices(text: &str) -> Vec<&str> {
     choices
 }
 
-/// What `cargo xtask compat` asks for, and the everyday run with defaults.
-struct Wish {
-    seeds: Vec<u64>,
-    commands: usize,
-    only: String,
+/// Commands that one test tries.
+pub(crate) fn commands_wanted() -> usize {
+    number_from_environment("COMPAT_COMMANDS").map_or(COMMANDS, |count| count as usize)
 }
 
-impl Wish {
-    fn from_environment() -> Self {
-        let number = |name: &str| -> Option<u64> {
-            let text = std::env::var(name).ok()?;
-            Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
-        };
-        let first = testkit::seed();
-        let count = number("COMPAT_SEEDS").unwrap_or(1);
-        Self {
-            seeds: (0..count).map(|offset| first.wrapping_add(offset)).collect(),
-            commands: number("COMPAT_COMMANDS").map_or(COMMANDS, |count| count as usize),
-            only: std::env::var("COMPAT_FAMILY").unwrap_or_default(),
-        }
-    }
+/// Seeds that one test tries.
+pub(crate) fn seeds_wanted() -> impl Iterator<Item = u64> {
+    let first = testkit::seed();
+    let count = number_from_environment("COMPAT_SEEDS").unwrap_or(1);
+    (0..count).map(move |offset| first.wrapping_add(offset))
+}
+
+fn number_from_environment(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
 /// A line per family begins with this; `cargo xtask compat` shows them.
@@ -597,16 +675,17 @@ const RESULT: &str = "compat:";
 
 #[test]
 fn made_up_commands_get_equal_replies() {
-    let wish = Wish::from_environment();
+    let seeds: Vec<u64> = seeds_wanted().collect();
+    let only = std::env::var("COMPAT_FAMILY").unwrap_or_default();
     let mut differences = Vec::new();
     let families: Vec<&Family> =
-        FAMILIES.iter().filter(|family| family.name.contains(&wish.only)).collect();
-    assert!(!families.is_empty(), "no family has {:?} in its name", wish.only);
+        FAMILIES.iter().filter(|family| family.name.contains(&only)).collect();
+    assert!(!families.is_empty(), "no family has {only:?} in its name");
     for family in families {
         let (mut compared, before) = (0, differences.len());
-        for seed in &wish.seeds {
+        for seed in &seeds {
             for protocol in [2, 3] {
-                let run = Run { family, seed: *seed, protocol, commands: wish.commands };
+                let run = Run { family, seed: *seed, protocol, commands: commands_wanted() };
                 compared += run.compare(&mut differences);
             }
         }
@@ -635,7 +714,8 @@ impl Run<'_> {
         let mut history = Vec::new();
         for _ in 0..*commands {
             let template = *random.choose(family.templates);
-            let text = expand(template, &mut random);
+            // A bar that separates nothing.
+            let text = expand(template, &mut random).replace('¦', "|");
             let result = pair.run(&Line::parse(&text));
             history.push(text);
             if let Err(difference) = result {

@@ -151,7 +151,7 @@ fn near(ours: &Reply, theirs: &Reply, distance: i64) -> bool {
     }
 }
 
-fn sorted(reply: &Reply) -> String {
+pub(crate) fn sorted(reply: &Reply) -> String {
     let all = |replies: &[Reply]| {
         let mut texts: Vec<String> = replies.iter().map(sorted).collect();
         texts.sort();

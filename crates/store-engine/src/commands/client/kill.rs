@@ -99,6 +99,8 @@ fn close_matching(cx: &mut Context<'_>, conditions: &Conditions<'_>, skips_own: 
 pub(in crate::commands) fn kill(db: &mut Keyspace, server: &mut ServerState, id: SessionId) {
     let Some(mut session) = server.sessions.take(id) else { return };
     session.flags |= session_flag::CLOSING;
+    // What it has not been sent yet it will not get any more.
+    session.output.truncate(session.output_written);
     crate::commands::forget_session(db, server, &mut session);
     server.sessions.put_back(session);
     db.effects.requests.push(ServerRequest::Close(id));

@@ -15,9 +15,9 @@ pub(crate) use list::describe_client;
 use list::{client_info, client_list};
 pub(crate) use pause::end_pause;
 use pause::{client_pause, client_unpause};
-pub(super) use tracking::leave_tracking;
 use tracking::{client_caching, client_getredir, client_tracking, client_trackinginfo};
 pub(crate) use tracking::{invalidate_tracked, remember_keys, shrink_tracking};
+pub(super) use tracking::{leave_tracking, watch_changes};
 
 pub(super) const TABLE: &[Command] = &[Command::container("client", CLIENT_SUBCOMMANDS).docs(
     Group::Connection,

@@ -38,14 +38,20 @@ pub(super) fn client_tracking(cx: &mut Context<'_>, request: Request<'_>) -> Com
     Ok(())
 }
 
-/// The session tracks no more; with the last one nobody pays for changes any more.
+/// The session tracks no more. Keys it has read stay known, should it track again.
 pub(in crate::commands) fn leave_tracking(
     db: &mut Keyspace,
     server: &mut ServerState,
     session: &mut Session,
 ) {
     server.tracking.disable(session);
-    db.effects.tracking = server.tracking.session_count() > 0;
+    watch_changes(db, server);
+}
+
+/// Changes are recorded as long as somebody may have to hear of them.
+pub(in crate::commands) fn watch_changes(db: &mut Keyspace, server: &ServerState) {
+    let tracking = &server.tracking;
+    db.effects.tracking = tracking.session_count() > 0 || tracking.key_count() > 0;
 }
 
 fn parse(cx: &Context<'_>, request: Request<'_>) -> Result<Options, CommandError> {

@@ -211,7 +211,8 @@ fn read_after(
     after: StreamId,
     options: &Options<'_>,
 ) -> Result<bool, CommandError> {
-    let Some(stream) = cx.db.peek_as::<Stream>(key)? else { return Ok(false) };
+    // Redis counts this second look as well.
+    let Some(stream) = cx.db.read_as::<Stream>(key)? else { return Ok(false) };
     if last_entry_id(stream).is_none_or(|last| last <= after) {
         return Ok(false);
     }
