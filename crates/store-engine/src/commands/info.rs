@@ -92,7 +92,7 @@ fn server(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "tenure_history" => history,
         "os" => identity.system,
         "arch_bits" => usize::BITS,
-        "monotonic_clock" => "POSIX clock_gettime",
+        "monotonic_clock" => "POSIX",
         "multiplexing_api" => "epoll",
         "atomicvar_api" => "c11-builtin",
         "gcc_version" => "0.0.0",
