@@ -2,6 +2,7 @@
 
 use store_resp::{OwnedRequest, ReplyWriter, Request};
 
+use crate::attend::Attendant;
 use crate::error::{CommandError, CommandResult};
 use crate::keyspace::Keyspace;
 use crate::registry::RowId;
@@ -39,6 +40,8 @@ pub struct Context<'a> {
     pub server: &'a mut ServerState,
     /// Who asks.
     pub session: &'a mut Session,
+    /// The driver, to serve others while a script runs.
+    pub(crate) attendant: &'a mut (dyn Attendant + 'a),
     /// Where the reply goes.
     pub reply: ReplyWriter,
     /// Which row runs.

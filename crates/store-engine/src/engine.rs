@@ -6,6 +6,7 @@ use store_resp::{ReplyWriter, Request};
 use store_types::{Limits, Rng};
 
 use crate::acl::Acl;
+use crate::attend::{Attendant, NoAttendant};
 use crate::command::flag;
 use crate::commands;
 use crate::config::Config;
@@ -18,6 +19,7 @@ use crate::latency::LatencyMonitor;
 use crate::pubsub::PubSub;
 use crate::rates::RateMeter;
 use crate::registry::{Registry, RowId};
+use crate::scripting::Scripting;
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
 use crate::slow_log::SlowLog;
 use crate::state::{Identity, Measured, ServerState, Stats};
@@ -94,6 +96,7 @@ impl Engine {
                 limits: Limits { hash_seed: random.next_u64(), ..Limits::default() },
                 gates: 0,
                 acl: Acl::default(),
+                scripting: Scripting::default(),
                 pubsub: PubSub::default(),
                 tracking: TrackingTable::default(),
                 monitors: BTreeSet::new(),
@@ -175,18 +178,12 @@ impl Engine {
 
     /// A client came.
     pub fn open_session(&mut self, now_us: u64, origin: Origin) -> SessionId {
-        let id = self.state.sessions.open(now_us / 1000, origin);
-        let user = self.state.acl.default_user();
-        if let Some(session) = self.state.sessions.get_mut(id) {
-            session.set_flag(session_flag::NEEDS_AUTH, !user.is_open());
-            session.set_flag(session_flag::RESTRICTED, !user.may_do_everything());
-        }
-        id
+        open_session(&mut self.state, now_us, origin)
     }
 
     /// Whether clients have to log in.
     pub fn needs_login(&self) -> bool {
-        !self.state.acl.default_user().is_open()
+        self.state.needs_login()
     }
 
     /// Reads the file of the setting `aclfile`, if there is one. Fails with what is wrong.
@@ -208,9 +205,22 @@ impl Engine {
     }
 
     /// Runs one request of a session at a moment in unix microseconds. The reply is appended to
-    /// the session's output.
+    /// the session's output. A script runs for as long as it likes.
     #[inline]
     pub fn execute(&mut self, now_us: u64, id: SessionId, request: Request<'_>) -> Outcome {
+        self.execute_attended(now_us, id, request, &mut NoAttendant)
+    }
+
+    /// Runs one request like [`execute`](Self::execute); when it is a script that runs for too
+    /// long, `attendant` is called now and then to serve other clients meanwhile.
+    #[inline]
+    pub fn execute_attended(
+        &mut self,
+        now_us: u64,
+        id: SessionId,
+        request: Request<'_>,
+        attendant: &mut dyn Attendant,
+    ) -> Outcome {
         let Some(mut session) = self.state.sessions.take(id) else { return Outcome::Closing };
         self.keyspace.begin(now_us, session.db);
         session.asked_at_ms = self.keyspace.now_ms();
@@ -221,6 +231,7 @@ impl Engine {
             db: &mut self.keyspace,
             server: &mut self.state,
             session: &mut session,
+            attendant,
             row: RowId::FIRST,
             caller: Caller::Client,
             ready_key: None,
@@ -497,6 +508,7 @@ impl Engine {
             db: &mut self.keyspace,
             server: &mut self.state,
             session: &mut session,
+            attendant: &mut NoAttendant,
             row: waiting.row,
             caller: Caller::Resumed,
             ready_key: Some(ready_key),
@@ -518,6 +530,17 @@ impl Engine {
     }
 }
 
+/// A client came: what it may do follows from the default user.
+pub(crate) fn open_session(state: &mut ServerState, now_us: u64, origin: Origin) -> SessionId {
+    let id = state.sessions.open(now_us / 1000, origin);
+    let user = state.acl.default_user();
+    if let Some(session) = state.sessions.get_mut(id) {
+        session.set_flag(session_flag::NEEDS_AUTH, !user.is_open());
+        session.set_flag(session_flag::RESTRICTED, !user.may_do_everything());
+    }
+    id
+}
+
 /// Forty hexadecimal digits, the form of run ids.
 fn hex_id(random: &mut Rng) -> String {
     let mut id: String = (0..3).map(|_| format!("{:016x}", random.next_u64())).collect();
@@ -527,7 +550,7 @@ fn hex_id(random: &mut Rng) -> String {
 
 /// CLIENT REPLY OFF and SKIP: the reply was written for nothing.
 #[cold]
-fn drop_reply(cx: &mut Context<'_>, reply_start: usize) {
+pub(crate) fn drop_reply(cx: &mut Context<'_>, reply_start: usize) {
     cx.reply.truncate(reply_start);
     let skip_next = cx.session.has(session_flag::REPLY_SKIP_NEXT);
     cx.session.set_flag(session_flag::REPLY_SKIP, skip_next);

@@ -58,7 +58,8 @@ fn handle_gated(cx: &mut Context<'_>, request: Request<'_>) {
     if let Err(error) = admit(cx, request) {
         return reject(cx, &error);
     }
-    if cx.server.gates & server_gate::PAUSED != 0 && waits_for_pause(cx) {
+    const HOLDS: u32 = server_gate::PAUSED | server_gate::BUSY_SCRIPT;
+    if cx.server.gates & HOLDS == server_gate::PAUSED && waits_for_pause(cx) {
         return postpone(cx);
     }
     if cx.in_multi() && !commands::runs_inside_multi(&cx.server.registry.row(cx.row).full_name) {
@@ -107,7 +108,10 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if cx.session.has(session_flag::RESTRICTED) {
         acl::check(cx, request)?;
     }
-    if cx.server.gates & server_gate::MEMORY_LIMIT != 0 {
+    if cx.server.gates & server_gate::BUSY_SCRIPT != 0 {
+        // No key may go for memory while a script relies on it.
+        commands::check_busy(cx, command)?;
+    } else if cx.server.gates & server_gate::MEMORY_LIMIT != 0 {
         commands::check_memory(cx, command)?;
     }
     if cx.session.has(session_flag::SUBSCRIBED) && cx.session.protocol == Protocol::Resp2 {

@@ -38,6 +38,7 @@
 //! Fields of `cx` can be borrowed apart: hold a value of `cx.db` while writing to `cx.reply`.
 
 mod acl;
+mod attend;
 mod command;
 mod commands;
 mod config;
@@ -53,6 +54,7 @@ mod latency;
 mod pubsub;
 mod rates;
 mod registry;
+mod scripting;
 mod session;
 mod slow_log;
 mod state;
@@ -61,6 +63,7 @@ mod tracking;
 /// The version of Redis whose clients we serve.
 pub const REDIS_VERSION: &str = "7.0.15";
 
+pub use attend::{Attendant, Attended, Busy, NoAttendant};
 pub use command::{
     Arity, Begin, Command, Find, FindKeys, Group, KeySpec, Run, access, category, flag,
 };
@@ -83,6 +86,7 @@ pub use latency::{EventSamples, Histogram, LatencyMonitor};
 pub use pubsub::{PubSub, Subscriptions, TopicKind};
 pub use rates::{Amounts, RateMeter};
 pub use registry::{CallStats, Registry, Row, RowId};
+pub use scripting::Scripting;
 pub use session::{
     Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, Transaction, session_flag,
 };

@@ -11,6 +11,7 @@ use crate::latency::LatencyMonitor;
 use crate::pubsub::PubSub;
 use crate::rates::{Amounts, RateMeter};
 use crate::registry::Registry;
+use crate::scripting::Scripting;
 use crate::session::{SessionId, Sessions};
 use crate::slow_log::SlowLog;
 use crate::tracking::TrackingTable;
@@ -129,6 +130,8 @@ pub struct ServerState {
     pub gates: u32,
     /// Users and what was denied to them.
     pub acl: Acl,
+    /// Scripts and libraries.
+    pub scripting: Scripting,
     /// Channels and who listens.
     pub pubsub: PubSub,
     /// Keys that sessions keep.
@@ -159,5 +162,10 @@ impl ServerState {
             input_bytes: self.measured.input_bytes,
             output_bytes: self.measured.output_bytes,
         }
+    }
+
+    /// Whether clients have to log in.
+    pub fn needs_login(&self) -> bool {
+        !self.acl.default_user().is_open()
     }
 }

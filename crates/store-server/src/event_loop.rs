@@ -7,9 +7,12 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use mio::{Events, Interest, Poll, Token};
-use store_engine::{Engine, NextTick, Origin, Outcome, ServerRequest, SessionId, session_flag};
+use store_engine::{
+    Engine, NextTick, Origin, Outcome, ServerRequest, ServerState, SessionId, session_flag,
+};
 use store_resp::{Limits, Parsed, ProtocolError, Request};
 
+use crate::busy::Attending;
 use crate::client::{Client, Fate, ReadOutcome};
 use crate::clock::{Clock, thread_cpu};
 use crate::listen::Listener;
@@ -19,11 +22,11 @@ use crate::stream::Stream;
 /// Token of the waker.
 pub(crate) const WAKER: Token = Token(usize::MAX);
 /// Clients have their slot as token, listeners these.
-const LISTENER_BASE: usize = usize::MAX / 2;
+pub(crate) const LISTENER_BASE: usize = usize::MAX / 2;
 /// Events taken from the system at once.
-const EVENTS_MAX: usize = 1024;
+pub(crate) const EVENTS_MAX: usize = 1024;
 /// Clients accepted per listener and turn, so that those connected are served meanwhile.
-const ACCEPTS_MAX: usize = 256;
+pub(crate) const ACCEPTS_MAX: usize = 256;
 /// Read at once per client and turn; larger requests take several turns, so that no client
 /// keeps the others waiting.
 const READ_LEN: usize = 64 * 1024;
@@ -286,7 +289,8 @@ impl EventLoop {
     }
 
     fn open(&mut self, mut stream: Stream, origin: Origin) {
-        if let Some(refusal) = self.refusal(&origin) {
+        if let Some(refusal) = refusal(self.engine.state(), &origin) {
+            self.engine.measured_mut().rejected_connections += 1;
             // A client that is refused may not read; it is not worth waiting for.
             let _ = io::Write::write(&mut stream, refusal.as_bytes());
             return;
@@ -303,21 +307,6 @@ impl EventLoop {
             self.clients.resize_with(slot + 1, || None);
         }
         self.clients[slot] = Some(Box::new(Client::new(stream, session)));
-    }
-
-    /// What a client is told that may not come in.
-    fn refusal(&mut self, origin: &Origin) -> Option<&'static str> {
-        let config = self.engine.config();
-        if self.engine.state().sessions.count() >= config.tuned().clients_max {
-            self.engine.measured_mut().rejected_connections += 1;
-            return Some("-ERR max number of clients reached\r\n");
-        }
-        let is_open = config.is_on("protected-mode") && !self.engine.needs_login();
-        (is_open && !origin.is_local).then_some(
-            "-DENIED Redis is running in protected mode because no password is set for the \
-             default user and it was reached from another machine. Set requirepass, bind to \
-             loopback only, or turn protected-mode off.\r\n",
-        )
     }
 
     /// Reads from a client, unless the turn has lasted long enough.
@@ -489,7 +478,10 @@ impl EventLoop {
         let mut outcome = Outcome::Ready;
         for pending in &batch {
             let request = request(pending);
-            outcome = self.engine.execute(self.now_us, id, request);
+            outcome = match may_run_script(request) {
+                true => self.execute_attended(id, request),
+                false => self.engine.execute(self.now_us, id, request),
+            };
             if outcome == Outcome::Postponed {
                 // Its bytes stay, and are read again when the session is resumed.
                 *consumed = pending.start;
@@ -509,6 +501,24 @@ impl EventLoop {
         }
         self.batch = batch;
         outcome
+    }
+
+    /// Runs a request that may take long, serving other clients meanwhile.
+    fn execute_attended(&mut self, id: SessionId, request: Request<'_>) -> Outcome {
+        let mut attending = Attending {
+            poll: &mut self.poll,
+            clients: &mut self.clients,
+            listeners: &self.listeners,
+            messages: &self.messages,
+            clock: &self.clock,
+            to_read: &mut self.to_read,
+            to_write: &mut self.to_write,
+            to_close: &mut self.to_close,
+            to_accept: &mut self.to_accept,
+            is_stopping: &mut self.is_stopping,
+            scratch: None,
+        };
+        self.engine.execute_attended(self.now_us, id, request, &mut attending)
     }
 
     /// Reads the clock, and charges the time since it was last read to what ran meanwhile.
@@ -703,4 +713,24 @@ impl EventLoop {
             }
         }
     }
+}
+
+/// Whether a request may run a script: EVAL, EXEC, FCALL, FUNCTION and others of these letters.
+/// The rest is spared the preparations.
+#[inline]
+fn may_run_script(request: Request<'_>) -> bool {
+    matches!(request.arg(0).first(), Some(b'e' | b'E' | b'f' | b'F'))
+}
+
+/// What a client is told that may not come in.
+pub(crate) fn refusal(state: &ServerState, origin: &Origin) -> Option<&'static str> {
+    if state.sessions.count() >= state.config.tuned().clients_max {
+        return Some("-ERR max number of clients reached\r\n");
+    }
+    let is_open = state.config.is_on("protected-mode") && !state.needs_login();
+    (is_open && !origin.is_local).then_some(
+        "-DENIED Redis is running in protected mode because no password is set for the \
+         default user and it was reached from another machine. Set requirepass, bind to \
+         loopback only, or turn protected-mode off.\r\n",
+    )
 }

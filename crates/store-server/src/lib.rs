@@ -19,6 +19,7 @@
 //! ```
 //! Dropping the server stops it. No global state, no signal handler, no allocator is touched.
 
+mod busy;
 mod client;
 mod clock;
 mod event_loop;

@@ -155,7 +155,8 @@ impl TenureBuilder {
     }
 
     /// Starts the client. Fails with what is wrong in the settings, or with the reason why the
-    /// store's address, files or credentials cannot be used; an unreachable store is no failure.
+    /// store's address or files cannot be used; a store that is out of reach or refuses the login
+    /// is no failure, for both may change.
     pub async fn connect(self) -> Result<Tenure, Error> {
         let id = identity::instance_id(self.name.as_deref())?;
         Timing::new(&self.defaults.timing)?;

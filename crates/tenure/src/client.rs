@@ -39,8 +39,9 @@ impl Tenure {
     /// Connects to the store at `address`, such as `redis://127.0.0.1`.
     ///
     /// A store that cannot be reached is not an error: elections start as
-    /// [`Role::Unknown`](tenure_core::Role::Unknown) and keep trying. Fails when the address, its
-    /// files or its credentials cannot be used.
+    /// [`Role::Unknown`](tenure_core::Role::Unknown) and keep trying. So are credentials that the
+    /// store refuses: [`connection`](Self::connection), the status of elections and each call say
+    /// so. Fails when the address or a file that it names cannot be used.
     pub async fn connect(address: &str) -> Result<Self, Error> {
         Self::builder().store(address).connect().await
     }

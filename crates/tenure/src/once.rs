@@ -52,11 +52,11 @@ impl Tick {
     fn check(&self) -> Result<(), Error> {
         let why = match self {
             Tick::Every(period) if *period < PERIOD_MIN => {
-                format!("a period of {period:?} is under {PERIOD_MIN:?}")
+                format!("a period of {period:?} is under {PERIOD_MIN:?}: lengthen it")
             }
-            Tick::Named(name) if name.is_empty() => "its name is empty".to_owned(),
+            Tick::Named(name) if name.is_empty() => "its name is empty: give it one".to_owned(),
             Tick::Named(name) if name.len() > TICK_NAME_LEN_MAX => {
-                format!("its name is longer than {TICK_NAME_LEN_MAX} bytes")
+                format!("its name is longer than {TICK_NAME_LEN_MAX} bytes: shorten it")
             }
             _ => return Ok(()),
         };

@@ -68,7 +68,7 @@ impl Tenure {
     /// term goes on.
     pub async fn pause(&self, name: &str, lasts: Duration) -> Result<(), Error> {
         if lasts.is_zero() || lasts > PAUSE_MAX {
-            let why = format!("{lasts:?} is not between 0 and {PAUSE_MAX:?}");
+            let why = format!("{lasts:?} is no pause: choose one of at most {PAUSE_MAX:?}");
             return Err(Error::Setting { setting: "pause", why });
         }
         self.observe(name)?.expect_done(Request::Pause { lasts }, "pause").await

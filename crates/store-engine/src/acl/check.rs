@@ -54,6 +54,28 @@ pub(crate) fn check_queued(cx: &mut Context<'_>, request: Request<'_>) -> Comman
     })
 }
 
+/// Checks what a script calls, with the rules of the session that runs the script.
+pub(crate) fn check_scripted(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    verdict_of(cx, request).map_err(|denied| {
+        log(cx, request, denied);
+        let reason = match denied.reason {
+            Reason::Key => "access at least one of the keys mentioned in the command arguments",
+            Reason::Channel => "publish to the channel mentioned in the command",
+            _ => "run this command or subcommand",
+        };
+        CommandError::new(format!("ERR The user executing the script can't {reason}"))
+    })
+}
+
+/// Whether the session's user may run the request, which is not logged.
+pub(crate) fn verdict_of(cx: &Context<'_>, request: Request<'_>) -> Result<(), Denied> {
+    match cx.server.acl.user(&cx.session.user) {
+        Some(user) => verdict(user, &cx.server.registry, cx.row, request),
+        // Removed meanwhile: the session is about to be closed.
+        None => Err(Denied { reason: Reason::Command, arg: 0 }),
+    }
+}
+
 fn log(cx: &mut Context<'_>, request: Request<'_>, denied: Denied) {
     let name = cx.server.registry.row(cx.row).full_name.clone();
     let object = match denied.reason {

@@ -15,7 +15,9 @@ mod user;
 
 use std::collections::BTreeMap;
 
-pub(crate) use check::{allows_channels, check, check_queued, may_read_all_keys, verdict};
+pub(crate) use check::{
+    allows_channels, check, check_queued, check_scripted, may_read_all_keys, verdict, verdict_of,
+};
 pub(crate) use describe::user_from_words;
 pub(crate) use log::{Denial, DenialLog, Reason};
 pub(crate) use rules::{Rulebook, has_space, merge_selectors};

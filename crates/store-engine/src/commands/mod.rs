@@ -26,6 +26,7 @@ mod object;
 mod prelude;
 mod pubsub;
 mod scan;
+mod scripting;
 mod server;
 mod sets;
 mod slowlog;
@@ -49,6 +50,7 @@ pub(crate) use client::{
 pub(crate) use config::apply_settings;
 pub(crate) use monitor::show_to_monitors;
 pub(crate) use pubsub::publish_events;
+pub(crate) use scripting::check_busy;
 pub(crate) use slowlog::note_slow;
 pub(crate) use transaction::{end_transaction, runs_inside_multi};
 
@@ -76,6 +78,7 @@ pub(crate) const TABLES: &[&[Command]] = &[
     object::TABLE,
     pubsub::TABLE,
     scan::TABLE,
+    scripting::TABLE,
     server::TABLE,
     sets::TABLE,
     slowlog::TABLE,

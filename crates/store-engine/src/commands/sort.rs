@@ -103,7 +103,9 @@ fn parse_options(request: Request<'_>, may_store: bool) -> Result<Options<'_>, C
             Some(target) if is("STORE") && may_store => options.target = Some(target),
             Some(pattern) if is("BY") => {
                 let is_real = pattern.contains(&b'*');
-                options.by = if is_real { By::Pattern(pattern) } else { By::Nothing };
+                // One constant pattern is enough: Redis does not sort then, whatever follows.
+                let is_nothing = !is_real || matches!(options.by, By::Nothing);
+                options.by = if is_nothing { By::Nothing } else { By::Pattern(pattern) };
             }
             Some(pattern) if is("GET") => options.gets.push(pattern),
             _ => {

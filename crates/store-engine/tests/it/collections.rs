@@ -3,7 +3,7 @@
 use store_resp::{OwnedRequest, Reply};
 use testkit::Random;
 
-use crate::world::{World, bulk};
+use crate::world::{World, bulk, made_up};
 
 const TEMPLATES: &[&str] = &[
     "{L|R}PUSH {k}l {n} {n} {n}",
@@ -51,20 +51,6 @@ const WAITING: &[&str] = &[
     "BZPOP{MIN|MAX} {k}z {k}z 0",
     "BZMPOP 0.05 1 {k}z MIN COUNT 3",
 ];
-
-fn made_up(random: &mut Random, templates: &[&str]) -> String {
-    let mut line = (*random.choose(templates)).to_owned();
-    while let Some(start) = line.find('{') {
-        let end = start + line[start..].find('}').expect("balanced");
-        let choice = match &line[start + 1..end] {
-            "k" => (*random.choose(&["a", "b", "c"])).to_owned(),
-            "n" => random.in_range(1..20).to_string(),
-            choices => (*random.choose(&choices.split('|').collect::<Vec<_>>())).to_owned(),
-        };
-        line.replace_range(start..=end, &choice);
-    }
-    line
-}
 
 fn replay(original: &mut World, replica: &mut World) {
     for unit in original.take_units() {

@@ -5,5 +5,7 @@ mod collections;
 mod expiry;
 mod memory;
 mod propagation;
+mod restore;
+mod streams;
 mod transaction;
 mod world;

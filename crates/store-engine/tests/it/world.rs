@@ -6,6 +6,7 @@ use store_engine::{
     Config, Engine, Identity, NextTick, NoHost, Origin, SessionId, Unit, parse_arguments,
 };
 use store_resp::{OwnedRequest, Reply, ReplyParser, Request};
+use testkit::Random;
 
 pub(crate) struct World {
     pub(crate) engine: Engine,
@@ -115,6 +116,7 @@ impl World {
                     "hash" => sorted(ask(self, "HGETALL", ""), 2),
                     "set" => sorted(ask(self, "SMEMBERS", ""), 1),
                     "zset" => ask(self, "ZRANGE", "0 -1 WITHSCORES"),
+                    "stream" => self.stream(&key),
                     _ => ask(self, "GET", ""),
                 };
                 let ends = ask(self, "PEXPIRETIME", "");
@@ -124,6 +126,47 @@ impl World {
         contents.sort();
         contents
     }
+
+    /// All of a stream but how it lies in memory, and when consumers were last seen: the one
+    /// thing that is not propagated.
+    fn stream(&mut self, key: &[u8]) -> Reply {
+        let words = [&b"XINFO"[..], b"STREAM", key, b"FULL", b"COUNT", b"0"];
+        let request = OwnedRequest::from_args(words);
+        self.execute("reader", request.as_request());
+        let reply = self.take_reply("reader").unwrap();
+        without(&["seen-time", "radix-tree-keys", "radix-tree-nodes"], reply)
+    }
+}
+
+/// The reply without the values behind these names, wherever they stand.
+fn without(names: &[&str], reply: Reply) -> Reply {
+    let Reply::Array(items) = reply else { return reply };
+    let mut kept = Vec::new();
+    let mut items = items.into_iter();
+    while let Some(item) = items.next() {
+        if names.iter().any(|name| item == bulk(name)) {
+            items.next();
+        } else {
+            kept.push(without(names, item));
+        }
+    }
+    Reply::Array(kept)
+}
+
+/// A line after one of the templates, in which `{k}` stands for a key, `{n}` for a small number and
+/// `{a|b}` for a or b.
+pub(crate) fn made_up(random: &mut Random, templates: &[&str]) -> String {
+    let mut line = (*random.choose(templates)).to_owned();
+    while let Some(start) = line.find('{') {
+        let end = start + line[start..].find('}').expect("balanced");
+        let choice = match &line[start + 1..end] {
+            "k" => (*random.choose(&["a", "b", "c"])).to_owned(),
+            "n" => random.in_range(1..20).to_string(),
+            choices => (*random.choose(&choices.split('|').collect::<Vec<_>>())).to_owned(),
+        };
+        line.replace_range(start..=end, &choice);
+    }
+    line
 }
 
 /// An array of groups of `size` replies, with the groups in order.

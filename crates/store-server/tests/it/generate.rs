@@ -3,8 +3,9 @@
 //! A family is a list of templates. In a template `{k}` stands for one of a few keys, `{v}` for a
 //! value, `{i}` for an integer, `{n}` for a small count, `{f}` for a number with a fraction,
 //! `{m}` for one of a few members, `{w}` for one of many, `{l}` for a long text, `{s}` for a score,
-//! `{t}` for a bound of texts, `{a|b}` for a or b, and `[…]` for something that may be left out.
-//! `¦` stands for a bar. Directives of case files may stand in front.
+//! `{t}` for a bound of texts, `{p}` for a position, `{d}` for a length with its unit, `{a|b}` for
+//! a or b, `¦` for a bar, and `[…]` for something that may be left out. Directives of case files
+//! may stand in front.
 
 use testkit::Random;
 
@@ -339,6 +340,140 @@ const FAMILIES: &[Family] = &[
             "{RESET|SELECT 1|SELECT 0|PING|PING|ECHO {v}|LOLWUT}",
         ],
     },
+    Family {
+        name: "streams",
+        templates: &[
+            "XADD {k} {n}{n}-{n} {f1|f2} {v} [{m} {v}]",
+            "XADD {k} {n}{n}{n}-* {f1|f2} {v} [f2 {v}]",
+            "XADD {k} {n}{n}{n}-* f1 {v} f2 {v}",
+            "XADD {k} [NOMKSTREAM] [MAXLEN [{=|~}] {n} [LIMIT {i}]] {n}{n}{n}-{n} f1 {v}",
+            "XADD {k} [MINID [{=|~}] {n}{n} [LIMIT {n}]] {n}{n}{n}-{n} f1 {v}",
+            "XADD {k} {{i}|-|+|{n}-x|0-0} f1 {v}",
+            "@repeat 30 XADD {k} 5{n}{n}-* f {v}",
+            "XLEN {k}",
+            "XRANGE {k} {-|{n}{n}|({n}{n}-{n}|{i}} {+|{n}{n}{n}|({n}{n}-{n}|{i}} [COUNT {i}]",
+            "XREVRANGE {k} {+|{n}{n}{n}|({n}{n}-{n}} {-|{n}{n}|({n}{n}-{n}} [COUNT {n}]",
+            "XDEL {k} {n}{n}-{n} {n}{n}{n}-0 [{i}]",
+            "XTRIM {k} {MAXLEN|MINID} [{=|~}] {n}{n} [LIMIT {n}{n}]",
+            "XTRIM {k} MAXLEN {n}",
+            "XSETID {k} {n}{n}{n}-{n} [ENTRIESADDED {i}] [MAXDELETEDID {n}{n}-{n}]",
+            "XREAD [COUNT {n}] STREAMS {k} {k} {0|$|{n}{n}} {0|$|{n}{n}-{n}}",
+            "XREAD [COUNT {i}] [BLOCK 1] STREAMS {k} {$|{i}|{n}-{n}|>}",
+            "XINFO STREAM {k}",
+            "@near 5000 XINFO STREAM {k} FULL [COUNT {n}]",
+            "XINFO GROUPS {k}",
+            "XGROUP CREATE {k} {g|h} {0|$|{n}{n}} [MKSTREAM] [ENTRIESREAD {i}]",
+            "XGROUP CREATE {k} {g|h} 0 MKSTREAM",
+            "XGROUP SETID {k} {g|h} {0|$|{n}{n}} [ENTRIESREAD {i}]",
+            "XGROUP {CREATECONSUMER|DELCONSUMER} {k} {g|h} {m}",
+            "XGROUP {DESTROY|PING|PING} {k} {g|h}",
+            "XREADGROUP GROUP {g|h} {ada|bob} [COUNT {n}] [NOACK] STREAMS {k} >",
+            "XREADGROUP GROUP {g|h} {ada|bob} [COUNT {n}] STREAMS {k} {k} {>|0} {>|{n}{n}}",
+            "XREADGROUP GROUP {g|h} {ada|bob} STREAMS {k} {0|{i}|$}",
+            "XACK {k} {g|h} {n}{n}-{n} {n}{n}{n}-0 [{i}]",
+            "XPENDING {k} {g|h}",
+            "@near 5000 XPENDING {k} {g|h} IDLE 100000 {-|{n}{n}} {+|{n}{n}{n}} {i} [{ada|bob}]",
+            "XCLAIM {k} {g|h} {ada|bob} {0|100000} {n}{n}{n}-0 {n}{n}-{n} [IDLE 200000] [JUSTID]",
+            "XCLAIM {k} {g|h} {ada|bob} 0 {n}{n}{n}-0 5{n}{n}-1 [FORCE] [RETRYCOUNT {i}] [JUSTID]",
+            "XCLAIM {k} {g|h} {ada|cid} {i} {n}{n}-{n} [TIME 1000000000000] [LASTID {n}{n}{n}-0]",
+            "XAUTOCLAIM {k} {g|h} {ada|bob} {0|100000} {0|-|({n}{n}-{n}} [COUNT {n}] [JUSTID]",
+            "COPY {k} {k} [REPLACE]",
+            "{DEL|PING|PING} {k}",
+            "{SET|PING|PING|PING|PING} {k} x",
+        ],
+    },
+    Family {
+        name: "HyperLogLog",
+        templates: &[
+            "PFADD {k} {v} [{m}] [{m}]",
+            "PFADD {k} {w} {w} {w} {w} {w} {w} {w} {w} {w} {w}",
+            "PFADD {k} {w} {w} {w} {w} {w} {w} {w} {w} {w} {w} {w} {w} {w} {w} {w} {w} {w} {w}",
+            "PFADD {k}",
+            "PFCOUNT {k} [{k}] [{k}]",
+            "PFMERGE {k} {k} [{k}]",
+            "GET {k}",
+            "STRLEN {k}",
+            "OBJECT ENCODING {k}",
+            "PFDEBUG {ENCODING|DECODE|TODENSE|nosuch} {k}",
+            "{PFDEBUG GETREG {k}|PING|PING|PING}",
+            "CONFIG SET hll-sparse-max-bytes {3000|100|20}",
+            "DEL {k}",
+            "{SET {k} {v}|PING|PING}",
+        ],
+    },
+    Family {
+        name: "geo",
+        templates: &[
+            "GEOADD {k} [{NX|XX}] [CH] {p} {m} [{p} {m}]",
+            "GEOADD {k} {p} {w} {p} {w} {p} {w} {p} {w}",
+            "GEOADD {k} {f} {f} {m}",
+            "GEOPOS {k} {m} {m}",
+            "GEOHASH {k} {m} {m}",
+            "GEODIST {k} {m} {m} [{m|km|ft|mi|MI|x}]",
+            "GEOSEARCH {k} {FROMLONLAT {p}|FROMMEMBER {m}} BYRADIUS {d} {ASC|DESC} [WITHDIST]",
+            "GEOSEARCH {k} {FROMLONLAT {p}|FROMMEMBER {m}} BYBOX {n}000 {d} {ASC|DESC} [COUNT {n}]",
+            "GEOSEARCH {k} FROMLONLAT {p} BYRADIUS {d} [WITHCOORD] [WITHHASH] [COUNT {n} [ANY]]",
+            "GEOSEARCH {k} FROMLONLAT {p} BYBOX {n}00 {d} [WITHDIST] [COUNT {i}] [ASC]",
+            "GEOSEARCHSTORE {k} {k} FROMLONLAT {p} BYRADIUS {d} [STOREDIST] [COUNT {n}] [WITHDIST]",
+            "GEOSEARCHSTORE {k} {k} FROMMEMBER {m} BYBOX {n}000 {d} [STOREDIST]",
+            "GEORADIUS {k} {p} {d} [WITHDIST] [WITHCOORD] [{STORE|STOREDIST} {k}] [COUNT {n}] [ASC]",
+            "GEORADIUS_RO {k} {p} {d} [WITHHASH] [STORE {k}]",
+            "GEORADIUSBYMEMBER {k} {m} {d} [WITHDIST] [{STORE|STOREDIST} {k}] [DESC]",
+            "GEORADIUSBYMEMBER_RO {k} {m} {d} [COUNT {n} [ANY]]",
+            "ZRANGE {k} 0 -1 WITHSCORES",
+            "{DEL|PING|PING} {k}",
+            "{SET {k} x|PING|PING|PING}",
+        ],
+    },
+    Family {
+        name: "SORT",
+        templates: &[
+            "RPUSH {la|lb} {n} {n} {i}",
+            "RPUSH {la|lb} {m} {m} {m}",
+            "SADD {sa|sb} {n} {n} {m}",
+            "ZADD {za|zb} {s} {n} {s} {m}",
+            "SET w_{{n}|{m}} {i}",
+            // Without 1e400: its ERANGE stays in errno and makes later SORTs of Redis fail.
+            "SET w_{{n}|{m}} {1.5|-2.25|3.0e2|inf|-inf|nan|x}",
+            "HSET h_{{n}|{m}} f {n} g {m}",
+            "DEL {w_|h_}{{n}|{m}}",
+            "SORT {la|sa|za|lb|sb|zb} [{ASC|DESC}] [LIMIT {n} {n}]",
+            "SORT {la|sa|za|lb|sb|zb} ALPHA [{ASC|DESC}] [LIMIT {n} {i}] [GET #] [GET w_*]",
+            "SORT {la|sa|za|lb|sb|zb} BY w_* [DESC] [LIMIT {n} {n}] [GET # GET w_*] [GET h_*->g]",
+            "SORT {la|sa|za|lb|sb|zb} BY h_*->f [DESC] [LIMIT {i} {n}] [GET h_*->f]",
+            "SORT {la|lb} BY w_* ALPHA [{ASC|DESC}] [GET #]",
+            "SORT {la|za|lb|zb} BY nosort [DESC] [LIMIT {i} {i}] [GET #] [GET w_*]",
+            "@unordered SORT {sa|sb} BY nosort [GET #]",
+            "SORT {la|sa|za} {BY nosort|ALPHA} [DESC] [LIMIT {n} {n}] [GET h_*->g] STORE {lc|ld|la}",
+            "SORT {la|sa|za} BY w_* [GET # GET w_*] STORE {lc|ld}",
+            "SORT_RO {la|sa|za} ALPHA [STORE lc]",
+            "SORT {w_|h_}{m} [ALPHA]",
+            "LRANGE {la|lb|lc|ld} 0 -1",
+            "{DEL|PING|PING|PING} {la|lb|sa|sb|za|zb|lc|ld}",
+        ],
+    },
+    Family {
+        name: "dump",
+        templates: &[
+            "SET {k} {v}",
+            "SET {k} {i}",
+            "APPEND {k} {l}",
+            "RPUSH {k} {v} {i} {l}",
+            "HSET {k} {m} {v}",
+            "ZADD {k} {s} {m}",
+            "SADD {k} {n} {n}",
+            "XADD {k} {n}{n}-{n} {m} {v}",
+            "XTRIM {k} MAXLEN {n}",
+            "XDEL {k} {n}{n}-{n}",
+            "XGROUP CREATE {k} {m} {n} [ENTRIESREAD {n}]",
+            "PFADD {k} {m} {w}",
+            "DUMP {k}",
+            "DUMP {k}",
+            "CONFIG SET rdbcompression {yes|yes|no}",
+            "RESTORE {k} {i} {v} [REPLACE] [ABSTTL] [IDLETIME {i}] [FREQ {i}]",
+            "DEL {k}",
+        ],
+    },
 ];
 
 /// Commands per family and protocol in the everyday run; `COMPAT_COMMANDS` asks for more,
@@ -432,6 +567,23 @@ const TEXT_BOUNDS: &[&str] = &[
     "[hello",
 ];
 
+/// Radii and heights, from none to around the earth.
+const LENGTHS: [&str; 9] = ["0", "0.5", "100", "1000", "5000", "12000", "200000", "1e7", "3e7"];
+
+/// A longitude and a latitude, now and then on the edge of the map.
+fn position(random: &mut Random) -> String {
+    let edge = random.in_range(0..12);
+    let longitude = random.in_range(0..360_000) as f64 / 1000.0 - 180.0;
+    let latitude = random.in_range(0..170_000) as f64 / 1000.0 - 85.0;
+    match edge {
+        0 => format!("180 {latitude:.3}"),
+        1 => format!("-180 {latitude:.3}"),
+        2 => format!("{longitude:.3} 85.05112878"),
+        3 => format!("{longitude:.3} -85.05112878"),
+        _ => format!("{longitude:.3} {latitude:.3}"),
+    }
+}
+
 fn placeholder(name: &str, random: &mut Random) -> String {
     match name {
         "k" => (*random.choose(KEYS)).to_owned(),
@@ -447,6 +599,8 @@ fn placeholder(name: &str, random: &mut Random) -> String {
         "l" => format!("long{:0>90}", random.in_range(0..12)),
         "s" => (*random.choose(SCORES)).to_owned(),
         "t" => (*random.choose(TEXT_BOUNDS)).to_owned(),
+        "p" => position(random),
+        "d" => format!("{} {}", random.choose(&LENGTHS), random.choose(&["m", "km", "ft", "mi"])),
         choices => {
             let choices = split_choices(choices);
             let chosen = *random.choose(&choices);

@@ -7,9 +7,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod admin;
+mod busy;
 mod compare;
 mod connection;
 mod crowd;
+mod exchange;
 mod generate;
 mod hostile;
 mod script;

@@ -7,10 +7,12 @@
 //! @unordered KEYS *     arrays, sets and maps are compared without order
 //! @type TIME            only the shape of the reply is compared
 //! @kind COMMAND HELP    only the type of the reply is compared
-//! @near 20 PTTL key     integers may differ by this much
+//! @near 20 PTTL key     integers may differ by this much; inside of arrays and maps only those
+//!                       that are ten times as large: moments and idle times, not counts
 //! @error FOO            both must fail with the same code, texts may differ
 //! @on b GET key         on a second connection called b (any name)
 //! @send b BLPOP l 0     only sends, on connection b
+//! @blocked 2            waits until so many clients wait on either server
 //! @receive b            only receives, on connection b
 //! @ours CONFIG SET …    only to us       @theirs …   only to redis-server
 //! @repeat 100 CMD       the line so many times, with {i} counting
@@ -36,6 +38,7 @@ pub(crate) enum Step {
     Receive,
     OnlyOurs,
     OnlyTheirs,
+    Blocked(usize),
 }
 
 #[derive(Clone, Debug)]
@@ -76,6 +79,7 @@ impl Line {
                 "@on" => line.connection = argument(),
                 "@send" => (line.step, line.connection) = (Step::Send, argument()),
                 "@receive" => (line.step, line.connection) = (Step::Receive, argument()),
+                "@blocked" => line.step = Step::Blocked(argument().parse().unwrap()),
                 "@ours" => line.step = Step::OnlyOurs,
                 "@theirs" => line.step = Step::OnlyTheirs,
                 "@repeat" => line.times = argument().parse().unwrap(),
@@ -118,7 +122,7 @@ pub(crate) fn agree(comparison: Comparison, ours: &Option<Reply>, theirs: &Optio
             (Reply::Integer(ours), Reply::Integer(theirs)) => {
                 ours.abs_diff(*theirs) <= distance as u64
             }
-            _ => ours == theirs,
+            _ => near(ours, theirs, distance),
         },
         Comparison::ErrorCode => match (ours, theirs) {
             (Reply::Error(ours), Reply::Error(theirs)) => {
@@ -126,6 +130,25 @@ pub(crate) fn agree(comparison: Comparison, ours: &Option<Reply>, theirs: &Optio
             }
             _ => false,
         },
+    }
+}
+
+fn near(ours: &Reply, theirs: &Reply, distance: i64) -> bool {
+    match (ours, theirs) {
+        (Reply::Integer(ours), Reply::Integer(theirs)) if ours.min(theirs) / 10 >= distance => {
+            ours.abs_diff(*theirs) <= distance as u64
+        }
+        (Reply::Array(ours), Reply::Array(theirs)) => {
+            let mut pairs = ours.iter().zip(theirs);
+            ours.len() == theirs.len() && pairs.all(|(ours, theirs)| near(ours, theirs, distance))
+        }
+        (Reply::Map(ours), Reply::Map(theirs)) => {
+            ours.len() == theirs.len()
+                && ours.iter().zip(theirs).all(|((name, ours), (other_name, theirs))| {
+                    name == other_name && near(ours, theirs, distance)
+                })
+        }
+        _ => ours == theirs,
     }
 }
 

@@ -257,7 +257,10 @@ impl Election {
     /// Take no new term until [`resume`](Self::resume). A running term goes on.
     pub fn pause(&mut self, now: Moment) {
         self.catch_up(now);
-        self.will.paused = true;
+        if !std::mem::replace(&mut self.will.paused, true) {
+            // At once: nobody shall hand over to one that will not take it.
+            self.beats_at = now;
+        }
         self.proceed(now);
     }
 

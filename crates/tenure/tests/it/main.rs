@@ -9,6 +9,7 @@ mod config;
 mod configured;
 mod conformance;
 mod events;
+mod failback;
 mod fence;
 mod leader_only;
 mod lifecycle;

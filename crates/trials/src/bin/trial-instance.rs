@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use tenure::{Election, Tenure, Term};
+use tenure::{Election, OnLoss, Tenure, Term};
 use tokio::signal::unix::{SignalKind, signal};
 use trials::clock;
 
@@ -22,6 +22,8 @@ struct Arguments {
     priority: i32,
     /// How long work takes to end once told to.
     lingers: Duration,
+    /// With which code to end when leadership is lost.
+    exit_on_loss: Option<i32>,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -39,6 +41,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         ttl: Duration::from_secs(2),
         priority: 0,
         lingers: Duration::from_millis(20),
+        exit_on_loss: None,
     };
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
@@ -53,6 +56,9 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--priority" => {
                 arguments.priority = value.parse().map_err(|e| format!("{word}: {e}"))?
             }
+            "--exit-on-loss" => {
+                arguments.exit_on_loss = Some(value.parse().map_err(|e| format!("{word}: {e}"))?)
+            }
             _ => return Err(format!("unknown argument {word}")),
         }
     }
@@ -66,6 +72,7 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         .ttl(arguments.ttl)
         .priority(arguments.priority)
         .fresh_store(true)
+        .on_loss(arguments.exit_on_loss.map_or(OnLoss::Recontend, OnLoss::Exit))
         .start()
         .await?;
     say(&format!("started {}", election.id()));

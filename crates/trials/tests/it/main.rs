@@ -3,10 +3,16 @@
 // A test that cannot go on ends there.
 #![allow(clippy::unwrap_used)]
 
+mod bad_input;
 mod crowd;
 mod features;
 mod foreign;
 mod instance;
+mod keys;
+mod members;
+mod player;
 mod processes;
+mod secrets;
 mod succession;
+mod tokens;
 mod weather;

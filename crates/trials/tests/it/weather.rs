@@ -2,70 +2,15 @@
 
 use std::time::Duration;
 
-use tenure::{Election, EventKind, Events, Reason, Role, Tenure};
+use tenure::{EventKind, Reason, Role};
 use testkit::proxy::{Cut, Direction, Proxy, Rule};
 use testkit::{GENEROUS, RedisServer, wait_until};
 use trials::clock;
 
+use crate::player::join;
+
 const TTL: Duration = Duration::from_secs(2);
 const KEY: &str = "tenure:job";
-
-/// One instance in this process, with all its events from the first.
-struct Player {
-    election: Election,
-    events: Events,
-}
-
-async fn join(url: &str, name: &str, ttl: Duration) -> Player {
-    let tenure = Tenure::builder().name(name).store(url).connect().await.unwrap();
-    let mut builder = tenure.election("job").ttl(ttl).fresh_store(true);
-    let events = builder.events();
-    Player { election: builder.start().await.unwrap(), events }
-}
-
-impl Player {
-    /// Waits for the first event that `pick` wants.
-    async fn hears<T>(&mut self, what: &str, mut pick: impl FnMut(&EventKind) -> Option<T>) -> T {
-        let wait = async {
-            loop {
-                let event = self.events.next().await.unwrap().unwrap();
-                if let Some(found) = pick(&event.kind) {
-                    return found;
-                }
-            }
-        };
-        tokio::time::timeout(GENEROUS, wait).await.unwrap_or_else(|_| panic!("never heard {what}"))
-    }
-
-    async fn leads(&mut self) -> u64 {
-        self.hears("acquired", |kind| match kind {
-            EventKind::Acquired { token, .. } => Some(token.get()),
-            _ => None,
-        })
-        .await
-    }
-
-    async fn loses(&mut self) -> Reason {
-        self.hears("lost", |kind| match kind {
-            EventKind::Lost { reason, .. } => Some(reason.clone()),
-            _ => None,
-        })
-        .await
-    }
-
-    async fn renews(&mut self) {
-        let renewed = |kind: &EventKind| matches!(kind, EventKind::Renewed { .. }).then_some(());
-        self.hears("renewed", renewed).await;
-    }
-
-    async fn fails(&mut self, code: &str) -> Reason {
-        self.hears(code, |kind| match kind {
-            EventKind::ElectionFailed { reason } if reason.code() == code => Some(reason.clone()),
-            _ => None,
-        })
-        .await
-    }
-}
 
 #[tokio::test]
 async fn a_lost_answer_to_an_acquire_costs_one_retry() {

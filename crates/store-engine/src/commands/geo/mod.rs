@@ -86,7 +86,7 @@ fn parse_unit(word: &[u8]) -> Result<f64, CommandError> {
 }
 
 fn position_of(set: &SortedSet, member: &[u8]) -> Option<Position> {
-    set.score(member).and_then(Position::from_score)
+    set.score(member).map(Position::from_score)
 }
 
 fn reply_position(reply: &mut ReplyWriter, position: Position) {

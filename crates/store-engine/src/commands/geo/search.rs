@@ -142,9 +142,8 @@ fn find(set: &SortedSet, area: &Area, limit: Option<usize>) -> Vec<Hit> {
             if hits.len() >= limit {
                 return hits;
             }
-            if let Some(position) = Position::from_score(score)
-                && let Some(distance) = area.distance_inside(position)
-            {
+            let position = Position::from_score(score);
+            if let Some(distance) = area.distance_inside(position) {
                 hits.push(Hit { member: member.to_vec(), score, position, distance });
             }
         }

@@ -10,6 +10,8 @@ const FEW: usize = 32;
 /// The text of one entry may not be longer: a node holds at least one.
 const ENTRY_BYTES_MAX: usize = 1 << 30;
 
+const TOO_LARGE: CommandError = CommandError::text("ERR Elements are too large to be stored");
+
 /// Which id a new entry gets.
 #[derive(Clone, Copy)]
 enum NewId {
@@ -85,8 +87,10 @@ fn choose_id(stream: &Stream, wanted: NewId, now_ms: u64) -> Result<StreamId, Co
     let chosen = match wanted {
         NewId::Chosen if now_ms > last.ms => Some(StreamId::new(now_ms, 0)),
         NewId::Chosen => Some(next),
-        // Behind the last id of a millisecond there is none, not one of the next.
-        NewId::Within(ms) if ms == last.ms => Some(next).filter(|next| next.ms == ms),
+        // Behind the last id of a millisecond there is none, not one of the next. The text is
+        // that of Redis 7.0, which takes this for the other failure it knows.
+        NewId::Within(ms) if ms == last.ms && next.ms != ms => return Err(TOO_LARGE),
+        NewId::Within(ms) if ms == last.ms => Some(next),
         NewId::Within(ms) => Some(StreamId::new(ms, 0)),
         NewId::Given(id) => Some(id),
     };
@@ -104,7 +108,7 @@ fn add_fields(
 ) -> CommandResult {
     let fields = request.args_from(first);
     if fields.clone().map(<[u8]>::len).sum::<usize>() > ENTRY_BYTES_MAX {
-        return Err(CommandError::text("ERR Elements are too large to be stored"));
+        return Err(TOO_LARGE);
     }
     let count = fields.len();
     if count <= FEW {

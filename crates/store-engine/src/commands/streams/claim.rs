@@ -47,9 +47,8 @@ pub(super) fn xclaim(cx: &mut Context<'_>, request: Request<'_>) -> CommandResul
         group.set_id(options.last_id, group.entries_read());
         is_moved = true;
     }
-    let created = see_consumer(&mut stream, &mut claims, consumer, now);
     let begun = cx.reply.begin();
-    let (mut claimed, changes_before) = (0, claims.changes);
+    let (mut claimed, mut created) = (0, false);
     for id in ids {
         let before = stream.group(name).and_then(|group| group.pending().get(&id)).cloned();
         if stream.get(id).is_none() {
@@ -62,12 +61,13 @@ pub(super) fn xclaim(cx: &mut Context<'_>, request: Request<'_>) -> CommandResul
             _ => continue,
         };
         let deliveries = options.deliveries.unwrap_or(deliveries + u64::from(!options.only_ids));
+        created |= see_consumer(&mut stream, &mut claims, consumer, now);
         assign(&mut stream, &mut claims, name, id, (consumer, delivered_at, deliveries));
         reply_claimed(&mut cx.reply, &stream, id, options.only_ids);
         claimed += 1;
     }
     cx.reply.end_array(begun, claimed);
-    if is_moved && claims.changes == changes_before {
+    if is_moved && claims.changes == 0 {
         claims.changes += 1;
         if let Some(group) = stream.group(name) {
             claims.moved(group);
@@ -195,8 +195,9 @@ pub(super) fn xautoclaim(cx: &mut Context<'_>, request: Request<'_>) -> CommandR
     let now = cx.db.now_ms() as i64;
     let mut claims = Claims::new(cx, key, name);
     let Some(mut stream) = cx.db.write_as::<Stream>(key)? else { return Ok(()) };
-    let created = see_consumer(&mut stream, &mut claims, consumer, now);
     let found = look_for_idle(&stream, name, start, (idle_min, now, count));
+    let created =
+        !found.claimed.is_empty() && see_consumer(&mut stream, &mut claims, consumer, now);
     for (id, deliveries) in &found.claimed {
         let deliveries = deliveries + u64::from(!only_ids);
         assign(&mut stream, &mut claims, name, *id, (consumer, now, deliveries));

@@ -100,9 +100,6 @@ pub(super) fn xsetid(cx: &mut Context<'_>, request: Request<'_>) -> CommandResul
     let Some(mut stream) = cx.db.write_as::<Stream>(key)? else {
         return Err(CommandError::NO_SUCH_KEY);
     };
-    if last_id < stream.max_deleted_id() {
-        return Err(smaller_than("current max_deleted_entry_id"));
-    }
     if let Some(last) = super::read::last_entry_id(&stream) {
         if last_id < last {
             return Err(smaller_than("the target stream top item"));

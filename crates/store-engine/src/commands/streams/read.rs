@@ -102,7 +102,7 @@ fn parse_options<'a>(
             at += 2;
         } else if is("STREAMS") && left >= 1 {
             if !left.is_multiple_of(2) {
-                return Err(unbalanced(is_group));
+                return Err(UNBALANCED);
             }
             options.first_key = at + 1;
             options.key_count = left / 2;
@@ -144,13 +144,9 @@ fn parse_timeout(cx: &Context<'_>, request: Request<'_>, at: usize) -> Result<u6
     u64::try_from(timeout).map_err(|_| error)
 }
 
-fn unbalanced(is_group: bool) -> CommandError {
-    let (name, sign) = if is_group { ("xreadgroup", '>') } else { ("xread", '$') };
-    CommandError::new(format!(
-        "ERR Unbalanced '{name}' list of streams: for each stream key an ID or '{sign}' must be \
-         specified."
-    ))
-}
+const UNBALANCED: CommandError = CommandError::text(
+    "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
+);
 
 fn only_in_groups(option: &str) -> CommandError {
     CommandError::new(format!(
@@ -215,7 +211,8 @@ fn read_after(
     after: StreamId,
     options: &Options<'_>,
 ) -> Result<bool, CommandError> {
-    let Some(stream) = cx.db.peek_as::<Stream>(key)? else { return Ok(false) };
+    // Redis counts this second look as well.
+    let Some(stream) = cx.db.read_as::<Stream>(key)? else { return Ok(false) };
     if last_entry_id(stream).is_none_or(|last| last <= after) {
         return Ok(false);
     }
@@ -249,23 +246,23 @@ fn read_in_group(
     let mut claims = Claims::new(cx, key, group);
     let Some(mut stream) = cx.db.write_as::<Stream>(key)? else { return Ok(false) };
     let read_up_to = stream.group(group).map_or(StreamId::MAX, |group| group.last_id());
-    let is_served =
-        after != NEW_ONES || last_entry_id(&stream).is_some_and(|last| last > read_up_to);
+    // A consumer that gets nothing is not noted either.
+    if after == NEW_ONES && last_entry_id(&stream).is_none_or(|last| last <= read_up_to) {
+        return Ok(false);
+    }
     let created = see_consumer(&mut stream, &mut claims, consumer, now);
     drop(stream);
     announce(cx, created, key);
-    if is_served {
-        begin_key(cx, key);
-        if after == NEW_ONES {
-            let count = (options.count, options.is_acknowledged);
-            deliver_new(cx, key, (group, consumer), count, &mut claims)?;
-        } else {
-            deliver_history(cx, key, (group, consumer), (after, options.count), &mut claims)?;
-        }
-        claims.changes += 1;
+    begin_key(cx, key);
+    if after == NEW_ONES {
+        let count = (options.count, options.is_acknowledged);
+        deliver_new(cx, key, (group, consumer), count, &mut claims)?;
+    } else {
+        deliver_history(cx, key, (group, consumer), (after, options.count), &mut claims)?;
     }
+    claims.changes += 1;
     claims.finish(cx);
-    Ok(is_served)
+    Ok(true)
 }
 
 /// Gives the consumer what lies behind the group's last id, and moves the group.
@@ -368,7 +365,8 @@ fn read_ready(cx: &mut Context<'_>, request: Request<'_>, options: &Options<'_>)
     let index = options.keys(request).position(|waited| waited == key).unwrap_or_default();
     let found = match cx.db.peek_as::<Stream>(key) {
         Ok(Some(stream)) => {
-            Some((stream.last_id(), options.group.map(|(name, _)| stream.group(name).cloned())))
+            let read_up_to = |name| stream.group(name).map(|group| group.last_id());
+            Some((stream.last_id(), options.group.map(|(name, _)| read_up_to(name))))
         }
         // A value of another kind is as good as none.
         Ok(None) | Err(_) => None,
@@ -376,7 +374,7 @@ fn read_ready(cx: &mut Context<'_>, request: Request<'_>, options: &Options<'_>)
     let waited = id::parse(request.arg(options.first_key + options.key_count + index), 0);
     let (last_id, after) = match found {
         Some((last_id, None)) => (last_id, waited?),
-        Some((last_id, Some(Some(group)))) => (last_id, group.last_id()),
+        Some((last_id, Some(Some(read_up_to)))) => (last_id, read_up_to),
         Some((_, Some(None))) => return Err(GROUP_IS_GONE),
         None if options.group.is_some() => return Err(KEY_IS_GONE),
         None => return stay(cx, request, options),

@@ -36,12 +36,15 @@ pub(super) fn from_connection(error: &RedisError) -> StoreError {
         ErrorKind::Server(_) | ErrorKind::Extension => {
             from_words(error.code().unwrap_or_default(), error.detail().unwrap_or_default())
         }
-        ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => {
-            match from_words("", &error.to_string()) {
-                StoreError::Unexpected(words) => StoreError::Denied(words),
-                known => known,
-            }
+        // The client keeps the server's own words to itself.
+        ErrorKind::AuthenticationFailed => {
+            let refusal = "the login is refused";
+            StoreError::Denied(format!("{refusal}; {}", remedy("WRONGPASS")))
         }
+        ErrorKind::InvalidClientConfig => match from_words("", &error.to_string()) {
+            StoreError::Unexpected(words) => StoreError::Denied(words),
+            known => known,
+        },
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
             StoreError::Unexpected(cleaned(&format!("reply not understood: {error}")))
         }
@@ -76,13 +79,29 @@ fn from_words(code: &str, words: &str) -> StoreError {
             || words.contains(*needle) && (needle.contains(' ') || has_word(words, needle))
     };
     if DENIED.iter().any(&says) {
-        StoreError::Denied(text)
+        StoreError::Denied(format!("{text}; {}", remedy(&text)))
     } else if WRONG_NODE.iter().any(&says) {
         StoreError::WrongNode(text)
     } else if NOT_NOW.iter().any(&says) || words.contains("max number of clients") {
         StoreError::NotNow(text)
     } else {
         StoreError::Unexpected(text)
+    }
+}
+
+/// What a person can do about a refusal.
+fn remedy(refusal: &str) -> &'static str {
+    let says = |part: &str| refusal.contains(part);
+    if says("NOAUTH") {
+        "this store wants a login: write redis://user:password@host in its address"
+    } else if says("without any password configured") {
+        "this store wants no password: leave it out of its address"
+    } else if says("WRONGPASS") || says("invalid password") {
+        "check user and password in the store's address"
+    } else if says("DB index") || says("SELECT") {
+        "choose another database number in the store's address"
+    } else {
+        "grant it to this user: docs/acl.md lists what elections need"
     }
 }
 

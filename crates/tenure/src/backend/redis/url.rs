@@ -275,7 +275,8 @@ fn refuse_other_forms(address: &str) -> String {
         .map(|(name, value)| (name.trim().to_ascii_lowercase(), value.trim()))
         .collect();
     if options.is_empty() {
-        let is_place = !place.contains(['@', ' ']) && !place.is_empty();
+        // A single word may be anything, a password too: it is not repeated.
+        let is_place = place.contains(':') && !place.contains(['@', ' ']);
         return match parse_host(place).ok().filter(|_| is_place) {
             Some((host, port)) => {
                 format!("no scheme: write redis://{}:{port}", Host(&host))
@@ -373,6 +374,7 @@ mod tests {
             ("quorum://a,b,c", "quorum is not supported yet"),
             ("localhost:6380", "redis://localhost:6380"),
             ("u:c4nary@localhost", "no scheme: write redis://["),
+            ("c4nary", "no scheme: write redis://["),
             ("", "no scheme"),
             ("redis://a\nb", "control characters"),
             (
