@@ -1,6 +1,6 @@
 //! Who listens to which channels, and frames that reach sessions without being asked for.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use store_resp::{Protocol, ReplyWriter};
 use store_types::glob;
@@ -46,7 +46,7 @@ impl Subscriptions {
     }
 }
 
-type Topics = HashMap<Box<[u8]>, BTreeSet<SessionId>>;
+type Topics = BTreeMap<Box<[u8]>, BTreeSet<SessionId>>;
 
 /// Everything that anybody listens to.
 #[derive(Debug, Default)]
@@ -113,7 +113,7 @@ impl PubSub {
 
     /// Whether nobody listens to anything.
     pub fn is_empty(&self) -> bool {
-        self.topics.iter().all(HashMap::is_empty)
+        self.topics.iter().all(BTreeMap::is_empty)
     }
 
     /// The topics of a kind that somebody listens to.

@@ -3,7 +3,7 @@
 //! A session in the plain mode is remembered with each key it read, until the first change. A
 //! session in broadcast mode names prefixes and hears of every change under them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use store_resp::{Protocol, ReplyWriter};
@@ -52,7 +52,7 @@ pub struct Tracking {
 /// All tracked keys and prefixes.
 #[derive(Debug, Default)]
 pub struct TrackingTable {
-    keys: HashMap<Box<[u8]>, BTreeSet<SessionId>>,
+    keys: BTreeMap<Box<[u8]>, BTreeSet<SessionId>>,
     items: usize,
     prefixes: BTreeMap<Vec<u8>, BTreeSet<SessionId>>,
     /// Keys that changed since sessions in broadcast mode were last told, and by whom.
@@ -118,7 +118,7 @@ impl TrackingTable {
     /// Forgets all keys if nobody tracks any more.
     pub(crate) fn forget_unwanted(&mut self) {
         if self.sessions == 0 {
-            self.keys = HashMap::new();
+            self.keys = BTreeMap::new();
             self.items = 0;
         }
     }
@@ -162,7 +162,7 @@ impl TrackingTable {
                 None if flushed => {}
                 None => {
                     flushed = true;
-                    self.keys = HashMap::new();
+                    self.keys = BTreeMap::new();
                     self.items = 0;
                     notice.tell_of_flush();
                 }

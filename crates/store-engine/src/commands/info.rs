@@ -45,12 +45,11 @@ const SECTIONS: &[Section] = &[
 
 fn info(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let asked = |name: &str| request.args_from(1).any(|word| is_word(word, name));
-    let (all, everything) = (asked("all"), asked("everything"));
+    let everything = asked("all") || asked("everything");
     let defaults = request.len() == 1 || asked("default");
     let mut text = String::new();
     for section in SECTIONS {
-        let of_all = everything || all && section.name != "modules";
-        if of_all || defaults && section.is_default || asked(section.name) {
+        if everything || defaults && section.is_default || asked(section.name) {
             if !text.is_empty() {
                 text.push_str("\r\n");
             }
@@ -93,6 +92,7 @@ fn server(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "tenure_history" => history,
         "os" => identity.system,
         "arch_bits" => usize::BITS,
+        "monotonic_clock" => "POSIX",
         "multiplexing_api" => "epoll",
         "atomicvar_api" => "c11-builtin",
         "gcc_version" => "0.0.0",

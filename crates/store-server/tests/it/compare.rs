@@ -14,6 +14,8 @@ pub(crate) struct Pair {
     ours: Server,
     theirs: RedisServer,
     connections: BTreeMap<String, (Connection, Connection)>,
+    /// What CLIENT ID tells on either side.
+    ids: BTreeMap<String, (i64, i64)>,
     protocol: u8,
     /// Commands compared so far.
     pub(crate) compared: usize,
@@ -25,6 +27,7 @@ impl Pair {
             ours: start_ours(),
             theirs: RedisServer::builder().args(["--enable-debug-command", "yes"]).start(),
             connections: BTreeMap::new(),
+            ids: BTreeMap::new(),
             protocol,
             compared: 0,
         }
@@ -43,22 +46,23 @@ impl Pair {
     pub(crate) fn run(&mut self, line: &Line) -> Result<(), String> {
         for index in 0..line.times {
             let words = line.words(index);
+            let (our_words, their_words) = self.with_ids(&words);
             let (ours, theirs) = self.connection(&line.connection);
             match line.step {
                 Step::Blocked(count) => {
                     wait_for_blocked(ours, count, "ours");
                     wait_for_blocked(theirs, count, "theirs");
                 }
-                Step::OnlyOurs => drop(ours.ask(&words)),
-                Step::OnlyTheirs => drop(theirs.ask(&words)),
+                Step::OnlyOurs => drop(ours.ask(&our_words)),
+                Step::OnlyTheirs => drop(theirs.ask(&their_words)),
                 Step::Send => {
-                    ours.send(&words);
-                    theirs.send(&words);
+                    ours.send(&our_words);
+                    theirs.send(&their_words);
                 }
                 Step::Ask | Step::Receive => {
                     if line.step == Step::Ask {
-                        ours.send(&words);
-                        theirs.send(&words);
+                        ours.send(&our_words);
+                        theirs.send(&their_words);
                     }
                     let (ours, theirs) = (ours.receive(), theirs.receive());
                     self.compared += 1;
@@ -70,6 +74,22 @@ impl Pair {
             }
         }
         Ok(())
+    }
+
+    /// Words with `{id:name}` replaced by what CLIENT ID told that connection on either side.
+    fn with_ids(&mut self, words: &[Vec<u8>]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+        let mut both = (Vec::new(), Vec::new());
+        for word in words {
+            let name = std::str::from_utf8(word).ok();
+            let name = name.and_then(|text| text.strip_prefix("{id:")?.strip_suffix('}'));
+            let ids = name.map(|name| {
+                self.connection(name);
+                self.ids[name]
+            });
+            both.0.push(ids.map_or_else(|| word.clone(), |ids| ids.0.to_string().into_bytes()));
+            both.1.push(ids.map_or_else(|| word.clone(), |ids| ids.1.to_string().into_bytes()));
+        }
+        both
     }
 
     /// Closes the connections of a name; the next use opens new ones.
@@ -86,9 +106,19 @@ impl Pair {
                 ours.words("HELLO 3");
                 theirs.words("HELLO 3");
             }
+            let ids = (id_of(&mut ours), id_of(&mut theirs));
+            self.ids.insert(name.to_owned(), ids);
             self.connections.insert(name.to_owned(), (ours, theirs));
         }
         self.connections.get_mut(name).expect("just inserted")
+    }
+}
+
+/// A connection that must log in first has no number to tell.
+fn id_of(connection: &mut Connection) -> i64 {
+    match connection.words("CLIENT ID") {
+        Reply::Integer(id) => id,
+        _ => -1,
     }
 }
 

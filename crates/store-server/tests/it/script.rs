@@ -16,6 +16,7 @@
 //! @receive b            only receives, on connection b
 //! @ours CONFIG SET …    only to us       @theirs …   only to redis-server
 //! @repeat 100 CMD       the line so many times, with {i} counting
+//! CLIENT KILL ID {id:b} the number of connection b on either side
 //! ```
 
 use store_resp::{Reply, split_quoted};

@@ -2,6 +2,10 @@
 
 use super::super::prelude::*;
 
+/// What Redis answers with, and not meant to be anything rounder.
+#[expect(clippy::approx_constant, reason = "clients compare it")]
+const DOUBLE: f64 = 3.141;
+
 pub(super) fn protocol(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let kind = String::from_utf8_lossy(request.arg(2)).to_lowercase();
     let is_resp3 = cx.reply.is_resp3();
@@ -9,7 +13,7 @@ pub(super) fn protocol(cx: &mut Context<'_>, request: Request<'_>) -> CommandRes
     match kind.as_str() {
         "string" => reply.bulk(b"Hello World"),
         "integer" => reply.integer(12345),
-        "double" => reply.double(3.141),
+        "double" => reply.double(DOUBLE),
         "null" => reply.null(),
         "bignum" => reply.big_number("1234567999999999999999999999999999999"),
         "array" => {

@@ -365,7 +365,8 @@ fn read_ready(cx: &mut Context<'_>, request: Request<'_>, options: &Options<'_>)
     let index = options.keys(request).position(|waited| waited == key).unwrap_or_default();
     let found = match cx.db.peek_as::<Stream>(key) {
         Ok(Some(stream)) => {
-            Some((stream.last_id(), options.group.map(|(name, _)| stream.group(name).cloned())))
+            let read_up_to = |name| stream.group(name).map(|group| group.last_id());
+            Some((stream.last_id(), options.group.map(|(name, _)| read_up_to(name))))
         }
         // A value of another kind is as good as none.
         Ok(None) | Err(_) => None,
@@ -373,7 +374,7 @@ fn read_ready(cx: &mut Context<'_>, request: Request<'_>, options: &Options<'_>)
     let waited = id::parse(request.arg(options.first_key + options.key_count + index), 0);
     let (last_id, after) = match found {
         Some((last_id, None)) => (last_id, waited?),
-        Some((last_id, Some(Some(group)))) => (last_id, group.last_id()),
+        Some((last_id, Some(Some(read_up_to)))) => (last_id, read_up_to),
         Some((_, Some(None))) => return Err(GROUP_IS_GONE),
         None if options.group.is_some() => return Err(KEY_IS_GONE),
         None => return stay(cx, request, options),
