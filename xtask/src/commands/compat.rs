@@ -14,12 +14,15 @@ difference. Fails when there is any; each comes with its seed and the commands t
 
   --seeds N       seeds per family and protocol (10 when left out)
   --commands N    commands per seed (1500 when left out)
-  --family NAME   only families with this in their name
+  --family NAME   only families with this in their name, and no crowd of sessions
   --seed S        the first seed, to repeat a run",
     run,
 };
 
-const TEST: &str = "generate::made_up_commands_get_equal_replies";
+/// One session, family by family.
+const FAMILIES: &str = "generate::made_up_commands_get_equal_replies";
+/// Many sessions at once.
+const CROWD: &str = "crowd::a_crowd_of_sessions_hears_the_same_from_both_servers";
 /// An option, and the variable by which the test hears of it.
 const OPTIONS: [(&str, &str); 4] = [
     ("--seeds", SEEDS),
@@ -34,12 +37,15 @@ fn run(words: &[String]) -> Result<(), Failure> {
     let mut command = cargo();
     command
         .args(["test", "--quiet", "--package", "store-server", "--test", "it", "--"])
-        .args(["--exact", TEST, "--nocapture"])
+        .args(["--exact", "--nocapture", FAMILIES])
         .env(SEEDS, SEEDS_DEFAULT)
         .stdin(Stdio::null());
     for option in words.chunks(2) {
         let (variable, value) = parse(option)?;
         command.env(variable, value);
+    }
+    if !words.iter().any(|word| word == "--family") {
+        command.arg(CROWD);
     }
     match command.status() {
         Ok(status) if status.success() => Ok(()),

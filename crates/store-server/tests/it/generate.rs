@@ -671,7 +671,7 @@ fn number_from_environment(name: &str) -> Option<u64> {
 }
 
 /// A line per family begins with this; `cargo xtask compat` shows them.
-const RESULT: &str = "compat:";
+pub(crate) const RESULT: &str = "compat:";
 
 #[test]
 fn made_up_commands_get_equal_replies() {
