@@ -6,6 +6,7 @@ mod expiry;
 mod memory;
 mod propagation;
 mod restore;
+mod scripts;
 mod streams;
 mod transaction;
 mod world;

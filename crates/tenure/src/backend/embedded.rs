@@ -28,8 +28,8 @@ pub(super) const SCHEME: &str = "embedded";
 /// let ada = Tenure::builder().name("ada").embedded(&store).connect().await?;
 /// let bob = Tenure::builder().name("bob").embedded(&store).connect().await?;
 /// let leading = ada.election("report").start().await?;
+/// let _term = leading.wait_for_leadership().await?;
 /// let waiting = bob.election("report").start().await?;
-/// leading.wait_for_leadership().await?;
 /// assert!(!waiting.is_leader());
 /// # Ok(()) }
 /// ```
