@@ -9,8 +9,8 @@
 mod busy;
 mod compare;
 mod connection;
-mod exchange;
 mod crowd;
+mod exchange;
 mod generate;
 mod hostile;
 mod script;
