@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use store_script::Interpreter;
+
 use super::prelude::*;
 use crate::REDIS_VERSION;
 use crate::pubsub::TopicKind;
@@ -162,19 +164,9 @@ fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "allocator_resident" => resident,
         "total_system_memory" => usage.machine_bytes,
         "total_system_memory_human" => human(usage.machine_bytes as usize),
-        "used_memory_lua" => 0,
-        "used_memory_vm_eval" => 0,
-        "used_memory_lua_human" => human(0),
-        "used_memory_scripts_eval" => 0,
-        "number_of_cached_scripts" => 0,
-        "number_of_functions" => 0,
-        "number_of_libraries" => 0,
-        "used_memory_vm_functions" => 0,
-        "used_memory_vm_total" => 0,
-        "used_memory_vm_total_human" => human(0),
-        "used_memory_functions" => 0,
-        "used_memory_scripts" => 0,
-        "used_memory_scripts_human" => human(0),
+    );
+    script_memory(cx, text)?;
+    facts!(text,
         "maxmemory" => memory_max,
         "maxmemory_human" => human(memory_max),
         "maxmemory_policy" => config.text("maxmemory-policy"),
@@ -197,6 +189,31 @@ fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "active_defrag_running" => 0,
         "lazyfree_pending_objects" => 0,
         "lazyfreed_objects" => 0,
+    );
+    Ok(())
+}
+
+fn script_memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    // One machine runs scripts and functions.
+    let of_scripts =
+        |count: &dyn Fn(&Interpreter) -> usize| cx.server.scripting.interpreter().map_or(0, count);
+    let machine = of_scripts(&Interpreter::memory);
+    let scripts = of_scripts(&Interpreter::script_bytes);
+    let functions = of_scripts(&Interpreter::library_bytes);
+    facts!(text,
+        "used_memory_lua" => machine,
+        "used_memory_vm_eval" => machine,
+        "used_memory_lua_human" => human(machine),
+        "used_memory_scripts_eval" => scripts,
+        "number_of_cached_scripts" => of_scripts(&Interpreter::script_count),
+        "number_of_functions" => of_scripts(&Interpreter::function_count),
+        "number_of_libraries" => of_scripts(&|interpreter| interpreter.libraries().count()),
+        "used_memory_vm_functions" => 0,
+        "used_memory_vm_total" => machine,
+        "used_memory_vm_total_human" => human(machine),
+        "used_memory_functions" => functions,
+        "used_memory_scripts" => scripts + functions,
+        "used_memory_scripts_human" => human(scripts + functions),
     );
     Ok(())
 }

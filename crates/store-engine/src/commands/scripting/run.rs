@@ -277,7 +277,7 @@ impl Host for ScriptHost<'_, '_> {
     }
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {
-        let least = match self.cx.server.config.text("loglevel").as_ref() {
+        let least = match self.cx.server.config.text("loglevel") {
             "debug" => LogLevel::Debug,
             "verbose" => LogLevel::Verbose,
             "warning" => LogLevel::Warning,
