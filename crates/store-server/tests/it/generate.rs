@@ -325,7 +325,7 @@ const FAMILIES: &[Family] = &[
             "CLIENT CACHING {YES|NO|x}",
             "CLIENT PAUSE {0|-1|x} [{WRITE|x}]",
             "{SLOWLOG|LATENCY|MEMORY|PUBSUB|CLUSTER|MODULE|DEBUG|ACL} NOSUCH",
-            "SLOWLOG GET {i}",
+            "SLOWLOG GET {x|-2|1.5|1 2}",
             "MEMORY USAGE {nosuch} [SAMPLES {i}]",
             "{ROLE|READONLY|FAILOVER|REPLCONF x|WAIT 0 {i}|ASKING}",
             "OBJECT {FREQ|ENCODING|REFCOUNT|IDLETIME|x} {k}",
