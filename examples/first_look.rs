@@ -3,14 +3,15 @@
 //! ```text
 //! cargo run -p tenure-examples --bin first_look [redis://127.0.0.1]
 //! ```
-//! Starts three processes that contend for one resource, asks the leader to hand over, kills the
-//! next one with SIGKILL, stops the last in order, and says each time how long nobody was working.
+//! Without an address it starts a store of its own inside this process. Then it starts three processes that contend for one resource, asks the leader to hand over, kills the
+//! next one with SIGKILL, stops the last in order, and says each time how long it took.
 //! The work of each instance is to say when it begins and ends.
 
 use std::error::Error;
-use std::process::Stdio;
+use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use store_server::Server;
 use tenure::Tenure;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -24,12 +25,22 @@ const PATIENCE: Duration = Duration::from_secs(20);
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Outcome {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("first_look: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Outcome {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.as_slice() {
         [word, name, store] if word == "instance" => work_as(name, store).await,
         [store] => look(store).await,
-        [] => look("redis://127.0.0.1").await,
+        [] => look_without_a_store().await,
         _ => Err("usage: first_look [STORE]".into()),
     }
 }
@@ -51,7 +62,16 @@ async fn work_as(name: &str, store: &str) -> Outcome {
     Ok(())
 }
 
+/// The store lives in this process, and listens on loopback for the other three.
+async fn look_without_a_store() -> Outcome {
+    let server = Server::builder().any_port().start()?;
+    let port = server.port().ok_or("the store listens nowhere")?;
+    look(&format!("redis://127.0.0.1:{port}")).await
+}
+
 async fn look(store: &str) -> Outcome {
+    // A wrong address is told at once, not by three silent processes.
+    Tenure::connect(store).await?.shutdown().await;
     let mut stage = Stage::set(store)?;
     println!("three processes contend for {RESOURCE:?}, each with a lease of {TTL:?}");
     let first = stage.next_leader(Instant::now()).await?;
@@ -118,7 +138,10 @@ impl Stage {
         loop {
             let next = tokio::time::timeout(PATIENCE, self.lines.recv()).await;
             let Ok(Some((name, line))) = next else {
-                return Err("nobody leads: is there a store at that address?".into());
+                let next = "start redis-server there, or give no address to use a store of its own";
+                return Err(
+                    format!("nobody leads: does a store answer at the address? {next}").into()
+                );
             };
             println!("  {:>7.3} s  {name} {line}", self.began_at.elapsed().as_secs_f64());
             if line.starts_with("leads") {
