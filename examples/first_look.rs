@@ -3,9 +3,10 @@
 //! ```text
 //! cargo run -p tenure-examples --bin first_look [redis://127.0.0.1]
 //! ```
-//! Without an address it starts a store of its own inside this process. Then it starts three processes that contend for one resource, asks the leader to hand over, kills the
-//! next one with SIGKILL, stops the last in order, and says each time how long it took.
-//! The work of each instance is to say when it begins and ends.
+//! Without an address it starts a store of its own inside this process. Then it starts three
+//! processes that contend for one resource, asks the leader to hand over, kills the next one with
+//! SIGKILL, stops the last in order, and says each time how long it took. The work of each instance
+//! is to say when it begins and ends.
 
 use std::error::Error;
 use std::process::{ExitCode, Stdio};
