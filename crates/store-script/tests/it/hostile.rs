@@ -690,7 +690,8 @@ fn memory_may_run_out_at_any_point() {
         let limits = limits(|limits| limits.memory_max = memory_max);
         let mut store = Store::with_limits(Memory::default(), limits);
         let reply = store.eval(TOUR);
-        let failed = reply.contains("not enough memory") || reply.contains("too large");
+        // Where the tour itself catches the error, it stumbles over what is missing a line later.
+        let failed = reply.starts_with("-ERR ");
         assert!(failed || reply.starts_with("*3"), "{memory_max} bytes: {reply}");
         endings[usize::from(failed)] += 1;
     }
