@@ -261,11 +261,14 @@ async fn work_that_stops_beating_loses_the_leadership_until_it_beats_again() {
     let world = World::new();
     let tenure = world.client("ada").await;
     let ada = tenure.election(NAME).require_beat(Duration::from_secs(5)).start().await.unwrap();
+    // She leads before anybody else is there.
+    world.settle().await;
     let bob = world.client("bob").await.election(NAME).start().await.unwrap();
     world.settle().await;
     for _ in 0..5 {
         world.advance(Duration::from_secs(4)).await;
         ada.beat();
+        world.settle().await;
     }
     assert!(ada.is_leader());
     world.advance(Duration::from_secs(6)).await;
