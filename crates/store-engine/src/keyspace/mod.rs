@@ -455,7 +455,7 @@ impl Keyspace {
         self.replace(found, edited);
     }
 
-    /// Visits the keys at `cursor` and returns the next cursor; see [`Table::scan`]. Keys that
+    /// Visits the keys at `cursor` and returns the next cursor; see `Table::scan`. Keys that
     /// ended are visited too.
     pub fn scan(&self, cursor: u64, visit: &mut dyn FnMut(&Entry)) -> u64 {
         self.table().scan(cursor, visit)
