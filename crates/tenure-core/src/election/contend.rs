@@ -204,7 +204,7 @@ impl Election {
         let step = self.seen.step();
         let rank = rank::rank(
             &self.seen.members,
-            self.seen.server_time(),
+            self.seen.members_listed_at,
             &self.settings.id,
             self.settings.priority,
             self.seen.last_holder.as_ref(),

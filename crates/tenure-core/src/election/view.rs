@@ -15,7 +15,9 @@ pub(super) struct Seen {
     pub(super) members: Vec<Member>,
     pub(super) members_at: Option<Moment>,
     pub(super) members_are_stale: bool,
-    server_time: ServerTime,
+    /// The store's clock when it listed the members. Later readings would make all of them look
+    /// silent: the list is kept for as long as a member may be silent.
+    pub(super) members_listed_at: ServerTime,
     /// A smoothed round trip; zero until the first answer.
     round_trip: Duration,
     /// A holder whose key has no expiry, and since when it has been seen like that.
@@ -26,10 +28,6 @@ pub(super) struct Seen {
 impl Seen {
     pub(super) fn step(&self) -> Duration {
         rank::step(self.round_trip)
-    }
-
-    pub(super) fn server_time(&self) -> ServerTime {
-        self.server_time
     }
 }
 
@@ -47,7 +45,6 @@ impl Election {
             Duration::ZERO => round_trip,
             before => (before * 7 + round_trip) / 8,
         };
-        self.seen.server_time = answer.view.server_time;
         self.floor = self.floor.max(answer.view.token);
         if let Outcome::Granted { token } | Outcome::Transferred { token } = answer.outcome {
             self.floor = self.floor.max(token);
@@ -55,6 +52,7 @@ impl Election {
         self.note_leader(now, &answer.view);
         self.note_endless_holder(now, &answer.view);
         if let Some(members) = &answer.view.members {
+            self.seen.members_listed_at = answer.view.server_time;
             self.note_members(now, members);
         }
         self.warn(now, &answer.warnings);
