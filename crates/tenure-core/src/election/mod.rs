@@ -195,7 +195,7 @@ impl Election {
         self.catch_up(now);
         match hint {
             Hint::Wished { token } => self.look_for_wish(now, token),
-            Hint::Members => self.seen.members_are_stale = true,
+            Hint::Members => self.seen.members_changed_at = Some(now),
             other => self.rearm_by_hint(now, other),
         }
         self.proceed(now);

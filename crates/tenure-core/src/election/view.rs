@@ -14,7 +14,8 @@ pub(super) struct Seen {
     pub(super) last_holder: Option<InstanceId>,
     pub(super) members: Vec<Member>,
     pub(super) members_at: Option<Moment>,
-    pub(super) members_are_stale: bool,
+    /// When a change of the members was last heard of that no list can show yet.
+    pub(super) members_changed_at: Option<Moment>,
     /// The store's clock when it listed the members. Later readings would make all of them look
     /// silent: the list is kept for as long as a member may be silent.
     pub(super) members_listed_at: ServerTime,
@@ -53,6 +54,8 @@ impl Election {
         self.note_endless_holder(now, &answer.view);
         if let Some(members) = &answer.view.members {
             self.seen.members_listed_at = answer.view.server_time;
+            // A change that was heard of after the request may have come after the list, too.
+            self.seen.members_changed_at.take_if(|changed_at| *changed_at < sent_at);
             self.note_members(now, members);
         }
         self.warn(now, &answer.warnings);
@@ -75,7 +78,6 @@ impl Election {
 
     fn note_members(&mut self, now: Moment, members: &[Member]) {
         self.seen.members_at = Some(now);
-        self.seen.members_are_stale = false;
         if self.seen.members != members {
             self.seen.members = members.to_vec();
             self.tell(now, EventKind::MembersSeen(members.to_vec()));
@@ -112,7 +114,7 @@ impl Election {
     /// Members change slowly: they are listed again after a hint or after three leases.
     pub(super) fn wants_members(&self, now: Moment) -> bool {
         let ttl = self.settings.timing.ttl();
-        self.seen.members_are_stale
+        self.seen.members_changed_at.is_some()
             || self.seen.members_at.is_none_or(|seen_at| now.since(seen_at) >= ttl * 3)
     }
 }
