@@ -1,6 +1,7 @@
 //! The list of commands. A new one is a file beside the others, and its lines here.
 
 mod bench;
+mod compat;
 mod simulate;
 mod test;
 mod verify;
@@ -8,4 +9,4 @@ mod verify;
 use crate::command::Command;
 
 pub(crate) const COMMANDS: &[&Command] =
-    &[&bench::COMMAND, &simulate::COMMAND, &test::COMMAND, &verify::COMMAND];
+    &[&bench::COMMAND, &compat::COMMAND, &simulate::COMMAND, &test::COMMAND, &verify::COMMAND];

@@ -37,20 +37,28 @@ impl Position {
         self.is_valid().then(|| Cell::around(self, STEP_MAX).bits() as f64)
     }
 
-    /// The middle of the cell that a score stands for; `None` when it is no score of a position.
-    pub fn from_score(score: f64) -> Option<Self> {
-        let bits = score as u64;
-        (score >= 0.0 && bits < 1 << (2 * STEP_MAX)).then(|| Cell::from_bits(bits).middle())
+    /// The middle of the cell that a score stands for. Scores that no position has are taken as
+    /// Redis takes them: as bits, of which the edges of the map make the best.
+    pub fn from_score(score: f64) -> Self {
+        Cell::from_bits(score_bits(score)).middle()
     }
 
     /// Metres along the surface between two positions.
     pub fn distance(self, other: Self) -> f64 {
-        let longitude_delta = (other.longitude - self.longitude).to_radians();
-        let half_width = (longitude_delta / 2.0).sin();
+        let (west, east) = (self.longitude.to_radians(), other.longitude.to_radians());
+        let half_width = ((east - west) / 2.0).sin();
+        if half_width == 0.0 {
+            return self.distance_north(other);
+        }
         let (from, to) = (self.latitude.to_radians(), other.latitude.to_radians());
         let half_height = ((to - from) / 2.0).sin();
         let haversine = half_height * half_height + from.cos() * to.cos() * half_width * half_width;
         2.0 * EARTH_RADIUS_METRES * haversine.sqrt().asin()
+    }
+
+    /// Metres between the latitudes of two positions.
+    fn distance_north(self, other: Self) -> f64 {
+        EARTH_RADIUS_METRES * (other.latitude.to_radians() - self.latitude.to_radians()).abs()
     }
 
     /// The eleven characters of the geohash that other systems know. The last one is always `0`:
@@ -103,10 +111,9 @@ impl Area {
                 (distance <= radius).then_some(distance)
             }
             Shape::Rectangle { width, height } => {
-                let same_longitude = Position { latitude: self.centre.latitude, ..position };
                 let same_latitude = Position { longitude: self.centre.longitude, ..position };
-                let inside = position.distance(same_latitude) <= width / 2.0
-                    && position.distance(same_longitude) <= height / 2.0;
+                let inside = position.distance_north(self.centre) <= height / 2.0
+                    && position.distance(same_latitude) <= width / 2.0;
                 inside.then(|| self.centre.distance(position))
             }
         }
@@ -201,13 +208,8 @@ impl Cell {
         let scale = (1_u64 << step) as f64;
         let row = (position.latitude + LATITUDE_MAX) / (2.0 * LATITUDE_MAX);
         let column = (position.longitude + LONGITUDE_MAX) / (2.0 * LONGITUDE_MAX);
-        // The very edge of the map has no cell of its own: it wraps as the interleaving does.
-        let mask = (1_u64 << step) - 1;
-        Self {
-            column: ((column * scale) as u64 & mask) as u32,
-            row: ((row * scale) as u64 & mask) as u32,
-            step,
-        }
+        // The very edge of the map falls into a cell behind the last one, as in Redis.
+        Self { column: (column * scale) as u32, row: (row * scale) as u32, step }
     }
 
     fn from_bits(bits: u64) -> Self {
@@ -239,14 +241,14 @@ impl Cell {
         }
     }
 
-    /// The map wraps around at its edges.
+    /// The map wraps around at its edges, in the direction of the move.
     fn neighbour(self, east: i8, north: i8) -> Self {
         let mask = ((1_u64 << self.step) - 1) as u32;
-        Self {
-            column: self.column.wrapping_add_signed(i32::from(east)) & mask,
-            row: self.row.wrapping_add_signed(i32::from(north)) & mask,
-            step: self.step,
-        }
+        let moved = |place: u32, by: i8| match by {
+            0 => place,
+            _ => place.wrapping_add_signed(i32::from(by)) & mask,
+        };
+        Self { column: moved(self.column, east), row: moved(self.row, north), step: self.step }
     }
 
     fn neighbours_reach(self, bounds: &Bounds) -> bool {
@@ -269,6 +271,17 @@ impl Cell {
         let shift = 2 * (STEP_MAX - self.step);
         let bits = self.bits();
         (bits << shift) as f64..((bits + 1) << shift) as f64
+    }
+}
+
+/// A score as an integer, as the processors that Redis runs on convert it: negative scores wrap,
+/// what is too large becomes zero.
+fn score_bits(score: f64) -> u64 {
+    const TOP: f64 = 9_223_372_036_854_775_808.0;
+    let truncated = |score: f64| if (-TOP..TOP).contains(&score) { score as i64 } else { i64::MIN };
+    match score < TOP {
+        true => truncated(score) as u64,
+        false => truncated(score - TOP) as u64 ^ 1 << 63,
     }
 }
 
@@ -309,10 +322,10 @@ mod tests {
     fn scores_and_distances_are_those_of_the_manual() {
         assert_eq!(PALERMO.to_score(), Some(3_479_099_956_230_698.0));
         assert_eq!(CATANIA.to_score(), Some(3_479_447_370_796_909.0));
-        let stored = Position::from_score(3_479_099_956_230_698.0).unwrap();
+        let stored = Position::from_score(3_479_099_956_230_698.0);
         assert_eq!(stored.longitude, 13.361389338970184);
         assert_eq!(stored.latitude, 38.1155563954963);
-        let other = Position::from_score(3_479_447_370_796_909.0).unwrap();
+        let other = Position::from_score(3_479_447_370_796_909.0);
         assert_eq!(format!("{:.4}", stored.distance(other)), "166274.1516");
         assert_eq!(&stored.to_geohash(), b"sqc8b49rny0");
         assert_eq!(&other.to_geohash(), b"sqdtr74hyu0");
@@ -323,9 +336,15 @@ mod tests {
         for (longitude, latitude) in [(180.1, 0.0), (0.0, 86.0), (f64::NAN, 0.0), (0.0, -90.0)] {
             assert_eq!(Position { longitude, latitude }.to_score(), None);
         }
-        for score in [-1.0, 1e300, f64::NAN, f64::INFINITY, 4_503_599_627_370_496.0] {
-            assert_eq!(Position::from_score(score), None, "{score}");
+    }
+
+    #[test]
+    fn any_score_is_a_position_on_the_map() {
+        for score in [-1.0, 1e300, -1e300, f64::NAN, f64::INFINITY, 4_503_599_627_370_496.0] {
+            assert!(Position::from_score(score).is_valid(), "{score}");
         }
+        let corner = Position { longitude: LONGITUDE_MAX, latitude: LATITUDE_MAX };
+        assert_eq!(Position::from_score(corner.to_score().unwrap()), corner);
     }
 
     fn position() -> impl Strategy<Value = Position> {
@@ -336,7 +355,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_position_survives_its_score_to_within_a_metre(position in position()) {
-            let back = Position::from_score(position.to_score().unwrap()).unwrap();
+            let back = Position::from_score(position.to_score().unwrap());
             prop_assert!(position.distance(back) < 1.0);
             prop_assert_eq!(back.to_score(), position.to_score());
         }

@@ -76,6 +76,15 @@ impl TenureBuilder {
         self
     }
 
+    /// A store inside this process that other clients of the process may use too.
+    #[cfg(feature = "embedded")]
+    pub fn embedded(self, store: &crate::backend::EmbeddedStore) -> Self {
+        let store = store.clone();
+        self.connector(move || {
+            Box::pin(async move { Ok(Arc::new(store.backend()) as Arc<dyn Backend>) })
+        })
+    }
+
     /// A backend that exists already.
     pub fn backend(self, backend: Arc<dyn Backend>) -> Self {
         self.connector(move || Box::pin(std::future::ready(Ok(backend))))

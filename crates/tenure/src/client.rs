@@ -46,6 +46,25 @@ impl Tenure {
         Self::builder().store(address).connect().await
     }
 
+    /// A client on a store of its own, inside this process: for one machine's worth of
+    /// elections, for tests, and to begin with. The store ends with the client; several clients
+    /// share one by [`TenureBuilder::embedded`].
+    ///
+    /// ```
+    /// # use tenure::Tenure;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// let tenure = Tenure::embedded().await?;
+    /// let election = tenure.election("nightly-report").start().await?;
+    /// let term = election.wait_for_leadership().await?;
+    /// assert!(term.token() > tenure::Token::default());
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "embedded")]
+    pub async fn embedded() -> Result<Self, Error> {
+        Self::builder().store("embedded:").connect().await
+    }
+
     /// A client on a backend that exists already.
     pub async fn with_backend(backend: Arc<dyn Backend>) -> Result<Self, Error> {
         Self::builder().backend(backend).connect().await

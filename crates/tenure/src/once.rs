@@ -158,7 +158,7 @@ impl Tenure {
             ttl: None,
             enabled: self.client().is_enabled(name),
             waits: None,
-            reruns_crashed: false,
+            reruns_crashed: true,
             keeps: KEEP_DEFAULT,
         }
     }
@@ -211,8 +211,9 @@ impl Job {
         self
     }
 
-    /// Runs a tick again that somebody began and never finished. Off by default: half of its
-    /// effects may be there.
+    /// Whether a tick that somebody began and never finished is run again; it is by default. Half
+    /// of its effects may be there, so either it can be repeated, or its writes carry the token, or
+    /// this is switched off.
     pub fn rerun_crashed(mut self, rerun: bool) -> Self {
         self.reruns_crashed = rerun;
         self

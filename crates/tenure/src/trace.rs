@@ -3,17 +3,15 @@
 //! Everything that came from outside passes through `Reason`'s own display, which escapes control
 //! characters and cuts long text. Nothing here ever holds a password.
 
-use tenure_core::{Event, EventKind, Role, Token};
+use tenure_core::{Event, EventKind, Reason, Role};
 
 use crate::driver::is_involuntary;
 use crate::state::ElectionState;
-use crate::term::TermState;
 
 /// Writes an event to the log, unless it is of no interest to people.
-pub(crate) fn log(state: &ElectionState, term: Option<&TermState>, event: &Event) {
+pub(crate) fn log(state: &ElectionState, event: &Event) {
     let resource = state.resource.name();
     let id = state.id.as_str();
-    let token = term.map_or(Token::NONE, |term| term.token).get();
     match &event.kind {
         EventKind::Acquired { token, .. } => {
             let token = token.get();
@@ -30,14 +28,7 @@ pub(crate) fn log(state: &ElectionState, term: Option<&TermState>, event: &Event
             tracing::info!(target: "tenure", resource, id, role = "standby", token,
                 reason = reason.code(), detail = %reason, "leader: given up");
         }
-        EventKind::StateChanged { to: to @ (Role::Unknown | Role::Suspect), reason, .. } => {
-            tracing::warn!(target: "tenure", resource, id, role = to.as_str(), token,
-                reason = reason.code(), detail = %reason, "leader: the store does not answer");
-        }
-        EventKind::StateChanged { to, reason, .. } => {
-            tracing::debug!(target: "tenure", resource, id, role = to.as_str(), token,
-                reason = reason.code(), detail = %reason, "role changed");
-        }
+        EventKind::StateChanged { from, to, reason } => log_role(state, *from, *to, reason),
         EventKind::Overrun { token } => {
             let token = token.get();
             tracing::error!(target: "tenure", resource, id, role = "yielding", token,
@@ -49,12 +40,48 @@ pub(crate) fn log(state: &ElectionState, term: Option<&TermState>, event: &Event
                 reason = "hand-over", to = to.as_str(), "leader: handed over");
         }
         EventKind::HandOverRefused { why } => {
-            tracing::warn!(target: "tenure", resource, id, token,
-                reason = "refused", detail = why.escape_debug().to_string(), "hand-over refused");
+            tracing::warn!(target: "tenure", resource, id, reason = "refused",
+                detail = %why.escape_debug(), "hand-over refused");
         }
         EventKind::Warning(text) => {
-            tracing::warn!(target: "tenure", resource, id, token,
-                detail = text.escape_debug().to_string(), "warning");
+            tracing::warn!(target: "tenure", resource, id, detail = %text.escape_debug(),
+                "warning");
+        }
+        _ => {}
+    }
+}
+
+/// A change that somebody on call should see is a warning; coming back is told as well.
+fn log_role(state: &ElectionState, from: Role, to: Role, reason: &Reason) {
+    let (resource, id, role) = (state.resource.name(), state.id.as_str(), to.as_str());
+    let (reason, detail) = (reason.code(), reason);
+    match (from, to) {
+        (_, Role::Unknown | Role::Suspect) => {
+            tracing::warn!(target: "tenure", resource, id, role, reason, %detail,
+                "trouble with the store");
+        }
+        (Role::Unknown | Role::Suspect, Role::Standby | Role::Leader) => {
+            tracing::info!(target: "tenure", resource, id, role, reason, %detail,
+                "the store answers");
+        }
+        _ => {
+            tracing::debug!(target: "tenure", resource, id, role, reason, %detail, "role changed");
+        }
+    }
+}
+
+/// Why nobody leads here, told once for as long as the reason stays the same: an election that
+/// waits is silent otherwise, and somebody on call must not have to guess.
+pub(crate) fn log_wait(state: &ElectionState, reason: &Reason) {
+    let (resource, id) = (state.resource.name(), state.id.as_str());
+    let (code, detail) = (reason.code(), reason);
+    match reason {
+        Reason::Store(_) | Reason::Conflict(_) => {
+            tracing::warn!(target: "tenure", resource, id, reason = code, %detail,
+                "cannot contend");
+        }
+        Reason::Quarantine { .. } | Reason::PausedByOperator | Reason::LockDelay(_) => {
+            tracing::info!(target: "tenure", resource, id, reason = code, %detail, "waits");
         }
         _ => {}
     }

@@ -9,17 +9,22 @@ pub(crate) const COMMAND: Command = Command {
     details: "\
   cargo xtask bench election [--quick]   the election on a real redis-server on loopback, beside the
                                          plain algorithm that polls; about eight minutes
+  cargo xtask bench store [--quick]      our server beside redis-server in turn, each on a core of its
+                                         own: speed, memory, stalls, start, idling; about ten minutes
 
 Prints a table in Markdown on stdout and progress on stderr. A figure that misses its aim is marked;
-machines differ, so that is no failure. --quick runs a tenth of it, to see that it works.",
+machines differ, so that is no failure. --quick runs a small part of it, to see that it works.",
     run,
 };
 
 fn run(words: &[String]) -> Result<(), Failure> {
     match words {
         [what, rest @ ..] if what == "election" => election(rest),
-        [] => Err(Failure::Usage("bench: say what: election".to_owned())),
-        [other, ..] => Err(Failure::Usage(format!("bench: there is no {other:?}, try election"))),
+        [what, rest @ ..] if what == "store" => store(rest),
+        [] => Err(Failure::Usage("bench: say what: election or store".to_owned())),
+        [other, ..] => {
+            Err(Failure::Usage(format!("bench: there is no {other:?}, try election or store")))
+        }
     }
 }
 
@@ -28,6 +33,13 @@ fn election(words: &[String]) -> Result<(), Failure> {
     release(&["build", "--release", "--quiet", "--package", "trials", "--bins"], &[])?;
     let run =
         ["run", "--release", "--quiet", "--package", "trials", "--bin", "bench-election", "--"];
+    release(&run, words)
+}
+
+fn store(words: &[String]) -> Result<(), Failure> {
+    // One at a time: built together, the program would get features that only the benchmark wants.
+    release(&["build", "--release", "--quiet", "--package", "tenure-cli", "--bin", "tenure"], &[])?;
+    let run = ["run", "--release", "--quiet", "--package", "trials", "--bin", "bench-store", "--"];
     release(&run, words)
 }
 

@@ -193,7 +193,8 @@ impl Stream {
     }
 
     /// How many entries a group has yet to read; `None` when deletions make that unknowable.
-    pub fn lag(&self, group: &Group) -> Option<u64> {
+    /// Negative when XGROUP was told that more were read than there ever were.
+    pub fn lag(&self, group: &Group) -> Option<i64> {
         if self.entries_added == 0 {
             return Some(0);
         }
@@ -201,7 +202,7 @@ impl Stream {
             Some(read) if !self.has_tombstones_from(group.last_id) => read,
             _ => self.entries_before(group.last_id)?,
         };
-        Some(self.entries_added.saturating_sub(read))
+        Some((self.entries_added as i64).wrapping_sub(read as i64))
     }
 
     /// How many entries of the stream's history lie at or before `id`, where that can be told

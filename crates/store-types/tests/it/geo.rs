@@ -32,7 +32,7 @@ fn scores_positions_names_and_distances_agree() {
         }
         let score = from.to_score().unwrap();
         assert_eq!(redis.say(&["ZSCORE", "g", "a"]).text(), format!("{score}").into_bytes());
-        let [from, to] = [from, to].map(|p| Position::from_score(p.to_score().unwrap()).unwrap());
+        let [from, to] = [from, to].map(|p| Position::from_score(p.to_score().unwrap()));
         let Reply::List(places) = redis.say(&["GEOPOS", "g", "a"]) else { panic!("no place") };
         let ours = vec![text(from.longitude), text(from.latitude)];
         assert_eq!(places[0].clone().texts(), ours);
@@ -49,7 +49,7 @@ fn search(set: &SortedSet, area: &Area) -> Vec<Vec<u8>> {
         let from = set.count_below(ScoreBound::At(range.start));
         let to = set.count_below(ScoreBound::At(range.end));
         for (member, score) in set.range(from..to) {
-            if area.distance_inside(Position::from_score(score).unwrap()).is_some() {
+            if area.distance_inside(Position::from_score(score)).is_some() {
                 found.push(member.to_vec());
             }
         }

@@ -22,11 +22,18 @@ pub(super) struct Contending {
     tried_at: Option<Moment>,
     /// The resource was said to be free while an attempt was under way.
     freed_meanwhile: bool,
+    /// Whoever gave the resource up lets the others go first, whatever it hears of its own release.
+    holds_back_until: Moment,
 }
 
 impl Contending {
     pub(super) fn from(tries_at: Moment) -> Self {
-        Contending { tries_at, tried_at: None, freed_meanwhile: false }
+        let holds_back_until = Moment::ORIGIN;
+        Contending { tries_at, tried_at: None, freed_meanwhile: false, holds_back_until }
+    }
+
+    pub(super) fn holding_back(self, until: Moment) -> Self {
+        Contending { holds_back_until: until, ..self }
     }
 }
 
@@ -213,13 +220,16 @@ impl Election {
     }
 
     pub(super) fn rearm_by_hint(&mut self, now: Moment, hint: Hint) {
+        let mut is_named = false;
         let wait = match hint {
-            // What it gave back itself it leaves to others for a while.
-            Hint::Released { token } if token == self.own_token => return,
             Hint::Released { .. } | Hint::PauseChanged => self.head_start(),
-            Hint::Transferred { to, .. } if to == self.settings.id => Duration::ZERO,
+            Hint::Transferred { to, .. } if to == self.settings.id => {
+                is_named = true;
+                Duration::ZERO
+            }
             Hint::Transferred { claim_ttl, .. } => return self.rearm_later(now, claim_ttl),
             Hint::Granted { ttl, id, .. } if id != self.settings.id => {
+                self.stop_holding_back();
                 return self.rearm_later(now, ttl);
             }
             _ => return,
@@ -228,8 +238,18 @@ impl Election {
         let Stage::Contending(contending) = &mut self.stage else { return };
         contending.freed_meanwhile = true;
         // A flood of hints, forged or not, costs at most one request per step.
-        let earliest = contending.tried_at.map_or(now, |tried_at| tried_at + step);
+        let mut earliest = contending.tried_at.map_or(now, |tried_at| tried_at + step);
+        if !is_named {
+            earliest = earliest.max(contending.holds_back_until);
+        }
         contending.tries_at = contending.tries_at.min((now + wait).max(earliest));
+    }
+
+    /// Somebody went first: the next time all are equal again.
+    fn stop_holding_back(&mut self) {
+        if let Stage::Contending(contending) = &mut self.stage {
+            contending.holds_back_until = Moment::ORIGIN;
+        }
     }
 
     /// Somebody was granted the resource: no use in trying before that lease ends.

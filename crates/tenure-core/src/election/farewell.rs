@@ -161,7 +161,7 @@ impl Election {
     fn contend_again(&mut self, now: Moment, wait: Duration) {
         self.attempt_is_open = false;
         let tries_at = now + wait + self.head_start();
-        self.stage = Stage::Contending(Contending::from(tries_at));
+        self.stage = Stage::Contending(Contending::from(tries_at).holding_back(now + wait));
         if self.settings.contest == Contest::OneShot {
             self.will.stops = true;
         }

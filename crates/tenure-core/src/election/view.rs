@@ -50,8 +50,11 @@ impl Election {
         if let Outcome::Granted { token } | Outcome::Transferred { token } = answer.outcome {
             self.floor = self.floor.max(token);
         }
-        self.note_leader(now, &answer.view);
-        self.note_endless_holder(now, &answer.view);
+        // What stands at a key of another type is nobody's leadership.
+        if !matches!(answer.outcome, Outcome::Conflict { .. }) {
+            self.note_leader(now, &answer.view);
+            self.note_endless_holder(now, &answer.view);
+        }
         if let Some(members) = &answer.view.members {
             self.seen.members_listed_at = answer.view.server_time;
             // A change that was heard of after the request may have come after the list, too.

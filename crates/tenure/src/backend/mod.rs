@@ -5,6 +5,8 @@
 //! leadership; it carries out requests atomically and says honestly when it does not know.
 
 pub mod conformance;
+#[cfg(feature = "embedded")]
+mod embedded;
 pub mod redis;
 mod registry;
 
@@ -17,6 +19,8 @@ use tenure_core::Resource;
 use tenure_core::protocol::{Answer, Call, Hint, StoreError};
 use tokio::sync::{mpsc, watch};
 
+#[cfg(feature = "embedded")]
+pub use self::embedded::EmbeddedStore;
 pub use self::registry::{Registry, Starter};
 pub use crate::secret::Secret;
 
@@ -182,4 +186,7 @@ pub enum ConnectError {
     /// The store refuses the credentials.
     #[error("store denies access: {0}")]
     Denied(String),
+    /// An embedded store does not start.
+    #[error("store does not start: {0}")]
+    Start(String),
 }

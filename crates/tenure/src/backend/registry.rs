@@ -27,12 +27,16 @@ pub struct Registry {
 }
 
 impl Default for Registry {
-    /// Knows `redis`, `rediss` and `unix`.
+    /// Knows `redis`, `rediss` and `unix`, and `embedded` with the feature of that name.
     fn default() -> Self {
         let mut registry = Registry { starters: BTreeMap::new() };
         for scheme in ["redis", "rediss", "unix"] {
             registry.register(scheme, |address| Box::pin(async move { open_redis(&address) }));
         }
+        #[cfg(feature = "embedded")]
+        registry.register(super::embedded::SCHEME, |address| {
+            Box::pin(async move { super::embedded::open(&address).await })
+        });
         registry
     }
 }

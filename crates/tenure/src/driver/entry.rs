@@ -44,6 +44,8 @@ pub(super) struct Entry {
     /// What the machine was last told about work, and about holding back.
     work_told: bool,
     pause_told: bool,
+    /// Why attempts fail, as last logged.
+    wait_told: Option<&'static str>,
     /// The term that events are about.
     term: Option<Arc<TermState>>,
     /// Kept alive for as long as signals are wanted.
@@ -105,6 +107,7 @@ impl Entry {
             cuts_off_at: Moment::NEVER,
             work_told: false,
             pause_told: false,
+            wait_told: None,
             term: None,
             receiver: None,
             listening: None,
@@ -198,7 +201,8 @@ impl Entry {
 
     /// Tells whoever listens; `true` when the election has stopped for good.
     pub(super) fn tell(&mut self, event: Event) -> bool {
-        trace::log(&self.state, self.term.as_deref(), &event);
+        trace::log(&self.state, &event);
+        self.log_wait_once(&event.kind);
         let mut stopped = false;
         match &event.kind {
             EventKind::StateChanged { to: Role::Stopped, .. } => stopped = true,
@@ -221,6 +225,18 @@ impl Entry {
         }
         self.state.publish(event);
         stopped
+    }
+
+    /// Attempts fail again and again for the same reason; the log has it once.
+    fn log_wait_once(&mut self, kind: &EventKind) {
+        match kind {
+            EventKind::ElectionFailed { reason } if self.wait_told != Some(reason.code()) => {
+                self.wait_told = Some(reason.code());
+                trace::log_wait(&self.state, reason);
+            }
+            EventKind::Acquired { .. } => self.wait_told = None,
+            _ => {}
+        }
     }
 
     fn with_term(&self, act: impl FnOnce(&TermState)) {

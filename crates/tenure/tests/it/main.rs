@@ -8,6 +8,7 @@ mod broken;
 mod config;
 mod configured;
 mod conformance;
+mod embedded;
 mod events;
 mod failback;
 mod fence;

@@ -149,7 +149,7 @@ async fn one_that_runs_elsewhere_is_named() {
 }
 
 #[tokio::test]
-async fn a_tick_that_crashed_runs_again_only_on_request() {
+async fn a_tick_that_crashed_runs_again_unless_that_is_refused() {
     let world = World::new();
     let clients = clients(&world, 2).await;
     // Its leadership is taken away in the middle: nobody finishes the tick.
@@ -163,11 +163,11 @@ async fn a_tick_that_crashed_runs_again_only_on_request() {
 
     let job = || clients[1].job(NAME).tick(Tick::Number(7));
     let run = |_| async { Ok::<_, Error>(()) };
-    let refused = world.advance_while(job().run(run)).await.unwrap();
+    let refused = world.advance_while(job().rerun_crashed(false).run(run)).await.unwrap();
     assert!(matches!(&refused, Once::Unfinished { by, .. } if by == clients[0].id()));
-    let again = world.advance_while(job().rerun_crashed(true).run(run)).await.unwrap();
+    let again = world.advance_while(job().run(run)).await.unwrap();
     assert_eq!(again.ran().map(|result| result.is_ok()), Some(true));
-    let done = world.advance_while(job().rerun_crashed(true).run(run)).await.unwrap();
+    let done = world.advance_while(job().run(run)).await.unwrap();
     assert!(matches!(done, Once::AlreadyDone(TickOutcome::Succeeded)), "{done:?}");
 }
 

@@ -12,19 +12,20 @@ mod requests;
 
 use report::Report;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let scale = match std::env::args().nth(1).as_deref() {
-        None => Scale { hand_overs: 300, crashes: 60, minutes: 3, elections: 10_000 },
-        Some("--quick") => Scale { hand_overs: 30, crashes: 5, minutes: 1, elections: 1_000 },
-        Some(other) => {
-            return Err(format!("unknown argument {other}: only --quick is known").into());
-        }
-    };
+fn main() -> Outcome {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let scale = match words[..] {
+        [] => Scale { hand_overs: 300, crashes: 60, minutes: 3, elections: 10_000 },
+        ["--quick"] => Scale { hand_overs: 30, crashes: 5, minutes: 1, elections: 1_000 },
+        ["many", side, count] => return many::run_side(&runtime, side, count.parse()?),
+        _ => return Err(format!("unknown words {words:?}: only --quick is known").into()),
+    };
     let mut report = Report::default();
     calls::measure(&runtime, &mut report)?;
     change::measure(&runtime, &scale, &mut report)?;
-    many::measure(&runtime, &scale, &mut report)?;
+    many::measure(&scale, &mut report)?;
     requests::measure(&runtime, &scale, &mut report)?;
     report.print();
     Ok(())

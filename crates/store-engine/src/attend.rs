@@ -1,0 +1,118 @@
+//! Serving other clients while a script runs for too long.
+//!
+//! ```text
+//! Engine::execute ► script ► tick ► Attendant::attend(busy) ► Busy::execute(session, request)
+//! ```
+//! The script has the engine; the driver has the sockets. Every now and then the script lets
+//! the driver serve its clients through [`Busy`], whose gates admit nothing but commands that
+//! touch no key: the rest is answered with BUSY.
+
+use store_resp::{ReplyWriter, Request};
+
+use crate::config::Config;
+use crate::context::{Caller, Context, Propagate};
+use crate::effects::ServerRequest;
+use crate::engine::{Outcome, drop_reply, open_session};
+use crate::gate;
+use crate::keyspace::Keyspace;
+use crate::registry::RowId;
+use crate::session::{Origin, Session, SessionId, session_flag};
+use crate::state::ServerState;
+
+/// The driver, as a script sees it that runs for too long.
+pub trait Attendant {
+    /// Unix microseconds, from a clock that goes on while a request runs. Without one, no
+    /// script ever runs for too long.
+    fn now_us(&mut self) -> Option<u64>;
+
+    /// Serves the clients that have something to say, without waiting for any.
+    fn attend(&mut self, busy: &mut Busy<'_>) -> Attended;
+}
+
+/// What came of serving clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attended {
+    /// The script may go on.
+    Continue,
+    /// The server is to stop: the script ends here, whatever it was doing.
+    Stop,
+}
+
+/// For engines that nobody drives: scripts run until they end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoAttendant;
+
+impl Attendant for NoAttendant {
+    fn now_us(&mut self) -> Option<u64> {
+        None
+    }
+
+    fn attend(&mut self, _: &mut Busy<'_>) -> Attended {
+        Attended::Continue
+    }
+}
+
+/// The engine in the middle of a script: open for sessions, closed for keys.
+pub struct Busy<'a> {
+    pub(crate) db: &'a mut Keyspace,
+    pub(crate) server: &'a mut ServerState,
+}
+
+impl Busy<'_> {
+    /// Settings in force.
+    pub fn config(&self) -> &Config {
+        &self.server.config
+    }
+
+    /// Everything but the keys.
+    pub fn state(&self) -> &ServerState {
+        self.server
+    }
+
+    /// A client came.
+    pub fn open_session(&mut self, now_us: u64, origin: Origin) -> SessionId {
+        open_session(self.server, now_us, origin)
+    }
+
+    /// A session other than the one whose script runs.
+    pub fn session_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.server.sessions.get_mut(id)
+    }
+
+    /// Whether a request asked the server to stop.
+    pub fn wants_shutdown(&self) -> bool {
+        self.db.effects.requests.contains(&ServerRequest::Shutdown)
+    }
+
+    /// Runs one request if it is of those that may run now, or refuses it. The moment of the
+    /// script stays the moment of everything.
+    pub fn execute(&mut self, id: SessionId, request: Request<'_>) -> Outcome {
+        let Some(mut session) = self.server.sessions.take(id) else { return Outcome::Closing };
+        let (now_us, selected) = (self.db.now_us(), self.db.selected());
+        self.db.begin(now_us, session.db);
+        session.asked_at_ms = self.db.now_ms();
+        let output = std::mem::take(&mut session.output);
+        let reply_start = output.len();
+        let mut cx = Context {
+            reply: ReplyWriter::onto(output, session.protocol),
+            db: self.db,
+            server: self.server,
+            session: &mut session,
+            attendant: &mut NoAttendant,
+            row: RowId::FIRST,
+            caller: Caller::Client,
+            ready_key: None,
+            propagate: Propagate::Verbatim,
+            blocked: None,
+        };
+        gate::handle(&mut cx, request);
+        if cx.session.has(session_flag::REPLY_OFF | session_flag::REPLY_SKIP) {
+            drop_reply(&mut cx, reply_start);
+        }
+        session.output = cx.reply.into_bytes();
+        self.db.begin(now_us, selected);
+        let is_closing = session.has(session_flag::CLOSING);
+        self.server.sessions.put_back(session);
+        if is_closing { Outcome::Closing } else { Outcome::Ready }
+    }
+}

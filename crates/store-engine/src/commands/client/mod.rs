@@ -1,0 +1,196 @@
+//! CLIENT: this connection and others.
+
+mod kill;
+mod list;
+mod pause;
+mod tracking;
+
+use super::connection::set_name;
+use super::prelude::*;
+use crate::effects::Unblock;
+use crate::session::session_flag;
+use kill::client_kill;
+pub(super) use kill::kill;
+pub(crate) use list::describe_client;
+use list::{client_info, client_list};
+pub(crate) use pause::end_pause;
+use pause::{client_pause, client_unpause};
+use tracking::{client_caching, client_getredir, client_tracking, client_trackinginfo};
+pub(crate) use tracking::{invalidate_tracked, remember_keys, shrink_tracking};
+pub(super) use tracking::{leave_tracking, watch_changes};
+
+pub(super) const TABLE: &[Command] = &[Command::container("client", CLIENT_SUBCOMMANDS).docs(
+    Group::Connection,
+    "2.4.0",
+    "O(1)",
+    "About this connection and others.",
+)];
+
+const PLAIN: u32 = NO_SCRIPT | LOADING | STALE;
+
+const CLIENT_SUBCOMMANDS: &[Command] =
+    &[
+        Command::new("caching", Exactly(3), PLAIN, client_caching)
+            .categories(category::CONNECTION)
+            .docs(
+                Group::Connection,
+                "6.0.0",
+                "O(1)",
+                "Whether the keys of the next command are tracked.",
+            ),
+        Command::new("getname", Exactly(2), PLAIN, client_getname)
+            .categories(category::CONNECTION)
+            .docs(Group::Connection, "2.6.9", "O(1)", "The name of this connection."),
+        Command::new("getredir", Exactly(2), PLAIN, client_getredir)
+            .categories(category::CONNECTION)
+            .docs(Group::Connection, "6.0.0", "O(1)", "Which connection hears of tracked keys."),
+        Command::new("help", Exactly(2), LOADING | STALE, client_help)
+            .categories(category::CONNECTION)
+            .docs(Group::Connection, "5.0.0", "O(1)", "What the subcommands do."),
+        Command::new("id", Exactly(2), PLAIN, client_id).categories(category::CONNECTION).docs(
+            Group::Connection,
+            "5.0.0",
+            "O(1)",
+            "The number of this connection.",
+        ),
+        Command::new("info", Exactly(2), PLAIN, client_info)
+            .categories(category::CONNECTION)
+            .tips(&["nondeterministic_output"])
+            .docs(Group::Connection, "6.2.0", "O(1)", "What is known of this connection."),
+        Command::new("kill", AtLeast(3), ADMIN | PLAIN, client_kill)
+            .categories(category::CONNECTION)
+            .docs(Group::Connection, "2.4.0", "O(N)", "Closes connections."),
+        Command::new("list", AtLeast(2), ADMIN | PLAIN, client_list)
+            .categories(category::CONNECTION)
+            .tips(&["nondeterministic_output"])
+            .docs(Group::Connection, "2.4.0", "O(N)", "What is known of all connections."),
+        Command::new("no-evict", Exactly(3), ADMIN | PLAIN, client_no_evict)
+            .categories(category::CONNECTION)
+            .docs(
+                Group::Connection,
+                "7.0.0",
+                "O(1)",
+                "Keeps this connection when client memory is short.",
+            ),
+        Command::new("pause", AtLeast(3), ADMIN | PLAIN, client_pause)
+            .categories(category::CONNECTION)
+            .docs(Group::Connection, "2.9.50", "O(1)", "Holds all requests, or all writes, back."),
+        Command::new("reply", Exactly(3), PLAIN, client_reply)
+            .categories(category::CONNECTION)
+            .docs(Group::Connection, "3.2.0", "O(1)", "Whether this connection wants replies."),
+        Command::new("setname", Exactly(3), PLAIN, client_setname)
+            .categories(category::CONNECTION)
+            .docs(Group::Connection, "2.6.9", "O(1)", "Names this connection."),
+        Command::new("tracking", AtLeast(3), PLAIN, client_tracking)
+            .categories(category::CONNECTION)
+            .docs(
+                Group::Connection,
+                "6.0.0",
+                "O(1)",
+                "Whether this connection hears when keys it read change.",
+            ),
+        Command::new("trackinginfo", Exactly(2), PLAIN, client_trackinginfo)
+            .categories(category::CONNECTION)
+            .docs(Group::Connection, "6.2.0", "O(1)", "How this connection tracks keys."),
+        Command::new("unblock", AtLeast(3), ADMIN | PLAIN, client_unblock)
+            .categories(category::CONNECTION)
+            .docs(Group::Connection, "5.0.0", "O(log N)", "Ends the wait of a blocked connection."),
+        Command::new("unpause", Exactly(2), ADMIN | PLAIN, client_unpause)
+            .categories(category::CONNECTION)
+            .docs(Group::Connection, "6.2.0", "O(N)", "Lets requests run again."),
+    ];
+
+fn client_id(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    cx.reply.integer(cx.session.id.number as i64);
+    Ok(())
+}
+
+fn client_getname(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    match cx.session.name.as_slice() {
+        b"" => cx.reply.null(),
+        name => cx.reply.bulk(name),
+    }
+    Ok(())
+}
+
+fn client_setname(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    set_name(cx, request.arg(2))?;
+    cx.reply.ok();
+    Ok(())
+}
+
+fn client_reply(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let mode = request.arg(2);
+    if is_word(mode, "ON") {
+        cx.session.flags &= !(session_flag::REPLY_OFF | session_flag::REPLY_SKIP);
+        cx.reply.ok();
+    } else if is_word(mode, "OFF") {
+        cx.session.flags |= session_flag::REPLY_OFF;
+    } else if is_word(mode, "SKIP") {
+        if !cx.session.has(session_flag::REPLY_OFF) {
+            cx.session.flags |= session_flag::REPLY_SKIP | session_flag::REPLY_SKIP_NEXT;
+        }
+    } else {
+        return Err(CommandError::SYNTAX);
+    }
+    Ok(())
+}
+
+fn client_no_evict(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let mode = request.arg(2);
+    let on = is_word(mode, "ON");
+    if !on && !is_word(mode, "OFF") {
+        return Err(CommandError::SYNTAX);
+    }
+    cx.session.set_flag(session_flag::NO_EVICT, on);
+    cx.reply.ok();
+    Ok(())
+}
+
+fn client_unblock(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let unblock = match request.get(3) {
+        None => Unblock::Timeout,
+        Some(word) if request.len() == 4 && is_word(word, "TIMEOUT") => Unblock::Timeout,
+        Some(word) if request.len() == 4 && is_word(word, "ERROR") => Unblock::Error,
+        Some(_) if request.len() > 4 => {
+            return Err(super::help::wrong_arguments("CLIENT", request));
+        }
+        Some(_) => {
+            let text = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
+            return Err(CommandError::text(text));
+        }
+    };
+    let number = integer(request.arg(2))?;
+    let found = u64::try_from(number).ok().and_then(|number| cx.server.sessions.find(number));
+    let waiting = found.filter(|session| session.blocked.is_some());
+    let id = waiting.filter(|session| !session.has(session_flag::CLOSING)).map(|found| found.id);
+    cx.reply.integer(i64::from(id.is_some()));
+    cx.db.effects.unblocks.extend(id.map(|id| (id, unblock)));
+    Ok(())
+}
+
+fn client_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    super::help::reply(
+        cx,
+        "CLIENT",
+        &[
+            ("CACHING (YES|NO)", "Whether the keys of the next command are tracked."),
+            ("GETREDIR", "The connection that hears of tracked keys."),
+            ("GETNAME", "The name of this connection."),
+            ("ID", "The number of this connection."),
+            ("INFO", "What is known of this connection."),
+            ("KILL <ip:port>", "Close the connection from there."),
+            ("KILL <option> <value> [<option> <value> [...]]", "Close connections that match."),
+            ("LIST [options ...]", "What is known of all connections."),
+            ("NO-EVICT (ON|OFF)", "Keep this connection when client memory is short."),
+            ("PAUSE <timeout> [WRITE|ALL]", "Hold requests back for so many milliseconds."),
+            ("REPLY (ON|OFF|SKIP)", "Whether this connection wants replies."),
+            ("SETNAME <name>", "Name this connection."),
+            ("TRACKING (ON|OFF) [<option> ...]", "Hear when keys that were read change."),
+            ("TRACKINGINFO", "How this connection tracks keys."),
+            ("UNBLOCK <clientid> [TIMEOUT|ERROR]", "End the wait of a blocked connection."),
+            ("UNPAUSE", "Let requests run again."),
+        ],
+    );
+    Ok(())
+}

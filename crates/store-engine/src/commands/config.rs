@@ -1,0 +1,203 @@
+//! CONFIG: settings read and changed while the server runs.
+
+use std::collections::BTreeMap;
+
+use store_types::{Limits, glob};
+
+use super::prelude::*;
+use crate::config::{Config, Setting, rewrite_file};
+use crate::effects::ServerRequest;
+use crate::keyspace::{AccessPolicy, Keyspace};
+use crate::state::{ServerState, server_gate};
+
+pub(super) const TABLE: &[Command] = &[Command::container("config", CONFIG_SUBCOMMANDS).docs(
+    Group::Server,
+    "2.0.0",
+    "O(1)",
+    "About the settings of the server.",
+)];
+
+const CONFIG_SUBCOMMANDS: &[Command] = &[
+    Command::new("get", AtLeast(3), ADMIN | NO_SCRIPT | LOADING | STALE, config_get).docs(
+        Group::Server,
+        "2.0.0",
+        "O(N)",
+        "Settings that match patterns.",
+    ),
+    Command::new("help", Exactly(2), LOADING | STALE, config_help).docs(
+        Group::Server,
+        "5.0.0",
+        "O(1)",
+        "What the subcommands do.",
+    ),
+    Command::new("resetstat", Exactly(2), ADMIN | NO_SCRIPT | LOADING | STALE, config_resetstat)
+        .docs(Group::Server, "2.0.0", "O(1)", "Sets the counters of INFO to zero."),
+    Command::new("rewrite", Exactly(2), ADMIN | NO_SCRIPT | LOADING | STALE, config_rewrite).docs(
+        Group::Server,
+        "2.8.0",
+        "O(1)",
+        "Writes the settings in force to the configuration file.",
+    ),
+    Command::new("set", AtLeast(4), ADMIN | NO_SCRIPT | LOADING | STALE, config_set)
+        .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
+        .docs(Group::Server, "2.0.0", "O(N)", "Changes settings."),
+];
+
+fn config_get(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let config = &cx.server.config;
+    let mut found: BTreeMap<String, &str> = BTreeMap::new();
+    for pattern in request.args_from(2) {
+        let name = String::from_utf8_lossy(pattern);
+        match Config::find(&name) {
+            // A plain name is answered as it was asked for.
+            Some(setting) => _ = found.insert(name.into_owned(), config.text(setting.name)),
+            None => found.extend(matching(config, pattern)),
+        }
+    }
+    cx.reply.map(found.len());
+    for (name, value) in found {
+        cx.reply.bulk(name.as_bytes());
+        cx.reply.bulk(value.as_bytes());
+    }
+    Ok(())
+}
+
+fn matching<'c>(config: &'c Config, pattern: &[u8]) -> impl Iterator<Item = (String, &'c str)> {
+    let wanted = |name: &str| glob::matches(pattern, name.as_bytes(), glob::Case::Insensitive);
+    let pairs = config.pairs().into_iter().filter(move |(name, _)| wanted(name));
+    pairs.map(|(name, value)| (name.to_owned(), value))
+}
+
+fn config_set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    if !request.len().is_multiple_of(2) {
+        return Err(CommandError::SYNTAX);
+    }
+    // All or nothing: changes are made to a copy.
+    let mut config = cx.server.config.clone();
+    let mut seen: Vec<&Setting> = Vec::new();
+    for at in (2..request.len()).step_by(2) {
+        let name = String::from_utf8_lossy(request.arg(at)).into_owned();
+        let setting = Config::find(&name).ok_or_else(|| {
+            let text = "ERR Unknown option or number of arguments for CONFIG SET";
+            CommandError::new(format!("{text} - '{name}'"))
+        })?;
+        let value = String::from_utf8_lossy(request.arg(at + 1));
+        let changed =
+            check_settable(cx, setting, &seen).and_then(|()| config.set(setting, &[&value]));
+        changed.map_err(|reason| {
+            let text = format!("ERR CONFIG SET failed (possibly related to argument '{name}')");
+            CommandError::new(format!("{text} - {reason}"))
+        })?;
+        seen.push(setting);
+    }
+    cx.server.config = config;
+    apply_settings(cx.db, cx.server);
+    crate::acl::refresh_all(cx);
+    cx.db.effects.requests.push(ServerRequest::SettingsChanged);
+    cx.reply.ok();
+    Ok(())
+}
+
+fn check_settable(
+    cx: &Context<'_>,
+    setting: &'static Setting,
+    seen: &[&Setting],
+) -> Result<(), String> {
+    let refuse = |reason: &str| Err(reason.to_owned());
+    if setting.is_fixed {
+        return refuse("can't set immutable config");
+    }
+    if setting.is_protected && !allows(cx, "enable-protected-configs") {
+        return refuse("can't set protected config");
+    }
+    if seen.iter().any(|other| other.name == setting.name) {
+        return refuse("duplicate parameter");
+    }
+    Ok(())
+}
+
+/// Whether a setting of `yes`, `no` or `local` allows something to this session.
+pub(super) fn allows(cx: &Context<'_>, name: &str) -> bool {
+    match cx.server.config.text(name) {
+        "yes" => true,
+        "local" => cx.session.origin.is_local,
+        _ => false,
+    }
+}
+
+fn config_resetstat(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    cx.server.registry.reset_stats();
+    cx.server.stats = Default::default();
+    cx.server.measured = Default::default();
+    cx.db.stats = Default::default();
+    cx.reply.ok();
+    Ok(())
+}
+
+fn config_rewrite(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    let path = &cx.server.identity.config_file;
+    if path.is_empty() {
+        return Err(CommandError::text("ERR The server is running without a config file"));
+    }
+    let mut config = cx.server.config.clone();
+    let lines = cx.server.acl.lines(&cx.server.registry);
+    config.set_user_lines(&lines);
+    let renew = |text: &str| rewrite_file(&config, text);
+    cx.server
+        .host
+        .rewrite_config(path, &renew)
+        .map_err(|reason| CommandError::new(format!("ERR Rewriting config file: {reason}")))?;
+    cx.reply.ok();
+    Ok(())
+}
+
+fn config_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    super::help::reply(
+        cx,
+        "CONFIG",
+        &[
+            ("GET <pattern>", "The settings that match, with their values."),
+            ("SET <directive> <value>", "Change a setting."),
+            ("RESETSTAT", "Set the counters of INFO to zero."),
+            ("REWRITE", "Write the settings to the configuration file."),
+        ],
+    );
+    Ok(())
+}
+
+/// Brings everything that keeps a setting in its own form up to date.
+pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
+    let config = &server.config;
+    db.effects.event_mask = config.tuned().event_mask;
+    db.set_access_policy(AccessPolicy {
+        is_lfu: config.text("maxmemory-policy").ends_with("lfu"),
+        log_factor: config.number("lfu-log-factor") as u32,
+        decay_minutes: config.number("lfu-decay-time") as u32,
+    });
+    let number = |name| config.number(name) as usize;
+    server.limits = Limits {
+        hash_listpack_entries_max: number("hash-max-listpack-entries"),
+        hash_listpack_value_max: number("hash-max-listpack-value"),
+        set_intset_entries_max: number("set-max-intset-entries"),
+        zset_listpack_entries_max: number("zset-max-listpack-entries"),
+        zset_listpack_value_max: number("zset-max-listpack-value"),
+        list_node_size: config.number("list-max-listpack-size") as i32,
+        stream_node_bytes_max: number("stream-node-max-bytes"),
+        stream_node_entries_max: number("stream-node-max-entries"),
+        hll_sparse_bytes_max: number("hll-sparse-max-bytes"),
+        hash_seed: server.limits.hash_seed,
+    };
+    let latency_us = config.number("latency-monitor-threshold") as u64 * 1000;
+    let slow_us = u64::try_from(config.tuned().slowlog_over_us).unwrap_or(u64::MAX);
+    server.slow_from_us = if latency_us > 0 { slow_us.min(latency_us) } else { slow_us };
+    if server.tracks_latency != config.is_on("latency-tracking") {
+        server.tracks_latency = !server.tracks_latency;
+        server.registry.reset_histograms();
+    }
+    server.acl.follow_requirepass(config.text("requirepass"));
+    if config.tuned().memory_max > 0 {
+        server.gates |= server_gate::MEMORY_LIMIT;
+    } else {
+        server.gates &= !server_gate::MEMORY_LIMIT;
+    }
+}

@@ -1,0 +1,223 @@
+//! The connection itself: greeting, login, database, name.
+
+use store_resp::Protocol;
+
+use super::prelude::*;
+use super::transaction::end_transaction;
+use crate::acl;
+use crate::effects::ServerRequest;
+use crate::session::session_flag;
+
+pub(super) const TABLE: &[Command] = &[
+    Command::new(
+        "auth",
+        AtLeast(2),
+        NO_SCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY,
+        auth,
+    )
+    .categories(category::CONNECTION)
+    .docs(
+        Group::Connection,
+        "1.0.0",
+        "O(N)",
+        "Logs in with a password, and a user name if wished.",
+    ),
+    Command::new("echo", Exactly(2), LOADING | STALE | FAST, echo)
+        .categories(category::CONNECTION)
+        .docs(Group::Connection, "1.0.0", "O(1)", "Returns what it was given."),
+    Command::new(
+        "hello",
+        AtLeast(1),
+        NO_SCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY,
+        hello,
+    )
+    .categories(category::CONNECTION)
+    .docs(
+        Group::Connection,
+        "6.0.0",
+        "O(1)",
+        "Chooses the protocol, logs in and sets the name in one step.",
+    ),
+    Command::new("ping", AtLeast(1), FAST, ping)
+        .categories(category::CONNECTION)
+        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
+        .docs(Group::Connection, "1.0.0", "O(1)", "Answers, with the given text if there is one."),
+    Command::new(
+        "quit",
+        AtLeast(1),
+        NO_SCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY,
+        quit,
+    )
+    .categories(category::CONNECTION)
+    .docs(Group::Connection, "1.0.0", "O(1)", "Closes the connection after answering."),
+    Command::new(
+        "reset",
+        Exactly(1),
+        NO_SCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY,
+        reset,
+    )
+    .categories(category::CONNECTION)
+    .docs(Group::Connection, "6.2.0", "O(1)", "Puts the connection back to how it began."),
+    Command::new("select", Exactly(2), LOADING | STALE | FAST, select)
+        .categories(category::CONNECTION)
+        .docs(Group::Connection, "1.0.0", "O(1)", "Chooses the database of this connection."),
+];
+
+fn ping(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    if request.len() > 2 {
+        return Err(CommandError::text("ERR wrong number of arguments for 'ping' command"));
+    }
+    if cx.session.has(session_flag::SUBSCRIBED) && !cx.reply.is_resp3() {
+        // In RESP2 a subscribed client reads only arrays.
+        cx.reply.array(2);
+        cx.reply.bulk(b"pong");
+        cx.reply.bulk(request.get(1).unwrap_or_default());
+        return Ok(());
+    }
+    match request.get(1) {
+        None => cx.reply.simple("PONG"),
+        Some(text) => cx.reply.bulk(text),
+    }
+    Ok(())
+}
+
+fn echo(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    cx.reply.bulk(request.arg(1));
+    Ok(())
+}
+
+fn select(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let db = cx.database(request.arg(1))?;
+    cx.select(db);
+    cx.reply.ok();
+    Ok(())
+}
+
+fn quit(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    cx.reply.ok();
+    cx.session.flags |= session_flag::CLOSING;
+    let id = cx.session.id;
+    cx.db.effects.requests.push(ServerRequest::CloseAfterOutput(id));
+    Ok(())
+}
+
+fn auth(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let (user, password) = match request.len() {
+        2 => (&b"default"[..], request.arg(1)),
+        3 => (request.arg(1), request.arg(2)),
+        _ => return Err(CommandError::SYNTAX),
+    };
+    if request.len() == 2 && cx.server.acl.default_user().needs_no_password() {
+        return Err(CommandError::text(
+            "ERR AUTH <password> called without any password configured for the default user. \
+             Are you sure your configuration is correct?",
+        ));
+    }
+    acl::authenticate(cx, request.arg(0), user, password)?;
+    cx.reply.ok();
+    Ok(())
+}
+
+/// The options of HELLO.
+#[derive(Default)]
+struct Greeting<'a> {
+    protocol: Option<Protocol>,
+    login: Option<(&'a [u8], &'a [u8])>,
+    name: Option<&'a [u8]>,
+}
+
+fn hello(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let greeting = parse_greeting(request)?;
+    if let Some((user, password)) = greeting.login {
+        acl::authenticate(cx, request.arg(0), user, password)?;
+    }
+    if cx.session.has(session_flag::NEEDS_AUTH) {
+        return Err(CommandError::text(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+             HELLO AUTH <user> <pass> option can be used to authenticate the client and \
+             select the RESP protocol version at the same time",
+        ));
+    }
+    if let Some(name) = greeting.name {
+        set_name(cx, name)?;
+    }
+    if let Some(protocol) = greeting.protocol {
+        cx.session.protocol = protocol;
+        cx.reply.set_protocol(protocol);
+    }
+    greet(cx);
+    Ok(())
+}
+
+fn parse_greeting(request: Request<'_>) -> Result<Greeting<'_>, CommandError> {
+    let mut greeting = Greeting::default();
+    if let Some(version) = request.get(1) {
+        let not_integer = "ERR Protocol version is not an integer or out of range";
+        let version = store_resp::parse_integer(version).ok_or(CommandError::text(not_integer))?;
+        greeting.protocol = Some(match version {
+            2 => Protocol::Resp2,
+            3 => Protocol::Resp3,
+            _ => return Err(CommandError::text("NOPROTO unsupported protocol version")),
+        });
+    }
+    let mut at = 2;
+    while let Some(word) = request.get(at) {
+        if is_word(word, "AUTH") && at + 2 < request.len() {
+            greeting.login = Some((request.arg(at + 1), request.arg(at + 2)));
+            at += 3;
+        } else if is_word(word, "SETNAME") && at + 1 < request.len() {
+            greeting.name = Some(request.arg(at + 1));
+            at += 2;
+        } else {
+            let option = String::from_utf8_lossy(word);
+            let text = format!("ERR Syntax error in HELLO option '{option}'");
+            return Err(CommandError::new(text));
+        }
+    }
+    Ok(greeting)
+}
+
+fn greet(cx: &mut Context<'_>) {
+    let reply = &mut cx.reply;
+    reply.map(7);
+    reply.bulk(b"server");
+    reply.bulk(b"redis");
+    reply.bulk(b"version");
+    reply.bulk(crate::REDIS_VERSION.as_bytes());
+    reply.bulk(b"proto");
+    reply.integer(if cx.session.protocol == Protocol::Resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.integer(cx.session.id.number as i64);
+    reply.bulk(b"mode");
+    reply.bulk(b"standalone");
+    reply.bulk(b"role");
+    reply.bulk(b"master");
+    reply.bulk(b"modules");
+    reply.array(0);
+}
+
+fn reset(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    end_transaction(cx.db, cx.session);
+    super::leave_all_modes(cx);
+    cx.session.flags &= session_flag::CLOSING | session_flag::NO_EVICT;
+    let needs_password = !cx.server.acl.default_user().is_open();
+    cx.session.set_flag(session_flag::NEEDS_AUTH, needs_password);
+    cx.session.user = acl::DEFAULT.to_vec();
+    acl::refresh(cx);
+    cx.session.name.clear();
+    cx.session.protocol = Protocol::Resp2;
+    cx.reply.set_protocol(Protocol::Resp2);
+    cx.select(0);
+    cx.reply.simple("RESET");
+    Ok(())
+}
+
+/// Names the connection. Fails for names that CLIENT LIST could not show.
+pub(super) fn set_name(cx: &mut Context<'_>, name: &[u8]) -> CommandResult {
+    if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        let text = "ERR Client names cannot contain spaces, newlines or special characters.";
+        return Err(CommandError::text(text));
+    }
+    cx.session.name = name.to_vec();
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! Values as payloads: DUMP, RESTORE, and MIGRATE as far as one server can answer it.
+
+use store_types::dump::{self as format, RestoreError, Value as Loaded, ValueRef as Saved};
+use store_types::lzf::Compressor;
+
+use super::prelude::*;
+use super::strings::stored;
+use crate::key_finder::FoundKey;
+use crate::keyspace::{Data, Expiry, NewValue, StringRef, Value, ValueRef};
+
+const RESTORE_KEYS: &[KeySpec] = &[KeySpec::one(1, OW | UPDATE)];
+const MIGRATE_KEYS: &[KeySpec] = &[
+    KeySpec::one(3, RW | ACCESS | DELETE),
+    KeySpec::all_after("KEYS", -2, 0, RW | ACCESS | DELETE | INCOMPLETE),
+];
+const CATEGORIES: u32 = category::KEYSPACE | category::DANGEROUS;
+
+pub(super) const TABLE: &[Command] = &[
+    Command::new("dump", Exactly(2), READ, dump)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::KEYSPACE)
+        .tips(&["nondeterministic_output"])
+        .docs(Group::Generic, "2.6.0", "O(N)", "The value at a key as a payload."),
+    Command::new("migrate", AtLeast(6), WRITE, migrate)
+        .keys(MIGRATE_KEYS)
+        .keys_found_by(migrated_keys)
+        .categories(CATEGORIES)
+        .tips(&["nondeterministic_output"])
+        .docs(Group::Generic, "2.6.0", "O(N)", "Checks its arguments; moves nothing anywhere."),
+    Command::new("restore", AtLeast(4), WRITE | GROWS, restore)
+        .keys(RESTORE_KEYS)
+        .categories(CATEGORIES)
+        .docs(Group::Generic, "2.6.0", "O(N)", "Creates a key from a payload."),
+    Command::new("restore-asking", AtLeast(4), WRITE | GROWS | ASKING, restore)
+        .keys(RESTORE_KEYS)
+        .categories(CATEGORIES)
+        .docs(Group::Server, "3.0.0", "O(N)", "RESTORE under the name that clusters use."),
+];
+
+fn dump(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let is_compressed = cx.server.config.is_on("rdbcompression");
+    let Some(value) = cx.db.read(request.arg(1)) else {
+        cx.reply.null();
+        return Ok(());
+    };
+    let mut scratch = [0; 20];
+    let value = match value {
+        ValueRef::Integer(number) => Saved::String(StringRef::Integer(number).bytes(&mut scratch)),
+        ValueRef::Bytes(bytes) => Saved::String(bytes),
+        ValueRef::Object(value) => match value.data() {
+            Data::List(list) => Saved::List(list),
+            Data::Hash(hash) => Saved::Hash(hash),
+            Data::Set(set) => Saved::Set(set),
+            Data::SortedSet(set) => Saved::SortedSet(set),
+            Data::Stream(stream) => Saved::Stream(stream),
+        },
+    };
+    let mut compressor = is_compressed.then(Compressor::new);
+    cx.reply.bulk(&format::dump(value, compressor.as_mut()));
+    Ok(())
+}
+
+/// The options of RESTORE.
+#[derive(Default)]
+struct Options {
+    replaces: bool,
+    is_absolute: bool,
+    idle_seconds: Option<u64>,
+    frequency: Option<u8>,
+}
+
+fn parse_options(request: Request<'_>) -> Result<Options, CommandError> {
+    let (mut options, mut at) = (Options::default(), 4);
+    while let Some(word) = request.get(at) {
+        let value = request.get(at + 1);
+        if is_word(word, "REPLACE") {
+            options.replaces = true;
+        } else if is_word(word, "ABSTTL") {
+            options.is_absolute = true;
+        } else if is_word(word, "IDLETIME")
+            && options.frequency.is_none()
+            && let Some(value) = value
+        {
+            let error = CommandError::text("ERR Invalid IDLETIME value, must be >= 0");
+            options.idle_seconds = Some(u64::try_from(integer(value)?).map_err(|_| error)?);
+            at += 1;
+        } else if is_word(word, "FREQ")
+            && options.idle_seconds.is_none()
+            && let Some(value) = value
+        {
+            let error = CommandError::text("ERR Invalid FREQ value, must be >= 0 and <= 255");
+            options.frequency = Some(u8::try_from(integer(value)?).map_err(|_| error)?);
+            at += 1;
+        } else {
+            return Err(CommandError::SYNTAX);
+        }
+        at += 1;
+    }
+    Ok(options)
+}
+
+fn restore(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let options = parse_options(request)?;
+    let key = request.arg(1);
+    if !options.replaces && cx.db.contains(key) {
+        return Err(CommandError::text("BUSYKEY Target key name already exists."));
+    }
+    let ttl = integer(request.arg(2))?;
+    if ttl < 0 {
+        return Err(CommandError::text("ERR Invalid TTL value, must be >= 0"));
+    }
+    // Nothing is touched before the whole payload has been found to be sound.
+    let value = format::restore(request.arg(3), &cx.server.limits).map_err(refusal)?;
+    let base = if options.is_absolute { 0 } else { cx.db.now_ms() as i64 };
+    let ends_at = (ttl != 0).then(|| ttl.wrapping_add(base));
+    let ends_at = ends_at.map(|at| u64::try_from(at).unwrap_or(0));
+    let was_there = cx.db.take(key).is_some();
+    cx.reply.ok();
+    if ends_at.is_some_and(|at| at <= cx.db.now_ms()) {
+        if was_there {
+            cx.db.changed(event_class::GENERIC, "del", key);
+            cx.propagate_instead(&[b"DEL", key]);
+        }
+        return Ok(());
+    }
+    insert(cx, key, value, ends_at);
+    cx.db.set_access(key, options.idle_seconds, options.frequency);
+    cx.db.changed(event_class::GENERIC, "restore", key);
+    if let Some(at) = ends_at.filter(|_| !options.is_absolute) {
+        let at = at.to_string();
+        let mut args: Vec<&[u8]> = request.args_from(0).collect();
+        args[2] = at.as_bytes();
+        args.push(b"ABSTTL");
+        cx.propagate_instead(&args);
+    }
+    Ok(())
+}
+
+fn refusal(error: RestoreError) -> CommandError {
+    match error {
+        RestoreError::Footer => {
+            CommandError::text("ERR DUMP payload version or checksum are wrong")
+        }
+        RestoreError::Data(_) => CommandError::text("ERR Bad data format"),
+    }
+}
+
+fn insert(cx: &mut Context<'_>, key: &[u8], value: Loaded, ends_at: Option<u64>) {
+    let expiry = ends_at.map_or(Expiry::Clear, Expiry::At);
+    let data = match value {
+        Loaded::String(bytes) => return cx.db.set(key, stored(&bytes), expiry),
+        Loaded::List(list) => Data::List(list),
+        Loaded::Hash(hash) => Data::Hash(hash),
+        Loaded::Set(set) => Data::Set(set),
+        Loaded::SortedSet(set) => Data::SortedSet(set),
+        Loaded::Stream(stream) => Data::Stream(stream),
+    };
+    cx.db.set(key, NewValue::Object(Box::new(Value::new(data))), expiry);
+}
+
+/// Where MIGRATE names its keys: behind KEYS, if the argument for one key is empty.
+fn migrated_keys(request: Request<'_>) -> Option<Vec<FoundKey>> {
+    let key = |arg| FoundKey { arg, access: RW | ACCESS | DELETE };
+    let mut at = 6;
+    while let Some(word) = request.get(at) {
+        at += match word {
+            _ if is_word(word, "KEYS") && request.arg(3).is_empty() => {
+                return Some((at + 1..request.len()).map(key).collect());
+            }
+            _ if is_word(word, "KEYS") => return None,
+            _ if is_word(word, "AUTH") => 2,
+            _ if is_word(word, "AUTH2") => 3,
+            _ => 1,
+        };
+    }
+    Some(vec![key(3)])
+}
+
+/// Says what Redis says up to the point where it would connect. The engine does no I/O, and
+/// moving keys between the slots of a cluster is not its business.
+fn migrate(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let mut at = 6;
+    while let Some(word) = request.get(at) {
+        let left = request.len() - at - 1;
+        at += match word {
+            _ if is_word(word, "COPY") || is_word(word, "REPLACE") => 1,
+            _ if is_word(word, "AUTH") && left >= 1 => 2,
+            _ if is_word(word, "AUTH2") && left >= 2 => 3,
+            _ if is_word(word, "KEYS") && request.arg(3).is_empty() => break,
+            _ if is_word(word, "KEYS") => {
+                return Err(CommandError::text(
+                    "ERR When using MIGRATE KEYS option, the key argument must be set to the \
+                     empty string",
+                ));
+            }
+            _ => return Err(CommandError::SYNTAX),
+        };
+    }
+    integer(request.arg(5))?;
+    integer(request.arg(4))?;
+    let keys = migrated_keys(request).unwrap_or_default();
+    if !keys.iter().any(|key| cx.db.read(request.arg(key.arg)).is_some()) {
+        cx.reply.simple("NOKEY");
+        return Ok(());
+    }
+    Err(CommandError::text(
+        "IOERR this server connects to no other: move keys with DUMP and RESTORE",
+    ))
+}

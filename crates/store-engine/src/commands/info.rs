@@ -1,0 +1,409 @@
+//! INFO and TIME: what the server tells of itself.
+
+use std::fmt::Write;
+
+use super::prelude::*;
+use crate::REDIS_VERSION;
+use crate::pubsub::TopicKind;
+use crate::session::{Session, session_flag};
+
+pub(super) const TABLE: &[Command] = &[
+    Command::new("info", AtLeast(1), LOADING | STALE, info)
+        .categories(category::DANGEROUS)
+        .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
+        .docs(Group::Server, "1.0.0", "O(1)", "What the server tells of itself."),
+    Command::new("time", Exactly(1), LOADING | STALE | FAST, time)
+        .tips(&["nondeterministic_output"])
+        .docs(Group::Server, "2.6.0", "O(1)", "The server's clock: unix seconds and microseconds."),
+];
+
+/// One section of INFO.
+struct Section {
+    name: &'static str,
+    title: &'static str,
+    /// Whether plain INFO shows it.
+    is_default: bool,
+    write: fn(&Context<'_>, &mut String) -> std::fmt::Result,
+}
+
+/// In the order in which they are told. A family with facts of its own adds them here.
+const SECTIONS: &[Section] = &[
+    Section { name: "server", title: "Server", is_default: true, write: server },
+    Section { name: "clients", title: "Clients", is_default: true, write: clients },
+    Section { name: "memory", title: "Memory", is_default: true, write: memory },
+    Section { name: "persistence", title: "Persistence", is_default: true, write: persistence },
+    Section { name: "stats", title: "Stats", is_default: true, write: stats },
+    Section { name: "replication", title: "Replication", is_default: true, write: replication },
+    Section { name: "cpu", title: "CPU", is_default: true, write: cpu },
+    Section { name: "modules", title: "Modules", is_default: true, write: |_, _| Ok(()) },
+    Section { name: "commandstats", title: "Commandstats", is_default: false, write: commandstats },
+    Section { name: "errorstats", title: "Errorstats", is_default: true, write: errorstats },
+    Section { name: "latencystats", title: "Latencystats", is_default: false, write: latencystats },
+    Section { name: "cluster", title: "Cluster", is_default: true, write: cluster },
+    Section { name: "keyspace", title: "Keyspace", is_default: true, write: keyspace },
+];
+
+fn info(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let asked = |name: &str| request.args_from(1).any(|word| is_word(word, name));
+    let everything = asked("all") || asked("everything");
+    let defaults = request.len() == 1 || asked("default");
+    let mut text = String::new();
+    for section in SECTIONS {
+        if everything || defaults && section.is_default || asked(section.name) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            text.push_str(&format!("# {}\r\n", section.title));
+            let written = (section.write)(cx, &mut text);
+            written.expect("writing to a string cannot fail");
+        }
+    }
+    cx.reply.verbatim("txt", text.as_bytes());
+    Ok(())
+}
+
+fn time(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    let now_us = cx.db.now_us();
+    cx.reply.array(2);
+    cx.reply.bulk_integer((now_us / 1_000_000) as i64);
+    cx.reply.bulk_integer((now_us % 1_000_000) as i64);
+    Ok(())
+}
+
+/// `name:value` lines.
+macro_rules! facts {
+    ($text:ident, $($name:literal => $value:expr,)*) => {
+        $(write!($text, concat!($name, ":{}\r\n"), $value)?;)*
+    };
+}
+
+fn server(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    let (identity, now_ms) = (&cx.server.identity, cx.db.now_ms());
+    let uptime = now_ms.saturating_sub(identity.started_at_ms) / 1000;
+    let history = if identity.history_complete { "complete" } else { "unknown" };
+    facts!(text,
+        "redis_version" => REDIS_VERSION,
+        "redis_git_sha1" => "00000000",
+        "redis_git_dirty" => 0,
+        "redis_build_id" => "0",
+        "redis_mode" => "standalone",
+        "tenure_version" => env!("CARGO_PKG_VERSION"),
+        "tenure_incarnation" => identity.incarnation,
+        "tenure_history" => history,
+        "os" => identity.system,
+        "arch_bits" => usize::BITS,
+        "monotonic_clock" => "POSIX",
+        "multiplexing_api" => "epoll",
+        "atomicvar_api" => "c11-builtin",
+        "gcc_version" => "0.0.0",
+        "process_id" => identity.process_id,
+        "process_supervised" => "no",
+        "run_id" => identity.run_id,
+        "tcp_port" => identity.tcp_port,
+        "server_time_usec" => cx.db.now_us(),
+        "uptime_in_seconds" => uptime,
+        "uptime_in_days" => uptime / 86_400,
+        "hz" => cx.server.config.text("hz"),
+        "configured_hz" => cx.server.config.text("hz"),
+        "lru_clock" => (now_ms / 1000) & 0x00ff_ffff,
+        "executable" => identity.executable,
+        "config_file" => identity.config_file,
+        "io_threads_active" => 0,
+    );
+    Ok(())
+}
+
+fn clients(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    let sessions = || cx.server.sessions.iter();
+    let waits = || sessions().filter_map(|session| session.blocked.as_ref());
+    let timed = waits().filter(|blocked| blocked.deadline_ms.is_some());
+    let leaving = sessions().filter(|session| session.has(session_flag::CLOSING));
+    let unread = sessions().map(|session| session.output.len() - session.output_written);
+    facts!(text,
+        "connected_clients" => cx.server.sessions.count() - leaving.count(),
+        "cluster_connections" => 0,
+        "maxclients" => cx.server.config.text("maxclients"),
+        "client_recent_max_input_buffer" => 0,
+        "client_recent_max_output_buffer" => unread.max().unwrap_or(0),
+        "blocked_clients" => waits().count(),
+        "tracking_clients" => cx.server.tracking.session_count(),
+        "clients_in_timeout_table" => timed.count(),
+    );
+    Ok(())
+}
+
+fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    let scripts = cx.server.scripting.usage();
+    let usage = cx.server.host.usage();
+    let used = cx.server.base_memory + cx.db.memory();
+    let peak = cx.server.stats.memory_peak.max(used);
+    let (config, resident) = (&cx.server.config, usage.resident_bytes as usize);
+    let share = |part: usize, whole: usize| 100.0 * part as f64 / whole.max(1) as f64;
+    let fragmentation = resident as f64 / used.max(1) as f64;
+    let memory_max = config.tuned().memory_max;
+    let clients = |is_of: fn(&Session) -> bool| -> usize {
+        let of_kind = cx.server.sessions.iter().filter(|session| is_of(session));
+        of_kind.map(|session| session.output.capacity()).sum()
+    };
+    let over = resident as i64 - used as i64;
+    facts!(text,
+        "used_memory" => used,
+        "used_memory_human" => human(used),
+        "used_memory_rss" => resident,
+        "used_memory_rss_human" => human(resident),
+        "used_memory_peak" => peak,
+        "used_memory_peak_human" => human(peak),
+        "used_memory_peak_perc" => format!("{:.2}%", share(used, peak)),
+        "used_memory_overhead" => cx.server.base_memory,
+        "used_memory_startup" => cx.server.base_memory,
+        "used_memory_dataset" => cx.db.memory(),
+        "used_memory_dataset_perc" => format!("{:.2}%", share(cx.db.memory(), used)),
+        "allocator_allocated" => used,
+        "allocator_active" => used,
+        "allocator_resident" => resident,
+        "total_system_memory" => usage.machine_bytes,
+        "total_system_memory_human" => human(usage.machine_bytes as usize),
+        "used_memory_lua" => scripts.machine,
+        "used_memory_vm_eval" => scripts.machine,
+        "used_memory_lua_human" => human(scripts.machine),
+        "used_memory_scripts_eval" => scripts.script_bytes,
+        "number_of_cached_scripts" => scripts.scripts,
+        "number_of_functions" => scripts.functions,
+        "number_of_libraries" => scripts.libraries,
+        "used_memory_vm_functions" => 0,
+        "used_memory_vm_total" => scripts.machine,
+        "used_memory_vm_total_human" => human(scripts.machine),
+        "used_memory_functions" => scripts.library_bytes,
+        "used_memory_scripts" => scripts.script_bytes + scripts.library_bytes,
+        "used_memory_scripts_human" => human(scripts.script_bytes + scripts.library_bytes),
+        "maxmemory" => memory_max,
+        "maxmemory_human" => human(memory_max),
+        "maxmemory_policy" => config.text("maxmemory-policy"),
+        "allocator_frag_ratio" => "1.00",
+        "allocator_frag_bytes" => 0,
+        "allocator_rss_ratio" => format!("{fragmentation:.2}"),
+        "allocator_rss_bytes" => over,
+        "rss_overhead_ratio" => "1.00",
+        "rss_overhead_bytes" => 0,
+        "mem_fragmentation_ratio" => format!("{fragmentation:.2}"),
+        "mem_fragmentation_bytes" => over,
+        "mem_not_counted_for_evict" => 0,
+        "mem_replication_backlog" => 0,
+        "mem_total_replication_buffers" => 0,
+        "mem_clients_slaves" => 0,
+        "mem_clients_normal" => clients(|session| !session.has(session_flag::SUBSCRIBED)),
+        "mem_cluster_links" => 0,
+        "mem_aof_buffer" => 0,
+        "mem_allocator" => "unknown",
+        "active_defrag_running" => 0,
+        "lazyfree_pending_objects" => 0,
+        "lazyfreed_objects" => 0,
+    );
+    Ok(())
+}
+
+/// Bytes in the unit a human would choose.
+pub(super) fn human(bytes: usize) -> String {
+    let value = bytes as f64;
+    let units = [("K", 10), ("M", 20), ("G", 30), ("T", 40), ("P", 50)];
+    match units.iter().rev().find(|(_, shift)| bytes >> shift > 0) {
+        Some((unit, shift)) => format!("{:.2}{unit}", value / (1u64 << shift) as f64),
+        None => format!("{bytes}B"),
+    }
+}
+
+fn persistence(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    facts!(text,
+        "loading" => 0,
+        "async_loading" => 0,
+        "current_cow_peak" => 0,
+        "current_cow_size" => 0,
+        "current_cow_size_age" => 0,
+        "current_fork_perc" => "0.00",
+        "current_save_keys_processed" => 0,
+        "current_save_keys_total" => 0,
+        "rdb_changes_since_last_save" => cx.db.dirty,
+        "rdb_bgsave_in_progress" => 0,
+        "rdb_last_save_time" => cx.server.identity.started_at_ms / 1000,
+        "rdb_last_bgsave_status" => "ok",
+        "rdb_last_bgsave_time_sec" => -1,
+        "rdb_current_bgsave_time_sec" => -1,
+        "rdb_saves" => 0,
+        "rdb_last_cow_size" => 0,
+        "rdb_last_load_keys_expired" => 0,
+        "rdb_last_load_keys_loaded" => 0,
+        "aof_enabled" => 0,
+        "aof_rewrite_in_progress" => 0,
+        "aof_rewrite_scheduled" => 0,
+        "aof_last_rewrite_time_sec" => -1,
+        "aof_current_rewrite_time_sec" => -1,
+        "aof_last_bgrewrite_status" => "ok",
+        "aof_rewrites" => 0,
+        "aof_rewrites_consecutive_failures" => 0,
+        "aof_last_write_status" => "ok",
+        "aof_last_cow_size" => 0,
+        "module_fork_in_progress" => 0,
+        "module_fork_last_cow_size" => 0,
+    );
+    Ok(())
+}
+
+fn stats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    let (keys, stats, measured) = (cx.db.stats, &cx.server.stats, &cx.server.measured);
+    let (pubsub, tracking) = (&cx.server.pubsub, &cx.server.tracking);
+    let rates = cx.server.rate_meter.rates(cx.db.now_ms(), cx.server.amounts());
+    let kilobytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
+    facts!(text,
+        "total_connections_received" => cx.server.sessions.opened(),
+        "total_commands_processed" => stats.commands,
+        "instantaneous_ops_per_sec" => rates.commands,
+        "total_net_input_bytes" => measured.input_bytes,
+        "total_net_output_bytes" => measured.output_bytes,
+        "total_net_repl_input_bytes" => 0,
+        "total_net_repl_output_bytes" => 0,
+        "instantaneous_input_kbps" => kilobytes(rates.input_bytes),
+        "instantaneous_output_kbps" => kilobytes(rates.output_bytes),
+        "instantaneous_input_repl_kbps" => "0.00",
+        "instantaneous_output_repl_kbps" => "0.00",
+        "rejected_connections" => measured.rejected_connections,
+        "sync_full" => 0,
+        "sync_partial_ok" => 0,
+        "sync_partial_err" => 0,
+        "expired_keys" => keys.expired,
+        "expired_stale_perc" => "0.00",
+        "expired_time_cap_reached_count" => 0,
+        "expire_cycle_cpu_milliseconds" => 0,
+        "evicted_keys" => keys.evicted,
+        "evicted_clients" => 0,
+        "total_eviction_exceeded_time" => 0,
+        "current_eviction_exceeded_time" => 0,
+        "keyspace_hits" => keys.hits,
+        "keyspace_misses" => keys.misses,
+        "pubsub_channels" => pubsub.topics(TopicKind::Channel).len(),
+        "pubsub_patterns" => pubsub.topics(TopicKind::Pattern).len(),
+        "pubsubshard_channels" => pubsub.topics(TopicKind::Shard).len(),
+        "latest_fork_usec" => 0,
+        "total_forks" => 0,
+        "migrate_cached_sockets" => 0,
+        "slave_expires_tracked_keys" => 0,
+        "active_defrag_hits" => 0,
+        "active_defrag_misses" => 0,
+        "active_defrag_key_hits" => 0,
+        "active_defrag_key_misses" => 0,
+        "total_active_defrag_time" => 0,
+        "current_active_defrag_time" => 0,
+        "tracking_total_keys" => tracking.key_count(),
+        "tracking_total_items" => tracking.item_count(),
+        "tracking_total_prefixes" => tracking.prefix_count(),
+        "unexpected_error_replies" => 0,
+        "total_error_replies" => stats.error_replies,
+        "dump_payload_sanitizations" => 0,
+        "total_reads_processed" => measured.reads,
+        "total_writes_processed" => measured.writes,
+        "io_threaded_reads_processed" => 0,
+        "io_threaded_writes_processed" => 0,
+        "reply_buffer_shrinks" => 0,
+        "reply_buffer_expands" => 0,
+        "acl_access_denied_auth" => stats.auth_failures,
+        "tenure_longest_turn_usec" => measured.longest_turn_us,
+    );
+    Ok(())
+}
+
+fn replication(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    facts!(text,
+        "role" => "master",
+        "connected_slaves" => 0,
+        "master_failover_state" => "no-failover",
+        "master_replid" => cx.server.identity.incarnation,
+        "master_replid2" => "0".repeat(40),
+        "master_repl_offset" => 0,
+        "second_repl_offset" => -1,
+        "repl_backlog_active" => 0,
+        "repl_backlog_size" => cx.server.config.text("repl-backlog-size"),
+        "repl_backlog_first_byte_offset" => 0,
+        "repl_backlog_histlen" => 0,
+    );
+    Ok(())
+}
+
+fn cpu(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    let usage = cx.server.host.usage();
+    let seconds = |micros: u64| format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+    facts!(text,
+        "used_cpu_sys" => seconds(usage.cpu_system_us),
+        "used_cpu_user" => seconds(usage.cpu_user_us),
+        "used_cpu_sys_children" => "0.000000",
+        "used_cpu_user_children" => "0.000000",
+        "used_cpu_sys_main_thread" => seconds(usage.cpu_system_us),
+        "used_cpu_user_main_thread" => seconds(usage.cpu_user_us),
+    );
+    Ok(())
+}
+
+fn commandstats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    for row in cx.server.registry.rows() {
+        let stats = row.stats;
+        if stats.calls + stats.rejected == 0 {
+            continue;
+        }
+        let each = stats.micros as f64 / stats.calls.max(1) as f64;
+        write!(
+            text,
+            "cmdstat_{}:calls={},usec={},usec_per_call={each:.2},rejected_calls={},\
+             failed_calls={}\r\n",
+            row.full_name, stats.calls, stats.micros, stats.rejected, stats.failed
+        )?;
+    }
+    Ok(())
+}
+
+fn errorstats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    for (code, count) in &cx.server.stats.errors {
+        let code = String::from_utf8_lossy(code);
+        write!(text, "errorstat_{code}:count={count}\r\n")?;
+    }
+    Ok(())
+}
+
+fn latencystats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    let percentiles = cx.server.config.text("latency-tracking-info-percentiles");
+    for row in cx.server.registry.rows() {
+        let Some(histogram) = &row.histogram else { continue };
+        let facts: Vec<String> = percentiles
+            .split_whitespace()
+            .map(|percentile| {
+                let value = percentile.parse().map_or(0.0, |wanted| histogram.percentile(wanted));
+                format!("p{percentile}={value:.3}")
+            })
+            .collect();
+        write!(text, "latency_percentiles_usec_{}:{}\r\n", row.full_name, facts.join(","))?;
+    }
+    Ok(())
+}
+
+fn cluster(_: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    facts!(text, "cluster_enabled" => 0,);
+    Ok(())
+}
+
+fn keyspace(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    for db in 0..cx.db.database_count() {
+        let (keys, volatile) = cx.db.counts(db);
+        if keys > 0 {
+            write!(text, "db{db}:keys={keys},expires={volatile},avg_ttl=0\r\n")?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::human;
+
+    #[test]
+    fn bytes_get_the_unit_a_human_would_choose() {
+        let texts = [0, 1023, 1024, 1_039_616, 12_738_560, 25_276_518_400].map(human);
+        assert_eq!(texts, ["0B", "1023B", "1.00K", "1015.25K", "12.15M", "23.54G"]);
+    }
+}

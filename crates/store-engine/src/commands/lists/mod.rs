@@ -1,0 +1,170 @@
+//! Lists: elements in a row, added and taken at either end.
+
+mod ends;
+mod inside;
+mod moves;
+mod take;
+
+use store_types::End;
+
+use super::prelude::*;
+use ends::{llen, lpop, lpush, lpushx, rpop, rpush, rpushx};
+use inside::{lindex, linsert, lpos, lrange, lrem, lset, ltrim};
+use moves::{blmove, brpoplpush, lmove, rpoplpush};
+use take::{blmpop, blpop, brpop, lmpop};
+
+pub(super) const TABLE: &[Command] = &[
+    Command::new("blmove", Exactly(6), WRITE | GROWS | NO_SCRIPT | BLOCKING, blmove)
+        .keys(&[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, RW | INSERT)])
+        .categories(category::LIST)
+        .docs(Group::List, "6.2.0", "O(1)", "Moves an element between lists, waiting for one."),
+    Command::new("blmpop", AtLeast(5), WRITE | BLOCKING | MOVABLE_KEYS, blmpop)
+        .keys(&[KeySpec::counted(2, RW | ACCESS | DELETE)])
+        .categories(category::LIST)
+        .docs(
+            Group::List,
+            "7.0.0",
+            "O(N+M)",
+            "Takes elements from the first list that has some, waiting for one.",
+        ),
+    Command::new("blpop", AtLeast(3), WRITE | NO_SCRIPT | BLOCKING, blpop)
+        .keys(&[KeySpec::range(1, -2, 1, RW | ACCESS | DELETE)])
+        .categories(category::LIST)
+        .docs(
+            Group::List,
+            "2.0.0",
+            "O(N)",
+            "Takes the first element of the first list that has one, waiting for it.",
+        ),
+    Command::new("brpop", AtLeast(3), WRITE | NO_SCRIPT | BLOCKING, brpop)
+        .keys(&[KeySpec::range(1, -2, 1, RW | ACCESS | DELETE)])
+        .categories(category::LIST)
+        .docs(
+            Group::List,
+            "2.0.0",
+            "O(N)",
+            "Takes the last element of the first list that has one, waiting for it.",
+        ),
+    Command::new("brpoplpush", Exactly(4), WRITE | GROWS | NO_SCRIPT | BLOCKING, brpoplpush)
+        .keys(&[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, RW | INSERT)])
+        .categories(category::LIST)
+        .docs(
+            Group::List,
+            "2.2.0",
+            "O(1)",
+            "Moves the last element of a list to the front of another, waiting for it.",
+        ),
+    Command::new("lindex", Exactly(3), READ, lindex)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::LIST)
+        .docs(Group::List, "1.0.0", "O(N)", "The element at an index."),
+    Command::new("linsert", Exactly(5), WRITE | GROWS, linsert)
+        .keys(&[KeySpec::one(1, RW | INSERT)])
+        .categories(category::LIST)
+        .docs(Group::List, "2.2.0", "O(N)", "Inserts an element before or after another."),
+    Command::new("llen", Exactly(2), READ | FAST, llen)
+        .keys(&[KeySpec::one(1, RO)])
+        .categories(category::LIST)
+        .docs(Group::List, "1.0.0", "O(1)", "The length of a list."),
+    Command::new("lmove", Exactly(5), WRITE | GROWS, lmove)
+        .keys(&[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, RW | INSERT)])
+        .categories(category::LIST)
+        .docs(
+            Group::List,
+            "6.2.0",
+            "O(1)",
+            "Moves an element from an end of a list to an end of another.",
+        ),
+    Command::new("lmpop", AtLeast(4), WRITE | MOVABLE_KEYS, lmpop)
+        .keys(&[KeySpec::counted(1, RW | ACCESS | DELETE)])
+        .categories(category::LIST)
+        .docs(Group::List, "7.0.0", "O(N+M)", "Takes elements from the first list that has some."),
+    Command::new("lpop", AtLeast(2), WRITE | FAST, lpop)
+        .keys(&[KeySpec::one(1, RW | ACCESS | DELETE)])
+        .categories(category::LIST)
+        .docs(Group::List, "1.0.0", "O(N)", "Takes elements from the front of a list."),
+    Command::new("lpos", AtLeast(3), READ, lpos)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::LIST)
+        .docs(Group::List, "6.0.6", "O(N)", "The indexes of elements equal to a given one."),
+    Command::new("lpush", AtLeast(3), WRITE | GROWS | FAST, lpush)
+        .keys(&[KeySpec::one(1, RW | INSERT)])
+        .categories(category::LIST)
+        .docs(Group::List, "1.0.0", "O(N)", "Adds elements at the front of a list."),
+    Command::new("lpushx", AtLeast(3), WRITE | GROWS | FAST, lpushx)
+        .keys(&[KeySpec::one(1, RW | INSERT)])
+        .categories(category::LIST)
+        .docs(Group::List, "2.2.0", "O(N)", "Adds elements at the front of a list that exists."),
+    Command::new("lrange", Exactly(4), READ, lrange)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::LIST)
+        .docs(Group::List, "1.0.0", "O(S+N)", "The elements between two indexes."),
+    Command::new("lrem", Exactly(4), WRITE, lrem)
+        .keys(&[KeySpec::one(1, RW | DELETE)])
+        .categories(category::LIST)
+        .docs(Group::List, "1.0.0", "O(N+M)", "Removes elements equal to a given one."),
+    Command::new("lset", Exactly(4), WRITE | GROWS, lset)
+        .keys(&[KeySpec::one(1, RW | UPDATE)])
+        .categories(category::LIST)
+        .docs(Group::List, "1.0.0", "O(N)", "Replaces the element at an index."),
+    Command::new("ltrim", Exactly(4), WRITE, ltrim)
+        .keys(&[KeySpec::one(1, RW | DELETE)])
+        .categories(category::LIST)
+        .docs(Group::List, "1.0.0", "O(N)", "Keeps only the elements between two indexes."),
+    Command::new("rpop", AtLeast(2), WRITE | FAST, rpop)
+        .keys(&[KeySpec::one(1, RW | ACCESS | DELETE)])
+        .categories(category::LIST)
+        .docs(Group::List, "1.0.0", "O(N)", "Takes elements from the back of a list."),
+    Command::new("rpoplpush", Exactly(3), WRITE | GROWS, rpoplpush)
+        .keys(&[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, RW | INSERT)])
+        .categories(category::LIST)
+        .docs(
+            Group::List,
+            "1.2.0",
+            "O(1)",
+            "Moves the last element of a list to the front of another.",
+        ),
+    Command::new("rpush", AtLeast(3), WRITE | GROWS | FAST, rpush)
+        .keys(&[KeySpec::one(1, RW | INSERT)])
+        .categories(category::LIST)
+        .docs(Group::List, "1.0.0", "O(N)", "Adds elements at the back of a list."),
+    Command::new("rpushx", AtLeast(3), WRITE | GROWS | FAST, rpushx)
+        .keys(&[KeySpec::one(1, RW | INSERT)])
+        .categories(category::LIST)
+        .docs(Group::List, "2.2.0", "O(N)", "Adds elements at the back of a list that exists."),
+];
+
+/// LEFT or RIGHT.
+fn end(arg: &[u8]) -> Result<End, CommandError> {
+    if is_word(arg, "LEFT") {
+        Ok(End::Front)
+    } else if is_word(arg, "RIGHT") {
+        Ok(End::Back)
+    } else {
+        Err(CommandError::SYNTAX)
+    }
+}
+
+/// The event of taking an element from an end.
+fn pop_event(end: End) -> &'static str {
+    match end {
+        End::Front => "lpop",
+        End::Back => "rpop",
+    }
+}
+
+/// The command that takes from an end.
+fn pop_command(end: End) -> &'static [u8] {
+    match end {
+        End::Front => b"LPOP",
+        End::Back => b"RPOP",
+    }
+}
+
+/// The event of adding an element at an end.
+fn push_event(end: End) -> &'static str {
+    match end {
+        End::Front => "lpush",
+        End::Back => "rpush",
+    }
+}

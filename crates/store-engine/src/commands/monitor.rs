@@ -1,0 +1,120 @@
+//! MONITOR: every request as it runs. Also which arguments nobody may see.
+
+use store_resp::ReplyWriter;
+
+use super::prelude::*;
+use crate::config::Config;
+use crate::context::Caller;
+use crate::pubsub::tell;
+use crate::session::session_flag;
+use crate::state::{ServerState, server_gate};
+
+pub(super) const TABLE: &[Command] = &[Command::new(
+    "monitor",
+    Exactly(1),
+    ADMIN | NO_SCRIPT | LOADING | STALE,
+    monitor,
+)
+.docs(Group::Server, "1.0.0", "O(1)", "Shows every request as it runs.")];
+
+fn monitor(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    if matches!(cx.caller, Caller::Transaction | Caller::Script) {
+        return Err(CommandError::text("ERR MONITOR isn't allowed for DENY BLOCKING client"));
+    }
+    cx.session.flags |= session_flag::MONITOR;
+    cx.server.monitors.insert(cx.session.id);
+    cx.server.gates |= server_gate::MONITORED;
+    cx.reply.ok();
+    Ok(())
+}
+
+/// The session shows no more.
+pub(super) fn leave_monitor(server: &mut ServerState, session: &mut crate::session::Session) {
+    session.flags &= !session_flag::MONITOR;
+    server.monitors.remove(&session.id);
+    if server.monitors.is_empty() {
+        server.gates &= !server_gate::MONITORED;
+    }
+}
+
+/// Shows a request that ran to all who watch.
+pub(crate) fn show_to_monitors(cx: &mut Context<'_>, request: Request<'_>) {
+    let row = cx.server.registry.row(cx.row);
+    if row.command.has(SKIP_MONITOR | ADMIN) {
+        return;
+    }
+    let line = line(cx, &row.full_name, request);
+    let limit = cx.server.config.tuned().output_limits[2];
+    let (sessions, effects) = (&mut cx.server.sessions, &mut cx.db.effects);
+    for id in &cx.server.monitors {
+        if *id == cx.session.id {
+            cx.reply.raw(&line);
+        }
+        tell(sessions, effects, limit, *id, |output, _| output.extend_from_slice(&line));
+    }
+}
+
+fn line(cx: &Context<'_>, name: &str, request: Request<'_>) -> Vec<u8> {
+    let now_us = cx.db.now_us();
+    let origin = &cx.session.origin;
+    let source = match cx.caller {
+        Caller::Script => "lua".to_owned(),
+        _ if origin.is_unix => format!("unix:{}", origin.address.trim_end_matches(":0")),
+        _ => origin.address.clone(),
+    };
+    let mut text =
+        format!("{}.{:06} [{} {source}]", now_us / 1_000_000, now_us % 1_000_000, cx.session.db)
+            .into_bytes();
+    let secret = secret_args(name, request);
+    for (at, arg) in request.args_from(0).enumerate() {
+        text.push(b' ');
+        push_quoted(&mut text, if secret(at) { b"(redacted)" } else { arg });
+    }
+    let mut writer = ReplyWriter::default();
+    writer.simple(&String::from_utf8_lossy(&text));
+    writer.into_bytes()
+}
+
+/// Bytes in quotes, everything that is not plain text escaped.
+pub(super) fn push_quoted(text: &mut Vec<u8>, bytes: &[u8]) {
+    text.push(b'"');
+    for byte in bytes {
+        match byte {
+            b'\\' | b'"' => text.extend_from_slice(&[b'\\', *byte]),
+            b'\n' => text.extend_from_slice(b"\\n"),
+            b'\r' => text.extend_from_slice(b"\\r"),
+            b'\t' => text.extend_from_slice(b"\\t"),
+            0x07 => text.extend_from_slice(b"\\a"),
+            0x08 => text.extend_from_slice(b"\\b"),
+            b' '..=b'~' => text.push(*byte),
+            _ => text.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+        }
+    }
+    text.push(b'"');
+}
+
+/// Which arguments of a request are passwords and must be shown to nobody.
+pub(super) fn secret_args<'r>(name: &str, request: Request<'r>) -> impl Fn(usize) -> bool + 'r {
+    let mut secret: Vec<usize> = Vec::new();
+    let word_at = |word: &str| {
+        (1..request.len()).filter(|at| is_word(request.arg(*at), word)).collect::<Vec<_>>()
+    };
+    match name {
+        "auth" => secret.extend(1..request.len()),
+        "acl|setuser" => secret.extend(2..request.len()),
+        "hello" => secret.extend(word_at("AUTH").into_iter().flat_map(|at| [at + 1, at + 2])),
+        "migrate" => {
+            secret.extend(word_at("AUTH").into_iter().map(|at| at + 1));
+            secret.extend(word_at("AUTH2").into_iter().flat_map(|at| [at + 1, at + 2]));
+        }
+        "config|set" => {
+            let is_secret = |at: &usize| {
+                let name = String::from_utf8_lossy(request.arg(*at));
+                Config::find(&name).is_some_and(|setting| setting.is_secret)
+            };
+            secret.extend((2..request.len()).step_by(2).filter(is_secret).map(|at| at + 1));
+        }
+        _ => {}
+    }
+    move |at| secret.contains(&at)
+}

@@ -1,0 +1,355 @@
+//! Channels: whoever listens gets what is published meanwhile.
+
+use store_types::glob;
+
+use super::prelude::*;
+use crate::context::Caller;
+use crate::effects::KeyEvent;
+use crate::keyspace::Keyspace;
+use crate::pubsub::{Frame, SUBSCRIPTIONS_MAX, TopicKind, tell};
+use crate::session::SessionId;
+use crate::state::ServerState;
+
+pub(super) const TABLE: &[Command] = &[
+    Command::new("psubscribe", AtLeast(2), PUBSUB | NO_SCRIPT | LOADING | STALE, psubscribe).docs(
+        Group::PubSub,
+        "2.0.0",
+        "O(N)",
+        "Listens to channels that match patterns.",
+    ),
+    Command::new("publish", Exactly(3), PUBSUB | LOADING | STALE | FAST | MAY_REPLICATE, publish)
+        .docs(Group::PubSub, "2.0.0", "O(N+M)", "Sends a message to all who listen to a channel."),
+    Command::container("pubsub", PUBSUB_SUBCOMMANDS).docs(
+        Group::PubSub,
+        "2.8.0",
+        "O(1)",
+        "Who listens to what.",
+    ),
+    Command::new("punsubscribe", AtLeast(1), PUBSUB | NO_SCRIPT | LOADING | STALE, punsubscribe)
+        .docs(Group::PubSub, "2.0.0", "O(N+M)", "Stops listening to patterns."),
+    Command::new("spublish", Exactly(3), PUBSUB | LOADING | STALE | FAST | MAY_REPLICATE, spublish)
+        .keys(&[KeySpec::one(1, NOT_KEY)])
+        .docs(
+            Group::PubSub,
+            "7.0.0",
+            "O(N)",
+            "Sends a message to all who listen to a shard channel.",
+        ),
+    Command::new("ssubscribe", AtLeast(2), PUBSUB | NO_SCRIPT | LOADING | STALE, ssubscribe)
+        .keys(&[KeySpec::all(1, NOT_KEY)])
+        .docs(Group::PubSub, "7.0.0", "O(N)", "Listens to shard channels."),
+    Command::new("subscribe", AtLeast(2), PUBSUB | NO_SCRIPT | LOADING | STALE, subscribe).docs(
+        Group::PubSub,
+        "2.0.0",
+        "O(N)",
+        "Listens to channels.",
+    ),
+    Command::new("sunsubscribe", AtLeast(1), PUBSUB | NO_SCRIPT | LOADING | STALE, sunsubscribe)
+        .keys(&[KeySpec::all(1, NOT_KEY)])
+        .docs(Group::PubSub, "7.0.0", "O(N)", "Stops listening to shard channels."),
+    Command::new("unsubscribe", AtLeast(1), PUBSUB | NO_SCRIPT | LOADING | STALE, unsubscribe)
+        .docs(Group::PubSub, "2.0.0", "O(N)", "Stops listening to channels."),
+];
+
+const PUBSUB_SUBCOMMANDS: &[Command] =
+    &[
+        Command::new("channels", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_channels).docs(
+            Group::PubSub,
+            "2.8.0",
+            "O(N)",
+            "The channels that somebody listens to.",
+        ),
+        Command::new("help", Exactly(2), LOADING | STALE, pubsub_help).docs(
+            Group::PubSub,
+            "6.2.0",
+            "O(1)",
+            "What the subcommands do.",
+        ),
+        Command::new("numpat", Exactly(2), PUBSUB | LOADING | STALE, pubsub_numpat).docs(
+            Group::PubSub,
+            "2.8.0",
+            "O(1)",
+            "How many patterns somebody listens to.",
+        ),
+        Command::new("numsub", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_numsub).docs(
+            Group::PubSub,
+            "2.8.0",
+            "O(N)",
+            "How many listen to channels.",
+        ),
+        Command::new("shardchannels", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_shardchannels)
+            .docs(Group::PubSub, "7.0.0", "O(N)", "The shard channels that somebody listens to."),
+        Command::new("shardnumsub", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_shardnumsub).docs(
+            Group::PubSub,
+            "7.0.0",
+            "O(N)",
+            "How many listen to shard channels.",
+        ),
+    ];
+
+fn subscribe(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    begin_listening(cx, request, TopicKind::Channel)
+}
+
+fn psubscribe(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    begin_listening(cx, request, TopicKind::Pattern)
+}
+
+fn ssubscribe(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    begin_listening(cx, request, TopicKind::Shard)
+}
+
+fn unsubscribe(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    stop_listening(cx, request, TopicKind::Channel)
+}
+
+fn punsubscribe(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    stop_listening(cx, request, TopicKind::Pattern)
+}
+
+fn sunsubscribe(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    stop_listening(cx, request, TopicKind::Shard)
+}
+
+fn begin_listening(cx: &mut Context<'_>, request: Request<'_>, kind: TopicKind) -> CommandResult {
+    let word = match kind {
+        TopicKind::Channel => "subscribe",
+        TopicKind::Pattern => "psubscribe",
+        TopicKind::Shard => "ssubscribe",
+    };
+    if kind == TopicKind::Shard && matches!(cx.caller, Caller::Transaction | Caller::Script) {
+        let text = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client";
+        return Err(CommandError::text(text));
+    }
+    for topic in request.args_from(1) {
+        let held = cx.session.subscriptions.as_ref().map_or(0, |held| held.count());
+        if held >= SUBSCRIPTIONS_MAX {
+            return Err(CommandError::text("ERR this connection listens to too many channels"));
+        }
+        cx.server.pubsub.subscribe(cx.session, kind, topic);
+        confirm(cx, word, Some(topic), kind);
+    }
+    Ok(())
+}
+
+fn stop_listening(cx: &mut Context<'_>, request: Request<'_>, kind: TopicKind) -> CommandResult {
+    let word = match kind {
+        TopicKind::Channel => "unsubscribe",
+        TopicKind::Pattern => "punsubscribe",
+        TopicKind::Shard => "sunsubscribe",
+    };
+    if request.len() > 1 {
+        for topic in request.args_from(1) {
+            cx.server.pubsub.unsubscribe(cx.session, kind, topic);
+            confirm(cx, word, Some(topic), kind);
+        }
+        return Ok(());
+    }
+    let held: Vec<Box<[u8]>> = match &cx.session.subscriptions {
+        Some(held) => held.of(kind).iter().cloned().collect(),
+        None => Vec::new(),
+    };
+    for topic in &held {
+        cx.server.pubsub.unsubscribe(cx.session, kind, topic);
+        confirm(cx, word, Some(topic), kind);
+    }
+    if held.is_empty() {
+        confirm(cx, word, None, kind);
+    }
+    Ok(())
+}
+
+/// Each topic is answered by a message of its own, with what the session then listens to.
+fn confirm(cx: &mut Context<'_>, word: &str, topic: Option<&[u8]>, kind: TopicKind) {
+    let held = |kinds: &[TopicKind]| {
+        let held = cx.session.subscriptions.as_ref();
+        held.map_or(0, |held| kinds.iter().map(|kind| held.of(*kind).len()).sum())
+    };
+    let count = match kind {
+        TopicKind::Shard => held(&[TopicKind::Shard]),
+        TopicKind::Channel | TopicKind::Pattern => held(&[TopicKind::Channel, TopicKind::Pattern]),
+    };
+    cx.reply.push(3);
+    cx.reply.bulk(word.as_bytes());
+    cx.reply.bulk_or_null(topic);
+    cx.reply.count(count);
+}
+
+fn publish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let count = publish_from(cx, request.arg(1), request.arg(2));
+    cx.reply.count(count);
+    Ok(())
+}
+
+/// Publishes on behalf of the running session; its own copy stands before its reply.
+fn publish_from(cx: &mut Context<'_>, channel: &[u8], text: &[u8]) -> usize {
+    // What happened before is told before.
+    let events = std::mem::take(&mut cx.db.effects.events);
+    if !events.is_empty() {
+        let mut own = Vec::new();
+        for event in events {
+            each_channel(&event, cx.db.effects.event_mask, |channel, text| {
+                deliver(cx.db, cx.server, channel, text, &mut |id, frame| {
+                    own.push((id, frame_bytes(frame, cx.session.protocol)));
+                });
+            });
+        }
+        let id = cx.session.id;
+        own.iter().filter(|(to, _)| *to == id).for_each(|(_, frame)| cx.reply.raw(frame));
+    }
+    let (id, protocol) = (cx.session.id, cx.session.protocol);
+    let reply = &mut cx.reply;
+    deliver(cx.db, cx.server, channel, text, &mut |to, frame| {
+        if to == id {
+            reply.raw(&frame_bytes(frame, protocol));
+        }
+    })
+}
+
+fn frame_bytes(frame: &Frame, protocol: store_resp::Protocol) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frame.write_to(&mut bytes, protocol);
+    bytes
+}
+
+/// Sends to all who listen; those that are not in the table of sessions, which is the one that
+/// runs, are handed to `own`.
+fn deliver(
+    db: &mut Keyspace,
+    server: &mut ServerState,
+    channel: &[u8],
+    text: &[u8],
+    own: &mut dyn FnMut(SessionId, &Frame),
+) -> usize {
+    let limit = server.config.tuned().output_limits[2];
+    let (sessions, effects) = (&mut server.sessions, &mut db.effects);
+    server.pubsub.publish(channel, text, |id, frame| {
+        if sessions.get(id).is_none() {
+            return own(id, frame);
+        }
+        tell(sessions, effects, limit, id, |output, protocol| frame.write_to(output, protocol));
+    })
+}
+
+fn spublish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let limit = cx.server.config.tuned().output_limits[2];
+    let (sessions, effects) = (&mut cx.server.sessions, &mut cx.db.effects);
+    let (me, protocol, reply) = (cx.session.id, cx.session.protocol, &mut cx.reply);
+    let count = cx.server.pubsub.publish_to_shard(request.arg(1), request.arg(2), |id, frame| {
+        if id == me {
+            return reply.raw(&frame_bytes(frame, protocol));
+        }
+        tell(sessions, effects, limit, id, |output, protocol| frame.write_to(output, protocol));
+    });
+    cx.reply.count(count);
+    Ok(())
+}
+
+/// Calls `publish` with each channel that the setting wants told of an event, and the text.
+fn each_channel(event: &KeyEvent, mask: u32, mut publish: impl FnMut(&[u8], &[u8])) {
+    if mask & event_class::KEYSPACE != 0 {
+        let mut channel = format!("__keyspace@{}__:", event.db).into_bytes();
+        channel.extend_from_slice(&event.key);
+        publish(&channel, event.name.as_bytes());
+    }
+    if mask & event_class::KEYEVENT != 0 {
+        let channel = format!("__keyevent@{}__:{}", event.db, event.name);
+        publish(channel.as_bytes(), &event.key);
+    }
+}
+
+/// Publishes what a request did to keys. What concerns `origin` itself goes before its reply.
+pub(crate) fn publish_events(
+    db: &mut Keyspace,
+    server: &mut ServerState,
+    events: Vec<KeyEvent>,
+    origin: Option<(SessionId, usize)>,
+) {
+    if server.pubsub.is_empty() {
+        return;
+    }
+    let mask = db.effects.event_mask;
+    let mut place = origin.map_or(0, |(_, reply_start)| reply_start);
+    let origin = origin.map(|(id, _)| id);
+    let limit = server.config.tuned().output_limits[2];
+    for event in events {
+        each_channel(&event, mask, |channel, text| {
+            let (sessions, effects) = (&mut server.sessions, &mut db.effects);
+            server.pubsub.publish(channel, text, |id, frame| {
+                let own = origin == Some(id);
+                tell(sessions, effects, limit, id, |output, protocol| {
+                    if !own || place > output.len() {
+                        return frame.write_to(output, protocol);
+                    }
+                    let bytes = frame_bytes(frame, protocol);
+                    let len = bytes.len();
+                    output.splice(place..place, bytes);
+                    place += len;
+                });
+            });
+        });
+    }
+}
+
+fn pubsub_channels(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    list_topics(cx, request, TopicKind::Channel)
+}
+
+fn pubsub_shardchannels(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    list_topics(cx, request, TopicKind::Shard)
+}
+
+fn list_topics(cx: &mut Context<'_>, request: Request<'_>, kind: TopicKind) -> CommandResult {
+    let pattern = match request.len() {
+        2 => None,
+        3 => Some(request.arg(2)),
+        _ => return Err(super::help::wrong_arguments("PUBSUB", request)),
+    };
+    let begun = cx.reply.begin();
+    let mut count = 0;
+    for topic in cx.server.pubsub.topics(kind) {
+        if pattern.is_none_or(|pattern| glob::matches(pattern, topic, glob::Case::Sensitive)) {
+            cx.reply.bulk(topic);
+            count += 1;
+        }
+    }
+    cx.reply.end_array(begun, count);
+    Ok(())
+}
+
+fn pubsub_numsub(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    count_listeners(cx, request, TopicKind::Channel)
+}
+
+fn pubsub_shardnumsub(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    count_listeners(cx, request, TopicKind::Shard)
+}
+
+fn count_listeners(cx: &mut Context<'_>, request: Request<'_>, kind: TopicKind) -> CommandResult {
+    cx.reply.array(2 * (request.len() - 2));
+    for topic in request.args_from(2) {
+        cx.reply.bulk(topic);
+        cx.reply.count(cx.server.pubsub.listeners(kind, topic));
+    }
+    Ok(())
+}
+
+fn pubsub_numpat(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    cx.reply.count(cx.server.pubsub.topics(TopicKind::Pattern).len());
+    Ok(())
+}
+
+fn pubsub_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    super::help::reply(
+        cx,
+        "PUBSUB",
+        &[
+            ("CHANNELS [<pattern>]", "The channels that somebody listens to."),
+            ("NUMPAT", "How many patterns somebody listens to."),
+            ("NUMSUB [<channel> ...]", "How many listen to each channel."),
+            ("SHARDCHANNELS [<pattern>]", "The shard channels that somebody listens to."),
+            ("SHARDNUMSUB [<shardchannel> ...]", "How many listen to each shard channel."),
+        ],
+    );
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Libraries as FUNCTION DUMP carries them: as RDB files of version 10 do.
+//!
+//! ```text
+//! payload    (FUNCTION code)* | version (u16) | CRC-64 of all before
+//! ```
+
+use store_types::crc64::crc64;
+use store_types::dump::{Reader, VERSION, Writer};
+use store_types::lzf::Compressor;
+
+use crate::error::CommandError;
+
+/// The byte before the text of a library.
+const FUNCTION: u8 = 245;
+/// Version and checksum.
+const FOOTER: usize = 10;
+
+/// The payload of libraries with these texts.
+pub(super) fn save<'a>(codes: impl Iterator<Item = &'a [u8]>, compresses: bool) -> Vec<u8> {
+    let mut payload = Vec::new();
+    let mut compressor = compresses.then(Compressor::new);
+    for code in codes {
+        payload.push(FUNCTION);
+        Writer::new(&mut payload, compressor.as_mut()).string(code);
+    }
+    payload.extend_from_slice(&VERSION.to_le_bytes());
+    let checksum = crc64(0, &payload);
+    payload.extend_from_slice(&checksum.to_le_bytes());
+    payload
+}
+
+/// The texts of the libraries in a payload. Fails when it is none, or damaged.
+pub(super) fn load(payload: &[u8]) -> Result<Vec<Vec<u8>>, CommandError> {
+    const WRONG: CommandError =
+        CommandError::text("ERR DUMP payload version or checksum are wrong");
+    let body_len = payload.len().checked_sub(FOOTER).ok_or(WRONG)?;
+    let (body, footer) = payload.split_at(body_len);
+    let version = u16::from_le_bytes([footer[0], footer[1]]);
+    if version > VERSION || footer[2..] != crc64(0, &payload[..body_len + 2]).to_le_bytes() {
+        return Err(WRONG);
+    }
+    let mut codes = Vec::new();
+    let mut reader = Reader::new(body);
+    while !reader.rest().is_empty() {
+        if reader.byte() != Ok(FUNCTION) {
+            return Err(CommandError::text("ERR given type is not a function"));
+        }
+        let code = reader.string();
+        let code = code.map_err(|_| CommandError::text("ERR Failed loading library data"))?;
+        codes.push(code.into_owned());
+    }
+    Ok(codes)
+}

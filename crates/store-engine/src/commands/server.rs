@@ -1,0 +1,261 @@
+//! The server as a whole: its end, its role, modules it does not have, and a drawing.
+
+use super::prelude::*;
+use crate::effects::ServerRequest;
+use crate::session::{TimeoutReply, session_flag};
+
+pub(super) const TABLE: &[Command] = &[
+    Command::new("bgrewriteaof", Exactly(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, no_files).docs(
+        Group::Server,
+        "1.0.0",
+        "O(1)",
+        "Writes the append-only file anew.",
+    ),
+    Command::new("bgsave", AtLeast(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, no_files).docs(
+        Group::Server,
+        "1.0.0",
+        "O(1)",
+        "Saves all data while others are served.",
+    ),
+    Command::new("failover", AtLeast(1), ADMIN | NO_SCRIPT | STALE, failover).docs(
+        Group::Server,
+        "6.2.0",
+        "O(1)",
+        "Hands the part of the master to a replica.",
+    ),
+    Command::new("lastsave", Exactly(1), LOADING | STALE | FAST, lastsave)
+        .categories(category::ADMIN | category::DANGEROUS)
+        .tips(&["nondeterministic_output"])
+        .docs(Group::Server, "1.0.0", "O(1)", "When data was last saved, in unix seconds."),
+    Command::new("lolwut", AtLeast(1), READ | FAST, lolwut).docs(
+        Group::Server,
+        "5.0.0",
+        "O(1)",
+        "A drawing, and the version.",
+    ),
+    Command::container("module", MODULE_SUBCOMMANDS).docs(
+        Group::Server,
+        "4.0.0",
+        "O(1)",
+        "Modules, which this server does not take.",
+    ),
+    Command::new("psync", AtLeast(3), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING | NO_MULTI, no_replicas)
+        .docs(Group::Server, "2.8.0", "O(1)", "Makes the connection a replica's."),
+    Command::new(
+        "replconf",
+        AtLeast(1),
+        ADMIN | NO_SCRIPT | LOADING | STALE | ALLOW_BUSY,
+        replconf,
+    )
+    .docs(Group::Server, "3.0.0", "O(1)", "What replicas tell their master."),
+    Command::new("replicaof", Exactly(3), ADMIN | NO_SCRIPT | STALE | NO_ASYNC_LOADING, replicaof)
+        .docs(Group::Server, "5.0.0", "O(1)", "Makes the server a replica or a master."),
+    Command::new("role", Exactly(1), NO_SCRIPT | LOADING | STALE | FAST, role)
+        .categories(category::ADMIN | category::DANGEROUS)
+        .docs(Group::Server, "2.8.12", "O(1)", "Whether the server is master or replica."),
+    Command::new("save", Exactly(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING | NO_MULTI, no_files)
+        .docs(Group::Server, "1.0.0", "O(N)", "Saves all data."),
+    Command::new(
+        "shutdown",
+        AtLeast(1),
+        ADMIN | NO_SCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY,
+        shutdown,
+    )
+    .docs(Group::Server, "1.0.0", "O(N)", "Ends the server."),
+    Command::new("slaveof", Exactly(3), ADMIN | NO_SCRIPT | STALE | NO_ASYNC_LOADING, replicaof)
+        .docs(Group::Server, "1.0.0", "O(1)", "Makes the server a replica or a master."),
+    Command::new("sync", Exactly(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING | NO_MULTI, no_replicas)
+        .docs(Group::Server, "1.0.0", "O(1)", "Makes the connection a replica's."),
+    Command::new("wait", Exactly(3), NO_SCRIPT, wait)
+        .categories(category::CONNECTION)
+        .tips(&["request_policy:all_shards", "response_policy:agg_min"])
+        .docs(Group::Generic, "3.0.0", "O(1)", "Waits until replicas have confirmed writes."),
+];
+
+const MODULE_SUBCOMMANDS: &[Command] = &[
+    Command::new("help", Exactly(2), LOADING | STALE, module_help).docs(
+        Group::Server,
+        "5.0.0",
+        "O(1)",
+        "What the subcommands do.",
+    ),
+    Command::new("list", Exactly(2), ADMIN | NO_SCRIPT, module_list)
+        .tips(&["nondeterministic_output_order"])
+        .docs(Group::Server, "4.0.0", "O(N)", "Modules that are loaded: none."),
+    Command::new("load", AtLeast(3), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, no_modules).docs(
+        Group::Server,
+        "4.0.0",
+        "O(1)",
+        "Loads a module: refused.",
+    ),
+    Command::new("loadex", AtLeast(3), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, no_modules).docs(
+        Group::Server,
+        "7.0.0",
+        "O(1)",
+        "Loads a module with settings: refused.",
+    ),
+    Command::new("unload", Exactly(3), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, no_modules).docs(
+        Group::Server,
+        "4.0.0",
+        "O(1)",
+        "Unloads a module: refused.",
+    ),
+];
+
+fn shutdown(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let (mut saves, mut saves_not, mut aborts, mut hastens) = (false, false, false, false);
+    for word in request.args_from(1) {
+        match () {
+            () if is_word(word, "SAVE") => saves = true,
+            () if is_word(word, "NOSAVE") => saves_not = true,
+            () if is_word(word, "ABORT") => aborts = true,
+            () if is_word(word, "NOW") || is_word(word, "FORCE") => hastens = true,
+            () => return Err(CommandError::SYNTAX),
+        }
+    }
+    if saves && saves_not || aborts && (saves || saves_not || hastens) {
+        return Err(CommandError::SYNTAX);
+    }
+    if aborts {
+        return Err(CommandError::text("ERR No shutdown in progress."));
+    }
+    cx.session.flags |= session_flag::CLOSING;
+    let line = "User requested shutdown...".to_owned();
+    cx.db.effects.requests.extend([ServerRequest::Log(line), ServerRequest::Shutdown]);
+    Ok(())
+}
+
+fn lastsave(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    cx.reply.integer((cx.server.identity.started_at_ms / 1000) as i64);
+    Ok(())
+}
+
+fn no_files(_: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    Err(CommandError::text("ERR This server keeps its data in memory only"))
+}
+
+fn role(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    cx.reply.array(3);
+    cx.reply.bulk(b"master");
+    cx.reply.integer(0);
+    cx.reply.array(0);
+    Ok(())
+}
+
+fn replicaof(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    if is_word(request.arg(1), "NO") && is_word(request.arg(2), "ONE") {
+        cx.reply.ok();
+        return Ok(());
+    }
+    integer_within(request.arg(2), 0, 65_535)
+        .map_err(|_| CommandError::text("ERR Invalid master port"))?;
+    Err(CommandError::text("ERR This server cannot be a replica"))
+}
+
+fn replconf(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    if request.len().is_multiple_of(2) {
+        return Err(CommandError::SYNTAX);
+    }
+    for at in (1..request.len()).step_by(2) {
+        let known = ["listening-port", "ip-address", "capa", "rdb-only", "rdb-filter-only"];
+        if !known.iter().any(|name| is_word(request.arg(at), name)) {
+            let name = String::from_utf8_lossy(request.arg(at));
+            let text = format!("ERR Unrecognized REPLCONF option: {name}");
+            return Err(CommandError::new(text));
+        }
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+fn no_replicas(_: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    Err(CommandError::text("ERR This server has no replicas"))
+}
+
+fn failover(_: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    if request.len() == 2 && is_word(request.arg(1), "ABORT") {
+        return Err(CommandError::text("ERR No failover in progress."));
+    }
+    let mut at = 1;
+    while let Some(word) = request.get(at) {
+        let width = match () {
+            () if is_word(word, "TO") => 3,
+            () if is_word(word, "TIMEOUT") => 2,
+            () if is_word(word, "FORCE") => 1,
+            () => return Err(CommandError::SYNTAX),
+        };
+        if at + width > request.len() {
+            return Err(CommandError::SYNTAX);
+        }
+        if width == 2 && integer(request.arg(at + 1))? <= 0 {
+            return Err(CommandError::text("ERR FAILOVER timeout must be greater than 0"));
+        }
+        at += width;
+    }
+    Err(CommandError::text("ERR FAILOVER requires connected replicas."))
+}
+
+fn wait(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let replicas = integer(request.arg(1))?;
+    let not_integer = CommandError::text("ERR timeout is not an integer or out of range");
+    let timeout = store_resp::parse_integer(request.arg(2)).ok_or(not_integer)?;
+    if timeout < 0 {
+        return Err(CommandError::text("ERR timeout is negative"));
+    }
+    if replicas <= 0 {
+        cx.reply.integer(0);
+        return Ok(());
+    }
+    cx.block(request, std::iter::empty(), timeout as u64, TimeoutReply::Zero)
+}
+
+fn module_list(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    cx.reply.array(0);
+    Ok(())
+}
+
+fn no_modules(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    if !super::config::allows(cx, "enable-module-command") {
+        return Err(CommandError::text(
+            "ERR MODULE command not allowed. If the enable-module-command option is set to \
+             \"local\", you can run it from a local connection, otherwise you need to set this \
+             option in the configuration file, and then restart the server.",
+        ));
+    }
+    Err(CommandError::text("ERR This server does not take modules"))
+}
+
+fn module_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    super::help::reply(cx, "MODULE", &[("LIST", "Modules that are loaded: none.")]);
+    Ok(())
+}
+
+/// Squares in rows that lean more the further down they are, for the fun of it.
+fn lolwut(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    const COLUMNS_MAX: i64 = 80;
+    const ROWS_MAX: i64 = 40;
+    let mut text = String::new();
+    if let Some(word) = request.get(1)
+        && is_word(word, "VERSION")
+        && let Some(version) = request.get(2)
+    {
+        integer(version)?;
+        let size = |at: usize, default: i64, max: i64| match request.get(at) {
+            Some(arg) => integer(arg).map(|size| size.clamp(1, max)),
+            None => Ok(default),
+        };
+        let (columns, rows) = (size(3, 24, COLUMNS_MAX)?, size(4, 8, ROWS_MAX)?);
+        for row in 0..rows {
+            for _ in 0..columns {
+                let leans = (cx.db.random.below(rows as usize) as i64) < row;
+                let shape = if leans { ['◇', '◆', '◈'] } else { ['□', '▫', '◻'] };
+                text.push(shape[cx.db.random.below(shape.len())]);
+            }
+            text.push('\n');
+        }
+        text.push_str("\nOrder above, chance below. ");
+    }
+    text.push_str(&format!("Redis ver. {}\n", crate::REDIS_VERSION));
+    cx.reply.verbatim("txt", text.as_bytes());
+    Ok(())
+}

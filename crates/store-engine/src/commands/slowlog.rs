@@ -1,0 +1,119 @@
+//! SLOWLOG: requests that took long.
+
+use super::monitor::secret_args;
+use super::prelude::*;
+use crate::registry::RowId;
+use crate::session::SessionId;
+use crate::slow_log::{SlowRequest, shortened};
+use crate::state::ServerState;
+
+pub(super) const TABLE: &[Command] = &[Command::container("slowlog", SLOWLOG_SUBCOMMANDS).docs(
+    Group::Server,
+    "2.2.12",
+    "O(1)",
+    "Requests that took long.",
+)];
+
+const SLOWLOG_SUBCOMMANDS: &[Command] = &[
+    Command::new("get", AtLeast(2), ADMIN | LOADING | STALE, slowlog_get)
+        .tips(&["request_policy:all_nodes", "nondeterministic_output"])
+        .docs(Group::Server, "2.2.12", "O(N)", "The latest requests that took long."),
+    Command::new("help", Exactly(2), LOADING | STALE, slowlog_help).docs(
+        Group::Server,
+        "6.2.0",
+        "O(1)",
+        "What the subcommands do.",
+    ),
+    Command::new("len", Exactly(2), ADMIN | LOADING | STALE, slowlog_len)
+        .tips(&["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"])
+        .docs(Group::Server, "2.2.12", "O(1)", "How many requests that took long are kept."),
+    Command::new("reset", Exactly(2), ADMIN | LOADING | STALE, slowlog_reset)
+        .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
+        .docs(Group::Server, "2.2.12", "O(N)", "Forgets the requests that took long."),
+];
+
+fn slowlog_get(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let wanted = match request.len() {
+        2 => 10,
+        3 => {
+            let text = "ERR count should be greater than or equal to -1";
+            let count = integer(request.arg(2));
+            let count = count.ok().filter(|count| *count >= -1).ok_or(CommandError::text(text))?;
+            usize::try_from(count).unwrap_or(usize::MAX)
+        }
+        _ => return Err(super::help::wrong_arguments("SLOWLOG", request)),
+    };
+    let (log, reply) = (&cx.server.slow_log, &mut cx.reply);
+    reply.array(wanted.min(log.len()));
+    for entry in log.iter().take(wanted) {
+        reply.array(6);
+        reply.integer(entry.id as i64);
+        reply.integer(entry.at_s as i64);
+        reply.integer(entry.micros as i64);
+        reply.array(entry.args.len());
+        entry.args.iter().for_each(|arg| reply.bulk(arg));
+        reply.bulk(entry.client.as_bytes());
+        reply.bulk(&entry.name);
+    }
+    Ok(())
+}
+
+fn slowlog_len(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    cx.reply.count(cx.server.slow_log.len());
+    Ok(())
+}
+
+fn slowlog_reset(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    cx.server.slow_log.clear();
+    cx.reply.ok();
+    Ok(())
+}
+
+/// Notes a request that took as long as the slow log or the latency monitor wants to know.
+#[cold]
+pub(crate) fn note_slow(
+    server: &mut ServerState,
+    now_us: u64,
+    id: SessionId,
+    row: RowId,
+    request: Request<'_>,
+    micros: u64,
+) {
+    let command = server.registry.row(row).command;
+    let (at_s, threshold_ms) =
+        (now_us / 1_000_000, server.config.number("latency-monitor-threshold"));
+    if threshold_ms > 0 && micros / 1000 >= threshold_ms as u64 {
+        let event = if command.has(FAST) { "fast-command" } else { "command" };
+        server.latency.add(event, at_s, micros / 1000);
+    }
+    let threshold_us = server.config.tuned().slowlog_over_us;
+    let len_max = server.config.number("slowlog-max-len") as usize;
+    let is_slow = u64::try_from(threshold_us).is_ok_and(|threshold| micros >= threshold);
+    if !is_slow || len_max == 0 || command.has(SKIP_SLOWLOG) && threshold_us == 0 {
+        return;
+    }
+    let Some(session) = server.sessions.get(id) else { return };
+    let is_secret = secret_args(&server.registry.row(row).full_name, request);
+    let entry = SlowRequest {
+        id: 0,
+        at_s,
+        micros,
+        args: shortened(request, is_secret),
+        client: session.origin.address.clone(),
+        name: session.name.clone(),
+    };
+    server.slow_log.add(entry, len_max);
+}
+
+fn slowlog_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    super::help::reply(
+        cx,
+        "SLOWLOG",
+        &[
+            ("GET [<count>]", "The latest requests that took long; 10 unless told, -1 for all."),
+            ("LEN", "How many are kept."),
+            ("RESET", "Forget them."),
+        ],
+    );
+    Ok(())
+}

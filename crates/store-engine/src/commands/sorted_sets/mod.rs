@@ -1,0 +1,244 @@
+//! Sorted sets: distinct members in the order of their scores.
+
+mod add;
+mod algebra;
+mod bounds;
+mod members;
+mod pop;
+mod range;
+mod store;
+
+use super::prelude::*;
+use add::{zadd, zincrby};
+use algebra::{zdiff, zdiffstore, zinter, zintercard, zinterstore, zunion, zunionstore};
+use members::{zcard, zmscore, zrandmember, zrank, zrem, zrevrank, zscan, zscore};
+use pop::{bzmpop, bzpopmax, bzpopmin, zmpop, zpopmax, zpopmin};
+use range::{
+    zcount, zlexcount, zrange, zrangebylex, zrangebyscore, zrangestore, zremrangebylex,
+    zremrangebyrank, zremrangebyscore, zrevrange, zrevrangebylex, zrevrangebyscore,
+};
+
+pub(super) const TABLE: &[Command] = &[
+    Command::new("bzmpop", AtLeast(5), WRITE | BLOCKING | MOVABLE_KEYS, bzmpop)
+        .keys(&[KeySpec::counted(2, RW | ACCESS | DELETE)])
+        .categories(category::SORTED_SET)
+        .docs(
+            Group::SortedSet,
+            "7.0.0",
+            "O(K)+O(M*log(N))",
+            "Takes members from the first sorted set that has some, waiting for one.",
+        ),
+    Command::new("bzpopmax", AtLeast(3), WRITE | NO_SCRIPT | BLOCKING | FAST, bzpopmax)
+        .keys(&[KeySpec::range(1, -2, 1, RW | ACCESS | DELETE)])
+        .categories(category::SORTED_SET)
+        .docs(
+            Group::SortedSet,
+            "5.0.0",
+            "O(log(N))",
+            "Takes the member with the highest score, waiting for one.",
+        ),
+    Command::new("bzpopmin", AtLeast(3), WRITE | NO_SCRIPT | BLOCKING | FAST, bzpopmin)
+        .keys(&[KeySpec::range(1, -2, 1, RW | ACCESS | DELETE)])
+        .categories(category::SORTED_SET)
+        .docs(
+            Group::SortedSet,
+            "5.0.0",
+            "O(log(N))",
+            "Takes the member with the lowest score, waiting for one.",
+        ),
+    Command::new("zadd", AtLeast(4), WRITE | GROWS | FAST, zadd)
+        .keys(&[KeySpec::one(1, RW | UPDATE)])
+        .categories(category::SORTED_SET)
+        .docs(Group::SortedSet, "1.2.0", "O(log(N))", "Adds members or changes their scores."),
+    Command::new("zcard", Exactly(2), READ | FAST, zcard)
+        .keys(&[KeySpec::one(1, RO)])
+        .categories(category::SORTED_SET)
+        .docs(Group::SortedSet, "1.2.0", "O(1)", "How many members there are."),
+    Command::new("zcount", Exactly(4), READ | FAST, zcount)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(
+            Group::SortedSet,
+            "2.0.0",
+            "O(log(N))",
+            "How many members have a score within a range.",
+        ),
+    Command::new("zdiff", AtLeast(3), READ | MOVABLE_KEYS, zdiff)
+        .keys(&[KeySpec::counted(1, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(
+            Group::SortedSet,
+            "6.2.0",
+            "O(L+(N-K)log(N))",
+            "Members of the first sorted set that are in none of the others.",
+        ),
+    Command::new("zdiffstore", AtLeast(4), WRITE | GROWS | MOVABLE_KEYS, zdiffstore)
+        .keys(&[KeySpec::one(1, OW | UPDATE), KeySpec::counted(2, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(
+            Group::SortedSet,
+            "6.2.0",
+            "O(L+(N-K)log(N))",
+            "Stores the difference of sorted sets.",
+        ),
+    Command::new("zincrby", Exactly(4), WRITE | GROWS | FAST, zincrby)
+        .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
+        .categories(category::SORTED_SET)
+        .docs(Group::SortedSet, "1.2.0", "O(log(N))", "Adds to the score of a member."),
+    Command::new("zinter", AtLeast(3), READ | MOVABLE_KEYS, zinter)
+        .keys(&[KeySpec::counted(1, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(
+            Group::SortedSet,
+            "6.2.0",
+            "O(N*K)+O(M*log(M))",
+            "Members that all sorted sets have.",
+        ),
+    Command::new("zintercard", AtLeast(3), READ | MOVABLE_KEYS, zintercard)
+        .keys(&[KeySpec::counted(1, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(Group::SortedSet, "7.0.0", "O(N*K)", "How many members all sorted sets have."),
+    Command::new("zinterstore", AtLeast(4), WRITE | GROWS | MOVABLE_KEYS, zinterstore)
+        .keys(&[KeySpec::one(1, OW | UPDATE), KeySpec::counted(2, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(
+            Group::SortedSet,
+            "2.0.0",
+            "O(N*K)+O(M*log(M))",
+            "Stores the intersection of sorted sets.",
+        ),
+    Command::new("zlexcount", Exactly(4), READ | FAST, zlexcount)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(
+            Group::SortedSet,
+            "2.8.9",
+            "O(log(N))",
+            "How many members lie within a range of texts.",
+        ),
+    Command::new("zmpop", AtLeast(4), WRITE | MOVABLE_KEYS, zmpop)
+        .keys(&[KeySpec::counted(1, RW | ACCESS | DELETE)])
+        .categories(category::SORTED_SET)
+        .docs(
+            Group::SortedSet,
+            "7.0.0",
+            "O(K)+O(M*log(N))",
+            "Takes members from the first sorted set that has some.",
+        ),
+    Command::new("zmscore", AtLeast(3), READ | FAST, zmscore)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(Group::SortedSet, "6.2.0", "O(N)", "The scores of several members."),
+    Command::new("zpopmax", AtLeast(2), WRITE | FAST, zpopmax)
+        .keys(&[KeySpec::one(1, RW | ACCESS | DELETE)])
+        .categories(category::SORTED_SET)
+        .docs(Group::SortedSet, "5.0.0", "O(log(N)*M)", "Takes members with the highest scores."),
+    Command::new("zpopmin", AtLeast(2), WRITE | FAST, zpopmin)
+        .keys(&[KeySpec::one(1, RW | ACCESS | DELETE)])
+        .categories(category::SORTED_SET)
+        .docs(Group::SortedSet, "5.0.0", "O(log(N)*M)", "Takes members with the lowest scores."),
+    Command::new("zrandmember", AtLeast(2), READ, zrandmember)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .tips(&["nondeterministic_output"])
+        .docs(Group::SortedSet, "6.2.0", "O(N)", "Members chosen at random."),
+    Command::new("zrange", AtLeast(4), READ, zrange)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(
+            Group::SortedSet,
+            "1.2.0",
+            "O(log(N)+M)",
+            "Members within a range of ranks, scores or texts.",
+        ),
+    Command::new("zrangebylex", AtLeast(4), READ, zrangebylex)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(Group::SortedSet, "2.8.9", "O(log(N)+M)", "Members within a range of texts."),
+    Command::new("zrangebyscore", AtLeast(4), READ, zrangebyscore)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(Group::SortedSet, "1.0.5", "O(log(N)+M)", "Members within a range of scores."),
+    Command::new("zrangestore", AtLeast(5), WRITE | GROWS, zrangestore)
+        .keys(&[KeySpec::one(1, OW | UPDATE), KeySpec::one(2, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(Group::SortedSet, "6.2.0", "O(log(N)+M)", "Stores a range of a sorted set."),
+    Command::new("zrank", Exactly(3), READ | FAST, zrank)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(Group::SortedSet, "2.0.0", "O(log(N))", "How many members stand before a member."),
+    Command::new("zrem", AtLeast(3), WRITE | FAST, zrem)
+        .keys(&[KeySpec::one(1, RW | DELETE)])
+        .categories(category::SORTED_SET)
+        .docs(Group::SortedSet, "1.2.0", "O(M*log(N))", "Removes members."),
+    Command::new("zremrangebylex", Exactly(4), WRITE, zremrangebylex)
+        .keys(&[KeySpec::one(1, RW | DELETE)])
+        .categories(category::SORTED_SET)
+        .docs(Group::SortedSet, "2.8.9", "O(log(N)+M)", "Removes members within a range of texts."),
+    Command::new("zremrangebyrank", Exactly(4), WRITE, zremrangebyrank)
+        .keys(&[KeySpec::one(1, RW | DELETE)])
+        .categories(category::SORTED_SET)
+        .docs(Group::SortedSet, "2.0.0", "O(log(N)+M)", "Removes members within a range of ranks."),
+    Command::new("zremrangebyscore", Exactly(4), WRITE, zremrangebyscore)
+        .keys(&[KeySpec::one(1, RW | DELETE)])
+        .categories(category::SORTED_SET)
+        .docs(
+            Group::SortedSet,
+            "1.2.0",
+            "O(log(N)+M)",
+            "Removes members within a range of scores.",
+        ),
+    Command::new("zrevrange", AtLeast(4), READ, zrevrange)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(
+            Group::SortedSet,
+            "1.2.0",
+            "O(log(N)+M)",
+            "Members within a range of ranks, highest score first.",
+        ),
+    Command::new("zrevrangebylex", AtLeast(4), READ, zrevrangebylex)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(
+            Group::SortedSet,
+            "2.8.9",
+            "O(log(N)+M)",
+            "Members within a range of texts, last first.",
+        ),
+    Command::new("zrevrangebyscore", AtLeast(4), READ, zrevrangebyscore)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(
+            Group::SortedSet,
+            "2.2.0",
+            "O(log(N)+M)",
+            "Members within a range of scores, highest first.",
+        ),
+    Command::new("zrevrank", Exactly(3), READ | FAST, zrevrank)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(Group::SortedSet, "2.0.0", "O(log(N))", "How many members stand behind a member."),
+    Command::new("zscan", AtLeast(3), READ, zscan)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .tips(&["nondeterministic_output"])
+        .docs(Group::SortedSet, "2.8.0", "O(1)", "Walks over the members in steps."),
+    Command::new("zscore", Exactly(3), READ | FAST, zscore)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(Group::SortedSet, "1.2.0", "O(1)", "The score of a member."),
+    Command::new("zunion", AtLeast(3), READ | MOVABLE_KEYS, zunion)
+        .keys(&[KeySpec::counted(1, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(
+            Group::SortedSet,
+            "6.2.0",
+            "O(N)+O(M*log(M))",
+            "Members that any of the sorted sets has.",
+        ),
+    Command::new("zunionstore", AtLeast(4), WRITE | GROWS | MOVABLE_KEYS, zunionstore)
+        .keys(&[KeySpec::one(1, OW | UPDATE), KeySpec::counted(2, RO | ACCESS)])
+        .categories(category::SORTED_SET)
+        .docs(Group::SortedSet, "2.0.0", "O(N)+O(M*log(M))", "Stores the union of sorted sets."),
+];

@@ -1,0 +1,87 @@
+//! Parts of strings.
+
+use super::super::prelude::*;
+use super::stored;
+use crate::keyspace::Expiry;
+
+pub(super) fn strlen(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let len = cx.db.read_string(request.arg(1))?.map_or(0, |text| text.len());
+    cx.reply.count(len);
+    Ok(())
+}
+
+pub(super) fn append(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let (key, tail) = (request.arg(1), request.arg(2));
+    let len = match cx.db.peek_string(key)?.map(|text| text.len()) {
+        None => {
+            cx.db.set(key, stored(tail), Expiry::Clear);
+            tail.len()
+        }
+        Some(len) => {
+            check_len(cx, len, tail.len())?;
+            cx.db.edit_string(key, |text| text.extend_from_slice(tail));
+            len + tail.len()
+        }
+    };
+    cx.db.changed(event_class::STRING, "append", key);
+    cx.reply.count(len);
+    Ok(())
+}
+
+pub(super) fn setrange(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let (key, part) = (request.arg(1), request.arg(3));
+    let offset = integer(request.arg(2))?;
+    let offset =
+        usize::try_from(offset).map_err(|_| CommandError::text("ERR offset is out of range"))?;
+    let len = cx.db.peek_string(key)?.map_or(0, |text| text.len());
+    if part.is_empty() {
+        cx.reply.count(len);
+        return Ok(());
+    }
+    check_len(cx, offset, part.len())?;
+    let end = offset + part.len();
+    cx.db.edit_string(key, |text| {
+        if text.len() < end {
+            text.resize(end, 0);
+        }
+        text[offset..end].copy_from_slice(part);
+    });
+    cx.db.changed(event_class::STRING, "setrange", key);
+    cx.reply.count(len.max(end));
+    Ok(())
+}
+
+pub(super) fn getrange(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let (start, end) = (integer(request.arg(2))?, integer(request.arg(3))?);
+    let Some(text) = cx.db.read_string(request.arg(1))? else {
+        cx.reply.bulk(b"");
+        return Ok(());
+    };
+    let mut scratch = [0; 20];
+    let bytes = text.bytes(&mut scratch);
+    cx.reply.bulk(part_of(bytes, start, end));
+    Ok(())
+}
+
+/// The bytes from `start` to `end` inclusive; negative counts from the end.
+fn part_of(bytes: &[u8], start: i64, end: i64) -> &[u8] {
+    if start < 0 && end < 0 && start > end {
+        return &[];
+    }
+    let len = bytes.len() as i64;
+    let from_front = |at: i64| if at < 0 { (at.saturating_add(len)).max(0) } else { at };
+    let (start, end) = (from_front(start), from_front(end).min(len - 1));
+    if len == 0 || start > end {
+        return &[];
+    }
+    &bytes[start as usize..=end as usize]
+}
+
+/// Fails when a string of `len` and `more` bytes would be too long.
+pub(in crate::commands) fn check_len(cx: &Context<'_>, len: usize, more: usize) -> CommandResult {
+    let total = len.saturating_add(more);
+    if total > cx.server.config.tuned().bulk_max as usize {
+        return Err(CommandError::STRING_TOO_LONG);
+    }
+    Ok(())
+}

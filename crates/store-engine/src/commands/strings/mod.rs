@@ -1,0 +1,127 @@
+//! Strings: values of any bytes, numbers among them.
+
+mod counter;
+mod edit;
+mod lcs;
+mod set;
+
+use super::prelude::*;
+use crate::keyspace::NewValue;
+use counter::{decr, decrby, incr, incrby, incrbyfloat};
+pub(super) use edit::check_len;
+use edit::{append, getrange, setrange, strlen};
+use lcs::lcs;
+use set::{get, getdel, getex, getset, mget, mset, msetnx, psetex, set, setex, setnx};
+
+pub(super) const TABLE: &[Command] = &[
+    Command::new("append", Exactly(3), WRITE | GROWS | FAST, append)
+        .keys(&[KeySpec::one(1, RW | INSERT)])
+        .categories(category::STRING)
+        .docs(Group::String, "2.0.0", "O(1)", "Adds to the end of a string."),
+    Command::new("decr", Exactly(2), WRITE | GROWS | FAST, decr)
+        .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
+        .categories(category::STRING)
+        .docs(Group::String, "1.0.0", "O(1)", "Subtracts one from the integer in a string."),
+    Command::new("decrby", Exactly(3), WRITE | GROWS | FAST, decrby)
+        .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
+        .categories(category::STRING)
+        .docs(Group::String, "1.0.0", "O(1)", "Subtracts from the integer in a string."),
+    Command::new("get", Exactly(2), READ | FAST, get)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::STRING)
+        .docs(Group::String, "1.0.0", "O(1)", "The string at a key."),
+    Command::new("getdel", Exactly(2), WRITE | FAST, getdel)
+        .keys(&[KeySpec::one(1, RW | ACCESS | DELETE)])
+        .categories(category::STRING)
+        .docs(Group::String, "6.2.0", "O(1)", "The string at a key, which is removed."),
+    Command::new("getex", AtLeast(2), WRITE | FAST, getex)
+        .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
+        .categories(category::STRING)
+        .docs(Group::String, "6.2.0", "O(1)", "The string at a key, whose expiry is changed."),
+    Command::new("getrange", Exactly(4), READ, getrange)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::STRING)
+        .docs(Group::String, "2.4.0", "O(N)", "A part of a string."),
+    Command::new("getset", Exactly(3), WRITE | GROWS | FAST, getset)
+        .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
+        .categories(category::STRING)
+        .docs(Group::String, "1.0.0", "O(1)", "Sets a string and returns the one before."),
+    Command::new("incr", Exactly(2), WRITE | GROWS | FAST, incr)
+        .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
+        .categories(category::STRING)
+        .docs(Group::String, "1.0.0", "O(1)", "Adds one to the integer in a string."),
+    Command::new("incrby", Exactly(3), WRITE | GROWS | FAST, incrby)
+        .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
+        .categories(category::STRING)
+        .docs(Group::String, "1.0.0", "O(1)", "Adds to the integer in a string."),
+    Command::new("incrbyfloat", Exactly(3), WRITE | GROWS | FAST, incrbyfloat)
+        .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
+        .categories(category::STRING)
+        .docs(Group::String, "2.6.0", "O(1)", "Adds to the number in a string."),
+    Command::new("lcs", AtLeast(3), READ, lcs)
+        .keys(&[KeySpec::range(1, 1, 1, RO | ACCESS)])
+        .categories(category::STRING)
+        .docs(Group::String, "7.0.0", "O(N*M)", "The longest common subsequence of two strings."),
+    Command::new("mget", AtLeast(2), READ | FAST, mget)
+        .keys(&[KeySpec::all(1, RO | ACCESS)])
+        .categories(category::STRING)
+        .tips(&["request_policy:multi_shard"])
+        .docs(Group::String, "1.0.0", "O(N)", "The strings at several keys."),
+    Command::new("mset", AtLeast(3), WRITE | GROWS, mset)
+        .keys(&[KeySpec::range(1, -1, 2, OW | UPDATE)])
+        .categories(category::STRING)
+        .tips(&["request_policy:multi_shard", "response_policy:all_succeeded"])
+        .docs(Group::String, "1.0.1", "O(N)", "Sets several strings at once."),
+    Command::new("msetnx", AtLeast(3), WRITE | GROWS, msetnx)
+        .keys(&[KeySpec::range(1, -1, 2, OW | INSERT)])
+        .categories(category::STRING)
+        .tips(&["request_policy:multi_shard", "response_policy:agg_min"])
+        .docs(
+            Group::String,
+            "1.0.1",
+            "O(N)",
+            "Sets several strings unless one of the keys exists.",
+        ),
+    Command::new("psetex", Exactly(4), WRITE | GROWS, psetex)
+        .keys(&[KeySpec::one(1, OW | UPDATE)])
+        .categories(category::STRING)
+        .docs(Group::String, "2.6.0", "O(1)", "Sets a string that ends after milliseconds."),
+    Command::new("set", AtLeast(3), WRITE | GROWS, set)
+        .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE | VARIABLE)])
+        .categories(category::STRING)
+        .docs(
+            Group::String,
+            "1.0.0",
+            "O(1)",
+            "Sets a string, under conditions and with an expiry if wished.",
+        ),
+    Command::new("setex", Exactly(4), WRITE | GROWS, setex)
+        .keys(&[KeySpec::one(1, OW | UPDATE)])
+        .categories(category::STRING)
+        .docs(Group::String, "2.0.0", "O(1)", "Sets a string that ends after seconds."),
+    Command::new("setnx", Exactly(3), WRITE | GROWS | FAST, setnx)
+        .keys(&[KeySpec::one(1, OW | INSERT)])
+        .categories(category::STRING)
+        .docs(Group::String, "1.0.0", "O(1)", "Sets a string unless the key exists."),
+    Command::new("setrange", Exactly(4), WRITE | GROWS, setrange)
+        .keys(&[KeySpec::one(1, RW | UPDATE)])
+        .categories(category::STRING)
+        .docs(Group::String, "2.2.0", "O(1)", "Overwrites a part of a string."),
+    Command::new("strlen", Exactly(2), READ | FAST, strlen)
+        .keys(&[KeySpec::one(1, RO)])
+        .categories(category::STRING)
+        .docs(Group::String, "2.2.0", "O(1)", "The length of a string."),
+    Command::new("substr", Exactly(4), READ, getrange)
+        .keys(&[KeySpec::one(1, RO | ACCESS)])
+        .categories(category::STRING)
+        .docs(Group::String, "1.0.0", "O(N)", "A part of a string, by the older name."),
+];
+
+/// The form in which a string is kept: as an integer when it is the canonical text of one.
+#[inline]
+pub(super) fn stored(bytes: &[u8]) -> NewValue<'_> {
+    match store_resp::parse_integer(bytes) {
+        Some(number) => NewValue::Integer(number),
+        None => NewValue::Bytes(bytes),
+    }
+}

@@ -1,0 +1,301 @@
+//! Reading and setting whole strings.
+
+use super::super::expire::{Unit, deadline};
+use super::super::prelude::*;
+use super::stored;
+use crate::keyspace::{Expiry, StringRef};
+
+pub(super) fn get(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    match cx.db.read_string(request.arg(1))? {
+        Some(StringRef::Bytes(bytes)) => cx.reply.bulk(bytes),
+        Some(StringRef::Integer(number)) => cx.reply.bulk_integer(number),
+        None => cx.reply.null(),
+    }
+    Ok(())
+}
+
+pub(super) fn mget(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    cx.reply.array(request.len() - 1);
+    for key in request.args_from(1) {
+        match cx.db.read_string(key) {
+            Ok(Some(text)) => cx.reply.bulk(text.bytes(&mut [0; 20])),
+            // A value of another kind counts as absent here.
+            Ok(None) | Err(_) => cx.reply.null(),
+        }
+    }
+    Ok(())
+}
+
+/// When SET sets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    Always,
+    Absent,
+    Present,
+}
+
+/// The options of SET and GETEX.
+struct Options {
+    condition: Condition,
+    returns_old: bool,
+    persists: bool,
+    expiry: Option<Ends>,
+    keeps_expiry: bool,
+}
+
+/// When the key shall end: given as an argument, in this unit, relative or not.
+#[derive(Clone, Copy)]
+struct Ends {
+    arg: usize,
+    unit: Unit,
+    is_absolute: bool,
+}
+
+pub(super) fn set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let (key, value) = (request.arg(1), request.arg(2));
+    if request.len() == 3 {
+        cx.db.set(key, stored(value), Expiry::Clear);
+        cx.db.changed(event_class::STRING, "set", key);
+        cx.reply.ok();
+        return Ok(());
+    }
+    let options = parse_options(request, 3, "SET")?;
+    let ends_at = expiry_moment(cx, request, options.expiry, "set")?;
+    if options.returns_old {
+        get(cx, request)?;
+    }
+    if !set_if(cx, key, value, &options, ends_at) {
+        if !options.returns_old {
+            cx.reply.null();
+        }
+        return Ok(());
+    }
+    if let Some(at) = ends_at {
+        cx.db.notify(event_class::GENERIC, "expire", key);
+        let at = at.to_string();
+        cx.propagate_instead(&[b"SET", key, value, b"PXAT", at.as_bytes()]);
+    } else if options.returns_old || options.condition != Condition::Always {
+        let keep: &[&[u8]] = &[b"SET", key, value, b"KEEPTTL"];
+        cx.propagate_instead(&keep[..if options.keeps_expiry { 4 } else { 3 }]);
+    }
+    if !options.returns_old {
+        cx.reply.ok();
+    }
+    Ok(())
+}
+
+fn set_if(
+    cx: &mut Context<'_>,
+    key: &[u8],
+    value: &[u8],
+    options: &Options,
+    ends_at: Option<u64>,
+) -> bool {
+    let blocked_by = match options.condition {
+        Condition::Always => None,
+        Condition::Absent => Some(true),
+        Condition::Present => Some(false),
+    };
+    if blocked_by.is_some_and(|presence| cx.db.contains(key) == presence) {
+        return false;
+    }
+    let expiry = match ends_at {
+        Some(at) => Expiry::At(at),
+        None if options.keeps_expiry => Expiry::Keep,
+        None => Expiry::Clear,
+    };
+    cx.db.set(key, stored(value), expiry);
+    cx.db.changed(event_class::STRING, "set", key);
+    true
+}
+
+fn parse_options(
+    request: Request<'_>,
+    first: usize,
+    command: &str,
+) -> Result<Options, CommandError> {
+    let is_set = command == "SET";
+    let mut options = Options {
+        condition: Condition::Always,
+        returns_old: false,
+        persists: false,
+        expiry: None,
+        keeps_expiry: false,
+    };
+    let mut at = first;
+    while let Some(word) = request.get(at) {
+        let free = options.expiry.is_none() && !options.keeps_expiry && !options.persists;
+        let is = |name| is_word(word, name);
+        let condition_free = |taken| is_set && options.condition != taken;
+        if is("NX") && condition_free(Condition::Present) {
+            options.condition = Condition::Absent;
+        } else if is("XX") && condition_free(Condition::Absent) {
+            options.condition = Condition::Present;
+        } else if is("GET") && is_set {
+            options.returns_old = true;
+        } else if is("KEEPTTL") && is_set && options.expiry.is_none() {
+            options.keeps_expiry = true;
+        } else if is("PERSIST") && !is_set && options.expiry.is_none() {
+            options.persists = true;
+        } else if free && at + 1 < request.len() && expiry_word(word).is_some() {
+            let (unit, is_absolute) = expiry_word(word).ok_or(CommandError::SYNTAX)?;
+            at += 1;
+            options.expiry = Some(Ends { arg: at, unit, is_absolute });
+        } else {
+            return Err(CommandError::SYNTAX);
+        }
+        at += 1;
+    }
+    Ok(options)
+}
+
+fn expiry_word(word: &[u8]) -> Option<(Unit, bool)> {
+    let words = [
+        ("EX", Unit::Seconds, false),
+        ("PX", Unit::Milliseconds, false),
+        ("EXAT", Unit::Seconds, true),
+        ("PXAT", Unit::Milliseconds, true),
+    ];
+    let found = words.into_iter().find(|(name, ..)| is_word(word, name));
+    found.map(|(_, unit, is_absolute)| (unit, is_absolute))
+}
+
+/// The unix millisecond an expiry option means; it must be positive.
+fn expiry_moment(
+    cx: &Context<'_>,
+    request: Request<'_>,
+    ends: Option<Ends>,
+    command: &str,
+) -> Result<Option<u64>, CommandError> {
+    let Some(ends) = ends else { return Ok(None) };
+    let amount = integer(request.arg(ends.arg))?;
+    let base = if ends.is_absolute { 0 } else { cx.db.now_ms() };
+    let invalid = || CommandError::new(format!("ERR invalid expire time in '{command}' command"));
+    if amount <= 0 {
+        return Err(invalid());
+    }
+    deadline(amount, ends.unit, base).map(|at| Some(at as u64)).ok_or_else(invalid)
+}
+
+pub(super) fn setnx(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let (key, value) = (request.arg(1), request.arg(2));
+    let is_new = !cx.db.contains(key);
+    if is_new {
+        cx.db.set(key, stored(value), Expiry::Clear);
+        cx.db.changed(event_class::STRING, "set", key);
+    }
+    cx.reply.integer(i64::from(is_new));
+    Ok(())
+}
+
+pub(super) fn setex(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    set_with_expiry(cx, request, Unit::Seconds, "setex")
+}
+
+pub(super) fn psetex(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    set_with_expiry(cx, request, Unit::Milliseconds, "psetex")
+}
+
+fn set_with_expiry(
+    cx: &mut Context<'_>,
+    request: Request<'_>,
+    unit: Unit,
+    command: &str,
+) -> CommandResult {
+    let (key, value) = (request.arg(1), request.arg(3));
+    let ends = Ends { arg: 2, unit, is_absolute: false };
+    if let Some(at) = expiry_moment(cx, request, Some(ends), command)? {
+        cx.db.set(key, stored(value), Expiry::At(at));
+        cx.db.changed(event_class::STRING, "set", key);
+        cx.db.notify(event_class::GENERIC, "expire", key);
+        let at = at.to_string();
+        cx.propagate_instead(&[b"SET", key, value, b"PXAT", at.as_bytes()]);
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+pub(super) fn getset(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    get(cx, request)?;
+    let (key, value) = (request.arg(1), request.arg(2));
+    cx.db.set(key, stored(value), Expiry::Clear);
+    cx.db.changed(event_class::STRING, "set", key);
+    cx.propagate_instead(&[b"SET", key, value]);
+    Ok(())
+}
+
+pub(super) fn getdel(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    get(cx, request)?;
+    let key = request.arg(1);
+    if cx.db.delete(key) {
+        cx.propagate_instead(&[b"DEL", key]);
+    }
+    Ok(())
+}
+
+pub(super) fn getex(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let options = parse_options(request, 2, "GETEX")?;
+    let key = request.arg(1);
+    if cx.db.read_string(key)?.is_none() {
+        cx.reply.null();
+        return Ok(());
+    }
+    let ends_at = expiry_moment(cx, request, options.expiry, "getex")?;
+    match cx.db.peek_string(key)? {
+        Some(text) => cx.reply.bulk(text.bytes(&mut [0; 20])),
+        None => cx.reply.null(),
+    }
+    match ends_at {
+        Some(at) if at <= cx.db.now_ms() => {
+            cx.db.delete(key);
+            cx.propagate_instead(&[b"DEL", key]);
+        }
+        Some(at) => {
+            cx.db.set_expires_at(key, Some(at));
+            cx.db.changed(event_class::GENERIC, "expire", key);
+            let at = at.to_string();
+            cx.propagate_instead(&[b"PEXPIREAT", key, at.as_bytes()]);
+        }
+        None if options.persists && cx.db.expires_at(key).flatten().is_some() => {
+            cx.db.set_expires_at(key, None);
+            cx.db.changed(event_class::GENERIC, "persist", key);
+            cx.propagate_instead(&[b"PERSIST", key]);
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+pub(super) fn mset(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    check_pairs(request, "mset")?;
+    set_pairs(cx, request);
+    cx.reply.ok();
+    Ok(())
+}
+
+pub(super) fn msetnx(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    check_pairs(request, "msetnx")?;
+    let keys = request.args_from(1).step_by(2);
+    let all_new = keys.into_iter().all(|key| !cx.db.contains(key));
+    if all_new {
+        set_pairs(cx, request);
+    }
+    cx.reply.integer(i64::from(all_new));
+    Ok(())
+}
+
+fn check_pairs(request: Request<'_>, command: &str) -> CommandResult {
+    if request.len().is_multiple_of(2) {
+        let text = format!("ERR wrong number of arguments for '{command}' command");
+        return Err(CommandError::new(text));
+    }
+    Ok(())
+}
+
+fn set_pairs(cx: &mut Context<'_>, request: Request<'_>) {
+    for at in (1..request.len()).step_by(2) {
+        let (key, value) = (request.arg(at), request.arg(at + 1));
+        cx.db.set(key, stored(value), Expiry::Clear);
+        cx.db.changed(event_class::STRING, "set", key);
+    }
+}

@@ -1,0 +1,159 @@
+//! MULTI, EXEC and WATCH.
+
+use super::prelude::*;
+use crate::acl;
+use crate::context::Caller;
+use crate::gate;
+use crate::keyspace::Keyspace;
+use crate::registry::RowId;
+use crate::session::{Session, Transaction, session_flag};
+
+pub(super) const TABLE: &[Command] = &[
+    Command::new("discard", Exactly(1), NO_SCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, discard)
+        .categories(category::TRANSACTION)
+        .docs(Group::Transactions, "2.0.0", "O(N)", "Forgets the commands queued since MULTI."),
+    Command::new("exec", Exactly(1), NO_SCRIPT | LOADING | STALE | SKIP_SLOWLOG, exec)
+        .categories(category::TRANSACTION)
+        .docs(
+            Group::Transactions,
+            "1.2.0",
+            "O(1)",
+            "Runs the commands queued since MULTI, with nothing in between.",
+        ),
+    Command::new("multi", Exactly(1), NO_SCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, multi)
+        .categories(category::TRANSACTION)
+        .docs(Group::Transactions, "1.2.0", "O(1)", "Begins to queue commands for EXEC."),
+    Command::new("unwatch", Exactly(1), NO_SCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, unwatch)
+        .categories(category::TRANSACTION)
+        .docs(Group::Transactions, "2.2.0", "O(1)", "Stops watching keys."),
+    Command::new("watch", AtLeast(2), NO_SCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, watch)
+        .keys(&[KeySpec::all(1, RO)])
+        .categories(category::TRANSACTION)
+        .docs(
+            Group::Transactions,
+            "2.2.0",
+            "O(1)",
+            "Makes EXEC do nothing if one of the keys changes before.",
+        ),
+];
+
+/// Between MULTI and EXEC everything is queued but these.
+pub(crate) fn runs_inside_multi(name: &str) -> bool {
+    matches!(name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
+}
+
+fn multi(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    if cx.in_multi() {
+        return Err(CommandError::text("ERR MULTI calls can not be nested"));
+    }
+    cx.session.flags |= session_flag::IN_MULTI;
+    cx.session.transaction = Some(Box::default());
+    cx.reply.ok();
+    Ok(())
+}
+
+fn discard(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    if !cx.in_multi() {
+        return Err(CommandError::text("ERR DISCARD without MULTI"));
+    }
+    end_transaction(cx.db, cx.session);
+    cx.reply.ok();
+    Ok(())
+}
+
+fn exec(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    if !cx.in_multi() {
+        return Err(CommandError::text("ERR EXEC without MULTI"));
+    }
+    drop_expired_watches(cx);
+    let is_broken = cx.session.has(session_flag::MULTI_BROKEN);
+    let watch_broken = cx.session.has(session_flag::WATCH_BROKEN);
+    let transaction = end_transaction(cx.db, cx.session);
+    if is_broken {
+        let text = "EXECABORT Transaction discarded because of previous errors.";
+        return Err(CommandError::text(text));
+    }
+    if watch_broken {
+        cx.reply.null_array();
+        return Ok(());
+    }
+    let queued = transaction.map(|transaction| transaction.queued).unwrap_or_default();
+    cx.reply.array(queued.len());
+    for (row, request) in &queued {
+        run_queued(cx, *row, request.as_request());
+    }
+    Ok(())
+}
+
+/// Runs one queued request. Its user may have lost the permission since.
+fn run_queued(cx: &mut Context<'_>, row: RowId, request: Request<'_>) {
+    if cx.session.has(session_flag::RESTRICTED) {
+        let outer = (cx.row, cx.caller);
+        (cx.row, cx.caller) = (row, Caller::Transaction);
+        let checked = acl::check_queued(cx, request);
+        (cx.row, cx.caller) = outer;
+        if let Err(error) = checked {
+            cx.server.stats.count_error(error.code());
+            cx.reply.error(error.as_bytes());
+            return;
+        }
+    }
+    gate::call_queued(cx, row, request, Caller::Transaction);
+}
+
+/// A watched key that ended since breaks the transaction, though nobody has removed it yet.
+fn drop_expired_watches(cx: &mut Context<'_>) {
+    let db = cx.db.selected();
+    for (watched_db, key) in &cx.session.watched {
+        cx.db.select(*watched_db);
+        // Looking it up removes it, and its removal tells the watchers.
+        cx.db.contains(key);
+    }
+    cx.db.select(db);
+    let id = cx.session.id;
+    if cx.db.effects.touched_watchers.contains(&id) {
+        cx.session.flags |= session_flag::WATCH_BROKEN;
+    }
+}
+
+fn watch(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    if cx.in_multi() {
+        return Err(CommandError::text("ERR WATCH inside MULTI is not allowed"));
+    }
+    if !cx.session.has(session_flag::WATCH_BROKEN) {
+        let db = cx.db.selected();
+        for key in request.args_from(1) {
+            // One that ended before is not what the session saw.
+            cx.db.contains(key);
+            if cx.db.watches.add(db, key, cx.session.id) {
+                cx.session.watched.push((db, key.into()));
+            }
+        }
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+fn unwatch(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    unwatch_all(cx.db, cx.session);
+    cx.reply.ok();
+    Ok(())
+}
+
+/// Stops watching, and forgets what was seen.
+pub(super) fn unwatch_all(db: &mut Keyspace, session: &mut Session) {
+    for (at, key) in session.watched.drain(..) {
+        db.watches.remove(at, &key, session.id);
+    }
+    session.flags &= !session_flag::WATCH_BROKEN;
+}
+
+/// Leaves MULTI, and hands out what was queued.
+pub(crate) fn end_transaction(
+    db: &mut Keyspace,
+    session: &mut Session,
+) -> Option<Box<Transaction>> {
+    unwatch_all(db, session);
+    session.flags &= !(session_flag::IN_MULTI | session_flag::MULTI_BROKEN);
+    session.transaction.take()
+}

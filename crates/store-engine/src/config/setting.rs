@@ -1,0 +1,242 @@
+//! One setting: its kind, and how texts become values of it.
+
+/// What values a setting takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `yes` or `no`.
+    YesNo,
+    /// A whole number within these bounds.
+    Integer(i64, i64),
+    /// Bytes, with a unit such as `kb` or `gb` if need be, within these bounds.
+    Memory(i64, i64),
+    /// Bytes, or a percentage of `maxmemory`.
+    MemoryOrPercent,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A file mode.
+    Octal,
+    /// Any text.
+    Text,
+    /// Any number of words.
+    Words,
+    /// Pairs of seconds and changes.
+    Save,
+    /// Client classes with hard limit, soft limit and seconds.
+    OutputLimits,
+    /// Letters of keyspace event classes.
+    EventClasses,
+    /// Percentiles.
+    Percentiles,
+}
+
+/// One row of the table of settings.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// Another name, from older versions.
+    pub alias: Option<&'static str>,
+    /// What it takes.
+    pub kind: Kind,
+    /// Its value when nobody sets it.
+    pub default: &'static str,
+    /// Whether only the start can set it.
+    pub is_fixed: bool,
+    /// Whether CONFIG SET needs `enable-protected-configs`.
+    pub is_protected: bool,
+    /// Whether its value must not be logged.
+    pub is_secret: bool,
+}
+
+impl Setting {
+    pub(super) const fn new(name: &'static str, kind: Kind, default: &'static str) -> Self {
+        Self {
+            name,
+            alias: None,
+            kind,
+            default,
+            is_fixed: false,
+            is_protected: false,
+            is_secret: false,
+        }
+    }
+
+    pub(super) const fn alias(mut self, alias: &'static str) -> Self {
+        self.alias = Some(alias);
+        self
+    }
+
+    pub(super) const fn fixed(mut self) -> Self {
+        self.is_fixed = true;
+        self
+    }
+
+    pub(super) const fn protected(mut self) -> Self {
+        self.is_protected = true;
+        self
+    }
+
+    pub(super) const fn secret(mut self) -> Self {
+        self.is_secret = true;
+        self
+    }
+
+    /// The canonical text of a value given as words. Fails with the reason in the words of
+    /// Redis.
+    pub fn parse(&self, words: &[&str]) -> Result<String, String> {
+        match self.kind {
+            Kind::Words => return Ok(words.join(" ")),
+            Kind::Save => return parse_save(words),
+            Kind::OutputLimits => return parse_output_limits(words),
+            Kind::Percentiles => return parse_percentiles(words),
+            _ => {}
+        }
+        let [word] = words else { return Err("wrong number of arguments".to_owned()) };
+        self.parse_word(word)
+    }
+
+    fn parse_word(&self, word: &str) -> Result<String, String> {
+        match self.kind {
+            Kind::YesNo => match word.to_ascii_lowercase().as_str() {
+                canonical @ ("yes" | "no") => Ok(canonical.to_owned()),
+                _ => Err("argument must be 'yes' or 'no'".to_owned()),
+            },
+            Kind::Integer(min, max) => {
+                let number = store_resp::parse_integer(word.as_bytes())
+                    .ok_or("argument couldn't be parsed into an integer")?;
+                within(number, min, max)
+            }
+            Kind::Memory(min, max) => {
+                let bytes = memory(word).ok_or("argument must be a memory value")?;
+                within(bytes, min, max)
+            }
+            Kind::MemoryOrPercent => match word.strip_suffix('%') {
+                Some(percent) => match percent.parse::<u32>() {
+                    Ok(percent) if percent <= 100 => Ok(format!("{percent}%")),
+                    Ok(_) => Err("percentage argument must be less or equal to 100".to_owned()),
+                    Err(_) => Err("argument must be a memory or percent value".to_owned()),
+                },
+                None => {
+                    let bytes = memory(word).ok_or("argument must be a memory or percent value")?;
+                    Ok(bytes.to_string())
+                }
+            },
+            Kind::Octal => match u32::from_str_radix(word, 8) {
+                Ok(mode) if mode <= 0o777 => Ok(format!("{mode:o}")),
+                Ok(_) => Err("argument must be between 0 and 777 inclusive".to_owned()),
+                Err(_) => Err("argument couldn't be parsed as an octal number".to_owned()),
+            },
+            Kind::Choice(choices) => {
+                let found = choices.iter().find(|choice| choice.eq_ignore_ascii_case(word));
+                found.map(|choice| (*choice).to_owned()).ok_or_else(|| {
+                    let choices = choices.join(", ");
+                    format!("argument(s) must be one of the following: {choices}")
+                })
+            }
+            Kind::EventClasses => super::events::parse(word)
+                .map(super::events::letters)
+                .ok_or_else(|| "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
+            _ => Ok(word.to_owned()),
+        }
+    }
+}
+
+fn within(number: i64, min: i64, max: i64) -> Result<String, String> {
+    if (min..=max).contains(&number) {
+        Ok(number.to_string())
+    } else {
+        Err(format!("argument must be between {min} and {max} inclusive"))
+    }
+}
+
+/// `512`, `512mb`, `1GB`: powers of 1,000 without and of 1,024 with the `b`.
+pub(crate) fn memory(text: &str) -> Option<i64> {
+    let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'-').count();
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1024,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    let number: i64 = number.parse().ok()?;
+    (number >= 0).then(|| number.checked_mul(factor)).flatten()
+}
+
+fn parse_save(words: &[&str]) -> Result<String, String> {
+    let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
+    let numbers: Option<Vec<i64>> =
+        words.iter().map(|word| word.parse::<i64>().ok().filter(|number| *number >= 0)).collect();
+    match numbers {
+        Some(numbers) if numbers.len() % 2 == 0 && numbers.chunks(2).all(|pair| pair[0] > 0) => {
+            Ok(words.join(" "))
+        }
+        _ => Err("Invalid save parameters".to_owned()),
+    }
+}
+
+fn parse_output_limits(words: &[&str]) -> Result<String, String> {
+    let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
+    if words.is_empty() || !words.len().is_multiple_of(4) {
+        return Err("Wrong number of arguments in buffer limit configuration.".to_owned());
+    }
+    let mut canonical = Vec::new();
+    for limit in words.chunks(4) {
+        let class = match limit[0].to_ascii_lowercase().as_str() {
+            "normal" => "normal",
+            "slave" | "replica" => "slave",
+            "pubsub" => "pubsub",
+            _ => return Err("Invalid client class specified in buffer limit configuration.".into()),
+        };
+        let seconds = limit[3].parse::<u32>().ok();
+        let (Some(hard), Some(soft), Some(seconds)) = (memory(limit[1]), memory(limit[2]), seconds)
+        else {
+            return Err(
+                "Error in hard, soft or soft_seconds setting in buffer limit configuration."
+                    .to_owned(),
+            );
+        };
+        canonical.push(format!("{class} {hard} {soft} {seconds}"));
+    }
+    Ok(canonical.join(" "))
+}
+
+fn parse_percentiles(words: &[&str]) -> Result<String, String> {
+    let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
+    for word in &words {
+        let number: f64 = word
+            .parse()
+            .map_err(|_| "Invalid latency-tracking-info-percentiles parameters".to_owned())?;
+        if !(0.0..=100.0).contains(&number) {
+            return Err("latency-tracking-info-percentiles parameters should sit between \
+                        [0.0,100.0]"
+                .to_owned());
+        }
+    }
+    Ok(words.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_has_units_of_both_kinds() {
+        for (text, bytes) in [
+            ("100", Some(100)),
+            ("1k", Some(1000)),
+            ("1kb", Some(1024)),
+            ("2MB", Some(2 << 20)),
+            ("1gb", Some(1 << 30)),
+            ("1tb", None),
+            ("-1", None),
+            ("", None),
+        ] {
+            assert_eq!(memory(text), bytes, "{text}");
+        }
+    }
+}

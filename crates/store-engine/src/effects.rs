@@ -1,0 +1,141 @@
+//! What a command causes besides its reply. The engine delivers some of it itself after each
+//! request; the rest is for the server to fetch.
+
+use store_resp::OwnedRequest;
+
+use crate::session::SessionId;
+
+/// Classes of keyspace events, numbered as in Redis so that the setting reads the same.
+pub mod event_class {
+    /// Publish on `__keyspace@<db>__:<key>`.
+    pub const KEYSPACE: u32 = 1 << 0;
+    /// Publish on `__keyevent@<db>__:<event>`.
+    pub const KEYEVENT: u32 = 1 << 1;
+    /// Commands of no kind in particular.
+    pub const GENERIC: u32 = 1 << 2;
+    /// Strings.
+    pub const STRING: u32 = 1 << 3;
+    /// Lists.
+    pub const LIST: u32 = 1 << 4;
+    /// Sets.
+    pub const SET: u32 = 1 << 5;
+    /// Hashes.
+    pub const HASH: u32 = 1 << 6;
+    /// Sorted sets.
+    pub const SORTED_SET: u32 = 1 << 7;
+    /// Keys that ended.
+    pub const EXPIRED: u32 = 1 << 8;
+    /// Keys given up for memory.
+    pub const EVICTED: u32 = 1 << 9;
+    /// Streams.
+    pub const STREAM: u32 = 1 << 10;
+    /// Reads of keys that are not there.
+    pub const KEY_MISS: u32 = 1 << 11;
+    /// Modules; no event of ours has it, the setting does.
+    pub const MODULE: u32 = 1 << 13;
+    /// Keys that are new.
+    pub const NEW: u32 = 1 << 14;
+}
+
+/// One keyspace event, recorded only when the setting asks for its class.
+#[derive(Debug)]
+pub struct KeyEvent {
+    /// Database of the key.
+    pub db: usize,
+    /// One bit of [`event_class`].
+    pub class: u32,
+    /// Its name, such as `set`.
+    pub name: &'static str,
+    /// The key.
+    pub key: Box<[u8]>,
+}
+
+/// One write as replicas and the append-only file get it: all or nothing.
+#[derive(Debug, Default)]
+pub struct Unit {
+    /// Requests with the database each runs in.
+    pub requests: Vec<(usize, OwnedRequest)>,
+}
+
+/// How CLIENT UNBLOCK ends a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unblock {
+    /// As if the time were up.
+    Timeout,
+    /// With an error.
+    Error,
+}
+
+/// What the engine cannot do itself.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ServerRequest {
+    /// Close the session once its output is written.
+    CloseAfterOutput(SessionId),
+    /// Close the session now.
+    Close(SessionId),
+    /// Write a line to the log.
+    Log(String),
+    /// Stop the server.
+    Shutdown,
+    /// These settings changed: apply those that concern sockets.
+    SettingsChanged,
+}
+
+/// Everything that waits for delivery. Empty between requests, but for what the server
+/// fetches.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Which classes of events are wanted (`notify-keyspace-events`).
+    pub event_mask: u32,
+    /// Events to publish after the request.
+    pub events: Vec<KeyEvent>,
+    /// Sessions whose watched keys changed.
+    pub touched_watchers: Vec<SessionId>,
+    /// Keys that got something a blocked session may wait for.
+    pub ready_keys: Vec<(usize, Box<[u8]>)>,
+    /// Sessions whose wait is to end.
+    pub unblocks: Vec<(SessionId, Unblock)>,
+    /// Changed keys, recorded only while some session tracks; `None` stands for all of them.
+    pub changed_keys: Vec<Option<Box<[u8]>>>,
+    /// Whether more keys are tracked than may be.
+    pub tracking_is_full: bool,
+    /// Whether some session tracks keys.
+    pub tracking: bool,
+    /// Whether units are wanted at all: without replicas and file, nobody pays for them.
+    pub propagating: bool,
+    /// Requests of the unit being built.
+    pub unit: Unit,
+    /// For the server: how long to rest when asked to, in microseconds.
+    pub rest_us: u64,
+    /// For the server: finished units in order.
+    pub units: Vec<Unit>,
+    /// For the server: sessions that got output from others.
+    pub written_sessions: Vec<SessionId>,
+    /// For the server: sessions that may go on with their next request.
+    pub resumed_sessions: Vec<SessionId>,
+    /// For the server: what else is to be done, in order.
+    pub requests: Vec<ServerRequest>,
+}
+
+impl Effects {
+    /// Whether the engine has anything to deliver after a request.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.events.is_empty()
+            && self.touched_watchers.is_empty()
+            && self.ready_keys.is_empty()
+            && self.unblocks.is_empty()
+            && self.changed_keys.is_empty()
+            && !self.tracking_is_full
+            && self.unit.requests.is_empty()
+    }
+
+    /// Whether the server has anything to fetch.
+    #[inline]
+    pub fn is_fetched(&self) -> bool {
+        self.units.is_empty()
+            && self.written_sessions.is_empty()
+            && self.resumed_sessions.is_empty()
+            && self.requests.is_empty()
+    }
+}

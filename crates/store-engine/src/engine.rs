@@ -1,0 +1,565 @@
+//! The store behind one door.
+
+use std::collections::BTreeSet;
+
+use store_resp::{ReplyWriter, Request};
+use store_types::{Limits, Rng};
+
+use crate::acl::Acl;
+use crate::attend::{Attendant, NoAttendant};
+use crate::command::flag;
+use crate::commands;
+use crate::config::Config;
+use crate::context::{Caller, Context, Propagate};
+use crate::effects::{Effects, Unblock};
+use crate::gate;
+use crate::host::Host;
+use crate::keyspace::{ExpiryTurn, Keyspace};
+use crate::latency::LatencyMonitor;
+use crate::pubsub::PubSub;
+use crate::rates::RateMeter;
+use crate::registry::{Registry, RowId};
+use crate::scripting::Scripting;
+use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
+use crate::slow_log::SlowLog;
+use crate::state::{Identity, Measured, ServerState, Stats};
+use crate::tracking::TrackingTable;
+
+/// Between looks for keys that ended, when none is overdue: Redis's `hz` of 10.
+const EXPIRY_PERIOD_MS: u64 = 100;
+/// Rounds of waking blocked sessions after one request: each may feed the next.
+const WAKE_ROUNDS_MAX: usize = 1000;
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Answered, or queued: the next request of the session may run.
+    Ready,
+    /// The session waits: keep its further requests until it is named in
+    /// [`Effects::resumed_sessions`].
+    Blocked,
+    /// CLIENT PAUSE holds the request back: it did not run. Keep it, and run it again when the
+    /// session is named in [`Effects::resumed_sessions`].
+    Postponed,
+    /// The whole server is to rest for the time in [`Effects::rest_us`] before it goes on.
+    Rest,
+    /// The session is to be closed: drop its further requests.
+    Closing,
+}
+
+/// When the engine wants [`Engine::tick`] to be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextTick {
+    /// As soon as waiting requests are done.
+    Soon,
+    /// At this unix millisecond.
+    At(u64),
+    /// Not before the next request.
+    Never,
+}
+
+/// Keyspace, commands and sessions. Owns no clock, socket or file: moments come in with each
+/// call, and what must happen outside goes out as [`Effects`].
+pub struct Engine {
+    keyspace: Keyspace,
+    state: ServerState,
+    /// Blocked sessions by the moment their time is up.
+    deadlines: BTreeSet<(u64, SessionId)>,
+    /// Rows of requests executed and not yet measured.
+    unmeasured: Vec<RowId>,
+    /// When to look for ended keys next.
+    expiry_at_ms: u64,
+}
+
+impl Engine {
+    /// An empty store. The same seed, moments and requests give the same replies.
+    pub fn new(config: Config, mut identity: Identity, seed: u64, host: Box<dyn Host>) -> Self {
+        let mut random = Rng::seeded(seed);
+        if identity.run_id.is_empty() {
+            identity.run_id = hex_id(&mut random);
+        }
+        if identity.incarnation.is_empty() {
+            identity.incarnation = hex_id(&mut random);
+        }
+        let databases = config.number("databases") as usize;
+        let mut engine = Self {
+            keyspace: Keyspace::new(databases, random.next_u64()),
+            state: ServerState {
+                config,
+                registry: Registry::new(),
+                sessions: Sessions::default(),
+                stats: Stats::default(),
+                identity,
+                measured: Measured::default(),
+                host,
+                base_memory: 0,
+                limits: Limits { hash_seed: random.next_u64(), ..Limits::default() },
+                gates: 0,
+                acl: Acl::default(),
+                scripting: Scripting::default(),
+                pubsub: PubSub::default(),
+                tracking: TrackingTable::default(),
+                monitors: BTreeSet::new(),
+                pause: None,
+                postponed: Vec::new(),
+                rate_meter: RateMeter::default(),
+                slow_log: SlowLog::default(),
+                latency: LatencyMonitor::default(),
+                slow_from_us: u64::MAX,
+                tracks_latency: true,
+            },
+            deadlines: BTreeSet::new(),
+            unmeasured: Vec::new(),
+            expiry_at_ms: 0,
+        };
+        engine.state.base_memory = size_of::<Self>() + size_of_val(engine.state.registry.rows());
+        commands::apply_settings(&mut engine.keyspace, &mut engine.state);
+        // A line about the default user wins over `requirepass`.
+        commands::load_configured_users(&mut engine.state);
+        engine
+    }
+
+    /// Settings in force.
+    pub fn config(&self) -> &Config {
+        &self.state.config
+    }
+
+    /// Everything but the keys.
+    pub fn state(&self) -> &ServerState {
+        &self.state
+    }
+
+    /// The keys.
+    pub fn keyspace(&self) -> &Keyspace {
+        &self.keyspace
+    }
+
+    /// Tells what only the driver can measure.
+    pub fn measured_mut(&mut self) -> &mut Measured {
+        &mut self.state.measured
+    }
+
+    /// To be called when the requests at hand are done, before output is written: tells what is
+    /// told once for all of them.
+    #[inline]
+    pub fn end_turn(&mut self) {
+        if self.state.tracking.has_changed() {
+            let limit = self.state.config.tuned().output_limits[2];
+            let (sessions, effects) = (&mut self.state.sessions, &mut self.keyspace.effects);
+            self.state.tracking.broadcast(sessions, effects, limit);
+        }
+    }
+
+    /// To be called often, at a moment in unix microseconds: now and then it takes a sample of
+    /// what INFO tells per second.
+    #[inline]
+    pub fn sample_rates(&mut self, now_us: u64) {
+        let now_ms = now_us / 1000;
+        if self.state.rate_meter.is_due(now_ms) {
+            self.state.rate_meter.add(now_ms, self.state.amounts());
+        }
+    }
+
+    /// Who the server is; the driver learns its port late.
+    pub fn identity_mut(&mut self) -> &mut Identity {
+        &mut self.state.identity
+    }
+
+    /// Whether units are recorded for replicas and files.
+    pub fn set_propagating(&mut self, propagating: bool) {
+        self.keyspace.effects.propagating = propagating;
+    }
+
+    /// What is to be fetched: sessions with output, sessions to resume, units, requests.
+    #[inline]
+    pub fn effects(&mut self) -> &mut Effects {
+        &mut self.keyspace.effects
+    }
+
+    /// A client came.
+    pub fn open_session(&mut self, now_us: u64, origin: Origin) -> SessionId {
+        open_session(&mut self.state, now_us, origin)
+    }
+
+    /// Whether clients have to log in.
+    pub fn needs_login(&self) -> bool {
+        self.state.needs_login()
+    }
+
+    /// Reads the file of the setting `aclfile`, if there is one. Fails with what is wrong.
+    pub fn load_acl_file(&mut self) -> Result<(), String> {
+        commands::load_acl_file(&mut self.state)
+    }
+
+    /// A client went, whatever it was doing.
+    pub fn close_session(&mut self, id: SessionId) {
+        let Some(mut session) = self.state.sessions.close(id) else { return };
+        self.forget_wait(&mut session);
+        commands::forget_session(&mut self.keyspace, &mut self.state, &mut session);
+    }
+
+    /// A session, for its output and flags.
+    #[inline]
+    pub fn session_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.state.sessions.get_mut(id)
+    }
+
+    /// Runs one request of a session at a moment in unix microseconds. The reply is appended to
+    /// the session's output. A script runs for as long as it likes.
+    #[inline]
+    pub fn execute(&mut self, now_us: u64, id: SessionId, request: Request<'_>) -> Outcome {
+        self.execute_attended(now_us, id, request, &mut NoAttendant)
+    }
+
+    /// Runs one request like [`execute`](Self::execute); when it is a script that runs for too
+    /// long, `attendant` is called now and then to serve other clients meanwhile.
+    #[inline]
+    pub fn execute_attended(
+        &mut self,
+        now_us: u64,
+        id: SessionId,
+        request: Request<'_>,
+        attendant: &mut dyn Attendant,
+    ) -> Outcome {
+        let Some(mut session) = self.state.sessions.take(id) else { return Outcome::Closing };
+        self.keyspace.begin(now_us, session.db);
+        session.asked_at_ms = self.keyspace.now_ms();
+        let output = std::mem::take(&mut session.output);
+        let reply_start = output.len();
+        let mut cx = Context {
+            reply: ReplyWriter::onto(output, session.protocol),
+            db: &mut self.keyspace,
+            server: &mut self.state,
+            session: &mut session,
+            attendant,
+            row: RowId::FIRST,
+            caller: Caller::Client,
+            ready_key: None,
+            propagate: Propagate::Verbatim,
+            blocked: None,
+        };
+        gate::handle(&mut cx, request);
+        if cx.session.has(session_flag::REPLY_OFF | session_flag::REPLY_SKIP) {
+            drop_reply(&mut cx, reply_start);
+        }
+        let blocked = cx.blocked.take();
+        self.unmeasured.push(cx.row);
+        session.output = cx.reply.into_bytes();
+        if let Some(blocked) = blocked {
+            self.block(&mut session, blocked);
+        }
+        const ENDINGS: u32 = session_flag::BLOCKED
+            | session_flag::CLOSING
+            | session_flag::POSTPONED
+            | session_flag::RESTS;
+        let outcome = match session.flags & ENDINGS {
+            0 => Outcome::Ready,
+            endings => self.unusual_outcome(&mut session, endings),
+        };
+        self.state.sessions.put_back(session);
+        if !self.keyspace.effects.is_quiet() {
+            self.deliver(Some((id, reply_start)));
+        }
+        outcome
+    }
+
+    #[cold]
+    fn unusual_outcome(&mut self, session: &mut Session, endings: u32) -> Outcome {
+        session.flags &= !session_flag::RESTS;
+        if endings & session_flag::CLOSING != 0 {
+            return Outcome::Closing;
+        }
+        if endings & session_flag::POSTPONED != 0 {
+            self.unmeasured.pop();
+            return Outcome::Postponed;
+        }
+        if endings & session_flag::BLOCKED != 0 { Outcome::Blocked } else { Outcome::Rest }
+    }
+
+    /// Begins to fetch the memory that these requests of a session will need. Their first
+    /// argument is taken for a key; where it is none, nothing is lost.
+    #[inline]
+    pub fn prefetch<'r>(&self, id: SessionId, requests: impl Iterator<Item = Request<'r>>) {
+        if let Some(session) = self.state.sessions.get(id) {
+            let keys = requests.map(|request| request.get(1).unwrap_or_default());
+            self.keyspace.prefetch(session.db, keys);
+        }
+    }
+
+    /// Whether the request just executed can only have taken so little time that it need not
+    /// be measured alone.
+    #[inline]
+    pub fn was_quick(&self, request: Request<'_>) -> bool {
+        const QUICK_ARGS_MAX: usize = 8;
+        /// Below this the slow log is meant to have nearly everything.
+        const SLOW_FROM_US_MIN: u64 = 1000;
+        let row = self.unmeasured.last().map(|row| self.state.registry.row(*row).command);
+        request.len() <= QUICK_ARGS_MAX
+            && self.state.slow_from_us >= SLOW_FROM_US_MIN
+            && row.is_some_and(|command| command.has(flag::FAST))
+    }
+
+    /// Tells how long the requests executed since the last call took together, for statistics
+    /// and the slow log. `last` is the one that ran last, unless all were quick.
+    pub fn finish(&mut self, last: Option<(SessionId, Request<'_>)>, micros: u64) {
+        if micros >= self.state.slow_from_us
+            && let Some((id, request)) = last
+            && let Some(row) = self.unmeasured.last()
+        {
+            let now_us = self.keyspace.now_us();
+            commands::note_slow(&mut self.state, now_us, id, *row, request, micros);
+        }
+        let count = self.unmeasured.len() as u64;
+        let each = micros.checked_div(count).unwrap_or(0);
+        let mut left = micros;
+        let tracks = self.state.tracks_latency;
+        while let Some(row) = self.unmeasured.pop() {
+            // What does not divide goes to the one charged last.
+            let share = if self.unmeasured.is_empty() { left } else { each };
+            self.state.registry.stats_mut(row).micros += share;
+            if tracks {
+                self.state.registry.histogram_mut(row).add(share);
+            }
+            left -= share;
+        }
+    }
+
+    /// How many requests were executed since the last [`finish`](Self::finish).
+    #[inline]
+    pub fn unmeasured(&self) -> usize {
+        self.unmeasured.len()
+    }
+
+    /// What time alone causes: keys that end, sessions whose wait is over, memory given back.
+    pub fn tick(&mut self, now_us: u64) -> NextTick {
+        self.keyspace.begin(now_us, 0);
+        let now_ms = self.keyspace.now_ms();
+        let mut soon = self.keyspace.drop_some();
+        if self.state.pause.is_some_and(|pause| pause.until_ms <= now_ms) {
+            commands::end_pause(&mut self.keyspace, &mut self.state);
+        }
+        let may_expire = self.state.pause.is_none();
+        if may_expire && now_ms >= self.expiry_at_ms && self.keyspace.has_volatile() {
+            match self.keyspace.expire_turn() {
+                ExpiryTurn::More => soon = true,
+                ExpiryTurn::Done => self.expiry_at_ms = now_ms + EXPIRY_PERIOD_MS,
+            }
+        }
+        while let Some((deadline, id)) = self.deadlines.first().copied()
+            && deadline <= now_ms
+        {
+            self.give_up_waiting(id);
+        }
+        self.state.stats.memory_peak = self.state.stats.memory_peak.max(self.memory());
+        if !self.keyspace.effects.is_quiet() {
+            self.deliver(None);
+        }
+        if soon { NextTick::Soon } else { self.next_tick() }
+    }
+
+    /// When [`tick`](Self::tick) is wanted next.
+    pub fn next_tick(&self) -> NextTick {
+        let deadline = self.deadlines.first().map(|(at, _)| *at);
+        let pause = self.state.pause.map(|pause| pause.until_ms);
+        let expires = pause.is_none() && self.keyspace.has_volatile();
+        let expiry = expires.then_some(self.expiry_at_ms);
+        match [deadline, expiry, pause].into_iter().flatten().min() {
+            Some(at) => NextTick::At(at),
+            None => NextTick::Never,
+        }
+    }
+
+    /// Bytes in use, as INFO's used_memory tells.
+    pub fn memory(&self) -> usize {
+        self.state.base_memory + self.keyspace.memory()
+    }
+
+    fn block(&mut self, session: &mut Session, blocked: Box<Blocked>) {
+        for key in &blocked.keys {
+            self.keyspace.waiting.add(blocked.db, key, session.id);
+        }
+        if let Some(at) = blocked.deadline_ms {
+            self.deadlines.insert((at, session.id));
+        }
+        session.blocked = Some(blocked);
+        session.flags |= session_flag::BLOCKED;
+    }
+
+    /// Takes the session out of every queue it waits in.
+    fn forget_wait(&mut self, session: &mut Session) -> Option<Box<Blocked>> {
+        let blocked = session.blocked.take()?;
+        session.flags &= !session_flag::BLOCKED;
+        for key in &blocked.keys {
+            self.keyspace.waiting.remove(blocked.db, key, session.id);
+        }
+        if let Some(at) = blocked.deadline_ms {
+            self.deadlines.remove(&(at, session.id));
+        }
+        Some(blocked)
+    }
+
+    fn give_up_waiting(&mut self, id: SessionId) {
+        let Some(mut session) = self.state.sessions.take(id) else {
+            self.deadlines.retain(|(_, waiting)| *waiting != id);
+            return;
+        };
+        if let Some(blocked) = self.forget_wait(&mut session) {
+            write_timeout(&mut session, blocked.on_timeout);
+            self.resumed(&session);
+        }
+        self.state.sessions.put_back(session);
+    }
+
+    fn resumed(&mut self, session: &Session) {
+        self.keyspace.effects.written_sessions.push(session.id);
+        self.keyspace.effects.resumed_sessions.push(session.id);
+    }
+
+    /// Delivers what requests caused for other sessions. `origin` is the session that asked,
+    /// and where its reply begins: messages to itself go before the reply.
+    #[cold]
+    fn deliver(&mut self, origin: Option<(SessionId, usize)>) {
+        for _ in 0..WAKE_ROUNDS_MAX {
+            self.deliver_signals(origin);
+            let ready = std::mem::take(&mut self.keyspace.effects.ready_keys);
+            if ready.is_empty() {
+                break;
+            }
+            for (db, key) in ready {
+                self.wake_waiters(db, &key);
+            }
+        }
+        let unit = std::mem::take(&mut self.keyspace.effects.unit);
+        if !unit.requests.is_empty() {
+            self.keyspace.effects.units.push(unit);
+        }
+    }
+
+    /// CLIENT UNBLOCK.
+    fn unblock(&mut self, id: SessionId, unblock: Unblock) {
+        if unblock == Unblock::Timeout {
+            return self.give_up_waiting(id);
+        }
+        let Some(mut session) = self.state.sessions.take(id) else { return };
+        if self.forget_wait(&mut session).is_some() {
+            let error = b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n";
+            session.output.extend_from_slice(error);
+            self.resumed(&session);
+        }
+        self.state.sessions.put_back(session);
+    }
+
+    fn deliver_signals(&mut self, origin: Option<(SessionId, usize)>) {
+        for (id, unblock) in std::mem::take(&mut self.keyspace.effects.unblocks) {
+            self.unblock(id, unblock);
+        }
+        for id in std::mem::take(&mut self.keyspace.effects.touched_watchers) {
+            if let Some(session) = self.state.sessions.get_mut(id) {
+                session.flags |= session_flag::WATCH_BROKEN;
+            }
+        }
+        let events = std::mem::take(&mut self.keyspace.effects.events);
+        if !events.is_empty() {
+            commands::publish_events(&mut self.keyspace, &mut self.state, events, origin);
+        }
+        let keys = std::mem::take(&mut self.keyspace.effects.changed_keys);
+        if !keys.is_empty() {
+            commands::invalidate_tracked(&mut self.keyspace, &mut self.state, keys, origin);
+        }
+        if std::mem::take(&mut self.keyspace.effects.tracking_is_full) {
+            commands::shrink_tracking(&mut self.keyspace, &mut self.state);
+        }
+    }
+
+    /// Serves those who wait for `key`, first come first, until it is gone; then only those who
+    /// cannot wait without it.
+    fn wake_waiters(&mut self, db: usize, key: &[u8]) {
+        for id in self.keyspace.waiting.of(db, key) {
+            self.keyspace.begin(self.keyspace.now_us(), db);
+            if self.keyspace.contains(key) || self.needs_key(id) {
+                self.wake(id, db, key);
+                // What it caused is its own doing, not that of the session that fed it.
+                self.deliver_signals(Some((id, usize::MAX)));
+            }
+        }
+    }
+
+    fn needs_key(&self, id: SessionId) -> bool {
+        let session = self.state.sessions.get(id);
+        session.and_then(|session| session.blocked.as_ref()).is_some_and(|wait| wait.needs_key)
+    }
+
+    /// Runs the request of a blocked session once more; it stays blocked when it blocks again.
+    fn wake(&mut self, id: SessionId, db: usize, ready_key: &[u8]) {
+        let Some(mut session) = self.state.sessions.take(id) else { return };
+        if session.has(session_flag::CLOSING) {
+            // Killed, and not closed yet: nothing may be taken on its behalf.
+            return self.state.sessions.put_back(session);
+        }
+        let Some(waiting) = session.blocked.take() else {
+            return self.state.sessions.put_back(session);
+        };
+        let now_us = self.keyspace.now_us();
+        self.keyspace.begin(now_us, db);
+        let output = std::mem::take(&mut session.output);
+        let reply_start = output.len();
+        let mut cx = Context {
+            reply: ReplyWriter::onto(output, session.protocol),
+            db: &mut self.keyspace,
+            server: &mut self.state,
+            session: &mut session,
+            attendant: &mut NoAttendant,
+            row: waiting.row,
+            caller: Caller::Resumed,
+            ready_key: Some(ready_key),
+            propagate: Propagate::Verbatim,
+            blocked: None,
+        };
+        gate::call(&mut cx, waiting.request.as_request());
+        let still_blocked = cx.blocked.take().is_some();
+        if still_blocked {
+            cx.reply.truncate(reply_start);
+        }
+        session.output = cx.reply.into_bytes();
+        session.blocked = Some(waiting);
+        if !still_blocked {
+            self.forget_wait(&mut session);
+            self.resumed(&session);
+        }
+        self.state.sessions.put_back(session);
+    }
+}
+
+/// A client came: what it may do follows from the default user.
+pub(crate) fn open_session(state: &mut ServerState, now_us: u64, origin: Origin) -> SessionId {
+    let id = state.sessions.open(now_us / 1000, origin);
+    let user = state.acl.default_user();
+    if let Some(session) = state.sessions.get_mut(id) {
+        session.set_flag(session_flag::NEEDS_AUTH, !user.is_open());
+        session.set_flag(session_flag::RESTRICTED, !user.may_do_everything());
+    }
+    id
+}
+
+/// Forty hexadecimal digits, the form of run ids.
+fn hex_id(random: &mut Rng) -> String {
+    let mut id: String = (0..3).map(|_| format!("{:016x}", random.next_u64())).collect();
+    id.truncate(40);
+    id
+}
+
+/// CLIENT REPLY OFF and SKIP: the reply was written for nothing.
+#[cold]
+pub(crate) fn drop_reply(cx: &mut Context<'_>, reply_start: usize) {
+    cx.reply.truncate(reply_start);
+    let skip_next = cx.session.has(session_flag::REPLY_SKIP_NEXT);
+    cx.session.set_flag(session_flag::REPLY_SKIP, skip_next);
+    cx.session.flags &= !session_flag::REPLY_SKIP_NEXT;
+}
+
+fn write_timeout(session: &mut Session, reply: TimeoutReply) {
+    let output = std::mem::take(&mut session.output);
+    let mut writer = ReplyWriter::onto(output, session.protocol);
+    reply.write(&mut writer);
+    session.output = writer.into_bytes();
+}

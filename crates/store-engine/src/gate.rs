@@ -1,0 +1,284 @@
+//! The gates every request passes, in order, and the running of what they admit.
+//!
+//! ```text
+//! lookup ► arity ► authentication ► MULTI ban ► ACL ► memory ► pub/sub context ► queue or run
+//! ```
+//! Commands never check any of this themselves.
+
+use store_resp::{OwnedRequest, Protocol, Request};
+
+use crate::acl;
+use crate::command::flag;
+use crate::commands;
+use crate::context::{Caller, Context, Propagate};
+use crate::effects::ServerRequest;
+use crate::error::{CommandError, CommandResult};
+use crate::registry::RowId;
+use crate::session::session_flag;
+use crate::state::server_gate;
+
+/// Commands that one transaction may queue.
+const QUEUED_MAX: usize = 1 << 20;
+/// Bytes of arguments that "unknown command" repeats.
+const ECHOED_MAX: usize = 128;
+
+/// Takes one request of the session through the gates.
+#[inline]
+pub(crate) fn handle(cx: &mut Context<'_>, request: Request<'_>) {
+    let Some(mut row) = cx.server.registry.find(request.arg(0)) else {
+        return handle_unknown(cx, request);
+    };
+    let mut command = cx.server.registry.row(row).command;
+    if !command.subcommands.is_empty() && request.len() > 1 {
+        match cx.server.registry.find_subcommand(row, request.arg(1)) {
+            Some(found) => row = found,
+            None => return refuse_subcommand(cx, row, request),
+        }
+        command = cx.server.registry.row(row).command;
+    }
+    cx.row = row;
+    cx.session.last_command = Some(row);
+    if !command.arity.admits(request.len()) {
+        let name = &cx.server.registry.row(row).full_name;
+        let text = format!("ERR wrong number of arguments for '{name}' command");
+        return reject(cx, &CommandError::new(text));
+    }
+    if cx.session.flags & session_flag::GATED == 0 && cx.server.gates == 0 {
+        return call(cx, request);
+    }
+    handle_gated(cx, request);
+}
+
+/// The long way, for sessions and times with something to check.
+fn handle_gated(cx: &mut Context<'_>, request: Request<'_>) {
+    if cx.session.has(session_flag::CLOSING) {
+        // Killed by another session since the request was read.
+        return;
+    }
+    if let Err(error) = admit(cx, request) {
+        return reject(cx, &error);
+    }
+    const HOLDS: u32 = server_gate::PAUSED | server_gate::BUSY_SCRIPT;
+    if cx.server.gates & HOLDS == server_gate::PAUSED && waits_for_pause(cx) {
+        return postpone(cx);
+    }
+    if cx.in_multi() && !commands::runs_inside_multi(&cx.server.registry.row(cx.row).full_name) {
+        return queue(cx, request);
+    }
+    call(cx, request);
+    after_call(cx, request);
+}
+
+/// What only gated requests have to follow their run.
+fn after_call(cx: &mut Context<'_>, request: Request<'_>) {
+    if cx.server.gates & server_gate::MONITORED != 0 {
+        commands::show_to_monitors(cx, request);
+    }
+    if cx.session.has(session_flag::TRACKING) {
+        commands::remember_keys(cx, request);
+    }
+}
+
+/// Whether CLIENT PAUSE holds this request back.
+fn waits_for_pause(cx: &Context<'_>) -> bool {
+    const CHANGES: u32 = flag::WRITE | flag::MAY_REPLICATE;
+    let Some(pause) = cx.server.pause else { return false };
+    let command = cx.server.registry.row(cx.row).command;
+    let queued_changes = || {
+        let queued = cx.session.transaction.as_ref().map_or(&[][..], |held| &held.queued);
+        queued.iter().any(|(row, _)| cx.server.registry.row(*row).command.has(CHANGES))
+    };
+    pause.all || command.has(CHANGES) || command.name == "exec" && queued_changes()
+}
+
+/// The driver keeps the request and sends it again once the session is resumed.
+fn postpone(cx: &mut Context<'_>) {
+    cx.session.flags |= session_flag::BLOCKED | session_flag::POSTPONED;
+    cx.server.postponed.push(cx.session.id);
+}
+
+fn admit(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let command = cx.server.registry.row(cx.row).command;
+    if cx.session.has(session_flag::NEEDS_AUTH) && !command.has(flag::NO_AUTH) {
+        return Err(CommandError::text("NOAUTH Authentication required."));
+    }
+    if cx.in_multi() && command.has(flag::NO_MULTI) {
+        return Err(CommandError::text("ERR Command not allowed inside a transaction"));
+    }
+    if cx.session.has(session_flag::RESTRICTED) {
+        acl::check(cx, request)?;
+    }
+    if cx.server.gates & server_gate::BUSY_SCRIPT != 0 {
+        // No key may go for memory while a script relies on it.
+        commands::check_busy(cx, command)?;
+    } else if cx.server.gates & server_gate::MEMORY_LIMIT != 0 {
+        commands::check_memory(cx, command)?;
+    }
+    if cx.session.has(session_flag::SUBSCRIBED) && cx.session.protocol == Protocol::Resp2 {
+        check_subscribed(cx)?;
+    }
+    const TOUCHES_KEYS: u32 = flag::READ | flag::WRITE | flag::MAY_REPLICATE;
+    if cx.session.has(session_flag::MONITOR) && command.has(TOUCHES_KEYS) {
+        return Err(CommandError::text("ERR Replica can't interact with the keyspace"));
+    }
+    Ok(())
+}
+
+/// In RESP2 a subscribed client cannot tell replies from messages.
+fn check_subscribed(cx: &Context<'_>) -> CommandResult {
+    const ALLOWED: &[&str] = &[
+        "ping",
+        "subscribe",
+        "ssubscribe",
+        "psubscribe",
+        "unsubscribe",
+        "sunsubscribe",
+        "punsubscribe",
+        "quit",
+        "reset",
+    ];
+    let row = cx.server.registry.row(cx.row);
+    if ALLOWED.contains(&row.full_name.as_str()) {
+        return Ok(());
+    }
+    Err(CommandError::new(format!(
+        "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
+         are allowed in this context",
+        row.full_name
+    )))
+}
+
+fn queue(cx: &mut Context<'_>, request: Request<'_>) {
+    let owned = request.to_owned();
+    let row = cx.row;
+    let memory_max = cx.server.config.query_buffer_max();
+    let transaction = cx.session.transaction.get_or_insert_default();
+    transaction.memory += owned.memory();
+    if transaction.queued.len() >= QUEUED_MAX || transaction.memory > memory_max {
+        let id = cx.session.id;
+        cx.session.flags |= session_flag::CLOSING;
+        cx.db.effects.requests.push(ServerRequest::Close(id));
+        return;
+    }
+    transaction.queued.push((row, owned));
+    cx.reply.simple("QUEUED");
+}
+
+/// Runs a command that passed the gates: the reply, the counters, and what is propagated.
+#[inline]
+pub(crate) fn call(cx: &mut Context<'_>, request: Request<'_>) {
+    let row = cx.row;
+    let command = cx.server.registry.row(row).command;
+    let (reply_start, dirty_before) = (cx.reply.len(), cx.db.dirty);
+    if cx.db.effects.propagating {
+        cx.propagate = Propagate::Verbatim;
+    }
+    let result = (command.run)(cx, request);
+    cx.server.stats.commands += 1;
+    cx.server.registry.stats_mut(row).calls += 1;
+    if let Err(error) = result {
+        cx.reply.truncate(reply_start);
+        cx.reply.error(error.as_bytes());
+        cx.server.registry.stats_mut(row).failed += 1;
+        cx.server.stats.count_error(error.code());
+    }
+    if cx.db.dirty != dirty_before && cx.db.effects.propagating {
+        propagate(cx, request);
+    }
+}
+
+#[cold]
+fn propagate(cx: &mut Context<'_>, request: Request<'_>) {
+    let db = cx.db.selected();
+    let unit = &mut cx.db.effects.unit.requests;
+    match std::mem::take(&mut cx.propagate) {
+        Propagate::Verbatim if cx.server.registry.row(cx.row).command.has(flag::WRITE) => {
+            unit.push((db, request.to_owned()));
+        }
+        // EXEC and scripts: what ran inside them has been propagated.
+        Propagate::Verbatim => {}
+        Propagate::Instead(requests) => {
+            unit.extend(requests.into_iter().map(|request: OwnedRequest| (db, request)));
+        }
+    }
+}
+
+/// Runs a command on behalf of a transaction or script. Its gates are the caller's business.
+pub(crate) fn call_queued(cx: &mut Context<'_>, row: RowId, request: Request<'_>, caller: Caller) {
+    let outer = (cx.row, cx.caller);
+    (cx.row, cx.caller) = (row, caller);
+    call(cx, request);
+    if cx.session.has(session_flag::TRACKING) || cx.server.gates & server_gate::MONITORED != 0 {
+        after_call(cx, request);
+    }
+    (cx.row, cx.caller) = outer;
+}
+
+/// A gate refused the request: the transaction around it, if any, is broken.
+#[cold]
+fn reject(cx: &mut Context<'_>, error: &CommandError) {
+    if cx.in_multi() {
+        cx.session.flags |= session_flag::MULTI_BROKEN;
+    }
+    cx.server.registry.stats_mut(cx.row).rejected += 1;
+    if cx.server.registry.row(cx.row).command.name == "exec" {
+        return abort_exec(cx, error);
+    }
+    cx.server.stats.count_error(error.code());
+    cx.reply.error(error.as_bytes());
+}
+
+/// A refused EXEC ends its transaction.
+fn abort_exec(cx: &mut Context<'_>, error: &CommandError) {
+    commands::end_transaction(cx.db, cx.session);
+    let reason = error.as_bytes();
+    let reason = reason.strip_prefix(b"ERR ").unwrap_or(reason);
+    let text = [b"EXECABORT Transaction discarded because of: ", reason].concat();
+    cx.server.stats.count_error(b"EXECABORT");
+    cx.reply.error(&text);
+}
+
+#[cold]
+fn handle_unknown(cx: &mut Context<'_>, request: Request<'_>) {
+    let name = request.arg(0);
+    if name.eq_ignore_ascii_case(b"host:") || name.eq_ignore_ascii_case(b"post") {
+        // A browser was made to talk to us: close before it sends anything worse.
+        cx.session.flags |= session_flag::CLOSING;
+        cx.db.effects.requests.push(ServerRequest::Close(cx.session.id));
+        return;
+    }
+    if cx.in_multi() {
+        cx.session.flags |= session_flag::MULTI_BROKEN;
+    }
+    let mut text = b"ERR unknown command '".to_vec();
+    text.extend(&name[..name.len().min(ECHOED_MAX)]);
+    text.extend(b"', with args beginning with: ");
+    let start = text.len();
+    for arg in request.args_from(1) {
+        let echoed = text.len() - start;
+        if echoed >= ECHOED_MAX {
+            break;
+        }
+        text.push(b'\'');
+        text.extend(&arg[..arg.len().min(ECHOED_MAX - echoed)]);
+        text.extend(b"' ");
+    }
+    cx.server.stats.count_error(b"ERR");
+    cx.reply.error(&text);
+}
+
+#[cold]
+fn refuse_subcommand(cx: &mut Context<'_>, parent: RowId, request: Request<'_>) {
+    cx.row = parent;
+    let name = request.arg(1);
+    let mut text = b"ERR unknown subcommand '".to_vec();
+    text.extend(&name[..name.len().min(ECHOED_MAX)]);
+    let container = cx.server.registry.row(parent).command.name.to_ascii_uppercase();
+    text.extend(format!("'. Try {container} HELP.").into_bytes());
+    reject(cx, &CommandError::new(text));
+}
+
+/// The function of a row that only leads to subcommands: the arity gate keeps requests out.
+pub(crate) fn run_container(_: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    Err(CommandError::SYNTAX)
+}

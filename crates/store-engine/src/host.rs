@@ -1,0 +1,60 @@
+//! What only the driver can do, and a command must wait for.
+
+/// What the process uses, as INFO tells.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// Resident bytes.
+    pub resident_bytes: u64,
+    /// Physical memory of the machine in bytes.
+    pub machine_bytes: u64,
+    /// Microseconds of processor time in the kernel.
+    pub cpu_system_us: u64,
+    /// Microseconds of processor time in the program.
+    pub cpu_user_us: u64,
+}
+
+/// The driver as the engine sees it. The engine itself touches neither files nor the system.
+pub trait Host: Send {
+    /// What the process uses now.
+    fn usage(&self) -> Usage;
+
+    /// Replaces the text of the configuration file by what `renew` makes of it. Fails with a
+    /// reason for the client.
+    fn rewrite_config(&self, path: &str, renew: &dyn Fn(&str) -> String) -> Result<(), String>;
+
+    /// The text of a file. Fails with a reason for the client.
+    fn read_file(&self, path: &str) -> Result<String, String>;
+
+    /// Writes a file anew: the old one stays until the new one is whole. Fails with a reason
+    /// for the client.
+    fn write_file(&self, path: &str, text: &[u8]) -> Result<(), String>;
+
+    /// Fills `bytes` with what nobody can guess. False when there is no such thing.
+    fn fill_secret(&self, bytes: &mut [u8]) -> bool;
+}
+
+/// A host that knows nothing, for tests of the engine alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHost;
+
+impl Host for NoHost {
+    fn usage(&self) -> Usage {
+        Usage::default()
+    }
+
+    fn rewrite_config(&self, _: &str, _: &dyn Fn(&str) -> String) -> Result<(), String> {
+        Err("there is no file".to_owned())
+    }
+
+    fn read_file(&self, _: &str) -> Result<String, String> {
+        Err("there is no file".to_owned())
+    }
+
+    fn write_file(&self, _: &str, _: &[u8]) -> Result<(), String> {
+        Err("there is no file".to_owned())
+    }
+
+    fn fill_secret(&self, _: &mut [u8]) -> bool {
+        false
+    }
+}

@@ -1,0 +1,90 @@
+//! Keys that ended: removed when met, and looked for in bounded turns.
+
+use store_resp::OwnedRequest;
+
+use super::{Found, Keyspace};
+use crate::effects::event_class;
+
+/// Segments with an ended key that one turn looks through: about 2,000 entries each, so a turn
+/// stays near a millisecond.
+const SEGMENTS_MAX: usize = 8;
+/// Segments that one turn asks whether they have an ended key, which is cheap.
+const SEGMENTS_ASKED_MAX: usize = 20_000;
+/// Keys removed by one turn.
+const KEYS_MAX: usize = 4000;
+
+/// What a turn of active expiry came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExpiryTurn {
+    /// All that ended is gone, as far as one look around tells.
+    Done,
+    /// The turn was full: come back soon.
+    More,
+}
+
+impl Keyspace {
+    /// Removes a key that ended, with all that follows from it.
+    #[cold]
+    pub(super) fn expire(&mut self, found: Found, key: &[u8]) {
+        self.take_found(found);
+        self.stats.expired += 1;
+        self.signal_modified(key);
+        self.notify(event_class::EXPIRED, "expired", key);
+        if self.effects.propagating {
+            let request = OwnedRequest::from_args([&b"DEL"[..], key]);
+            self.effects.unit.requests.push((self.selected, request));
+        }
+    }
+
+    /// Whether any key of any database will end.
+    pub(crate) fn has_volatile(&self) -> bool {
+        self.databases.iter().any(|table| table.volatile_len() > 0)
+    }
+
+    /// DEBUG SET-ACTIVE-EXPIRE: whether turns do anything.
+    pub fn set_active_expiry(&mut self, enabled: bool) {
+        self.expiry_enabled = enabled;
+    }
+
+    /// Removes some of the keys that ended and nobody asked for, going round the segments of
+    /// all databases.
+    pub(crate) fn expire_turn(&mut self) -> ExpiryTurn {
+        if !self.expiry_enabled || !self.has_volatile() {
+            return ExpiryTurn::Done;
+        }
+        let (selected, mut looked, mut removed) = (self.selected, 0, 0);
+        let segments: usize = self.databases.iter().map(|table| table.segment_count()).sum();
+        let mut turn = ExpiryTurn::Done;
+        for _ in 0..segments.min(SEGMENTS_ASKED_MAX) {
+            let (db, segment) = self.next_segment();
+            self.selected = db;
+            // A key ends after its moment, not at it.
+            let ended_by = self.now_ms.saturating_sub(1);
+            if !self.table().segment_due(segment, ended_by) {
+                continue;
+            }
+            let keys = self.table_mut().expired_keys(segment, ended_by, KEYS_MAX - removed);
+            removed += keys.len();
+            looked += 1;
+            for key in keys {
+                // Looking it up is what removes it.
+                self.contains(&key);
+            }
+            if looked == SEGMENTS_MAX || removed == KEYS_MAX {
+                turn = ExpiryTurn::More;
+                break;
+            }
+        }
+        self.selected = selected;
+        turn
+    }
+
+    fn next_segment(&mut self) -> (usize, usize) {
+        let (mut db, mut segment) = self.expiry_cursor;
+        while segment >= self.databases[db].segment_count() {
+            (db, segment) = ((db + 1) % self.databases.len(), 0);
+        }
+        self.expiry_cursor = (db, segment + 1);
+        (db, segment)
+    }
+}

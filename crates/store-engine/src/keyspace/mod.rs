@@ -1,0 +1,653 @@
+//! All keys with their values: lookups, changes, expiry, and what changes cause.
+//!
+//! In: the moment and the selected database, set once per request by `begin`. Out: values, and
+//! effects (events, touched watchers, ready keys) for the engine to deliver.
+
+mod access;
+mod entry;
+mod expiry;
+pub(crate) mod memory;
+mod object;
+mod prefetch;
+mod table;
+mod value;
+mod waiting;
+mod watch;
+
+use std::hash::{BuildHasher, Hasher};
+
+use store_types::Rng;
+
+pub use access::AccessPolicy;
+pub use entry::{Entry, NewValue, ValueRef};
+pub(crate) use expiry::ExpiryTurn;
+pub use object::{Object, ValueMut};
+pub(crate) use table::CURSOR_BITS;
+pub use value::{Data, Value};
+pub use waiting::WaitingKeys;
+pub use watch::Watches;
+
+use crate::effects::{Effects, KeyEvent, event_class};
+use crate::error::CommandError;
+use table::{Place, Table};
+
+/// What becomes of a key's expiry when its value is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// As it was.
+    Keep,
+    /// None.
+    Clear,
+    /// At this unix millisecond.
+    At(u64),
+}
+
+/// Counters that INFO tells.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KeyStats {
+    /// Reads that found their key.
+    pub hits: u64,
+    /// Reads that did not.
+    pub misses: u64,
+    /// Keys removed because they ended.
+    pub expired: u64,
+    /// Keys removed for memory.
+    pub evicted: u64,
+}
+
+/// The databases and everything that hangs on keys. Methods act on the selected database.
+pub struct Keyspace {
+    databases: Vec<Table>,
+    selected: usize,
+    now_us: u64,
+    now_ms: u64,
+    hasher: foldhash::quality::FixedState,
+    access: AccessPolicy,
+    /// Whether reads leave the access bits alone (CLIENT NO-TOUCH, and OBJECT's lookups).
+    untouched: bool,
+    /// Tables that FLUSHALL let go; freed in slices.
+    dropped: Vec<Table>,
+    expiry_cursor: (usize, usize),
+    expiry_enabled: bool,
+    /// Changes since the last save.
+    pub dirty: u64,
+    /// Counters that INFO tells.
+    pub stats: KeyStats,
+    /// Seeded randomness for RANDOMKEY and its kind.
+    pub random: Rng,
+    /// What is to be delivered after the request.
+    pub effects: Effects,
+    /// Watched keys.
+    pub watches: Watches,
+    /// Keys that blocked sessions wait for.
+    pub waiting: WaitingKeys,
+}
+
+/// Keys prefetched at once: more than this would push each other out of the fill buffers.
+pub(crate) const PREFETCH_MAX: usize = 16;
+
+/// A found key. Valid until the next change of the keyspace.
+#[derive(Clone, Copy)]
+struct Found {
+    hash: u64,
+    place: Place,
+}
+
+impl Keyspace {
+    /// `databases` empty databases, hashing and choosing by `seed`.
+    pub fn new(databases: usize, seed: u64) -> Self {
+        let mut random = Rng::seeded(seed);
+        Self {
+            databases: std::iter::repeat_with(Table::new).take(databases).collect(),
+            selected: 0,
+            now_us: 0,
+            now_ms: 0,
+            hasher: foldhash::quality::FixedState::with_seed(random.next_u64()),
+            access: AccessPolicy::default(),
+            untouched: false,
+            dropped: Vec::new(),
+            expiry_cursor: (0, 0),
+            expiry_enabled: true,
+            dirty: 0,
+            stats: KeyStats::default(),
+            random,
+            effects: Effects::default(),
+            watches: Watches::default(),
+            waiting: WaitingKeys::default(),
+        }
+    }
+
+    /// Sets the moment and the database for what comes next.
+    #[inline]
+    pub(crate) fn begin(&mut self, now_us: u64, db: usize) {
+        self.now_us = now_us;
+        self.now_ms = now_us / 1000;
+        self.selected = db;
+    }
+
+    /// Unix milliseconds: the moment of the running request.
+    #[inline]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// Unix microseconds: the moment of the running request.
+    pub fn now_us(&self) -> u64 {
+        self.now_us
+    }
+
+    /// The selected database.
+    #[inline]
+    pub fn selected(&self) -> usize {
+        self.selected
+    }
+
+    /// Selects another database. Panics when there is none: commands check the number.
+    pub fn select(&mut self, db: usize) {
+        assert!(db < self.databases.len(), "database numbers are checked by commands");
+        self.selected = db;
+    }
+
+    /// How many databases there are.
+    pub fn database_count(&self) -> usize {
+        self.databases.len()
+    }
+
+    /// Keys in the selected database.
+    pub fn len(&self) -> usize {
+        self.table().len()
+    }
+
+    /// Whether the selected database has no key.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Keys and keys with an expiry in database `db`.
+    pub fn counts(&self, db: usize) -> (usize, usize) {
+        (self.databases[db].len(), self.databases[db].volatile_len())
+    }
+
+    /// Bytes of all keys and values, tables included.
+    #[inline]
+    pub fn memory(&self) -> usize {
+        self.databases.iter().map(|table| table.memory() + table.entry_memory).sum()
+    }
+
+    /// How accesses are remembered.
+    pub fn access_policy(&self) -> AccessPolicy {
+        self.access
+    }
+
+    /// Changes how accesses are remembered.
+    pub fn set_access_policy(&mut self, access: AccessPolicy) {
+        self.access = access;
+    }
+
+    #[inline]
+    fn table(&self) -> &Table {
+        &self.databases[self.selected]
+    }
+
+    #[inline]
+    fn table_mut(&mut self) -> &mut Table {
+        &mut self.databases[self.selected]
+    }
+
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        hash(&self.hasher, key)
+    }
+
+    /// Finds a living key; one that ended is removed on the way.
+    #[inline]
+    fn find(&mut self, key: &[u8]) -> Option<Found> {
+        let hash = self.hash(key);
+        let place = self.table().find(hash, key)?;
+        let found = Found { hash, place };
+        match self.table().entry(place).expires_at() {
+            Some(at) if at < self.now_ms => {
+                self.expire(found, key);
+                None
+            }
+            _ => Some(found),
+        }
+    }
+
+    /// Begins to fetch what lookups of `keys` in database `db` will touch.
+    pub(crate) fn prefetch<'k>(&self, db: usize, keys: impl Iterator<Item = &'k [u8]>) {
+        let table = &self.databases[db];
+        let mut hashes = [0; PREFETCH_MAX];
+        let mut count = 0;
+        for (slot, key) in hashes.iter_mut().zip(keys) {
+            *slot = self.hash(key);
+            table.prefetch_bucket(*slot);
+            count += 1;
+        }
+        for hash in &hashes[..count] {
+            table.prefetch_entry(*hash);
+        }
+    }
+
+    #[inline]
+    fn touch_access(&mut self, found: Found) {
+        if self.untouched {
+            return;
+        }
+        let (access, now_ms) = (self.access, self.now_ms);
+        let random = &mut self.random;
+        let entry = self.databases[self.selected].entry_mut(found.place);
+        entry.set_access(access.accessed(entry.access(), now_ms, || random.next_u64()));
+    }
+
+    /// Runs `look` with reads that leave the access bits alone.
+    pub fn without_touching<T>(&mut self, look: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.untouched, true);
+        let result = look(self);
+        self.untouched = before;
+        result
+    }
+
+    /// Reads a key: counted as hit or miss, and as an access.
+    #[inline]
+    pub fn read(&mut self, key: &[u8]) -> Option<ValueRef<'_>> {
+        match self.find(key) {
+            Some(found) => {
+                self.stats.hits += 1;
+                self.touch_access(found);
+                Some(self.table().entry(found.place).value())
+            }
+            None => {
+                self.stats.misses += 1;
+                self.notify(event_class::KEY_MISS, "keymiss", key);
+                None
+            }
+        }
+    }
+
+    /// Looks at a key with a write in mind: an access, but no hit or miss.
+    #[inline]
+    pub fn peek(&mut self, key: &[u8]) -> Option<ValueRef<'_>> {
+        let found = self.find(key)?;
+        self.touch_access(found);
+        Some(self.table().entry(found.place).value())
+    }
+
+    /// The entry behind a key, without counting or touching anything.
+    pub fn entry(&mut self, key: &[u8]) -> Option<&Entry> {
+        let found = self.find(key)?;
+        Some(self.table().entry(found.place))
+    }
+
+    /// The entry behind a key, read: a hit or miss, and an access.
+    pub fn read_entry(&mut self, key: &[u8]) -> Option<&Entry> {
+        self.read(key)?;
+        self.entry(key)
+    }
+
+    /// Whether a living key is there.
+    pub fn contains(&mut self, key: &[u8]) -> bool {
+        self.find(key).is_some()
+    }
+
+    /// Reads a string. Fails when the key holds something else.
+    #[inline]
+    pub fn read_string(&mut self, key: &[u8]) -> Result<Option<StringRef<'_>>, CommandError> {
+        string_of(self.read(key))
+    }
+
+    /// Looks at a string with a write in mind. Fails when the key holds something else.
+    #[inline]
+    pub fn peek_string(&mut self, key: &[u8]) -> Result<Option<StringRef<'_>>, CommandError> {
+        string_of(self.peek(key))
+    }
+
+    /// Sets a key to a value, whatever was there before.
+    #[inline]
+    pub fn set(&mut self, key: &[u8], value: NewValue<'_>, expiry: Expiry) {
+        let found = self.find(key);
+        let Some(found) = found else {
+            let expires_at = match expiry {
+                Expiry::At(at) => Some(at),
+                Expiry::Keep | Expiry::Clear => None,
+            };
+            return self.insert(key, value, expires_at);
+        };
+        if !self.waiting.is_empty() && self.table().entry(found.place).value().is_stream() {
+            self.signal_ready(key);
+        }
+        let table = &mut self.databases[self.selected];
+        let entry = table.entry_mut(found.place);
+        let expires_at = match expiry {
+            Expiry::Keep => entry.expires_at(),
+            Expiry::Clear => None,
+            Expiry::At(at) => Some(at),
+        };
+        let bits = entry.access();
+        match entry.overwrite(value, expires_at) {
+            Ok(()) => {
+                if let Some(at) = expires_at {
+                    table.expiry_moved(found.place, at);
+                }
+            }
+            Err(value) => {
+                let mut entry = Entry::new(key, value, expires_at);
+                entry.set_access(bits);
+                self.replace(found, entry);
+            }
+        }
+        self.touch_access(found);
+    }
+
+    /// A new key, which must not be there.
+    fn insert(&mut self, key: &[u8], value: NewValue<'_>, expires_at: Option<u64>) {
+        let mut entry = Entry::new(key, value, expires_at);
+        entry.set_access(self.access.initial(self.now_ms));
+        self.insert_entry(key, entry);
+    }
+
+    fn insert_entry(&mut self, key: &[u8], entry: Entry) {
+        self.table_mut().entry_memory += entry.memory();
+        let hash = self.hash(key);
+        let (hasher, table) = (&self.hasher, &mut self.databases[self.selected]);
+        table.insert(hash, entry, &|key| self::hash(hasher, key));
+        self.notify(event_class::NEW, "new", key);
+        // Whoever waits for a key looks whether this is what it waits for.
+        self.signal_ready(key);
+    }
+
+    fn replace(&mut self, found: Found, entry: Entry) {
+        let table = self.table_mut();
+        table.entry_memory += entry.memory();
+        let old = table.replace(found.place, entry);
+        table.entry_memory -= old.memory();
+    }
+
+    /// Takes a key out, without any effect but the memory.
+    pub fn take(&mut self, key: &[u8]) -> Option<Entry> {
+        let found = self.find(key)?;
+        Some(self.take_found(found))
+    }
+
+    fn take_found(&mut self, found: Found) -> Entry {
+        let (hasher, table) = (&self.hasher, &mut self.databases[self.selected]);
+        let hash_of = |key: &[u8]| hash(hasher, key);
+        let entry = table.remove(found.place, found.hash, &hash_of);
+        table.entry_memory -= entry.memory();
+        if !self.waiting.is_empty() && entry.value().is_stream() {
+            self.signal_ready(entry.key());
+        }
+        entry
+    }
+
+    /// Puts an entry taken elsewhere under `key`, which must not be there.
+    pub fn put(&mut self, key: &[u8], entry: Entry) {
+        let expires_at = entry.expires_at();
+        let entry = if entry.key() == key { entry } else { entry.rebuilt(Some(key), expires_at) };
+        self.insert_entry(key, entry);
+    }
+
+    /// Removes a key with all that follows from it. False when it is not there.
+    pub fn delete(&mut self, key: &[u8]) -> bool {
+        let removed = self.take(key).is_some();
+        if removed {
+            self.changed(event_class::GENERIC, "del", key);
+        }
+        removed
+    }
+
+    /// When a key ends: outer `None` without the key, inner `None` when it never does.
+    pub fn expires_at(&mut self, key: &[u8]) -> Option<Option<u64>> {
+        let found = self.find(key)?;
+        Some(self.table().entry(found.place).expires_at())
+    }
+
+    /// Sets or takes away the end of a key. False when the key is not there.
+    pub fn set_expires_at(&mut self, key: &[u8], expires_at: Option<u64>) -> bool {
+        let Some(found) = self.find(key) else { return false };
+        let table = &mut self.databases[self.selected];
+        let entry = table.entry_mut(found.place);
+        match expires_at {
+            Some(at) if entry.move_expires_at(at) => table.expiry_moved(found.place, at),
+            None if entry.expires_at().is_none() => {}
+            _ => {
+                // The entry needs more or less room, so it moves.
+                let hole = Entry::new(b"", NewValue::Integer(0), None);
+                let before = entry.memory();
+                let old = table.replace(found.place, hole);
+                let entry = old.rebuilt(None, expires_at);
+                table.entry_memory = table.entry_memory - before + entry.memory();
+                table.replace(found.place, entry);
+            }
+        }
+        true
+    }
+
+    /// Sets what is remembered of a key's accesses, as far as the policy remembers it.
+    pub fn set_access(&mut self, key: &[u8], idle_seconds: Option<u64>, frequency: Option<u8>) {
+        if let Some(bits) = self.access.given(idle_seconds, frequency, self.now_ms)
+            && let Some(found) = self.find(key)
+        {
+            self.table_mut().entry_mut(found.place).set_access(bits);
+        }
+    }
+
+    /// Edits a string in place, created empty when it is not there. The expiry stays; OBJECT
+    /// ENCODING will say raw. The caller has checked that the key holds no other kind.
+    pub fn edit_string(&mut self, key: &[u8], edit: impl FnOnce(&mut Vec<u8>)) {
+        let Some(found) = self.find(key) else {
+            let mut bytes = Vec::new();
+            edit(&mut bytes);
+            return self.insert(key, NewValue::Edited(bytes), None);
+        };
+        self.touch_access(found);
+        let (entry, memory) = self.databases[self.selected].entry_and_memory(found.place);
+        let before = entry.memory();
+        if let Some(bytes) = entry.heap_mut() {
+            edit(bytes);
+            *memory = *memory - before + entry.memory();
+            return;
+        }
+        let mut bytes = StringRef::of(entry.value()).map(|text| text.to_vec()).unwrap_or_default();
+        edit(&mut bytes);
+        let mut edited = Entry::new(key, NewValue::Edited(bytes), entry.expires_at());
+        edited.set_access(entry.access());
+        self.replace(found, edited);
+    }
+
+    /// Visits the keys at `cursor` and returns the next cursor; see [`Table::scan`]. Keys that
+    /// ended are visited too.
+    pub fn scan(&self, cursor: u64, visit: &mut dyn FnMut(&Entry)) -> u64 {
+        self.table().scan(cursor, visit)
+    }
+
+    /// Visits every key of the selected database.
+    pub fn for_each(&self, visit: &mut dyn FnMut(&Entry)) {
+        self.table().for_each(visit);
+    }
+
+    /// A living key chosen at random.
+    pub fn random_key(&mut self) -> Option<Vec<u8>> {
+        while !self.is_empty() {
+            let key = self.random_bucket_key();
+            if self.contains(&key) {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    fn random_bucket_key(&mut self) -> Vec<u8> {
+        loop {
+            let cursor = self.random.next_u64() >> (64 - CURSOR_BITS);
+            let mut keys = Vec::new();
+            self.table().scan(cursor, &mut |entry| keys.push(entry.key().to_vec()));
+            if !keys.is_empty() {
+                let chosen = self.random.below(keys.len());
+                return keys.swap_remove(chosen);
+            }
+        }
+    }
+
+    /// Empties database `db`. The memory is freed in slices by `tick`.
+    pub fn flush(&mut self, db: usize) -> usize {
+        let table = std::mem::take(&mut self.databases[db]);
+        let removed = table.len();
+        self.signal_flushed(db, &table);
+        if removed > 0 {
+            self.dropped.push(table);
+        }
+        removed
+    }
+
+    /// Exchanges two databases.
+    pub fn swap_databases(&mut self, a: usize, b: usize) {
+        let watched_in = |db: usize| {
+            self.watches.in_db(db).map(|(key, _)| Box::from(key)).collect::<Vec<Box<[u8]>>>()
+        };
+        let watched = [(a, watched_in(a)), (b, watched_in(b))];
+        for (db, keys) in watched {
+            for key in keys {
+                let there = |table: &Table| table.find(self.hash(&key), &key).is_some();
+                if there(&self.databases[a]) || there(&self.databases[b]) {
+                    self.effects.touched_watchers.extend(self.watches.of(db, &key));
+                }
+            }
+        }
+        self.databases.swap(a, b);
+        for db in [a, b] {
+            // What they wait for may have come, or gone.
+            let keys = self.waiting.in_db(db).into_iter().map(|key| (db, key));
+            self.effects.ready_keys.extend(keys);
+        }
+    }
+
+    /// Frees some of what FLUSHALL let go. True while there is more.
+    pub(crate) fn drop_some(&mut self) -> bool {
+        /// About 2,000 keys each: a millisecond in all.
+        const SEGMENTS_MAX: usize = 4;
+        if let Some(table) = self.dropped.last_mut()
+            && table.drop_some(SEGMENTS_MAX)
+        {
+            self.dropped.pop();
+        }
+        !self.dropped.is_empty()
+    }
+
+    // What changes cause: the one place where watchers, tracking, events and blocked sessions
+    // learn of them.
+
+    /// A command changed `key`: counts the change, tells watchers and trackers, and records the
+    /// event `name` of `class`.
+    #[inline]
+    pub fn changed(&mut self, class: u32, name: &'static str, key: &[u8]) {
+        self.dirty += 1;
+        self.signal_modified(key);
+        self.notify(class, name, key);
+    }
+
+    /// Tells watchers and trackers that `key` changed.
+    #[inline]
+    pub fn signal_modified(&mut self, key: &[u8]) {
+        if !self.watches.is_empty() {
+            let watchers = self.watches.of(self.selected, key);
+            self.effects.touched_watchers.extend_from_slice(watchers);
+        }
+        if self.effects.tracking {
+            self.effects.changed_keys.push(Some(key.into()));
+        }
+    }
+
+    /// Records a keyspace event when the setting asks for it.
+    #[inline]
+    pub fn notify(&mut self, class: u32, name: &'static str, key: &[u8]) {
+        if self.effects.event_mask & class != 0 {
+            let db = self.selected;
+            self.effects.events.push(KeyEvent { db, class, name, key: key.into() });
+        }
+    }
+
+    /// Tells sessions blocked on `key` that it may have what they wait for. To be called
+    /// whenever a list, sorted set or stream grows; a new key signals by itself.
+    #[inline]
+    pub fn signal_ready(&mut self, key: &[u8]) {
+        if self.waiting.contains(self.selected, key) {
+            self.effects.ready_keys.push((self.selected, key.into()));
+        }
+    }
+
+    fn signal_flushed(&mut self, db: usize, flushed: &Table) {
+        for (key, watchers) in self.watches.in_db(db) {
+            if flushed.find(hash(&self.hasher, key), key).is_some() {
+                self.effects.touched_watchers.extend_from_slice(watchers);
+            }
+        }
+        for key in self.waiting.in_db(db) {
+            let place = flushed.find(hash(&self.hasher, &key), &key);
+            if place.is_some_and(|place| flushed.entry(place).value().is_stream()) {
+                self.effects.ready_keys.push((db, key));
+            }
+        }
+        if self.effects.tracking {
+            self.effects.changed_keys.push(None);
+        }
+    }
+}
+
+#[inline]
+fn hash(hasher: &foldhash::quality::FixedState, key: &[u8]) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write(key);
+    hasher.finish()
+}
+
+/// A string in either of its forms.
+#[derive(Clone, Copy)]
+pub enum StringRef<'a> {
+    /// Kept as an integer.
+    Integer(i64),
+    /// Kept as bytes.
+    Bytes(&'a [u8]),
+}
+
+impl<'a> StringRef<'a> {
+    fn of(value: ValueRef<'a>) -> Option<Self> {
+        match value {
+            ValueRef::Integer(number) => Some(Self::Integer(number)),
+            ValueRef::Bytes(bytes) => Some(Self::Bytes(bytes)),
+            ValueRef::Object(_) => None,
+        }
+    }
+
+    /// The bytes; those of an integer are written into `scratch`.
+    #[inline]
+    pub fn bytes(self, scratch: &'a mut [u8; 20]) -> &'a [u8] {
+        match self {
+            Self::Integer(number) => store_resp::format_integer(number, scratch),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+
+    /// A copy of the bytes.
+    pub fn to_vec(self) -> Vec<u8> {
+        self.bytes(&mut [0; 20]).to_vec()
+    }
+
+    /// Length in bytes.
+    pub fn len(self) -> usize {
+        self.bytes(&mut [0; 20]).len()
+    }
+
+    /// Whether it is the empty string.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[inline]
+fn string_of(value: Option<ValueRef<'_>>) -> Result<Option<StringRef<'_>>, CommandError> {
+    match value {
+        None => Ok(None),
+        Some(value) => StringRef::of(value).map(Some).ok_or(CommandError::WRONG_TYPE),
+    }
+}

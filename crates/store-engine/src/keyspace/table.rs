@@ -1,0 +1,843 @@
+//! The hash table of one database: segments found through a directory by top hash bits.
+//!
+//! ```text
+//! hash   [ directory bits | bucket bits | … | tag: low 8 bits ]
+//!            │                  │
+//! directory ─┘► segment ────────┘► bucket: 7 tags, link, 7 entries (64 bytes)
+//!                                    └ link ► overflow bucket of the same segment
+//! ```
+//!
+//! A segment that is full splits in two by its next hash bit, so no operation ever moves more
+//! than [`SEGMENT_LEN_MAX`] entries: there is no long rehash. How much a segment holds grows with
+//! its place in hash order, so that segments split one after the other as keys come in, not all
+//! at once. Buckets hold 4 to 8 entries on average, 13 to 17 bytes of table per key; since
+//! segments are at different points between the two, memory per key hardly swings.
+//!
+//! Buckets follow each other in hash order through all segments, so a SCAN cursor is a hash
+//! prefix and stays right through any split or merge. A bucket is chosen by no more bits than a
+//! cursor has, so that each bucket begins exactly at a cursor.
+//!
+//! Hashbrown was not chosen for the segments, by reasoning, without a measurement: its order
+//! within a segment is not hash order, so each SCAN call would have to rehash a whole segment, and
+//! a lookup would touch one more cache line.
+
+use super::entry::Entry;
+use super::memory::size_class;
+use super::prefetch::prefetch;
+
+const SLOTS: usize = 7;
+const LINK: usize = 7;
+const TAGS_ONLY: u64 = 0x00ff_ffff_ffff_ffff;
+const BUCKETS_MIN: usize = 4;
+/// Buckets of the last segment in hash order; the first has half as many.
+const BUCKETS_MAX: usize = 256;
+/// Entries per bucket at which a segment grows or splits.
+const LOAD_MAX: usize = 8;
+/// Entries of the fullest segment: what one split moves.
+const SEGMENT_LEN_MAX: usize = BUCKETS_MAX * LOAD_MAX;
+/// Two segments become one when they have no more than this together.
+const MERGED_LEN_MAX: usize = SEGMENT_LEN_MAX / 8;
+/// How many entries ahead a split fetches.
+const PREFETCH_AHEAD: usize = 8;
+/// Overflow buckets of a segment: links are one byte, zero for none.
+const OVERFLOW_MAX: usize = 255;
+/// Bits of a SCAN cursor: clients parse it as a signed integer, some as a double.
+pub(crate) const CURSOR_BITS: u32 = 48;
+
+/// Where an entry stands. Valid until the next insert or removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    segment: u32,
+    bucket: u32,
+    slot: u32,
+}
+
+/// `bucket` of a place in the spill list.
+const SPILL: u32 = u32::MAX;
+
+/// Entries by hash. Callers bring the hash of each key; it is never stored.
+pub(super) struct Table {
+    directory: Vec<u32>,
+    /// Log₂ of the directory's length.
+    depth: u32,
+    segments: Vec<Segment>,
+    /// Segments given up by merges.
+    free_segments: Vec<u32>,
+    len: usize,
+    volatile: usize,
+    /// Bytes of directory, segments and buckets.
+    memory: usize,
+    /// Bytes of the entries. Kept by the keyspace, which sees entries change.
+    pub(super) entry_memory: usize,
+}
+
+#[derive(Default)]
+struct Segment {
+    buckets: Box<[Bucket]>,
+    overflow: Vec<Bucket>,
+    /// Entries whose hashes collide so much that splitting cannot part them.
+    spill: Vec<Entry>,
+    len: u32,
+    volatile: u32,
+    /// The number of entries at which the segment grows or splits.
+    grow_at: u32,
+    /// No key of the segment ends before this moment.
+    soonest_expiry: u64,
+    /// How many top hash bits all its entries share.
+    depth: u32,
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Bucket {
+    /// Seven tags, zero for an empty slot, and the link.
+    tags: [u8; 8],
+    slots: [Option<Entry>; SLOTS],
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Table {
+    /// An empty table that has allocated nothing.
+    pub(super) fn new() -> Self {
+        Self {
+            directory: vec![0],
+            depth: 0,
+            segments: vec![Segment::default()],
+            free_segments: Vec::new(),
+            len: 0,
+            volatile: 0,
+            memory: 0,
+            entry_memory: 0,
+        }
+    }
+
+    /// Number of entries.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Number of entries with an expiry.
+    pub(super) fn volatile_len(&self) -> usize {
+        self.volatile
+    }
+
+    /// Bytes of the table itself, entries not counted.
+    #[inline]
+    pub(super) fn memory(&self) -> usize {
+        self.memory
+    }
+
+    #[inline]
+    fn segment_of(&self, hash: u64) -> u32 {
+        // A shift by 64 is not defined, so the bits are taken in two steps.
+        self.directory[((hash >> 1) >> (63 - self.depth)) as usize]
+    }
+
+    /// Finds `key`, whose hash is `hash`.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<Place> {
+        let index = self.segment_of(hash);
+        let segment = &self.segments[index as usize];
+        if segment.len == 0 {
+            return None;
+        }
+        let (bucket, slot) = segment.find(hash, key)?;
+        Some(Place { segment: index, bucket, slot })
+    }
+
+    /// Begins to fetch the bucket where the chain of `hash` begins.
+    #[inline]
+    pub(super) fn prefetch_bucket(&self, hash: u64) {
+        let segment = &self.segments[self.segment_of(hash) as usize];
+        if segment.len > 0 {
+            prefetch(&raw const segment.buckets[segment.home(hash)]);
+        }
+    }
+
+    /// Begins to fetch the entry that a look at the first bucket of `hash` suggests.
+    #[inline]
+    pub(super) fn prefetch_entry(&self, hash: u64) {
+        let segment = &self.segments[self.segment_of(hash) as usize];
+        if segment.len == 0 {
+            return;
+        }
+        let bucket = &segment.buckets[segment.home(hash)];
+        let candidates = bucket.slots_tagged(tag_of(hash));
+        if candidates != 0
+            && let Some(entry) = &bucket.slots[candidates.trailing_zeros() as usize / 8]
+        {
+            entry.prefetch();
+        } else if let Some(next) = segment.next(bucket) {
+            prefetch(segment.bucket(next));
+        }
+    }
+
+    /// The entry at a place just found.
+    #[inline]
+    pub(super) fn entry(&self, place: Place) -> &Entry {
+        let segment = &self.segments[place.segment as usize];
+        if place.bucket == SPILL {
+            return &segment.spill[place.slot as usize];
+        }
+        segment.bucket(place.bucket).slots[place.slot as usize]
+            .as_ref()
+            .expect("a place is valid until the next insert or removal")
+    }
+
+    /// The entry at a place just found, for changes that keep its key and expiry.
+    #[inline]
+    pub(super) fn entry_mut(&mut self, place: Place) -> &mut Entry {
+        self.segments[place.segment as usize].entry_mut(place)
+    }
+
+    /// The same, with the count of entry memory beside it.
+    #[inline]
+    pub(super) fn entry_and_memory(&mut self, place: Place) -> (&mut Entry, &mut usize) {
+        let segment = &mut self.segments[place.segment as usize];
+        (segment.entry_mut(place), &mut self.entry_memory)
+    }
+
+    /// Puts another entry with the same key in the place of one, which is returned.
+    pub(super) fn replace(&mut self, place: Place, entry: Entry) -> Entry {
+        self.count_volatile(place.segment, entry.expires_at(), Count::Add);
+        let old = std::mem::replace(self.entry_mut(place), entry);
+        self.count_volatile(place.segment, old.expires_at(), Count::Remove);
+        old
+    }
+
+    /// Must be told when the expiry of the entry at `place` was moved within the entry.
+    pub(super) fn expiry_moved(&mut self, place: Place, expires_at: u64) {
+        let segment = &mut self.segments[place.segment as usize];
+        segment.soonest_expiry = segment.soonest_expiry.min(expires_at);
+    }
+
+    /// Adds an entry whose key is not there yet. `hash_of` gives the hash of any key, for
+    /// splits.
+    #[inline]
+    pub(super) fn insert(&mut self, hash: u64, entry: Entry, hash_of: &dyn Fn(&[u8]) -> u64) {
+        let mut index = self.segment_of(hash);
+        if self.segments[index as usize].is_full() {
+            self.make_room(hash, hash_of);
+            index = self.segment_of(hash);
+        }
+        self.count_volatile(index, entry.expires_at(), Count::Add);
+        let segment = &mut self.segments[index as usize];
+        let before = segment.overflow.capacity();
+        segment.put(hash, entry);
+        segment.len += 1;
+        self.len += 1;
+        let grown = segment.overflow.capacity() - before;
+        if grown > 0 {
+            self.memory += grown * size_of::<Bucket>();
+        }
+    }
+
+    /// Takes out the entry at a place just found.
+    pub(super) fn remove(
+        &mut self,
+        place: Place,
+        hash: u64,
+        hash_of: &dyn Fn(&[u8]) -> u64,
+    ) -> Entry {
+        let segment = &mut self.segments[place.segment as usize];
+        let entry = if place.bucket == SPILL {
+            segment.spill.swap_remove(place.slot as usize)
+        } else {
+            let bucket = segment.bucket_mut(place.bucket);
+            bucket.tags[place.slot as usize] = 0;
+            bucket.slots[place.slot as usize]
+                .take()
+                .expect("a place is valid until the next insert or removal")
+        };
+        segment.len -= 1;
+        self.len -= 1;
+        self.count_volatile(place.segment, entry.expires_at(), Count::Remove);
+        self.shrink(place.segment, hash, hash_of);
+        entry
+    }
+
+    fn count_volatile(&mut self, segment: u32, expires_at: Option<u64>, count: Count) {
+        let Some(at) = expires_at else { return };
+        let segment = &mut self.segments[segment as usize];
+        match count {
+            Count::Add => {
+                let soonest = if segment.volatile == 0 { u64::MAX } else { segment.soonest_expiry };
+                segment.soonest_expiry = soonest.min(at);
+                segment.volatile += 1;
+                self.volatile += 1;
+            }
+            Count::Remove => {
+                segment.volatile -= 1;
+                self.volatile -= 1;
+            }
+        }
+    }
+
+    /// Grows or splits the segment of `hash` until it can take one more entry.
+    #[cold]
+    fn make_room(&mut self, hash: u64, hash_of: &dyn Fn(&[u8]) -> u64) {
+        while let index = self.segment_of(hash)
+            && self.segments[index as usize].is_full()
+        {
+            let segment = &mut self.segments[index as usize];
+            let (buckets, len) = (segment.buckets.len(), segment.len);
+            let buckets_max = buckets_max(hash, segment.depth);
+            let crowded = len as usize * 2 >= buckets_max * LOAD_MAX;
+            if buckets == buckets_max && crowded && segment.depth < self.len.ilog2() {
+                self.split(index, hash, hash_of);
+                continue;
+            }
+            self.memory -= segment.memory();
+            segment.rebuild((buckets * 2).clamp(BUCKETS_MIN, buckets_max), hash_of);
+            self.memory += segment.memory();
+            if segment.is_full() || !segment.spill.is_empty() {
+                // Hashes that collide: neither more buckets nor a split would part them.
+                segment.grow_at = 2 * len;
+            }
+        }
+    }
+
+    fn split(&mut self, index: u32, hash: u64, hash_of: &dyn Fn(&[u8]) -> u64) {
+        if self.segments[index as usize].depth == self.depth {
+            self.directory = self.directory.iter().flat_map(|at| [*at, *at]).collect();
+            self.depth += 1;
+        }
+        let segment = std::mem::take(&mut self.segments[index as usize]);
+        self.memory -= segment.memory();
+        let depth = segment.depth + 1;
+        let low_hash = hash & !(1 << (64 - depth));
+        let high_hash = low_hash | 1 << (64 - depth);
+        let half = |hash| Segment::sized(buckets_max(hash, depth), depth);
+        let mut halves = [half(low_hash), half(high_hash)];
+        for_each_hashed(segment, hash_of, |hash, entry| {
+            halves[(hash >> (64 - depth) & 1) as usize].add(hash, entry);
+        });
+        let [low, high] = halves;
+        self.memory += low.memory() + high.memory();
+        self.segments[index as usize] = low;
+        let high_index = match self.free_segments.pop() {
+            Some(free) => {
+                self.segments[free as usize] = high;
+                free
+            }
+            None => {
+                self.segments.push(high);
+                (self.segments.len() - 1) as u32
+            }
+        };
+        self.point(hash >> (64 - depth) | 1, depth, high_index);
+    }
+
+    /// Makes all directory slots under the `depth`-bit `prefix` name `segment`.
+    fn point(&mut self, prefix: u64, depth: u32, segment: u32) {
+        let width = self.depth - depth;
+        let first = (prefix << width) as usize;
+        self.directory[first..first + (1 << width)].fill(segment);
+    }
+
+    /// Gives memory back after removals: fewer buckets, or one segment instead of two.
+    fn shrink(&mut self, index: u32, hash: u64, hash_of: &dyn Fn(&[u8]) -> u64) {
+        let segment = &mut self.segments[index as usize];
+        let buckets = segment.buckets.len();
+        if segment.len as usize >= buckets || buckets <= BUCKETS_MIN {
+            return;
+        }
+        if segment.depth == 0 {
+            self.memory -= segment.memory();
+            segment.rebuild(buckets / 2, hash_of);
+            self.memory += segment.memory();
+            return;
+        }
+        let depth = segment.depth;
+        let prefix = hash >> (64 - depth);
+        let other = self.directory[((prefix ^ 1) << (self.depth - depth)) as usize];
+        let (a, b) = (&self.segments[index as usize], &self.segments[other as usize]);
+        if a.depth == b.depth && (a.len + b.len) as usize <= MERGED_LEN_MAX {
+            self.merge(index, other, prefix >> 1, hash_of);
+        }
+    }
+
+    fn merge(&mut self, index: u32, other: u32, prefix: u64, hash_of: &dyn Fn(&[u8]) -> u64) {
+        let a = std::mem::take(&mut self.segments[index as usize]);
+        let b = std::mem::take(&mut self.segments[other as usize]);
+        self.memory -= a.memory() + b.memory();
+        let depth = a.depth - 1;
+        // Less than it may grow to: two nearly empty segments make one.
+        let mut merged = Segment::sized(BUCKETS_MAX / 4, depth);
+        for segment in [a, b] {
+            for_each_hashed(segment, hash_of, |hash, entry| merged.add(hash, entry));
+        }
+        self.memory += merged.memory();
+        self.segments[index as usize] = merged;
+        self.free_segments.push(other);
+        self.point(prefix, depth, index);
+    }
+
+    /// Visits the bucket that `cursor` names and returns the cursor of the next one, 0 at the
+    /// end. An entry there from the first call to the last is visited at least once.
+    pub(super) fn scan(&self, cursor: u64, visit: &mut dyn FnMut(&Entry)) -> u64 {
+        let hash = cursor << (64 - CURSOR_BITS);
+        let segment = &self.segments[self.segment_of(hash) as usize];
+        // Cursors within the segment, and the first behind it.
+        let width = CURSOR_BITS - segment.depth;
+        let base = cursor & (u64::MAX >> (64 - CURSOR_BITS)) & !((1 << width) - 1);
+        let mut next = base + (1 << width);
+        let buckets = segment.buckets.len() as u64;
+        if buckets > 0 {
+            let home = segment.home(hash);
+            segment.visit_chain(home as u32, visit);
+            // The least cursor that `home` maps to the next bucket.
+            next = base + ((home as u64 + 1) << width).div_ceil(buckets);
+        }
+        segment.spill.iter().for_each(visit);
+        if next >> CURSOR_BITS != 0 { 0 } else { next }
+    }
+
+    /// Visits every entry, in hash order.
+    pub(super) fn for_each(&self, visit: &mut dyn FnMut(&Entry)) {
+        let mut cursor = 0;
+        loop {
+            cursor = self.scan(cursor, visit);
+            if cursor == 0 {
+                return;
+            }
+        }
+    }
+
+    /// How many segments [`segment_due`](Self::segment_due) may be asked for.
+    pub(super) fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Whether a key of the segment may have ended by `now`.
+    pub(super) fn segment_due(&self, segment: usize, now: u64) -> bool {
+        let segment = &self.segments[segment];
+        segment.volatile > 0 && segment.soonest_expiry <= now
+    }
+
+    /// The keys of a segment that ended by `now`, at most `keys_max`; the caller removes them.
+    /// Learns the segment's soonest expiry on the way when all fitted.
+    pub(super) fn expired_keys(
+        &mut self,
+        segment: usize,
+        now: u64,
+        keys_max: usize,
+    ) -> Vec<Vec<u8>> {
+        let mut keys = Vec::new();
+        let mut soonest = u64::MAX;
+        self.segments[segment].for_each(&mut |entry| match entry.expires_at() {
+            Some(at) if at <= now => {
+                if keys.len() < keys_max {
+                    keys.push(entry.key().to_vec());
+                } else {
+                    soonest = 0;
+                }
+            }
+            Some(at) => soonest = soonest.min(at),
+            None => {}
+        });
+        self.segments[segment].soonest_expiry = soonest;
+        keys
+    }
+
+    /// Drops up to `segments_max` segments of a table that nobody will use any more. True when
+    /// nothing is left.
+    pub(super) fn drop_some(&mut self, segments_max: usize) -> bool {
+        let keep = self.segments.len().saturating_sub(segments_max);
+        self.segments.truncate(keep);
+        self.segments.is_empty()
+    }
+}
+
+enum Count {
+    Add,
+    Remove,
+}
+
+impl Segment {
+    fn sized(buckets: usize, depth: u32) -> Self {
+        let grow_at = (buckets * LOAD_MAX) as u32;
+        let buckets = std::iter::repeat_with(Bucket::default).take(buckets).collect();
+        Self { buckets, depth, grow_at, soonest_expiry: u64::MAX, ..Self::default() }
+    }
+
+    /// The bucket where the chain of `hash` begins. There must be buckets.
+    #[inline]
+    fn home(&self, hash: u64) -> usize {
+        let width = CURSOR_BITS - self.depth;
+        let within = (hash >> (64 - CURSOR_BITS)) & ((1 << width) - 1);
+        // At most 48 bits times nine bits.
+        ((within * self.buckets.len() as u64) >> width) as usize
+    }
+
+    /// Home buckets are numbered from 0, overflow buckets behind them.
+    #[inline]
+    fn bucket(&self, number: u32) -> &Bucket {
+        let number = number as usize;
+        match self.buckets.get(number) {
+            Some(bucket) => bucket,
+            None => &self.overflow[number - self.buckets.len()],
+        }
+    }
+
+    #[inline]
+    fn bucket_mut(&mut self, number: u32) -> &mut Bucket {
+        let number = number as usize;
+        let homes = self.buckets.len();
+        match self.buckets.get_mut(number) {
+            Some(bucket) => bucket,
+            None => &mut self.overflow[number - homes],
+        }
+    }
+
+    #[inline]
+    fn entry_mut(&mut self, place: Place) -> &mut Entry {
+        if place.bucket == SPILL {
+            return &mut self.spill[place.slot as usize];
+        }
+        self.bucket_mut(place.bucket).slots[place.slot as usize]
+            .as_mut()
+            .expect("a place is valid until the next insert or removal")
+    }
+
+    /// The number of the bucket that `bucket` links to.
+    #[inline]
+    fn next(&self, bucket: &Bucket) -> Option<u32> {
+        match bucket.tags[LINK] {
+            0 => None,
+            link => Some(self.buckets.len() as u32 + u32::from(link) - 1),
+        }
+    }
+
+    #[inline]
+    fn find(&self, hash: u64, key: &[u8]) -> Option<(u32, u32)> {
+        let tag = tag_of(hash);
+        let mut number = self.home(hash) as u32;
+        loop {
+            let bucket = self.bucket(number);
+            let mut candidates = bucket.slots_tagged(tag);
+            while candidates != 0 {
+                let slot = candidates.trailing_zeros() / 8;
+                if let Some(entry) = &bucket.slots[slot as usize]
+                    && entry.key() == key
+                {
+                    return Some((number, slot));
+                }
+                candidates &= candidates - 1;
+            }
+            match self.next(bucket) {
+                Some(next) => number = next,
+                None => break,
+            }
+        }
+        let slot = self.spill.iter().position(|entry| entry.key() == key)?;
+        Some((SPILL, slot as u32))
+    }
+
+    /// Whether the segment must grow before it can take one more entry.
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.len >= self.grow_at
+    }
+
+    /// Puts the entry into the first free slot of its chain, longer by a bucket if need be.
+    #[inline]
+    fn put(&mut self, hash: u64, entry: Entry) {
+        let mut number = self.home(hash) as u32;
+        loop {
+            let bucket = self.bucket_mut(number);
+            if let Some(slot) = bucket.free_slot() {
+                bucket.tags[slot] = tag_of(hash);
+                bucket.slots[slot] = Some(entry);
+                return;
+            }
+            match self.next(self.bucket(number)) {
+                Some(next) => number = next,
+                None => break,
+            }
+        }
+        self.put_in_overflow(number, hash, entry);
+    }
+
+    fn put_in_overflow(&mut self, last: u32, hash: u64, entry: Entry) {
+        if self.overflow.len() >= OVERFLOW_MAX {
+            if self.spill.is_empty() {
+                // Removals may have left links to empty buckets: the next insert looks into it.
+                self.grow_at = self.grow_at.min(self.len);
+            }
+            self.spill.push(entry);
+            return;
+        }
+        let mut bucket = Bucket::default();
+        bucket.tags[0] = tag_of(hash);
+        bucket.slots[0] = Some(entry);
+        if self.overflow.len() == self.overflow.capacity() {
+            // In eighths of the homes, so that little is reserved in vain.
+            self.overflow.reserve_exact((self.buckets.len() / 8).max(1));
+        }
+        self.overflow.push(bucket);
+        let link = self.overflow.len() as u8;
+        self.bucket_mut(last).tags[LINK] = link;
+    }
+
+    /// Puts an entry that comes from another segment, with the counts.
+    fn add(&mut self, hash: u64, entry: Entry) {
+        if let Some(at) = entry.expires_at() {
+            self.volatile += 1;
+            self.soonest_expiry = self.soonest_expiry.min(at);
+        }
+        self.len += 1;
+        self.put(hash, entry);
+    }
+
+    /// Places all entries anew in `buckets` buckets.
+    fn rebuild(&mut self, buckets: usize, hash_of: &dyn Fn(&[u8]) -> u64) {
+        let depth = self.depth;
+        let old = std::mem::replace(self, Segment::sized(buckets, depth));
+        for_each_hashed(old, hash_of, |hash, entry| self.add(hash, entry));
+    }
+
+    fn into_entries(self) -> impl Iterator<Item = Entry> {
+        let buckets = self.buckets.into_iter().chain(self.overflow);
+        buckets.flat_map(|bucket| bucket.slots.into_iter().flatten()).chain(self.spill)
+    }
+
+    fn visit_chain(&self, home: u32, visit: &mut dyn FnMut(&Entry)) {
+        let mut number = Some(home);
+        while let Some(at) = number {
+            let bucket = self.bucket(at);
+            bucket.slots.iter().flatten().for_each(&mut *visit);
+            number = self.next(bucket);
+        }
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&Entry)) {
+        let buckets = self.buckets.iter().chain(&self.overflow);
+        buckets.flat_map(|bucket| bucket.slots.iter().flatten()).for_each(&mut *visit);
+        self.spill.iter().for_each(visit);
+    }
+
+    fn memory(&self) -> usize {
+        size_class(self.buckets.len() * size_of::<Bucket>())
+            + self.overflow.capacity() * size_of::<Bucket>()
+    }
+}
+
+/// Takes a segment apart, with the hash of each entry. Entries are fetched ahead: they are
+/// strewn all over memory, and waiting for each would make a split ten times as long.
+fn for_each_hashed(
+    segment: Segment,
+    hash_of: &dyn Fn(&[u8]) -> u64,
+    mut take: impl FnMut(u64, Entry),
+) {
+    let entries: Vec<Entry> = segment.into_entries().collect();
+    entries.iter().take(PREFETCH_AHEAD).for_each(Entry::prefetch);
+    let mut entries = entries.into_iter();
+    while let Some(entry) = entries.next() {
+        if let Some(ahead) = entries.as_slice().get(PREFETCH_AHEAD - 1) {
+            ahead.prefetch();
+        }
+        take(hash_of(entry.key()), entry);
+    }
+}
+
+/// How many buckets the segment of `hash` with `depth` has before it splits: from half of
+/// [`BUCKETS_MAX`] for the first in hash order to all of it for the last, each part of the
+/// octave being gone through in the same time while the number of keys doubles.
+fn buckets_max(hash: u64, depth: u32) -> usize {
+    let start = if depth == 0 { 0 } else { hash >> (64 - depth) << (64 - depth) };
+    let place = start as f64 / u64::MAX as f64;
+    (BUCKETS_MAX as f64 / 2.0 * place.exp2()) as usize
+}
+
+impl Bucket {
+    /// The high bit of each byte whose slot has `tag`; now and then of one that has not, so
+    /// the key must be compared.
+    #[inline]
+    fn slots_tagged(&self, tag: u8) -> u64 {
+        const ONES: u64 = 0x0101_0101_0101_0101;
+        let different = u64::from_le_bytes(self.tags) ^ (ONES * u64::from(tag));
+        different.wrapping_sub(ONES) & !different & (ONES << 7) & TAGS_ONLY
+    }
+
+    #[inline]
+    fn free_slot(&self) -> Option<usize> {
+        self.tags[..SLOTS].iter().position(|tag| *tag == 0)
+    }
+}
+
+/// The low hash bits, never zero: zero marks an empty slot.
+#[inline]
+fn tag_of(hash: u64) -> u8 {
+    (hash as u8).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
+    use super::super::entry::NewValue;
+    use super::*;
+
+    fn hash_of(key: &[u8]) -> u64 {
+        use std::hash::{BuildHasher, Hasher};
+        let mut hasher = foldhash::quality::FixedState::with_seed(7).build_hasher();
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    fn key(number: u32) -> Vec<u8> {
+        format!("key:{number}").into_bytes()
+    }
+
+    fn insert(table: &mut Table, number: u32, expires_at: Option<u64>) {
+        let key = key(number);
+        let entry = Entry::new(&key, NewValue::Integer(i64::from(number)), expires_at);
+        table.insert(hash_of(&key), entry, &hash_of);
+    }
+
+    fn remove(table: &mut Table, number: u32) -> bool {
+        let key = key(number);
+        let Some(place) = table.find(hash_of(&key), &key) else { return false };
+        table.remove(place, hash_of(&key), &hash_of);
+        true
+    }
+
+    fn contains(table: &Table, number: u32) -> bool {
+        table.find(hash_of(&key(number)), &key(number)).is_some()
+    }
+
+    #[test]
+    fn memory_per_key_stays_within_the_target_at_every_size() {
+        let mut table = Table::new();
+        for number in 0..200_000 {
+            insert(&mut table, number, None);
+            if number > 50_000 && number % 1000 == 0 {
+                let per_key = table.memory() as f64 / table.len() as f64;
+                assert!((12.0..18.5).contains(&per_key), "{per_key:.1} bytes at {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn removing_everything_gives_the_memory_back() {
+        let mut table = Table::new();
+        (0..50_000).for_each(|number| insert(&mut table, number, Some(5)));
+        assert_eq!(table.volatile_len(), 50_000);
+        (0..50_000).for_each(|number| assert!(remove(&mut table, number)));
+        assert_eq!((table.len(), table.volatile_len()), (0, 0));
+        assert!(table.memory() < 20_000, "{} bytes left", table.memory());
+    }
+
+    #[test]
+    fn colliding_hashes_cost_time_but_not_memory_without_bound() {
+        let mut table = Table::new();
+        let same = |_: &[u8]| 42;
+        for number in 0..6_000u32 {
+            let entry = Entry::new(&key(number), NewValue::Integer(0), None);
+            table.insert(42, entry, &same);
+        }
+        assert!((0..6_000).all(|number| table.find(42, &key(number)).is_some()));
+        assert!(table.memory() < 2_000_000 && table.directory.len() < 100_000);
+        let mut seen = BTreeSet::new();
+        table.for_each(&mut |entry| _ = seen.insert(entry.key().to_vec()));
+        assert_eq!(seen.len(), 6_000);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u32, Option<u64>),
+        Remove(u32),
+        ExpireUntil(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0..3000u32, proptest::option::of(0..100u64)).prop_map(|(n, at)| Step::Insert(n, at)),
+            (0..3000u32).prop_map(Step::Remove),
+            (0..100u64).prop_map(Step::ExpireUntil),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn the_table_agrees_with_a_plain_map(steps in proptest::collection::vec(step(), 1..2000)) {
+            let mut table = Table::new();
+            let mut model = BTreeMap::new();
+            for step in steps {
+                match step {
+                    Step::Insert(number, at) if !model.contains_key(&number) => {
+                        model.insert(number, at);
+                        insert(&mut table, number, at);
+                    }
+                    Step::Insert(..) => {}
+                    Step::Remove(number) => {
+                        let there = model.remove(&number).is_some();
+                        prop_assert_eq!(remove(&mut table, number), there);
+                    }
+                    Step::ExpireUntil(now) => {
+                        for segment in 0..table.segment_count() {
+                            let due = table.segment_due(segment, now);
+                            let keys = table.expired_keys(segment, now, usize::MAX);
+                            prop_assert!(due || keys.is_empty());
+                            for key in keys {
+                                let number = std::str::from_utf8(&key[4..]).unwrap().parse().unwrap();
+                                prop_assert!(model.remove(&number).unwrap().unwrap() <= now);
+                                prop_assert!(remove(&mut table, number));
+                            }
+                        }
+                    }
+                }
+                prop_assert_eq!(table.len(), model.len());
+            }
+            prop_assert_eq!(table.volatile_len(), model.values().flatten().count());
+            for number in 0..3000 {
+                prop_assert_eq!(contains(&table, number), model.contains_key(&number));
+            }
+        }
+
+        /// SCAN's promise: what is there from beginning to end is seen, through growth, splits,
+        /// removals and merges.
+        #[test]
+        fn a_scan_sees_every_key_that_stays(
+            stays in 1..300u32, grows in 0..8_000u32, first in any::<bool>(),
+        ) {
+            let mut table = Table::new();
+            (0..stays).for_each(|number| insert(&mut table, number, None));
+            let others = 1_000_000..1_000_000 + grows;
+            if first {
+                others.clone().for_each(|number| insert(&mut table, number, None));
+            }
+            let mut seen = BTreeSet::new();
+            let (mut cursor, mut calls) = (0, 0);
+            loop {
+                cursor = table.scan(cursor, &mut |entry| _ = seen.insert(entry.key().to_vec()));
+                if cursor == 0 {
+                    break;
+                }
+                calls += 1;
+                if calls == 20 {
+                    for number in others.clone() {
+                        match first {
+                            true => _ = remove(&mut table, number),
+                            false => insert(&mut table, number, None),
+                        }
+                    }
+                }
+            }
+            for number in 0..stays {
+                prop_assert!(seen.contains(&key(number)), "{} was missed", number);
+            }
+        }
+    }
+}

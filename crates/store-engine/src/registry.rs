@@ -1,0 +1,249 @@
+//! Finds the row of a command by name, and counts calls per row.
+
+use crate::command::Command;
+use crate::commands;
+use crate::latency::Histogram;
+
+/// Slots of the lookup table: four per command, so that probes are short.
+const SLOTS: usize = 1024;
+
+/// Counters of one row, as INFO commandstats tells them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CallStats {
+    /// Times it ran.
+    pub calls: u64,
+    /// Microseconds it took in all.
+    pub micros: u64,
+    /// Times a gate refused it.
+    pub rejected: u64,
+    /// Times it ran and failed.
+    pub failed: u64,
+}
+
+/// A row of the table with its counters.
+#[derive(Debug)]
+pub struct Row {
+    /// The row.
+    pub command: &'static Command,
+    /// The row it is a subcommand of.
+    pub parent: Option<RowId>,
+    /// The name with its parent's: `get`, `config|get`.
+    pub full_name: String,
+    /// Its counters.
+    pub stats: CallStats,
+    /// How long it took, once it ran.
+    pub histogram: Option<Histogram>,
+    first_subcommand: u16,
+}
+
+/// Names a row of a [`Registry`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RowId(u16);
+
+impl RowId {
+    /// Any row: stands where none is known yet.
+    pub(crate) const FIRST: Self = Self(0);
+
+    /// Its place in the table, for sets of rows.
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// All rows, found by name in any case.
+#[derive(Debug)]
+pub struct Registry {
+    rows: Vec<Row>,
+    /// Indexes into `rows` plus one; zero is free. Commands only, not subcommands.
+    slots: Box<[u16]>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Registry {
+    /// All commands of the table.
+    pub fn new() -> Self {
+        let mut registry = Self { rows: Vec::new(), slots: vec![0; SLOTS].into_boxed_slice() };
+        for command in commands::TABLES.iter().copied().flatten() {
+            registry.add(command);
+        }
+        registry
+    }
+
+    fn add(&mut self, command: &'static Command) {
+        let id = self.push(command, None);
+        let mut slot = slot_of(command.name.as_bytes());
+        while self.slots[slot] != 0 {
+            slot = (slot + 1) % SLOTS;
+        }
+        self.slots[slot] = id.0 + 1;
+        self.rows[usize::from(id.0)].first_subcommand = id.0 + 1;
+        for subcommand in command.subcommands {
+            self.push(subcommand, Some(id));
+        }
+    }
+
+    fn push(&mut self, command: &'static Command, parent: Option<RowId>) -> RowId {
+        let full_name = match parent {
+            Some(parent) => format!("{}|{}", self.row(parent).full_name, command.name),
+            None => command.name.to_owned(),
+        };
+        let stats = CallStats::default();
+        self.rows.push(Row {
+            command,
+            parent,
+            full_name,
+            stats,
+            histogram: None,
+            first_subcommand: 0,
+        });
+        RowId((self.rows.len() - 1) as u16)
+    }
+
+    /// The row of a name, in any case.
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<RowId> {
+        let mut slot = slot_of(name);
+        loop {
+            let index = self.slots[slot].checked_sub(1)?;
+            if self.rows[usize::from(index)].command.name.as_bytes().eq_ignore_ascii_case(name) {
+                return Some(RowId(index));
+            }
+            slot = (slot + 1) % SLOTS;
+        }
+    }
+
+    /// The row of a second word, in any case.
+    pub fn find_subcommand(&self, parent: RowId, name: &[u8]) -> Option<RowId> {
+        let same = |row: &Command| row.name.as_bytes().eq_ignore_ascii_case(name);
+        let offset = self.row(parent).command.subcommands.iter().position(same)?;
+        Some(RowId(self.row(parent).first_subcommand + offset as u16))
+    }
+
+    /// The row of `name`, or of `name|subname`.
+    pub fn find_full(&self, name: &[u8]) -> Option<RowId> {
+        match name.iter().position(|byte| *byte == b'|') {
+            None => self.find(name),
+            Some(at) => self.find_subcommand(self.find(&name[..at])?, &name[at + 1..]),
+        }
+    }
+
+    /// A row.
+    #[inline]
+    pub fn row(&self, id: RowId) -> &Row {
+        &self.rows[usize::from(id.0)]
+    }
+
+    /// The counters of a row.
+    #[inline]
+    pub fn stats_mut(&mut self, id: RowId) -> &mut CallStats {
+        &mut self.rows[usize::from(id.0)].stats
+    }
+
+    /// The subcommands of a row.
+    pub fn subcommands(&self, id: RowId) -> impl Iterator<Item = RowId> + use<> {
+        let row = self.row(id);
+        let count = row.command.subcommands.len() as u16;
+        (row.first_subcommand..row.first_subcommand + count).map(RowId)
+    }
+
+    /// All rows, each command before its subcommands.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// All rows by name, each command before its subcommands.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = RowId> + use<> {
+        (0..self.rows.len() as u16).map(RowId)
+    }
+
+    /// The names of all commands that are not subcommands.
+    pub fn commands(&self) -> impl Iterator<Item = RowId> {
+        self.ids().filter(|id| self.row(*id).parent.is_none())
+    }
+
+    /// The histogram of a row's durations.
+    #[inline]
+    pub(crate) fn histogram_mut(&mut self, id: RowId) -> &mut Histogram {
+        self.rows[usize::from(id.0)].histogram.get_or_insert_default()
+    }
+
+    /// Forgets the durations of all rows.
+    pub(crate) fn reset_histograms(&mut self) {
+        for row in &mut self.rows {
+            row.histogram = None;
+        }
+    }
+
+    /// Sets all counters to zero.
+    pub fn reset_stats(&mut self) {
+        for row in &mut self.rows {
+            row.stats = CallStats::default();
+            row.histogram = None;
+        }
+    }
+}
+
+/// The slot where a name is looked for first. Case and length up to eight bytes come for free
+/// by reading the name in one or two words.
+#[inline]
+fn slot_of(name: &[u8]) -> usize {
+    const LOWER: u64 = 0x2020_2020_2020_2020;
+    let (first, last) = match *name {
+        [] => (0, 0),
+        [a] => (u64::from(a), 0),
+        [a, b] => (u64::from(a) << 8 | u64::from(b), 0),
+        [a, b, c] => (u64::from(a) << 16 | u64::from(b) << 8 | u64::from(c), 0),
+        [a, b, c, d, ..] if name.len() < 8 => {
+            let tail = name.last_chunk::<4>().expect("four bytes are there");
+            (u64::from(u32::from_le_bytes([a, b, c, d])), u64::from(u32::from_le_bytes(*tail)))
+        }
+        _ => {
+            let head = name.first_chunk::<8>().expect("eight bytes are there");
+            let tail = name.last_chunk::<8>().expect("eight bytes are there");
+            (u64::from_le_bytes(*head), u64::from_le_bytes(*tail))
+        }
+    };
+    let mixed = ((first | LOWER) ^ (last | LOWER).rotate_left(23)).wrapping_add(name.len() as u64);
+    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_in_any_case_and_nothing_else_is() {
+        let registry = Registry::new();
+        for id in registry.commands() {
+            let name = registry.row(id).command.name;
+            assert_eq!(registry.find(name.as_bytes()), Some(id));
+            assert_eq!(registry.find(name.to_uppercase().as_bytes()), Some(id), "{name}");
+            assert_eq!(registry.find(format!("{name}!").as_bytes()), None);
+            for sub in registry.subcommands(id) {
+                let full = registry.row(sub).full_name.clone();
+                assert_eq!(registry.find_full(full.as_bytes()), Some(sub), "{full}");
+            }
+        }
+        for absent in [&b""[..], b"x", b"nosuchcommand", &[0xff; 100]] {
+            assert_eq!(registry.find(absent), None);
+        }
+    }
+
+    #[test]
+    fn probes_stay_short() {
+        let registry = Registry::new();
+        let mut longest = 0;
+        let mut run = 0;
+        for slot in &registry.slots {
+            run = if *slot == 0 { 0 } else { run + 1 };
+            longest = longest.max(run);
+        }
+        assert!(longest <= 8, "{longest} slots in a row are taken");
+    }
+}

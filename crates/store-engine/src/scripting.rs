@@ -1,0 +1,74 @@
+//! What the server keeps of scripts: the interpreter, and which script runs.
+
+use store_script::{Interpreter, Limits};
+
+/// Scripts, libraries, and the one that runs.
+pub struct Scripting {
+    /// Away while a script runs: it cannot be used by what the script calls.
+    pub(crate) interpreter: Option<Interpreter>,
+    /// The script that runs.
+    pub(crate) running: Option<Running>,
+}
+
+/// A running script.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) kind: ScriptKind,
+    /// The function, or `eval`.
+    pub(crate) name: Vec<u8>,
+    /// The request that started it, for FUNCTION STATS.
+    pub(crate) request: Vec<Vec<u8>>,
+    /// Unix microseconds, if the driver has a clock.
+    pub(crate) started_at_us: Option<u64>,
+    /// Unix microseconds when it was last seen to run.
+    pub(crate) seen_at_us: u64,
+    /// It called a command that writes, so it cannot be undone by ending it.
+    pub(crate) has_written: bool,
+    /// Somebody asked to end it.
+    pub(crate) is_killed: bool,
+}
+
+/// Which commands know a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScriptKind {
+    /// EVAL and SCRIPT.
+    Script,
+    /// FCALL and FUNCTION.
+    Function,
+}
+
+impl Default for Scripting {
+    fn default() -> Self {
+        Self { interpreter: Some(Interpreter::new(Limits::default())), running: None }
+    }
+}
+
+/// What scripts take up, as INFO tells. Nothing is known while one runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ScriptUsage {
+    /// Bytes of the machine that runs scripts and functions: there is one for both.
+    pub(crate) machine: usize,
+    pub(crate) scripts: usize,
+    pub(crate) script_bytes: usize,
+    pub(crate) libraries: usize,
+    pub(crate) functions: usize,
+    pub(crate) library_bytes: usize,
+}
+
+impl Scripting {
+    /// The interpreter, unless a script runs.
+    pub fn interpreter(&self) -> Option<&Interpreter> {
+        self.interpreter.as_ref()
+    }
+
+    pub(crate) fn usage(&self) -> ScriptUsage {
+        self.interpreter().map_or_else(ScriptUsage::default, |interpreter| ScriptUsage {
+            machine: interpreter.memory(),
+            scripts: interpreter.script_count(),
+            script_bytes: interpreter.script_bytes(),
+            libraries: interpreter.libraries().count(),
+            functions: interpreter.function_count(),
+            library_bytes: interpreter.library_bytes(),
+        })
+    }
+}

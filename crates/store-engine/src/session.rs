@@ -1,0 +1,282 @@
+//! What the engine knows of one client, and the table of all of them.
+
+use store_resp::{OwnedRequest, Protocol};
+
+use crate::pubsub::Subscriptions;
+use crate::registry::RowId;
+use crate::tracking::Tracking;
+
+/// Names a session. Never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId {
+    /// The number that CLIENT ID tells, from 1 on.
+    pub number: u64,
+    slot: u32,
+}
+
+impl SessionId {
+    /// Where a driver may keep its own things of the session: small, reused after closing.
+    #[inline]
+    pub fn slot(self) -> usize {
+        self.slot as usize
+    }
+}
+
+/// States of a session that the gates ask for, one bit each.
+pub mod session_flag {
+    /// A password is wanted and not given yet.
+    pub const NEEDS_AUTH: u32 = 1 << 0;
+    /// The user may not do everything: ask the ACL.
+    pub const RESTRICTED: u32 = 1 << 1;
+    /// Between MULTI and EXEC.
+    pub const IN_MULTI: u32 = 1 << 2;
+    /// Subscribed to something.
+    pub const SUBSCRIBED: u32 = 1 << 3;
+    /// CLIENT REPLY OFF.
+    pub const REPLY_OFF: u32 = 1 << 4;
+    /// CLIENT REPLY SKIP: the reply of this request is dropped.
+    pub const REPLY_SKIP: u32 = 1 << 5;
+    /// CLIENT REPLY SKIP was just asked for: the next reply will be dropped.
+    pub const REPLY_SKIP_NEXT: u32 = 1 << 6;
+    /// A watched key changed: EXEC will do nothing.
+    pub const WATCH_BROKEN: u32 = 1 << 7;
+    /// A queued command was refused: EXEC will fail.
+    pub const MULTI_BROKEN: u32 = 1 << 8;
+    /// Waits for a key: no request runs until then.
+    pub const BLOCKED: u32 = 1 << 9;
+    /// Will be closed; no further request runs.
+    pub const CLOSING: u32 = 1 << 10;
+    /// MONITOR.
+    pub const MONITOR: u32 = 1 << 11;
+    /// CLIENT TRACKING is on.
+    pub const TRACKING: u32 = 1 << 12;
+    /// CLIENT NO-EVICT.
+    pub const NO_EVICT: u32 = 1 << 13;
+    /// CLIENT NO-TOUCH.
+    pub const NO_TOUCH: u32 = 1 << 14;
+    /// Waits for the end of CLIENT PAUSE; goes with BLOCKED.
+    pub const POSTPONED: u32 = 1 << 15;
+    /// DEBUG SLEEP: the whole server is to rest before it goes on.
+    pub const RESTS: u32 = 1 << 16;
+
+    /// Any of these sends a request through all gates; without them it takes the short way.
+    pub const GATED: u32 = NEEDS_AUTH
+        | RESTRICTED
+        | IN_MULTI
+        | SUBSCRIBED
+        | REPLY_OFF
+        | REPLY_SKIP
+        | REPLY_SKIP_NEXT
+        | BLOCKED
+        | CLOSING
+        | MONITOR
+        | TRACKING
+        | NO_TOUCH;
+}
+
+/// Commands queued since MULTI.
+#[derive(Debug, Default)]
+pub struct Transaction {
+    /// In order, with the row each was found to be.
+    pub queued: Vec<(RowId, OwnedRequest)>,
+    /// Bytes of all of them, for the query buffer limit.
+    pub memory: usize,
+}
+
+/// What a blocked session gets when its time is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeoutReply {
+    /// Null, where a string would have come.
+    Null,
+    /// Null, where an array would have come.
+    NullArray,
+    /// The number 0, of replicas that have confirmed.
+    Zero,
+}
+
+/// Why and until when a session waits.
+#[derive(Debug)]
+pub struct Blocked {
+    /// Run again each time one of the keys may have what it wants.
+    pub request: OwnedRequest,
+    /// The row of the request.
+    pub row: RowId,
+    /// Keys of the session's database.
+    pub keys: Vec<Box<[u8]>>,
+    /// The database when it was blocked.
+    pub db: usize,
+    /// Unix milliseconds; `None` waits for ever.
+    pub deadline_ms: Option<u64>,
+    /// What to say then.
+    pub on_timeout: TimeoutReply,
+    /// Whether it is also woken when a key is gone: who waits in a group of a stream is told.
+    pub needs_key: bool,
+}
+
+/// Where a client comes from, as CLIENT LIST and the ACL log tell.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    /// The client's address, such as `127.0.0.1:50000` or `/path:0`.
+    pub address: String,
+    /// Our end of the connection.
+    pub local_address: String,
+    /// The descriptor, for CLIENT LIST only.
+    pub descriptor: i64,
+    /// Whether it came from this machine.
+    pub is_local: bool,
+    /// Whether it came over a unix socket or inside the process.
+    pub is_unix: bool,
+}
+
+/// One client.
+#[derive(Debug)]
+pub struct Session {
+    /// Its name in the table.
+    pub id: SessionId,
+    /// Bits of [`session_flag`].
+    pub flags: u32,
+    /// Selected database.
+    pub db: usize,
+    /// RESP2 or RESP3.
+    pub protocol: Protocol,
+    /// Replies not yet written. The driver takes them from here.
+    pub output: Vec<u8>,
+    /// Bytes at the front of the output that the driver has written already.
+    pub output_written: usize,
+    /// CLIENT SETNAME.
+    pub name: Vec<u8>,
+    /// The name of the ACL user.
+    pub user: Vec<u8>,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// When it came, unix milliseconds.
+    pub opened_at_ms: u64,
+    /// When it last asked for something, unix milliseconds.
+    pub asked_at_ms: u64,
+    /// The last command, for CLIENT LIST.
+    pub last_command: Option<RowId>,
+    /// Between MULTI and EXEC.
+    pub transaction: Option<Box<Transaction>>,
+    /// Watched keys with their databases, and whether each had ended already.
+    pub watched: Vec<(usize, Box<[u8]>)>,
+    /// Why it waits.
+    pub blocked: Option<Box<Blocked>>,
+    /// What it listens to.
+    pub subscriptions: Option<Box<Subscriptions>>,
+    /// How it tracks keys.
+    pub tracking: Option<Box<Tracking>>,
+}
+
+impl Session {
+    /// Whether any of the flags is set.
+    #[inline]
+    pub fn has(&self, flags: u32) -> bool {
+        self.flags & flags != 0
+    }
+
+    /// Sets or clears a flag.
+    pub fn set_flag(&mut self, flag: u32, on: bool) {
+        if on { self.flags |= flag } else { self.flags &= !flag }
+    }
+}
+
+/// All sessions. One that runs a request is taken out meanwhile.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    slots: Vec<Option<Box<Session>>>,
+    free: Vec<u32>,
+    opened: u64,
+    count: usize,
+}
+
+impl Sessions {
+    pub(crate) fn open(&mut self, now_ms: u64, origin: Origin) -> SessionId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as u32
+        });
+        self.opened += 1;
+        self.count += 1;
+        let id = SessionId { number: self.opened, slot };
+        self.slots[slot as usize] = Some(Box::new(Session {
+            id,
+            flags: 0,
+            db: 0,
+            protocol: Protocol::Resp2,
+            output: Vec::new(),
+            output_written: 0,
+            name: Vec::new(),
+            user: crate::acl::DEFAULT.to_vec(),
+            origin,
+            opened_at_ms: now_ms,
+            asked_at_ms: now_ms,
+            last_command: None,
+            transaction: None,
+            watched: Vec::new(),
+            blocked: None,
+            subscriptions: None,
+            tracking: None,
+        }));
+        id
+    }
+
+    pub(crate) fn close(&mut self, id: SessionId) -> Option<Box<Session>> {
+        let session = self.take(id)?;
+        self.free.push(id.slot);
+        self.count -= 1;
+        Some(session)
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, id: SessionId) -> Option<Box<Session>> {
+        let slot = self.slots.get_mut(id.slot())?;
+        if slot.as_ref()?.id.number != id.number {
+            return None;
+        }
+        slot.take()
+    }
+
+    #[inline]
+    pub(crate) fn put_back(&mut self, session: Box<Session>) {
+        let slot = session.id.slot();
+        self.slots[slot] = Some(session);
+    }
+
+    /// A session, unless it is closed or the one that runs.
+    pub fn get(&self, id: SessionId) -> Option<&Session> {
+        let session = self.slots.get(id.slot())?.as_deref()?;
+        (session.id.number == id.number).then_some(session)
+    }
+
+    /// A session for changes, unless it is closed or the one that runs.
+    #[inline]
+    pub fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        let session = self.slots.get_mut(id.slot())?.as_deref_mut()?;
+        (session.id.number == id.number).then_some(session)
+    }
+
+    /// All sessions but the one that runs.
+    pub fn iter(&self) -> impl Iterator<Item = &Session> {
+        self.slots.iter().flatten().map(|session| &**session)
+    }
+
+    /// All sessions but the one that runs, for changes.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
+        self.slots.iter_mut().flatten().map(|session| &mut **session)
+    }
+
+    /// Finds a session by the number that CLIENT ID tells, unless it is the one that runs.
+    pub fn find(&self, number: u64) -> Option<&Session> {
+        self.iter().find(|session| session.id.number == number)
+    }
+
+    /// How many are open, the one that runs included.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// How many were ever opened.
+    pub fn opened(&self) -> u64 {
+        self.opened
+    }
+}

@@ -1,0 +1,171 @@
+//! The server apart from its keys: settings, counters, sessions, identity.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use store_types::Limits;
+
+use crate::acl::Acl;
+use crate::config::Config;
+use crate::host::Host;
+use crate::latency::LatencyMonitor;
+use crate::pubsub::PubSub;
+use crate::rates::{Amounts, RateMeter};
+use crate::registry::Registry;
+use crate::scripting::Scripting;
+use crate::session::{SessionId, Sessions};
+use crate::slow_log::SlowLog;
+use crate::tracking::TrackingTable;
+
+/// How many distinct error codes INFO errorstats counts; scripts can make up any.
+const ERROR_CODES_MAX: usize = 128;
+
+/// Conditions of the whole server that send requests through all gates.
+pub mod server_gate {
+    /// `maxmemory` is set.
+    pub const MEMORY_LIMIT: u32 = 1 << 0;
+    /// Some session runs MONITOR.
+    pub const MONITORED: u32 = 1 << 1;
+    /// CLIENT PAUSE is in force.
+    pub const PAUSED: u32 = 1 << 2;
+    /// A script has run for too long.
+    pub const BUSY_SCRIPT: u32 = 1 << 3;
+}
+
+/// Who this server is, as INFO tells.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// Forty hexadecimal digits, new at each start.
+    pub run_id: String,
+    /// Forty hexadecimal digits, kept across a clean restart.
+    pub incarnation: String,
+    /// Whether all data of the incarnation is known to be there.
+    pub history_complete: bool,
+    /// Process id.
+    pub process_id: u32,
+    /// The port clients reach it at, 0 without one.
+    pub tcp_port: u16,
+    /// The operating system with its version, as INFO tells.
+    pub system: String,
+    /// Path of the program.
+    pub executable: String,
+    /// Path of the configuration file, empty without one.
+    pub config_file: String,
+    /// When it started, unix milliseconds.
+    pub started_at_ms: u64,
+}
+
+/// What the driver counts, told to the engine for INFO.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Measured {
+    /// Bytes read from clients.
+    pub input_bytes: u64,
+    /// Bytes written to clients.
+    pub output_bytes: u64,
+    /// Times that clients were read from.
+    pub reads: u64,
+    /// Times that clients were written to.
+    pub writes: u64,
+    /// Processor time of the longest turn of the loop, in microseconds.
+    pub longest_turn_us: u64,
+    /// Clients refused for `maxclients`.
+    pub rejected_connections: u64,
+}
+
+/// Counters that INFO tells.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// Requests run.
+    pub commands: u64,
+    /// Error replies by their code.
+    pub errors: BTreeMap<Vec<u8>, u64>,
+    /// All error replies.
+    pub error_replies: u64,
+    /// Failed attempts to authenticate.
+    pub auth_failures: u64,
+    /// The most memory ever used.
+    pub memory_peak: usize,
+}
+
+impl Stats {
+    /// Counts an error reply.
+    #[cold]
+    pub fn count_error(&mut self, code: &[u8]) {
+        self.error_replies += 1;
+        if self.errors.len() < ERROR_CODES_MAX || self.errors.contains_key(code) {
+            *self.errors.entry(code.to_vec()).or_default() += 1;
+        }
+    }
+}
+
+/// CLIENT PAUSE in force.
+#[derive(Clone, Copy, Debug)]
+pub struct Pause {
+    /// Unix milliseconds.
+    pub until_ms: u64,
+    /// Whether reads wait too.
+    pub all: bool,
+}
+
+/// The server apart from its keys.
+pub struct ServerState {
+    /// Settings.
+    pub config: Config,
+    /// The command table with its counters.
+    pub registry: Registry,
+    /// All sessions but the one that runs.
+    pub sessions: Sessions,
+    /// Counters.
+    pub stats: Stats,
+    /// Who this is.
+    pub identity: Identity,
+    /// What the driver counted.
+    pub measured: Measured,
+    /// The driver, for what it alone can do.
+    pub host: Box<dyn Host>,
+    /// Bytes in use before the first key.
+    pub base_memory: usize,
+    /// Settings that decide on encodings, as the values take them.
+    pub limits: Limits,
+    /// Bits of [`server_gate`].
+    pub gates: u32,
+    /// Users and what was denied to them.
+    pub acl: Acl,
+    /// Scripts and libraries.
+    pub scripting: Scripting,
+    /// Channels and who listens.
+    pub pubsub: PubSub,
+    /// Keys that sessions keep.
+    pub tracking: TrackingTable,
+    /// Sessions that run MONITOR.
+    pub monitors: BTreeSet<SessionId>,
+    /// CLIENT PAUSE, if it is in force.
+    pub pause: Option<Pause>,
+    /// Sessions that wait for its end.
+    pub postponed: Vec<SessionId>,
+    /// How much happens per second.
+    pub rate_meter: RateMeter,
+    /// Requests that took long.
+    pub slow_log: SlowLog,
+    /// Events that took long.
+    pub latency: LatencyMonitor,
+    /// Requests that took at least so many microseconds concern one of the two.
+    pub slow_from_us: u64,
+    /// Whether durations go into histograms (`latency-tracking`).
+    pub tracks_latency: bool,
+}
+
+impl ServerState {
+    /// The counters that rates are made of.
+    pub(crate) fn amounts(&self) -> Amounts {
+        Amounts {
+            commands: self.stats.commands,
+            input_bytes: self.measured.input_bytes,
+            output_bytes: self.measured.output_bytes,
+        }
+    }
+
+    /// Whether clients have to log in.
+    pub fn needs_login(&self) -> bool {
+        !self.acl.default_user().is_open()
+    }
+}

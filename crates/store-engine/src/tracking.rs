@@ -1,0 +1,322 @@
+//! Client-side caching: who keeps which keys, and must hear when they change.
+//!
+//! A session in the plain mode is remembered with each key it read, until the first change. A
+//! session in broadcast mode names prefixes and hears of every change under them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use store_resp::{Protocol, ReplyWriter};
+
+use crate::config::OutputLimit;
+use crate::effects::Effects;
+use crate::pubsub::{Frame, tell};
+use crate::session::{Session, SessionId, Sessions, session_flag};
+
+/// Where RESP2 sessions that others redirect to listen.
+const CHANNEL: &[u8] = b"__redis__:invalidate";
+/// Keys forgotten after one request when there are too many of them.
+const FORGOTTEN_MAX: usize = 1000;
+
+/// When the keys of a command are remembered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TrackingMode {
+    /// Always.
+    #[default]
+    All,
+    /// Only after CLIENT CACHING YES.
+    OptIn,
+    /// Unless after CLIENT CACHING NO.
+    OptOut,
+    /// Never: prefixes say what is heard of.
+    Broadcast,
+}
+
+/// How a session tracks keys.
+#[derive(Clone, Debug, Default)]
+pub struct Tracking {
+    /// When keys are remembered.
+    pub mode: TrackingMode,
+    /// Whether it does not want to hear of its own changes.
+    pub no_loop: bool,
+    /// Who hears instead.
+    pub redirect: Option<SessionId>,
+    /// Whether that session is gone.
+    pub redirect_is_broken: bool,
+    /// What CLIENT CACHING said about the next command.
+    pub caching: bool,
+    /// In broadcast mode, the prefixes.
+    pub prefixes: Vec<Vec<u8>>,
+}
+
+/// All tracked keys and prefixes.
+#[derive(Debug, Default)]
+pub struct TrackingTable {
+    keys: BTreeMap<Box<[u8]>, BTreeSet<SessionId>>,
+    items: usize,
+    prefixes: BTreeMap<Vec<u8>, BTreeSet<SessionId>>,
+    /// Keys that changed since sessions in broadcast mode were last told, and by whom.
+    changed: BTreeMap<Box<[u8]>, Option<SessionId>>,
+    sessions: usize,
+}
+
+/// What is to be sent to whom.
+struct Notice<'a> {
+    sessions: &'a mut Sessions,
+    effects: &'a mut Effects,
+    limit: OutputLimit,
+}
+
+impl TrackingTable {
+    /// Sessions that track.
+    pub fn session_count(&self) -> usize {
+        self.sessions
+    }
+
+    /// Keys that somebody is remembered with.
+    pub fn key_count(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Pairs of a key and a session remembered with it.
+    pub fn item_count(&self) -> usize {
+        self.items
+    }
+
+    /// Prefixes that somebody hears of.
+    pub fn prefix_count(&self) -> usize {
+        self.prefixes.len()
+    }
+
+    /// The session begins to track, or goes on with further prefixes.
+    pub(crate) fn enable(&mut self, session: &mut Session, tracking: Tracking) {
+        if session.tracking.is_none() {
+            self.sessions += 1;
+        }
+        for prefix in &tracking.prefixes {
+            self.prefixes.entry(prefix.clone()).or_default().insert(session.id);
+        }
+        session.tracking = Some(Box::new(tracking));
+        session.flags |= session_flag::TRACKING;
+    }
+
+    /// The session tracks no more. Keys it is remembered with are forgotten when they change.
+    pub(crate) fn disable(&mut self, session: &mut Session) {
+        let Some(tracking) = session.tracking.take() else { return };
+        session.flags &= !session_flag::TRACKING;
+        self.sessions -= 1;
+        for prefix in &tracking.prefixes {
+            if let Some(listeners) = self.prefixes.get_mut(prefix) {
+                listeners.remove(&session.id);
+                if listeners.is_empty() {
+                    self.prefixes.remove(prefix);
+                }
+            }
+        }
+    }
+
+    /// Forgets all keys if nobody tracks any more.
+    pub(crate) fn forget_unwanted(&mut self) {
+        if self.sessions == 0 {
+            self.keys = BTreeMap::new();
+            self.items = 0;
+        }
+    }
+
+    /// Remembers that the session keeps a key.
+    pub(crate) fn remember(&mut self, id: SessionId, key: &[u8]) {
+        if let Some(holders) = self.keys.get_mut(key) {
+            self.items += usize::from(holders.insert(id));
+            return;
+        }
+        self.keys.insert(key.into(), BTreeSet::from([id]));
+        self.items += 1;
+    }
+
+    fn forget_key(&mut self, key: &[u8]) -> BTreeSet<SessionId> {
+        let holders = self.keys.remove(key).unwrap_or_default();
+        self.items -= holders.len();
+        holders
+    }
+
+    /// Tells all who keep one of `keys`; `None` stands for every key. `cause` is the session
+    /// that changed them.
+    pub(crate) fn invalidate(
+        &mut self,
+        keys: &[Option<Box<[u8]>>],
+        cause: Option<SessionId>,
+        sessions: &mut Sessions,
+        effects: &mut Effects,
+        limit: OutputLimit,
+    ) {
+        let mut notice = Notice { sessions, effects, limit };
+        let mut flushed = false;
+        for key in keys {
+            match key {
+                Some(key) => {
+                    for id in self.forget_key(key) {
+                        notice.tell_of_key(id, key, cause);
+                    }
+                }
+                // Several databases flushed at once are one event.
+                None if flushed => {}
+                None => {
+                    flushed = true;
+                    self.keys = BTreeMap::new();
+                    self.items = 0;
+                    notice.tell_of_flush();
+                }
+            }
+        }
+        if !self.prefixes.is_empty() {
+            for key in keys.iter().flatten() {
+                // Whoever changed a key last is the cause.
+                self.changed.insert(key.clone(), cause);
+            }
+        }
+    }
+
+    /// Whether [`broadcast`](Self::broadcast) has something to tell.
+    #[inline]
+    pub(crate) fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// Tells sessions in broadcast mode of all keys that changed since the last time: one
+    /// message per prefix, however many keys there are.
+    pub(crate) fn broadcast(
+        &mut self,
+        sessions: &mut Sessions,
+        effects: &mut Effects,
+        limit: OutputLimit,
+    ) {
+        let changed = std::mem::take(&mut self.changed);
+        let mut notice = Notice { sessions, effects, limit };
+        for (prefix, listeners) in &self.prefixes {
+            let of_prefix: Vec<(&[u8], Option<SessionId>)> = changed
+                .range::<[u8], _>((Bound::Included(prefix.as_slice()), Bound::Unbounded))
+                .map(|(key, cause)| (&**key, *cause))
+                .take_while(|(key, _)| key.starts_with(prefix))
+                .collect();
+            for id in listeners {
+                notice.tell_of_prefix(*id, &of_prefix);
+            }
+        }
+    }
+
+    /// Forgets keys beyond `keys_max`, telling their holders, who must not go on keeping what
+    /// they would not hear of.
+    pub(crate) fn shrink(
+        &mut self,
+        keys_max: usize,
+        sessions: &mut Sessions,
+        effects: &mut Effects,
+        limit: OutputLimit,
+    ) {
+        if keys_max == 0 || self.keys.len() <= keys_max {
+            return;
+        }
+        let count = (self.keys.len() - keys_max).min(FORGOTTEN_MAX);
+        let keys: Vec<Box<[u8]>> = self.keys.keys().take(count).cloned().collect();
+        let mut notice = Notice { sessions, effects, limit };
+        for key in keys {
+            for id in self.forget_key(&key) {
+                notice.tell_of_key(id, &key, None);
+            }
+        }
+    }
+}
+
+impl Notice<'_> {
+    fn tell_of_prefix(&mut self, id: SessionId, changed: &[(&[u8], Option<SessionId>)]) {
+        let tracking = self.sessions.get(id).and_then(|session| session.tracking.as_ref());
+        let Some(tracking) = tracking else { return };
+        let is_own = |cause: Option<SessionId>| tracking.no_loop && cause == Some(id);
+        let keys: Vec<&[u8]> =
+            changed.iter().filter(|(_, cause)| !is_own(*cause)).map(|(key, _)| *key).collect();
+        if !keys.is_empty() {
+            self.send(id, |writer| {
+                writer.array(keys.len());
+                keys.iter().for_each(|key| writer.bulk(key));
+            });
+        }
+    }
+
+    fn tell_of_key(&mut self, id: SessionId, key: &[u8], cause: Option<SessionId>) {
+        let tracking = self.sessions.get(id).and_then(|session| session.tracking.as_ref());
+        let Some(tracking) = tracking else { return };
+        let is_own = tracking.no_loop && cause == Some(id);
+        if tracking.mode == TrackingMode::Broadcast || is_own {
+            return;
+        }
+        self.send(id, |writer| {
+            writer.array(1);
+            writer.bulk(key);
+        });
+    }
+
+    fn tell_of_flush(&mut self) {
+        let tracks = |session: &&Session| session.has(session_flag::TRACKING);
+        let ids: Vec<SessionId> =
+            self.sessions.iter().filter(tracks).map(|session| session.id).collect();
+        for id in ids {
+            self.send(id, ReplyWriter::null);
+        }
+    }
+
+    /// Sends to the session or to where it redirects.
+    fn send(&mut self, id: SessionId, write_keys: impl Fn(&mut ReplyWriter)) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let redirect = session.tracking.as_ref().and_then(|tracking| tracking.redirect);
+        let Some(to) = redirect else {
+            if session.protocol == Protocol::Resp3 {
+                self.push(id, &write_keys);
+            }
+            return;
+        };
+        let Some(receiver) = self.sessions.get(to) else { return self.send_broken(id, to) };
+        match receiver.protocol {
+            Protocol::Resp3 => self.push(to, &write_keys),
+            Protocol::Resp2 if receiver.has(session_flag::SUBSCRIBED) => {
+                let frame = Frame::written(|writer| {
+                    writer.push(3);
+                    writer.bulk(b"message");
+                    writer.bulk(CHANNEL);
+                    write_keys(writer);
+                });
+                tell(self.sessions, self.effects, self.limit, to, |output, protocol| {
+                    frame.write_to(output, protocol);
+                });
+            }
+            Protocol::Resp2 => {}
+        }
+    }
+
+    fn push(&mut self, id: SessionId, write_keys: &dyn Fn(&mut ReplyWriter)) {
+        tell(self.sessions, self.effects, self.limit, id, |output, protocol| {
+            let mut writer = ReplyWriter::onto(std::mem::take(output), protocol);
+            writer.push(2);
+            writer.bulk(b"invalidate");
+            write_keys(&mut writer);
+            *output = writer.into_bytes();
+        });
+    }
+
+    /// The session that was to hear is gone.
+    fn send_broken(&mut self, id: SessionId, gone: SessionId) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if let Some(tracking) = &mut session.tracking {
+            tracking.redirect_is_broken = true;
+        }
+        if session.protocol == Protocol::Resp3 {
+            let frame = Frame::written(|writer| {
+                writer.push(2);
+                writer.bulk(b"tracking-redir-broken");
+                writer.integer(gone.number as i64);
+            });
+            tell(self.sessions, self.effects, self.limit, id, |output, protocol| {
+                frame.write_to(output, protocol);
+            });
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Keys end when they should, asked for or not.
+
+use store_engine::NextTick;
+use store_resp::Reply;
+
+use crate::world::{World, bulk, ok};
+
+#[test]
+fn a_key_lives_through_its_last_millisecond_and_no_longer() {
+    let mut world = World::seeded(1);
+    assert_eq!(world.run("SET a 1 PX 100"), ok());
+    world.now_ms += 100;
+    assert_eq!(world.run("GET a"), bulk("1"));
+    assert_eq!(world.run("PTTL a"), Reply::Integer(0));
+    world.now_ms += 1;
+    assert_eq!(world.run("GET a"), Reply::Null);
+    assert_eq!(world.run("TTL a"), Reply::Integer(-2));
+    assert_eq!(world.run("DBSIZE"), Reply::Integer(0));
+}
+
+#[test]
+fn keys_that_nobody_asks_for_end_too() {
+    let mut world = World::seeded(2);
+    for number in 0..20_000 {
+        world.run(&format!("SET key:{number} 1 PX {}", 1 + number % 1000));
+    }
+    for number in 0..100 {
+        world.run(&format!("SET stays:{number} 1"));
+    }
+    world.pass(500);
+    let Reply::Integer(left) = world.run("DBSIZE") else { panic!("no number") };
+    assert_eq!(left, 20_000 / 2 + 20 + 100, "those of 500 and more, and those without an end");
+    world.pass(1000);
+    assert_eq!(world.run("DBSIZE"), Reply::Integer(100));
+    assert_eq!(world.engine.keyspace().stats.expired, 20_000);
+}
+
+#[test]
+fn one_turn_of_expiry_is_bounded() {
+    let mut world = World::seeded(3);
+    for number in 0..50_000 {
+        world.run(&format!("SET key:{number} 1 PX 1"));
+    }
+    world.now_ms += 10;
+    assert_eq!(world.engine.tick(world.now_ms * 1000), NextTick::Soon);
+    let expired = world.engine.keyspace().stats.expired;
+    assert!((1000..10_000).contains(&expired), "{expired} in one turn");
+}
+
+#[test]
+fn an_engine_without_ends_wants_no_ticks() {
+    let mut world = World::seeded(4);
+    world.run("SET a 1");
+    assert_eq!(world.engine.next_tick(), NextTick::Never);
+    world.run("EXPIRE a 100");
+    assert!(matches!(world.engine.next_tick(), NextTick::At(_)));
+    world.run("PERSIST a");
+    assert_eq!(world.engine.next_tick(), NextTick::Never);
+}
+
+#[test]
+fn what_flushall_let_go_is_freed_in_slices() {
+    let mut world = World::seeded(5);
+    for number in 0..50_000 {
+        world.run(&format!("SET key:{number} 1"));
+    }
+    assert_eq!(world.run("FLUSHALL"), ok());
+    assert_eq!(world.engine.tick(world.now_ms * 1000), NextTick::Soon);
+    world.pass(1);
+    assert_eq!(world.engine.next_tick(), NextTick::Never);
+}

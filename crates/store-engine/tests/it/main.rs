@@ -1,0 +1,12 @@
+//! The engine through its one door, with a clock that the test moves.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+mod collections;
+mod expiry;
+mod memory;
+mod propagation;
+mod restore;
+mod scripts;
+mod streams;
+mod transaction;
+mod world;

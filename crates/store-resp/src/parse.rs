@@ -1,0 +1,406 @@
+//! Finds requests in a buffer that grows. In: the bytes not yet consumed; out: argument spans.
+
+use std::ops::Range;
+
+use crate::inline::split_quoted;
+use crate::number::parse_integer;
+use crate::request::{OwnedRequest, Request, Span};
+
+/// A header line or an inline request longer than this is refused, as Redis does.
+const LINE_MAX: usize = 64 * 1024;
+/// Arguments of one request: a header naming more is refused before anything is buffered.
+const ARGS_MAX: i64 = 1024 * 1024;
+/// What a client may send before it has authenticated (SCENARIOS 10).
+const UNAUTHENTICATED_ARGS_MAX: i64 = 10;
+const UNAUTHENTICATED_BULK_MAX: i64 = 16 * 1024;
+/// Reserve for spans at most this many at once on the word of a header.
+const SPANS_RESERVED_MAX: i64 = 64;
+
+/// What a client may send, by what the server knows of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Whether the client has proved who it is, or need not.
+    pub authenticated: bool,
+    /// `proto-max-bulk-len`: bytes of one argument. The caller keeps it under 4 GiB.
+    pub bulk_max: i64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { authenticated: true, bulk_max: 512 * 1024 * 1024 }
+    }
+}
+
+/// What [`RequestParser::parse`] found at the front of the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// Not enough yet: call again with the same bytes and more behind them.
+    Incomplete,
+    /// `consumed` bytes that ask for nothing: an empty line or an empty array.
+    Empty {
+        /// Bytes to drop.
+        consumed: usize,
+    },
+    /// A whole request; read it with [`RequestParser::request`] before dropping `consumed` bytes.
+    Request {
+        /// Bytes to drop once the request is done.
+        consumed: usize,
+    },
+}
+
+/// The client does not speak RESP: answer with this text, then close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProtocolError {
+    /// No line end within [`LINE_MAX`].
+    #[error("too big inline request")]
+    InlineTooBig,
+    /// A quote that opens does not close.
+    #[error("unbalanced quotes in request")]
+    UnbalancedQuotes,
+    /// No line end behind `*`.
+    #[error("too big mbulk count string")]
+    ArrayHeaderTooBig,
+    /// No number behind `*`, or too large a one.
+    #[error("invalid multibulk length")]
+    ArrayLength,
+    /// Too many arguments for a client that has not authenticated.
+    #[error("unauthenticated multibulk length")]
+    UnauthenticatedArrayLength,
+    /// No line end behind `$`.
+    #[error("too big bulk count string")]
+    BulkHeaderTooBig,
+    /// Something else than `$` where an argument must begin.
+    #[error("expected '$', got '{}'", char::from(*.0))]
+    ExpectedBulk(u8),
+    /// No number behind `$`, or too large a one.
+    #[error("invalid bulk length")]
+    BulkLength,
+    /// Too long an argument for a client that has not authenticated.
+    #[error("unauthenticated bulk length")]
+    UnauthenticatedBulkLength,
+}
+
+/// Where the parser stands in the request at the front of the buffer.
+///
+/// ```text
+/// Start ──'*'──► Header of argument ──'$'──► Body of argument ──┐
+///   ▲                   ▲                                       │
+///   └── last argument ──┴──────────── more arguments ───────────┘
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+enum State {
+    #[default]
+    Start,
+    ArgumentHeader,
+    ArgumentBody {
+        len: usize,
+    },
+    /// The request was handed out; the next call begins anew.
+    Done,
+}
+
+/// Parses requests one by one, remembering how far it came when bytes are missing, so that a
+/// large request arriving in small pieces is read once.
+#[derive(Debug, Default)]
+pub struct RequestParser {
+    state: State,
+    /// Spans of the requests found since [`clear`](Self::clear), and of the one begun.
+    spans: Vec<Span>,
+    /// Where those of the current request begin.
+    first_span: usize,
+    /// Next byte to look at, counted from the front of the request.
+    position: usize,
+    args_left: usize,
+    /// Inline requests are unquoted, so they need bytes of their own.
+    inline: Option<OwnedRequest>,
+}
+
+impl RequestParser {
+    /// Looks for a request at the front of `bytes`.
+    ///
+    /// Fails when the bytes cannot become a request; the connection is of no use after that.
+    #[inline]
+    pub fn parse(&mut self, bytes: &[u8], limits: &Limits) -> Result<Parsed, ProtocolError> {
+        if matches!(self.state, State::Start | State::Done) {
+            self.first_span = self.spans.len();
+            self.state = State::Start;
+            match bytes.first() {
+                None => return Ok(Parsed::Incomplete),
+                Some(b'*') => {}
+                Some(_) => return self.parse_inline(bytes),
+            }
+            if let Some(parsed) = self.parse_array_header(bytes, limits)? {
+                return Ok(parsed);
+            }
+        }
+        self.parse_arguments(bytes, limits)
+    }
+
+    /// The request that the last [`parse`](Self::parse) found in `bytes`.
+    #[inline]
+    pub fn request<'a>(&'a self, bytes: &'a [u8]) -> Request<'a> {
+        self.request_at(bytes, self.last_spans())
+    }
+
+    /// Where the spans of the request just found stand, for [`request_at`](Self::request_at).
+    #[inline]
+    pub fn last_spans(&self) -> Range<usize> {
+        self.first_span..self.spans.len()
+    }
+
+    /// A request found since the last [`clear`](Self::clear), by its spans. `bytes` begins
+    /// where the request did. An inline request must be read before the next is parsed.
+    #[inline]
+    pub fn request_at<'a>(&'a self, bytes: &'a [u8], spans: Range<usize>) -> Request<'a> {
+        match &self.inline {
+            Some(request) if spans.is_empty() => request.as_request(),
+            _ => Request::new(bytes, &self.spans[spans]),
+        }
+    }
+
+    /// Forgets the requests found so far; one that is incomplete goes on.
+    #[inline]
+    pub fn clear(&mut self) {
+        if matches!(self.state, State::Start | State::Done) {
+            self.spans.clear();
+        } else {
+            self.spans.drain(..self.first_span);
+        }
+        self.first_span = 0;
+    }
+
+    /// Forgets everything: the next call of [`parse`](Self::parse) begins a request.
+    pub fn reset(&mut self) {
+        self.state = State::Start;
+        self.clear();
+    }
+
+    /// Bytes that the request at the front is known to need, for sizing the buffer.
+    pub fn bytes_wanted(&self) -> usize {
+        match self.state {
+            State::ArgumentBody { len } => self.position + len + 2,
+            _ => 0,
+        }
+    }
+
+    /// Returns early with a result unless arguments follow.
+    fn parse_array_header(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+    ) -> Result<Option<Parsed>, ProtocolError> {
+        let Some((count, next)) = header(bytes, 0) else {
+            return over_line_max(bytes, 0, ProtocolError::ArrayHeaderTooBig)
+                .map(|()| Some(Parsed::Incomplete));
+        };
+        let count = count.filter(|c| *c <= ARGS_MAX).ok_or(ProtocolError::ArrayLength)?;
+        if count > UNAUTHENTICATED_ARGS_MAX && !limits.authenticated {
+            return Err(ProtocolError::UnauthenticatedArrayLength);
+        }
+        if count <= 0 {
+            return Ok(Some(Parsed::Empty { consumed: next }));
+        }
+        self.spans.reserve(count.min(SPANS_RESERVED_MAX) as usize);
+        self.args_left = count as usize;
+        self.position = next;
+        self.state = State::ArgumentHeader;
+        Ok(None)
+    }
+
+    fn parse_arguments(&mut self, bytes: &[u8], limits: &Limits) -> Result<Parsed, ProtocolError> {
+        loop {
+            let len = match self.state {
+                State::ArgumentBody { len } => len,
+                _ => {
+                    let Some(len) = self.parse_bulk_header(bytes, limits)? else {
+                        return Ok(Parsed::Incomplete);
+                    };
+                    len
+                }
+            };
+            // Like Redis, take any two bytes for the line end behind an argument.
+            let next = self.position + len + 2;
+            if next > bytes.len() {
+                self.state = State::ArgumentBody { len };
+                return Ok(Parsed::Incomplete);
+            }
+            self.spans.push(Span::new(self.position, len));
+            self.position = next;
+            self.state = State::ArgumentHeader;
+            self.args_left -= 1;
+            if self.args_left == 0 {
+                self.state = State::Done;
+                return Ok(Parsed::Request { consumed: next });
+            }
+        }
+    }
+
+    /// The length of the next argument; `position` moves to its first byte.
+    #[inline]
+    fn parse_bulk_header(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+    ) -> Result<Option<usize>, ProtocolError> {
+        let Some((len, next)) = header(bytes, self.position) else {
+            over_line_max(bytes, self.position, ProtocolError::BulkHeaderTooBig)?;
+            return Ok(None);
+        };
+        let kind = bytes[self.position];
+        if kind != b'$' {
+            return Err(ProtocolError::ExpectedBulk(kind));
+        }
+        let len = len
+            .filter(|len| (0..=limits.bulk_max).contains(len))
+            .ok_or(ProtocolError::BulkLength)?;
+        if len > UNAUTHENTICATED_BULK_MAX && !limits.authenticated {
+            return Err(ProtocolError::UnauthenticatedBulkLength);
+        }
+        self.position = next;
+        Ok(Some(len as usize))
+    }
+
+    fn parse_inline(&mut self, bytes: &[u8]) -> Result<Parsed, ProtocolError> {
+        let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
+            over_line_max(bytes, 0, ProtocolError::InlineTooBig)?;
+            return Ok(Parsed::Incomplete);
+        };
+        if end > LINE_MAX {
+            return Err(ProtocolError::InlineTooBig);
+        }
+        let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
+        let words = split_quoted(line).ok_or(ProtocolError::UnbalancedQuotes)?;
+        let consumed = end + 1;
+        if words.is_empty() {
+            return Ok(Parsed::Empty { consumed });
+        }
+        self.inline = Some(OwnedRequest::from_args(words.iter().map(Vec::as_slice)));
+        self.state = State::Done;
+        Ok(Parsed::Request { consumed })
+    }
+}
+
+/// The number in a header line such as `$12\r\n` at `start`, and where the next line begins.
+/// Outer `None`: the line is not complete. Inner `None`: there is no number in it.
+#[inline]
+fn header(bytes: &[u8], start: usize) -> Option<(Option<i64>, usize)> {
+    let digits = bytes.get(start + 1..)?;
+    // Nearly every header has one or two digits; read them without searching for the line end.
+    match digits {
+        [a @ b'0'..=b'9', b'\r', _, ..] => return Some((Some(i64::from(a - b'0')), start + 4)),
+        [a @ b'1'..=b'9', b @ b'0'..=b'9', b'\r', _, ..] => {
+            return Some((Some(i64::from(a - b'0') * 10 + i64::from(b - b'0')), start + 5));
+        }
+        _ => {}
+    }
+    let within = &digits[..digits.len().min(LINE_MAX)];
+    let end = within.iter().position(|byte| *byte == b'\r')?;
+    let next = start + 1 + end + 2;
+    (next <= bytes.len()).then(|| (parse_integer(&digits[..end]), next))
+}
+
+/// Fails when the unfinished line at `start` is already longer than any line may be.
+fn over_line_max(bytes: &[u8], start: usize, error: ProtocolError) -> Result<(), ProtocolError> {
+    if bytes.len() - start.min(bytes.len()) > LINE_MAX { Err(error) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All requests in `bytes`, fed in pieces of `step` bytes.
+    fn parse_all(bytes: &[u8], step: usize, limits: &Limits) -> Result<Vec<String>, ProtocolError> {
+        let mut parser = RequestParser::default();
+        let (mut start, mut end) = (0, 0);
+        let mut requests = Vec::new();
+        loop {
+            match parser.parse(&bytes[start..end], limits)? {
+                Parsed::Incomplete if end == bytes.len() => return Ok(requests),
+                Parsed::Incomplete => end = (end + step).min(bytes.len()),
+                Parsed::Empty { consumed } => start += consumed,
+                Parsed::Request { consumed } => {
+                    requests.push(format!("{:?}", parser.request(&bytes[start..end])));
+                    start += consumed;
+                    if requests.len() % 3 != 0 {
+                        parser.clear();
+                    }
+                }
+            }
+        }
+    }
+
+    fn fails(bytes: &[u8], limits: &Limits) -> String {
+        parse_all(bytes, bytes.len(), limits).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn requests_are_found_however_the_bytes_are_cut() {
+        let bytes = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\nPING \"a b\"\r\n*0\r\n\r\n*-1\r\n\
+            *1\r\n$12\r\nabcdefghijkl\r\n*3\r\n$1\r\na\r\n$0\r\n\r\n$1\r\nc\r\n";
+        let whole = parse_all(bytes, bytes.len(), &Limits::default()).unwrap();
+        assert_eq!(whole.len(), 4);
+        assert_eq!(whole[1], r#"["PING", "a b"]"#);
+        for step in 1..bytes.len() {
+            assert_eq!(parse_all(bytes, step, &Limits::default()).unwrap(), whole, "step {step}");
+        }
+    }
+
+    #[test]
+    fn several_requests_can_be_read_after_they_were_found() {
+        let bytes = b"*1\r\n$1\r\na\r\n*2\r\n$1\r\nb\r\n$1\r\nc\r\n*1\r\n$5\r\nxx";
+        let mut parser = RequestParser::default();
+        let mut found = Vec::new();
+        let mut at = 0;
+        while let Parsed::Request { consumed } =
+            parser.parse(&bytes[at..], &Limits::default()).unwrap()
+        {
+            found.push((at, parser.last_spans()));
+            at += consumed;
+        }
+        let texts: Vec<String> = found
+            .into_iter()
+            .map(|(start, spans)| format!("{:?}", parser.request_at(&bytes[start..], spans)))
+            .collect();
+        assert_eq!(texts, [r#"["a"]"#, r#"["b", "c"]"#]);
+        parser.clear();
+        let rest = b"*1\r\n$5\r\nxxyyy\r\n";
+        assert!(matches!(parser.parse(rest, &Limits::default()), Ok(Parsed::Request { .. })));
+        assert_eq!(format!("{:?}", parser.request(rest)), r#"["xxyyy"]"#);
+    }
+
+    #[test]
+    fn malformed_frames_are_named_as_redis_names_them() {
+        let limits = Limits::default();
+        for (bytes, text) in [
+            (&b"*a\r\n"[..], "invalid multibulk length"),
+            (b"*+1\r\n", "invalid multibulk length"),
+            (b"*2147483648\r\n", "invalid multibulk length"),
+            (b"*1\r\n:1\r\n", "expected '$', got ':'"),
+            (b"*1\r\n$-1\r\n", "invalid bulk length"),
+            (b"*1\r\n$ 5\r\n", "invalid bulk length"),
+            (b"*1\r\n$536870913\r\n", "invalid bulk length"),
+            (b"set \"a\r\n", "unbalanced quotes in request"),
+        ] {
+            assert_eq!(fails(bytes, &limits), text);
+        }
+        let long = |first: &[u8]| [first, &[b'1'; LINE_MAX + 1]].concat();
+        assert_eq!(fails(&long(b"*"), &limits), "too big mbulk count string");
+        assert_eq!(fails(&long(b"*1\r\n$"), &limits), "too big bulk count string");
+        assert_eq!(fails(&long(b"x"), &limits), "too big inline request");
+    }
+
+    #[test]
+    fn a_client_that_has_not_authenticated_gets_small_limits() {
+        let limits = Limits { authenticated: false, ..Limits::default() };
+        assert_eq!(fails(b"*11\r\n", &limits), "unauthenticated multibulk length");
+        assert_eq!(fails(b"*1\r\n$16385\r\n", &limits), "unauthenticated bulk length");
+        assert!(parse_all(b"*10\r\n$16384\r\n", 4, &limits).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_header_alone_reserves_nothing_large() {
+        let mut parser = RequestParser::default();
+        parser.parse(b"*1048576\r\n", &Limits::default()).unwrap();
+        assert!(parser.spans.capacity() <= 2 * SPANS_RESERVED_MAX as usize);
+    }
+}

@@ -1,0 +1,395 @@
+//! Functions of Lua's own library with a guard in front.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use mlua::ffi;
+
+use super::entry::{context, raise_killed, raise_with_place};
+use super::frozen::{is_frozen, look_through, raise_readonly};
+use super::stack::Stack;
+use crate::context::Context;
+use crate::pattern::{Search, is_affordable};
+
+/// What the guard does before or around the original.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Guarded {
+    /// Refuses a frozen table as first argument.
+    Write,
+    /// Reads the real table in place of a frozen one.
+    Read,
+    /// Iterates over frozen tables too.
+    Pairs,
+    /// Has no metatables of frozen tables to show, and a frozen copy of that of strings.
+    Metatable,
+    /// Refuses searches for a first match that would not end.
+    FirstMatch,
+    /// As `FirstMatch`, but the fourth argument may ask for plain text.
+    Find,
+    /// Refuses searches for all matches that would not end.
+    AllMatches,
+    /// As `AllMatches`, without anchors.
+    Iterate,
+    /// Ends a killed script, and hands the text of error tables to the script.
+    ProtectedCall,
+    /// As `ProtectedCall`, with a handler.
+    ProtectedCallHandled,
+    /// Ends a killed script.
+    Resume,
+    /// Makes functions that resume a coroutine as `Resume` does.
+    Wrap,
+}
+
+impl Guarded {
+    /// Puts a guarded version of the C function on top of the stack in its place. For
+    /// some a companion lies above the function: the string metatable to show
+    /// ([`Guarded::Metatable`]), the `next` to hand out ([`Guarded::Pairs`]), and
+    /// `coroutine.resume` above `coroutine.create` ([`Guarded::Wrap`]).
+    pub(crate) fn wrap(self, stack: &mut Stack<'_>) {
+        let function = match self {
+            Guarded::Write => write as ffi::lua_CFunction,
+            Guarded::Read => read,
+            Guarded::Pairs => pairs,
+            Guarded::Metatable => metatable,
+            Guarded::FirstMatch => first_match,
+            Guarded::Find => find,
+            Guarded::AllMatches => all_matches,
+            Guarded::Iterate => iterate,
+            Guarded::ProtectedCall => protected_call,
+            Guarded::ProtectedCallHandled => protected_call_handled,
+            Guarded::Resume => resume,
+            Guarded::Wrap => wrap,
+        };
+        let has_companion = matches!(self, Guarded::Metatable | Guarded::Pairs | Guarded::Wrap);
+        let upvalues = if has_companion { 3 } else { 2 };
+        let state = stack.state();
+        // SAFETY: L2. The original has to be a C function for `call_original`.
+        unsafe {
+            assert!(ffi::lua_iscfunction(state, 1 - upvalues) != 0, "guards wrap C functions");
+            let context = ptr::from_ref::<Context>(stack.context()) as *mut c_void;
+            ffi::lua_pushlightuserdata(state, context);
+            ffi::lua_insert(state, -upvalues);
+            ffi::lua_pushcclosure(state, function, upvalues);
+        }
+    }
+}
+
+/// Replaces the two functions on top, `loadstring` and `table.concat`, by a `load` made of them. It
+/// gathers the pieces before the parser sees any, because the collector must stand still while
+/// the parser works, and the reader is the script's.
+pub(crate) fn wrap_load(stack: &mut Stack<'_>) {
+    let state = stack.state();
+    // SAFETY: L2.
+    unsafe {
+        let context = ptr::from_ref::<Context>(stack.context()) as *mut c_void;
+        ffi::lua_pushlightuserdata(state, context);
+        ffi::lua_insert(state, -3);
+        ffi::lua_pushcclosure(state, load, 3);
+    }
+}
+
+unsafe extern "C-unwind" fn load(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1.
+    unsafe {
+        ffi::luaL_checktype(state, 1, ffi::LUA_TFUNCTION);
+        let name = ffi::luaL_optlstring(state, 2, c"=(load)".as_ptr(), ptr::null_mut());
+        ffi::lua_pushstring(state, name);
+        ffi::lua_replace(state, 2);
+        ffi::lua_settop(state, 2);
+        ffi::lua_createtable(state, 0, 0);
+        for position in 1.. {
+            ffi::lua_pushvalue(state, 1);
+            let status = ffi::lua_pcall(state, 0, 1, 0);
+            end_if_killed(state);
+            let is_string = ffi::lua_isstring(state, -1) != 0;
+            if status == ffi::LUA_OK && !is_string && ffi::lua_type(state, -1) != ffi::LUA_TNIL {
+                ffi::lua_pushstring(state, c"reader function must return a string".as_ptr());
+            } else if status == ffi::LUA_OK {
+                if is_string && ffi::lua_objlen(state, -1) > 0 {
+                    ffi::lua_rawseti(state, 3, position);
+                    continue;
+                }
+                break;
+            }
+            ffi::lua_pushnil(state);
+            ffi::lua_insert(state, -2);
+            return 2;
+        }
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(3));
+        ffi::lua_pushvalue(state, 3);
+        ffi::lua_call(state, 1, 1);
+        ffi::lua_pushvalue(state, 2);
+        let top = ffi::lua_gettop(state) - 3;
+        ffi::lua_call(state, 2, ffi::LUA_MULTRET);
+        ffi::lua_gettop(state) - top
+    }
+}
+
+/// Calls the original in this very frame, so that its messages name the script's line.
+///
+/// # Safety
+/// L1. The second upvalue is a C function that uses no upvalues of its own.
+unsafe fn call_original(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match ffi::lua_tocfunction(state, ffi::lua_upvalueindex(2)) {
+            Some(original) => original(state),
+            None => 0,
+        }
+    }
+}
+
+unsafe extern "C-unwind" fn write(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1.
+    unsafe {
+        if is_frozen(state, 1) {
+            raise_readonly(state);
+        }
+        call_original(state)
+    }
+}
+
+unsafe extern "C-unwind" fn read(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1. The real table stays within the original, whose results are its keys and values.
+    unsafe {
+        if is_frozen(state, 1) {
+            look_through(state, 1);
+        }
+        call_original(state)
+    }
+}
+
+unsafe extern "C-unwind" fn pairs(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1. `pairs` of 5.1 has `next` as upvalue, which a call in this frame would miss:
+    // the third upvalue is the guarded `next`, which serves all tables.
+    unsafe {
+        ffi::luaL_checktype(state, 1, ffi::LUA_TTABLE);
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(3));
+        ffi::lua_pushvalue(state, 1);
+        ffi::lua_pushnil(state);
+        3
+    }
+}
+
+unsafe extern "C-unwind" fn metatable(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1.
+    unsafe {
+        if is_frozen(state, 1) {
+            ffi::lua_pushnil(state);
+            return 1;
+        }
+        if ffi::lua_type(state, 1) == ffi::LUA_TSTRING {
+            ffi::lua_pushvalue(state, ffi::lua_upvalueindex(3));
+            return 1;
+        }
+        call_original(state)
+    }
+}
+
+unsafe extern "C-unwind" fn find(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1.
+    unsafe {
+        let is_plain = ffi::lua_toboolean(state, 4) != 0;
+        check_pattern(state, if is_plain { Search::Plain } else { Search::First });
+        call_original(state)
+    }
+}
+
+unsafe extern "C-unwind" fn first_match(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1.
+    unsafe {
+        check_pattern(state, Search::First);
+        call_original(state)
+    }
+}
+
+unsafe extern "C-unwind" fn all_matches(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1.
+    unsafe {
+        check_pattern(state, Search::All);
+        call_original(state)
+    }
+}
+
+unsafe extern "C-unwind" fn iterate(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1.
+    unsafe {
+        check_pattern(state, Search::Iterate);
+        call_original(state)
+    }
+}
+
+/// # Safety
+/// L1.
+unsafe fn check_pattern(state: *mut ffi::lua_State, search: Search) {
+    // SAFETY: L1; the slices are used while the strings lie on the stack. Arguments of other
+    // kinds are refused by the original, or are numbers and short.
+    unsafe {
+        let (Some(subject), Some(pattern)) = (string_at(state, 1), string_at(state, 2)) else {
+            return;
+        };
+        let subject = match search {
+            Search::All | Search::Iterate => subject,
+            _ => from_start(subject, ffi::lua_tonumber(state, 3)),
+        };
+        let steps_max = context(state).limits().search_steps_max;
+        if !is_affordable(subject, pattern, search, steps_max) {
+            ffi::luaL_error(state, c"pattern too complex".as_ptr());
+        }
+    }
+}
+
+/// # Safety
+/// The slice is not used after the string leaves the stack.
+unsafe fn string_at<'a>(state: *mut ffi::lua_State, index: c_int) -> Option<&'a [u8]> {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if ffi::lua_type(state, index) != ffi::LUA_TSTRING {
+            return None;
+        }
+        let mut length = 0;
+        let start = ffi::lua_tolstring(state, index, &mut length).cast::<u8>();
+        Some(std::slice::from_raw_parts(start, length))
+    }
+}
+
+/// The part of the subject that a search from `start` on sees: from 1, or from -1 backwards.
+fn from_start(subject: &[u8], start: f64) -> &[u8] {
+    let skipped = match start {
+        start if start >= 1.0 => start as usize - 1,
+        start if start < 0.0 => subject.len().saturating_sub(-start as usize),
+        _ => 0,
+    };
+    subject.get(skipped..).unwrap_or_default()
+}
+
+unsafe extern "C-unwind" fn protected_call(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1.
+    unsafe {
+        ffi::luaL_checkany(state, 1);
+        let status = ffi::lua_pcall(state, ffi::lua_gettop(state) - 1, ffi::LUA_MULTRET, 0);
+        end_if_killed(state);
+        if status != ffi::LUA_OK {
+            show_text_of_error(state);
+        }
+        finish(state, status == ffi::LUA_OK)
+    }
+}
+
+/// The handler runs after unwinding, not on top of the failed call as in plain Lua: there it would
+/// run with hooks off when the error is a hook's, and an endless loop in it could not be killed.
+/// Without the `debug` library a script cannot tell.
+unsafe extern "C-unwind" fn protected_call_handled(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1.
+    unsafe {
+        ffi::luaL_checkany(state, 2);
+        ffi::lua_settop(state, 2);
+        ffi::lua_insert(state, 1);
+        let status = ffi::lua_pcall(state, 0, ffi::LUA_MULTRET, 0);
+        end_if_killed(state);
+        if status == ffi::LUA_ERRRUN {
+            ffi::lua_pushvalue(state, 1);
+            ffi::lua_insert(state, -2);
+            let handled = ffi::lua_pcall(state, 1, 1, 0);
+            end_if_killed(state);
+            if handled != ffi::LUA_OK {
+                ffi::lua_pop(state, 1);
+                ffi::lua_pushstring(state, c"error in error handling".as_ptr());
+            }
+        }
+        ffi::lua_remove(state, 1);
+        finish(state, status == ffi::LUA_OK)
+    }
+}
+
+/// Returns everything on the stack behind a boolean.
+///
+/// # Safety
+/// L1.
+unsafe fn finish(state: *mut ffi::lua_State, succeeded: bool) -> c_int {
+    // SAFETY: L1. A call may leave the stack full; room for one more is asked for.
+    unsafe {
+        ffi::luaL_checkstack(state, 1, c"too many results".as_ptr());
+        ffi::lua_pushboolean(state, c_int::from(succeeded));
+        ffi::lua_insert(state, 1);
+        ffi::lua_gettop(state)
+    }
+}
+
+/// Redis hands errors that are tables with an `err` to `pcall` as that text.
+///
+/// # Safety
+/// L1; the error lies on top.
+unsafe fn show_text_of_error(state: *mut ffi::lua_State) {
+    // SAFETY: L1.
+    unsafe {
+        if ffi::lua_type(state, -1) != ffi::LUA_TTABLE {
+            return;
+        }
+        ffi::lua_pushstring(state, c"err".as_ptr());
+        ffi::lua_rawget(state, -2);
+        if ffi::lua_isstring(state, -1) != 0 {
+            ffi::lua_replace(state, -2);
+        } else {
+            ffi::lua_pop(state, 1);
+        }
+    }
+}
+
+/// # Safety
+/// L1.
+unsafe fn end_if_killed(state: *mut ffi::lua_State) {
+    // SAFETY: L1.
+    unsafe {
+        let context = context(state);
+        if context.is_killed() {
+            raise_killed(state, context);
+        }
+    }
+}
+
+/// Each coroutine has a hook of its own. A kill that a coroutine died of must end its resumer
+/// too, and no other coroutine may start once there was one: otherwise every level of nesting
+/// would run on until its own hook fires.
+unsafe extern "C-unwind" fn resume(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1.
+    unsafe {
+        end_if_killed(state);
+        let count = call_original(state);
+        end_if_killed(state);
+        count
+    }
+}
+
+unsafe extern "C-unwind" fn wrap(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1. The original is `coroutine.create`, which leaves the coroutine on top; the
+    // companion is `coroutine.resume`, the original of the new closure.
+    unsafe {
+        end_if_killed(state);
+        call_original(state);
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(1));
+        ffi::lua_insert(state, -2);
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(3));
+        ffi::lua_insert(state, -2);
+        ffi::lua_pushcclosure(state, resume_wrapped, 3);
+        1
+    }
+}
+
+unsafe extern "C-unwind" fn resume_wrapped(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1. `coroutine.resume` leaves a boolean and the results, or false and an error.
+    unsafe {
+        ffi::luaL_checkstack(state, 1, c"too many arguments".as_ptr());
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(3));
+        ffi::lua_insert(state, 1);
+        let count = resume(state);
+        if ffi::lua_toboolean(state, -count) != 0 {
+            return count - 1;
+        }
+        if ffi::lua_isstring(state, -1) != 0 {
+            raise_with_place(state);
+        }
+        ffi::lua_error(state)
+    }
+}

@@ -1,0 +1,242 @@
+//! Serving clients while a script runs for too long: BUSY for all, and whoever may ends it.
+//!
+//! The script has the engine, so clients are served through [`Busy`], and only so far as they
+//! need no more of the loop: what is closed or left over is noted for the loop's next turn.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use mio::{Events, Interest, Poll, Token};
+use store_engine::{Attendant, Attended, Busy, Origin, Outcome, Session, session_flag};
+use store_resp::{Limits, Parsed};
+
+use crate::client::{Client, Fate, ReadOutcome};
+use crate::clock::Clock;
+use crate::event_loop::{ACCEPTS_MAX, EVENTS_MAX, LISTENER_BASE, Message, WAKER, refusal};
+use crate::listen::Listener;
+use crate::stream::Stream;
+
+/// Read at once per client; nobody has much to say to a busy server.
+const READ_LEN: usize = 16 * 1024;
+/// A client with this much unread on either side waits for the end of the script.
+const UNREAD_MAX: usize = 1024 * 1024;
+
+/// The parts of the loop that serve clients while the engine is at work.
+pub(crate) struct Attending<'a> {
+    pub(crate) poll: &'a mut Poll,
+    /// The one whose script runs is not among them.
+    pub(crate) clients: &'a mut Vec<Option<Box<Client>>>,
+    pub(crate) listeners: &'a [Listener],
+    pub(crate) messages: &'a Receiver<Message>,
+    pub(crate) clock: &'a Clock,
+    pub(crate) to_read: &'a mut Vec<usize>,
+    pub(crate) to_write: &'a mut Vec<usize>,
+    pub(crate) to_close: &'a mut Vec<usize>,
+    pub(crate) to_accept: &'a mut Vec<usize>,
+    pub(crate) is_stopping: &'a mut bool,
+    /// None until the script has run for too long.
+    pub(crate) scratch: Option<Scratch>,
+}
+
+/// What is needed only now.
+pub(crate) struct Scratch {
+    events: Events,
+    buffer: Vec<u8>,
+}
+
+impl Attendant for Attending<'_> {
+    fn now_us(&mut self) -> Option<u64> {
+        Some(self.clock.now_us())
+    }
+
+    fn attend(&mut self, busy: &mut Busy<'_>) -> Attended {
+        let mut scratch = self.scratch.take().unwrap_or_else(|| self.look_everywhere(busy));
+        for slot in std::mem::take(self.to_read) {
+            self.serve(slot, busy, &mut scratch.buffer);
+        }
+        for index in std::mem::take(self.to_accept) {
+            self.accept(index, busy);
+        }
+        // When the system's queue fails, the loop will meet the same and say so.
+        if self.poll.poll(&mut scratch.events, Some(Duration::ZERO)).is_ok() {
+            for event in &scratch.events {
+                match event.token() {
+                    WAKER => self.take_messages(busy),
+                    Token(index) if index >= LISTENER_BASE => {
+                        self.accept(index - LISTENER_BASE, busy);
+                    }
+                    Token(slot) => self.serve(slot, busy, &mut scratch.buffer),
+                }
+            }
+        }
+        self.scratch = Some(scratch);
+        match *self.is_stopping || busy.wants_shutdown() {
+            true => Attended::Stop,
+            false => Attended::Continue,
+        }
+    }
+}
+
+impl Attending<'_> {
+    /// The loop has taken events whose turn had not come when the script began, and the system
+    /// tells each only once: so everyone is asked.
+    fn look_everywhere(&mut self, busy: &mut Busy<'_>) -> Scratch {
+        self.take_messages(busy);
+        self.to_accept.extend(0..self.listeners.len());
+        let slots = 0..self.clients.len();
+        self.to_read.extend(slots.filter(|slot| self.clients[*slot].is_some()));
+        Scratch { events: Events::with_capacity(EVENTS_MAX), buffer: vec![0; READ_LEN] }
+    }
+
+    fn take_messages(&mut self, busy: &mut Busy<'_>) {
+        while let Ok(message) = self.messages.try_recv() {
+            match message {
+                Message::Stop => *self.is_stopping = true,
+                Message::Attach(stream) => {
+                    let descriptor = i64::from(stream.as_raw_fd());
+                    let origin =
+                        Origin { is_local: true, is_unix: true, descriptor, ..Origin::default() };
+                    let stream = mio::net::UnixStream::from_std(stream);
+                    self.open(Stream::Unix(stream), origin, busy);
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, index: usize, busy: &mut Busy<'_>) {
+        let keepalive = Duration::from_secs(busy.config().number("tcp-keepalive") as u64);
+        for _ in 0..ACCEPTS_MAX {
+            match self.listeners[index].accept(keepalive) {
+                Ok((stream, origin)) => self.open(stream, origin, busy),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                    // No more, or out of descriptors: the next client makes us look again.
+                    _ => return,
+                },
+            }
+        }
+        self.to_accept.push(index);
+    }
+
+    fn open(&mut self, mut stream: Stream, origin: Origin, busy: &mut Busy<'_>) {
+        if let Some(refusal) = refusal(busy.state(), &origin) {
+            // A client that is refused may not read; it is not worth waiting for.
+            let _ = io::Write::write(&mut stream, refusal.as_bytes());
+            return;
+        }
+        let session = busy.open_session(self.clock.now_us(), origin);
+        let slot = session.slot();
+        if self.clients.len() <= slot {
+            self.clients.resize_with(slot + 1, || None);
+        }
+        let mut client = Box::new(Client::new(stream, session));
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if self.poll.registry().register(&mut client.stream, Token(slot), interest).is_err() {
+            client.fate = Fate::Closes;
+            self.to_close.push(slot);
+        }
+        self.clients[slot] = Some(client);
+    }
+
+    /// Reads what a client says, answers it, and writes what it has not got yet.
+    fn serve(&mut self, slot: usize, busy: &mut Busy<'_>, buffer: &mut [u8]) {
+        let Some(mut client) = self.clients.get_mut(slot).and_then(Option::take) else {
+            // The one whose script runs: the loop looks at it afterwards.
+            return self.later(slot);
+        };
+        client.waits_to_read = false;
+        if client.fate == Fate::Lives && self.read(&mut client, busy, buffer) {
+            self.answer(&mut client, busy);
+        }
+        if client.fate != Fate::Closes && write(&mut client, busy).is_err() {
+            client.fate = Fate::Closes;
+        }
+        match client.fate {
+            Fate::Lives => {}
+            Fate::ClosesAfterOutput => self.to_write.push(slot),
+            Fate::Closes => self.to_close.push(slot),
+        }
+        self.clients[slot] = Some(client);
+    }
+
+    fn later(&mut self, slot: usize) {
+        if !self.to_read.contains(&slot) {
+            self.to_read.push(slot);
+        }
+    }
+
+    /// Reads once, unless too much is waiting. Whether anything came.
+    fn read(&mut self, client: &mut Client, busy: &mut Busy<'_>, buffer: &mut [u8]) -> bool {
+        let slot = client.session.slot();
+        let Some(session) = busy.session_mut(client.session) else { return false };
+        if unwritten(session, client) > UNREAD_MAX || client.input.len() > UNREAD_MAX {
+            self.later(slot);
+            return false;
+        }
+        match client.read(buffer) {
+            ReadOutcome::Bytes(count) => {
+                client.input.extend_from_slice(&buffer[..count]);
+                if client.may_read {
+                    self.later(slot);
+                }
+                true
+            }
+            ReadOutcome::Nothing => false,
+            ReadOutcome::Ended => {
+                client.fate = Fate::Closes;
+                false
+            }
+        }
+    }
+
+    /// Answers whole requests; the rest of the input stays.
+    fn answer(&mut self, client: &mut Client, busy: &mut Busy<'_>) {
+        let input = std::mem::take(&mut client.input);
+        let mut at = 0;
+        while let Some(session) = busy.session_mut(client.session)
+            && !session.has(session_flag::BLOCKED)
+        {
+            let authenticated = !session.has(session_flag::NEEDS_AUTH);
+            let limits = Limits { authenticated, bulk_max: busy.config().tuned().bulk_max };
+            match client.parser.parse(&input[at..], &limits) {
+                Ok(Parsed::Incomplete) => break,
+                Ok(Parsed::Empty { consumed }) => at += consumed,
+                Ok(Parsed::Request { consumed }) => {
+                    let request = client.parser.request(&input[at..]);
+                    let outcome = busy.execute(client.session, request);
+                    client.parser.clear();
+                    at += consumed;
+                    if outcome == Outcome::Closing {
+                        at = input.len();
+                        break;
+                    }
+                }
+                Err(error) => {
+                    if let Some(session) = busy.session_mut(client.session) {
+                        let line = format!("-ERR Protocol error: {error}\r\n");
+                        session.output.extend(line.into_bytes());
+                    }
+                    client.fate = Fate::ClosesAfterOutput;
+                    at = input.len();
+                    break;
+                }
+            }
+        }
+        client.parser.clear();
+        client.input = input;
+        client.drop_consumed(at);
+    }
+}
+
+fn unwritten(session: &Session, client: &Client) -> usize {
+    session.output.len() - client.written
+}
+
+fn write(client: &mut Client, busy: &mut Busy<'_>) -> io::Result<()> {
+    let Some(session) = busy.session_mut(client.session) else { return Ok(()) };
+    let written = client.write(&mut session.output);
+    session.output_written = client.written;
+    written.map(drop)
+}

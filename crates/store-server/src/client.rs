@@ -1,0 +1,131 @@
+//! One connected client: its stream, and the bytes between stream and engine.
+
+use std::io::{self, Read, Write};
+
+use store_engine::SessionId;
+use store_resp::RequestParser;
+
+use crate::stream::Stream;
+
+/// A buffer that grew beyond this for one large request or reply is given back afterwards.
+const KEPT_CAPACITY_MAX: usize = 64 * 1024;
+
+/// What a client is about to become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Goes on.
+    Lives,
+    /// Closed as soon as its output is written.
+    ClosesAfterOutput,
+    /// Closed at the end of the turn.
+    Closes,
+}
+
+/// A connected client.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) stream: Stream,
+    pub(crate) session: SessionId,
+    pub(crate) parser: RequestParser,
+    /// Bytes that are no whole request yet, or wait for the session to be free.
+    pub(crate) input: Vec<u8>,
+    pub(crate) fate: Fate,
+    /// Bytes at the front of the session's output that are written.
+    pub(crate) written: usize,
+    /// Whether it is in the list of clients to write to.
+    pub(crate) wants_write: bool,
+    /// Whether it is in the list of clients to read from in the next turn.
+    pub(crate) waits_to_read: bool,
+    /// Whether the stream may have more to read.
+    pub(crate) may_read: bool,
+    /// Since when its output has been beyond the soft limit, unix milliseconds.
+    pub(crate) over_soft_since_ms: Option<u64>,
+}
+
+/// What a read came to.
+pub(crate) enum ReadOutcome {
+    /// So many bytes at the front of the buffer.
+    Bytes(usize),
+    /// Nothing for now.
+    Nothing,
+    /// The client is gone.
+    Ended,
+}
+
+impl Client {
+    pub(crate) fn new(stream: Stream, session: SessionId) -> Self {
+        Self {
+            stream,
+            session,
+            parser: RequestParser::default(),
+            input: Vec::new(),
+            fate: Fate::Lives,
+            written: 0,
+            wants_write: false,
+            waits_to_read: false,
+            may_read: true,
+            over_soft_since_ms: None,
+        }
+    }
+
+    /// Reads once into `buffer`.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> ReadOutcome {
+        loop {
+            return match self.stream.read(buffer) {
+                Ok(0) => ReadOutcome::Ended,
+                Ok(count) => {
+                    // Less than asked for means that the stream is empty: the next bytes will
+                    // come with an event, so asking again would be a system call in vain.
+                    self.may_read = count == buffer.len();
+                    ReadOutcome::Bytes(count)
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.may_read = false;
+                    ReadOutcome::Nothing
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => ReadOutcome::Ended,
+            };
+        }
+    }
+
+    /// Writes as much of `output` as the stream takes. Fails when the client is gone.
+    pub(crate) fn write(&mut self, output: &mut Vec<u8>) -> io::Result<usize> {
+        let mut total = 0;
+        while self.written < output.len() {
+            match self.stream.write(&output[self.written..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    self.written += count;
+                    total += count;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if self.written == output.len() {
+            output.clear();
+            self.written = 0;
+            if output.capacity() > KEPT_CAPACITY_MAX {
+                *output = Vec::new();
+            }
+        } else if self.written > output.len() / 2 {
+            output.drain(..self.written);
+            self.written = 0;
+        }
+        Ok(total)
+    }
+
+    /// Keeps what was not consumed of the bytes in `input`.
+    pub(crate) fn drop_consumed(&mut self, consumed: usize) {
+        if consumed == self.input.len() {
+            self.input.clear();
+            if self.input.capacity() > KEPT_CAPACITY_MAX {
+                self.input = Vec::new();
+            }
+        } else {
+            self.input.drain(..consumed);
+        }
+    }
+}

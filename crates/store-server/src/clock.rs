@@ -1,0 +1,40 @@
+//! The only place where the server reads a clock.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Unix microseconds that go forward steadily between two looks at the wall clock, so that the
+/// duration of a command is never wrong by a step of it.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    started: Instant,
+    unix_us_at_start: u64,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self { started: Instant::now(), unix_us_at_start: unix_us() }
+    }
+
+    /// Follows the wall clock again. To be called once per turn of the loop.
+    pub(crate) fn follow_wall_clock(&mut self) {
+        *self = Self::new();
+    }
+
+    #[inline]
+    pub(crate) fn now_us(&self) -> u64 {
+        self.unix_us_at_start + self.started.elapsed().as_micros() as u64
+    }
+}
+
+fn unix_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_micros() as u64)
+}
+
+/// Processor time of this thread.
+pub(crate) fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

@@ -1,0 +1,33 @@
+//! A Redis-compatible server that runs on a thread of its own inside any program.
+//!
+//! ```text
+//! read ► parse ► Engine::execute ► (all clients that were ready) ► write ► timers ► sleep
+//! ```
+//! The loop decides nothing about data: it moves bytes between sockets and the engine, tells it
+//! the time, and does what the engine asks for.
+//!
+//! ```
+//! use std::io::{Read, Write};
+//!
+//! let server = store_server::Server::builder().start()?;
+//! let mut connection = server.connect()?;
+//! connection.write_all(b"PING\r\n")?;
+//! let mut reply = [0; 7];
+//! connection.read_exact(&mut reply)?;
+//! assert_eq!(&reply, b"+PONG\r\n");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//! Dropping the server stops it. No global state, no signal handler, no allocator is touched.
+
+mod busy;
+mod client;
+mod clock;
+mod event_loop;
+mod listen;
+mod process;
+mod server;
+mod stream;
+
+pub use listen::ListenError;
+pub use server::{LogLevel, Server, ServerBuilder, StartError, Stopper};
+pub use store_engine::Config;

@@ -1,0 +1,70 @@
+//! The process as the engine asks about it, and files it wants changed.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use store_engine::{Host, Usage};
+
+/// The process this server runs in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Process;
+
+impl Host for Process {
+    fn usage(&self) -> Usage {
+        let page = rustix::param::page_size() as u64;
+        let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second();
+        let (user, system) = cpu_ticks().unwrap_or_default();
+        Usage {
+            resident_bytes: resident_pages().unwrap_or(0) * page,
+            machine_bytes: machine_bytes().unwrap_or(0),
+            cpu_system_us: system * tick_us,
+            cpu_user_us: user * tick_us,
+        }
+    }
+
+    fn rewrite_config(&self, path: &str, renew: &dyn Fn(&str) -> String) -> Result<(), String> {
+        let replace = || -> io::Result<()> {
+            let text = fs::read_to_string(path)?;
+            let beside = Path::new(path).with_extension("tenure-new");
+            fs::write(&beside, renew(&text))?;
+            // Only a whole file ever has the name.
+            fs::rename(&beside, path)
+        };
+        replace().map_err(|error| error.to_string())
+    }
+
+    fn read_file(&self, path: &str) -> Result<String, String> {
+        fs::read_to_string(path).map_err(|error| error.to_string())
+    }
+
+    fn write_file(&self, path: &str, text: &[u8]) -> Result<(), String> {
+        let beside = Path::new(path).with_extension("tenure-new");
+        fs::write(&beside, text)
+            .and_then(|()| fs::rename(&beside, path))
+            .map_err(|error| error.to_string())
+    }
+
+    fn fill_secret(&self, bytes: &mut [u8]) -> bool {
+        let source = fs::File::open("/dev/urandom");
+        source.and_then(|mut source| io::Read::read_exact(&mut source, bytes)).is_ok()
+    }
+}
+
+/// Time in user and system mode, the twelfth and thirteenth word behind the program's name.
+fn cpu_ticks() -> Option<(u64, u64)> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    let mut words = stat.rsplit(')').next()?.split_whitespace().skip(11);
+    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+}
+
+/// The second number of statm.
+fn resident_pages() -> Option<u64> {
+    fs::read_to_string("/proc/self/statm").ok()?.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn machine_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
+}

@@ -1,0 +1,275 @@
+//! The handle of a running server, and how to start one.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use mio::{Poll, Waker};
+use store_engine::{Config, ConfigError, Engine, Identity, parse_arguments};
+
+use crate::clock::Clock;
+use crate::event_loop::{EventLoop, Message, WAKER};
+use crate::listen::{ListenError, listen_tcp, listen_unix};
+use crate::process::Process;
+
+/// How much a log line matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// What operators expect to see.
+    Notice,
+    /// What they should look into.
+    Warning,
+}
+
+/// Where log lines go.
+pub(crate) type Log = Box<dyn FnMut(LogLevel, &str) + Send>;
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A setting makes no sense.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The ACL file makes no sense.
+    #[error("{0}")]
+    Acl(String),
+    /// A socket cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The system refuses an event queue or a thread.
+    #[error("cannot set up the event loop: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Where a server listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TcpChoice {
+    Nowhere,
+    /// A port that the system chooses, on the addresses of `bind`.
+    AnyPort,
+    /// The port of the settings.
+    Configured,
+}
+
+/// Settings of a server that is not started yet. By default it listens nowhere and is reached
+/// by [`Server::connect`].
+pub struct ServerBuilder {
+    config: Config,
+    tcp: TcpChoice,
+    unix_socket: Option<PathBuf>,
+    seed: Option<u64>,
+    config_file: String,
+    log: Log,
+    errors: Option<ConfigError>,
+}
+
+impl ServerBuilder {
+    /// Starts from these settings instead of the defaults.
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Changes one setting by its name in redis.conf. A wrong one makes
+    /// [`start`](Self::start) fail.
+    pub fn setting(mut self, name: &str, value: &str) -> Self {
+        let args = [format!("--{name}"), value.to_owned()];
+        if let Err(error) = parse_arguments(&mut self.config, &args) {
+            self.errors.get_or_insert(error);
+        }
+        self
+    }
+
+    /// Listens on a port that the system chooses; [`Server::port`] tells which.
+    pub fn any_port(mut self) -> Self {
+        self.tcp = TcpChoice::AnyPort;
+        self
+    }
+
+    /// Listens where the settings `port`, `bind` and `unixsocket` say.
+    pub fn listen_as_configured(mut self) -> Self {
+        self.tcp = TcpChoice::Configured;
+        let path = self.config.text("unixsocket");
+        self.unix_socket = (!path.is_empty()).then(|| PathBuf::from(path));
+        self
+    }
+
+    /// Listens on a unix socket that only its owner may use.
+    pub fn unix_socket(mut self, path: impl Into<PathBuf>) -> Self {
+        self.unix_socket = Some(path.into());
+        self
+    }
+
+    /// Hashes and chooses by this seed, for runs that repeat.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// The file the settings came from, for INFO and CONFIG REWRITE.
+    pub fn config_file(mut self, path: &Path) -> Self {
+        self.config_file = path.display().to_string();
+        self
+    }
+
+    /// Receives log lines, on the server's thread.
+    pub fn log(mut self, log: impl FnMut(LogLevel, &str) + Send + 'static) -> Self {
+        self.log = Box::new(log);
+        self
+    }
+
+    /// Listens and starts the server's thread.
+    ///
+    /// Fails when a setting was wrong or a socket cannot be had.
+    pub fn start(self) -> Result<Server, StartError> {
+        if let Some(error) = self.errors {
+            return Err(error.into());
+        }
+        let mut listeners = match self.tcp {
+            TcpChoice::Nowhere => Vec::new(),
+            TcpChoice::AnyPort => listen_tcp(&self.config, 0)?,
+            TcpChoice::Configured => match self.config.number("port") as u16 {
+                0 => Vec::new(),
+                port => listen_tcp(&self.config, port)?,
+            },
+        };
+        let port = listeners.first().and_then(|listener| listener.port());
+        if let Some(path) = &self.unix_socket {
+            listeners.push(listen_unix(&self.config, path)?);
+        }
+        let identity = Identity {
+            process_id: std::process::id(),
+            tcp_port: port.unwrap_or(0),
+            system: system(),
+            executable: executable(),
+            config_file: self.config_file,
+            started_at_ms: Clock::new().now_us() / 1000,
+            history_complete: true,
+            ..Identity::default()
+        };
+        let seed = self.seed.map_or_else(random_seed, Ok)?;
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let (messages, received) = channel();
+        let mut engine = Engine::new(self.config, identity, seed, Box::new(Process));
+        engine.load_acl_file().map_err(StartError::Acl)?;
+        let mut event_loop = EventLoop::new(poll, engine, listeners, received, self.log)?;
+        let thread = std::thread::Builder::new()
+            .name("tenure-store".to_owned())
+            .spawn(move || event_loop.run())?;
+        let stopper = Stopper { messages, waker };
+        Ok(Server { stopper, thread: Some(thread), port, unix_socket: self.unix_socket })
+    }
+}
+
+/// A running server. Dropping it stops it and waits until its thread is gone.
+pub struct Server {
+    stopper: Stopper,
+    thread: Option<JoinHandle<io::Result<()>>>,
+    port: Option<u16>,
+    unix_socket: Option<PathBuf>,
+}
+
+impl Server {
+    /// Settings for a server that listens nowhere yet.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder {
+            config: Config::default(),
+            tcp: TcpChoice::Nowhere,
+            unix_socket: None,
+            seed: None,
+            config_file: String::new(),
+            log: Box::new(|_, _| {}),
+            errors: None,
+        }
+    }
+
+    /// The TCP port, if it listens on one.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// The unix socket, if it listens on one.
+    pub fn unix_socket(&self) -> Option<&Path> {
+        self.unix_socket.as_deref()
+    }
+
+    /// A connection that no other process can make: one end of a socket pair.
+    ///
+    /// Fails when the system has no descriptor left.
+    pub fn connect(&self) -> io::Result<UnixStream> {
+        let (ours, theirs) = UnixStream::pair()?;
+        theirs.set_nonblocking(true)?;
+        self.stopper.tell(Message::Attach(theirs))?;
+        Ok(ours)
+    }
+
+    /// Something that stops the server from anywhere.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Waits until the server is stopped by SHUTDOWN or a [`Stopper`].
+    ///
+    /// Fails when its event queue failed.
+    pub fn wait(mut self) -> io::Result<()> {
+        self.join()
+    }
+
+    fn join(&mut self) -> io::Result<()> {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        if let Some(thread) = self.thread.take() {
+            // A failed loop has nothing left to stop; a panic has printed itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Stops a server; may be cloned and sent to other threads.
+#[derive(Clone)]
+pub struct Stopper {
+    messages: Sender<Message>,
+    waker: Arc<Waker>,
+}
+
+impl Stopper {
+    /// Asks the server to stop. Does nothing when it has stopped already.
+    pub fn stop(&self) {
+        // A closed channel means that the loop is gone.
+        let _ = self.tell(Message::Stop);
+    }
+
+    fn tell(&self, message: Message) -> io::Result<()> {
+        self.messages.send(message).map_err(|_| io::Error::other("the server has stopped"))?;
+        self.waker.wake()
+    }
+}
+
+fn system() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("Linux {} {}", release.trim(), std::env::consts::ARCH)
+}
+
+fn executable() -> String {
+    std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default()
+}
+
+fn random_seed() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
+    Ok(u64::from_ne_bytes(bytes))
+}

@@ -1,0 +1,188 @@
+//! Scripts that do not end, that write meanwhile, or that want all memory.
+
+use store_resp::Reply;
+use store_server::Server;
+use testkit::RedisServer;
+
+use crate::connection::Connection;
+
+const ENDLESS: &str = "while true do end";
+const CAUGHT: &str = "while true do pcall(function() while true do end end) end";
+const WRITES: &str = "redis.call('set','half','done') while true do end";
+
+fn impatient() -> Server {
+    let server = Server::builder().any_port().setting("busy-reply-threshold", "20");
+    server.start().unwrap()
+}
+
+fn connect(server: &Server) -> Connection {
+    Connection::tcp(server.port().unwrap())
+}
+
+fn error(reply: Option<Reply>) -> String {
+    match reply {
+        Some(Reply::Error(text)) => text,
+        other => panic!("no error: {other:?}"),
+    }
+}
+
+/// Asks until the script is seen to run for too long. What is asked must not depend on it.
+fn wait_until_busy(connection: &mut Connection) -> String {
+    loop {
+        match connection.words("PING") {
+            Reply::Error(text) => return text,
+            _ => std::thread::yield_now(),
+        }
+    }
+}
+
+#[test]
+fn an_endless_script_is_ended_by_script_kill_whatever_it_catches() {
+    for code in [ENDLESS, CAUGHT] {
+        let server = impatient();
+        let (mut caller, mut early) = (connect(&server), connect(&server));
+        early.words("PING");
+        caller.send(&["EVAL", code, "0"]);
+
+        let busy = wait_until_busy(&mut early);
+        assert!(busy.starts_with("BUSY Redis is busy running a script. You can only call SCRIPT"));
+        let mut late = connect(&server);
+        assert!(error(late.ask(&["GET", "k"])).starts_with("BUSY"));
+        assert!(error(late.ask(&["FUNCTION", "KILL"])).starts_with("BUSY"));
+        assert_eq!(late.words("SCRIPT KILL"), Reply::Simple("OK".into()));
+
+        let ended = error(caller.receive());
+        assert!(ended.contains("Script killed by user with SCRIPT KILL"), "{ended}");
+        for connection in [&mut caller, &mut early, &mut late] {
+            assert_eq!(connection.words("PING"), Reply::Simple("PONG".into()));
+        }
+        assert_eq!(late.words("EVAL return(1) 0"), Reply::Integer(1));
+    }
+}
+
+#[test]
+fn the_same_words_end_a_script_of_redis() {
+    let theirs = RedisServer::builder().args(["--busy-reply-threshold", "20"]).start();
+    let ours = impatient();
+    let ports = [ours.port().unwrap(), theirs.port()];
+    let replies = ports.map(|port| {
+        let (mut caller, mut other) = (Connection::tcp(port), Connection::tcp(port));
+        caller.send(&["EVAL", ENDLESS, "0"]);
+        let mut replies = vec![Some(Reply::Error(wait_until_busy(&mut other)))];
+        for words in ["MULTI", "SET a b", "EXEC", "FUNCTION KILL", "SCRIPT KILL"] {
+            replies.push(Some(other.words(words)));
+        }
+        replies.push(caller.receive());
+        caller.send(&["EVAL", WRITES, "0"]);
+        wait_until_busy(&mut other);
+        replies.push(Some(other.words("SCRIPT KILL")));
+        other.send(&["SHUTDOWN", "NOSAVE"]);
+        replies.push(other.receive());
+        replies
+    });
+    assert_eq!(replies[0], replies[1]);
+}
+
+#[test]
+fn a_function_is_ended_by_function_kill() {
+    let server = impatient();
+    let (mut caller, mut other) = (connect(&server), connect(&server));
+    let library = "#!lua name=l\nredis.register_function('f', function() while true do end end)";
+    caller.ask(&["FUNCTION", "LOAD", library]);
+    caller.send(&["FCALL", "f", "0"]);
+
+    let busy = wait_until_busy(&mut other);
+    assert!(busy.contains("You can only call FUNCTION KILL"), "{busy}");
+    assert!(error(other.ask(&["SCRIPT", "KILL"])).starts_with("BUSY"));
+    let stats = format!("{:?}", other.words("FUNCTION STATS"));
+    assert!(stats.contains("duration_ms") && stats.contains("FCALL"), "{stats}");
+    assert_eq!(other.words("FUNCTION KILL"), Reply::Simple("OK".into()));
+
+    assert!(error(caller.receive()).contains("killed"));
+    assert_eq!(other.words("PING"), Reply::Simple("PONG".into()));
+}
+
+#[test]
+fn whoever_may_not_kill_gets_no_word_in_while_a_script_runs() {
+    let server = impatient();
+    let (mut caller, mut other) = (connect(&server), connect(&server));
+    caller.ask(&["ACL", "SETUSER", "reader", "on", "nopass", "~*", "+get", "+ping"]);
+    other.words("AUTH reader x");
+    let mut stranger = connect(&server);
+    caller.words("CONFIG SET requirepass secret");
+    caller.send(&["EVAL", ENDLESS, "0"]);
+
+    wait_until_busy(&mut other);
+    assert!(error(other.ask(&["SCRIPT", "KILL"])).starts_with("NOPERM"));
+    let mut unknown = connect(&server);
+    assert!(error(unknown.ask(&["SCRIPT", "KILL"])).starts_with("NOAUTH"));
+    assert_eq!(unknown.words("AUTH secret"), Reply::Simple("OK".into()));
+    assert_eq!(unknown.words("SCRIPT KILL"), Reply::Simple("OK".into()));
+    assert!(error(caller.receive()).contains("killed"));
+    stranger.words("PING");
+}
+
+#[test]
+fn those_who_wait_for_a_key_wait_on_while_a_script_runs() {
+    let server = impatient();
+    let mut caller = connect(&server);
+    let (mut waiting, mut other) = (connect(&server), connect(&server));
+    waiting.send(&["BLPOP", "list", "0"]);
+    while caller.words("CLIENT LIST TYPE normal") == Reply::Null {}
+    caller.send(&["EVAL", ENDLESS, "0"]);
+    wait_until_busy(&mut other);
+    waiting.send(&["PING"]);
+    other.words("SCRIPT KILL");
+    caller.receive();
+    caller.words("RPUSH list a");
+    let bulk = |text: &str| Reply::Bulk(text.into());
+    assert_eq!(waiting.receive(), Some(Reply::Array(vec![bulk("list"), bulk("a")])));
+    assert_eq!(waiting.receive(), Some(Reply::Simple("PONG".into())));
+}
+
+#[test]
+fn requests_sent_in_pieces_while_a_script_runs_are_whole_afterwards() {
+    let server = impatient();
+    let (mut caller, mut other) = (connect(&server), connect(&server));
+    let mut cut = connect(&server);
+    cut.words("PING");
+    caller.send(&["EVAL", ENDLESS, "0"]);
+    wait_until_busy(&mut other);
+    cut.send_raw(b"*2\r\n$4\r\nECHO\r\n$5\r\nhe");
+    assert!(error(other.ask(&["GET", "a"])).starts_with("BUSY"));
+    other.words("SCRIPT KILL");
+    caller.receive();
+    cut.send_raw(b"llo\r\n");
+    assert_eq!(cut.receive(), Some(Reply::Bulk(b"hello".to_vec())));
+}
+
+#[test]
+fn a_server_stops_in_the_middle_of_a_script() {
+    let server = impatient();
+    let mut caller = connect(&server);
+    caller.send(&["EVAL", WRITES, "0"]);
+    wait_until_busy(&mut connect(&server));
+    drop(server);
+    caller.receive();
+}
+
+#[test]
+fn a_script_that_wants_all_memory_fails_alone() {
+    let server = Server::builder().any_port().start().unwrap();
+    let mut connection = connect(&server);
+    for bomb in [
+        "local t={} for i=1,1e9 do t[i]=string.rep('x',100000)..i end",
+        "local s='x' while true do s=s..s end",
+        "local t={} pcall(function() while true do t[#t+1]={t} end end) return 1",
+        "return string.rep('x',1e10)",
+        "local function f() return f()+f() end return f()",
+    ] {
+        let reply = connection.ask(&["EVAL", bomb, "0"]);
+        assert!(reply.is_some(), "{bomb}");
+        if bomb.starts_with("return") {
+            error(reply);
+        }
+    }
+    assert_eq!(connection.words("PING"), Reply::Simple("PONG".into()));
+    assert_eq!(connection.words("EVAL return(7) 0"), Reply::Integer(7));
+}

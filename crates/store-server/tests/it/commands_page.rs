@@ -1,0 +1,267 @@
+//! docs/commands.md says of every command of Redis 7.0 what becomes of it here.
+//!
+//! Which commands there are comes from the real redis-server, what we have from our command table.
+//! A command that only looks supported stands in `EXCEPTIONS`. `UPDATE_DOCS=1` writes the page.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use store_engine::{Registry, Row, SETTINGS};
+use testkit::RedisServer;
+
+/// How far a command is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    Supported,
+    Partial(&'static str),
+    Absent(&'static str),
+}
+use Status::{Absent, Partial, Supported};
+
+const NO_CLUSTER: Status =
+    Absent("cluster mode is off, and the reply is that of a redis-server with it off");
+const NO_FILES: Status = Absent("data is kept in memory only so far: answers an error");
+const NO_REPLICAS: Status = Absent("there is no replication so far: answers an error");
+const NO_MODULES: Status = Absent("modules are compiled for redis-server itself: answers an error");
+const OWN_WORDS: Status = Partial("for humans, in words of its own");
+const OWN_SIZES: Status = Partial("in bytes that this store takes, which are not those of Redis");
+
+/// Commands that do less than their row in the table suggests. `NAME|` stands for all subcommands
+/// of NAME, `|NAME` for all subcommands NAME, unless a line names them in full; the first counts.
+const EXCEPTIONS: &[(&str, Status)] = &[
+    ("asking", NO_CLUSTER),
+    ("bgrewriteaof", NO_FILES),
+    ("bgsave", NO_FILES),
+    ("client|no-evict", Partial("kept and shown by CLIENT LIST; no client is evicted anyway")),
+    ("cluster", NO_CLUSTER),
+    ("cluster|", NO_CLUSTER),
+    ("command|docs", Partial("without the trees of arguments and the histories")),
+    ("config|get", Partial("tells every setting, also those without effect, listed below")),
+    ("config|set", Partial("takes every setting, also those without effect, listed below")),
+    ("debug", Partial("the harmless subcommands; what crashes, reloads or restarts is refused")),
+    ("failover", NO_REPLICAS),
+    ("flushall", Partial("SYNC and ASYNC are one: memory is always freed in slices")),
+    ("flushdb", Partial("SYNC and ASYNC are one: memory is always freed in slices")),
+    ("info", Partial("facts about persistence, replicas and the allocator are constants")),
+    ("lastsave", Partial("the time of the start, as nothing is saved")),
+    ("latency|doctor", OWN_WORDS),
+    ("latency|graph", Partial("a drawing of its own")),
+    ("lolwut", Partial("a drawing of its own")),
+    ("memory|doctor", OWN_WORDS),
+    ("memory|malloc-stats", Absent("the allocator belongs to the program around the store")),
+    ("memory|purge", Partial("accepted without effect")),
+    ("memory|stats", OWN_SIZES),
+    ("memory|usage", OWN_SIZES),
+    ("migrate", Partial("checks its arguments and says NOKEY; it connects to no other server")),
+    ("module|load", NO_MODULES),
+    ("module|loadex", NO_MODULES),
+    ("module|unload", NO_MODULES),
+    ("psync", NO_REPLICAS),
+    ("readonly", NO_CLUSTER),
+    ("readwrite", NO_CLUSTER),
+    ("replconf", Partial("accepted without effect")),
+    ("replicaof", Partial("NO ONE only; the server cannot be a replica")),
+    ("restore-asking", Partial("the same as RESTORE, as there are no slots")),
+    ("save", NO_FILES),
+    ("script|debug", Partial("NO only; there is no debugger")),
+    ("shutdown", Partial("SAVE is accepted without effect, as nothing is saved")),
+    ("slaveof", Partial("NO ONE only; the server cannot be a replica")),
+    ("sync", NO_REPLICAS),
+    ("unlink", Partial("the same as DEL: large values are freed at once")),
+    ("wait", Partial("there are never replicas, so it answers 0 when its time is over")),
+    ("|help", OWN_WORDS),
+];
+
+/// Settings whose names stand in the code though they change nothing.
+const MENTIONED_ONLY: &[(&str, &str)] = &[
+    ("hz", "shown by INFO; timers wake the loop when something is due"),
+    ("loglevel", "only for `redis.log` in scripts"),
+    ("maxmemory", "shown by INFO; nothing is evicted or refused so far"),
+    ("maxmemory-clients", "only its absence is looked at"),
+    ("maxmemory-policy", "chooses between LRU and LFU bits; nothing is evicted so far"),
+    ("repl-backlog-size", "shown by INFO"),
+    ("replicaof", ""),
+    ("save", ""),
+];
+
+#[test]
+fn the_page_of_commands_tells_what_the_table_says() {
+    let (page_path, page) = (root().join("docs/commands.md"), page());
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&page_path, &page).expect("docs/commands.md can be written");
+    }
+    let there = fs::read_to_string(&page_path).unwrap_or_default();
+    assert!(
+        there == page,
+        "docs/commands.md is stale: UPDATE_DOCS=1 cargo test -p store-server --test it commands_page"
+    );
+}
+
+#[test]
+fn every_exception_is_about_a_command_or_a_setting_of_redis() {
+    let theirs = commands_of_redis();
+    for (pattern, _) in EXCEPTIONS {
+        let is_known = theirs.iter().any(|name| matches(pattern, name));
+        assert!(is_known, "redis-server has no command {pattern}");
+    }
+    for (name, _) in MENTIONED_ONLY {
+        assert!(
+            SETTINGS.iter().any(|setting| setting.name == *name),
+            "no setting is called {name}"
+        );
+    }
+}
+
+/// Nothing is called supported that was never compared.
+#[test]
+fn every_supported_command_stands_in_a_case_file() {
+    let folder = root().join("crates/store-server/tests/it/cases");
+    let mut compared: BTreeSet<String> = BTreeSet::new();
+    for path in files_below(&[folder]) {
+        let text = fs::read_to_string(path).unwrap();
+        let is_command = |line: &&str| !line.trim().is_empty() && !line.starts_with(['#', '=']);
+        for line in text.lines().filter(is_command).map(crate::script::Line::parse) {
+            let word = |at: usize| line.words.get(at).map(|word| String::from_utf8_lossy(word));
+            let (first, second) = (word(0).unwrap_or_default(), word(1).unwrap_or_default());
+            compared.insert(format!("{first}|{second}").to_lowercase());
+            compared.insert(first.to_lowercase());
+        }
+    }
+    let (registry, mut missing) = (Registry::new(), Vec::new());
+    for name in &commands_of_redis() {
+        let is_supported = Line::of(name, &registry).status == Supported;
+        if is_supported && !compared.contains(name) {
+            missing.push(name.clone());
+        }
+    }
+    assert!(missing.is_empty(), "no case file has {missing:?}");
+}
+
+fn page() -> String {
+    let registry = Registry::new();
+    let theirs = commands_of_redis();
+    let lines: Vec<Line<'_>> = theirs.iter().map(|name| Line::of(name, &registry)).collect();
+    let count = |is: fn(Status) -> bool| lines.iter().filter(|line| is(line.status)).count();
+    let mut page = format!(
+        "# Commands\n\n\
+         Every command of Redis 7.0, subcommands included, and what becomes of it in the store. A test \
+         writes this page from the\ncommand table and from what `COMMAND LIST` of a real redis-server \
+         says; it fails when the page is stale.\n\n\
+         Supported means: same arguments, same replies, same errors, in RESP2 and RESP3, as far as \
+         tests compare them: each\nsupported command stands in a case file under \
+         `crates/store-server/tests/it/cases`.\n\n\
+         {} supported, {} partial, {} absent.\n\n",
+        count(|status| status == Supported),
+        count(|status| matches!(status, Partial(_))),
+        count(|status| matches!(status, Absent(_))),
+    );
+    let groups: BTreeSet<&str> = lines.iter().map(|line| line.group).collect();
+    for group in groups {
+        write_group(&mut page, group, lines.iter().filter(|line| line.group == group));
+    }
+    write_settings(&mut page);
+    page
+}
+
+fn write_group<'a>(page: &mut String, group: &str, lines: impl Iterator<Item = &'a Line<'a>>) {
+    writeln!(page, "## {group}\n\n| command | | what it does | remarks |\n|---|---|---|---|")
+        .unwrap();
+    for Line { name, summary, status, .. } in lines {
+        let name = name.to_uppercase().replace('|', " ");
+        let (status, remark) = match status {
+            Supported => ("supported", ""),
+            Partial(how) => ("**partial**", *how),
+            Absent(why) => ("**absent**", *why),
+        };
+        writeln!(page, "| {name} | {status} | {summary} | {remark} |").unwrap();
+    }
+    page.push('\n');
+}
+
+/// One command of the page.
+struct Line<'a> {
+    name: &'a str,
+    group: &'static str,
+    summary: &'static str,
+    status: Status,
+}
+
+impl<'a> Line<'a> {
+    fn of(name: &'a str, registry: &Registry) -> Self {
+        let exact = EXCEPTIONS.iter().find(|(pattern, _)| *pattern == name);
+        let exception =
+            exact.or_else(|| EXCEPTIONS.iter().find(|(pattern, _)| matches(pattern, name)));
+        let exception = exception.map(|(_, status)| *status);
+        match registry.rows().iter().find(|row: &&Row| row.full_name == name) {
+            Some(Row { command, .. }) => {
+                let (group, summary) = (command.group.name(), command.summary);
+                Self { name, group, summary, status: exception.unwrap_or(Supported) }
+            }
+            None => {
+                let status = exception.unwrap_or(Absent("not there yet"));
+                assert!(matches!(status, Absent(_)), "{name} has no row in the table");
+                Self { name, group: "others", summary: "", status }
+            }
+        }
+    }
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern {
+        _ if pattern.starts_with('|') => name.ends_with(pattern),
+        _ if pattern.ends_with('|') => name.starts_with(pattern),
+        _ => name == pattern,
+    }
+}
+
+/// In order of their names.
+fn commands_of_redis() -> BTreeSet<String> {
+    let server = RedisServer::start();
+    server.cli(&["COMMAND", "LIST"]).lines().map(|line| line.trim().to_owned()).collect()
+}
+
+/// A setting has an effect if its name stands somewhere outside of the table of settings.
+fn write_settings(page: &mut String) {
+    page.push_str(
+        "## Settings without effect\n\n\
+         Every setting of Redis 7.0 is accepted, checked, kept and told by CONFIG GET. These change \
+         nothing further:\n\n",
+    );
+    let code = code();
+    for setting in SETTINGS {
+        let mentioned = MENTIONED_ONLY.iter().find(|(name, _)| *name == setting.name);
+        match mentioned {
+            Some((name, "")) => writeln!(page, "- `{name}`").unwrap(),
+            Some((name, remark)) => writeln!(page, "- `{name}` ({remark})").unwrap(),
+            None if !code.contains(&format!("\"{}\"", setting.name)) => {
+                writeln!(page, "- `{}`", setting.name).unwrap();
+            }
+            None => {}
+        }
+    }
+}
+
+/// What the store's crates do, without their tests and without the table of settings.
+fn code() -> String {
+    let folders = ["store-engine", "store-server", "tenure-cli"]
+        .map(|name| root().join("crates").join(name).join("src"));
+    let paths = files_below(&folders).into_iter().filter(|path| !path.ends_with("config/table.rs"));
+    let texts = paths.map(|path| fs::read_to_string(path).unwrap());
+    texts.map(|text| text.split("#[cfg(test)]").next().unwrap_or_default().to_owned()).collect()
+}
+
+fn files_below(folders: &[PathBuf]) -> Vec<PathBuf> {
+    let (mut files, mut folders) = (Vec::new(), folders.to_vec());
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|item| item.unwrap().path()) {
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    files
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates lie in the workspace")
+}

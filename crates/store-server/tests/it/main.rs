@@ -1,0 +1,19 @@
+//! The server from outside.
+//!
+//! `compare` sends the same words to our server and to a real redis-server and wants equal
+//! replies. To add a family: a file `cases/<family>.txt`, a line in `CASES` of `compare.rs`, and
+//! a row in `FAMILIES` of `generate.rs`.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+mod admin;
+mod busy;
+mod commands_page;
+mod compare;
+mod connection;
+mod crowd;
+mod exchange;
+mod generate;
+mod hostile;
+mod script;
+mod server;

@@ -1,0 +1,150 @@
+//! The server as a part of a program, and against clients that do harm.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+
+use store_resp::Reply;
+use store_server::Server;
+
+use crate::connection::Connection;
+
+fn ok() -> Reply {
+    Reply::Simple("OK".into())
+}
+
+#[test]
+fn several_servers_live_in_one_process_and_share_nothing() {
+    let servers = [(); 3].map(|()| Server::builder().start().unwrap());
+    for (number, server) in servers.iter().enumerate() {
+        let mut connection = Connection::unix(server.connect().unwrap());
+        assert_eq!(connection.words(&format!("SET who {number}")), ok());
+    }
+    for (number, server) in servers.iter().enumerate() {
+        let mut connection = Connection::unix(server.connect().unwrap());
+        assert_eq!(connection.words("GET who"), Reply::Bulk(number.to_string().into_bytes()));
+    }
+}
+
+#[test]
+fn dropping_a_server_closes_its_clients_and_its_socket() {
+    let folder = testkit::TempFolder::create();
+    let path = folder.path().join("store.sock");
+    let server = Server::builder().any_port().unix_socket(&path).start().unwrap();
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    let mut over_tcp = Connection::tcp(server.port().unwrap());
+    let unix = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let mut over_unix = Connection::unix(unix);
+    assert_eq!(over_tcp.words("PING"), Reply::Simple("PONG".into()));
+    assert_eq!(over_unix.words("PING"), Reply::Simple("PONG".into()));
+    drop(server);
+    assert_eq!(over_tcp.receive(), None);
+    assert_eq!(over_unix.receive(), None);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_wrong_setting_refuses_to_start() {
+    let error = Server::builder().setting("port", "x").start().err().unwrap();
+    assert!(error.to_string().contains("couldn't be parsed into an integer"), "{error}");
+    let error = Server::builder().setting("nosuch", "x").start().err().unwrap();
+    assert!(error.to_string().contains("--nosuch"), "{error}");
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order_however_they_are_cut() {
+    let server = Server::builder().start().unwrap();
+    let mut stream = server.connect().unwrap();
+    let requests: Vec<u8> = (0..500)
+        .flat_map(|number| {
+            let text = number.to_string();
+            format!("*2\r\n$4\r\nECHO\r\n${}\r\n{text}\r\n", text.len()).into_bytes()
+        })
+        .collect();
+    for piece in requests.chunks(7) {
+        stream.write_all(piece).unwrap();
+    }
+    let mut connection = Connection::unix(stream);
+    for number in 0..500 {
+        let reply = connection.receive().unwrap();
+        assert_eq!(reply, Reply::Bulk(number.to_string().into_bytes()));
+    }
+}
+
+#[test]
+fn large_values_come_back_whole() {
+    let server = Server::builder().start().unwrap();
+    let mut connection = Connection::unix(server.connect().unwrap());
+    for len in [0, 44, 4096, 4097, 65_536, 3_000_000] {
+        let value: Vec<u8> = (0..len).map(|at| at as u8).collect();
+        let stored = connection.ask(&[&b"SET"[..], b"key", &value]).unwrap();
+        assert_eq!(stored, ok());
+        assert_eq!(connection.words("GET key"), Reply::Bulk(value));
+    }
+}
+
+fn closed_after(server: &Server, bytes: &[u8]) -> String {
+    let mut stream = server.connect().unwrap();
+    // The server may close before it has read everything.
+    let _ = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn browsers_and_broken_frames_are_closed_on() {
+    let server = Server::builder().start().unwrap();
+    assert_eq!(closed_after(&server, b"POST / HTTP/1.1\r\nHost: x\r\n\r\n"), "");
+    assert_eq!(closed_after(&server, b"Host: x\r\n"), "");
+    let text = closed_after(&server, b"*1\r\n:1\r\n");
+    assert_eq!(text, "-ERR Protocol error: expected '$', got ':'\r\n");
+    let text = closed_after(&server, &vec![b'x'; 70_000]);
+    assert_eq!(text, "-ERR Protocol error: too big inline request\r\n");
+}
+
+#[test]
+fn without_the_password_limits_are_small() {
+    let server = Server::builder().setting("requirepass", "secret").start().unwrap();
+    let text = closed_after(&server, b"*11\r\n");
+    assert_eq!(text, "-ERR Protocol error: unauthenticated multibulk length\r\n");
+    let text = closed_after(&server, b"*2\r\n$4\r\nAUTH\r\n$16385\r\n");
+    assert_eq!(text, "-ERR Protocol error: unauthenticated bulk length\r\n");
+
+    let mut connection = Connection::unix(server.connect().unwrap());
+    assert!(matches!(connection.words("GET a"), Reply::Error(text) if text.starts_with("NOAUTH")));
+    assert!(
+        matches!(connection.words("AUTH x"), Reply::Error(text) if text.starts_with("WRONGPASS"))
+    );
+    assert_eq!(connection.words("AUTH secret"), ok());
+    assert_eq!(connection.words("GET a"), Reply::Null);
+}
+
+#[test]
+fn a_client_that_never_reads_is_closed_at_its_limit() {
+    let server =
+        Server::builder().setting("client-output-buffer-limit", "normal 1mb 0 0").start().unwrap();
+    let mut connection = Connection::unix(server.connect().unwrap());
+    let value = vec![b'x'; 100_000];
+    connection.ask(&[&b"SET"[..], b"key", &value]).unwrap();
+    let mut greedy = server.connect().unwrap();
+    let request = b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n".repeat(100);
+    greedy.write_all(&request).unwrap();
+    testkit::wait_until("the greedy client is closed", testkit::GENEROUS, || {
+        greedy.write_all(b"PING\r\n").is_err()
+    });
+    assert_eq!(connection.words("PING"), Reply::Simple("PONG".into()));
+}
+
+#[test]
+fn too_many_clients_are_told_so() {
+    let server = Server::builder().any_port().setting("maxclients", "2").start().unwrap();
+    let mut clients = [(); 2].map(|()| Connection::tcp(server.port().unwrap()));
+    for client in &mut clients {
+        assert_eq!(client.words("PING"), Reply::Simple("PONG".into()));
+    }
+    let mut third = Connection::tcp(server.port().unwrap());
+    let refusal = Reply::Error("ERR max number of clients reached".into());
+    assert_eq!(third.receive(), Some(refusal));
+    assert_eq!(third.receive(), None);
+}

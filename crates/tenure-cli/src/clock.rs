@@ -1,0 +1,9 @@
+//! The only place where the program reads a clock.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Unix milliseconds, 0 before 1970.
+pub(crate) fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}

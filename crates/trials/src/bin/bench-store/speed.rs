@@ -1,0 +1,183 @@
+//! Throughput and processor time per operation, by redis-benchmark.
+
+use std::process::Command;
+
+use testkit::RedisServer;
+
+use crate::report::verdict;
+use crate::servers::{PerSide, SIDES, Side, cpu_us, start};
+use crate::{Outcome, Scale};
+
+/// What redis-benchmark calls them, and how much of the usual number of requests each gets.
+const TESTS: [Test; 7] = [
+    Test { name: "get", share: 1.0 },
+    Test { name: "set", share: 1.0 },
+    Test { name: "incr", share: 1.0 },
+    Test { name: "lpush", share: 1.0 },
+    Test { name: "hset", share: 1.0 },
+    Test { name: "zadd", share: 1.0 },
+    // Ten keys each.
+    Test { name: "mset", share: 0.2 },
+];
+/// A pipeline, and how many times the requests of a run at pipeline 1 it gets.
+const PIPELINES: [(usize, f64); 3] = [(1, 1.0), (16, 6.0), (64, 8.0)];
+/// Different keys, fields and members.
+const KEYS: &str = "100000";
+/// Requests that set keys before GET is measured: what is measured is not how fast nothing is
+/// found.
+const PRELOADED: usize = 400_000;
+
+struct Test {
+    name: &'static str,
+    share: f64,
+}
+
+/// One row of the table.
+struct Row {
+    test: &'static str,
+    value_len: usize,
+    pipeline: usize,
+    best: PerSide<Best>,
+}
+
+/// The best over all rounds.
+#[derive(Clone, Copy, Debug)]
+struct Best {
+    requests_per_second: f64,
+    cpu_us: f64,
+}
+
+impl Default for Best {
+    fn default() -> Self {
+        Self { requests_per_second: 0.0, cpu_us: f64::MAX }
+    }
+}
+
+/// The table.
+pub(crate) struct Speeds {
+    rows: Vec<Row>,
+    rounds: usize,
+}
+
+pub(crate) fn measure(scale: &Scale) -> Outcome<Speeds> {
+    let mut rows = Vec::new();
+    for &value_len in scale.value_lens {
+        for Test { name, .. } in TESTS {
+            for (pipeline, _) in PIPELINES {
+                rows.push(Row { test: name, value_len, pipeline, best: PerSide::default() });
+            }
+        }
+    }
+    for round in 1..=scale.rounds {
+        for side in SIDES {
+            eprintln!("speed: round {round} of {}, {side:?}", scale.rounds);
+            run_all(side, scale, &mut rows)?;
+        }
+    }
+    Ok(Speeds { rows, rounds: scale.rounds })
+}
+
+fn run_all(side: Side, scale: &Scale, rows: &mut [Row]) -> Outcome {
+    let server = start(side)?;
+    let mut preloaded_len = None;
+    for row in rows {
+        if preloaded_len != Some(row.value_len) {
+            server.cli(&["FLUSHALL"]);
+            load(&server, &Load { test: "set", pipeline: 64, ..Load::of(row, PRELOADED) })?;
+            preloaded_len = Some(row.value_len);
+        }
+        let load_of_row = Load::of(row, requests(row, scale));
+        let before = cpu_us(&server)?;
+        let requests_per_second = load(&server, &load_of_row)?;
+        let cpu_us = (cpu_us(&server)? - before) / load_of_row.requests as f64;
+        // The list would grow from run to run, by a kibibyte at a time.
+        server.cli(&["DEL", "mylist"]);
+        let best = row.best.side_mut(side);
+        best.requests_per_second = best.requests_per_second.max(requests_per_second);
+        best.cpu_us = best.cpu_us.min(cpu_us);
+    }
+    Ok(())
+}
+
+fn requests(row: &Row, scale: &Scale) -> usize {
+    let share = TESTS.iter().find(|test| test.name == row.test).map_or(1.0, |test| test.share);
+    let pipeline = PIPELINES.iter().find(|(pipeline, _)| *pipeline == row.pipeline);
+    (scale.requests as f64 * share * pipeline.map_or(1.0, |(_, times)| *times)) as usize
+}
+
+/// One call of redis-benchmark.
+struct Load {
+    test: &'static str,
+    value_len: usize,
+    pipeline: usize,
+    requests: usize,
+}
+
+impl Load {
+    fn of(row: &Row, requests: usize) -> Self {
+        Self { test: row.test, value_len: row.value_len, pipeline: row.pipeline, requests }
+    }
+}
+
+/// Returns requests per second.
+fn load(server: &RedisServer, load: &Load) -> Outcome<f64> {
+    let output = Command::new("redis-benchmark")
+        .args(["-p", &server.port().to_string(), "--csv", "-t", load.test, "-r", KEYS])
+        .args(["-d", &load.value_len.to_string(), "-P", &load.pipeline.to_string()])
+        .args(["-n", &load.requests.to_string()])
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    // "test","rps",… and below it one line of values.
+    let value = text.lines().nth(1).and_then(|line| line.split(',').nth(1));
+    let number = value.and_then(|value| value.trim_matches('"').parse().ok());
+    number.filter(|_| output.status.success()).ok_or_else(|| {
+        format!("redis-benchmark: {text}{}", String::from_utf8_lossy(&output.stderr)).into()
+    })
+}
+
+impl Speeds {
+    pub(crate) fn print(&self) {
+        println!(
+            "Server CPU per request in µs, least of {} rounds; best throughput.\n",
+            self.rounds
+        );
+        println!(
+            "| command | bytes | pipeline | requests/s | redis-server | CPU | redis-server | \
+             ratio | must | aim |"
+        );
+        println!("|---|---|---|---|---|---|---|---|---|---|");
+        for Row { test, value_len, pipeline, best: PerSide { ours, theirs } } in &self.rows {
+            let ratio = ours.cpu_us / theirs.cpu_us;
+            let bound = bound(test, *pipeline);
+            println!(
+                "| {} | {value_len} | {pipeline} | {:.0} | {:.0} | {:.2} | {:.2} | {ratio:.2} | {} | {} |",
+                test.to_uppercase(),
+                ours.requests_per_second,
+                theirs.requests_per_second,
+                ours.cpu_us,
+                theirs.cpu_us,
+                verdict(ratio, bound.must),
+                bound.aim.map(|aim| verdict(ratio, aim)).unwrap_or_default(),
+            );
+        }
+    }
+}
+
+/// How our CPU per request may compare with redis-server's.
+struct Bound {
+    must: f64,
+    aim: Option<f64>,
+}
+
+fn bound(test: &str, pipeline: usize) -> Bound {
+    let (must, aim) = match (test, pipeline) {
+        ("get", 1) => (0.90, Some(0.85)),
+        ("get", 16) => (0.75, Some(0.60)),
+        ("get", _) => (0.55, Some(0.45)),
+        ("set", 1) => (0.95, Some(0.85)),
+        ("set", 16) => (0.80, Some(0.60)),
+        ("set", _) => (0.70, Some(0.45)),
+        _ => (1.05, None),
+    };
+    Bound { must, aim }
+}

@@ -1,0 +1,87 @@
+//! `cargo xtask compat`: the same made-up words to our store and to redis-server, for longer.
+
+use std::process::Stdio;
+
+use crate::command::{Command, Failure};
+use crate::repository::cargo;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "compat",
+    summary: "compares the store with redis-server on made-up commands",
+    details: "\
+Prints, per family, how many replies were compared in RESP2 and RESP3 and how many runs ended in a
+difference. Fails when there is any; each comes with its seed and the commands that led to it.
+
+  --seeds N       seeds per family and protocol (10 when left out)
+  --commands N    commands per seed (1500 when left out)
+  --family NAME   only families with this in their name, and no crowd of sessions
+  --seed S        the first seed, to repeat a run",
+    run,
+};
+
+/// One session, family by family.
+const FAMILIES: &str = "generate::made_up_commands_get_equal_replies";
+/// Many sessions at once.
+const CROWD: &str = "crowd::a_crowd_of_sessions_hears_the_same_from_both_servers";
+/// An option, and the variable by which the test hears of it.
+const OPTIONS: [(&str, &str); 4] = [
+    ("--seeds", SEEDS),
+    ("--commands", "COMPAT_COMMANDS"),
+    ("--family", "COMPAT_FAMILY"),
+    ("--seed", "TESTKIT_SEED"),
+];
+const SEEDS: &str = "COMPAT_SEEDS";
+const SEEDS_DEFAULT: &str = "10";
+
+fn run(words: &[String]) -> Result<(), Failure> {
+    let mut command = cargo();
+    command
+        .args(["test", "--quiet", "--package", "store-server", "--test", "it", "--"])
+        .args(["--exact", "--nocapture", FAMILIES])
+        .env(SEEDS, SEEDS_DEFAULT)
+        .stdin(Stdio::null());
+    for option in words.chunks(2) {
+        let (variable, value) = parse(option)?;
+        command.env(variable, value);
+    }
+    if !words.iter().any(|word| word == "--family") {
+        command.arg(CROWD);
+    }
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err(Failure::Failed("compat: not equal, see above".to_owned())),
+        Err(error) => Err(Failure::Failed(format!("compat: cannot start cargo: {error}"))),
+    }
+}
+
+fn parse(option: &[String]) -> Result<(&'static str, &str), Failure> {
+    let usage = |text: String| Err(Failure::Usage(format!("compat: {text}")));
+    let known = OPTIONS.iter().find(|(name, _)| *name == option[0]);
+    let Some((name, variable)) = known else {
+        return usage(format!("there is no option {:?}", option[0]));
+    };
+    match option.get(1) {
+        None => usage(format!("{name} needs a value")),
+        Some(value) if *name != "--family" && value.parse::<u64>().is_err() => {
+            usage(format!("{name} needs a number, not {value:?}"))
+        }
+        Some(value) => Ok((variable, value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_become_variables_and_wrong_ones_are_named() {
+        let words = |words: &[&str]| words.iter().map(|&it| it.to_owned()).collect::<Vec<_>>();
+        assert_eq!(parse(&words(&["--seeds", "3"])).unwrap(), ("COMPAT_SEEDS", "3"));
+        assert_eq!(parse(&words(&["--family", "sets"])).unwrap(), ("COMPAT_FAMILY", "sets"));
+        for wrong in [&["--seeds"][..], &["--seeds", "many"], &["--frobnicate", "1"]] {
+            let failure = parse(&words(wrong)).unwrap_err();
+            assert_eq!(failure.exit_code(), 64);
+            assert!(failure.to_string().contains(wrong[0]), "{failure}");
+        }
+    }
+}
