@@ -211,7 +211,7 @@ impl Election {
         let step = self.seen.step();
         let rank = rank::rank(
             &self.seen.members,
-            self.seen.server_time(),
+            self.seen.members_listed_at,
             &self.settings.id,
             self.settings.priority,
             self.seen.last_holder.as_ref(),
@@ -222,8 +222,6 @@ impl Election {
     pub(super) fn rearm_by_hint(&mut self, now: Moment, hint: Hint) {
         let mut is_named = false;
         let wait = match hint {
-            // What it gave back itself it leaves to others for a while.
-            Hint::Released { token } if token == self.own_token => return,
             Hint::Released { .. } | Hint::PauseChanged => self.head_start(),
             Hint::Transferred { to, .. } if to == self.settings.id => {
                 is_named = true;

@@ -39,7 +39,6 @@ impl Term {
 impl Election {
     /// Begins the granted term, unless so little of it is left that work could not even stop.
     pub(super) fn take_office(&mut self, now: Moment, token: Token, ends_at: Moment) {
-        self.own_token = token;
         if let Some(reason) = self.declines(now, ends_at) {
             self.tell(now, EventKind::ElectionFailed { reason: reason.clone() });
             return self.part_with(now, Farewell::release(token, reason.close_reason()));

@@ -61,8 +61,6 @@ pub struct Election {
     attempt_is_open: bool,
     /// The highest token seen in an answer. Hints never raise it: they may be forged.
     floor: Token,
-    /// The last term that was granted here.
-    own_token: Token,
     seen: Seen,
     /// Failures in a row, for the back-off.
     failures: u32,
@@ -147,7 +145,6 @@ impl Election {
             attempt: 0,
             attempt_is_open: false,
             floor: Token::NONE,
-            own_token: Token::NONE,
             seen: Seen::default(),
             failures: 0,
             failbacks: 0,
@@ -195,7 +192,7 @@ impl Election {
         self.catch_up(now);
         match hint {
             Hint::Wished { token } => self.look_for_wish(now, token),
-            Hint::Members => self.seen.members_are_stale = true,
+            Hint::Members => self.seen.members_changed_at = Some(now),
             other => self.rearm_by_hint(now, other),
         }
         self.proceed(now);

@@ -82,7 +82,7 @@ impl Election {
             Err(error) => return self.refuse(now, check, &error.to_string()),
         };
         let (me, version) = (&self.settings.id, &self.settings.version);
-        let server_time = self.seen.server_time();
+        let server_time = self.seen.members_listed_at;
         let found = match &check {
             Check::Own { to: Some(to) } | Check::Wish { to } => {
                 rank::named_successor(&members, server_time, me, version, to)

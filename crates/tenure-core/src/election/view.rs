@@ -14,8 +14,11 @@ pub(super) struct Seen {
     pub(super) last_holder: Option<InstanceId>,
     pub(super) members: Vec<Member>,
     pub(super) members_at: Option<Moment>,
-    pub(super) members_are_stale: bool,
-    server_time: ServerTime,
+    /// When a change of the members was last heard of that no list can show yet.
+    pub(super) members_changed_at: Option<Moment>,
+    /// The store's clock when it listed the members. Later readings would make all of them look
+    /// silent: the list is kept for as long as a member may be silent.
+    pub(super) members_listed_at: ServerTime,
     /// A smoothed round trip; zero until the first answer.
     round_trip: Duration,
     /// A holder whose key has no expiry, and since when it has been seen like that.
@@ -26,10 +29,6 @@ pub(super) struct Seen {
 impl Seen {
     pub(super) fn step(&self) -> Duration {
         rank::step(self.round_trip)
-    }
-
-    pub(super) fn server_time(&self) -> ServerTime {
-        self.server_time
     }
 }
 
@@ -47,7 +46,6 @@ impl Election {
             Duration::ZERO => round_trip,
             before => (before * 7 + round_trip) / 8,
         };
-        self.seen.server_time = answer.view.server_time;
         self.floor = self.floor.max(answer.view.token);
         if let Outcome::Granted { token } | Outcome::Transferred { token } = answer.outcome {
             self.floor = self.floor.max(token);
@@ -58,6 +56,9 @@ impl Election {
             self.note_endless_holder(now, &answer.view);
         }
         if let Some(members) = &answer.view.members {
+            self.seen.members_listed_at = answer.view.server_time;
+            // A change that was heard of after the request may have come after the list, too.
+            self.seen.members_changed_at.take_if(|changed_at| *changed_at < sent_at);
             self.note_members(now, members);
         }
         self.warn(now, &answer.warnings);
@@ -80,7 +81,6 @@ impl Election {
 
     fn note_members(&mut self, now: Moment, members: &[Member]) {
         self.seen.members_at = Some(now);
-        self.seen.members_are_stale = false;
         if self.seen.members != members {
             self.seen.members = members.to_vec();
             self.tell(now, EventKind::MembersSeen(members.to_vec()));
@@ -117,7 +117,7 @@ impl Election {
     /// Members change slowly: they are listed again after a hint or after three leases.
     pub(super) fn wants_members(&self, now: Moment) -> bool {
         let ttl = self.settings.timing.ttl();
-        self.seen.members_are_stale
+        self.seen.members_changed_at.is_some()
             || self.seen.members_at.is_none_or(|seen_at| now.since(seen_at) >= ttl * 3)
     }
 }

@@ -19,7 +19,7 @@ const SLACK: Duration = Duration::from_secs(2);
 async fn join_ranked(url: &str, name: &str, priority: i32) -> Player {
     let tenure = Tenure::builder().name(name).store(url).connect().await.unwrap();
     // Standbys hear of each other with their own heartbeats, every other lease.
-    start(tenure.election("job").ttl(TTL / 2).fresh_store(true).priority(priority)).await
+    start(tenure.election("job").ttl(TTL).fresh_store(true).priority(priority)).await
 }
 
 /// Waits until `count` members are in the store.
@@ -34,7 +34,7 @@ async fn of_those_who_wait_the_highest_priority_goes_first() {
     let server = RedisServer::start();
     // Head starts are multiples of the round trip. A long one drowns what a busy machine adds.
     let proxy = Proxy::in_front_of(&server);
-    proxy.set_rules(Rule::Delay(Duration::from_millis(10)));
+    proxy.set_rules(Rule::Delay(Duration::from_millis(30)));
     let url = server.url_at(proxy.port());
     let mut leader = join_ranked(&url, "leader", 0).await;
     leader.leads().await;
@@ -48,8 +48,11 @@ async fn of_those_who_wait_the_highest_priority_goes_first() {
             standby.election.members().len() == 4
         });
     }
-    // All of them looked at the same moment, when the lease might have ended. Not in that moment.
-    tokio::time::sleep(TTL / 8).await;
+    while leader.events.try_next().is_some() {}
+    // Standbys look when a lease that they saw would have ended, which is when a later one is
+    // renewed. Half-way between two renewals none of them is about to look anyway.
+    leader.renews().await;
+    tokio::time::sleep(TTL / 6).await;
 
     leader.election.stop().await;
     high.leads().await;
@@ -57,6 +60,8 @@ async fn of_those_who_wait_the_highest_priority_goes_first() {
     assert_eq!(named, *middle.election.id(), "the best of those who are left");
     middle.leads().await;
     assert!(!low.election.is_leader() && !high.election.is_leader());
+    let terms = |player: &Player| player.election.status().counts.terms;
+    assert_eq!((terms(&high), terms(&middle), terms(&low)), (1, 1, 0));
 }
 
 #[tokio::test]
