@@ -51,7 +51,7 @@ pub enum Parsed {
 /// The client does not speak RESP: answer with this text, then close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
-    /// No line end within [`LINE_MAX`].
+    /// No line end within `LINE_MAX`.
     #[error("too big inline request")]
     InlineTooBig,
     /// A quote that opens does not close.

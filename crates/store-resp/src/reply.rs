@@ -71,7 +71,7 @@ impl std::fmt::Debug for Reply {
 /// These bytes are no reply: close the connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
-    /// Nested past [`DEPTH_MAX`].
+    /// Nested past `DEPTH_MAX`.
     #[error("reply is nested deeper than {DEPTH_MAX}")]
     TooDeep,
     /// A type byte that RESP does not have.
