@@ -3,6 +3,7 @@
 
 use store_resp::OwnedRequest;
 
+use crate::keyspace::Garbage;
 use crate::session::SessionId;
 
 /// Classes of keyspace events, numbered as in Redis so that the setting reads the same.
@@ -115,6 +116,9 @@ pub struct Effects {
     pub resumed_sessions: Vec<SessionId>,
     /// For the server: what else is to be done, in order.
     pub requests: Vec<ServerRequest>,
+    /// For the server: values to be freed where that delays nobody; it tells the engine by
+    /// `Engine::note_freed`. Whoever drops them at once frees them here.
+    pub garbage: Vec<Garbage>,
 }
 
 impl Effects {
@@ -137,5 +141,6 @@ impl Effects {
             && self.written_sessions.is_empty()
             && self.resumed_sessions.is_empty()
             && self.requests.is_empty()
+            && self.garbage.is_empty()
     }
 }

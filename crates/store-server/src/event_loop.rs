@@ -15,6 +15,7 @@ use store_resp::{Limits, Parsed, ProtocolError, Request};
 use crate::busy::Attending;
 use crate::client::{Client, Fate, ReadOutcome};
 use crate::clock::{Clock, thread_cpu};
+use crate::freeing::Freeing;
 use crate::listen::Listener;
 use crate::server::{Log, LogLevel};
 use crate::stream::Stream;
@@ -98,6 +99,7 @@ pub(crate) struct EventLoop {
     /// Listeners that may have more clients.
     to_accept: Vec<usize>,
     next_client_check_ms: u64,
+    freeing: Freeing,
     /// Processor time of the thread when it was last asked for, and time in turns since.
     cpu_before: Duration,
     unmeasured_us: u64,
@@ -129,6 +131,7 @@ impl EventLoop {
             to_close: Vec::new(),
             to_accept: Vec::new(),
             next_client_check_ms: 0,
+            freeing: Freeing::default(),
             cpu_before: Duration::ZERO,
             unmeasured_us: 0,
             is_stopping: false,
@@ -201,6 +204,9 @@ impl EventLoop {
     }
 
     fn turn(&mut self, events: &Events) {
+        if let Some((objects, bytes)) = self.freeing.take_freed() {
+            self.engine.note_freed(objects, bytes);
+        }
         for slot in std::mem::take(&mut self.to_read) {
             if let Some(client) = self.clients[slot].as_mut() {
                 client.waits_to_read = false;
@@ -573,7 +579,13 @@ impl EventLoop {
             let written = std::mem::take(&mut effects.written_sessions);
             let resumed = std::mem::take(&mut effects.resumed_sessions);
             let requests = std::mem::take(&mut effects.requests);
+            let garbage = std::mem::take(&mut effects.garbage);
             effects.units.clear();
+            for garbage in garbage {
+                if let Err(garbage) = self.freeing.free(garbage) {
+                    self.engine.take_back(garbage);
+                }
+            }
             for id in written {
                 if self.client_of(id).is_some() {
                     self.resume_writing(id.slot());

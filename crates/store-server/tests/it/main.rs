@@ -13,6 +13,7 @@ mod compare;
 mod connection;
 mod crowd;
 mod exchange;
+mod freeing;
 mod generate;
 mod hostile;
 mod script;
