@@ -34,7 +34,7 @@ impl EventLoop {
         }
     }
 
-    fn client_of(&self, id: SessionId) -> Option<&Client> {
+    pub(super) fn client_of(&self, id: SessionId) -> Option<&Client> {
         let client = self.clients.get(id.slot())?.as_ref()?;
         (client.session == id).then_some(client)
     }
@@ -49,9 +49,11 @@ impl EventLoop {
             }
             ServerRequest::Close(_) | ServerRequest::CloseAfterOutput(_) => {}
             ServerRequest::Shutdown => self.is_stopping = true,
-            ServerRequest::Log(text) => (self.log)(LogLevel::Notice, &text),
-            // All settings of ours are asked for when they are needed.
-            ServerRequest::SettingsChanged => {}
+            ServerRequest::Log(text) => self.log(LogLevel::Notice, &text),
+            ServerRequest::SettingsChanged => {
+                self.log_level = LogLevel::of(self.engine.config());
+                self.change_listeners();
+            }
         }
     }
 }

@@ -21,15 +21,16 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll, Token};
 use store_engine::{Engine, NextTick};
 
-pub(crate) use accept::{ACCEPTS_MAX, refusal};
+pub(crate) use accept::{ACCEPTS_MAX, Handshakes, find_listener, refusal};
 
 use crate::client::Client;
 use crate::clock::{Clock, thread_cpu};
 use crate::listen::Listener;
-use crate::server::Log;
+use crate::outside::Outside;
+use crate::server::{Log, LogLevel};
 use run::Pending;
 
 /// Token of the waker.
@@ -61,8 +62,12 @@ pub(crate) struct EventLoop {
     pub(crate) poll: Poll,
     pub(crate) engine: Engine,
     pub(crate) listeners: Vec<Listener>,
+    next_listener: usize,
+    outside: Outside,
     pub(crate) messages: Receiver<Message>,
-    pub(crate) log: Log,
+    sink: Log,
+    /// `loglevel`: what matters less is not logged.
+    log_level: LogLevel,
     /// By slot. Boxed, since they are taken out while their requests run.
     clients: Vec<Option<Box<Client>>>,
     clock: Clock,
@@ -78,6 +83,8 @@ pub(crate) struct EventLoop {
     /// Clients whose streams may have more, and whose turn is over.
     to_read: Vec<usize>,
     to_close: Vec<usize>,
+    /// Clients that have yet to agree on TLS.
+    handshakes: Handshakes,
     /// Listeners that may have more clients.
     to_accept: Vec<usize>,
     next_client_check_ms: u64,
@@ -92,15 +99,21 @@ impl EventLoop {
         poll: Poll,
         engine: Engine,
         listeners: Vec<Listener>,
+        outside: Outside,
         messages: Receiver<Message>,
         log: Log,
     ) -> io::Result<Self> {
+        let log_level = LogLevel::of(engine.config());
         let mut event_loop = Self {
             poll,
             engine,
-            listeners,
+            listeners: Vec::new(),
+            next_listener: 0,
+            outside,
             messages,
-            log,
+            sink: log,
+            log_level,
+            handshakes: Handshakes::default(),
             clients: Vec::new(),
             clock: Clock::new(),
             now_us: 0,
@@ -116,15 +129,8 @@ impl EventLoop {
             unmeasured_us: 0,
             is_stopping: false,
         };
-        for (index, listener) in event_loop.listeners.iter_mut().enumerate() {
-            let token = Token(LISTENER_BASE + index);
-            let registry = event_loop.poll.registry();
-            match listener {
-                Listener::Tcp(socket) => registry.register(socket, token, Interest::READABLE)?,
-                Listener::Unix(socket, _) => {
-                    registry.register(socket, token, Interest::READABLE)?
-                }
-            }
+        for listener in listeners {
+            event_loop.listen(listener)?;
         }
         Ok(event_loop)
     }
@@ -172,7 +178,8 @@ impl EventLoop {
             NextTick::Never => None,
         };
         let check_at = self.checks_clients().then_some(self.next_client_check_ms);
-        let wake_at = engine_at.into_iter().chain(check_at).min()?;
+        let handshake_at = self.handshakes.next_at_ms();
+        let wake_at = engine_at.into_iter().chain(check_at).chain(handshake_at).min()?;
         Some(Duration::from_millis(wake_at.saturating_sub(now_ms)))
     }
 
@@ -210,6 +217,7 @@ impl EventLoop {
         if self.is_tick_due(self.now_us) {
             self.engine.tick(self.now_us);
         }
+        self.check_handshakes(self.now_us / 1000);
         self.check_clients(self.now_us / 1000);
         loop {
             self.apply_effects();
@@ -221,6 +229,12 @@ impl EventLoop {
         self.write_clients();
         self.close_clients();
         self.now_us = self.clock.now_us();
+    }
+
+    fn log(&mut self, level: LogLevel, text: &str) {
+        if level >= self.log_level {
+            (self.sink)(level, text);
+        }
     }
 
     fn is_tick_due(&self, now_us: u64) -> bool {

@@ -32,10 +32,15 @@ impl EventLoop {
         if client.fate == Fate::Closes {
             return;
         }
+        let was_handshaking = client.stream.is_handshaking();
         let mut buffer = std::mem::take(&mut self.buffer);
-        match client.read(&mut buffer) {
+        let outcome = client.read(&mut buffer);
+        if was_handshaking {
+            self.follow_handshake(slot, &outcome);
+        }
+        match outcome {
             ReadOutcome::Bytes(count) => {
-                let may_read = client.may_read;
+                let may_read = self.may_read(slot);
                 let measured = self.engine.measured_mut();
                 measured.input_bytes += count as u64;
                 measured.reads += 1;
@@ -45,9 +50,23 @@ impl EventLoop {
                 }
             }
             ReadOutcome::Nothing => {}
-            ReadOutcome::Ended => self.doom(slot, Fate::Closes),
+            ReadOutcome::Ended | ReadOutcome::Failed(_) => self.doom(slot, Fate::Closes),
         }
         self.buffer = buffer;
+    }
+
+    fn may_read(&self, slot: usize) -> bool {
+        self.clients[slot].as_ref().is_some_and(|client| client.may_read)
+    }
+
+    /// A handshake takes long enough to count as a part of the turn. What was written meanwhile
+    /// can go when it is done.
+    fn follow_handshake(&mut self, slot: usize, outcome: &ReadOutcome) {
+        self.measure_requests(None);
+        if let ReadOutcome::Failed(error) = outcome {
+            self.log(LogLevel::Verbose, &format!("Error accepting a client connection: {error}"));
+        }
+        self.resume_writing(slot);
     }
 
     /// Runs the requests in `bytes`, or in what the client sent before and `bytes`.
@@ -84,7 +103,7 @@ impl EventLoop {
         };
         if client.input.len() > input_max {
             let text = "Closing client that reached max query buffer length";
-            (self.log)(LogLevel::Warning, text);
+            self.log(LogLevel::Warning, text);
             client.fate = Fate::Closes;
             self.to_close.push(client.session.slot());
         }

@@ -46,7 +46,7 @@ impl EventLoop {
             let end = self.gather(client, bytes, consumed);
             let ran = self.run_batch(client, bytes, &mut consumed);
             if self.is_past_hard_limit(client) {
-                (self.log)(LogLevel::Warning, "Closing client that asks for more than it reads");
+                self.log(LogLevel::Warning, "Closing client that asks for more than it reads");
                 client.fate = Fate::Closes;
                 self.to_close.push(client.session.slot());
                 return bytes.len();
@@ -167,6 +167,8 @@ impl EventLoop {
             poll: &mut self.poll,
             clients: &mut self.clients,
             listeners: &self.listeners,
+            tls: &self.outside.tls,
+            handshakes: &mut self.handshakes,
             messages: &self.messages,
             clock: &self.clock,
             to_read: &mut self.to_read,

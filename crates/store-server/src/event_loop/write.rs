@@ -38,7 +38,7 @@ impl EventLoop {
             let left = session.output.len() - client.written;
             if left > 0 {
                 self.check_output(slot, left);
-            } else if client.fate == Fate::ClosesAfterOutput {
+            } else if client.fate == Fate::ClosesAfterOutput && !client.stream.has_unsent() {
                 client.fate = Fate::Closes;
             }
             if self.clients[slot].as_ref().is_some_and(|client| client.fate == Fate::Closes) {
@@ -68,12 +68,12 @@ impl EventLoop {
         client.over_soft_since_ms = since;
         let soft_ms = limit.soft_seconds * 1000;
         let is_over = limit.hard > 0 && left > limit.hard
-            || since.is_some_and(|since| now_ms - since >= soft_ms)
+            || since.is_some_and(|since| now_ms.saturating_sub(since) >= soft_ms)
             || session.has(session_flag::NEEDS_AUTH) && left > UNAUTHENTICATED_OUTPUT_MAX;
         if is_over {
             client.fate = Fate::Closes;
             let text = "Closing client that does not read its replies";
-            (self.log)(LogLevel::Warning, text);
+            self.log(LogLevel::Warning, text);
         }
     }
 }
