@@ -8,6 +8,7 @@ mod bad_input;
 mod crowd;
 mod features;
 mod foreign;
+mod heartbeat;
 mod instance;
 mod keys;
 mod members;
