@@ -15,6 +15,8 @@ mod members;
 mod player;
 mod processes;
 mod secrets;
+mod storm;
 mod succession;
 mod tokens;
+mod wall_clock;
 mod weather;
