@@ -57,7 +57,7 @@ pub use self::dial::{Connector, Dialing, Stream};
 pub(crate) use self::fenced::{FenceReply, connection_error, fence_command, fence_reply};
 use self::listener::Listener;
 use self::request::Step;
-pub use self::url::{Login, RedisUrl};
+pub use self::url::{Login, Place, RedisUrl, TlsFiles};
 use self::warnings::Warnings;
 use crate::backend::{
     Backend, Calling, ConnectError, Connection, Listening, SignalSink, Subscription,
