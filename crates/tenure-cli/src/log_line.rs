@@ -24,6 +24,15 @@ fn moment(unix_ms: u64) -> String {
     format!("{day:02} {month} {year} {hours:02}:{minutes:02}:{seconds:02}.{ms:03}")
 }
 
+/// The same moment as programs like it: `2026-11-15T07:49:00.123Z`.
+pub(crate) fn iso_moment(unix_ms: u64) -> String {
+    let (days, ms) = (unix_ms / 86_400_000, unix_ms % 86_400_000);
+    let (year, month, day) = date(days);
+    let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+    let ms = ms % 1000;
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{ms:03}Z")
+}
+
 /// Year, month and day of a day since 1970, by counting in years that begin in March, so that
 /// the leap day comes last.
 fn date(days: u64) -> (u64, u64, u64) {
@@ -59,5 +68,6 @@ mod tests {
     #[test]
     fn a_moment_has_milliseconds() {
         assert_eq!(moment(1_794_728_940_123), "15 Nov 2026 07:49:00.123");
+        assert_eq!(iso_moment(1_794_728_940_123), "2026-11-15T07:49:00.123Z");
     }
 }

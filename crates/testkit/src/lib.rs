@@ -24,6 +24,7 @@ pub mod proxy;
 mod random;
 mod server;
 mod wait;
+mod wall_clock;
 
 pub use folder::TempFolder;
 pub use monitor::{Monitor, MonitorLine};
@@ -32,3 +33,4 @@ pub use proxy::Proxy;
 pub use random::{Random, seed};
 pub use server::{RedisServer, RedisServerBuilder, ServerProgram};
 pub use wait::{GENEROUS, wait_for, wait_until};
+pub use wall_clock::WallClock;

@@ -8,3 +8,4 @@ pub mod clock;
 pub mod record;
 pub mod rival;
 pub mod stats;
+pub mod storm;

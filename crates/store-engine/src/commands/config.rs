@@ -85,18 +85,22 @@ fn config_set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         let value = String::from_utf8_lossy(request.arg(at + 1));
         let changed =
             check_settable(cx, setting, &seen).and_then(|()| config.set(setting, &[&value]));
-        changed.map_err(|reason| {
-            let text = format!("ERR CONFIG SET failed (possibly related to argument '{name}')");
-            CommandError::new(format!("{text} - {reason}"))
-        })?;
+        changed.map_err(|reason| refused(&name, &reason))?;
         seen.push(setting);
     }
+    let followed = cx.server.host.follow_settings(&cx.server.config, &config);
+    followed.map_err(|(name, reason)| refused(name, &reason))?;
     cx.server.config = config;
     apply_settings(cx.db, cx.server);
     crate::acl::refresh_all(cx);
     cx.db.effects.requests.push(ServerRequest::SettingsChanged);
     cx.reply.ok();
     Ok(())
+}
+
+fn refused(name: &str, reason: &str) -> CommandError {
+    let text = format!("ERR CONFIG SET failed (possibly related to argument '{name}')");
+    CommandError::new(format!("{text} - {reason}"))
 }
 
 fn check_settable(

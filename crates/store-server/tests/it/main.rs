@@ -18,3 +18,4 @@ mod generate;
 mod hostile;
 mod script;
 mod server;
+mod tls;

@@ -16,26 +16,35 @@ const DATABASE_MAX: u32 = 65_535;
 /// A parsed address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisUrl {
-    pub(super) place: Place,
-    pub(super) login: Login,
+    /// Where the server listens.
+    pub place: Place,
+    /// Who logs in, and to which database.
+    pub login: Login,
 }
 
 /// Where the server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+#[expect(missing_docs, reason = "the names of the fields say it")]
+pub enum Place {
+    /// `redis://`
     Tcp { host: String, port: u16 },
+    /// `rediss://`
     Tls { host: String, port: u16, tls: TlsFiles },
+    /// `unix://`
     Unix { path: PathBuf },
 }
 
 /// Files for an encrypted connection; without `ca` the system's certificate authorities count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct TlsFiles {
-    pub(super) ca: Option<PathBuf>,
-    pub(super) cert: Option<PathBuf>,
-    pub(super) key: Option<PathBuf>,
+pub struct TlsFiles {
+    /// Certificates of the authorities that count.
+    pub ca: Option<PathBuf>,
+    /// Our own certificate, for servers that ask for one.
+    pub cert: Option<PathBuf>,
+    /// The private key of `cert`.
+    pub key: Option<PathBuf>,
     /// Takes any certificate. Said loudly wherever the address is shown.
-    pub(super) insecure: bool,
+    pub insecure: bool,
 }
 
 /// Who logs in, and to which database.
@@ -56,7 +65,7 @@ impl RedisUrl {
     }
 
     /// What a person should know before using this address.
-    pub(super) fn warning(&self) -> Option<String> {
+    pub fn warning(&self) -> Option<String> {
         match &self.place {
             Place::Tls { tls, .. } if tls.insecure => Some(format!(
                 "INSECURE: {self} takes any certificate, so anybody on the way can read and change \
