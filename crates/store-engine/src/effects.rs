@@ -98,6 +98,9 @@ pub struct Effects {
     pub unblocks: Vec<(SessionId, Unblock)>,
     /// Changed keys, recorded only while some session tracks; `None` stands for all of them.
     pub changed_keys: Vec<Option<Box<[u8]>>>,
+    /// Keys that ended or were evicted, recorded as the changed ones are: nobody changed them,
+    /// so even a session that is not told of its own changes is told of these.
+    pub lost_keys: Vec<Option<Box<[u8]>>>,
     /// Whether more keys are tracked than may be.
     pub tracking_is_full: bool,
     /// Whether some session tracks keys.
@@ -130,6 +133,7 @@ impl Effects {
             && self.ready_keys.is_empty()
             && self.unblocks.is_empty()
             && self.changed_keys.is_empty()
+            && self.lost_keys.is_empty()
             && !self.tracking_is_full
             && self.unit.requests.is_empty()
     }

@@ -485,6 +485,10 @@ impl Engine {
         if !keys.is_empty() {
             commands::invalidate_tracked(&mut self.keyspace, &mut self.state, keys, origin);
         }
+        let keys = std::mem::take(&mut self.keyspace.effects.lost_keys);
+        if !keys.is_empty() {
+            commands::invalidate_tracked(&mut self.keyspace, &mut self.state, keys, None);
+        }
         if std::mem::take(&mut self.keyspace.effects.tracking_is_full) {
             commands::shrink_tracking(&mut self.keyspace, &mut self.state);
         }

@@ -2,7 +2,7 @@
 
 use store_resp::OwnedRequest;
 
-use super::freeing::free_effort;
+use super::freeing::{Freeing, free_effort};
 use super::table::Scope;
 use super::{Entry, Found, Keyspace};
 use crate::effects::{Unit, event_class};
@@ -38,10 +38,13 @@ impl Keyspace {
         let place = self.databases[db].find(hash, key)?;
         let selected = std::mem::replace(&mut self.selected, db);
         let entry = self.take_found(Found { hash, place });
-        let effort = free_effort(entry.value());
         let freeing = self.freeing.eviction;
+        let effort = match freeing {
+            Freeing::Now => free_effort(entry.value()),
+            Freeing::Lazily => 0,
+        };
         self.stats.evicted += 1;
-        self.signal_modified(key);
+        self.signal_lost(key);
         self.notify(event_class::EVICTED, "evicted", key);
         if self.effects.propagating {
             let request = OwnedRequest::from_args([freeing.command(), key]);

@@ -29,7 +29,7 @@ impl Keyspace {
         let entry = self.take_found(found);
         self.discard(entry, self.freeing.expire);
         self.stats.expired += 1;
-        self.signal_modified(key);
+        self.signal_lost(key);
         self.notify(event_class::EXPIRED, "expired", key);
         if self.effects.propagating {
             let request = OwnedRequest::from_args([self.freeing.expire.command(), key]);

@@ -575,12 +575,25 @@ impl Keyspace {
     /// Tells watchers and trackers that `key` changed.
     #[inline]
     pub fn signal_modified(&mut self, key: &[u8]) {
+        self.touch_watchers(key);
+        if self.effects.tracking {
+            self.effects.changed_keys.push(Some(key.into()));
+        }
+    }
+
+    /// Tells watchers and trackers that `key` is gone, though no command removed it.
+    fn signal_lost(&mut self, key: &[u8]) {
+        self.touch_watchers(key);
+        if self.effects.tracking {
+            self.effects.lost_keys.push(Some(key.into()));
+        }
+    }
+
+    #[inline]
+    fn touch_watchers(&mut self, key: &[u8]) {
         if !self.watches.is_empty() {
             let watchers = self.watches.of(self.selected, key);
             self.effects.touched_watchers.extend_from_slice(watchers);
-        }
-        if self.effects.tracking {
-            self.effects.changed_keys.push(Some(key.into()));
         }
     }
 

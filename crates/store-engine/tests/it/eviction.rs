@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use store_resp::Reply;
 use testkit::Random;
 
-use crate::world::{World, bulk, ok};
+use crate::world::{World, bulk, made_up, ok};
 
 const EVICTING: &[&str] = &[
     "allkeys-lru",
@@ -327,5 +327,63 @@ fn keys_of_all_databases_go() {
             let (held, _) = world.engine.keyspace().counts(db);
             assert!((1..200).contains(&held) || db == 3, "{policy}: {held} keys in {db}");
         }
+    }
+}
+
+#[test]
+fn a_session_that_hears_nothing_of_its_own_changes_hears_of_evictions() {
+    let mut world = limited(13, "allkeys-lru", 100);
+    world.run("HELLO 3");
+    world.run("SET cached:0000001 value");
+    world.run("CLIENT TRACKING ON NOLOOP");
+    world.run("GET cached:0000001");
+    world.pass(5000);
+    let told = (0..300).any(|number| {
+        let mut replies = vec![world.run(&format!("SET key:{number:09} value"))];
+        replies.extend(std::iter::from_fn(|| world.take_reply("main")));
+        format!("{replies:?}").contains("cached:0000001")
+    });
+    assert!(told, "the session would keep its copy for ever");
+}
+
+/// I5 under a limit: the keys that go are propagated, too.
+#[test]
+fn replaying_what_is_propagated_gives_the_same_keys_under_a_limit() {
+    const LINES: &[&str] = &[
+        "SET {k}:{n} {n}{n}{n}{n}{n}{n}",
+        "SET {k}:{n} {n} PX {n}000",
+        "RPUSH l:{n} {n} {n} {n}",
+        "HSET h:{n} {n} value {n} value",
+        "DEL {k}:{n}",
+        "SELECT {0|1}",
+        "EXPIRE {k}:{n} {n}",
+        "MULTI",
+        "EXEC",
+        "CONFIG SET lazyfree-lazy-eviction {yes|no}",
+    ];
+    let seed = testkit::seed();
+    for policy in ["allkeys-lru", "volatile-ttl", "allkeys-random"] {
+        let mut random = Random::seeded(seed);
+        let mut original = limited(seed, policy, 40);
+        original.engine.set_propagating(true);
+        let mut replica = World::seeded(seed ^ 1);
+        for round in 0..2000 {
+            original.run(&made_up(&mut random, LINES));
+            if round % 7 == 0 {
+                original.pass(random.in_range(0..50));
+            }
+        }
+        original.run("DISCARD");
+        original.pass(0);
+        assert!(fact(&mut original, "evicted_keys") > 5, "{policy}");
+        for (db, request) in original.take_units().into_iter().flat_map(|unit| unit.requests) {
+            replica.run(&format!("SELECT {db}"));
+            replica.execute("main", request.as_request());
+            let reply = replica.take_reply("main").unwrap();
+            assert!(!matches!(reply, Reply::Error(_)), "{request:?}: {reply:?}");
+        }
+        original.run("CONFIG SET maxmemory 0");
+        original.close("main");
+        assert_eq!(original.contents(), replica.contents(), "{policy}");
     }
 }
