@@ -69,6 +69,8 @@ pub struct Keyspace {
     dropped: Vec<Table>,
     expiry_cursor: (usize, usize),
     expiry_enabled: bool,
+    /// `active-expire-effort`, 1 to 10.
+    expiry_effort: usize,
     /// Changes since the last save.
     pub dirty: u64,
     /// Counters that INFO tells.
@@ -108,6 +110,7 @@ impl Keyspace {
             dropped: Vec::new(),
             expiry_cursor: (0, 0),
             expiry_enabled: true,
+            expiry_effort: 1,
             dirty: 0,
             stats: KeyStats::default(),
             random,

@@ -15,6 +15,7 @@ mod crowd;
 mod exchange;
 mod generate;
 mod hostile;
+mod limits;
 mod script;
 mod server;
 mod tls;
