@@ -1,4 +1,15 @@
 //! `tenure serve`: the store as a server of its own.
+//!
+//! ```text
+//! words ─► settings ─► background (daemonize) ─► the process: directory, log, limits ─► Server
+//! ```
+//! What concerns the whole process is decided here; the server is a library and leaves it alone.
+
+mod background;
+mod limits;
+mod log;
+mod settings;
+mod supervisor;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -6,15 +17,17 @@ use std::process::ExitCode;
 use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use store_engine::{Config, REDIS_VERSION, parse_arguments, parse_file};
+use store_engine::{Config, REDIS_VERSION};
 use store_server::{LogLevel, Server, Stopper};
 
-use crate::log_line;
+use background::PidFile;
+use log::Logger;
+use supervisor::Supervisor;
 
 /// Run the Redis-compatible store as a server.
 ///
-/// Takes what redis-server takes: a configuration file, and settings as `--name value`, which
-/// win over the file. `tenure serve -v` prints the version.
+/// Takes what redis-server takes: a configuration file (`-` reads it from stdin), and settings as
+/// `--name value`, which win over the file. `tenure serve -v` prints the version.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// [redis.conf] [--port 6379] [--bind 127.0.0.1] [--unixsocket PATH] [--name value]…
@@ -23,51 +36,60 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut settings = arguments.settings;
-    if settings.iter().any(|word| word == "-v" || word == "--version") {
+    let mut words = arguments.settings;
+    if words.iter().any(|word| word == "-v" || word == "--version") {
         print_version();
         return Ok(ExitCode::SUCCESS);
     }
-    let file = match settings.first() {
-        Some(first) if !first.starts_with("--") => Some(PathBuf::from(settings.remove(0))),
+    let file = match words.first() {
+        Some(first) if !first.starts_with("--") => Some(PathBuf::from(words.remove(0))),
         _ => None,
     };
-    let config = read_config(file.as_deref(), &settings)?;
+    let mut config = settings::read(file.as_deref(), &words)?;
+    let supervisor = Supervisor::of(&config)?;
+    if config.is_on("daemonize") && supervisor.is_absent() && !background::is_background() {
+        background::start_again().context("cannot go on in the background")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if background::is_background() {
+        background::leave_terminal()?;
+    }
+    let logger = Logger::of(&config)?;
+    limits::apply(&mut config, &logger)?;
+    serve(config, file.as_deref(), logger, &supervisor)
+}
+
+fn serve(
+    config: Config,
+    file: Option<&Path>,
+    logger: Logger,
+    supervisor: &Supervisor,
+) -> anyhow::Result<ExitCode> {
     let directory = config.text("dir").to_owned();
+    let pid_path = config.text("pidfile").to_owned();
+    // Before the working directory changes: what is relative is relative to where we are.
+    let file = file.map(std::path::absolute).transpose()?;
     std::env::set_current_dir(&directory).with_context(|| format!("cannot use dir {directory}"))?;
-    keep_pages_small(&config);
-    log(LogLevel::Notice, &format!("Tenure is starting, pid={}", std::process::id()));
-    let mut builder = Server::builder().config(config).listen_as_configured().log(log);
+    logger.log(LogLevel::Notice, &format!("Tenure is starting, pid={}", std::process::id()));
+    let sink = logger.clone();
+    let mut builder = Server::builder()
+        .config(config)
+        .listen_as_configured()
+        .log(move |level, text| sink.write(level, text));
     if let Some(path) = &file {
         builder = builder.config_file(path);
     }
-    let server = builder.start()?;
-    announce(&server);
-    stop_on_signals(server.stopper())?;
+    let server = builder.start().inspect_err(|error| {
+        // In the background nobody reads what goes to stderr.
+        logger.log(LogLevel::Warning, &format!("Cannot start: {error}"));
+    })?;
+    let _pid_file = PidFile::create(&pid_path, &logger);
+    announce(&server, &logger);
+    supervisor.tell_ready(&logger);
+    stop_on_signals(server.stopper(), logger.clone())?;
     server.wait()?;
-    log(LogLevel::Notice, "Bye bye...");
+    logger.log(LogLevel::Notice, "Bye bye...");
     Ok(ExitCode::SUCCESS)
-}
-
-fn read_config(file: Option<&Path>, settings: &[String]) -> anyhow::Result<Config> {
-    let mut config = Config::default();
-    if let Some(path) = file {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
-        parse_file(&mut config, &text).with_context(|| path.display().to_string())?;
-    }
-    parse_arguments(&mut config, settings)?;
-    Ok(config)
-}
-
-/// Filling a page of two megabytes with zeros stalls the loop for milliseconds, so the setting
-/// `disable-thp` keeps the system from using such pages. Only the program may decide this.
-fn keep_pages_small(config: &Config) {
-    if config.is_on("disable-thp")
-        && let Err(error) = rustix::thread::disable_transparent_huge_pages(true)
-    {
-        log(LogLevel::Warning, &format!("Cannot disable huge pages: {error}"));
-    }
 }
 
 fn print_version() {
@@ -77,28 +99,24 @@ fn print_version() {
     );
 }
 
-fn announce(server: &Server) {
-    let place = match (server.port(), server.unix_socket()) {
+fn announce(server: &Server, logger: &Logger) {
+    let place = match (server.port().or(server.tls_port()), server.unix_socket()) {
         (Some(port), _) => format!("port={port}"),
         (None, Some(path)) => format!("unixsocket={}", path.display()),
         (None, None) => "nothing".to_owned(),
     };
-    log(LogLevel::Notice, &format!("Running mode=standalone, {place}."));
-    log(LogLevel::Notice, "Ready to accept connections");
+    logger.log(LogLevel::Notice, &format!("Running mode=standalone, {place}."));
+    logger.log(LogLevel::Notice, "Ready to accept connections");
 }
 
-fn stop_on_signals(stopper: Stopper) -> anyhow::Result<()> {
+fn stop_on_signals(stopper: Stopper, logger: Logger) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     std::thread::spawn(move || {
         for signal in signals.forever() {
             let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
-            log(LogLevel::Warning, &format!("Received {name} scheduling shutdown..."));
+            logger.log(LogLevel::Warning, &format!("Received {name} scheduling shutdown..."));
             stopper.stop();
         }
     });
     Ok(())
-}
-
-fn log(level: LogLevel, text: &str) {
-    println!("{}", log_line::format(level, text));
 }
