@@ -36,6 +36,7 @@ mod record;
 mod reply;
 mod request;
 mod scripts;
+mod sentinel;
 mod text;
 mod tls;
 mod url;
@@ -57,6 +58,7 @@ pub use self::dial::{Connector, Dialing, Stream};
 pub(crate) use self::fenced::{FenceReply, connection_error, fence_command, fence_reply};
 use self::listener::Listener;
 use self::request::Step;
+use self::sentinel::SentinelAddress;
 pub use self::url::{Login, Place, RedisUrl, TlsFiles};
 use self::warnings::Warnings;
 use crate::backend::{
@@ -87,15 +89,27 @@ struct Shared {
 const WEAKNESS: &str = "INFO is not allowed in scripts";
 
 impl RedisBackend {
-    /// The store at an address such as `redis://127.0.0.1`, see [`RedisUrl::parse`]. Fails when the
+    /// The store at an address such as `redis://127.0.0.1`, see [`RedisUrl::parse`], or
+    /// `redis+sentinel://host1,host2,host3/master-name`. Fails when the
     /// address or a file that it names is unusable.
     ///
     /// # Panics
     /// Outside a tokio runtime, in which its connections are to live.
     pub fn open(address: &str) -> Result<Self, ConnectError> {
+        if SentinelAddress::is_meant(address.trim()) {
+            return Self::open_by_sentinels(address);
+        }
         let url = RedisUrl::parse(address)?;
         let backend = Self::start(Route::to(&url)?);
         url.warning().into_iter().for_each(|warning| backend.shared.warnings.tell(warning));
+        Ok(backend)
+    }
+
+    fn open_by_sentinels(address: &str) -> Result<Self, ConnectError> {
+        let address = SentinelAddress::parse(address)?;
+        let warning = address.warning();
+        let backend = Self::start(Route::by_sentinels(address)?);
+        warning.into_iter().for_each(|warning| backend.shared.warnings.tell(warning));
         Ok(backend)
     }
 
