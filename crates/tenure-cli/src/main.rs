@@ -1,5 +1,6 @@
 //! The program `tenure`: one file per subcommand.
 
+mod cli;
 mod clock;
 mod log_line;
 mod serve;
@@ -23,11 +24,13 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Arguments),
+    Cli(cli::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Cli(arguments) => Ok(cli::run(&arguments)),
     };
     match result {
         Ok(code) => code,
