@@ -4,6 +4,7 @@
 //! an exit code of [`exit`]. A subcommand is a module with `Arguments` and `run`, and two lines
 //! here: one in [`Command`], one in [`dispatch`].
 
+mod cli;
 mod clock;
 mod config_check;
 mod exit;
@@ -44,6 +45,7 @@ enum Command {
     #[command(subcommand)]
     Config(config_check::Command),
     Serve(serve::Arguments),
+    Cli(cli::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -65,6 +67,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::History(arguments) => history::run(arguments),
         Command::Config(command) => config_check::run(command),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),
+        Command::Cli(arguments) => Ok(cli::run(&arguments)),
     }
 }
 
