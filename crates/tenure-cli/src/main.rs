@@ -9,8 +9,10 @@ mod config_check;
 mod exit;
 mod history;
 mod log_line;
+mod logging;
 mod members;
 mod output;
+mod run;
 mod serve;
 mod status;
 mod store_options;
@@ -37,6 +39,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::Arguments),
     Who(who::Arguments),
     Status(status::Arguments),
     Members(members::Arguments),
@@ -47,6 +50,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // Not one of the commands: nobody but `run` starts it, and it is to stay small.
+    if std::env::args_os().nth(1).is_some_and(|word| word == run::guard::SUBCOMMAND) {
+        return run::guard::run();
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return usage::answer(&error),
@@ -59,6 +66,7 @@ fn main() -> ExitCode {
 
 fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     match command {
+        Command::Run(arguments) => run::run(arguments),
         Command::Who(arguments) => who::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Members(arguments) => members::run(arguments),
