@@ -15,7 +15,7 @@ const PERIODS_WITHOUT_SUCCESS_MAX: u32 = 3;
 
 /// A health check as the user wrote it.
 #[derive(Clone, Debug)]
-pub(super) struct HealthCheck {
+pub(crate) struct HealthCheck {
     pub(super) command: String,
     pub(super) every: Duration,
 }

@@ -9,7 +9,7 @@ use crate::exit::Failure;
 
 /// Signals on their way in. Each value of this type hears all of them.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(crate) struct Signals {
     terminate: unix::Signal,
     interrupt: unix::Signal,
     hang_up: unix::Signal,
@@ -20,7 +20,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    pub(super) fn listen() -> Result<Self, Failure> {
+    pub(crate) fn listen() -> Result<Self, Failure> {
         Self::open().map_err(|error| Failure::new(1, format!("cannot listen to signals: {error}")))
     }
 
@@ -52,7 +52,7 @@ impl Signals {
     }
 
     /// The next signal that ends somebody who only waits.
-    pub(super) async fn next_farewell(&mut self) -> Signal {
+    pub(crate) async fn next_farewell(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
             if [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT].contains(&signal) {

@@ -15,7 +15,7 @@ use crate::output::talk;
 
 /// What runs a program under a term, any number of terms one after the other.
 #[derive(Debug)]
-pub(super) struct Supervisor {
+pub(crate) struct Supervisor {
     pub(super) tenure: Tenure,
     pub(super) program: Program,
     pub(super) timing: Timing,
@@ -25,7 +25,7 @@ pub(super) struct Supervisor {
 
 /// How a child ended, and whose will that was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     /// By itself, or by a signal from outside.
     ByItself(Ending),
     /// Its term is over.
@@ -35,14 +35,14 @@ pub(super) enum Ended {
 }
 
 /// What the work tells the election about itself.
-pub(super) struct Work<'a> {
+pub(crate) struct Work<'a> {
     pub(super) election: &'a Election,
     pub(super) check: Option<&'a HealthCheck>,
 }
 
 impl Supervisor {
     /// Starts the guard, so that it is there long before any child.
-    pub(super) fn new(
+    pub(crate) fn new(
         tenure: Tenure,
         program: Program,
         timing: Timing,
@@ -64,7 +64,7 @@ impl Supervisor {
     }
 
     /// Runs the program under `term` and returns when nothing of it is left.
-    pub(super) async fn run(
+    pub(crate) async fn run(
         &mut self,
         term: &Term,
         work: Option<Work<'_>>,
