@@ -24,8 +24,8 @@ const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Run a program once per tick, whichever instance comes first.
 ///
 /// A tick is a period by the store's clock (`--every`) or a name (`--tick`). When it was run before
-/// or runs elsewhere, this exits with 0 and says `skipped` on stderr; with `--wait` it waits for the
-/// outcome, and exits with 1 if the run failed. Without a tick the program runs whenever nobody
+/// or runs elsewhere, this exits with 0 and says `skipped` on stderr; with `--wait` it waits for
+/// the outcome, and exits with 1 if the run failed. Without a tick the program runs whenever nobody
 /// else runs it.
 ///
 /// A runner that crashes is run again by default, so a tick may begin twice. Exactly once needs a
