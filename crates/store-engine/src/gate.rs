@@ -13,6 +13,7 @@ use crate::commands;
 use crate::context::{Caller, Context, Propagate};
 use crate::effects::ServerRequest;
 use crate::error::{CommandError, CommandResult};
+use crate::eviction;
 use crate::registry::RowId;
 use crate::session::session_flag;
 use crate::state::server_gate;
@@ -112,7 +113,7 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         // No key may go for memory while a script relies on it.
         commands::check_busy(cx, command)?;
     } else if cx.server.gates & server_gate::MEMORY_LIMIT != 0 {
-        commands::check_memory(cx, command)?;
+        eviction::check(cx, command)?;
     }
     if cx.session.has(session_flag::SUBSCRIBED) && cx.session.protocol == Protocol::Resp2 {
         check_subscribed(cx)?;

@@ -6,6 +6,7 @@ use store_types::Limits;
 
 use crate::acl::Acl;
 use crate::config::Config;
+use crate::eviction::Eviction;
 use crate::host::Host;
 use crate::latency::LatencyMonitor;
 use crate::pubsub::PubSub;
@@ -126,6 +127,8 @@ pub struct ServerState {
     pub base_memory: usize,
     /// Settings that decide on encodings, as the values take them.
     pub limits: Limits,
+    /// How keys go when memory is short.
+    pub eviction: Eviction,
     /// Bits of [`server_gate`].
     pub gates: u32,
     /// Users and what was denied to them.

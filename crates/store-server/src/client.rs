@@ -50,6 +50,8 @@ pub(crate) enum ReadOutcome {
     Nothing,
     /// The client is gone.
     Ended,
+    /// The client is gone, or sends what makes no sense to TLS.
+    Failed(io::Error),
 }
 
 impl Client {
@@ -76,7 +78,7 @@ impl Client {
                 Ok(count) => {
                     // Less than asked for means that the stream is empty: the next bytes will
                     // come with an event, so asking again would be a system call in vain.
-                    self.may_read = count == buffer.len();
+                    self.may_read = count == buffer.len() || self.stream.has_ended();
                     ReadOutcome::Bytes(count)
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -84,7 +86,7 @@ impl Client {
                     ReadOutcome::Nothing
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => ReadOutcome::Ended,
+                Err(error) => ReadOutcome::Failed(error),
             };
         }
     }
@@ -102,6 +104,12 @@ impl Client {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
+            }
+        }
+        if self.stream.has_unsent() {
+            match self.stream.flush() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => sent?,
             }
         }
         if self.written == output.len() {

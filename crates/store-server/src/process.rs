@@ -4,11 +4,21 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use store_engine::{Host, Usage};
+use store_engine::{Config, Host, Usage};
+
+use crate::outside::Outside;
 
 /// The process this server runs in.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Process;
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    outside: Outside,
+}
+
+impl Process {
+    pub(crate) fn new(outside: Outside) -> Self {
+        Self { outside }
+    }
+}
 
 impl Host for Process {
     fn usage(&self) -> Usage {
@@ -32,6 +42,14 @@ impl Host for Process {
             fs::rename(&beside, path)
         };
         replace().map_err(|error| error.to_string())
+    }
+
+    fn follow_settings(
+        &self,
+        before: &Config,
+        after: &Config,
+    ) -> Result<(), (&'static str, String)> {
+        self.outside.follow(before, after)
     }
 
     fn read_file(&self, path: &str) -> Result<String, String> {

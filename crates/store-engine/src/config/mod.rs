@@ -173,6 +173,12 @@ impl Config {
         pairs
     }
 
+    /// Whether a setting whose name begins with `prefix` differs in `other`.
+    pub fn differs_in(&self, prefix: &str, other: &Config) -> bool {
+        let mut settings = SETTINGS.iter().filter(|setting| setting.name.starts_with(prefix));
+        settings.any(|setting| self.text(setting.name) != other.text(setting.name))
+    }
+
     /// Classes that were not named keep their limits.
     fn merged_output_limits(&self, changed: &str) -> String {
         let mut limits: Vec<(String, String)> = Vec::new();

@@ -26,12 +26,13 @@ impl Keyspace {
     /// Removes a key that ended, with all that follows from it.
     #[cold]
     pub(super) fn expire(&mut self, found: Found, key: &[u8]) {
-        self.take_found(found);
+        let entry = self.take_found(found);
+        self.discard(entry, self.freeing.expire);
         self.stats.expired += 1;
-        self.signal_modified(key);
+        self.signal_lost(key);
         self.notify(event_class::EXPIRED, "expired", key);
         if self.effects.propagating {
-            let request = OwnedRequest::from_args([&b"DEL"[..], key]);
+            let request = OwnedRequest::from_args([self.freeing.expire.command(), key]);
             self.effects.unit.requests.push((self.selected, request));
         }
     }

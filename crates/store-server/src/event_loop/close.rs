@@ -1,0 +1,63 @@
+//! Clients that go: those who idle or stall are told to, and all are let go at the turn's end.
+
+use store_engine::session_flag;
+
+use super::EventLoop;
+use crate::client::Fate;
+
+/// How long a client may take to authenticate.
+const AUTHENTICATION_MS_MAX: u64 = 60_000;
+/// Between looks for clients that idle or stall.
+const CLIENT_CHECK_MS: u64 = 1000;
+
+impl EventLoop {
+    /// Whether any rule about idle or stalled clients is in force.
+    pub(super) fn checks_clients(&self) -> bool {
+        let config = self.engine.config();
+        let has_clients = self.engine.state().sessions.count() > 0;
+        has_clients && (config.tuned().idle_seconds_max > 0 || self.engine.needs_login())
+    }
+
+    /// Closes clients that idle for too long, or do not authenticate.
+    pub(super) fn check_clients(&mut self, now_ms: u64) {
+        if now_ms < self.next_client_check_ms || !self.checks_clients() {
+            return;
+        }
+        self.next_client_check_ms = now_ms + CLIENT_CHECK_MS;
+        let idle_ms_max = self.engine.config().tuned().idle_seconds_max * 1000;
+        for slot in 0..self.clients.len() {
+            let Some(client) = &self.clients[slot] else { continue };
+            let Some(session) = self.engine.session_mut(client.session) else { continue };
+            let waits = session.has(session_flag::BLOCKED | session_flag::SUBSCRIBED)
+                || session.has(session_flag::MONITOR);
+            let idle_ms = now_ms.saturating_sub(session.asked_at_ms);
+            let age_ms = now_ms.saturating_sub(session.opened_at_ms);
+            let idles = idle_ms_max > 0 && idle_ms > idle_ms_max && !waits;
+            let stalls = session.has(session_flag::NEEDS_AUTH) && age_ms > AUTHENTICATION_MS_MAX;
+            if idles || stalls {
+                self.doom(slot, Fate::Closes);
+            }
+        }
+    }
+
+    pub(super) fn doom(&mut self, slot: usize, fate: Fate) {
+        if let Some(mut client) = self.clients.get_mut(slot).and_then(Option::take) {
+            client.fate = fate;
+            match fate {
+                Fate::Closes => self.to_close.push(slot),
+                _ => self.want_write(&mut client),
+            }
+            self.clients[slot] = Some(client);
+        }
+    }
+
+    pub(super) fn close_clients(&mut self) {
+        for slot in std::mem::take(&mut self.to_close) {
+            if let Some(mut client) = self.clients[slot].take() {
+                // It is closed next; deregistering cannot matter.
+                let _ = self.poll.registry().deregister(&mut client.stream);
+                self.engine.close_session(client.session);
+            }
+        }
+    }
+}
