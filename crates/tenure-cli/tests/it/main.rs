@@ -10,3 +10,8 @@ mod operate;
 mod refusals;
 mod run;
 mod stage;
+//! The program from outside.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+mod serve;
