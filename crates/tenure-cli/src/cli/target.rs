@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use store_resp::Protocol;
 use tenure::Secret;
-use tenure::backend::redis::{Login, Place, RedisUrl, TlsFiles};
+use tenure::backend::redis::{Login, Mode, Place, RedisUrl, TlsFiles};
 
 use super::args::Arguments;
 use super::error::ClientError;
@@ -89,7 +89,7 @@ fn address(arguments: &Arguments) -> Result<RedisUrl, ClientError> {
 }
 
 fn plain(place: Place) -> RedisUrl {
-    RedisUrl { place, login: Login::default() }
+    RedisUrl { place, login: Login::default(), mode: Mode::default() }
 }
 
 fn encrypted(place: Place, arguments: &Arguments) -> Result<Place, ClientError> {
