@@ -114,6 +114,11 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     } else if cx.server.gates & server_gate::MEMORY_LIMIT != 0 {
         commands::check_memory(cx, command)?;
     }
+    if cx.server.gates & server_gate::SAVING_FAILS != 0
+        && (command.has(flag::WRITE) || command.name == "ping")
+    {
+        return Err(CommandError::SAVING_FAILS);
+    }
     if cx.session.has(session_flag::SUBSCRIBED) && cx.session.protocol == Protocol::Resp2 {
         check_subscribed(cx)?;
     }

@@ -14,6 +14,7 @@ use crate::registry::Registry;
 use crate::scripting::Scripting;
 use crate::session::{SessionId, Sessions};
 use crate::slow_log::SlowLog;
+use crate::snapshot::Saving;
 use crate::tracking::TrackingTable;
 
 /// How many distinct error codes INFO errorstats counts; scripts can make up any.
@@ -29,6 +30,8 @@ pub mod server_gate {
     pub const PAUSED: u32 = 1 << 2;
     /// A script has run for too long.
     pub const BUSY_SCRIPT: u32 = 1 << 3;
+    /// Saving fails, and `stop-writes-on-bgsave-error` is on.
+    pub const SAVING_FAILS: u32 = 1 << 4;
 }
 
 /// Who this server is, as INFO tells.
@@ -142,6 +145,8 @@ pub struct ServerState {
     pub pause: Option<Pause>,
     /// Sessions that wait for its end.
     pub postponed: Vec<SessionId>,
+    /// Snapshots to files.
+    pub saving: Saving,
     /// How much happens per second.
     pub rate_meter: RateMeter,
     /// Requests that took long.

@@ -3,12 +3,15 @@
 use std::io;
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Interest, Poll, Token, Waker};
 use store_engine::{
-    Engine, NextTick, Origin, Outcome, ServerRequest, ServerState, SessionId, session_flag,
+    Engine, NextTick, Origin, Outcome, SaveFailure, SaveJob, ServerRequest, ServerState, SessionId,
+    session_flag,
 };
 use store_resp::{Limits, Parsed, ProtocolError, Request};
 
@@ -16,6 +19,7 @@ use crate::busy::Attending;
 use crate::client::{Client, Fate, ReadOutcome};
 use crate::clock::{Clock, thread_cpu};
 use crate::listen::Listener;
+use crate::persistence::snapshot::{Generations, Saver};
 use crate::server::{Log, LogLevel};
 use crate::stream::Stream;
 
@@ -54,6 +58,13 @@ pub(crate) enum Message {
     Stop,
     /// Serve this end of a socket pair.
     Attach(UnixStream),
+}
+
+/// What the loop shares with its handle and helpers.
+pub(crate) struct Ties {
+    pub(crate) waker: Arc<Waker>,
+    pub(crate) generations: Generations,
+    pub(crate) is_forced: Arc<AtomicBool>,
 }
 
 /// A parsed request that waits for its turn in the batch.
@@ -101,7 +112,11 @@ pub(crate) struct EventLoop {
     /// Processor time of the thread when it was last asked for, and time in turns since.
     cpu_before: Duration,
     unmeasured_us: u64,
+    saver: Saver,
+    ties: Ties,
     is_stopping: bool,
+    /// Whether SHUTDOWN has seen to what is to be saved.
+    is_settled: bool,
 }
 
 impl EventLoop {
@@ -111,7 +126,9 @@ impl EventLoop {
         listeners: Vec<Listener>,
         messages: Receiver<Message>,
         log: Log,
+        ties: Ties,
     ) -> io::Result<Self> {
+        let saver = Saver::new(ties.generations.clone());
         let mut event_loop = Self {
             poll,
             engine,
@@ -131,7 +148,10 @@ impl EventLoop {
             next_client_check_ms: 0,
             cpu_before: Duration::ZERO,
             unmeasured_us: 0,
+            saver,
+            ties,
             is_stopping: false,
+            is_settled: false,
         };
         for (index, listener) in event_loop.listeners.iter_mut().enumerate() {
             let token = Token(LISTENER_BASE + index);
@@ -150,7 +170,7 @@ impl EventLoop {
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         self.cpu_before = thread_cpu();
-        while !self.is_stopping {
+        while !self.is_stopping || !self.may_end() {
             match self.poll.poll(&mut events, self.sleep_max()) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -163,6 +183,22 @@ impl EventLoop {
             self.measure_turn(self.now_us - self.turn_started_us);
         }
         Ok(())
+    }
+
+    /// Saves what is to be saved. False when that fails and the server goes on for it.
+    fn may_end(&mut self) -> bool {
+        if self.is_settled {
+            return true;
+        }
+        let Err(reason) = self.engine.save_before_end(self.clock.now_us(), false) else {
+            return true;
+        };
+        let is_forced = self.ties.is_forced.load(Ordering::SeqCst);
+        let fate = if is_forced { "its data is lost" } else { "it cannot end" };
+        let line = format!("The server cannot save, so {fate}: {reason}");
+        (self.log)(LogLevel::Warning, &line);
+        self.is_stopping = is_forced;
+        is_forced
     }
 
     fn measure_turn(&mut self, wall_us: u64) {
@@ -179,7 +215,7 @@ impl EventLoop {
 
     /// How long nothing can be due.
     fn sleep_max(&self) -> Option<Duration> {
-        if !self.to_read.is_empty() || !self.to_accept.is_empty() {
+        if !self.to_read.is_empty() || !self.to_accept.is_empty() || self.saver.is_busy() {
             return Some(Duration::ZERO);
         }
         let now_ms = self.now_us / 1000;
@@ -235,6 +271,7 @@ impl EventLoop {
             self.engine.tick(self.now_us);
         }
         self.check_clients(self.now_us / 1000);
+        self.walk();
         loop {
             self.apply_effects();
             self.engine.end_turn();
@@ -245,6 +282,25 @@ impl EventLoop {
         self.write_clients();
         self.close_clients();
         self.now_us = self.clock.now_us();
+    }
+
+    /// Goes on with the snapshot, if one is being saved.
+    fn walk(&mut self) {
+        let clock = &self.clock;
+        let Some(result) = self.saver.turn(&mut self.engine, || clock.now_us()) else { return };
+        match &result {
+            Ok(bytes) => {
+                (self.log)(LogLevel::Notice, &format!("DB saved on disk, bytes={bytes}"));
+                (self.log)(LogLevel::Notice, "Background saving terminated with success");
+            }
+            Err(SaveFailure::Cancelled) => {
+                (self.log)(LogLevel::Notice, "Background saving cancelled");
+            }
+            Err(SaveFailure::Failed(reason)) => {
+                (self.log)(LogLevel::Warning, &format!("Background saving error: {reason}"));
+            }
+        }
+        self.engine.finish_save(self.now_us, result.map(drop));
     }
 
     fn is_tick_due(&self, now_us: u64) -> bool {
@@ -607,11 +663,21 @@ impl EventLoop {
                 self.doom(id.slot(), Fate::ClosesAfterOutput);
             }
             ServerRequest::Close(_) | ServerRequest::CloseAfterOutput(_) => {}
-            ServerRequest::Shutdown => self.is_stopping = true,
+            ServerRequest::Shutdown => (self.is_stopping, self.is_settled) = (true, true),
+            ServerRequest::SaveStarted(job) => self.begin_save(*job),
+            ServerRequest::SaveCancelled => _ = self.ties.generations.advance(),
             ServerRequest::Log(text) => (self.log)(LogLevel::Notice, &text),
             // All settings of ours are asked for when they are needed.
             ServerRequest::SettingsChanged => {}
         }
+    }
+
+    fn begin_save(&mut self, job: SaveJob) {
+        let line = format!("Background saving started, file={}", job.path.display());
+        (self.log)(LogLevel::Notice, &line);
+        let waker = self.ties.waker.clone();
+        // A loop that cannot be woken looks once its clients have something to say.
+        self.saver.begin(job, &mut self.engine, move || _ = waker.wake());
     }
 
     fn doom(&mut self, slot: usize, fate: Fate) {

@@ -24,6 +24,7 @@ mod client;
 mod clock;
 mod event_loop;
 mod listen;
+mod persistence;
 mod process;
 mod server;
 mod stream;

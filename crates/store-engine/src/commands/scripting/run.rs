@@ -209,6 +209,9 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
                 let text = "ERR Write commands are not allowed from read-only scripts.";
                 return Err(CommandError::text(text));
             }
+            if self.cx.server.gates & server_gate::SAVING_FAILS != 0 {
+                return Err(CommandError::SAVING_FAILS);
+            }
             if let Some(running) = running {
                 running.has_written = true;
             }
