@@ -17,3 +17,4 @@ mod generate;
 mod hostile;
 mod script;
 mod server;
+mod snapshots;
