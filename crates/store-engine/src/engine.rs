@@ -26,8 +26,6 @@ use crate::slow_log::SlowLog;
 use crate::state::{Identity, Measured, ServerState, Stats};
 use crate::tracking::TrackingTable;
 
-/// Between looks for keys that ended, when none is overdue: Redis's `hz` of 10.
-const EXPIRY_PERIOD_MS: u64 = 100;
 /// Rounds of waking blocked sessions after one request: each may feed the next.
 const WAKE_ROUNDS_MAX: usize = 1000;
 
@@ -86,8 +84,8 @@ impl Engine {
         let mut engine = Self {
             keyspace: Keyspace::new(databases, random.next_u64()),
             state: ServerState {
+                registry: registry_of(&config),
                 config,
-                registry: Registry::new(),
                 sessions: Sessions::default(),
                 stats: Stats::default(),
                 identity,
@@ -347,7 +345,10 @@ impl Engine {
         if may_expire && now_ms >= self.expiry_at_ms && self.keyspace.has_volatile() {
             match self.keyspace.expire_turn() {
                 ExpiryTurn::More => soon = true,
-                ExpiryTurn::Done => self.expiry_at_ms = now_ms + EXPIRY_PERIOD_MS,
+                ExpiryTurn::Done => {
+                    let period_ms = self.state.config.tuned().expiry_period_ms;
+                    self.expiry_at_ms = now_ms + period_ms;
+                }
             }
         }
         while let Some((deadline, id)) = self.deadlines.first().copied()
@@ -562,6 +563,15 @@ pub(crate) fn open_session(state: &mut ServerState, now_us: u64, origin: Origin)
         session.set_flag(session_flag::RESTRICTED, !user.may_do_everything());
     }
     id
+}
+
+/// The command table under the names that clients use.
+fn registry_of(config: &Config) -> Registry {
+    let mut registry = Registry::new();
+    for (name, new_name) in config.renamed() {
+        registry.rename(name, new_name).expect("names were checked when they were set");
+    }
+    registry
 }
 
 /// Forty hexadecimal digits, the form of run ids.

@@ -69,8 +69,8 @@ pub use command::{
     Arity, Begin, Command, Find, FindKeys, Group, KeySpec, Run, access, category, flag,
 };
 pub use config::{
-    Config, ConfigError, Kind, OutputLimit, SETTINGS, Setting, Tuned, parse_arguments, parse_file,
-    rewrite_file,
+    Config, ConfigError, Include, Kind, OutputLimit, Remark, SETTINGS, Setting, Tuned,
+    name_matches, parse_arguments, parse_file, parse_file_including, rewrite_file,
 };
 pub use context::{Caller, Context, Propagate, integer, integer_within, integer32, is_word};
 pub use effects::{Effects, KeyEvent, ServerRequest, Unblock, Unit, event_class};

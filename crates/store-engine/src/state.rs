@@ -30,6 +30,8 @@ pub mod server_gate {
     pub const PAUSED: u32 = 1 << 2;
     /// A script has run for too long.
     pub const BUSY_SCRIPT: u32 = 1 << 3;
+    /// `min-replicas-to-write` asks for more replicas than there are.
+    pub const FEW_REPLICAS: u32 = 1 << 8;
 }
 
 /// Who this server is, as INFO tells.
@@ -70,6 +72,8 @@ pub struct Measured {
     pub longest_turn_us: u64,
     /// Clients refused for `maxclients`.
     pub rejected_connections: u64,
+    /// Clients closed for `maxmemory-clients`.
+    pub evicted_clients: u64,
 }
 
 /// Counters that INFO tells.

@@ -197,6 +197,7 @@ pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
         decay_minutes: config.number("lfu-decay-time") as u32,
     });
     let number = |name| config.number(name) as usize;
+    db.set_expiry_effort(number("active-expire-effort"));
     server.limits = Limits {
         hash_listpack_entries_max: number("hash-max-listpack-entries"),
         hash_listpack_value_max: number("hash-max-listpack-value"),
@@ -217,9 +218,11 @@ pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
         server.registry.reset_histograms();
     }
     server.acl.follow_requirepass(config.text("requirepass"));
-    if config.tuned().memory_max > 0 {
-        server.gates |= server_gate::MEMORY_LIMIT;
-    } else {
-        server.gates &= !server_gate::MEMORY_LIMIT;
+    let (replicas, lag) = (number("min-replicas-to-write"), number("min-replicas-max-lag"));
+    for (gate, is_set) in [
+        (server_gate::MEMORY_LIMIT, config.tuned().memory_max > 0),
+        (server_gate::FEW_REPLICAS, replicas > 0 && lag > 0),
+    ] {
+        server.gates = if is_set { server.gates | gate } else { server.gates & !gate };
     }
 }

@@ -270,7 +270,7 @@ fn stats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "expired_time_cap_reached_count" => 0,
         "expire_cycle_cpu_milliseconds" => 0,
         "evicted_keys" => keys.evicted,
-        "evicted_clients" => 0,
+        "evicted_clients" => measured.evicted_clients,
         "total_eviction_exceeded_time" => exceeded_us.0 / 1000,
         "current_eviction_exceeded_time" => exceeded_us.1 / 1000,
         "keyspace_hits" => keys.hits,

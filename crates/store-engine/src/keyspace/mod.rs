@@ -75,6 +75,8 @@ pub struct Keyspace {
     expiry_enabled: bool,
     /// How values are freed, by why they go.
     pub freeing: FreeingSettings,
+    /// `active-expire-effort`, 1 to 10.
+    expiry_effort: usize,
     /// Changes since the last save.
     pub dirty: u64,
     /// Counters that INFO tells.
@@ -116,6 +118,7 @@ impl Keyspace {
             freeing: FreeingSettings::default(),
             expiry_cursor: (0, 0),
             expiry_enabled: true,
+            expiry_effort: 1,
             dirty: 0,
             stats: KeyStats::default(),
             random,

@@ -59,6 +59,7 @@ impl EventLoop {
             ServerRequest::SettingsChanged => {
                 self.log_level = LogLevel::of(self.engine.config());
                 self.change_listeners();
+                self.count_all_memory();
             }
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!         ┌──────────────────────────── a turn ───────────────────────────┐
 //! poll ─► │ accept ─► read ─► run (parse, Engine::execute) ─► timers ─►    │ ─► poll
-//!         │ effects (what the engine asks for) ─► write ─► close           │
+//!         │ effects (what the engine asks for) ─► write ─► evict ─► close  │
 //!         └───────────────────────────────────────────────────────────────┘
 //! ```
 //! One file per stage. A turn is bounded: clients whose turn did not come are read first in the
@@ -12,6 +12,7 @@
 mod accept;
 mod close;
 mod effects;
+mod evict;
 mod read;
 mod run;
 mod write;
@@ -90,6 +91,10 @@ pub(crate) struct EventLoop {
     to_accept: Vec<usize>,
     next_client_check_ms: u64,
     freeing: Freeing,
+    /// Whether some client has more unread output than it may have for long.
+    watches_output: bool,
+    /// Bytes that clients hold, counted only while there is a limit.
+    clients_memory: usize,
     /// Processor time of the thread when it was last asked for, and time in turns since.
     cpu_before: Duration,
     unmeasured_us: u64,
@@ -128,6 +133,8 @@ impl EventLoop {
             to_accept: Vec::new(),
             next_client_check_ms: 0,
             freeing: Freeing::default(),
+            watches_output: false,
+            clients_memory: 0,
             cpu_before: Duration::ZERO,
             unmeasured_us: 0,
             is_stopping: false,
@@ -233,6 +240,7 @@ impl EventLoop {
             }
         }
         self.write_clients();
+        self.evict_clients();
         self.close_clients();
         self.now_us = self.clock.now_us();
     }

@@ -16,6 +16,7 @@ mod exchange;
 mod freeing;
 mod generate;
 mod hostile;
+mod limits;
 mod script;
 mod server;
 mod tls;
