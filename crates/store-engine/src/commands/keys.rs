@@ -240,6 +240,7 @@ fn flushdb(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let db = cx.db.selected();
     // Even an empty database counts as changed: replicas may have something in it.
     cx.db.dirty += 1 + cx.db.flush(db) as u64;
+    cx.db.signal_all_flushed();
     cx.reply.ok();
     Ok(())
 }
@@ -250,6 +251,7 @@ fn flushall(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         cx.db.dirty += cx.db.flush(db) as u64;
     }
     cx.db.dirty += 1;
+    cx.db.signal_all_flushed();
     cx.reply.ok();
     Ok(())
 }
