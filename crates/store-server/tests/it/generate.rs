@@ -381,15 +381,14 @@ const FAMILIES: &[Family] = &[
             "GEOSEARCH {k} FROMLONLAT {p} BYRADIUS {d} [WITHCOORD] [WITHHASH] [COUNT {n} [ANY]]",
             "GEOSEARCH {k} FROMLONLAT {p} BYBOX {n}00 {d} [WITHDIST] [COUNT {i}] [ASC]",
             "GEOSEARCHSTORE {k} {k} FROMLONLAT {p} BYRADIUS {d} [COUNT {n}] [WITHDIST]",
-            // Distances make positions that are all the same, and which of them come first with
-            // COUNT is left to chance: so they have keys of their own.
-            "GEOSEARCHSTORE {x|y} {k} FROMMEMBER {m} BYBOX {n}000 {d} STOREDIST",
+            // Distances make positions that are all the same, so that many are equally far.
+            "GEOSEARCHSTORE {k} {k} FROMMEMBER {m} BYBOX {n}000 {d} STOREDIST",
             "GEORADIUS {k} {p} {d} [WITHDIST] [WITHCOORD] [STORE {k}] [COUNT {n}] [ASC]",
-            "GEORADIUS {k} {p} {d} STOREDIST {x|y} [COUNT {n}] [ASC]",
+            "GEORADIUS {k} {p} {d} STOREDIST {k} [COUNT {n}] [ASC]",
             "GEORADIUS_RO {k} {p} {d} [WITHHASH] [STORE {k}]",
-            "GEORADIUSBYMEMBER {k} {m} {d} [WITHDIST] [{STORE {k}|STOREDIST {x|y}}] [DESC]",
+            "GEORADIUSBYMEMBER {k} {m} {d} [WITHDIST] [{STORE {k}|STOREDIST {k}}] [DESC]",
             "GEORADIUSBYMEMBER_RO {k} {m} {d} [COUNT {n} [ANY]]",
-            "ZRANGE {{k}|x|y} 0 -1 WITHSCORES",
+            "ZRANGE {k} 0 -1 WITHSCORES",
             "{DEL|PING|PING} {k}",
             "{SET {k} x|PING|PING|PING}",
         ],
