@@ -169,10 +169,13 @@ fn move_key(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         return Ok(());
     }
     let entry = cx.db.take(key).expect("it was there a moment ago");
+    // Redis puts it into its place before it tells anybody.
+    cx.db.select(to);
+    cx.db.put(key, entry);
+    cx.db.select(from);
     cx.db.signal_modified(key);
     cx.db.notify(event_class::GENERIC, "move_from", key);
     cx.db.select(to);
-    cx.db.put(key, entry);
     cx.db.changed(event_class::GENERIC, "move_to", key);
     cx.db.select(from);
     cx.reply.integer(1);
