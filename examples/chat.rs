@@ -3,8 +3,8 @@
 //! ```text
 //! cargo run -p tenure-examples --bin chat [redis://127.0.0.1]
 //! ```
-//! Without an address it starts a store of its own inside this process. Ada and Bob are in the room,
-//! Eve comes late and has missed what was said before.
+//! Without an address it starts a store of its own inside this process. Ada and Bob are in the
+//! room, Eve comes late and has missed what was said before.
 
 use std::time::Duration;
 
