@@ -1,13 +1,28 @@
 //! The program `tenure`: one file per subcommand.
+//!
+//! What comes in: words and the environment. What goes out: results on stdout, talk on stderr, and
+//! an exit code of [`exit`]. A subcommand is a module with `Arguments` and `run`, and two lines
+//! here: one in [`Command`], one in [`dispatch`].
 
 mod cli;
 mod clock;
+mod config_check;
+mod exit;
+mod history;
 mod log_line;
+mod members;
+mod output;
 mod serve;
+mod status;
+mod store_options;
+mod usage;
+mod who;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::exit::Failure;
 
 /// Keys are many small allocations; only the program may choose who makes them.
 #[global_allocator]
@@ -15,28 +30,53 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// One leader among many processes, and the store it needs.
 #[derive(Debug, Parser)]
-#[command(name = "tenure", version)]
+#[command(name = "tenure", version, after_help = usage::EXIT_CODES)]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Who(who::Arguments),
+    Status(status::Arguments),
+    Members(members::Arguments),
+    History(history::Arguments),
+    #[command(subcommand)]
+    Config(config_check::Command),
     Serve(serve::Arguments),
     Cli(cli::Arguments),
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
-        Command::Serve(arguments) => serve::run(arguments),
-        Command::Cli(arguments) => Ok(cli::run(&arguments)),
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return usage::answer(&error),
     };
-    match result {
+    match arguments.command.map_or_else(usage::teach, dispatch) {
         Ok(code) => code,
-        Err(error) => {
-            eprintln!("tenure: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(failure) => failure.tell(),
+    }
+}
+
+fn dispatch(command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Who(arguments) => who::run(arguments),
+        Command::Status(arguments) => status::run(arguments),
+        Command::Members(arguments) => members::run(arguments),
+        Command::History(arguments) => history::run(arguments),
+        Command::Config(command) => config_check::run(command),
+        Command::Serve(arguments) => Ok(serve::run(arguments)?),
+        Command::Cli(arguments) => Ok(cli::run(&arguments)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_tree_of_commands_is_sound() {
+        super::Arguments::command().debug_assert();
     }
 }

@@ -1,5 +1,6 @@
-//! Black-box tests of the program `tenure`.
+//! The program from outside.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod cli;
+mod serve;

@@ -159,7 +159,22 @@ impl Config {
         if let Some(instance) = &self.instance {
             check(&["instance"], InstanceId::new(instance, 0).map(drop));
         }
+        let heartbeat_rule = |prefix: &str| {
+            let any = Resource::named("any").expect("a plain name");
+            any.with_heartbeat_prefix(prefix).map(drop)
+        };
+        if let Some(prefix) = &self.defaults.heartbeat_prefix {
+            check(&["defaults", "heartbeat_prefix"], heartbeat_rule(prefix));
+        }
         for (name, election) in &self.elections {
+            let inherited = &self.defaults.heartbeat_prefix;
+            if let Some(prefix) = election
+                .heartbeat_prefix
+                .as_ref()
+                .filter(|_| inherited != &election.heartbeat_prefix)
+            {
+                check(&["elections", name, "heartbeat_prefix"], heartbeat_rule(prefix));
+            }
             match &election.key {
                 Some(key) => {
                     check(&["elections", name, "key"], Resource::with_key(name, key).map(drop));

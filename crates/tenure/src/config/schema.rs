@@ -280,6 +280,12 @@ pub(super) const ELECTION: &[Row] = &[
         meaning: "The longest lease that any other instance may still believe in.",
     },
     Row {
+        name: "heartbeat_prefix",
+        shape: Leaf(Text),
+        default: Unset("no such key"),
+        meaning: "While leading, a heartbeat is kept at this and the id, for Sovereign's instances.",
+    },
+    Row {
         name: "fresh_store",
         shape: Leaf(Switch),
         default: Value("false"),

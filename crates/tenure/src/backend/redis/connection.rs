@@ -78,6 +78,7 @@ impl Supervisor {
         let (lines_sender, lines_opened) = watch::channel(0);
         let batches_sent = Arc::new(AtomicU64::new(0));
         let keeper = Keeper {
+            moved: route.moved(),
             route,
             warnings,
             jobs,
@@ -169,10 +170,13 @@ enum Event {
     Dialled(Result<Line, StoreError>),
     Overdue,
     Retired,
+    Moved,
 }
 
 struct Keeper {
     route: Route,
+    /// Changes when the store has moved to another place.
+    moved: Option<watch::Receiver<u64>>,
     warnings: Arc<Warnings>,
     jobs: mpsc::Receiver<Job>,
     state: watch::Sender<Connection>,
@@ -202,6 +206,7 @@ impl Keeper {
                 Event::Overdue if is_closed => return,
                 Event::Overdue => self.suspect(),
                 Event::Retired => self.retired = None,
+                Event::Moved => self.follow(),
             }
             self.send_batches().await;
             if is_closed && self.open.is_none() {
@@ -222,6 +227,7 @@ impl Keeper {
             // Before new jobs, which must not follow others onto a line that is dead.
             () = sleep_until(overdue_at) => Event::Overdue,
             () = sleep_until(retired_at) => Event::Retired,
+            () = changed(&mut self.moved) => Event::Moved,
             count = self.jobs.recv_many(fresh, BATCH_CALLS_MAX), if takes_jobs => match count {
                 0 => Event::Closed,
                 _ => Event::Jobs,
@@ -364,6 +370,15 @@ impl Keeper {
         self.dialling = Dialling::Now(self.dial());
     }
 
+    /// The store is elsewhere now: nothing more goes out here, but answers may still come in.
+    fn follow(&mut self) {
+        self.retired = self.open.take().or(self.retired.take());
+        self.state.send_replace(Connection::Down(StoreError::WrongNode(
+            "another server is the master now".into(),
+        )));
+        self.dialling = Dialling::Now(self.dial());
+    }
+
     /// The line is broken, out of step or leads to the wrong node.
     fn leave_line(&mut self, error: StoreError) {
         self.open = None;
@@ -467,6 +482,15 @@ async fn sleep_until(moment: Option<Instant>) {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
     }
+}
+
+async fn changed(moved: &mut Option<watch::Receiver<u64>>) {
+    if let Some(receiver) = moved
+        && receiver.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 fn fail_all(jobs: impl IntoIterator<Item = Job>, error: &StoreError) {

@@ -15,6 +15,7 @@
 //! | `{K}:history` | stream | the last thousand or so events |
 //! | `{K}:ticks`, `{K}:tick:…` | hash, strings | which ticks ran |
 //! | `{K}:events` | channel | hints |
+//! | `PREFIX` and the id | string | a leader's heartbeat for other programs, where asked for |
 //!
 //! The least that an ACL user needs, with the default prefix: `~tenure:* ~{tenure:* &{tenure:*
 //! +eval +evalsha +time +info +type +get +getrange +set +del +pttl +pexpire +hget +hmget +hset
@@ -35,6 +36,7 @@ mod record;
 mod reply;
 mod request;
 mod scripts;
+mod sentinel;
 mod text;
 mod tls;
 mod url;
@@ -56,6 +58,7 @@ pub use self::dial::{Connector, Dialing, Stream};
 pub(crate) use self::fenced::{FenceReply, connection_error, fence_command, fence_reply};
 use self::listener::Listener;
 use self::request::Step;
+use self::sentinel::SentinelAddress;
 pub use self::url::{Login, Place, RedisUrl, TlsFiles};
 use self::warnings::Warnings;
 use crate::backend::{
@@ -86,15 +89,27 @@ struct Shared {
 const WEAKNESS: &str = "INFO is not allowed in scripts";
 
 impl RedisBackend {
-    /// The store at an address such as `redis://127.0.0.1`, see [`RedisUrl::parse`]. Fails when the
+    /// The store at an address such as `redis://127.0.0.1`, see [`RedisUrl::parse`], or
+    /// `redis+sentinel://host1,host2,host3/master-name`. Fails when the
     /// address or a file that it names is unusable.
     ///
     /// # Panics
     /// Outside a tokio runtime, in which its connections are to live.
     pub fn open(address: &str) -> Result<Self, ConnectError> {
+        if SentinelAddress::is_meant(address.trim()) {
+            return Self::open_by_sentinels(address);
+        }
         let url = RedisUrl::parse(address)?;
         let backend = Self::start(Route::to(&url)?);
         url.warning().into_iter().for_each(|warning| backend.shared.warnings.tell(warning));
+        Ok(backend)
+    }
+
+    fn open_by_sentinels(address: &str) -> Result<Self, ConnectError> {
+        let address = SentinelAddress::parse(address)?;
+        let warning = address.warning();
+        let backend = Self::start(Route::by_sentinels(address)?);
+        warning.into_iter().for_each(|warning| backend.shared.warnings.tell(warning));
         Ok(backend)
     }
 
@@ -179,9 +194,10 @@ impl Backend for RedisBackend {
             Ok(steps) => steps,
             Err(what) => return Box::pin(std::future::ready(Ok(impossible(what)))),
         };
+        let courtesies: Vec<_> = steps.iter().skip(1).map(|step| step.script.courtesy()).collect();
         let replies = self.queue(steps, call.timeout);
         let shared = Arc::clone(&self.shared);
-        Box::pin(async move { shared.answer(&call.request, &replies.await?) })
+        Box::pin(async move { shared.answer(&call.request, &replies.await?, &courtesies) })
     }
 
     fn subscribe(&self, resource: &Resource) -> Subscription {
@@ -208,7 +224,12 @@ impl fmt::Debug for RedisBackend {
 }
 
 impl Shared {
-    fn answer(&self, request: &Request, replies: &[redis::Value]) -> Result<Answer, StoreError> {
+    fn answer(
+        &self,
+        request: &Request,
+        replies: &[redis::Value],
+        courtesies: &[&str],
+    ) -> Result<Answer, StoreError> {
         let mut answers = replies.iter().map(|reply| match reply {
             redis::Value::ServerError(error) => Err(error::from_reply(error)),
             reply => reply::parse(request, reply)
@@ -217,10 +238,10 @@ impl Shared {
         let first = answers.next().unwrap_or(Err(StoreError::Unexpected("no reply".into())));
         let mut answer = first?;
         // What follows the first step is a courtesy: it can only add warnings.
-        for courtesy in answers {
+        for (what, courtesy) in courtesies.iter().zip(answers) {
             match courtesy {
                 Ok(more) => answer.warnings.extend(more.warnings),
-                Err(error) => answer.warnings.push(format!("history: {error}")),
+                Err(error) => answer.warnings.push(format!("{what}: {error}")),
             }
         }
         let (weakness, mut warnings): (Vec<_>, Vec<_>) =

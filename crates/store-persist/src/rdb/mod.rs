@@ -1,0 +1,1 @@
+//! The snapshot file: everything the store holds at one moment.

@@ -1,0 +1,2 @@
+//! The formats from outside.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
