@@ -1,3 +1,15 @@
+//! The built command from outside, on our own store and on redis-server.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+mod diary;
+mod exclusive;
+mod look;
+mod once;
+mod operate;
+mod refusals;
+mod run;
+mod stage;
 //! The program from outside.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
