@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod cli;
 mod diary;
 mod exclusive;
 mod look;
@@ -9,10 +10,5 @@ mod once;
 mod operate;
 mod refusals;
 mod run;
-mod stage;
-//! The program from outside.
-
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
-
-mod cli;
 mod serve;
+mod stage;
