@@ -6,12 +6,14 @@
 
 mod clock;
 mod config_check;
+mod demo;
 mod exit;
 mod history;
 mod log_line;
 mod members;
 mod output;
 mod serve;
+mod sidecar;
 mod status;
 mod store_options;
 mod usage;
@@ -43,6 +45,8 @@ enum Command {
     History(history::Arguments),
     #[command(subcommand)]
     Config(config_check::Command),
+    Sidecar(sidecar::Arguments),
+    Demo(demo::Arguments),
     Serve(serve::Arguments),
 }
 
@@ -64,6 +68,8 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Members(arguments) => members::run(arguments),
         Command::History(arguments) => history::run(arguments),
         Command::Config(command) => config_check::run(command),
+        Command::Sidecar(arguments) => sidecar::run(arguments),
+        Command::Demo(arguments) => demo::run(arguments),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),
     }
 }
