@@ -40,6 +40,8 @@ pub(crate) struct Client {
     pub(crate) may_read: bool,
     /// Since when its output has been beyond the soft limit, unix milliseconds.
     pub(crate) over_soft_since_ms: Option<u64>,
+    /// Bytes it was last found to hold.
+    pub(crate) counted_memory: usize,
 }
 
 /// What a read came to.
@@ -67,6 +69,7 @@ impl Client {
             waits_to_read: false,
             may_read: true,
             over_soft_since_ms: None,
+            counted_memory: 0,
         }
     }
 

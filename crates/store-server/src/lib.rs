@@ -23,6 +23,7 @@ mod busy;
 mod client;
 mod clock;
 mod event_loop;
+mod freeing;
 mod listen;
 mod outside;
 mod process;

@@ -49,6 +49,7 @@ impl Host for Process {
         before: &Config,
         after: &Config,
     ) -> Result<(), (&'static str, String)> {
+        allow_clients(before, after)?;
         self.outside.follow(before, after)
     }
 
@@ -67,6 +68,21 @@ impl Host for Process {
         let source = fs::File::open("/dev/urandom");
         source.and_then(|mut source| io::Read::read_exact(&mut source, bytes)).is_ok()
     }
+}
+
+/// `maxclients` may grow only as far as there are descriptors: the limit belongs to the process
+/// around us.
+fn allow_clients(before: &Config, after: &Config) -> Result<(), (&'static str, String)> {
+    /// Descriptors for files and listeners, besides those of clients.
+    const DESCRIPTORS_KEPT: u64 = 32;
+    let wanted = after.number("maxclients") as u64;
+    let allowed = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let served = allowed.unwrap_or(u64::MAX).saturating_sub(DESCRIPTORS_KEPT);
+    if wanted <= before.number("maxclients") as u64 || wanted <= served {
+        return Ok(());
+    }
+    let text = "The operating system is not able to handle the specified number of clients";
+    Err(("maxclients", format!("{text}, try with {served}")))
 }
 
 /// Time in user and system mode, the twelfth and thirteenth word behind the program's name.

@@ -6,11 +6,19 @@ use crate::clock;
 
 /// `1234:M 15 Nov 2026 07:49:00.123 * Ready to accept connections`, in UTC.
 pub(crate) fn format(level: LogLevel, text: &str) -> String {
-    let mark = if level == LogLevel::Warning { '#' } else { '*' };
+    let mark = match level {
+        LogLevel::Debug => '.',
+        LogLevel::Verbose => '-',
+        LogLevel::Notice => '*',
+        LogLevel::Warning => '#',
+    };
     let moment = moment(clock::unix_ms());
-    // Whatever a client made us log stays one line.
-    let text: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-    format!("{}:M {moment} {mark} {text}", std::process::id())
+    format!("{}:M {moment} {mark} {}", std::process::id(), on_one_line(text))
+}
+
+/// Whatever a client made us log stays one line.
+pub(crate) fn on_one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 fn moment(unix_ms: u64) -> String {

@@ -7,7 +7,8 @@ use store_types::{Limits, glob};
 use super::prelude::*;
 use crate::config::{Config, Setting, rewrite_file};
 use crate::effects::ServerRequest;
-use crate::keyspace::{AccessPolicy, Keyspace};
+use crate::eviction::{EvictionSettings, Policy};
+use crate::keyspace::{AccessPolicy, Freeing, FreeingSettings, Keyspace};
 use crate::state::{ServerState, server_gate};
 
 pub(super) const TABLE: &[Command] = &[Command::container("config", CONFIG_SUBCOMMANDS).docs(
@@ -134,6 +135,8 @@ fn config_resetstat(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     cx.server.stats = Default::default();
     cx.server.measured = Default::default();
     cx.db.stats = Default::default();
+    cx.db.reset_freed_count();
+    cx.server.eviction.reset_stats();
     cx.reply.ok();
     Ok(())
 }
@@ -173,12 +176,28 @@ fn config_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
     let config = &server.config;
     db.effects.event_mask = config.tuned().event_mask;
+    let policy = Policy::named(config.text("maxmemory-policy"));
+    server.eviction.apply(EvictionSettings {
+        policy,
+        samples: config.number("maxmemory-samples") as usize,
+        tenacity: config.number("maxmemory-eviction-tenacity") as u32,
+        has_limit: config.tuned().memory_max > 0,
+    });
+    let freeing = |name| Freeing::lazily_if(config.is_on(name));
+    db.freeing = FreeingSettings {
+        eviction: freeing("lazyfree-lazy-eviction"),
+        expire: freeing("lazyfree-lazy-expire"),
+        server_del: freeing("lazyfree-lazy-server-del"),
+        user_del: freeing("lazyfree-lazy-user-del"),
+        user_flush: freeing("lazyfree-lazy-user-flush"),
+    };
     db.set_access_policy(AccessPolicy {
-        is_lfu: config.text("maxmemory-policy").ends_with("lfu"),
+        is_lfu: policy.counts_accesses(),
         log_factor: config.number("lfu-log-factor") as u32,
         decay_minutes: config.number("lfu-decay-time") as u32,
     });
     let number = |name| config.number(name) as usize;
+    db.set_expiry_effort(number("active-expire-effort"));
     server.limits = Limits {
         hash_listpack_entries_max: number("hash-max-listpack-entries"),
         hash_listpack_value_max: number("hash-max-listpack-value"),
@@ -199,9 +218,11 @@ pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
         server.registry.reset_histograms();
     }
     server.acl.follow_requirepass(config.text("requirepass"));
-    if config.tuned().memory_max > 0 {
-        server.gates |= server_gate::MEMORY_LIMIT;
-    } else {
-        server.gates &= !server_gate::MEMORY_LIMIT;
+    let (replicas, lag) = (number("min-replicas-to-write"), number("min-replicas-max-lag"));
+    for (gate, is_set) in [
+        (server_gate::MEMORY_LIMIT, config.tuned().memory_max > 0),
+        (server_gate::FEW_REPLICAS, replicas > 0 && lag > 0),
+    ] {
+        server.gates = if is_set { server.gates | gate } else { server.gates & !gate };
     }
 }

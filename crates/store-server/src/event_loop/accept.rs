@@ -81,6 +81,7 @@ impl EventLoop {
             self.clients.resize_with(slot + 1, || None);
         }
         self.clients[slot] = Some(Box::new(Client::new(stream, session)));
+        self.count_memory(slot);
         if is_handshaking {
             self.handshakes.add(self.now_us / 1000, session);
         }

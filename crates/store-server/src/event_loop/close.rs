@@ -15,7 +15,8 @@ impl EventLoop {
     pub(super) fn checks_clients(&self) -> bool {
         let config = self.engine.config();
         let has_clients = self.engine.state().sessions.count() > 0;
-        has_clients && (config.tuned().idle_seconds_max > 0 || self.engine.needs_login())
+        let has_rule = config.tuned().idle_seconds_max > 0 || self.engine.needs_login();
+        has_clients && (has_rule || self.watches_output)
     }
 
     /// Closes clients that idle for too long, or do not authenticate.
@@ -24,6 +25,7 @@ impl EventLoop {
             return;
         }
         self.next_client_check_ms = now_ms + CLIENT_CHECK_MS;
+        self.check_soft_limits();
         let idle_ms_max = self.engine.config().tuned().idle_seconds_max * 1000;
         for slot in 0..self.clients.len() {
             let Some(client) = &self.clients[slot] else { continue };
@@ -36,6 +38,27 @@ impl EventLoop {
             let stalls = session.has(session_flag::NEEDS_AUTH) && age_ms > AUTHENTICATION_MS_MAX;
             if idles || stalls {
                 self.doom(slot, Fate::Closes);
+            }
+        }
+    }
+
+    /// Looks again at clients with too much unread output: the time they may have it runs
+    /// without anything being written.
+    fn check_soft_limits(&mut self) {
+        if !std::mem::take(&mut self.watches_output) {
+            return;
+        }
+        for slot in 0..self.clients.len() {
+            let Some(client) = &self.clients[slot] else { continue };
+            if client.over_soft_since_ms.is_none() || client.fate == Fate::Closes {
+                continue;
+            }
+            let written = client.written;
+            let session = self.engine.session_mut(client.session);
+            let left = session.map_or(0, |session| session.output.len().saturating_sub(written));
+            self.check_output(slot, left);
+            if self.clients[slot].as_ref().is_some_and(|client| client.fate == Fate::Closes) {
+                self.to_close.push(slot);
             }
         }
     }
@@ -56,6 +79,7 @@ impl EventLoop {
             if let Some(mut client) = self.clients[slot].take() {
                 // It is closed next; deregistering cannot matter.
                 let _ = self.poll.registry().deregister(&mut client.stream);
+                self.clients_memory = self.clients_memory.saturating_sub(client.counted_memory);
                 self.engine.close_session(client.session);
             }
         }

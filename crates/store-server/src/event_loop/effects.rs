@@ -14,7 +14,13 @@ impl EventLoop {
             let written = std::mem::take(&mut effects.written_sessions);
             let resumed = std::mem::take(&mut effects.resumed_sessions);
             let requests = std::mem::take(&mut effects.requests);
+            let garbage = std::mem::take(&mut effects.garbage);
             effects.units.clear();
+            for garbage in garbage {
+                if let Err(garbage) = self.freeing.free(garbage) {
+                    self.engine.take_back(garbage);
+                }
+            }
             for id in written {
                 if self.client_of(id).is_some() {
                     self.resume_writing(id.slot());
@@ -53,6 +59,7 @@ impl EventLoop {
             ServerRequest::SettingsChanged => {
                 self.log_level = LogLevel::of(self.engine.config());
                 self.change_listeners();
+                self.count_all_memory();
             }
         }
     }

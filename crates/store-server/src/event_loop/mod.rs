@@ -3,7 +3,7 @@
 //! ```text
 //!         ┌──────────────────────────── a turn ───────────────────────────┐
 //! poll ─► │ accept ─► read ─► run (parse, Engine::execute) ─► timers ─►    │ ─► poll
-//!         │ effects (what the engine asks for) ─► write ─► close           │
+//!         │ effects (what the engine asks for) ─► write ─► evict ─► close  │
 //!         └───────────────────────────────────────────────────────────────┘
 //! ```
 //! One file per stage. A turn is bounded: clients whose turn did not come are read first in the
@@ -12,6 +12,7 @@
 mod accept;
 mod close;
 mod effects;
+mod evict;
 mod read;
 mod run;
 mod write;
@@ -28,6 +29,7 @@ pub(crate) use accept::{ACCEPTS_MAX, Handshakes, find_listener, refusal};
 
 use crate::client::Client;
 use crate::clock::{Clock, thread_cpu};
+use crate::freeing::Freeing;
 use crate::listen::Listener;
 use crate::outside::Outside;
 use crate::server::{Log, LogLevel};
@@ -88,6 +90,11 @@ pub(crate) struct EventLoop {
     /// Listeners that may have more clients.
     to_accept: Vec<usize>,
     next_client_check_ms: u64,
+    freeing: Freeing,
+    /// Whether some client has more unread output than it may have for long.
+    watches_output: bool,
+    /// Bytes that clients hold, counted only while there is a limit.
+    clients_memory: usize,
     /// Processor time of the thread when it was last asked for, and time in turns since.
     cpu_before: Duration,
     unmeasured_us: u64,
@@ -125,6 +132,9 @@ impl EventLoop {
             to_close: Vec::new(),
             to_accept: Vec::new(),
             next_client_check_ms: 0,
+            freeing: Freeing::default(),
+            watches_output: false,
+            clients_memory: 0,
             cpu_before: Duration::ZERO,
             unmeasured_us: 0,
             is_stopping: false,
@@ -184,6 +194,9 @@ impl EventLoop {
     }
 
     fn turn(&mut self, events: &Events) {
+        if let Some((objects, bytes)) = self.freeing.take_freed() {
+            self.engine.note_freed(objects, bytes);
+        }
         for slot in std::mem::take(&mut self.to_read) {
             if let Some(client) = self.clients[slot].as_mut() {
                 client.waits_to_read = false;
@@ -227,6 +240,7 @@ impl EventLoop {
             }
         }
         self.write_clients();
+        self.evict_clients();
         self.close_clients();
         self.now_us = self.clock.now_us();
     }

@@ -81,10 +81,14 @@ impl EventLoop {
             client.input.extend_from_slice(bytes);
             self.run_waiting(&mut client);
         }
-        if !client.input.is_empty() {
+        let is_partial = !client.input.is_empty();
+        if is_partial {
             self.check_input(&mut client);
         }
         self.clients[slot] = Some(client);
+        if is_partial {
+            self.count_memory(slot);
+        }
     }
 
     /// Runs the requests in what the client sent before.

@@ -44,6 +44,7 @@ impl EventLoop {
             if self.clients[slot].as_ref().is_some_and(|client| client.fate == Fate::Closes) {
                 self.to_close.push(slot);
             }
+            self.count_memory(slot);
         }
         // Nothing above asks for more writes, so the list comes back with its memory.
         self.to_write = to_write;
@@ -53,7 +54,7 @@ impl EventLoop {
     }
 
     /// Closes a client that does not read what it asked for.
-    fn check_output(&mut self, slot: usize, left: usize) {
+    pub(super) fn check_output(&mut self, slot: usize, left: usize) {
         let now_ms = self.now_us / 1000;
         let limits = self.engine.config().tuned().output_limits;
         let Some(client) = self.clients[slot].as_mut() else { return };
@@ -66,6 +67,7 @@ impl EventLoop {
             None => Some(now_ms),
         };
         client.over_soft_since_ms = since;
+        self.watches_output |= since.is_some();
         let soft_ms = limit.soft_seconds * 1000;
         let is_over = limit.hard > 0 && left > limit.hard
             || since.is_some_and(|since| now_ms.saturating_sub(since) >= soft_ms)
