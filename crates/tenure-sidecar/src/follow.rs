@@ -90,11 +90,11 @@ fn new_leader(seen: &Observation, after: &Seen) -> What {
         let tenure::Leadership::Vacant(vacancy) = &seen.leadership else {
             unreachable!("without a leader there is a vacancy")
         };
-        let text = format!("nobody leads: {}", vacancy_text(*vacancy));
+        let text = format!("nobody leads: {}", vacancy_text(vacancy));
         return What {
             kind: "vacant",
             text,
-            reason: Some(vacancy_word(*vacancy)),
+            reason: Some(vacancy_word(vacancy)),
             ..What::default()
         };
     };
@@ -162,20 +162,22 @@ fn write_requests(earlier: &Observation, seen: &Observation, add: impl Fn(What))
 }
 
 /// A stable word for why nobody leads.
-pub(crate) fn vacancy_word(vacancy: Vacancy) -> &'static str {
+pub(crate) fn vacancy_word(vacancy: &Vacancy) -> &'static str {
     match vacancy {
         Vacancy::Quarantine { .. } => "quarantine",
         Vacancy::Paused { .. } => "paused",
+        Vacancy::Reserved { .. } => "reserved",
         _ => "free",
     }
 }
 
-pub(crate) fn vacancy_text(vacancy: Vacancy) -> String {
+pub(crate) fn vacancy_text(vacancy: &Vacancy) -> String {
     match vacancy {
         Vacancy::Quarantine { .. } => {
             "leases from before a loss of data may still be believed in".to_owned()
         }
         Vacancy::Paused { .. } => "an operator paused the election".to_owned(),
+        Vacancy::Reserved { to, .. } => format!("{to} is about to take over"),
         _ => "the next candidate may".to_owned(),
     }
 }

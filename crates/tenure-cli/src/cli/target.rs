@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use store_resp::Protocol;
 use tenure::Secret;
-use tenure::backend::redis::{Login, Mode, Place, RedisUrl, TlsFiles};
+use tenure::backend::redis::{Login, Place, RedisUrl, TlsFiles};
 
 use super::args::Arguments;
 use super::error::ClientError;
