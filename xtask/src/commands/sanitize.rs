@@ -26,6 +26,8 @@ possible, a line says so, and that is no failure.",
 const FILTER: &str = "hostile";
 /// Measures how much stack nesting takes, which a sanitizer multiplies.
 const SKIPPED: &str = "the_deepest_nesting_fits_a_thread_of_the_usual_size";
+/// Bytes of a test's thread, for frames that a sanitizer makes several times as large.
+const STACK: &str = "67108864";
 const FLAGS: &str = "-Zsanitizer=address";
 /// Everything stays on the stack that must: a use after return is found, too. Lua's own allocator
 /// of the tests counts every byte, so leaks are its business; and a test that makes an allocation
@@ -54,6 +56,7 @@ fn run(words: &[String]) -> Result<(), Failure> {
         .args(["--", filter, "--skip", SKIPPED])
         .env("CARGO_TARGET_DIR", &folder)
         .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUST_MIN_STACK", STACK)
         .env("RUSTFLAGS", FLAGS)
         .env("CFLAGS", "-fsanitize=address -fno-omit-frame-pointer -g")
         .env("ASAN_OPTIONS", OPTIONS);
