@@ -8,6 +8,7 @@ mod clock;
 mod config_check;
 mod exit;
 mod history;
+mod local;
 mod log_line;
 mod logging;
 mod manual;
@@ -58,6 +59,8 @@ enum Command {
     Clear(pause::Clear),
     #[command(subcommand)]
     Config(config_check::Command),
+    #[command(subcommand)]
+    Local(local::Command),
     Serve(serve::Arguments),
     Completions(manual::Completions),
     Man(manual::Man),
@@ -93,6 +96,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Resume(arguments) => pause::resume(arguments),
         Command::Clear(arguments) => pause::clear(arguments),
         Command::Config(command) => config_check::run(command),
+        Command::Local(command) => local::run(command),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
         Command::Man(arguments) => manual::man(&arguments, Arguments::command()),

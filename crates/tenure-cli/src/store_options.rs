@@ -9,7 +9,7 @@ use tenure::config::{Config, Loader};
 use tenure::{Observer, Tenure, blocking};
 
 use crate::exit::{self, Failure};
-use crate::output;
+use crate::{local, output};
 
 /// Where the store is and how its keys are named.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -84,7 +84,7 @@ impl Target {
 
     /// Somebody who looks at the election.
     pub(crate) fn look_on(&self) -> Result<OnLooker, Failure> {
-        let tenure = connect(self.loader().load()?)?;
+        let tenure = connect(load(self.loader())?)?;
         let observer = tenure.observe(&self.name)?;
         Ok(OnLooker { tenure, observer })
     }
@@ -118,6 +118,15 @@ pub(crate) fn blame(tenure: &Tenure, error: tenure::Error) -> Failure {
         failure.message = format!("{}: {}: {next}", tenure.store(), failure.message);
     }
     failure
+}
+
+/// The whole configuration. Where nobody names a store, it is the local one.
+pub(crate) fn load(loader: Loader) -> Result<Config, Failure> {
+    let config = loader.clone().load()?;
+    match config.store.url() {
+        None if config.enabled => Ok(local::lay(loader)?.load()?),
+        _ => Ok(config),
+    }
 }
 
 /// A client as `config` says. What works but is probably not meant is told.

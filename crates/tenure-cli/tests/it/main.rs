@@ -4,14 +4,11 @@
 
 mod diary;
 mod exclusive;
+mod local;
 mod look;
 mod once;
 mod operate;
 mod refusals;
 mod run;
-mod stage;
-//! The program from outside.
-
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
-
 mod serve;
+mod stage;
