@@ -116,6 +116,11 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         eviction::check(cx, command)?;
     }
     check_replicas(cx, command)?;
+    if cx.server.gates & server_gate::SAVING_FAILS != 0
+        && (command.has(flag::WRITE) || command.name == "ping")
+    {
+        return Err(CommandError::SAVING_FAILS);
+    }
     if cx.session.has(session_flag::SUBSCRIBED) && cx.session.protocol == Protocol::Resp2 {
         check_subscribed(cx)?;
     }

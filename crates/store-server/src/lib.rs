@@ -26,6 +26,7 @@ mod event_loop;
 mod freeing;
 mod listen;
 mod outside;
+mod persistence;
 mod process;
 mod server;
 mod stream;

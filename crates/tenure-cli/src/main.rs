@@ -4,6 +4,7 @@
 //! an exit code of [`exit`]. A subcommand is a module with `Arguments` and `run`, and two lines
 //! here: one in [`Command`], one in [`dispatch`].
 
+mod cli;
 mod clock;
 mod config_check;
 mod exit;
@@ -62,6 +63,7 @@ enum Command {
     #[command(subcommand)]
     Local(local::Command),
     Serve(serve::Arguments),
+    Cli(cli::Arguments),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -98,6 +100,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Config(command) => config_check::run(command),
         Command::Local(command) => local::run(command),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),
+        Command::Cli(arguments) => Ok(cli::run(&arguments)),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
         Command::Man(arguments) => manual::man(&arguments, Arguments::command()),
     }

@@ -9,6 +9,7 @@ use crate::config::{Config, Setting, rewrite_file};
 use crate::effects::ServerRequest;
 use crate::eviction::{EvictionSettings, Policy};
 use crate::keyspace::{AccessPolicy, Freeing, FreeingSettings, Keyspace};
+use crate::snapshot::{self, Saving};
 use crate::state::{ServerState, server_gate};
 
 pub(super) const TABLE: &[Command] = &[Command::container("config", CONFIG_SUBCOMMANDS).docs(
@@ -218,6 +219,8 @@ pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
         server.registry.reset_histograms();
     }
     server.acl.follow_requirepass(config.text("requirepass"));
+    let points = if server.host.keeps_files() { config.text("save") } else { "" };
+    server.saving.points = Saving::parse_points(points);
     let (replicas, lag) = (number("min-replicas-to-write"), number("min-replicas-max-lag"));
     for (gate, is_set) in [
         (server_gate::MEMORY_LIMIT, config.tuned().memory_max > 0),
@@ -225,4 +228,5 @@ pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
     ] {
         server.gates = if is_set { server.gates | gate } else { server.gates & !gate };
     }
+    snapshot::guard_writes(server);
 }

@@ -11,6 +11,7 @@ mod freeing;
 pub(crate) mod memory;
 mod object;
 mod prefetch;
+mod snapshot;
 mod table;
 mod value;
 mod waiting;
@@ -25,6 +26,8 @@ pub use entry::{Entry, NewValue, ValueRef};
 pub(crate) use expiry::ExpiryTurn;
 pub use freeing::{Freeing, FreeingSettings, FreeingStats, Garbage};
 pub use object::{Object, ValueMut};
+pub(crate) use snapshot::Loaded;
+pub use snapshot::{SnapshotForm, SnapshotKind, SnapshotProgress, SnapshotTurn};
 pub(crate) use table::{CURSOR_BITS, Scope};
 pub use value::{Data, Value};
 pub use waiting::WaitingKeys;
@@ -77,6 +80,10 @@ pub struct Keyspace {
     pub freeing: FreeingSettings,
     /// `active-expire-effort`, 1 to 10.
     expiry_effort: usize,
+    /// The mark of entries that the running snapshot has done with; without one, of all.
+    mark: bool,
+    /// The running snapshot.
+    snapshot: Option<Box<snapshot::Walk>>,
     /// Changes since the last save.
     pub dirty: u64,
     /// Counters that INFO tells.
@@ -119,6 +126,8 @@ impl Keyspace {
             expiry_cursor: (0, 0),
             expiry_enabled: true,
             expiry_effort: 1,
+            mark: false,
+            snapshot: None,
             dirty: 0,
             stats: KeyStats::default(),
             random,
@@ -332,6 +341,7 @@ impl Keyspace {
         if !self.waiting.is_empty() && self.table().entry(found.place).value().is_stream() {
             self.signal_ready(key);
         }
+        self.before_change(found);
         let table = &mut self.databases[self.selected];
         let entry = table.entry_mut(found.place);
         let expires_at = match expiry {
@@ -362,7 +372,8 @@ impl Keyspace {
         self.insert_entry(key, entry);
     }
 
-    fn insert_entry(&mut self, key: &[u8], entry: Entry) {
+    fn insert_entry(&mut self, key: &[u8], mut entry: Entry) {
+        entry.set_mark(self.mark);
         self.table_mut().entry_memory += entry.memory();
         let hash = self.hash(key);
         let (hasher, table) = (&self.hasher, &mut self.databases[self.selected]);
@@ -372,7 +383,10 @@ impl Keyspace {
         self.signal_ready(key);
     }
 
-    fn replace(&mut self, found: Found, entry: Entry) {
+    /// Puts another entry in the place of one, which the caller has told to
+    /// [`before_change`](Self::before_change).
+    fn replace(&mut self, found: Found, mut entry: Entry) {
+        entry.set_mark(self.mark);
         let table = self.table_mut();
         table.entry_memory += entry.memory();
         let old = table.replace(found.place, entry);
@@ -387,6 +401,7 @@ impl Keyspace {
     }
 
     fn take_found(&mut self, found: Found) -> Entry {
+        self.before_change(found);
         let (hasher, table) = (&self.hasher, &mut self.databases[self.selected]);
         let hash_of = |key: &[u8]| hash(hasher, key);
         let entry = table.remove(found.place, found.hash, &hash_of);
@@ -435,6 +450,7 @@ impl Keyspace {
     /// Sets or takes away the end of a key. False when the key is not there.
     pub fn set_expires_at(&mut self, key: &[u8], expires_at: Option<u64>) -> bool {
         let Some(found) = self.find(key) else { return false };
+        self.before_change(found);
         let table = &mut self.databases[self.selected];
         let entry = table.entry_mut(found.place);
         match expires_at {
@@ -471,6 +487,7 @@ impl Keyspace {
             return self.insert(key, NewValue::Edited(bytes), None);
         };
         self.touch_access(found);
+        self.before_change(found);
         let (entry, memory) = self.databases[self.selected].entry_and_memory(found.place);
         let before = entry.memory();
         if let Some(bytes) = entry.heap_mut() {
@@ -525,7 +542,11 @@ impl Keyspace {
         let table = std::mem::take(&mut self.databases[db]);
         let removed = table.len();
         self.signal_flushed(db, &table);
-        self.discard_table(table, freeing);
+        if removed > 0
+            && let Some(table) = self.keep_for_snapshot(table)
+        {
+            self.discard_table(table, freeing);
+        }
         removed
     }
 

@@ -54,7 +54,9 @@ impl EventLoop {
                 self.doom(id.slot(), Fate::ClosesAfterOutput);
             }
             ServerRequest::Close(_) | ServerRequest::CloseAfterOutput(_) => {}
-            ServerRequest::Shutdown => self.is_stopping = true,
+            ServerRequest::Shutdown => (self.is_stopping, self.is_settled) = (true, true),
+            ServerRequest::SaveStarted(job) => self.begin_save(*job),
+            ServerRequest::SaveCancelled => _ = self.ties.generations.advance(),
             ServerRequest::Log(text) => self.log(LogLevel::Notice, &text),
             ServerRequest::SettingsChanged => {
                 self.log_level = LogLevel::of(self.engine.config());

@@ -19,4 +19,5 @@ mod hostile;
 mod limits;
 mod script;
 mod server;
+mod snapshots;
 mod tls;

@@ -209,6 +209,9 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
                 return Err(CommandError::text(text));
             }
             gate::check_replicas(self.cx, command)?;
+            if self.cx.server.gates & server_gate::SAVING_FAILS != 0 {
+                return Err(CommandError::SAVING_FAILS);
+            }
             if let Some(running) = self.cx.server.scripting.running.as_mut() {
                 running.has_written = true;
             }
