@@ -7,6 +7,7 @@
 mod cli;
 mod clock;
 mod config_check;
+mod doctor;
 mod exit;
 mod history;
 mod local;
@@ -58,6 +59,7 @@ enum Command {
     Pause(pause::Pause),
     Resume(pause::Resume),
     Clear(pause::Clear),
+    Doctor(doctor::Arguments),
     #[command(subcommand)]
     Config(config_check::Command),
     #[command(subcommand)]
@@ -97,6 +99,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Pause(arguments) => pause::pause(arguments),
         Command::Resume(arguments) => pause::resume(arguments),
         Command::Clear(arguments) => pause::clear(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
         Command::Config(command) => config_check::run(command),
         Command::Local(command) => local::run(command),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),

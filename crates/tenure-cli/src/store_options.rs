@@ -27,6 +27,12 @@ pub(crate) struct StoreOptions {
     /// The profile of the configuration file; TENURE_PROFILE otherwise.
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
+    /// What a grant waits for: `available` (the primary has it), or `strict` (replicas, too).
+    #[arg(long, value_name = "MODE", value_parser = ["available", "strict"])]
+    pub(crate) mode: Option<String>,
+    /// How many replicas must have a grant in mode strict.
+    #[arg(long, value_name = "N", requires = "mode")]
+    pub(crate) replicas: Option<u32>,
     /// What precedes the name in every key; `tenure:` by default.
     #[arg(long, value_name = "TEXT")]
     pub(crate) prefix: Option<String>,
@@ -54,11 +60,29 @@ impl StoreOptions {
         if let Some(store) = &self.store {
             loader = loader.set(["store", "url"], store, "--store");
         }
+        if let Some(mode) = &self.mode {
+            let replicas = self.replicas.map(|count| format!("&replicas={count}"));
+            let options = format!("mode={mode}{}", replicas.unwrap_or_default());
+            loader = with_options(loader, &options);
+        }
         if let Some(prefix) = &self.prefix {
             loader = loader.set(["prefix"], prefix, "--prefix");
         }
         loader
     }
+}
+
+/// Adds to the address that the layers name. Where that is wrong or missing, the final load says
+/// so.
+fn with_options(loader: Loader, options: &str) -> Loader {
+    let Ok(config) = loader.clone().load() else { return loader };
+    let Some(url) = config.store.url() else { return loader };
+    let (address, fragment) = match url.reveal().split_once('#') {
+        Some((address, fragment)) => (address, format!("#{fragment}")),
+        None => (url.reveal(), String::new()),
+    };
+    let joint = if address.contains('?') { '&' } else { '?' };
+    loader.set(["store", "url"], format!("{address}{joint}{options}{fragment}"), "--mode")
 }
 
 /// One election on one store: what most commands look at.

@@ -4,6 +4,7 @@
 
 mod cli;
 mod diary;
+mod doctor;
 mod exclusive;
 mod local;
 mod look;
