@@ -8,6 +8,7 @@ mod cli;
 mod clock;
 mod config_check;
 mod doctor;
+mod demo;
 mod exit;
 mod history;
 mod local;
@@ -20,6 +21,7 @@ mod output;
 mod pause;
 mod run;
 mod serve;
+mod sidecar;
 mod status;
 mod store_options;
 mod usage;
@@ -64,6 +66,8 @@ enum Command {
     Config(config_check::Command),
     #[command(subcommand)]
     Local(local::Command),
+    Sidecar(sidecar::Arguments),
+    Demo(demo::Arguments),
     Serve(serve::Arguments),
     Cli(cli::Arguments),
     Completions(manual::Completions),
@@ -102,6 +106,8 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Config(command) => config_check::run(command),
         Command::Local(command) => local::run(command),
+        Command::Sidecar(arguments) => sidecar::run(arguments),
+        Command::Demo(arguments) => demo::run(arguments),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),
         Command::Cli(arguments) => Ok(cli::run(&arguments)),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),

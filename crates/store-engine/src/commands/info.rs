@@ -390,7 +390,8 @@ fn keyspace(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     for db in 0..cx.db.database_count() {
         let (keys, volatile) = cx.db.counts(db);
         if keys > 0 {
-            write!(text, "db{db}:keys={keys},expires={volatile},avg_ttl=0\r\n")?;
+            let ttl = cx.db.average_ttl_ms(db);
+            write!(text, "db{db}:keys={keys},expires={volatile},avg_ttl={ttl}\r\n")?;
         }
     }
     Ok(())

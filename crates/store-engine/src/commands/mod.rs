@@ -23,6 +23,7 @@ mod lists;
 mod memory;
 mod monitor;
 mod object;
+mod partial_sort;
 mod prelude;
 mod pubsub;
 mod saving;
