@@ -7,9 +7,11 @@
 mod cli;
 mod clock;
 mod config_check;
+mod doctor;
 mod demo;
 mod exit;
 mod history;
+mod local;
 mod log_line;
 mod logging;
 mod manual;
@@ -59,8 +61,11 @@ enum Command {
     Pause(pause::Pause),
     Resume(pause::Resume),
     Clear(pause::Clear),
+    Doctor(doctor::Arguments),
     #[command(subcommand)]
     Config(config_check::Command),
+    #[command(subcommand)]
+    Local(local::Command),
     Sidecar(sidecar::Arguments),
     Demo(demo::Arguments),
     Serve(serve::Arguments),
@@ -98,7 +103,9 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Pause(arguments) => pause::pause(arguments),
         Command::Resume(arguments) => pause::resume(arguments),
         Command::Clear(arguments) => pause::clear(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
         Command::Config(command) => config_check::run(command),
+        Command::Local(command) => local::run(command),
         Command::Sidecar(arguments) => sidecar::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),
