@@ -51,6 +51,8 @@ mod host;
 mod key_finder;
 mod keyspace;
 mod latency;
+mod load;
+mod persistence;
 mod pubsub;
 mod rates;
 mod registry;
@@ -83,6 +85,8 @@ pub use keyspace::{
     ValueMut, ValueRef, WaitingKeys, Watches,
 };
 pub use latency::{EventSamples, Histogram, LatencyMonitor};
+pub use load::Loaded;
+pub use persistence::{AofFacts, Loading, Persistence};
 pub use pubsub::{PubSub, Subscriptions, TopicKind};
 pub use rates::{Amounts, RateMeter};
 pub use registry::{CallStats, Registry, Row, RowId};

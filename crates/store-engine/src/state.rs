@@ -8,6 +8,7 @@ use crate::acl::Acl;
 use crate::config::Config;
 use crate::host::Host;
 use crate::latency::LatencyMonitor;
+use crate::persistence::Persistence;
 use crate::pubsub::PubSub;
 use crate::rates::{Amounts, RateMeter};
 use crate::registry::Registry;
@@ -29,6 +30,10 @@ pub mod server_gate {
     pub const PAUSED: u32 = 1 << 2;
     /// A script has run for too long.
     pub const BUSY_SCRIPT: u32 = 1 << 3;
+    /// Data is being loaded.
+    pub const LOADING: u32 = 1 << 4;
+    /// Files cannot be written: no command may change data.
+    pub const DISK_TROUBLE: u32 = 1 << 5;
 }
 
 /// Who this server is, as INFO tells.
@@ -120,6 +125,8 @@ pub struct ServerState {
     pub identity: Identity,
     /// What the driver counted.
     pub measured: Measured,
+    /// What the driver tells of files.
+    pub persistence: Persistence,
     /// The driver, for what it alone can do.
     pub host: Box<dyn Host>,
     /// Bytes in use before the first key.

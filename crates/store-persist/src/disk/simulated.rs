@@ -2,8 +2,9 @@
 //!
 //! Every file has two contents: what programs see, and what is durable. A crash keeps the durable
 //! one, and of what came behind it a piece whose length the seed decides, now and then with zeros
-//! behind it: the length of a file can reach the disk before its bytes. The same goes for names: a created, renamed or removed one is durable once its folder was synced,
-//! and before that a crash may keep it or not.
+//! behind it: the length of a file can reach the disk before its bytes. The same goes for names:
+//! a created, renamed or removed one is durable once its folder was synced, and before that a
+//! crash may keep it or not.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};

@@ -209,6 +209,9 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
                 let text = "ERR Write commands are not allowed from read-only scripts.";
                 return Err(CommandError::text(text));
             }
+            if self.cx.server.gates & server_gate::DISK_TROUBLE != 0 {
+                return Err(self.cx.server.persistence.refusal());
+            }
             if let Some(running) = running {
                 running.has_written = true;
             }

@@ -246,7 +246,7 @@ pub(super) fn getex(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult
         None => cx.reply.null(),
     }
     match ends_at {
-        Some(at) if at <= cx.db.now_ms() => {
+        Some(at) if cx.db.is_over(at as i64) => {
             cx.db.delete(key);
             cx.propagate_instead(&[b"DEL", key]);
         }
