@@ -31,9 +31,9 @@ pub mod server_gate {
     /// A script has run for too long.
     pub const BUSY_SCRIPT: u32 = 1 << 3;
     /// Data is being loaded.
-    pub const LOADING: u32 = 1 << 4;
+    pub const LOADING: u32 = 1 << 5;
     /// Files cannot be written: no command may change data.
-    pub const DISK_TROUBLE: u32 = 1 << 5;
+    pub const DISK_TROUBLE: u32 = 1 << 6;
 }
 
 /// Who this server is, as INFO tells.

@@ -3,20 +3,22 @@
 use std::io;
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use mio::{Events, Interest, Poll, Token};
 use store_engine::{
     Engine, NextTick, Origin, Outcome, ServerRequest, ServerState, SessionId, session_flag,
 };
+use store_persist::aof::AppendError;
 use store_resp::{Limits, Parsed, ProtocolError, Request};
 
 use crate::busy::Attending;
 use crate::client::{Client, Fate, ReadOutcome};
 use crate::clock::{Clock, thread_cpu};
 use crate::listen::Listener;
-use crate::server::{Log, LogLevel};
+use crate::persistence::{FileEvent, Loader, Persistence, Step};
+use crate::server::{Log, LogLevel, StartError};
 use crate::stream::Stream;
 
 /// Token of the waker.
@@ -54,7 +56,12 @@ pub(crate) enum Message {
     Stop,
     /// Serve this end of a socket pair.
     Attach(UnixStream),
+    /// Something became of a file.
+    File(FileEvent),
 }
+
+/// Told once: data is loaded and clients are served, or why not.
+pub(crate) type Ready = Sender<Result<(), StartError>>;
 
 /// A parsed request that waits for its turn in the batch.
 struct Pending {
@@ -80,6 +87,9 @@ pub(crate) struct EventLoop {
     pub(crate) listeners: Vec<Listener>,
     pub(crate) messages: Receiver<Message>,
     pub(crate) log: Log,
+    pub(crate) persistence: Persistence,
+    /// Why the server ends, when nobody asked it to.
+    failure: Option<String>,
     /// By slot. Boxed, since they are taken out while their requests run.
     clients: Vec<Option<Box<Client>>>,
     clock: Clock,
@@ -111,6 +121,7 @@ impl EventLoop {
         listeners: Vec<Listener>,
         messages: Receiver<Message>,
         log: Log,
+        persistence: Persistence,
     ) -> io::Result<Self> {
         let mut event_loop = Self {
             poll,
@@ -118,6 +129,8 @@ impl EventLoop {
             listeners,
             messages,
             log,
+            persistence,
+            failure: None,
             clients: Vec::new(),
             clock: Clock::new(),
             now_us: 0,
@@ -146,23 +159,83 @@ impl EventLoop {
         Ok(event_loop)
     }
 
-    /// Serves until told to stop. Fails only when the system's event queue does.
-    pub(crate) fn run(&mut self) -> io::Result<()> {
+    /// Loads data, then serves until told to stop. Fails when the system's event queue does, or
+    /// when what was promised cannot be kept.
+    pub(crate) fn run(&mut self, loader: Option<Loader>, ready: &Ready) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         self.cpu_before = thread_cpu();
-        while !self.is_stopping {
-            match self.poll.poll(&mut events, self.sleep_max()) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            }
-            self.clock.follow_wall_clock();
-            self.now_us = self.clock.now_us();
-            self.turn_started_us = self.now_us;
-            self.turn(&events);
-            self.measure_turn(self.now_us - self.turn_started_us);
+        if let Err(reason) = self.load(loader, &mut events)? {
+            // Whoever waits for the start is told; nobody else is there to be.
+            let _ = ready.send(Err(StartError::Data(reason)));
+            return Ok(());
         }
+        let _ = ready.send(Ok(()));
+        while !self.is_stopping {
+            self.serve(&mut events, self.sleep_max())?;
+        }
+        self.finish()
+    }
+
+    fn serve(&mut self, events: &mut Events, sleep_max: Option<Duration>) -> io::Result<()> {
+        match self.poll.poll(events, sleep_max) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        self.clock.follow_wall_clock();
+        self.now_us = self.clock.now_us();
+        self.turn_started_us = self.now_us;
+        self.turn(events);
+        self.measure_turn(self.now_us - self.turn_started_us);
         Ok(())
+    }
+
+    /// Loads data in slices, and answers clients between them. The inner result says why the
+    /// data cannot be served.
+    fn load(
+        &mut self,
+        loader: Option<Loader>,
+        events: &mut Events,
+    ) -> io::Result<Result<(), String>> {
+        let Some(mut loader) = loader else { return Ok(Ok(())) };
+        let loaded = loop {
+            if self.is_stopping {
+                return Ok(Err("stopped while data was loaded".to_owned()));
+            }
+            let clock = &self.clock;
+            let step = loader.step(&mut self.engine, &|| clock.now_us());
+            for (level, line) in std::mem::take(&mut loader.notes) {
+                (self.log)(level, &line);
+            }
+            match step {
+                Ok(Step::Done(loaded)) => break loaded,
+                Ok(Step::More) => self.serve(events, Some(Duration::ZERO))?,
+                Err(reason) => return Ok(Err(reason)),
+            }
+        };
+        let now_ms = self.clock.now_us() / 1000;
+        let opened = self.persistence.open(now_ms, &mut self.engine, loaded);
+        self.write_notes();
+        Ok(opened)
+    }
+
+    /// Nothing follows: what is to be kept is made durable.
+    fn finish(&mut self) -> io::Result<()> {
+        let closed = match self.failure.take() {
+            Some(reason) => Err(reason),
+            None => self.persistence.close(&mut self.engine).map_err(|error| error.to_string()),
+        };
+        self.write_notes();
+        closed.map_err(|reason| {
+            (self.log)(LogLevel::Warning, &reason);
+            io::Error::other(reason)
+        })
+    }
+
+    fn write_notes(&mut self) {
+        for (level, line) in self.persistence.take_notes() {
+            (self.log)(level, &line);
+        }
     }
 
     fn measure_turn(&mut self, wall_us: u64) {
@@ -179,7 +252,7 @@ impl EventLoop {
 
     /// How long nothing can be due.
     fn sleep_max(&self) -> Option<Duration> {
-        if !self.to_read.is_empty() || !self.to_accept.is_empty() {
+        if !self.to_read.is_empty() || !self.to_accept.is_empty() || self.persistence.is_busy() {
             return Some(Duration::ZERO);
         }
         let now_ms = self.now_us / 1000;
@@ -189,7 +262,8 @@ impl EventLoop {
             NextTick::Never => None,
         };
         let check_at = self.checks_clients().then_some(self.next_client_check_ms);
-        let wake_at = engine_at.into_iter().chain(check_at).min()?;
+        let files_at = self.persistence.wakes_at_ms();
+        let wake_at = [engine_at, check_at, files_at].into_iter().flatten().min()?;
         Some(Duration::from_millis(wake_at.saturating_sub(now_ms)))
     }
 
@@ -242,9 +316,32 @@ impl EventLoop {
                 break;
             }
         }
+        self.make_durable();
         self.write_clients();
         self.close_clients();
         self.now_us = self.clock.now_us();
+    }
+
+    /// What replies promise is kept before they leave; when it cannot be, they do not leave.
+    #[inline]
+    fn make_durable(&mut self) {
+        let kept = self.persistence.before_replies(self.now_us / 1000, &mut self.engine);
+        if let Err(error) = kept {
+            self.end_for(&error);
+        }
+        if self.persistence.has_notes() {
+            self.write_notes();
+        }
+    }
+
+    #[cold]
+    fn end_for(&mut self, error: &AppendError) {
+        self.failure = Some(format!(
+            "Can't recover from AOF write error when the AOF fsync policy is 'always': {error}. \
+             Exiting: free the disk and start again"
+        ));
+        self.is_stopping = true;
+        self.to_write.clear();
     }
 
     fn is_tick_due(&self, now_us: u64) -> bool {
@@ -259,6 +356,7 @@ impl EventLoop {
         while let Ok(message) = self.messages.try_recv() {
             match message {
                 Message::Stop => self.is_stopping = true,
+                Message::File(event) => self.persistence.handle_event(self.now_us / 1000, event),
                 Message::Attach(stream) => {
                     let origin = Origin { is_local: true, is_unix: true, ..Origin::default() };
                     let stream = mio::net::UnixStream::from_std(stream);
@@ -515,6 +613,8 @@ impl EventLoop {
             to_write: &mut self.to_write,
             to_close: &mut self.to_close,
             to_accept: &mut self.to_accept,
+            persistence: &mut self.persistence,
+            may_write: true,
             is_stopping: &mut self.is_stopping,
             scratch: None,
         };
@@ -573,7 +673,10 @@ impl EventLoop {
             let written = std::mem::take(&mut effects.written_sessions);
             let resumed = std::mem::take(&mut effects.resumed_sessions);
             let requests = std::mem::take(&mut effects.requests);
-            effects.units.clear();
+            if !effects.units.is_empty() {
+                self.persistence.take_units(self.now_us / 1000, &effects.units);
+                effects.units.clear();
+            }
             for id in written {
                 if self.client_of(id).is_some() {
                     self.resume_writing(id.slot());
@@ -609,8 +712,10 @@ impl EventLoop {
             ServerRequest::Close(_) | ServerRequest::CloseAfterOutput(_) => {}
             ServerRequest::Shutdown => self.is_stopping = true,
             ServerRequest::Log(text) => (self.log)(LogLevel::Notice, &text),
-            // All settings of ours are asked for when they are needed.
-            ServerRequest::SettingsChanged => {}
+            // Other settings of ours are asked for when they are needed.
+            ServerRequest::SettingsChanged | ServerRequest::RewriteAof => {
+                self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);
+            }
         }
     }
 

@@ -9,10 +9,12 @@ use std::thread::JoinHandle;
 
 use mio::{Poll, Waker};
 use store_engine::{Config, ConfigError, Engine, Identity, parse_arguments};
+use store_persist::disk::Disk;
 
 use crate::clock::Clock;
 use crate::event_loop::{EventLoop, Message, WAKER};
 use crate::listen::{ListenError, listen_tcp, listen_unix};
+use crate::persistence::{FileDisk, Loader, Mailbox, Persistence};
 use crate::process::Process;
 
 /// How much a log line matters.
@@ -40,6 +42,9 @@ pub enum StartError {
     /// A socket cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The data cannot be loaded, or its files not written.
+    #[error("{0}")]
+    Data(String),
     /// The system refuses an event queue or a thread.
     #[error("cannot set up the event loop: {0}")]
     System(#[from] io::Error),
@@ -65,10 +70,12 @@ pub struct ServerBuilder {
     config_file: String,
     log: Log,
     errors: Option<ConfigError>,
+    disk: Arc<dyn Disk>,
 }
 
 impl ServerBuilder {
-    /// Starts from these settings instead of the defaults.
+    /// Starts from these settings instead of the defaults. Those of redis.conf save snapshots to
+    /// the current folder now and then; a builder without settings keeps nothing.
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
@@ -81,6 +88,20 @@ impl ServerBuilder {
         if let Err(error) = parse_arguments(&mut self.config, &args) {
             self.errors.get_or_insert(error);
         }
+        self
+    }
+
+    /// Keeps data in this folder, which is there: what is written is appended to a file and made
+    /// durable once a second, and found again at the next start. The setting `appendfsync` says
+    /// otherwise.
+    pub fn persist(self, dir: impl AsRef<Path>) -> Self {
+        let dir = dir.as_ref().display().to_string();
+        self.setting("dir", &dir).setting("appendonly", "yes")
+    }
+
+    /// Keeps data on this disk instead of the machine's: for tests of what a crash leaves.
+    pub fn disk(mut self, disk: impl Disk + 'static) -> Self {
+        self.disk = Arc::new(disk);
         self
     }
 
@@ -122,9 +143,10 @@ impl ServerBuilder {
         self
     }
 
-    /// Listens and starts the server's thread.
+    /// Listens, starts the server's thread, and returns once data is loaded. Clients that come
+    /// earlier are told to wait.
     ///
-    /// Fails when a setting was wrong or a socket cannot be had.
+    /// Fails when a setting was wrong, a socket cannot be had or the data makes no sense.
     pub fn start(self) -> Result<Server, StartError> {
         if let Some(error) = self.errors {
             return Err(error.into());
@@ -148,21 +170,33 @@ impl ServerBuilder {
             executable: executable(),
             config_file: self.config_file,
             started_at_ms: Clock::new().now_us() / 1000,
-            history_complete: true,
+            // Whoever could have been told of leases that are forgotten lives in this process.
+            history_complete: listeners.is_empty(),
             ..Identity::default()
         };
         let seed = self.seed.map_or_else(random_seed, Ok)?;
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (messages, received) = channel();
+        let mailbox = Mailbox { messages: messages.clone(), waker: Arc::clone(&waker) };
+        let persistence = Persistence::new(Arc::clone(&self.disk), &self.config, mailbox);
+        let loader = Loader::find(self.disk, &self.config).map_err(StartError::Data)?;
         let mut engine = Engine::new(self.config, identity, seed, Box::new(Process));
         engine.load_acl_file().map_err(StartError::Acl)?;
-        let mut event_loop = EventLoop::new(poll, engine, listeners, received, self.log)?;
+        let mut event_loop =
+            EventLoop::new(poll, engine, listeners, received, self.log, persistence)?;
+        let (ready, started) = channel();
         let thread = std::thread::Builder::new()
             .name("tenure-store".to_owned())
-            .spawn(move || event_loop.run())?;
+            .spawn(move || event_loop.run(loader, &ready))?;
         let stopper = Stopper { messages, waker };
-        Ok(Server { stopper, thread: Some(thread), port, unix_socket: self.unix_socket })
+        let server =
+            Server { stopper, thread: Some(thread), port, unix_socket: self.unix_socket };
+        match started.recv() {
+            Ok(result) => result.map(|()| server),
+            // It ended without a word: a panic, or the event queue.
+            Err(_) => Err(server.wait().err().unwrap_or_else(|| io::Error::other("gone")).into()),
+        }
     }
 }
 
@@ -177,14 +211,20 @@ pub struct Server {
 impl Server {
     /// Settings for a server that listens nowhere yet.
     pub fn builder() -> ServerBuilder {
+        let mut config = Config::default();
+        // Nothing is kept unless somebody asks for it.
+        let keeps_nothing = ["--save".to_owned(), String::new()];
+        let set = parse_arguments(&mut config, &keeps_nothing);
+        set.expect("the empty list of save points is a good one");
         ServerBuilder {
-            config: Config::default(),
+            config,
             tcp: TcpChoice::Nowhere,
             unix_socket: None,
             seed: None,
             config_file: String::new(),
             log: Box::new(|_, _| {}),
             errors: None,
+            disk: Arc::new(FileDisk),
         }
     }
 

@@ -12,13 +12,13 @@ use testkit::Random;
 use crate::compare::Pair;
 use crate::script::Line;
 
-struct Family {
-    name: &'static str,
-    templates: &'static [&'static str],
+pub(crate) struct Family {
+    pub(crate) name: &'static str,
+    pub(crate) templates: &'static [&'static str],
 }
 
 /// Add your family here.
-const FAMILIES: &[Family] = &[
+pub(crate) const FAMILIES: &[Family] = &[
     Family {
         name: "strings",
         templates: &[
@@ -509,6 +509,15 @@ const FAMILIES: &[Family] = &[
 /// alone.
 const COMMANDS: usize = 1500;
 
+impl Family {
+    /// One made-up line.
+    pub(crate) fn line(&self, random: &mut Random) -> String {
+        let template = *random.choose(self.templates);
+        // A bar that separates nothing.
+        expand(template, random).replace('¦', "|")
+    }
+}
+
 pub(crate) fn expand(template: &str, random: &mut Random) -> String {
     let mut text = String::new();
     let mut rest = template;
@@ -725,9 +734,7 @@ impl Run<'_> {
         let mut pair = Pair::start(*protocol);
         let mut history = Vec::new();
         for _ in 0..*commands {
-            let template = *random.choose(family.templates);
-            // A bar that separates nothing.
-            let text = expand(template, &mut random).replace('¦', "|");
+            let text = family.line(&mut random);
             let result = pair.run(&Line::parse(&text));
             history.push(text);
             if let Err(difference) = result {

@@ -15,5 +15,6 @@ mod crowd;
 mod exchange;
 mod generate;
 mod hostile;
+mod replay;
 mod script;
 mod server;
