@@ -128,6 +128,11 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if cx.server.gates & server_gate::DISK_TROUBLE != 0 && (command.name == "ping" || writes(cx)) {
         return Err(cx.server.persistence.refusal());
     }
+    if cx.server.gates & server_gate::SAVING_FAILS != 0
+        && (command.has(flag::WRITE) || command.name == "ping")
+    {
+        return Err(CommandError::SAVING_FAILS);
+    }
     if cx.session.has(session_flag::SUBSCRIBED) && cx.session.protocol == Protocol::Resp2 {
         check_subscribed(cx)?;
     }

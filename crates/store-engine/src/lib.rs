@@ -59,6 +59,7 @@ mod registry;
 mod scripting;
 mod session;
 mod slow_log;
+mod snapshot;
 mod state;
 mod tracking;
 
@@ -81,8 +82,9 @@ pub use host::{Host, NoHost, Usage};
 pub use key_finder::{FoundKey, keys_of};
 pub use keyspace::memory::size_class;
 pub use keyspace::{
-    AccessPolicy, Data, Entry, Expiry, KeyStats, Keyspace, NewValue, Object, StringRef, Value,
-    ValueMut, ValueRef, WaitingKeys, Watches,
+    AccessPolicy, Data, Entry, Expiry, KeyStats, Keyspace, NewValue, Object, SnapshotForm,
+    SnapshotKind, SnapshotProgress, SnapshotTurn, StringRef, Value, ValueMut, ValueRef,
+    WaitingKeys, Watches,
 };
 pub use latency::{EventSamples, Histogram, LatencyMonitor};
 pub use load::Loaded;
@@ -95,5 +97,8 @@ pub use session::{
     Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, Transaction, session_flag,
 };
 pub use slow_log::{SlowLog, SlowRequest};
+pub use snapshot::{
+    LoadOptions, LoadProgress, LoadReport, SaveFailure, SaveJob, SavePoint, Saving, fact,
+};
 pub use state::{Identity, Measured, Pause, ServerState, Stats, server_gate};
 pub use tracking::{Tracking, TrackingMode, TrackingTable};

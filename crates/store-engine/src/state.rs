@@ -15,6 +15,7 @@ use crate::registry::Registry;
 use crate::scripting::Scripting;
 use crate::session::{SessionId, Sessions};
 use crate::slow_log::SlowLog;
+use crate::snapshot::Saving;
 use crate::tracking::TrackingTable;
 
 /// How many distinct error codes INFO errorstats counts; scripts can make up any.
@@ -30,6 +31,8 @@ pub mod server_gate {
     pub const PAUSED: u32 = 1 << 2;
     /// A script has run for too long.
     pub const BUSY_SCRIPT: u32 = 1 << 3;
+    /// Saving fails, and `stop-writes-on-bgsave-error` is on.
+    pub const SAVING_FAILS: u32 = 1 << 4;
     /// Data is being loaded.
     pub const LOADING: u32 = 1 << 5;
     /// Files cannot be written: no command may change data.
@@ -149,6 +152,8 @@ pub struct ServerState {
     pub pause: Option<Pause>,
     /// Sessions that wait for its end.
     pub postponed: Vec<SessionId>,
+    /// Snapshots to files.
+    pub saving: Saving,
     /// How much happens per second.
     pub rate_meter: RateMeter,
     /// Requests that took long.

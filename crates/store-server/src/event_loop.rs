@@ -3,12 +3,15 @@
 use std::io;
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Interest, Poll, Token, Waker};
 use store_engine::{
-    Engine, NextTick, Origin, Outcome, ServerRequest, ServerState, SessionId, session_flag,
+    Engine, NextTick, Origin, Outcome, SaveFailure, SaveJob, ServerRequest, ServerState, SessionId,
+    session_flag,
 };
 use store_persist::aof::AppendError;
 use store_resp::{Limits, Parsed, ProtocolError, Request};
@@ -17,6 +20,7 @@ use crate::busy::Attending;
 use crate::client::{Client, Fate, ReadOutcome};
 use crate::clock::{Clock, thread_cpu};
 use crate::listen::Listener;
+use crate::persistence::snapshot::{Generations, Saver};
 use crate::persistence::{FileEvent, Loader, Persistence, Step};
 use crate::server::{Log, LogLevel, StartError};
 use crate::stream::Stream;
@@ -62,6 +66,13 @@ pub(crate) enum Message {
 
 /// Told once: data is loaded and clients are served, or why not.
 pub(crate) type Ready = Sender<Result<(), StartError>>;
+
+/// What the loop shares with its handle and helpers.
+pub(crate) struct Ties {
+    pub(crate) waker: Arc<Waker>,
+    pub(crate) generations: Generations,
+    pub(crate) is_forced: Arc<AtomicBool>,
+}
 
 /// A parsed request that waits for its turn in the batch.
 struct Pending {
@@ -111,7 +122,11 @@ pub(crate) struct EventLoop {
     /// Processor time of the thread when it was last asked for, and time in turns since.
     cpu_before: Duration,
     unmeasured_us: u64,
+    saver: Saver,
+    ties: Ties,
     is_stopping: bool,
+    /// Whether SHUTDOWN has seen to what is to be saved.
+    is_settled: bool,
 }
 
 impl EventLoop {
@@ -122,7 +137,9 @@ impl EventLoop {
         messages: Receiver<Message>,
         log: Log,
         persistence: Persistence,
+        ties: Ties,
     ) -> io::Result<Self> {
+        let saver = Saver::new(ties.generations.clone());
         let mut event_loop = Self {
             poll,
             engine,
@@ -144,7 +161,10 @@ impl EventLoop {
             next_client_check_ms: 0,
             cpu_before: Duration::ZERO,
             unmeasured_us: 0,
+            saver,
+            ties,
             is_stopping: false,
+            is_settled: false,
         };
         for (index, listener) in event_loop.listeners.iter_mut().enumerate() {
             let token = Token(LISTENER_BASE + index);
@@ -170,7 +190,7 @@ impl EventLoop {
             return Ok(());
         }
         let _ = ready.send(Ok(()));
-        while !self.is_stopping {
+        while !self.is_stopping || !self.may_end() {
             self.serve(&mut events, self.sleep_max())?;
         }
         self.finish()
@@ -238,6 +258,22 @@ impl EventLoop {
         }
     }
 
+    /// Saves what is to be saved. False when that fails and the server goes on for it.
+    fn may_end(&mut self) -> bool {
+        if self.is_settled || self.failure.is_some() {
+            return true;
+        }
+        let Err(reason) = self.engine.save_before_end(self.clock.now_us(), false) else {
+            return true;
+        };
+        let is_forced = self.ties.is_forced.load(Ordering::SeqCst);
+        let fate = if is_forced { "its data is lost" } else { "it cannot end" };
+        let line = format!("The server cannot save, so {fate}: {reason}");
+        (self.log)(LogLevel::Warning, &line);
+        self.is_stopping = is_forced;
+        is_forced
+    }
+
     fn measure_turn(&mut self, wall_us: u64) {
         self.unmeasured_us += wall_us;
         if self.unmeasured_us < TURN_GROUP_US {
@@ -252,7 +288,8 @@ impl EventLoop {
 
     /// How long nothing can be due.
     fn sleep_max(&self) -> Option<Duration> {
-        if !self.to_read.is_empty() || !self.to_accept.is_empty() || self.persistence.is_busy() {
+        let is_walking = self.persistence.is_busy() || self.saver.is_busy();
+        if !self.to_read.is_empty() || !self.to_accept.is_empty() || is_walking {
             return Some(Duration::ZERO);
         }
         let now_ms = self.now_us / 1000;
@@ -309,6 +346,7 @@ impl EventLoop {
             self.engine.tick(self.now_us);
         }
         self.check_clients(self.now_us / 1000);
+        self.walk();
         loop {
             self.apply_effects();
             self.engine.end_turn();
@@ -342,6 +380,25 @@ impl EventLoop {
         ));
         self.is_stopping = true;
         self.to_write.clear();
+    }
+
+    /// Goes on with the snapshot, if one is being saved.
+    fn walk(&mut self) {
+        let clock = &self.clock;
+        let Some(result) = self.saver.turn(&mut self.engine, || clock.now_us()) else { return };
+        match &result {
+            Ok(bytes) => {
+                (self.log)(LogLevel::Notice, &format!("DB saved on disk, bytes={bytes}"));
+                (self.log)(LogLevel::Notice, "Background saving terminated with success");
+            }
+            Err(SaveFailure::Cancelled) => {
+                (self.log)(LogLevel::Notice, "Background saving cancelled");
+            }
+            Err(SaveFailure::Failed(reason)) => {
+                (self.log)(LogLevel::Warning, &format!("Background saving error: {reason}"));
+            }
+        }
+        self.engine.finish_save(self.now_us, result.map(drop));
     }
 
     fn is_tick_due(&self, now_us: u64) -> bool {
@@ -710,13 +767,23 @@ impl EventLoop {
                 self.doom(id.slot(), Fate::ClosesAfterOutput);
             }
             ServerRequest::Close(_) | ServerRequest::CloseAfterOutput(_) => {}
-            ServerRequest::Shutdown => self.is_stopping = true,
+            ServerRequest::Shutdown => (self.is_stopping, self.is_settled) = (true, true),
+            ServerRequest::SaveStarted(job) => self.begin_save(*job),
+            ServerRequest::SaveCancelled => _ = self.ties.generations.advance(),
             ServerRequest::Log(text) => (self.log)(LogLevel::Notice, &text),
             // Other settings of ours are asked for when they are needed.
             ServerRequest::SettingsChanged | ServerRequest::RewriteAof => {
                 self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);
             }
         }
+    }
+
+    fn begin_save(&mut self, job: SaveJob) {
+        let line = format!("Background saving started, file={}", job.path.display());
+        (self.log)(LogLevel::Notice, &line);
+        let waker = self.ties.waker.clone();
+        // A loop that cannot be woken looks once its clients have something to say.
+        self.saver.begin(job, &mut self.engine, move || _ = waker.wake());
     }
 
     fn doom(&mut self, slot: usize, fate: Fate) {

@@ -4,11 +4,17 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use store_engine::{Host, Usage};
+use store_engine::{Host, SaveJob, Usage};
+use store_persist::rdb::Part;
+
+use crate::persistence::snapshot::{self, Generations};
 
 /// The process this server runs in.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Process;
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    /// Shared with the saves in the background.
+    pub(crate) generations: Generations,
+}
 
 impl Host for Process {
     fn usage(&self) -> Usage {
@@ -43,6 +49,24 @@ impl Host for Process {
         fs::write(&beside, text)
             .and_then(|()| fs::rename(&beside, path))
             .map_err(|error| error.to_string())
+    }
+
+    fn keeps_files(&self) -> bool {
+        true
+    }
+
+    fn save_snapshot(
+        &self,
+        job: &SaveJob,
+        next: &mut dyn FnMut() -> Option<Vec<Part>>,
+    ) -> Result<(), String> {
+        snapshot::save(job, &self.generations, next)
+    }
+
+    fn open_file(&self, path: &Path) -> Result<Box<dyn io::Read>, String> {
+        let opened = fs::File::open(path);
+        let file = opened.map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Box::new(file))
     }
 
     fn fill_secret(&self, bytes: &mut [u8]) -> bool {

@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
@@ -12,8 +13,9 @@ use store_engine::{Config, ConfigError, Engine, Identity, parse_arguments};
 use store_persist::disk::Disk;
 
 use crate::clock::Clock;
-use crate::event_loop::{EventLoop, Message, WAKER};
+use crate::event_loop::{EventLoop, Message, Ties, WAKER};
 use crate::listen::{ListenError, listen_tcp, listen_unix};
+use crate::persistence::snapshot::{Generations, remove_leftovers};
 use crate::persistence::{FileDisk, Loader, Mailbox, Persistence};
 use crate::process::Process;
 
@@ -178,20 +180,27 @@ impl ServerBuilder {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (messages, received) = channel();
+        if !self.config.text("save").is_empty() {
+            let folder = Path::new(self.config.text("dir"));
+            remove_leftovers(&folder.join(self.config.text("dbfilename")));
+        }
+        let generations = Generations::default();
+        let process = Process { generations: generations.clone() };
         let mailbox = Mailbox { messages: messages.clone(), waker: Arc::clone(&waker) };
         let persistence = Persistence::new(Arc::clone(&self.disk), &self.config, mailbox);
         let loader = Loader::find(self.disk, &self.config).map_err(StartError::Data)?;
-        let mut engine = Engine::new(self.config, identity, seed, Box::new(Process));
+        let mut engine = Engine::new(self.config, identity, seed, Box::new(process));
         engine.load_acl_file().map_err(StartError::Acl)?;
+        let is_forced = Arc::new(AtomicBool::new(false));
+        let ties = Ties { waker: waker.clone(), generations, is_forced: is_forced.clone() };
         let mut event_loop =
-            EventLoop::new(poll, engine, listeners, received, self.log, persistence)?;
+            EventLoop::new(poll, engine, listeners, received, self.log, persistence, ties)?;
         let (ready, started) = channel();
         let thread = std::thread::Builder::new()
             .name("tenure-store".to_owned())
             .spawn(move || event_loop.run(loader, &ready))?;
-        let stopper = Stopper { messages, waker };
-        let server =
-            Server { stopper, thread: Some(thread), port, unix_socket: self.unix_socket };
+        let stopper = Stopper { messages, waker, is_forced };
+        let server = Server { stopper, thread: Some(thread), port, unix_socket: self.unix_socket };
         match started.recv() {
             Ok(result) => result.map(|()| server),
             // It ended without a word: a panic, or the event queue.
@@ -209,15 +218,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Settings for a server that listens nowhere yet.
+    /// Settings for a server that listens nowhere yet, and saves nothing by itself.
     pub fn builder() -> ServerBuilder {
-        let mut config = Config::default();
-        // Nothing is kept unless somebody asks for it.
-        let keeps_nothing = ["--save".to_owned(), String::new()];
-        let set = parse_arguments(&mut config, &keeps_nothing);
-        set.expect("the empty list of save points is a good one");
         ServerBuilder {
-            config,
+            config: in_memory(),
             tcp: TcpChoice::Nowhere,
             unix_socket: None,
             seed: None,
@@ -271,6 +275,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        self.stopper.is_forced.store(true, Ordering::SeqCst);
         self.stopper.stop();
         if let Some(thread) = self.thread.take() {
             // A failed loop has nothing left to stop; a panic has printed itself.
@@ -284,10 +289,13 @@ impl Drop for Server {
 pub struct Stopper {
     messages: Sender<Message>,
     waker: Arc<Waker>,
+    /// Whether the server ends even if it cannot save.
+    is_forced: Arc<AtomicBool>,
 }
 
 impl Stopper {
-    /// Asks the server to stop. Does nothing when it has stopped already.
+    /// Asks the server to stop. Does nothing when it has stopped already. A server that cannot
+    /// save though its settings ask for it says so in the log and goes on, as SHUTDOWN does.
     pub fn stop(&self) {
         // A closed channel means that the loop is gone.
         let _ = self.tell(Message::Stop);
@@ -297,6 +305,14 @@ impl Stopper {
         self.messages.send(message).map_err(|_| io::Error::other("the server has stopped"))?;
         self.waker.wake()
     }
+}
+
+/// A program that starts a store does not expect files of it unless it asks for them.
+fn in_memory() -> Config {
+    let mut config = Config::default();
+    let save = Config::find("save").expect("it is in the table");
+    config.set(save, &[""]).expect("no save points is a value");
+    config
 }
 
 fn system() -> String {

@@ -8,6 +8,7 @@ use super::prelude::*;
 use crate::config::{Config, Setting, rewrite_file};
 use crate::effects::ServerRequest;
 use crate::keyspace::{AccessPolicy, Keyspace};
+use crate::snapshot::{self, Saving};
 use crate::state::{ServerState, server_gate};
 
 pub(super) const TABLE: &[Command] = &[Command::container("config", CONFIG_SUBCOMMANDS).docs(
@@ -195,7 +196,10 @@ pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
         server.registry.reset_histograms();
     }
     server.acl.follow_requirepass(config.text("requirepass"));
-    if config.tuned().memory_max > 0 {
+    let points = if server.host.keeps_files() { config.text("save") } else { "" };
+    server.saving.points = Saving::parse_points(points);
+    snapshot::guard_writes(server);
+    if server.config.tuned().memory_max > 0 {
         server.gates |= server_gate::MEMORY_LIMIT;
     } else {
         server.gates &= !server_gate::MEMORY_LIMIT;

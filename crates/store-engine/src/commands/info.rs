@@ -215,6 +215,9 @@ pub(super) fn human(bytes: usize) -> String {
 
 fn persistence(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     let (loading, aof) = (&cx.server.persistence.loading, &cx.server.persistence.aof);
+    let saving = &cx.server.saving;
+    let progress = cx.db.snapshot_progress();
+    let seconds = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
     facts!(text,
         "loading" => i32::from(loading.is_some()),
         "async_loading" => 0,
@@ -222,18 +225,18 @@ fn persistence(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "current_cow_size" => 0,
         "current_cow_size_age" => 0,
         "current_fork_perc" => "0.00",
-        "current_save_keys_processed" => 0,
-        "current_save_keys_total" => 0,
+        "current_save_keys_processed" => progress.map_or(0, |progress| progress.keys_done),
+        "current_save_keys_total" => progress.map_or(0, |progress| progress.keys_total),
         "rdb_changes_since_last_save" => cx.db.dirty,
-        "rdb_bgsave_in_progress" => 0,
-        "rdb_last_save_time" => cx.server.identity.started_at_ms / 1000,
-        "rdb_last_bgsave_status" => "ok",
-        "rdb_last_bgsave_time_sec" => -1,
-        "rdb_current_bgsave_time_sec" => -1,
-        "rdb_saves" => 0,
+        "rdb_bgsave_in_progress" => u8::from(saving.is_running()),
+        "rdb_last_save_time" => saving.saved_at_ms / 1000,
+        "rdb_last_bgsave_status" => if saving.is_ok { "ok" } else { "err" },
+        "rdb_last_bgsave_time_sec" => seconds(saving.last_seconds),
+        "rdb_current_bgsave_time_sec" => seconds(saving.running_seconds(cx.db.now_ms())),
+        "rdb_saves" => saving.count,
         "rdb_last_cow_size" => 0,
-        "rdb_last_load_keys_expired" => 0,
-        "rdb_last_load_keys_loaded" => 0,
+        "rdb_last_load_keys_expired" => saving.loaded_ended,
+        "rdb_last_load_keys_loaded" => saving.loaded_keys,
         "aof_enabled" => i32::from(aof.is_on),
         "aof_rewrite_in_progress" => i32::from(aof.is_rewriting),
         "aof_rewrite_scheduled" => i32::from(aof.is_scheduled),

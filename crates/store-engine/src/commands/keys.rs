@@ -3,7 +3,9 @@
 use store_types::glob;
 
 use super::prelude::*;
+use crate::effects::ServerRequest;
 use crate::keyspace::{Entry, NewValue, ValueRef};
+use crate::snapshot;
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("copy", AtLeast(3), WRITE | GROWS, copy)
@@ -246,12 +248,24 @@ fn flushdb(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 
 fn flushall(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     check_flush_option(request)?;
+    snapshot::stop_saving(cx.db, cx.server, "FLUSHALL");
     for db in 0..cx.db.database_count() {
         cx.db.dirty += cx.db.flush(db) as u64;
     }
     cx.db.dirty += 1;
+    if !cx.server.saving.points.is_empty() {
+        // Else the next start would bring back what was to go.
+        save_emptiness(cx);
+    }
     cx.reply.ok();
     Ok(())
+}
+
+fn save_emptiness(cx: &mut Context<'_>) {
+    if let Err(reason) = snapshot::save_now(cx.db, cx.server) {
+        let line = format!("Cannot save after FLUSHALL: {reason}");
+        cx.db.effects.requests.push(ServerRequest::Log(line));
+    }
 }
 
 /// ASYNC and SYNC are the same to us: memory is freed in slices in any case.

@@ -25,6 +25,7 @@ mod monitor;
 mod object;
 mod prelude;
 mod pubsub;
+mod saving;
 mod scan;
 mod scripting;
 mod server;
@@ -77,6 +78,7 @@ pub(crate) const TABLES: &[&[Command]] = &[
     monitor::TABLE,
     object::TABLE,
     pubsub::TABLE,
+    saving::TABLE,
     scan::TABLE,
     scripting::TABLE,
     server::TABLE,

@@ -9,6 +9,7 @@ mod expiry;
 pub(crate) mod memory;
 mod object;
 mod prefetch;
+mod snapshot;
 mod table;
 mod value;
 mod waiting;
@@ -22,6 +23,8 @@ pub use access::AccessPolicy;
 pub use entry::{Entry, NewValue, ValueRef};
 pub(crate) use expiry::ExpiryTurn;
 pub use object::{Object, ValueMut};
+pub(crate) use snapshot::Loaded;
+pub use snapshot::{SnapshotForm, SnapshotKind, SnapshotProgress, SnapshotTurn};
 pub(crate) use table::CURSOR_BITS;
 pub use value::{Data, Value};
 pub use waiting::WaitingKeys;
@@ -72,6 +75,10 @@ pub struct Keyspace {
     dropped: Vec<Table>,
     expiry_cursor: (usize, usize),
     expiry_enabled: bool,
+    /// The mark of entries that the running snapshot has done with; without one, of all.
+    mark: bool,
+    /// The running snapshot.
+    snapshot: Option<Box<snapshot::Walk>>,
     /// Changes since the last save.
     pub dirty: u64,
     /// Counters that INFO tells.
@@ -113,6 +120,8 @@ impl Keyspace {
             dropped: Vec::new(),
             expiry_cursor: (0, 0),
             expiry_enabled: true,
+            mark: false,
+            snapshot: None,
             dirty: 0,
             stats: KeyStats::default(),
             random,
@@ -333,6 +342,7 @@ impl Keyspace {
         if !self.waiting.is_empty() && self.table().entry(found.place).value().is_stream() {
             self.signal_ready(key);
         }
+        self.before_change(found);
         let table = &mut self.databases[self.selected];
         let entry = table.entry_mut(found.place);
         let expires_at = match expiry {
@@ -363,7 +373,8 @@ impl Keyspace {
         self.insert_entry(key, entry);
     }
 
-    fn insert_entry(&mut self, key: &[u8], entry: Entry) {
+    fn insert_entry(&mut self, key: &[u8], mut entry: Entry) {
+        entry.set_mark(self.mark);
         self.table_mut().entry_memory += entry.memory();
         let hash = self.hash(key);
         let (hasher, table) = (&self.hasher, &mut self.databases[self.selected]);
@@ -373,7 +384,10 @@ impl Keyspace {
         self.signal_ready(key);
     }
 
-    fn replace(&mut self, found: Found, entry: Entry) {
+    /// Puts another entry in the place of one, which the caller has told to
+    /// [`before_change`](Self::before_change).
+    fn replace(&mut self, found: Found, mut entry: Entry) {
+        entry.set_mark(self.mark);
         let table = self.table_mut();
         table.entry_memory += entry.memory();
         let old = table.replace(found.place, entry);
@@ -387,6 +401,7 @@ impl Keyspace {
     }
 
     fn take_found(&mut self, found: Found) -> Entry {
+        self.before_change(found);
         let (hasher, table) = (&self.hasher, &mut self.databases[self.selected]);
         let hash_of = |key: &[u8]| hash(hasher, key);
         let entry = table.remove(found.place, found.hash, &hash_of);
@@ -422,6 +437,7 @@ impl Keyspace {
     /// Sets or takes away the end of a key. False when the key is not there.
     pub fn set_expires_at(&mut self, key: &[u8], expires_at: Option<u64>) -> bool {
         let Some(found) = self.find(key) else { return false };
+        self.before_change(found);
         let table = &mut self.databases[self.selected];
         let entry = table.entry_mut(found.place);
         match expires_at {
@@ -458,6 +474,7 @@ impl Keyspace {
             return self.insert(key, NewValue::Edited(bytes), None);
         };
         self.touch_access(found);
+        self.before_change(found);
         let (entry, memory) = self.databases[self.selected].entry_and_memory(found.place);
         let before = entry.memory();
         if let Some(bytes) = entry.heap_mut() {
@@ -511,7 +528,9 @@ impl Keyspace {
         let table = std::mem::take(&mut self.databases[db]);
         let removed = table.len();
         self.signal_flushed(db, &table);
-        if removed > 0 {
+        if removed > 0
+            && let Some(table) = self.keep_for_snapshot(table)
+        {
             self.dropped.push(table);
         }
         removed

@@ -69,6 +69,8 @@ pub(super) struct Table {
     memory: usize,
     /// Bytes of the entries. Kept by the keyspace, which sees entries change.
     pub(super) entry_memory: usize,
+    /// The number this database had when the running snapshot began, if it was there by then.
+    pub(super) snapshot_db: Option<usize>,
 }
 
 #[derive(Default)]
@@ -113,6 +115,7 @@ impl Table {
             volatile: 0,
             memory: 0,
             entry_memory: 0,
+            snapshot_db: None,
         }
     }
 
@@ -384,19 +387,36 @@ impl Table {
     pub(super) fn scan(&self, cursor: u64, visit: &mut dyn FnMut(&Entry)) -> u64 {
         let hash = cursor << (64 - CURSOR_BITS);
         let segment = &self.segments[self.segment_of(hash) as usize];
-        // Cursors within the segment, and the first behind it.
-        let width = CURSOR_BITS - segment.depth;
-        let base = cursor & (u64::MAX >> (64 - CURSOR_BITS)) & !((1 << width) - 1);
-        let mut next = base + (1 << width);
-        let buckets = segment.buckets.len() as u64;
-        if buckets > 0 {
-            let home = segment.home(hash);
-            segment.visit_chain(home as u32, visit);
-            // The least cursor that `home` maps to the next bucket.
-            next = base + ((home as u64 + 1) << width).div_ceil(buckets);
+        if !segment.buckets.is_empty() {
+            segment.visit_chain(segment.home(hash) as u32, visit);
         }
         segment.spill.iter().for_each(visit);
-        if next >> CURSOR_BITS != 0 { 0 } else { next }
+        segment.next_cursor(cursor)
+    }
+
+    /// The same, for changes that keep key and expiry.
+    pub(super) fn scan_mut(&mut self, cursor: u64, visit: &mut dyn FnMut(&mut Entry)) -> u64 {
+        let hash = cursor << (64 - CURSOR_BITS);
+        let index = self.segment_of(hash) as usize;
+        let segment = &mut self.segments[index];
+        if !segment.buckets.is_empty() {
+            let mut number = Some(segment.home(hash) as u32);
+            while let Some(at) = number {
+                segment.bucket_mut(at).slots.iter_mut().flatten().for_each(&mut *visit);
+                number = segment.next(segment.bucket(at));
+            }
+        }
+        segment.spill.iter_mut().for_each(visit);
+        segment.next_cursor(cursor)
+    }
+
+    /// Begins to fetch the entries of the bucket that `cursor` names.
+    pub(super) fn prefetch_at(&self, cursor: u64) {
+        let hash = cursor << (64 - CURSOR_BITS);
+        let segment = &self.segments[self.segment_of(hash) as usize];
+        if let Some(bucket) = segment.buckets.get(segment.home(hash)) {
+            bucket.slots.iter().flatten().for_each(Entry::prefetch);
+        }
     }
 
     /// Visits every entry, in hash order.
@@ -474,6 +494,22 @@ impl Segment {
         let within = (hash >> (64 - CURSOR_BITS)) & ((1 << width) - 1);
         // At most 48 bits times nine bits.
         ((within * self.buckets.len() as u64) >> width) as usize
+    }
+
+    /// The cursor of the bucket behind the one that `cursor` names, 0 behind the last of all.
+    fn next_cursor(&self, cursor: u64) -> u64 {
+        // Cursors within the segment, and the first behind it.
+        let width = CURSOR_BITS - self.depth;
+        let base = cursor & (u64::MAX >> (64 - CURSOR_BITS)) & !((1 << width) - 1);
+        let next = match self.buckets.len() as u64 {
+            0 => base + (1 << width),
+            buckets => {
+                let home = self.home(cursor << (64 - CURSOR_BITS)) as u64;
+                // The least cursor that `home` maps to the next bucket.
+                base + ((home + 1) << width).div_ceil(buckets)
+            }
+        };
+        if next >> CURSOR_BITS != 0 { 0 } else { next }
     }
 
     /// Home buckets are numbered from 0, overflow buckets behind them.

@@ -100,12 +100,16 @@ impl Append {
         }
         let layout = layout(engine.config());
         let folder = layout.folder();
-        let says = |error| format!("cannot open the append-only file in {}: {error}", folder.display());
+        let says =
+            |error| format!("cannot open the append-only file in {}: {error}", folder.display());
         let manifest = match loaded.manifest.is_empty() {
             false => loaded.manifest,
             true => {
                 let is_rdb = self.settings.has_rdb_base;
-                self.note(format!("Creating AOF base file in {} on server start", folder.display()));
+                self.note(format!(
+                    "Creating AOF base file in {} on server start",
+                    folder.display()
+                ));
                 let disk = Arc::clone(&self.disk);
                 create_base(&*self.disk, &layout, is_rdb, |path| {
                     write_base_now(&*disk, path, engine, now_ms * 1000, is_rdb)

@@ -11,6 +11,7 @@ mod append;
 mod base;
 mod disk;
 mod life;
+pub(crate) mod snapshot;
 mod start;
 mod worker;
 

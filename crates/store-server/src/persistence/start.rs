@@ -9,14 +9,14 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use store_engine::{Config, Engine, LoadOptions, LoadReport, Loaded as Ran, SessionId};
 use store_persist::aof::{
     AofError, CommandReader, Manifest, Part, PlanError, has_preamble, make_plan,
 };
-use store_persist::disk::{self, Disk};
+use store_persist::disk::Disk;
 use store_persist::rdb::{FileReader, RdbError};
 
 use super::{layout, persists, snapshot_path};
@@ -265,10 +265,7 @@ impl Loader {
         self.disk
             .truncate(&part.path, valid_len)
             .map_err(|error| format!("cannot truncate {path}: {error}"))?;
-        self.warn(format!(
-            "AOF {} loaded anyway because aof-load-truncated is enabled",
-            part.name
-        ));
+        self.warn(format!("AOF {} loaded anyway because aof-load-truncated is enabled", part.name));
         Ok(())
     }
 

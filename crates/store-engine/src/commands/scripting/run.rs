@@ -212,6 +212,9 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
             if self.cx.server.gates & server_gate::DISK_TROUBLE != 0 {
                 return Err(self.cx.server.persistence.refusal());
             }
+            if self.cx.server.gates & server_gate::SAVING_FAILS != 0 {
+                return Err(CommandError::SAVING_FAILS);
+            }
             if let Some(running) = running {
                 running.has_written = true;
             }
