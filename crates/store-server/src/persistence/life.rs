@@ -120,7 +120,7 @@ fn parse(text: &str) -> Option<Mark> {
     if lines.next()? != VERSION_LINE {
         return None;
     }
-    let mut word = |name: &str| Some(lines.next()?.strip_prefix(name)?.strip_prefix(' ')?);
+    let mut word = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
     let incarnation = word("incarnation")?.to_owned();
     let began_at_ms = word("began_at_ms")?.parse().ok()?;
     let is_complete = word("history")? == "complete";
