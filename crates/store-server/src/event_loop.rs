@@ -346,7 +346,6 @@ impl EventLoop {
             self.engine.tick(self.now_us);
         }
         self.check_clients(self.now_us / 1000);
-        self.walk();
         loop {
             self.apply_effects();
             self.engine.end_turn();
@@ -354,6 +353,8 @@ impl EventLoop {
                 break;
             }
         }
+        // A snapshot that began in this turn has got its file by now.
+        self.walk();
         self.make_durable();
         self.write_clients();
         self.close_clients();

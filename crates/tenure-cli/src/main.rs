@@ -1,5 +1,6 @@
 //! The program `tenure`: one file per subcommand.
 
+mod check_rdb;
 mod clock;
 mod log_line;
 mod serve;
@@ -22,11 +23,13 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    CheckRdb(check_rdb::Arguments),
     Serve(serve::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::CheckRdb(arguments) => check_rdb::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
     };
     match result {

@@ -23,7 +23,7 @@ pub use access::AccessPolicy;
 pub use entry::{Entry, NewValue, ValueRef};
 pub(crate) use expiry::ExpiryTurn;
 pub use object::{Object, ValueMut};
-pub(crate) use snapshot::Loaded;
+pub(crate) use snapshot::{Loaded, saved};
 pub use snapshot::{SnapshotForm, SnapshotKind, SnapshotProgress, SnapshotTurn};
 pub(crate) use table::CURSOR_BITS;
 pub use value::{Data, Value};
@@ -77,6 +77,9 @@ pub struct Keyspace {
     expiry_enabled: bool,
     /// The mark of entries that the running snapshot has done with; without one, of all.
     mark: bool,
+    /// For the test that must notice it: changes save nothing first.
+    #[cfg(test)]
+    pub(crate) is_careless: bool,
     /// The running snapshot.
     snapshot: Option<Box<snapshot::Walk>>,
     /// Changes since the last save.
@@ -121,6 +124,8 @@ impl Keyspace {
             expiry_cursor: (0, 0),
             expiry_enabled: true,
             mark: false,
+            #[cfg(test)]
+            is_careless: false,
             snapshot: None,
             dirty: 0,
             stats: KeyStats::default(),

@@ -1,2 +1,4 @@
 //! The formats from outside.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+mod rdb;

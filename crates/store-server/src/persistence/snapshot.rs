@@ -188,6 +188,10 @@ struct BackgroundSave {
     /// The result, once.
     results: Receiver<SaveResult>,
     shared: Arc<Shared>,
+    /// Why the walk gave it up.
+    abandoned: Option<String>,
+    /// Whether the result was told. An abandoned walk may go on for a while.
+    is_over: bool,
 }
 
 impl BackgroundSave {
@@ -209,7 +213,15 @@ impl BackgroundSave {
             let _ = result.send(written.and_then(|file| file.finish(&generations, generation)));
             wake();
         })?;
-        Ok(Self { work: Some(work), results, shared })
+        Ok(Self { work: Some(work), results, shared, abandoned: None, is_over: false })
+    }
+
+    /// A save that has ended before it began.
+    fn failed(reason: String) -> Self {
+        let (result, results) = channel();
+        let sent = result.send(Err(SaveFailure::Failed(reason)));
+        sent.expect("the other end is in hand");
+        Self { work: None, results, shared: Arc::default(), abandoned: None, is_over: false }
     }
 
     /// Walks one slice and hands over what was found.
@@ -271,12 +283,11 @@ pub(crate) struct Saver {
     running: Option<BackgroundSave>,
     /// Whether the walk can go on at once.
     is_busy: bool,
-    abandoned: Option<String>,
 }
 
 impl Saver {
     pub(crate) fn new(generations: Generations) -> Self {
-        Self { generations, running: None, is_busy: false, abandoned: None }
+        Self { generations, running: None, is_busy: false }
     }
 
     /// A snapshot began.
@@ -286,22 +297,12 @@ impl Saver {
         engine: &mut Engine,
         wake: impl Fn() + Send + 'static,
     ) {
-        self.abandoned = None;
-        match BackgroundSave::start(job, self.generations.clone(), wake) {
-            Ok(save) => {
-                self.running = Some(save);
-                self.is_busy = true;
-            }
-            Err(error) => {
-                // The walk has nobody to hand to; it settles with the next one's turns.
-                let (nobody, results) = channel();
-                let _ = nobody.send(Err(SaveFailure::Failed(format!("no thread: {error}"))));
-                let shared = Arc::default();
-                self.running = Some(BackgroundSave { work: None, results, shared });
-                engine.abandon_snapshot("no thread");
-                self.is_busy = true;
-            }
-        }
+        let started = BackgroundSave::start(job, self.generations.clone(), wake);
+        self.running = Some(started.unwrap_or_else(|error| {
+            engine.abandon_snapshot("no thread");
+            BackgroundSave::failed(format!("there is no thread to write it: {error}"))
+        }));
+        self.is_busy = true;
     }
 
     /// Whether the loop should come back without sleeping.
@@ -323,7 +324,7 @@ impl Saver {
                 SliceEnd::More => self.is_busy = true,
                 SliceEnd::Nothing => self.is_busy = false,
                 SliceEnd::Abandoned(reason) => {
-                    self.abandoned = Some(reason);
+                    save.abandoned = Some(reason);
                     self.is_busy = true;
                 }
             }
@@ -331,17 +332,27 @@ impl Saver {
                 break;
             }
         }
-        self.is_busy &= engine.has_snapshot();
-        let result = save.results.try_recv().ok()?;
-        if result.is_err() {
+        let result = save.results.try_recv().ok();
+        if matches!(result, Some(Err(_))) {
             engine.abandon_snapshot("the file cannot be written");
-            self.is_busy = engine.has_snapshot();
         }
         // The walk's reason is the better one: the thread knows only that no more came.
-        match (result, self.abandoned.take()) {
-            (Err(_), Some(reason)) => Some(Err(SaveFailure::Failed(reason))),
-            (result, _) => Some(result),
+        let result = match (result, save.abandoned.take()) {
+            (Some(Err(_)), Some(reason)) => Some(Err(SaveFailure::Failed(reason))),
+            (result, reason) => {
+                save.abandoned = reason;
+                result
+            }
+        };
+        save.is_over |= result.is_some();
+        if !engine.has_snapshot() {
+            self.is_busy = false;
+            // The next snapshot's parts are not for this file.
+            self.running.take_if(|save| save.is_over);
+        } else if save.is_over {
+            self.is_busy = true;
         }
+        result
     }
 }
 

@@ -18,3 +18,4 @@ mod hostile;
 mod replay;
 mod script;
 mod server;
+mod snapshots;
