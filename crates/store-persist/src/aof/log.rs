@@ -78,7 +78,12 @@ pub struct Trouble {
 /// What is to be done on another thread.
 pub enum Job {
     /// Sync this, then tell [`AppendLog::handle_synced`].
-    Sync(Arc<dyn SyncFile>),
+    Sync {
+        /// The file.
+        file: Arc<dyn SyncFile>,
+        /// Which sync it is.
+        number: u64,
+    },
     /// Remove these files, then tell [`AppendLog::handle_removed`].
     Remove(Vec<PathBuf>),
 }
@@ -103,10 +108,19 @@ pub struct AppendLog {
     pub(super) has_gap: bool,
     retry_at_ms: u64,
     synced_at_ms: u64,
-    /// Length up to which the sync under way reaches.
-    syncing_len: Option<u64>,
+    /// The sync under way.
+    syncing: Option<Syncing>,
+    syncs: u64,
     postponed_since_ms: Option<u64>,
     delayed_syncs: u64,
+}
+
+/// A sync on another thread.
+#[derive(Clone, Copy, Debug)]
+struct Syncing {
+    number: u64,
+    /// Up to where it reaches.
+    len: u64,
 }
 
 /// The increment being written.
@@ -173,7 +187,8 @@ impl AppendLog {
             has_gap: false,
             retry_at_ms: 0,
             synced_at_ms: 0,
-            syncing_len: None,
+            syncing: None,
+            syncs: 0,
             postponed_since_ms: None,
             delayed_syncs: 0,
         };
@@ -183,6 +198,8 @@ impl AppendLog {
 
     /// What follows stands in a file of its own, or behind what another process wrote.
     pub(super) fn begin_file(&mut self) {
+        self.syncing = None;
+        self.postponed_since_ms = None;
         self.encoder = Encoder::new();
         Encoder::begin(&mut self.buffer);
         self.sealed = self.buffer.len();
@@ -245,11 +262,13 @@ impl AppendLog {
         work(self).map_err(|error| self.error(error))
     }
 
-    /// A sync on another thread came to its end.
-    pub fn handle_synced(&mut self, now_ms: u64, result: Result<(), io::Error>) {
-        let Some(len) = self.syncing_len.take() else { return };
+    /// Sync `number` came to its end on another thread.
+    pub fn handle_synced(&mut self, now_ms: u64, number: u64, result: Result<(), io::Error>) {
+        let ended = self.syncing.take_if(|syncing| syncing.number == number);
+        // One of an increment before this one: it was made durable when this one began.
+        let Some(syncing) = ended else { return };
         match result {
-            Ok(()) => self.file.synced_len = self.file.synced_len.max(len),
+            Ok(()) => self.file.synced_len = self.file.synced_len.max(syncing.len),
             // The system may have dropped the bytes: a later sync that works says nothing.
             Err(error) => self.fail(now_ms, &error, true),
         }
@@ -272,7 +291,7 @@ impl AppendLog {
         }
         let has_more = self.has_waiting() || self.file.synced_len < self.file.len;
         let is_due = has_more && settings.policy == FsyncPolicy::EverySecond;
-        let may_sync = self.syncing_len.is_none() && !settings.rests_now;
+        let may_sync = self.syncing.is_none() && !settings.rests_now;
         match self.postponed_since_ms {
             Some(since_ms) => Some(since_ms + POSTPONED_MS_MAX),
             None => (is_due && may_sync).then_some(self.synced_at_ms + SYNC_PERIOD_MS),
@@ -316,7 +335,7 @@ impl AppendLog {
 
     /// Whether a sync is under way.
     pub fn is_syncing(&self) -> bool {
-        self.syncing_len.is_some()
+        self.syncing.is_some()
     }
 
     /// How often a sync took so long that a write did not wait for it.
@@ -336,7 +355,7 @@ impl AppendLog {
 
     fn postpones(&mut self, now_ms: u64, settings: &AppendSettings) -> bool {
         let waits = settings.policy == FsyncPolicy::EverySecond
-            && self.syncing_len.is_some()
+            && self.syncing.is_some()
             && self.has_waiting()
             && self.buffer.len() < BUFFER_MAX;
         if !waits {
@@ -406,12 +425,14 @@ impl AppendLog {
 
     fn begin_sync(&mut self, now_ms: u64) -> Option<Job> {
         let is_due = now_ms >= self.synced_at_ms + SYNC_PERIOD_MS;
-        if self.syncing_len.is_some() || !is_due {
+        if self.syncing.is_some() || !is_due {
             return None;
         }
         self.synced_at_ms = now_ms;
-        self.syncing_len = Some(self.file.len);
-        Some(Job::Sync(Arc::clone(&self.file.syncer)))
+        self.syncs += 1;
+        let number = self.syncs;
+        self.syncing = Some(Syncing { number, len: self.file.len });
+        Some(Job::Sync { file: Arc::clone(&self.file.syncer), number })
     }
 
     pub(super) fn sync(&mut self) -> io::Result<()> {

@@ -202,7 +202,7 @@ impl Append {
 
     pub(super) fn handle_event(&mut self, now_ms: u64, event: FileEvent) {
         match (event, &mut self.log) {
-            (FileEvent::Synced(result), Some(log)) => {
+            (FileEvent::Synced { number, result }, Some(log)) => {
                 if let Err(error) = &result {
                     let line = format!(
                         "Syncing the AOF file failed: {error}. Writes are refused until it is \
@@ -210,7 +210,7 @@ impl Append {
                     );
                     self.notes.push((LogLevel::Warning, line));
                 }
-                log.handle_synced(now_ms, result);
+                log.handle_synced(now_ms, number, result);
             }
             (FileEvent::Removed, Some(log)) => log.handle_removed(),
             (FileEvent::BaseWritten(result), _) => {

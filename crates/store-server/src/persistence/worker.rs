@@ -18,7 +18,7 @@ const JOBS_MAX: usize = 16;
 #[derive(Debug)]
 pub(crate) enum FileEvent {
     /// A sync ended.
-    Synced(io::Result<()>),
+    Synced { number: u64, result: io::Result<()> },
     /// Old files are gone.
     Removed,
     /// The base of a rewrite is whole and durable, or it is not.
@@ -86,7 +86,7 @@ impl Drop for Worker {
 
 fn work(disk: &dyn Disk, job: Job) -> FileEvent {
     match job {
-        Job::Sync(file) => FileEvent::Synced(file.sync()),
+        Job::Sync { file, number } => FileEvent::Synced { number, result: file.sync() },
         Job::Remove(paths) => {
             for path in paths {
                 // One that stays is listed as history, and tried again at the next start.
