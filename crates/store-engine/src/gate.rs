@@ -13,6 +13,7 @@ use crate::commands;
 use crate::context::{Caller, Context, Propagate};
 use crate::effects::ServerRequest;
 use crate::error::{CommandError, CommandResult};
+use crate::eviction;
 use crate::registry::RowId;
 use crate::session::session_flag;
 use crate::state::server_gate;
@@ -123,11 +124,12 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         // No key may go for memory while a script relies on it.
         commands::check_busy(cx, command)?;
     } else if cx.server.gates & server_gate::MEMORY_LIMIT != 0 {
-        commands::check_memory(cx, command)?;
+        eviction::check(cx, command)?;
     }
     if cx.server.gates & server_gate::DISK_TROUBLE != 0 && (command.name == "ping" || writes(cx)) {
         return Err(cx.server.persistence.refusal());
     }
+    check_replicas(cx, command)?;
     if cx.server.gates & server_gate::SAVING_FAILS != 0
         && (command.has(flag::WRITE) || command.name == "ping")
     {
@@ -163,6 +165,14 @@ fn any_command(cx: &Context<'_>, holds: impl Fn(&Command) -> bool) -> bool {
         _ => &[],
     };
     holds(command) || queued.iter().any(|(row, _)| holds(cx.server.registry.row(*row).command))
+}
+
+/// `min-replicas-to-write`: nothing is written that too few others would keep.
+pub(crate) fn check_replicas(cx: &Context<'_>, command: &Command) -> CommandResult {
+    if cx.server.gates & server_gate::FEW_REPLICAS != 0 && command.has(flag::WRITE) {
+        return Err(CommandError::text("NOREPLICAS Not enough good replicas to write."));
+    }
+    Ok(())
 }
 
 /// In RESP2 a subscribed client cannot tell replies from messages.

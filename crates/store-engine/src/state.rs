@@ -6,6 +6,7 @@ use store_types::Limits;
 
 use crate::acl::Acl;
 use crate::config::Config;
+use crate::eviction::Eviction;
 use crate::host::Host;
 use crate::latency::LatencyMonitor;
 use crate::persistence::Persistence;
@@ -31,6 +32,8 @@ pub mod server_gate {
     pub const PAUSED: u32 = 1 << 2;
     /// A script has run for too long.
     pub const BUSY_SCRIPT: u32 = 1 << 3;
+    /// `min-replicas-to-write` asks for more replicas than there are.
+    pub const FEW_REPLICAS: u32 = 1 << 8;
     /// Saving fails, and `stop-writes-on-bgsave-error` is on.
     pub const SAVING_FAILS: u32 = 1 << 4;
     /// Data is being loaded.
@@ -77,6 +80,8 @@ pub struct Measured {
     pub longest_turn_us: u64,
     /// Clients refused for `maxclients`.
     pub rejected_connections: u64,
+    /// Clients closed for `maxmemory-clients`.
+    pub evicted_clients: u64,
 }
 
 /// Counters that INFO tells.
@@ -136,6 +141,8 @@ pub struct ServerState {
     pub base_memory: usize,
     /// Settings that decide on encodings, as the values take them.
     pub limits: Limits,
+    /// How keys go when memory is short.
+    pub eviction: Eviction,
     /// Bits of [`server_gate`].
     pub gates: u32,
     /// Users and what was denied to them.

@@ -23,13 +23,18 @@ mod busy;
 mod client;
 mod clock;
 mod event_loop;
+mod freeing;
 mod listen;
+mod outside;
 mod persistence;
 mod process;
 mod server;
 mod stream;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
+mod tls;
 
 pub use listen::ListenError;
 pub use server::{LogLevel, Server, ServerBuilder, StartError, Stopper};
 pub use store_engine::Config;
 pub use store_persist::disk::{Disk, DiskFile, Fault, SimulatedDisk, SyncFile};
+pub use tls::TlsError;

@@ -1,13 +1,17 @@
 //! Keys that ended: removed when met, and looked for in bounded turns.
 
 use store_resp::OwnedRequest;
+use store_types::Rng;
 
+use super::table::Scope;
 use super::{Found, Keyspace};
 use crate::effects::event_class;
 
-/// Segments with an ended key that one turn looks through: about 2,000 entries each, so a turn
-/// stays near a millisecond.
+/// Segments with an ended key that one turn looks through at the least effort: about 2,000
+/// entries each, so a turn stays near a millisecond.
 const SEGMENTS_MAX: usize = 8;
+/// Each further step of effort adds so many.
+const SEGMENTS_PER_EFFORT: usize = 2;
 /// Segments that one turn asks whether they have an ended key, which is cheap.
 const SEGMENTS_ASKED_MAX: usize = 20_000;
 /// Keys removed by one turn.
@@ -26,12 +30,13 @@ impl Keyspace {
     /// Removes a key that ended, with all that follows from it.
     #[cold]
     pub(super) fn expire(&mut self, found: Found, key: &[u8]) {
-        self.take_found(found);
+        let entry = self.take_found(found);
+        self.discard(entry, self.freeing.expire);
         self.stats.expired += 1;
-        self.signal_modified(key);
+        self.signal_lost(key);
         self.notify(event_class::EXPIRED, "expired", key);
         if self.effects.propagating {
-            let request = OwnedRequest::from_args([&b"DEL"[..], key]);
+            let request = OwnedRequest::from_args([self.freeing.expire.command(), key]);
             self.effects.unit.requests.push((self.selected, request));
         }
     }
@@ -41,9 +46,32 @@ impl Keyspace {
         self.databases.iter().any(|table| table.volatile_len() > 0)
     }
 
+    /// How long the keys of database `db` that end still have on average, in milliseconds: an
+    /// estimate from a few of them, the same ones at the same moment.
+    pub(crate) fn average_ttl_ms(&self, db: usize) -> u64 {
+        /// Keys come from one segment per draw.
+        const DRAWS: usize = 8;
+        const KEYS_PER_DRAW: usize = 8;
+        let mut random = Rng::seeded(self.now_us);
+        let (mut sum, mut count) = (0u128, 0);
+        for _ in 0..DRAWS {
+            self.databases[db].sample(Scope::Volatile, KEYS_PER_DRAW, &mut random, &mut |entry| {
+                let ends_at = entry.expires_at().unwrap_or(self.now_ms);
+                sum += u128::from(ends_at.saturating_sub(self.now_ms));
+                count += 1;
+            });
+        }
+        sum.checked_div(count).unwrap_or(0) as u64
+    }
+
     /// DEBUG SET-ACTIVE-EXPIRE: whether turns do anything.
     pub fn set_active_expiry(&mut self, enabled: bool) {
         self.expiry_enabled = enabled;
+    }
+
+    /// `active-expire-effort`: how much one turn does, from 1 to 10.
+    pub(crate) fn set_expiry_effort(&mut self, effort: usize) {
+        self.expiry_effort = effort;
     }
 
     /// Removes some of the keys that ended and nobody asked for, going round the segments of
@@ -54,6 +82,7 @@ impl Keyspace {
         }
         let (selected, mut looked, mut removed) = (self.selected, 0, 0);
         let segments: usize = self.databases.iter().map(|table| table.segment_count()).sum();
+        let segments_max = SEGMENTS_MAX + SEGMENTS_PER_EFFORT * (self.expiry_effort - 1);
         let mut turn = ExpiryTurn::Done;
         for _ in 0..segments.min(SEGMENTS_ASKED_MAX) {
             let (db, segment) = self.next_segment();
@@ -70,7 +99,7 @@ impl Keyspace {
                 // Looking it up is what removes it.
                 self.contains(&key);
             }
-            if looked == SEGMENTS_MAX || removed == KEYS_MAX {
+            if looked == segments_max || removed == KEYS_MAX {
                 turn = ExpiryTurn::More;
                 break;
             }
