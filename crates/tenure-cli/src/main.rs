@@ -4,6 +4,7 @@
 //! an exit code of [`exit`]. A subcommand is a module with `Arguments` and `run`, and two lines
 //! here: one in [`Command`], one in [`dispatch`].
 
+mod check_rdb;
 mod cli;
 mod clock;
 mod config_check;
@@ -49,6 +50,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    CheckRdb(check_rdb::Arguments),
     Run(run::Arguments),
     Once(once::Arguments),
     Who(who::Arguments),
@@ -108,6 +110,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Local(command) => local::run(command),
         Command::Sidecar(arguments) => sidecar::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
+        Command::CheckRdb(arguments) => Ok(check_rdb::run(arguments)?),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),
         Command::Cli(arguments) => Ok(cli::run(&arguments)),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
