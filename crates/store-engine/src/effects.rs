@@ -3,6 +3,7 @@
 
 use store_resp::OwnedRequest;
 
+use crate::keyspace::Garbage;
 use crate::session::SessionId;
 use crate::snapshot::SaveJob;
 
@@ -103,6 +104,9 @@ pub struct Effects {
     pub unblocks: Vec<(SessionId, Unblock)>,
     /// Changed keys, recorded only while some session tracks; `None` stands for all of them.
     pub changed_keys: Vec<Option<Box<[u8]>>>,
+    /// Keys that ended or were evicted, recorded as the changed ones are: nobody changed them,
+    /// so even a session that is not told of its own changes is told of these.
+    pub lost_keys: Vec<Option<Box<[u8]>>>,
     /// Whether more keys are tracked than may be.
     pub tracking_is_full: bool,
     /// Whether some session tracks keys.
@@ -121,6 +125,9 @@ pub struct Effects {
     pub resumed_sessions: Vec<SessionId>,
     /// For the server: what else is to be done, in order.
     pub requests: Vec<ServerRequest>,
+    /// For the server: values to be freed where that delays nobody; it tells the engine by
+    /// `Engine::note_freed`. Whoever drops them at once frees them here.
+    pub garbage: Vec<Garbage>,
 }
 
 impl Effects {
@@ -132,6 +139,7 @@ impl Effects {
             && self.ready_keys.is_empty()
             && self.unblocks.is_empty()
             && self.changed_keys.is_empty()
+            && self.lost_keys.is_empty()
             && !self.tracking_is_full
             && self.unit.requests.is_empty()
     }
@@ -143,5 +151,6 @@ impl Effects {
             && self.written_sessions.is_empty()
             && self.resumed_sessions.is_empty()
             && self.requests.is_empty()
+            && self.garbage.is_empty()
     }
 }

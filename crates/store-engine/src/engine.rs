@@ -12,9 +12,10 @@ use crate::commands;
 use crate::config::Config;
 use crate::context::{Caller, Context, Propagate};
 use crate::effects::{Effects, Unblock};
+use crate::eviction::{self, Eviction};
 use crate::gate;
 use crate::host::Host;
-use crate::keyspace::{ExpiryTurn, Keyspace};
+use crate::keyspace::{ExpiryTurn, Garbage, Keyspace};
 use crate::latency::LatencyMonitor;
 use crate::pubsub::PubSub;
 use crate::rates::RateMeter;
@@ -26,8 +27,6 @@ use crate::snapshot::Saving;
 use crate::state::{Identity, Measured, ServerState, Stats};
 use crate::tracking::TrackingTable;
 
-/// Between looks for keys that ended, when none is overdue: Redis's `hz` of 10.
-const EXPIRY_PERIOD_MS: u64 = 100;
 /// Rounds of waking blocked sessions after one request: each may feed the next.
 const WAKE_ROUNDS_MAX: usize = 1000;
 
@@ -86,8 +85,8 @@ impl Engine {
         let mut engine = Self {
             keyspace: Keyspace::new(databases, random.next_u64()),
             state: ServerState {
+                registry: registry_of(&config),
                 config,
-                registry: Registry::new(),
                 sessions: Sessions::default(),
                 stats: Stats::default(),
                 identity,
@@ -95,6 +94,7 @@ impl Engine {
                 host,
                 base_memory: 0,
                 limits: Limits { hash_seed: random.next_u64(), ..Limits::default() },
+                eviction: Eviction::default(),
                 gates: 0,
                 acl: Acl::default(),
                 scripting: Scripting::default(),
@@ -338,6 +338,9 @@ impl Engine {
         self.keyspace.begin(now_us, 0);
         let now_ms = self.keyspace.now_ms();
         let mut soon = self.keyspace.drop_some();
+        if self.state.eviction.is_under_way() {
+            eviction::make_room(&mut self.keyspace, &mut self.state);
+        }
         if self.state.pause.is_some_and(|pause| pause.until_ms <= now_ms) {
             commands::end_pause(&mut self.keyspace, &mut self.state);
         }
@@ -345,7 +348,10 @@ impl Engine {
         if may_expire && now_ms >= self.expiry_at_ms && self.keyspace.has_volatile() {
             match self.keyspace.expire_turn() {
                 ExpiryTurn::More => soon = true,
-                ExpiryTurn::Done => self.expiry_at_ms = now_ms + EXPIRY_PERIOD_MS,
+                ExpiryTurn::Done => {
+                    let period_ms = self.state.config.tuned().expiry_period_ms;
+                    self.expiry_at_ms = now_ms + period_ms;
+                }
             }
         }
         self.save_if_due();
@@ -363,6 +369,9 @@ impl Engine {
 
     /// When [`tick`](Self::tick) is wanted next.
     pub fn next_tick(&self) -> NextTick {
+        if self.state.eviction.is_under_way() {
+            return NextTick::Soon;
+        }
         let deadline = self.deadlines.first().map(|(at, _)| *at);
         let pause = self.state.pause.map(|pause| pause.until_ms);
         let expires = pause.is_none() && self.keyspace.has_volatile();
@@ -373,9 +382,20 @@ impl Engine {
         }
     }
 
-    /// Bytes in use, as INFO's used_memory tells.
+    /// Bytes in use, as `maxmemory` counts them.
     pub fn memory(&self) -> usize {
         self.state.base_memory + self.keyspace.memory()
+    }
+
+    /// The driver has freed so many values of [`Effects::garbage`] with so many bytes.
+    pub fn note_freed(&mut self, objects: usize, bytes: usize) {
+        self.keyspace.note_freed(objects, bytes);
+    }
+
+    /// The driver has no room for this part of [`Effects::garbage`]: it is freed here, a single
+    /// value at once, a whole database in slices.
+    pub fn take_back(&mut self, garbage: Garbage) {
+        self.keyspace.take_back(garbage);
     }
 
     fn block(&mut self, session: &mut Session, blocked: Box<Blocked>) {
@@ -470,6 +490,10 @@ impl Engine {
         if !keys.is_empty() {
             commands::invalidate_tracked(&mut self.keyspace, &mut self.state, keys, origin);
         }
+        let keys = std::mem::take(&mut self.keyspace.effects.lost_keys);
+        if !keys.is_empty() {
+            commands::invalidate_tracked(&mut self.keyspace, &mut self.state, keys, None);
+        }
         if std::mem::take(&mut self.keyspace.effects.tracking_is_full) {
             commands::shrink_tracking(&mut self.keyspace, &mut self.state);
         }
@@ -543,6 +567,15 @@ pub(crate) fn open_session(state: &mut ServerState, now_us: u64, origin: Origin)
         session.set_flag(session_flag::RESTRICTED, !user.may_do_everything());
     }
     id
+}
+
+/// The command table under the names that clients use.
+fn registry_of(config: &Config) -> Registry {
+    let mut registry = Registry::new();
+    for (name, new_name) in config.renamed() {
+        registry.rename(name, new_name).expect("names were checked when they were set");
+    }
+    registry
 }
 
 /// Forty hexadecimal digits, the form of run ids.

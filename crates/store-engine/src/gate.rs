@@ -8,11 +8,12 @@
 use store_resp::{OwnedRequest, Protocol, Request};
 
 use crate::acl;
-use crate::command::flag;
+use crate::command::{Command, flag};
 use crate::commands;
 use crate::context::{Caller, Context, Propagate};
 use crate::effects::ServerRequest;
 use crate::error::{CommandError, CommandResult};
+use crate::eviction;
 use crate::registry::RowId;
 use crate::session::session_flag;
 use crate::state::server_gate;
@@ -112,19 +113,28 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         // No key may go for memory while a script relies on it.
         commands::check_busy(cx, command)?;
     } else if cx.server.gates & server_gate::MEMORY_LIMIT != 0 {
-        commands::check_memory(cx, command)?;
+        eviction::check(cx, command)?;
     }
     if cx.server.gates & server_gate::SAVING_FAILS != 0
         && (command.has(flag::WRITE) || command.name == "ping")
     {
         return Err(CommandError::SAVING_FAILS);
     }
+    check_replicas(cx, command)?;
     if cx.session.has(session_flag::SUBSCRIBED) && cx.session.protocol == Protocol::Resp2 {
         check_subscribed(cx)?;
     }
     const TOUCHES_KEYS: u32 = flag::READ | flag::WRITE | flag::MAY_REPLICATE;
     if cx.session.has(session_flag::MONITOR) && command.has(TOUCHES_KEYS) {
         return Err(CommandError::text("ERR Replica can't interact with the keyspace"));
+    }
+    Ok(())
+}
+
+/// `min-replicas-to-write`: nothing is written that too few others would keep.
+pub(crate) fn check_replicas(cx: &Context<'_>, command: &Command) -> CommandResult {
+    if cx.server.gates & server_gate::FEW_REPLICAS != 0 && command.has(flag::WRITE) {
+        return Err(CommandError::text("NOREPLICAS Not enough good replicas to write."));
     }
     Ok(())
 }

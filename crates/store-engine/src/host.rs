@@ -5,6 +5,7 @@ use std::path::Path;
 
 use store_persist::rdb::Part;
 
+use crate::config::Config;
 use crate::snapshot::SaveJob;
 
 /// What the process uses, as INFO tells.
@@ -28,6 +29,17 @@ pub trait Host: Send {
     /// Replaces the text of the configuration file by what `renew` makes of it. Fails with a
     /// reason for the client.
     fn rewrite_config(&self, path: &str, renew: &dyn Fn(&str) -> String) -> Result<(), String>;
+
+    /// Follows settings that CONFIG SET is about to change and that concern the outside, such
+    /// as ports and certificates. When it fails, with a setting and a reason for the client,
+    /// nothing changes.
+    fn follow_settings(
+        &self,
+        _before: &Config,
+        _after: &Config,
+    ) -> Result<(), (&'static str, String)> {
+        Ok(())
+    }
 
     /// The text of a file. Fails with a reason for the client.
     fn read_file(&self, path: &str) -> Result<String, String>;

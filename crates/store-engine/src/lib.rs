@@ -46,6 +46,7 @@ mod context;
 mod effects;
 mod engine;
 mod error;
+mod eviction;
 mod gate;
 mod host;
 mod key_finder;
@@ -69,20 +70,21 @@ pub use command::{
     Arity, Begin, Command, Find, FindKeys, Group, KeySpec, Run, access, category, flag,
 };
 pub use config::{
-    Config, ConfigError, Kind, OutputLimit, SETTINGS, Setting, Tuned, parse_arguments, parse_file,
-    rewrite_file,
+    Config, ConfigError, Include, Kind, OutputLimit, Remark, SETTINGS, Setting, Tuned,
+    name_matches, parse_arguments, parse_file, parse_file_including, rewrite_file,
 };
 pub use context::{Caller, Context, Propagate, integer, integer_within, integer32, is_word};
 pub use effects::{Effects, KeyEvent, ServerRequest, Unblock, Unit, event_class};
 pub use engine::{Engine, NextTick, Outcome};
 pub use error::{CommandError, CommandResult};
+pub use eviction::Eviction;
 pub use host::{Host, NoHost, Usage};
 pub use key_finder::{FoundKey, keys_of};
 pub use keyspace::memory::size_class;
 pub use keyspace::{
-    AccessPolicy, Data, Entry, Expiry, KeyStats, Keyspace, NewValue, Object, SnapshotForm,
-    SnapshotKind, SnapshotProgress, SnapshotTurn, StringRef, Value, ValueMut, ValueRef,
-    WaitingKeys, Watches,
+    AccessPolicy, Data, Entry, Expiry, Freeing, FreeingSettings, FreeingStats, Garbage, KeyStats,
+    Keyspace, NewValue, Object, SnapshotForm, SnapshotKind, SnapshotProgress, SnapshotTurn,
+    StringRef, Value, ValueMut, ValueRef, WaitingKeys, Watches,
 };
 pub use latency::{EventSamples, Histogram, LatencyMonitor};
 pub use pubsub::{PubSub, Subscriptions, TopicKind};

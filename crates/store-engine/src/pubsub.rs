@@ -40,6 +40,12 @@ impl Subscriptions {
         &self.topics[kind as usize]
     }
 
+    /// Bytes of their names, and something for each.
+    pub(crate) fn memory(&self) -> usize {
+        const PER_TOPIC: usize = 64;
+        self.topics.iter().flatten().map(|topic| topic.len() + PER_TOPIC).sum()
+    }
+
     /// How many there are of all kinds.
     pub fn count(&self) -> usize {
         self.topics.iter().map(BTreeSet::len).sum()

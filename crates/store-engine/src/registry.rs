@@ -29,6 +29,9 @@ pub struct Row {
     pub parent: Option<RowId>,
     /// The name with its parent's: `get`, `config|get`.
     pub full_name: String,
+    /// What clients call it: its name unless `rename-command` says otherwise, and empty when
+    /// they may not.
+    called: String,
     /// Its counters.
     pub stats: CallStats,
     /// How long it took, once it ran.
@@ -77,15 +80,34 @@ impl Registry {
 
     fn add(&mut self, command: &'static Command) {
         let id = self.push(command, None);
-        let mut slot = slot_of(command.name.as_bytes());
-        while self.slots[slot] != 0 {
-            slot = (slot + 1) % SLOTS;
-        }
-        self.slots[slot] = id.0 + 1;
+        self.take_slot(id);
         self.rows[usize::from(id.0)].first_subcommand = id.0 + 1;
         for subcommand in command.subcommands {
             self.push(subcommand, Some(id));
         }
+    }
+
+    fn take_slot(&mut self, id: RowId) {
+        let mut slot = slot_of(self.row(id).called.as_bytes());
+        while self.slots[slot] != 0 {
+            slot = (slot + 1) % SLOTS;
+        }
+        self.slots[slot] = id.0 + 1;
+    }
+
+    /// Gives a command another name, or none at all. Fails with the reason when there is no
+    /// such command, or the name is taken.
+    pub(crate) fn rename(&mut self, name: &str, new_name: &str) -> Result<(), &'static str> {
+        let id = self.find(name.as_bytes()).ok_or("No such command in rename-command")?;
+        if !new_name.is_empty() && self.find(new_name.as_bytes()).is_some() {
+            return Err("Target command name already exists");
+        }
+        self.rows[id.index()].called = new_name.to_owned();
+        self.slots.fill(0);
+        let is_called = |id: &RowId| !self.row(*id).called.is_empty();
+        let called: Vec<RowId> = self.commands().filter(is_called).collect();
+        called.into_iter().for_each(|id| self.take_slot(id));
+        Ok(())
     }
 
     fn push(&mut self, command: &'static Command, parent: Option<RowId>) -> RowId {
@@ -98,6 +120,7 @@ impl Registry {
             command,
             parent,
             full_name,
+            called: command.name.to_owned(),
             stats,
             histogram: None,
             first_subcommand: 0,
@@ -105,13 +128,13 @@ impl Registry {
         RowId((self.rows.len() - 1) as u16)
     }
 
-    /// The row of a name, in any case.
+    /// The row of a name that clients use, in any case.
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<RowId> {
         let mut slot = slot_of(name);
         loop {
             let index = self.slots[slot].checked_sub(1)?;
-            if self.rows[usize::from(index)].command.name.as_bytes().eq_ignore_ascii_case(name) {
+            if self.rows[usize::from(index)].called.as_bytes().eq_ignore_ascii_case(name) {
                 return Some(RowId(index));
             }
             slot = (slot + 1) % SLOTS;
@@ -131,6 +154,13 @@ impl Registry {
             None => self.find(name),
             Some(at) => self.find_subcommand(self.find(&name[..at])?, &name[at + 1..]),
         }
+    }
+
+    /// The row of `name`, or of `name|subname`, whatever clients call it: users and their rules
+    /// know commands by the names of the table.
+    pub(crate) fn find_original(&self, name: &[u8]) -> Option<RowId> {
+        let same = |id: &RowId| self.row(*id).full_name.as_bytes().eq_ignore_ascii_case(name);
+        self.find_full(name).filter(same).or_else(|| self.ids().find(same))
     }
 
     /// A row.
@@ -233,6 +263,20 @@ mod tests {
         for absent in [&b""[..], b"x", b"nosuchcommand", &[0xff; 100]] {
             assert_eq!(registry.find(absent), None);
         }
+    }
+
+    #[test]
+    fn a_renamed_command_is_found_by_its_new_name_only() {
+        let mut registry = Registry::new();
+        let id = registry.find(b"flushall").unwrap();
+        registry.rename("FLUSHALL", "wipe").unwrap();
+        assert_eq!((registry.find(b"flushall"), registry.find(b"WIPE")), (None, Some(id)));
+        assert_eq!(registry.find_original(b"flushall"), Some(id));
+        registry.rename("wipe", "").unwrap();
+        assert_eq!((registry.find(b"wipe"), registry.find(b"")), (None, None));
+        assert!(registry.rename("flushall", "x").is_err());
+        assert!(registry.rename("get", "set").is_err());
+        assert!(registry.find(b"get").is_some());
     }
 
     #[test]

@@ -143,6 +143,11 @@ pub struct Session {
     pub output: Vec<u8>,
     /// Bytes at the front of the output that the driver has written already.
     pub output_written: usize,
+    /// Bytes of requests that are not whole yet, and what is set aside for them. The driver
+    /// tells both.
+    pub query_bytes: usize,
+    /// See above.
+    pub query_capacity: usize,
     /// CLIENT SETNAME.
     pub name: Vec<u8>,
     /// The name of the ACL user.
@@ -172,6 +177,16 @@ impl Session {
     #[inline]
     pub fn has(&self, flags: u32) -> bool {
         self.flags & flags != 0
+    }
+
+    /// Bytes that it holds: what `maxmemory-clients` counts.
+    pub fn memory(&self) -> usize {
+        let queued = self.transaction.as_ref().map_or(0, |queued| queued.memory);
+        let waiting = self.blocked.as_ref().map_or(0, |blocked| blocked.request.memory());
+        let listened = self.subscriptions.as_ref().map_or(0, |listened| listened.memory());
+        let watched: usize = self.watched.iter().map(|(_, key)| key.len()).sum();
+        let buffers = self.output.capacity() + self.query_capacity;
+        size_of::<Self>() + buffers + queued + waiting + listened + watched
     }
 
     /// Sets or clears a flag.
@@ -205,6 +220,8 @@ impl Sessions {
             protocol: Protocol::Resp2,
             output: Vec::new(),
             output_written: 0,
+            query_bytes: 0,
+            query_capacity: 0,
             name: Vec::new(),
             user: crate::acl::DEFAULT.to_vec(),
             origin,

@@ -6,6 +6,7 @@ use store_types::Limits;
 
 use crate::acl::Acl;
 use crate::config::Config;
+use crate::eviction::Eviction;
 use crate::host::Host;
 use crate::latency::LatencyMonitor;
 use crate::pubsub::PubSub;
@@ -32,6 +33,8 @@ pub mod server_gate {
     pub const BUSY_SCRIPT: u32 = 1 << 3;
     /// Saving fails, and `stop-writes-on-bgsave-error` is on.
     pub const SAVING_FAILS: u32 = 1 << 4;
+    /// `min-replicas-to-write` asks for more replicas than there are.
+    pub const FEW_REPLICAS: u32 = 1 << 8;
 }
 
 /// Who this server is, as INFO tells.
@@ -72,6 +75,8 @@ pub struct Measured {
     pub longest_turn_us: u64,
     /// Clients refused for `maxclients`.
     pub rejected_connections: u64,
+    /// Clients closed for `maxmemory-clients`.
+    pub evicted_clients: u64,
 }
 
 /// Counters that INFO tells.
@@ -129,6 +134,8 @@ pub struct ServerState {
     pub base_memory: usize,
     /// Settings that decide on encodings, as the values take them.
     pub limits: Limits,
+    /// How keys go when memory is short.
+    pub eviction: Eviction,
     /// Bits of [`server_gate`].
     pub gates: u32,
     /// Users and what was denied to them.

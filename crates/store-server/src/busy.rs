@@ -14,9 +14,12 @@ use store_resp::{Limits, Parsed};
 
 use crate::client::{Client, Fate, ReadOutcome};
 use crate::clock::Clock;
-use crate::event_loop::{ACCEPTS_MAX, EVENTS_MAX, LISTENER_BASE, Message, WAKER, refusal};
+use crate::event_loop::{
+    ACCEPTS_MAX, EVENTS_MAX, Handshakes, LISTENER_BASE, Message, WAKER, find_listener, refusal,
+};
 use crate::listen::Listener;
 use crate::stream::Stream;
+use crate::tls::TlsSlot;
 
 /// Read at once per client; nobody has much to say to a busy server.
 const READ_LEN: usize = 16 * 1024;
@@ -29,6 +32,8 @@ pub(crate) struct Attending<'a> {
     /// The one whose script runs is not among them.
     pub(crate) clients: &'a mut Vec<Option<Box<Client>>>,
     pub(crate) listeners: &'a [Listener],
+    pub(crate) tls: &'a TlsSlot,
+    pub(crate) handshakes: &'a mut Handshakes,
     pub(crate) messages: &'a Receiver<Message>,
     pub(crate) clock: &'a Clock,
     pub(crate) to_read: &'a mut Vec<usize>,
@@ -84,7 +89,7 @@ impl Attending<'_> {
     /// tells each only once: so everyone is asked.
     fn look_everywhere(&mut self, busy: &mut Busy<'_>) -> Scratch {
         self.take_messages(busy);
-        self.to_accept.extend(0..self.listeners.len());
+        self.to_accept.extend(self.listeners.iter().map(|listener| listener.number));
         let slots = 0..self.clients.len();
         self.to_read.extend(slots.filter(|slot| self.clients[*slot].is_some()));
         Scratch { events: Events::with_capacity(EVENTS_MAX), buffer: vec![0; READ_LEN] }
@@ -105,10 +110,11 @@ impl Attending<'_> {
         }
     }
 
-    fn accept(&mut self, index: usize, busy: &mut Busy<'_>) {
+    fn accept(&mut self, number: usize, busy: &mut Busy<'_>) {
+        let Some(listener) = find_listener(self.listeners, number) else { return };
         let keepalive = Duration::from_secs(busy.config().number("tcp-keepalive") as u64);
         for _ in 0..ACCEPTS_MAX {
-            match self.listeners[index].accept(keepalive) {
+            match listener.accept(keepalive, self.tls) {
                 Ok((stream, origin)) => self.open(stream, origin, busy),
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
@@ -117,13 +123,16 @@ impl Attending<'_> {
                 },
             }
         }
-        self.to_accept.push(index);
+        self.to_accept.push(number);
     }
 
     fn open(&mut self, mut stream: Stream, origin: Origin, busy: &mut Busy<'_>) {
-        if let Some(refusal) = refusal(busy.state(), &origin) {
+        let is_handshaking = stream.is_handshaking();
+        let refusal = refusal(busy.state(), &origin);
+        if refusal.is_some() || is_handshaking && !self.handshakes.has_room(self.clients) {
             // A client that is refused may not read; it is not worth waiting for.
-            let _ = io::Write::write(&mut stream, refusal.as_bytes());
+            let text = refusal.map_or("", |refusal| refusal.text());
+            let _ = io::Write::write(&mut stream, text.as_bytes());
             return;
         }
         let session = busy.open_session(self.clock.now_us(), origin);
@@ -138,6 +147,9 @@ impl Attending<'_> {
             self.to_close.push(slot);
         }
         self.clients[slot] = Some(client);
+        if is_handshaking {
+            self.handshakes.add(self.clock.now_us() / 1000, session);
+        }
     }
 
     /// Reads what a client says, answers it, and writes what it has not got yet.
@@ -184,7 +196,7 @@ impl Attending<'_> {
                 true
             }
             ReadOutcome::Nothing => false,
-            ReadOutcome::Ended => {
+            ReadOutcome::Ended | ReadOutcome::Failed(_) => {
                 client.fate = Fate::Closes;
                 false
             }

@@ -40,6 +40,8 @@ pub(crate) struct Client {
     pub(crate) may_read: bool,
     /// Since when its output has been beyond the soft limit, unix milliseconds.
     pub(crate) over_soft_since_ms: Option<u64>,
+    /// Bytes it was last found to hold.
+    pub(crate) counted_memory: usize,
 }
 
 /// What a read came to.
@@ -50,6 +52,8 @@ pub(crate) enum ReadOutcome {
     Nothing,
     /// The client is gone.
     Ended,
+    /// The client is gone, or sends what makes no sense to TLS.
+    Failed(io::Error),
 }
 
 impl Client {
@@ -65,6 +69,7 @@ impl Client {
             waits_to_read: false,
             may_read: true,
             over_soft_since_ms: None,
+            counted_memory: 0,
         }
     }
 
@@ -76,7 +81,7 @@ impl Client {
                 Ok(count) => {
                     // Less than asked for means that the stream is empty: the next bytes will
                     // come with an event, so asking again would be a system call in vain.
-                    self.may_read = count == buffer.len();
+                    self.may_read = count == buffer.len() || self.stream.has_ended();
                     ReadOutcome::Bytes(count)
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -84,7 +89,7 @@ impl Client {
                     ReadOutcome::Nothing
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => ReadOutcome::Ended,
+                Err(error) => ReadOutcome::Failed(error),
             };
         }
     }
@@ -102,6 +107,12 @@ impl Client {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
+            }
+        }
+        if self.stream.has_unsent() {
+            match self.stream.flush() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => sent?,
             }
         }
         if self.written == output.len() {

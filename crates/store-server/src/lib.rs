@@ -23,12 +23,17 @@ mod busy;
 mod client;
 mod clock;
 mod event_loop;
+mod freeing;
 mod listen;
+mod outside;
 mod persistence;
 mod process;
 mod server;
 mod stream;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
+mod tls;
 
 pub use listen::ListenError;
 pub use server::{LogLevel, Server, ServerBuilder, StartError, Stopper};
 pub use store_engine::Config;
+pub use tls::TlsError;

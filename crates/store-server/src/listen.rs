@@ -1,12 +1,14 @@
 //! Sockets that wait for clients.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mio::event::Source;
 use mio::net::{TcpStream, UnixListener};
+use mio::{Interest, Registry, Token};
 use rustix::fs::{Mode, chmod};
 use rustix::net::sockopt::{
     set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl,
@@ -15,6 +17,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socke
 use store_engine::{Config, Origin};
 
 use crate::stream::Stream;
+use crate::tls::TlsSlot;
 
 /// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
@@ -38,32 +41,52 @@ pub enum ListenError {
     },
 }
 
+/// Where to listen, and what is spoken there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Tcp(SocketAddr),
+    Tls(SocketAddr),
+    Unix(PathBuf),
+}
+
 /// One socket that waits for clients.
 #[derive(Debug)]
-pub(crate) enum Listener {
+pub(crate) struct Listener {
+    /// As it was bound: with the port that the system chose, if it was to.
+    pub(crate) place: Place,
+    /// By which the loop knows it.
+    pub(crate) number: usize,
+    socket: Socket,
+}
+
+#[derive(Debug)]
+enum Socket {
     Tcp(mio::net::TcpListener),
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener),
 }
 
 impl Listener {
     /// The next client that waits. `WouldBlock` when there is none.
-    pub(crate) fn accept(&self, keepalive: Duration) -> io::Result<(Stream, Origin)> {
-        match self {
-            Listener::Tcp(listener) => {
+    pub(crate) fn accept(
+        &self,
+        keepalive: Duration,
+        tls: &TlsSlot,
+    ) -> io::Result<(Stream, Origin)> {
+        match &self.socket {
+            Socket::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;
                 tune(&stream, keepalive);
-                let local = stream.local_addr().map(|local| local.to_string());
-                let origin = Origin {
-                    address: peer.to_string(),
-                    local_address: local.unwrap_or_default(),
-                    descriptor: i64::from(stream.as_raw_fd()),
-                    is_local: peer.ip().to_canonical().is_loopback(),
-                    is_unix: false,
-                };
-                Ok((Stream::Tcp(stream), origin))
+                let origin = origin(&stream, peer);
+                match self.place {
+                    Place::Tls(_) => Ok((Stream::Tls(Box::new(tls.receive(stream)?)), origin)),
+                    _ => Ok((Stream::Tcp(stream), origin)),
+                }
             }
-            Listener::Unix(listener, path) => {
+            Socket::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
+                let Place::Unix(path) = &self.place else {
+                    return Err(io::ErrorKind::Unsupported.into());
+                };
                 let name = format!("{}:0", path.display());
                 let origin = Origin {
                     address: name.clone(),
@@ -77,20 +100,35 @@ impl Listener {
         }
     }
 
-    pub(crate) fn port(&self) -> Option<u16> {
-        match self {
-            Listener::Tcp(listener) => listener.local_addr().ok().map(|address| address.port()),
-            Listener::Unix(..) => None,
+    pub(crate) fn is_unix(&self) -> bool {
+        matches!(self.place, Place::Unix(_))
+    }
+
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        match &mut self.socket {
+            Socket::Tcp(socket) => socket.register(registry, token, Interest::READABLE),
+            Socket::Unix(socket) => socket.register(registry, token, Interest::READABLE),
         }
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listener::Unix(_, path) = self {
+        if let Place::Unix(path) = &self.place {
             // Somebody else may have removed it already.
             let _ = std::fs::remove_file(path);
         }
+    }
+}
+
+fn origin(stream: &TcpStream, peer: SocketAddr) -> Origin {
+    let local = stream.local_addr().map(|local| local.to_string());
+    Origin {
+        address: peer.to_string(),
+        local_address: local.unwrap_or_default(),
+        descriptor: i64::from(stream.as_raw_fd()),
+        is_local: peer.ip().to_canonical().is_loopback(),
+        is_unix: false,
     }
 }
 
@@ -108,44 +146,76 @@ fn tune(stream: &TcpStream, keepalive: Duration) {
     let _ = set_tcp_keepcnt(stream, 3);
 }
 
-/// Listens on every address of `bind` at `port`; with port 0 the system chooses one for all.
-pub(crate) fn listen_tcp(config: &Config, port: u16) -> Result<Vec<Listener>, ListenError> {
-    let mut listeners = Vec::new();
-    let mut port = port;
-    for word in config.text("bind").split_whitespace() {
+/// One word of `bind`.
+struct Bound {
+    ip: IpAddr,
+    /// Whether it is fine when the machine has no such address.
+    is_optional: bool,
+}
+
+/// The addresses of `bind`.
+fn bound(config: &Config) -> Result<Vec<Bound>, ListenError> {
+    let parse = |word: &str| {
         let (name, is_optional) = match word.strip_prefix('-') {
             Some(name) => (name, true),
             None => (word, false),
         };
-        match listen_on(config, name, port) {
-            Ok(listener) => {
-                port = listener.port().unwrap_or(port);
-                listeners.push(listener);
-            }
-            Err(_) if is_optional => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(listeners)
+        let host = match name {
+            "*" => "0.0.0.0",
+            "::*" => "::",
+            other => other,
+        };
+        let ip = host.parse().map_err(|error| ListenError::Tcp {
+            address: host.to_owned(),
+            source: io::Error::new(io::ErrorKind::InvalidInput, error),
+        })?;
+        Ok(Bound { ip, is_optional })
+    };
+    config.text("bind").split_whitespace().map(parse).collect()
 }
 
-fn listen_on(config: &Config, name: &str, port: u16) -> Result<Listener, ListenError> {
-    let host = match name {
-        "*" => "0.0.0.0",
-        "::*" => "::",
-        other => other,
-    };
-    let fail = |source| ListenError::Tcp { address: format!("{host}:{port}"), source };
-    let address = host
-        .parse()
-        .map(|ip| SocketAddr::new(ip, port))
-        .map_err(|error| fail(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
-    let listener = TcpListener::bind(address).map_err(fail)?;
-    listener.set_nonblocking(true).map_err(fail)?;
+/// Listens on every address of `bind` at `port`, but for places that are `taken` by ourselves;
+/// with port 0 the system chooses one for all. Returns the places that were taken, and sockets.
+pub(crate) fn listen_tcp(
+    config: &Config,
+    port: u16,
+    place_at: fn(SocketAddr) -> Place,
+    taken: &[Place],
+) -> Result<(Vec<Place>, Vec<Listener>), ListenError> {
+    let (mut kept, mut listeners) = (Vec::new(), Vec::new());
+    let mut port = port;
+    for Bound { ip, is_optional } in bound(config)? {
+        let place = place_at(SocketAddr::new(ip, port));
+        if taken.contains(&place) {
+            kept.push(place);
+            continue;
+        }
+        match listen_on(config, SocketAddr::new(ip, port)) {
+            Ok((socket, address)) => {
+                port = address.port();
+                let socket = Socket::Tcp(socket);
+                listeners.push(Listener { place: place_at(address), number: 0, socket });
+            }
+            Err(_) if is_optional => {}
+            Err(source) => {
+                let address = SocketAddr::new(ip, port).to_string();
+                return Err(ListenError::Tcp { address, source });
+            }
+        }
+    }
+    Ok((kept, listeners))
+}
+
+fn listen_on(
+    config: &Config,
+    address: SocketAddr,
+) -> io::Result<(mio::net::TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
     // Listening again only changes the backlog.
-    let backlog = config.number("tcp-backlog") as i32;
-    listen(&listener, backlog).map_err(|error| fail(error.into()))?;
-    Ok(Listener::Tcp(mio::net::TcpListener::from_std(listener)))
+    listen(&listener, config.number("tcp-backlog") as i32)?;
+    let address = listener.local_addr()?;
+    Ok((mio::net::TcpListener::from_std(listener), address))
 }
 
 /// Listens at a path that only its owner may use, unless `unixsocketperm` says otherwise: the
@@ -170,5 +240,6 @@ pub(crate) fn listen_unix(config: &Config, path: &Path) -> Result<Listener, List
     let listener = prepare().map_err(|error| fail(error.into()))?;
     let listener = std::os::unix::net::UnixListener::from(listener);
     listener.set_nonblocking(true).map_err(fail)?;
-    Ok(Listener::Unix(UnixListener::from_std(listener), path.to_owned()))
+    let socket = Socket::Unix(UnixListener::from_std(listener));
+    Ok(Listener { place: Place::Unix(path.to_owned()), number: 0, socket })
 }

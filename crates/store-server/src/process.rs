@@ -4,16 +4,24 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use store_engine::{Host, SaveJob, Usage};
+use store_engine::{Config, Host, SaveJob, Usage};
 use store_persist::rdb::Part;
 
+use crate::outside::Outside;
 use crate::persistence::snapshot::{self, Generations};
 
 /// The process this server runs in.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
+    outside: Outside,
     /// Shared with the saves in the background.
-    pub(crate) generations: Generations,
+    generations: Generations,
+}
+
+impl Process {
+    pub(crate) fn new(outside: Outside, generations: Generations) -> Self {
+        Self { outside, generations }
+    }
 }
 
 impl Host for Process {
@@ -38,6 +46,15 @@ impl Host for Process {
             fs::rename(&beside, path)
         };
         replace().map_err(|error| error.to_string())
+    }
+
+    fn follow_settings(
+        &self,
+        before: &Config,
+        after: &Config,
+    ) -> Result<(), (&'static str, String)> {
+        allow_clients(before, after)?;
+        self.outside.follow(before, after)
     }
 
     fn read_file(&self, path: &str) -> Result<String, String> {
@@ -73,6 +90,21 @@ impl Host for Process {
         let source = fs::File::open("/dev/urandom");
         source.and_then(|mut source| io::Read::read_exact(&mut source, bytes)).is_ok()
     }
+}
+
+/// `maxclients` may grow only as far as there are descriptors: the limit belongs to the process
+/// around us.
+fn allow_clients(before: &Config, after: &Config) -> Result<(), (&'static str, String)> {
+    /// Descriptors for files and listeners, besides those of clients.
+    const DESCRIPTORS_KEPT: u64 = 32;
+    let wanted = after.number("maxclients") as u64;
+    let allowed = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let served = allowed.unwrap_or(u64::MAX).saturating_sub(DESCRIPTORS_KEPT);
+    if wanted <= before.number("maxclients") as u64 || wanted <= served {
+        return Ok(());
+    }
+    let text = "The operating system is not able to handle the specified number of clients";
+    Err(("maxclients", format!("{text}, try with {served}")))
 }
 
 /// Time in user and system mode, the twelfth and thirteenth word behind the program's name.

@@ -13,17 +13,35 @@ use store_engine::{Config, ConfigError, Engine, Identity, parse_arguments};
 
 use crate::clock::Clock;
 use crate::event_loop::{EventLoop, Message, Ties, WAKER};
-use crate::listen::{ListenError, listen_tcp, listen_unix};
+use crate::listen::{ListenError, listen_unix};
+use crate::outside::{OpenError, Outside, Ports};
 use crate::persistence::snapshot::{Generations, remove_leftovers};
 use crate::process::Process;
+use crate::tls::TlsError;
 
 /// How much a log line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
+    /// What only those who look for a fault want to see.
+    Debug,
+    /// What is rarely worth a look.
+    Verbose,
     /// What operators expect to see.
     Notice,
     /// What they should look into.
     Warning,
+}
+
+impl LogLevel {
+    /// The level of the setting `loglevel`, below which nothing is logged.
+    pub fn of(config: &Config) -> Self {
+        match config.text("loglevel") {
+            "debug" => Self::Debug,
+            "verbose" => Self::Verbose,
+            "warning" => Self::Warning,
+            _ => Self::Notice,
+        }
+    }
 }
 
 /// Where log lines go.
@@ -42,26 +60,49 @@ pub enum StartError {
     /// A socket cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// A certificate, a key or another TLS setting cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The system refuses an event queue or a thread.
     #[error("cannot set up the event loop: {0}")]
     System(#[from] io::Error),
 }
 
-/// Where a server listens.
+impl From<OpenError> for StartError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Listen(error) => Self::Listen(error),
+            OpenError::Tls(error) => Self::Tls(error),
+        }
+    }
+}
+
+/// Which port a server listens on, at the addresses of `bind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TcpChoice {
+enum PortChoice {
     Nowhere,
-    /// A port that the system chooses, on the addresses of `bind`.
-    AnyPort,
-    /// The port of the settings.
+    /// One that the system chooses.
+    Any,
+    /// That of the settings, where 0 means none.
     Configured,
+}
+
+impl PortChoice {
+    fn port(self, config: &Config, name: &str) -> Option<u16> {
+        match self {
+            PortChoice::Nowhere => None,
+            PortChoice::Any => Some(0),
+            PortChoice::Configured => Some(config.number(name) as u16).filter(|port| *port > 0),
+        }
+    }
 }
 
 /// Settings of a server that is not started yet. By default it listens nowhere and is reached
 /// by [`Server::connect`].
 pub struct ServerBuilder {
     config: Config,
-    tcp: TcpChoice,
+    tcp: PortChoice,
+    tls: PortChoice,
     unix_socket: Option<PathBuf>,
     seed: Option<u64>,
     config_file: String,
@@ -88,13 +129,21 @@ impl ServerBuilder {
 
     /// Listens on a port that the system chooses; [`Server::port`] tells which.
     pub fn any_port(mut self) -> Self {
-        self.tcp = TcpChoice::AnyPort;
+        self.tcp = PortChoice::Any;
         self
     }
 
-    /// Listens where the settings `port`, `bind` and `unixsocket` say.
+    /// Listens for TLS on a port that the system chooses; [`Server::tls_port`] tells which. The
+    /// settings `tls-cert-file` and `tls-key-file` say who we are. Needs the feature `tls`.
+    pub fn any_tls_port(mut self) -> Self {
+        self.tls = PortChoice::Any;
+        self
+    }
+
+    /// Listens where the settings `port`, `tls-port`, `bind` and `unixsocket` say.
     pub fn listen_as_configured(mut self) -> Self {
-        self.tcp = TcpChoice::Configured;
+        self.tcp = PortChoice::Configured;
+        self.tls = PortChoice::Configured;
         let path = self.config.text("unixsocket");
         self.unix_socket = (!path.is_empty()).then(|| PathBuf::from(path));
         self
@@ -131,21 +180,19 @@ impl ServerBuilder {
         if let Some(error) = self.errors {
             return Err(error.into());
         }
-        let mut listeners = match self.tcp {
-            TcpChoice::Nowhere => Vec::new(),
-            TcpChoice::AnyPort => listen_tcp(&self.config, 0)?,
-            TcpChoice::Configured => match self.config.number("port") as u16 {
-                0 => Vec::new(),
-                port => listen_tcp(&self.config, port)?,
-            },
+        let wanted = Ports {
+            tcp: self.tcp.port(&self.config, "port"),
+            tls: self.tls.port(&self.config, "tls-port"),
         };
-        let port = listeners.first().and_then(|listener| listener.port());
+        let outside = Outside::default();
+        let mut listeners = outside.open(&self.config, wanted)?;
+        let ports = outside.ports();
         if let Some(path) = &self.unix_socket {
             listeners.push(listen_unix(&self.config, path)?);
         }
         let identity = Identity {
             process_id: std::process::id(),
-            tcp_port: port.unwrap_or(0),
+            tcp_port: ports.tcp.or(ports.tls).unwrap_or(0),
             system: system(),
             executable: executable(),
             config_file: self.config_file,
@@ -162,17 +209,18 @@ impl ServerBuilder {
             remove_leftovers(&folder.join(self.config.text("dbfilename")));
         }
         let generations = Generations::default();
-        let process = Process { generations: generations.clone() };
+        let process = Process::new(outside.clone(), generations.clone());
         let mut engine = Engine::new(self.config, identity, seed, Box::new(process));
         engine.load_acl_file().map_err(StartError::Acl)?;
         let is_forced = Arc::new(AtomicBool::new(false));
         let ties = Ties { waker: waker.clone(), generations, is_forced: is_forced.clone() };
-        let mut event_loop = EventLoop::new(poll, engine, listeners, received, self.log, ties)?;
+        let mut event_loop =
+            EventLoop::new(poll, engine, listeners, outside, received, self.log, ties)?;
         let thread = std::thread::Builder::new()
             .name("tenure-store".to_owned())
             .spawn(move || event_loop.run())?;
         let stopper = Stopper { messages, waker, is_forced };
-        Ok(Server { stopper, thread: Some(thread), port, unix_socket: self.unix_socket })
+        Ok(Server { stopper, thread: Some(thread), ports, unix_socket: self.unix_socket })
     }
 }
 
@@ -180,7 +228,7 @@ impl ServerBuilder {
 pub struct Server {
     stopper: Stopper,
     thread: Option<JoinHandle<io::Result<()>>>,
-    port: Option<u16>,
+    ports: Ports,
     unix_socket: Option<PathBuf>,
 }
 
@@ -189,7 +237,8 @@ impl Server {
     pub fn builder() -> ServerBuilder {
         ServerBuilder {
             config: in_memory(),
-            tcp: TcpChoice::Nowhere,
+            tcp: PortChoice::Nowhere,
+            tls: PortChoice::Nowhere,
             unix_socket: None,
             seed: None,
             config_file: String::new(),
@@ -198,9 +247,14 @@ impl Server {
         }
     }
 
-    /// The TCP port, if it listens on one.
+    /// The TCP port it was started on, if any.
     pub fn port(&self) -> Option<u16> {
-        self.port
+        self.ports.tcp
+    }
+
+    /// The TLS port it was started on, if any.
+    pub fn tls_port(&self) -> Option<u16> {
+        self.ports.tls
     }
 
     /// The unix socket, if it listens on one.

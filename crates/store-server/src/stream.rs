@@ -1,4 +1,4 @@
-//! A client's byte stream, whatever carries it. TLS will be one more variant.
+//! A client's byte stream, whatever carries it.
 
 use std::io::{self, Read, Write};
 
@@ -6,11 +6,33 @@ use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 
+use crate::tls::TlsStream;
+
 /// A connected stream in non-blocking mode.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// Boxed, since it is much larger than the others.
+    Tls(Box<TlsStream>),
+}
+
+impl Stream {
+    /// Whether the client has yet to prove that it speaks TLS.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        matches!(self, Stream::Tls(stream) if stream.is_handshaking())
+    }
+
+    /// Whether the next read has an answer without an event.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self, Stream::Tls(stream) if stream.has_ended())
+    }
+
+    /// Whether bytes that were taken wait inside.
+    #[inline]
+    pub(crate) fn has_unsent(&self) -> bool {
+        matches!(self, Stream::Tls(stream) if stream.has_unsent())
+    }
 }
 
 impl Read for Stream {
@@ -18,6 +40,7 @@ impl Read for Stream {
         match self {
             Stream::Tcp(stream) => stream.read(buffer),
             Stream::Unix(stream) => stream.read(buffer),
+            Stream::Tls(stream) => stream.read(buffer),
         }
     }
 }
@@ -27,11 +50,26 @@ impl Write for Stream {
         match self {
             Stream::Tcp(stream) => stream.write(bytes),
             Stream::Unix(stream) => stream.write(bytes),
+            Stream::Tls(stream) => stream.write(bytes),
         }
     }
 
+    /// Sends what waits inside. `WouldBlock` when the socket takes no more.
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        match self {
+            Stream::Tcp(_) | Stream::Unix(_) => Ok(()),
+            Stream::Tls(stream) => stream.send(),
+        }
+    }
+}
+
+impl Stream {
+    fn source(&mut self) -> &mut dyn Source {
+        match self {
+            Stream::Tcp(stream) => stream,
+            Stream::Unix(stream) => stream,
+            Stream::Tls(stream) => stream.socket_mut(),
+        }
     }
 }
 
@@ -42,10 +80,7 @@ impl Source for Stream {
         token: Token,
         interest: Interest,
     ) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.register(registry, token, interest),
-            Stream::Unix(stream) => stream.register(registry, token, interest),
-        }
+        self.source().register(registry, token, interest)
     }
 
     fn reregister(
@@ -54,16 +89,10 @@ impl Source for Stream {
         token: Token,
         interest: Interest,
     ) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.reregister(registry, token, interest),
-            Stream::Unix(stream) => stream.reregister(registry, token, interest),
-        }
+        self.source().reregister(registry, token, interest)
     }
 
     fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.deregister(registry),
-            Stream::Unix(stream) => stream.deregister(registry),
-        }
+        self.source().deregister(registry)
     }
 }

@@ -6,11 +6,19 @@ use crate::clock;
 
 /// `1234:M 15 Nov 2026 07:49:00.123 * Ready to accept connections`, in UTC.
 pub(crate) fn format(level: LogLevel, text: &str) -> String {
-    let mark = if level == LogLevel::Warning { '#' } else { '*' };
+    let mark = match level {
+        LogLevel::Debug => '.',
+        LogLevel::Verbose => '-',
+        LogLevel::Notice => '*',
+        LogLevel::Warning => '#',
+    };
     let moment = moment(clock::unix_ms());
-    // Whatever a client made us log stays one line.
-    let text: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-    format!("{}:M {moment} {mark} {text}", std::process::id())
+    format!("{}:M {moment} {mark} {}", std::process::id(), on_one_line(text))
+}
+
+/// Whatever a client made us log stays one line.
+pub(crate) fn on_one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 fn moment(unix_ms: u64) -> String {
@@ -22,6 +30,15 @@ fn moment(unix_ms: u64) -> String {
     let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
     let ms = ms % 1000;
     format!("{day:02} {month} {year} {hours:02}:{minutes:02}:{seconds:02}.{ms:03}")
+}
+
+/// The same moment as programs like it: `2026-11-15T07:49:00.123Z`.
+pub(crate) fn iso_moment(unix_ms: u64) -> String {
+    let (days, ms) = (unix_ms / 86_400_000, unix_ms % 86_400_000);
+    let (year, month, day) = date(days);
+    let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+    let ms = ms % 1000;
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{ms:03}Z")
 }
 
 /// Year, month and day of a day since 1970, by counting in years that begin in March, so that
@@ -59,5 +76,6 @@ mod tests {
     #[test]
     fn a_moment_has_milliseconds() {
         assert_eq!(moment(1_794_728_940_123), "15 Nov 2026 07:49:00.123");
+        assert_eq!(iso_moment(1_794_728_940_123), "2026-11-15T07:49:00.123Z");
     }
 }

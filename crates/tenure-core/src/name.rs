@@ -61,8 +61,15 @@ pub const DEFAULT_PREFIX: &str = "tenure:";
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource {
-    name: Arc<str>,
-    key: Arc<str>,
+    // Shared: an election and everything that speaks of it carry a copy.
+    place: Arc<Place>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Place {
+    name: Box<str>,
+    key: Box<str>,
+    heartbeat_prefix: Option<Box<str>>,
 }
 
 impl Resource {
@@ -88,31 +95,48 @@ impl Resource {
         if hash_tag(key).is_none() && key.contains('}') {
             return Err(NameError::BreaksHashTag { key: key.to_owned() });
         }
-        Ok(Resource { name: name.into(), key: key.into() })
+        let place = Place { name: name.into(), key: key.into(), heartbeat_prefix: None };
+        Ok(Resource { place: Arc::new(place) })
+    }
+
+    /// The same resource, whose leader also keeps a heartbeat where other programs look for it:
+    /// at `prefix` followed by its id.
+    pub fn with_heartbeat_prefix(&self, prefix: &str) -> Result<Self, NameError> {
+        check_text("heartbeat_prefix", prefix)?;
+        let mut place = Place::clone(&self.place);
+        place.heartbeat_prefix = Some(prefix.into());
+        Ok(Resource { place: Arc::new(place) })
     }
 
     /// What people call it.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.place.name
     }
 
     /// The key that holds the leader's id.
     pub fn key(&self) -> &str {
-        &self.key
+        &self.place.key
+    }
+
+    /// The key at which `id`, while it leads, keeps a heartbeat for other programs, if it shall.
+    pub fn heartbeat_key(&self, id: &InstanceId) -> Option<String> {
+        let prefix = self.place.heartbeat_prefix.as_ref()?;
+        Some(format!("{prefix}{id}"))
     }
 
     /// The key of a side record (`meta`, `beats`, …), in the cluster slot of [`key`](Self::key).
     pub fn side_key(&self, suffix: &str) -> String {
-        match hash_tag(&self.key) {
-            Some(_) => format!("{}:{suffix}", self.key),
-            None => format!("{{{}}}:{suffix}", self.key),
+        let key = self.key();
+        match hash_tag(key) {
+            Some(_) => format!("{key}:{suffix}"),
+            None => format!("{{{key}}}:{suffix}"),
         }
     }
 }
 
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
+        f.write_str(self.name())
     }
 }
 
@@ -219,6 +243,17 @@ mod tests {
             let error = Resource::with_key("name", key).unwrap_err();
             assert!(matches!(error, NameError::BreaksHashTag { .. }), "{key}: {error}");
         }
+    }
+
+    #[test]
+    fn a_heartbeat_for_other_programs_is_kept_only_where_one_was_asked_for() {
+        let id = InstanceId::new("web", 1).unwrap();
+        let resource = Resource::named("job").unwrap();
+        assert_eq!(resource.heartbeat_key(&id), None);
+        let seen = resource.with_heartbeat_prefix("app:heartbeat:").unwrap();
+        assert_eq!(seen.heartbeat_key(&id).unwrap(), "app:heartbeat:web_0000000001");
+        assert_eq!(seen.key(), resource.key());
+        assert!(matches!(resource.with_heartbeat_prefix(""), Err(NameError::Empty { .. })));
     }
 
     #[test]

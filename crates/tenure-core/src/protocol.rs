@@ -358,6 +358,9 @@ pub struct View {
     pub token: Token,
     /// Whether the holder is a program that does not speak this protocol.
     pub foreign: bool,
+    /// Whether the holder was named as a successor and has not claimed the resource yet: it does
+    /// not lead, and may never.
+    pub reserved: bool,
     /// The store's clock.
     pub server_time: ServerTime,
     /// Which life of the store this is.

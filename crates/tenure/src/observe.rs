@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_core::protocol::{
     Answer, HistoryEntry, Member, Outcome, Request, ServerTime, StoreError, View, Wish,
 };
-use tenure_core::{Resource, SeenLeader};
+use tenure_core::{InstanceId, Resource, SeenLeader};
 
 use crate::backend::Subscription;
 use crate::client::Client;
@@ -77,6 +77,10 @@ impl Leadership {
 
     fn of(view: &View) -> Self {
         match (&view.holder, view.paused_for) {
+            (Some(id), _) if view.reserved => {
+                let left = view.pttl.unwrap_or_default();
+                Leadership::Vacant(Vacancy::Reserved { to: id.clone(), left })
+            }
             (Some(id), _) if !id.as_str().starts_with('~') => Leadership::Led {
                 leader: SeenLeader { id: id.clone(), token: view.token, foreign: view.foreign },
                 remaining: view.pttl,
@@ -91,11 +95,18 @@ impl Leadership {
 }
 
 /// Why nobody leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Vacancy {
     /// The next candidate may.
     Free,
+    /// A leader handed over, and its successor has not taken over yet.
+    Reserved {
+        /// Who may take over.
+        to: InstanceId,
+        /// How long it has; then everyone may try.
+        left: Duration,
+    },
     /// Leases from before a loss of data may still be believed in.
     Quarantine {
         /// How long to wait.
@@ -232,7 +243,8 @@ impl Changes {
             (_, true) => Some(LOOK_AGAIN),
             (None, false) => None,
             (Some(last), false) => Some(match last.leadership {
-                Leadership::Led { remaining: Some(left), .. } => {
+                Leadership::Led { remaining: Some(left), .. }
+                | Leadership::Vacant(Vacancy::Reserved { left, .. }) => {
                     (left + EXPIRY_GRAIN).min(LOOK_EVERY)
                 }
                 _ => LOOK_EVERY,
@@ -254,7 +266,12 @@ fn differs(before: &Observation, after: &Observation) -> bool {
         let records = observation.members.iter().map(|m| (m.id.clone(), m.record.clone()));
         records.collect::<Vec<_>>()
     };
+    let vacancy = |observation: &Observation| match &observation.leadership {
+        Leadership::Led { .. } => None,
+        Leadership::Vacant(why) => Some(std::mem::discriminant(why)),
+    };
     before.leadership.leader() != after.leadership.leader()
+        || vacancy(before) != vacancy(after)
         || before.paused_for.is_some() != after.paused_for.is_some()
         || before.wish != after.wish
         || members(before) != members(after)

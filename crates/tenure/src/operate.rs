@@ -8,7 +8,7 @@ use std::time::Duration;
 use tenure_core::protocol::{Member, Outcome, Request, ServerTime, WishKind};
 use tenure_core::{SeenLeader, Token};
 
-use crate::observe::{Leadership, Observation, Observer, unexpected};
+use crate::observe::{Leadership, Observation, Observer, Vacancy, unexpected};
 use crate::{Error, Tenure};
 
 /// How long a wish stands at least and at most: a few renewals of the leader.
@@ -188,6 +188,9 @@ fn answer(seen: &Observation, wish: &WishKind, asked: Token) -> Option<Asked> {
     if still_leads {
         let refused = seen.wish.as_ref().filter(|wish| wish.token == asked)?.refused.clone()?;
         return Some(Asked::Refused { why: refused });
+    }
+    if matches!(seen.leadership, Leadership::Vacant(Vacancy::Reserved { .. })) {
+        return None; // The successor has yet to take over, or not to.
     }
     match (wish, &leader) {
         (WishKind::HandOver { to }, Some(other)) if !other.id.answers_to(to) => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::protocol::Member;
-use tenure_core::{InstanceId, Moment, Reason, Resource, Role, SeenLeader, Token};
+use tenure_core::{InstanceId, Moment, Reason, Resource, Role, SeenLeader, Timing, Token};
 use tokio::sync::watch;
 
 use crate::backend::Connection;
@@ -36,6 +36,8 @@ pub struct Status {
     pub connection: Connection,
     /// Whether elections are switched on. Off means: alone, leading, without a store.
     pub enabled: bool,
+    /// The time budget: lease, renewal, grace.
+    pub timing: Timing,
     /// The last warning, until the next one.
     pub warning: Option<Arc<str>>,
     /// What happened so far, in numbers.
@@ -66,7 +68,12 @@ pub struct Counts {
 }
 
 impl Status {
-    pub(crate) fn starting(resource: Resource, id: InstanceId, enabled: bool) -> Self {
+    pub(crate) fn starting(
+        resource: Resource,
+        id: InstanceId,
+        timing: Timing,
+        enabled: bool,
+    ) -> Self {
         Status {
             resource,
             id,
@@ -79,6 +86,7 @@ impl Status {
             members: Arc::new([]),
             connection: Connection::Connecting,
             enabled,
+            timing,
             warning: None,
             counts: Counts::default(),
             parting: false,

@@ -22,13 +22,17 @@ mod port;
 mod process;
 pub mod proxy;
 mod random;
+mod sentinel;
 mod server;
 mod wait;
+mod wall_clock;
 
 pub use folder::TempFolder;
 pub use monitor::{Monitor, MonitorLine};
 pub use process::Process;
 pub use proxy::Proxy;
 pub use random::{Random, seed};
+pub use sentinel::{Sentinel, SentinelGroup};
 pub use server::{RedisServer, RedisServerBuilder, ServerProgram};
 pub use wait::{GENEROUS, wait_for, wait_until};
+pub use wall_clock::WallClock;

@@ -143,17 +143,9 @@ impl RedisServer {
     /// When the server cannot be reached or does not answer.
     #[track_caller]
     pub fn cli(&self, words: &[&str]) -> String {
-        let mut command = Command::new("redis-cli");
-        command.args(["-h", "127.0.0.1", "-p", &self.port().to_string()]);
-        if let Some(Login { user, password }) = &self.settings.login {
-            // By environment, so that a password's canary never stands in a process list.
-            command.env("REDISCLI_AUTH", password);
-            if let Some(user) = user {
-                command.args(["--user", user]);
-            }
-        }
-        command.arg("--no-auth-warning").args(words).stdin(Stdio::null());
-        output_of(command, words)
+        let login = self.settings.login.as_ref();
+        let user = login.and_then(|login| login.user.as_deref());
+        redis_cli(self.port(), user, login.map(|login| login.password.as_str()), words)
     }
 
     /// Collects what clients ask this server from now on.
@@ -165,6 +157,27 @@ impl RedisServer {
         let login = self.settings.login.as_ref().map(Login::words);
         Monitor::start(self.port(), login.as_deref())
     }
+}
+
+/// Runs `redis-cli` on a port of loopback.
+#[track_caller]
+pub(crate) fn redis_cli(
+    port: u16,
+    user: Option<&str>,
+    password: Option<&str>,
+    words: &[&str],
+) -> String {
+    let mut command = Command::new("redis-cli");
+    command.args(["-h", "127.0.0.1", "-p", &port.to_string()]);
+    if let Some(password) = password {
+        // By environment, so that a password's canary never stands in a process list.
+        command.env("REDISCLI_AUTH", password);
+    }
+    if let Some(user) = user {
+        command.args(["--user", user]);
+    }
+    command.arg("--no-auth-warning").args(words).stdin(Stdio::null());
+    output_of(command, words)
 }
 
 #[track_caller]
@@ -320,6 +333,9 @@ pub struct ServerProgram {
 }
 
 impl ServerProgram {
+    /// The real thing.
+    pub(crate) const REDIS: &str = "redis-server";
+
     /// The environment variable that names the program for all tests that do not choose one: a
     /// path, and arguments if there are any, separated by blanks.
     pub const VARIABLE: &str = "TESTKIT_SERVER";
@@ -348,7 +364,7 @@ impl ServerProgram {
 impl Default for ServerProgram {
     fn default() -> Self {
         let named = std::env::var(Self::VARIABLE).ok();
-        named.as_deref().and_then(Self::parse).unwrap_or_else(|| Self::new("redis-server"))
+        named.as_deref().and_then(Self::parse).unwrap_or_else(|| Self::new(Self::REDIS))
     }
 }
 

@@ -9,6 +9,12 @@ pub fn now() -> Moment {
     Moment::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
+/// What this process takes for the time of day, in seconds since 1970.
+pub fn wall_seconds() -> u64 {
+    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    time.map_or(0, |time| time.as_secs())
+}
+
 /// The processor time that this process has used.
 pub fn cpu_time() -> std::time::Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);

@@ -176,7 +176,7 @@ impl Selector {
             }
             [b'+', name @ ..] => self.allow_command(book.registry, name)?,
             [b'-', name @ ..] => {
-                let row = book.registry.find_full(name).ok_or(RuleError::UnknownCommand)?;
+                let row = book.registry.find_original(name).ok_or(RuleError::UnknownCommand)?;
                 self.set_command(book.registry, row, false);
             }
             _ => return Err(RuleError::Syntax),
@@ -234,12 +234,12 @@ impl Selector {
 
     fn allow_command(&mut self, registry: &Registry, name: &[u8]) -> Result<(), RuleError> {
         let Some(bar) = name.iter().rposition(|byte| *byte == b'|') else {
-            let row = registry.find(name).ok_or(RuleError::UnknownCommand)?;
+            let row = registry.find_original(name).ok_or(RuleError::UnknownCommand)?;
             self.set_command(registry, row, true);
             return Ok(());
         };
         let (parent, sub) = (&name[..bar], &name[bar + 1..]);
-        let row = registry.find_full(parent).ok_or(RuleError::UnknownCommand)?;
+        let row = registry.find_original(parent).ok_or(RuleError::UnknownCommand)?;
         if registry.row(row).parent.is_some() {
             return Err(RuleError::FirstArgOfSubcommand);
         }

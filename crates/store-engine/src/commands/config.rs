@@ -7,7 +7,8 @@ use store_types::{Limits, glob};
 use super::prelude::*;
 use crate::config::{Config, Setting, rewrite_file};
 use crate::effects::ServerRequest;
-use crate::keyspace::{AccessPolicy, Keyspace};
+use crate::eviction::{EvictionSettings, Policy};
+use crate::keyspace::{AccessPolicy, Freeing, FreeingSettings, Keyspace};
 use crate::snapshot::{self, Saving};
 use crate::state::{ServerState, server_gate};
 
@@ -85,18 +86,22 @@ fn config_set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         let value = String::from_utf8_lossy(request.arg(at + 1));
         let changed =
             check_settable(cx, setting, &seen).and_then(|()| config.set(setting, &[&value]));
-        changed.map_err(|reason| {
-            let text = format!("ERR CONFIG SET failed (possibly related to argument '{name}')");
-            CommandError::new(format!("{text} - {reason}"))
-        })?;
+        changed.map_err(|reason| refused(&name, &reason))?;
         seen.push(setting);
     }
+    let followed = cx.server.host.follow_settings(&cx.server.config, &config);
+    followed.map_err(|(name, reason)| refused(name, &reason))?;
     cx.server.config = config;
     apply_settings(cx.db, cx.server);
     crate::acl::refresh_all(cx);
     cx.db.effects.requests.push(ServerRequest::SettingsChanged);
     cx.reply.ok();
     Ok(())
+}
+
+fn refused(name: &str, reason: &str) -> CommandError {
+    let text = format!("ERR CONFIG SET failed (possibly related to argument '{name}')");
+    CommandError::new(format!("{text} - {reason}"))
 }
 
 fn check_settable(
@@ -131,6 +136,8 @@ fn config_resetstat(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     cx.server.stats = Default::default();
     cx.server.measured = Default::default();
     cx.db.stats = Default::default();
+    cx.db.reset_freed_count();
+    cx.server.eviction.reset_stats();
     cx.reply.ok();
     Ok(())
 }
@@ -170,12 +177,28 @@ fn config_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
     let config = &server.config;
     db.effects.event_mask = config.tuned().event_mask;
+    let policy = Policy::named(config.text("maxmemory-policy"));
+    server.eviction.apply(EvictionSettings {
+        policy,
+        samples: config.number("maxmemory-samples") as usize,
+        tenacity: config.number("maxmemory-eviction-tenacity") as u32,
+        has_limit: config.tuned().memory_max > 0,
+    });
+    let freeing = |name| Freeing::lazily_if(config.is_on(name));
+    db.freeing = FreeingSettings {
+        eviction: freeing("lazyfree-lazy-eviction"),
+        expire: freeing("lazyfree-lazy-expire"),
+        server_del: freeing("lazyfree-lazy-server-del"),
+        user_del: freeing("lazyfree-lazy-user-del"),
+        user_flush: freeing("lazyfree-lazy-user-flush"),
+    };
     db.set_access_policy(AccessPolicy {
-        is_lfu: config.text("maxmemory-policy").ends_with("lfu"),
+        is_lfu: policy.counts_accesses(),
         log_factor: config.number("lfu-log-factor") as u32,
         decay_minutes: config.number("lfu-decay-time") as u32,
     });
     let number = |name| config.number(name) as usize;
+    db.set_expiry_effort(number("active-expire-effort"));
     server.limits = Limits {
         hash_listpack_entries_max: number("hash-max-listpack-entries"),
         hash_listpack_value_max: number("hash-max-listpack-value"),
@@ -198,10 +221,12 @@ pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
     server.acl.follow_requirepass(config.text("requirepass"));
     let points = if server.host.keeps_files() { config.text("save") } else { "" };
     server.saving.points = Saving::parse_points(points);
-    snapshot::guard_writes(server);
-    if server.config.tuned().memory_max > 0 {
-        server.gates |= server_gate::MEMORY_LIMIT;
-    } else {
-        server.gates &= !server_gate::MEMORY_LIMIT;
+    let (replicas, lag) = (number("min-replicas-to-write"), number("min-replicas-max-lag"));
+    for (gate, is_set) in [
+        (server_gate::MEMORY_LIMIT, config.tuned().memory_max > 0),
+        (server_gate::FEW_REPLICAS, replicas > 0 && lag > 0),
+    ] {
+        server.gates = if is_set { server.gates | gate } else { server.gates & !gate };
     }
+    snapshot::guard_writes(server);
 }

@@ -39,7 +39,6 @@ mod transaction;
 
 use crate::command::Command;
 use crate::context::Context;
-use crate::error::CommandResult;
 use crate::keyspace::Keyspace;
 use crate::session::Session;
 use crate::state::ServerState;
@@ -90,11 +89,6 @@ pub(crate) const TABLES: &[&[Command]] = &[
     strings::TABLE,
     transaction::TABLE,
 ];
-
-/// Seam of `maxmemory`: makes room before a command that grows, or refuses it.
-pub(crate) fn check_memory(_: &mut Context<'_>, _: &Command) -> CommandResult {
-    Ok(())
-}
 
 /// RESET: leaves subscriptions, MONITOR, tracking and the like.
 pub(crate) fn leave_all_modes(cx: &mut Context<'_>) {

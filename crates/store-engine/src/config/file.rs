@@ -24,8 +24,22 @@ impl std::fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Applies the text of a redis.conf. Fails at the first line that makes no sense.
+/// Applies the text of a redis.conf. Fails at the first line that makes no sense, and where it
+/// includes another file: see [`parse_file_including`].
 pub fn parse_file(config: &mut Config, text: &str) -> Result<(), ConfigError> {
+    parse_file_including(config, text, &mut |_, _| Err("no file can be included here".to_owned()))
+}
+
+/// What applies the file that an `include` line names. Fails with the reason.
+pub type Include<'a> = &'a mut dyn FnMut(&mut Config, &str) -> Result<(), String>;
+
+/// Applies the text of a redis.conf, asking `include` to apply the files that it includes at the
+/// place where it does.
+pub fn parse_file_including(
+    config: &mut Config,
+    text: &str,
+    include: Include<'_>,
+) -> Result<(), ConfigError> {
     let mut saves = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -33,19 +47,38 @@ pub fn parse_file(config: &mut Config, text: &str) -> Result<(), ConfigError> {
             continue;
         }
         let fail =
-            |reason: String| ConfigError { line: Some(index + 1), text: line.to_owned(), reason };
+            |reason: String| ConfigError { line: Some(index + 1), text: shown(line), reason };
         let words = store_resp::split_quoted(line.as_bytes())
             .ok_or_else(|| fail("Unbalanced quotes in configuration line".to_owned()))?;
         let words: Option<Vec<String>> =
             words.into_iter().map(|word| String::from_utf8(word).ok()).collect();
         let words = words.ok_or_else(|| fail("not valid UTF-8".to_owned()))?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        apply(config, &words, &mut saves).map_err(fail)?;
+        match words.as_slice() {
+            [name, path] if name.eq_ignore_ascii_case("include") => include(config, path),
+            _ => apply(config, &words, &mut saves),
+        }
+        .map_err(fail)?;
         if !config.users().is_empty() && !config.text("aclfile").is_empty() {
             return Err(fail("users stand either in this file or in an ACL file".to_owned()));
         }
     }
     Ok(())
+}
+
+/// Whether a file's name matches a pattern, for `include`.
+pub fn name_matches(pattern: &str, name: &str) -> bool {
+    let case = store_types::glob::Case::Sensitive;
+    store_types::glob::matches(pattern.as_bytes(), name.as_bytes(), case)
+}
+
+/// A line as a message may repeat it: without a password.
+fn shown(line: &str) -> String {
+    let name = line.split_whitespace().next().unwrap_or_default();
+    match Config::find(name) {
+        Some(setting) if setting.is_secret => format!("{name} (hidden)"),
+        _ => line.to_owned(),
+    }
 }
 
 /// Applies arguments of the form `--name value…`. Fails at the first that makes no sense.
@@ -74,6 +107,12 @@ fn apply(config: &mut Config, words: &[&str], saves: &mut Vec<String>) -> Result
     let [name, values @ ..] = words else { return Ok(()) };
     if name.eq_ignore_ascii_case("user") {
         return config.add_user(values);
+    }
+    if name.eq_ignore_ascii_case("rename-command") {
+        return config.rename_command(values);
+    }
+    if name.eq_ignore_ascii_case("loadmodule") {
+        return Err("modules are compiled for redis-server itself and cannot be loaded".to_owned());
     }
     let setting = Config::find(name).ok_or("Bad directive or wrong number of arguments")?;
     if values.is_empty() && !matches!(setting.kind, Kind::Words | Kind::Save) {
@@ -114,6 +153,19 @@ mod tests {
             ("port x", 1, "argument couldn't be parsed into an integer"),
             ("port 70000", 1, "argument must be between 0 and 65535 inclusive"),
             ("port", 1, "wrong number of arguments"),
+            ("include x", 1, "no file can be included here"),
+            ("rename-command nosuch x", 1, "No such command in rename-command"),
+            ("rename-command get x\nrename-command set X", 2, "Target command name already exists"),
+            (
+                "io-threads 4\nactivedefrag yes",
+                2,
+                "the allocator of this program cannot move what it gave out",
+            ),
+            (
+                "loadmodule x.so",
+                1,
+                "modules are compiled for redis-server itself and cannot be loaded",
+            ),
             ("dir \"x", 1, "Unbalanced quotes in configuration line"),
             (
                 "user a +nosuch",
@@ -125,6 +177,24 @@ mod tests {
             let error = parse_file(&mut Config::default(), text).unwrap_err();
             assert_eq!((error.line, error.reason.as_str()), (Some(line), reason));
         }
+    }
+
+    #[test]
+    fn an_included_file_counts_where_it_is_included() {
+        let mut config = Config::default();
+        let text = "port 1\nmaxclients 1\ninclude other\nport 2";
+        parse_file_including(&mut config, text, &mut |config, path| {
+            assert_eq!((path, config.number("port")), ("other", 1));
+            parse_file(config, "port 3\nmaxclients 3").map_err(|error| error.to_string())
+        })
+        .unwrap();
+        assert_eq!((config.number("port"), config.number("maxclients")), (2, 3));
+    }
+
+    #[test]
+    fn a_password_is_not_repeated() {
+        let error = parse_file(&mut Config::default(), "requirepass canary x").unwrap_err();
+        assert!(!error.to_string().contains("canary"), "{error}");
     }
 
     #[test]

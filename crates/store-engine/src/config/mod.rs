@@ -9,10 +9,12 @@ mod rewrite;
 mod setting;
 mod table;
 
-pub use file::{ConfigError, parse_arguments, parse_file};
+pub use file::{
+    ConfigError, Include, name_matches, parse_arguments, parse_file, parse_file_including,
+};
 pub use rewrite::rewrite_file;
 pub(crate) use setting::memory as parse_memory;
-pub use setting::{Kind, Setting};
+pub use setting::{Kind, Remark, Setting};
 pub use table::SETTINGS;
 
 use crate::acl::{self, Rulebook};
@@ -37,6 +39,10 @@ pub struct Tuned {
     pub idle_seconds_max: u64,
     /// `maxclients`.
     pub clients_max: usize,
+    /// `maxmemory-clients` in bytes, 0 for no limit.
+    pub clients_memory_max: usize,
+    /// Between looks for keys that ended, when none is overdue: `hz` times a second.
+    pub expiry_period_ms: u64,
     /// Whether `requirepass` is set.
     pub needs_password: bool,
 }
@@ -62,13 +68,16 @@ pub struct Config {
     values: Vec<String>,
     /// `user` lines: a name and its rules.
     users: Vec<Vec<String>>,
+    /// `rename-command` lines: a command and its new name.
+    renamed: Vec<(String, String)>,
     tuned: Tuned,
 }
 
 impl Default for Config {
     fn default() -> Self {
         let values = SETTINGS.iter().map(|setting| setting.default.to_owned()).collect();
-        let mut config = Self { values, users: Vec::new(), tuned: Tuned::default() };
+        let (users, renamed) = (Vec::new(), Vec::new());
+        let mut config = Self { values, users, renamed, tuned: Tuned::default() };
         config.tune();
         config
     }
@@ -122,6 +131,23 @@ impl Config {
         &self.users
     }
 
+    /// Commands with the names that clients call them by, empty where they may not.
+    pub(crate) fn renamed(&self) -> &[(String, String)] {
+        &self.renamed
+    }
+
+    /// `rename-command`. Fails when there is no such command, or the name is taken.
+    pub(crate) fn rename_command(&mut self, words: &[&str]) -> Result<(), String> {
+        let [name, new_name] = words else { return Err("wrong number of arguments".to_owned()) };
+        let mut registry = Registry::new();
+        let known = self.renamed.iter().map(|(name, new_name)| (name.as_str(), new_name.as_str()));
+        for (name, new_name) in known.chain([(*name, *new_name)]) {
+            registry.rename(name, new_name)?;
+        }
+        self.renamed.push(((*name).to_owned(), (*new_name).to_owned()));
+        Ok(())
+    }
+
     /// Adds a user. Fails when a rule makes no sense, or the name was there before.
     pub(crate) fn add_user(&mut self, words: &[&str]) -> Result<(), String> {
         let [name, rules @ ..] = words else { return Err("wrong number of arguments".to_owned()) };
@@ -173,6 +199,12 @@ impl Config {
         pairs
     }
 
+    /// Whether a setting whose name begins with `prefix` differs in `other`.
+    pub fn differs_in(&self, prefix: &str, other: &Config) -> bool {
+        let mut settings = SETTINGS.iter().filter(|setting| setting.name.starts_with(prefix));
+        settings.any(|setting| self.text(setting.name) != other.text(setting.name))
+    }
+
     /// Classes that were not named keep their limits.
     fn merged_output_limits(&self, changed: &str) -> String {
         let mut limits: Vec<(String, String)> = Vec::new();
@@ -201,9 +233,20 @@ impl Config {
             slowlog_over_us: self.number("slowlog-log-slower-than"),
             output_limits: self.output_limits(),
             idle_seconds_max: self.number("timeout") as u64,
+            clients_memory_max: self.clients_memory_max(),
+            expiry_period_ms: 1000 / self.number("hz").clamp(1, 500) as u64,
             clients_max: self.number("maxclients") as usize,
             needs_password: !self.text("requirepass").is_empty(),
         };
+    }
+
+    fn clients_memory_max(&self) -> usize {
+        let text = self.text("maxmemory-clients");
+        let number = |text: &str| text.parse::<u128>().expect("memory is kept as a number");
+        match text.strip_suffix('%') {
+            Some(percent) => (number(percent) * self.number("maxmemory") as u128 / 100) as usize,
+            None => number(text) as usize,
+        }
     }
 
     fn output_limits(&self) -> [OutputLimit; 3] {

@@ -46,6 +46,17 @@ pub struct Setting {
     pub is_protected: bool,
     /// Whether its value must not be logged.
     pub is_secret: bool,
+    /// What becomes of its value, where not what Redis does with it.
+    pub remark: Option<Remark>,
+}
+
+/// Why a setting does not do what it does in Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remark {
+    /// Every value is kept and told, and changes nothing, for this reason.
+    Inert(&'static str),
+    /// Values other than the default are refused, for this reason.
+    OnlyDefault(&'static str),
 }
 
 impl Setting {
@@ -58,6 +69,7 @@ impl Setting {
             is_fixed: false,
             is_protected: false,
             is_secret: false,
+            remark: None,
         }
     }
 
@@ -81,9 +93,27 @@ impl Setting {
         self
     }
 
+    pub(super) const fn inert(mut self, why: &'static str) -> Self {
+        self.remark = Some(Remark::Inert(why));
+        self
+    }
+
+    pub(super) const fn only_default(mut self, why: &'static str) -> Self {
+        self.remark = Some(Remark::OnlyDefault(why));
+        self
+    }
+
     /// The canonical text of a value given as words. Fails with the reason in the words of
     /// Redis.
     pub fn parse(&self, words: &[&str]) -> Result<String, String> {
+        let value = self.parse_kind(words)?;
+        match self.remark {
+            Some(Remark::OnlyDefault(why)) if value != self.default => Err(why.to_owned()),
+            _ => Ok(value),
+        }
+    }
+
+    fn parse_kind(&self, words: &[&str]) -> Result<String, String> {
         match self.kind {
             Kind::Words => return Ok(words.join(" ")),
             Kind::Save => return parse_save(words),

@@ -7,36 +7,49 @@
 use super::setting::Kind::*;
 use super::setting::Setting;
 
+const NO_CLUSTER: &str = "there is no cluster mode so far";
+const NO_REPLICATION: &str = "there is no replication so far";
+const ONE_THREAD: &str = "one thread does everything";
+const KEEPS_NAME: &str = "the process keeps the name it was started by";
+
 /// Sorted by name.
 pub const SETTINGS: &[Setting] = &[
     Setting::new("acl-pubsub-default", Choice(&["allchannels", "resetchannels"]), "resetchannels"),
     Setting::new("aclfile", Text, "").fixed(),
     Setting::new("acllog-max-len", Integer(0, i64::MAX), "128"),
-    Setting::new("active-defrag-cycle-max", Integer(1, 99), "25"),
-    Setting::new("active-defrag-cycle-min", Integer(1, 99), "1"),
-    Setting::new("active-defrag-ignore-bytes", Memory(1, i64::MAX), "104857600"),
-    Setting::new("active-defrag-max-scan-fields", Integer(1, i64::MAX), "1000"),
-    Setting::new("active-defrag-threshold-lower", Integer(0, 1000), "10"),
-    Setting::new("active-defrag-threshold-upper", Integer(0, 1000), "100"),
+    Setting::new("active-defrag-cycle-max", Integer(1, 99), "25")
+        .inert("activedefrag cannot be turned on"),
+    Setting::new("active-defrag-cycle-min", Integer(1, 99), "1")
+        .inert("activedefrag cannot be turned on"),
+    Setting::new("active-defrag-ignore-bytes", Memory(1, i64::MAX), "104857600")
+        .inert("activedefrag cannot be turned on"),
+    Setting::new("active-defrag-max-scan-fields", Integer(1, i64::MAX), "1000")
+        .inert("activedefrag cannot be turned on"),
+    Setting::new("active-defrag-threshold-lower", Integer(0, 1000), "10")
+        .inert("activedefrag cannot be turned on"),
+    Setting::new("active-defrag-threshold-upper", Integer(0, 1000), "100")
+        .inert("activedefrag cannot be turned on"),
     Setting::new("active-expire-effort", Integer(1, 10), "1"),
-    Setting::new("activedefrag", YesNo, "no"),
-    Setting::new("activerehashing", YesNo, "yes"),
-    Setting::new("always-show-logo", YesNo, "no").fixed(),
+    Setting::new("activedefrag", YesNo, "no")
+        .only_default("the allocator of this program cannot move what it gave out"),
+    Setting::new("activerehashing", YesNo, "yes")
+        .inert("the table of keys grows in steps, with nothing left to do later"),
+    Setting::new("always-show-logo", YesNo, "no").fixed().inert("there is no logo"),
     Setting::new("aof-load-truncated", YesNo, "yes"),
     Setting::new("aof-rewrite-incremental-fsync", YesNo, "yes").fixed(),
     Setting::new("aof-timestamp-enabled", YesNo, "no"),
     Setting::new("aof-use-rdb-preamble", YesNo, "yes"),
-    Setting::new("aof_rewrite_cpulist", Text, "").fixed(),
+    Setting::new("aof_rewrite_cpulist", Text, "").fixed().only_default(ONE_THREAD),
     Setting::new("appenddirname", Text, "appendonlydir").fixed(),
     Setting::new("appendfilename", Text, "appendonly.aof").fixed(),
     Setting::new("appendfsync", Choice(&["everysec", "always", "no"]), "everysec"),
     Setting::new("appendonly", YesNo, "no"),
     Setting::new("auto-aof-rewrite-min-size", Memory(0, i64::MAX), "67108864"),
     Setting::new("auto-aof-rewrite-percentage", Integer(0, i32::MAX as i64), "100"),
-    Setting::new("bgsave_cpulist", Text, "").fixed(),
+    Setting::new("bgsave_cpulist", Text, "").fixed().only_default(ONE_THREAD),
     Setting::new("bind", Words, "127.0.0.1 -::1"),
-    Setting::new("bind-source-addr", Text, ""),
-    Setting::new("bio_cpulist", Text, "").fixed(),
+    Setting::new("bind-source-addr", Text, "").only_default(NO_REPLICATION),
+    Setting::new("bio_cpulist", Text, "").fixed().only_default(ONE_THREAD),
     Setting::new("busy-reply-threshold", Integer(0, i64::MAX), "5000").alias("lua-time-limit"),
     Setting::new(
         "client-output-buffer-limit",
@@ -44,37 +57,44 @@ pub const SETTINGS: &[Setting] = &[
         "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
     ),
     Setting::new("client-query-buffer-limit", Memory(1024 * 1024, i64::MAX), "1073741824"),
-    Setting::new("cluster-allow-pubsubshard-when-down", YesNo, "yes"),
-    Setting::new("cluster-allow-reads-when-down", YesNo, "no"),
-    Setting::new("cluster-allow-replica-migration", YesNo, "yes"),
-    Setting::new("cluster-announce-bus-port", Integer(0, 65535), "0"),
-    Setting::new("cluster-announce-hostname", Text, ""),
-    Setting::new("cluster-announce-ip", Text, ""),
-    Setting::new("cluster-announce-port", Integer(0, 65535), "0"),
-    Setting::new("cluster-announce-tls-port", Integer(0, 65535), "0"),
-    Setting::new("cluster-config-file", Text, "nodes.conf").fixed(),
-    Setting::new("cluster-enabled", YesNo, "no").fixed(),
-    Setting::new("cluster-link-sendbuf-limit", Memory(0, i64::MAX), "0"),
-    Setting::new("cluster-migration-barrier", Integer(0, i32::MAX as i64), "1"),
-    Setting::new("cluster-node-timeout", Integer(0, i64::MAX), "15000"),
-    Setting::new("cluster-port", Integer(0, 65535), "0").fixed(),
+    Setting::new("cluster-allow-pubsubshard-when-down", YesNo, "yes").inert(NO_CLUSTER),
+    Setting::new("cluster-allow-reads-when-down", YesNo, "no").inert(NO_CLUSTER),
+    Setting::new("cluster-allow-replica-migration", YesNo, "yes").inert(NO_CLUSTER),
+    Setting::new("cluster-announce-bus-port", Integer(0, 65535), "0").inert(NO_CLUSTER),
+    Setting::new("cluster-announce-hostname", Text, "").inert(NO_CLUSTER),
+    Setting::new("cluster-announce-ip", Text, "").inert(NO_CLUSTER),
+    Setting::new("cluster-announce-port", Integer(0, 65535), "0").inert(NO_CLUSTER),
+    Setting::new("cluster-announce-tls-port", Integer(0, 65535), "0").inert(NO_CLUSTER),
+    Setting::new("cluster-config-file", Text, "nodes.conf").fixed().inert(NO_CLUSTER),
+    Setting::new("cluster-enabled", YesNo, "no").fixed().only_default(NO_CLUSTER),
+    Setting::new("cluster-link-sendbuf-limit", Memory(0, i64::MAX), "0").inert(NO_CLUSTER),
+    Setting::new("cluster-migration-barrier", Integer(0, i32::MAX as i64), "1").inert(NO_CLUSTER),
+    Setting::new("cluster-node-timeout", Integer(0, i64::MAX), "15000").inert(NO_CLUSTER),
+    Setting::new("cluster-port", Integer(0, 65535), "0").fixed().inert(NO_CLUSTER),
     Setting::new(
         "cluster-preferred-endpoint-type",
         Choice(&["ip", "hostname", "unknown-endpoint"]),
         "ip",
-    ),
-    Setting::new("cluster-replica-no-failover", YesNo, "no").alias("cluster-slave-no-failover"),
+    )
+    .inert(NO_CLUSTER),
+    Setting::new("cluster-replica-no-failover", YesNo, "no")
+        .alias("cluster-slave-no-failover")
+        .inert(NO_CLUSTER),
     Setting::new("cluster-replica-validity-factor", Integer(0, i32::MAX as i64), "10")
-        .alias("cluster-slave-validity-factor"),
-    Setting::new("cluster-require-full-coverage", YesNo, "yes"),
-    Setting::new("crash-log-enabled", YesNo, "yes"),
-    Setting::new("crash-memcheck-enabled", YesNo, "yes"),
+        .alias("cluster-slave-validity-factor")
+        .inert(NO_CLUSTER),
+    Setting::new("cluster-require-full-coverage", YesNo, "yes").inert(NO_CLUSTER),
+    Setting::new("crash-log-enabled", YesNo, "yes")
+        .inert("a crash prints where it happened, and nothing else"),
+    Setting::new("crash-memcheck-enabled", YesNo, "yes")
+        .inert("a crash prints where it happened, and nothing else"),
     Setting::new("daemonize", YesNo, "no").fixed(),
     Setting::new("databases", Integer(1, i32::MAX as i64), "16").fixed(),
     Setting::new("dbfilename", Text, "dump.rdb").protected(),
     Setting::new("dir", Text, ".").protected(),
     Setting::new("disable-thp", YesNo, "yes").fixed(),
-    Setting::new("dynamic-hz", YesNo, "yes"),
+    Setting::new("dynamic-hz", YesNo, "yes")
+        .inert("timers wake the loop when something is due, however many clients there are"),
     Setting::new("enable-debug-command", Choice(&["no", "yes", "local"]), "no").fixed(),
     Setting::new("enable-module-command", Choice(&["no", "yes", "local"]), "no").fixed(),
     Setting::new("enable-protected-configs", Choice(&["no", "yes", "local"]), "no").fixed(),
@@ -84,9 +104,9 @@ pub const SETTINGS: &[Setting] = &[
         .alias("hash-max-ziplist-value"),
     Setting::new("hll-sparse-max-bytes", Memory(0, i64::MAX), "3000"),
     Setting::new("hz", Integer(0, i32::MAX as i64), "10"),
-    Setting::new("io-threads", Integer(1, 128), "1").fixed(),
-    Setting::new("io-threads-do-reads", YesNo, "no").fixed(),
-    Setting::new("jemalloc-bg-thread", YesNo, "yes"),
+    Setting::new("io-threads", Integer(1, 128), "1").fixed().inert(ONE_THREAD),
+    Setting::new("io-threads-do-reads", YesNo, "no").fixed().inert(ONE_THREAD),
+    Setting::new("jemalloc-bg-thread", YesNo, "yes").inert("the allocator is not jemalloc"),
     Setting::new("latency-monitor-threshold", Integer(0, i64::MAX), "0"),
     Setting::new("latency-tracking", YesNo, "yes"),
     Setting::new("latency-tracking-info-percentiles", Percentiles, "50 99 99.9"),
@@ -97,16 +117,18 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("lazyfree-lazy-user-flush", YesNo, "no"),
     Setting::new("lfu-decay-time", Integer(0, i32::MAX as i64), "1"),
     Setting::new("lfu-log-factor", Integer(0, i32::MAX as i64), "10"),
-    Setting::new("list-compress-depth", Integer(0, i32::MAX as i64), "0"),
+    Setting::new("list-compress-depth", Integer(0, i32::MAX as i64), "0")
+        .inert("lists are kept uncompressed"),
     Setting::new("list-max-listpack-size", Integer(i32::MIN as i64, i32::MAX as i64), "-2")
         .alias("list-max-ziplist-size"),
     Setting::new("logfile", Text, "").fixed(),
     Setting::new("loglevel", Choice(&["debug", "verbose", "notice", "warning"]), "notice"),
-    Setting::new("masterauth", Text, "").secret(),
-    Setting::new("masteruser", Text, "").secret(),
+    Setting::new("masterauth", Text, "").secret().inert(NO_REPLICATION),
+    Setting::new("masteruser", Text, "").secret().inert(NO_REPLICATION),
     Setting::new("maxclients", Integer(1, u32::MAX as i64), "10000"),
     Setting::new("maxmemory", Memory(0, i64::MAX), "0"),
     Setting::new("maxmemory-clients", MemoryOrPercent, "0"),
+    Setting::new("maxmemory-eviction-tenacity", Integer(0, 100), "10"),
     Setting::new(
         "maxmemory-policy",
         Choice(&[
@@ -128,54 +150,73 @@ pub const SETTINGS: &[Setting] = &[
         .alias("min-slaves-to-write"),
     Setting::new("no-appendfsync-on-rewrite", YesNo, "no"),
     Setting::new("notify-keyspace-events", EventClasses, ""),
-    Setting::new("oom-score-adj", Choice(&["no", "yes", "relative", "absolute"]), "no"),
-    Setting::new("oom-score-adj-values", Words, "0 200 800"),
+    Setting::new("oom-score-adj", Choice(&["no", "yes", "relative", "absolute"]), "no")
+        .only_default("leave the score to the service manager"),
+    Setting::new("oom-score-adj-values", Words, "0 200 800")
+        .inert("oom-score-adj cannot be turned on"),
     Setting::new("pidfile", Text, "").fixed(),
     Setting::new("port", Integer(0, 65535), "6379"),
-    Setting::new("proc-title-template", Text, "{title} {listen-addr} {server-mode}"),
+    Setting::new("proc-title-template", Text, "{title} {listen-addr} {server-mode}")
+        .inert(KEEPS_NAME),
     Setting::new(
         "propagation-error-behavior",
         Choice(&["ignore", "panic", "panic-on-replicas"]),
         "ignore",
-    ),
+    )
+    .inert(NO_REPLICATION),
     Setting::new("protected-mode", YesNo, "yes"),
     Setting::new("proto-max-bulk-len", Memory(1024 * 1024, i64::MAX), "536870912"),
-    Setting::new("rdb-del-sync-files", YesNo, "no"),
+    Setting::new("rdb-del-sync-files", YesNo, "no").inert(NO_REPLICATION),
     Setting::new("rdb-save-incremental-fsync", YesNo, "yes").fixed(),
     Setting::new("rdbchecksum", YesNo, "yes").fixed(),
     Setting::new("rdbcompression", YesNo, "yes"),
-    Setting::new("repl-backlog-size", Memory(1, i64::MAX), "1048576"),
-    Setting::new("repl-backlog-ttl", Integer(0, i64::MAX), "3600"),
-    Setting::new("repl-disable-tcp-nodelay", YesNo, "no"),
-    Setting::new("repl-diskless-load", Choice(&["disabled", "on-empty-db", "swapdb"]), "disabled"),
-    Setting::new("repl-diskless-sync", YesNo, "yes"),
-    Setting::new("repl-diskless-sync-delay", Integer(0, i32::MAX as i64), "5"),
-    Setting::new("repl-diskless-sync-max-replicas", Integer(0, i32::MAX as i64), "0"),
+    Setting::new("repl-backlog-size", Memory(1, i64::MAX), "1048576").inert(NO_REPLICATION),
+    Setting::new("repl-backlog-ttl", Integer(0, i64::MAX), "3600").inert(NO_REPLICATION),
+    Setting::new("repl-disable-tcp-nodelay", YesNo, "no").inert(NO_REPLICATION),
+    Setting::new("repl-diskless-load", Choice(&["disabled", "on-empty-db", "swapdb"]), "disabled")
+        .inert(NO_REPLICATION),
+    Setting::new("repl-diskless-sync", YesNo, "yes").inert(NO_REPLICATION),
+    Setting::new("repl-diskless-sync-delay", Integer(0, i32::MAX as i64), "5")
+        .inert(NO_REPLICATION),
+    Setting::new("repl-diskless-sync-max-replicas", Integer(0, i32::MAX as i64), "0")
+        .inert(NO_REPLICATION),
     Setting::new("repl-ping-replica-period", Integer(1, i32::MAX as i64), "10")
-        .alias("repl-ping-slave-period"),
-    Setting::new("repl-timeout", Integer(1, i32::MAX as i64), "60"),
-    Setting::new("replica-announce-ip", Text, "").alias("slave-announce-ip"),
-    Setting::new("replica-announce-port", Integer(0, 65535), "0").alias("slave-announce-port"),
-    Setting::new("replica-announced", YesNo, "yes"),
-    Setting::new("replica-ignore-disk-write-errors", YesNo, "no"),
-    Setting::new("replica-ignore-maxmemory", YesNo, "yes").alias("slave-ignore-maxmemory"),
-    Setting::new("replica-lazy-flush", YesNo, "no").alias("slave-lazy-flush"),
-    Setting::new("replica-priority", Integer(0, i32::MAX as i64), "100").alias("slave-priority"),
-    Setting::new("replica-read-only", YesNo, "yes").alias("slave-read-only"),
-    Setting::new("replica-serve-stale-data", YesNo, "yes").alias("slave-serve-stale-data"),
-    Setting::new("replicaof", Text, "").alias("slaveof").fixed(),
+        .alias("repl-ping-slave-period")
+        .inert(NO_REPLICATION),
+    Setting::new("repl-timeout", Integer(1, i32::MAX as i64), "60").inert(NO_REPLICATION),
+    Setting::new("replica-announce-ip", Text, "").alias("slave-announce-ip").inert(NO_REPLICATION),
+    Setting::new("replica-announce-port", Integer(0, 65535), "0")
+        .alias("slave-announce-port")
+        .inert(NO_REPLICATION),
+    Setting::new("replica-announced", YesNo, "yes").inert(NO_REPLICATION),
+    Setting::new("replica-ignore-disk-write-errors", YesNo, "no").inert(NO_REPLICATION),
+    Setting::new("replica-ignore-maxmemory", YesNo, "yes")
+        .alias("slave-ignore-maxmemory")
+        .inert(NO_REPLICATION),
+    Setting::new("replica-lazy-flush", YesNo, "no").alias("slave-lazy-flush").inert(NO_REPLICATION),
+    Setting::new("replica-priority", Integer(0, i32::MAX as i64), "100")
+        .alias("slave-priority")
+        .inert(NO_REPLICATION),
+    Setting::new("replica-read-only", YesNo, "yes").alias("slave-read-only").inert(NO_REPLICATION),
+    Setting::new("replica-serve-stale-data", YesNo, "yes")
+        .alias("slave-serve-stale-data")
+        .inert(NO_REPLICATION),
+    Setting::new("replicaof", Text, "").alias("slaveof").fixed().only_default(NO_REPLICATION),
     Setting::new("requirepass", Text, "").secret(),
-    Setting::new("sanitize-dump-payload", Choice(&["no", "yes", "clients"]), "no"),
+    Setting::new("sanitize-dump-payload", Choice(&["no", "yes", "clients"]), "no")
+        .inert("payloads are always looked through in full"),
     Setting::new("save", Save, "3600 1 300 100 60 10000"),
     Setting::new("server_cpulist", Text, "").fixed(),
     Setting::new("set-max-intset-entries", Integer(0, i64::MAX), "512"),
-    Setting::new("set-proc-title", YesNo, "yes").fixed(),
+    Setting::new("set-proc-title", YesNo, "yes").fixed().inert(KEEPS_NAME),
     Setting::new("shutdown-on-sigint", Text, "default"),
     Setting::new("shutdown-on-sigterm", Text, "default"),
-    Setting::new("shutdown-timeout", Integer(0, i32::MAX as i64), "10"),
+    Setting::new("shutdown-timeout", Integer(0, i32::MAX as i64), "10").inert(NO_REPLICATION),
     Setting::new("slowlog-log-slower-than", Integer(-1, i64::MAX), "10000"),
     Setting::new("slowlog-max-len", Integer(0, i64::MAX), "128"),
-    Setting::new("socket-mark-id", Integer(0, u32::MAX as i64), "0").fixed(),
+    Setting::new("socket-mark-id", Integer(0, u32::MAX as i64), "0")
+        .fixed()
+        .only_default("sockets cannot be marked"),
     Setting::new("stop-writes-on-bgsave-error", YesNo, "yes"),
     Setting::new("stream-node-max-bytes", Memory(0, i64::MAX), "4096"),
     Setting::new("stream-node-max-entries", Integer(0, i64::MAX), "100"),
@@ -199,19 +240,20 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("tls-cert-file", Text, ""),
     Setting::new("tls-ciphers", Text, ""),
     Setting::new("tls-ciphersuites", Text, ""),
-    Setting::new("tls-client-cert-file", Text, ""),
-    Setting::new("tls-client-key-file", Text, ""),
-    Setting::new("tls-client-key-file-pass", Text, "").secret(),
-    Setting::new("tls-cluster", YesNo, "no"),
+    Setting::new("tls-client-cert-file", Text, "").inert(NO_REPLICATION),
+    Setting::new("tls-client-key-file", Text, "").inert(NO_REPLICATION),
+    Setting::new("tls-client-key-file-pass", Text, "").secret().inert(NO_REPLICATION),
+    Setting::new("tls-cluster", YesNo, "no").inert(NO_CLUSTER),
     Setting::new("tls-dh-params-file", Text, ""),
     Setting::new("tls-key-file", Text, ""),
     Setting::new("tls-key-file-pass", Text, "").secret(),
     Setting::new("tls-port", Integer(0, 65535), "0"),
     Setting::new("tls-prefer-server-ciphers", YesNo, "no"),
     Setting::new("tls-protocols", Text, ""),
-    Setting::new("tls-replication", YesNo, "no"),
+    Setting::new("tls-replication", YesNo, "no").inert(NO_REPLICATION),
     Setting::new("tls-session-cache-size", Integer(0, i32::MAX as i64), "20480"),
-    Setting::new("tls-session-cache-timeout", Integer(0, i32::MAX as i64), "300"),
+    Setting::new("tls-session-cache-timeout", Integer(0, i32::MAX as i64), "300")
+        .inert("sessions are forgotten by number, not by age"),
     Setting::new("tls-session-caching", YesNo, "yes"),
     Setting::new("tracking-table-max-keys", Integer(0, i64::MAX), "1000000"),
     Setting::new("unixsocket", Text, "").fixed(),

@@ -5,9 +5,11 @@ use store_resp::OwnedRequest;
 use super::{Found, Keyspace};
 use crate::effects::event_class;
 
-/// Segments with an ended key that one turn looks through: about 2,000 entries each, so a turn
-/// stays near a millisecond.
+/// Segments with an ended key that one turn looks through at the least effort: about 2,000
+/// entries each, so a turn stays near a millisecond.
 const SEGMENTS_MAX: usize = 8;
+/// Each further step of effort adds so many.
+const SEGMENTS_PER_EFFORT: usize = 2;
 /// Segments that one turn asks whether they have an ended key, which is cheap.
 const SEGMENTS_ASKED_MAX: usize = 20_000;
 /// Keys removed by one turn.
@@ -26,12 +28,13 @@ impl Keyspace {
     /// Removes a key that ended, with all that follows from it.
     #[cold]
     pub(super) fn expire(&mut self, found: Found, key: &[u8]) {
-        self.take_found(found);
+        let entry = self.take_found(found);
+        self.discard(entry, self.freeing.expire);
         self.stats.expired += 1;
-        self.signal_modified(key);
+        self.signal_lost(key);
         self.notify(event_class::EXPIRED, "expired", key);
         if self.effects.propagating {
-            let request = OwnedRequest::from_args([&b"DEL"[..], key]);
+            let request = OwnedRequest::from_args([self.freeing.expire.command(), key]);
             self.effects.unit.requests.push((self.selected, request));
         }
     }
@@ -46,6 +49,11 @@ impl Keyspace {
         self.expiry_enabled = enabled;
     }
 
+    /// `active-expire-effort`: how much one turn does, from 1 to 10.
+    pub(crate) fn set_expiry_effort(&mut self, effort: usize) {
+        self.expiry_effort = effort;
+    }
+
     /// Removes some of the keys that ended and nobody asked for, going round the segments of
     /// all databases.
     pub(crate) fn expire_turn(&mut self) -> ExpiryTurn {
@@ -54,6 +62,7 @@ impl Keyspace {
         }
         let (selected, mut looked, mut removed) = (self.selected, 0, 0);
         let segments: usize = self.databases.iter().map(|table| table.segment_count()).sum();
+        let segments_max = SEGMENTS_MAX + SEGMENTS_PER_EFFORT * (self.expiry_effort - 1);
         let mut turn = ExpiryTurn::Done;
         for _ in 0..segments.min(SEGMENTS_ASKED_MAX) {
             let (db, segment) = self.next_segment();
@@ -70,7 +79,7 @@ impl Keyspace {
                 // Looking it up is what removes it.
                 self.contains(&key);
             }
-            if looked == SEGMENTS_MAX || removed == KEYS_MAX {
+            if looked == segments_max || removed == KEYS_MAX {
                 turn = ExpiryTurn::More;
                 break;
             }

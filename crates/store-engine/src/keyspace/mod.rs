@@ -5,7 +5,9 @@
 
 mod access;
 mod entry;
+mod evict;
 mod expiry;
+mod freeing;
 pub(crate) mod memory;
 mod object;
 mod prefetch;
@@ -22,10 +24,11 @@ use store_types::Rng;
 pub use access::AccessPolicy;
 pub use entry::{Entry, NewValue, ValueRef};
 pub(crate) use expiry::ExpiryTurn;
+pub use freeing::{Freeing, FreeingSettings, FreeingStats, Garbage};
 pub use object::{Object, ValueMut};
 pub(crate) use snapshot::{Loaded, saved};
 pub use snapshot::{SnapshotForm, SnapshotKind, SnapshotProgress, SnapshotTurn};
-pub(crate) use table::CURSOR_BITS;
+pub(crate) use table::{CURSOR_BITS, Scope};
 pub use value::{Data, Value};
 pub use waiting::WaitingKeys;
 pub use watch::Watches;
@@ -70,6 +73,7 @@ pub struct Keyspace {
     untouched: bool,
     /// Tables that FLUSHALL let go; freed in slices.
     dropped: Vec<Table>,
+    freeing_stats: FreeingStats,
     expiry_cursor: (usize, usize),
     expiry_enabled: bool,
     /// The mark of entries that the running snapshot has done with; without one, of all.
@@ -79,6 +83,10 @@ pub struct Keyspace {
     pub(crate) is_careless: bool,
     /// The running snapshot.
     snapshot: Option<Box<snapshot::Walk>>,
+    /// How values are freed, by why they go.
+    pub freeing: FreeingSettings,
+    /// `active-expire-effort`, 1 to 10.
+    expiry_effort: usize,
     /// Changes since the last save.
     pub dirty: u64,
     /// Counters that INFO tells.
@@ -116,12 +124,15 @@ impl Keyspace {
             access: AccessPolicy::default(),
             untouched: false,
             dropped: Vec::new(),
+            freeing_stats: FreeingStats::default(),
+            freeing: FreeingSettings::default(),
             expiry_cursor: (0, 0),
             expiry_enabled: true,
             mark: false,
             #[cfg(test)]
             is_careless: false,
             snapshot: None,
+            expiry_effort: 1,
             dirty: 0,
             stats: KeyStats::default(),
             random,
@@ -186,6 +197,11 @@ impl Keyspace {
     #[inline]
     pub fn memory(&self) -> usize {
         self.databases.iter().map(|table| table.memory() + table.entry_memory).sum()
+    }
+
+    /// Bytes of the table of database `db` itself: what keys cost beside their entries.
+    pub(crate) fn table_memory(&self, db: usize) -> usize {
+        self.databases[db].memory()
     }
 
     /// How accesses are remembered.
@@ -380,6 +396,7 @@ impl Keyspace {
         table.entry_memory += entry.memory();
         let old = table.replace(found.place, entry);
         table.entry_memory -= old.memory();
+        self.discard(old, self.freeing.server_del);
     }
 
     /// Takes a key out, without any effect but the memory.
@@ -407,9 +424,22 @@ impl Keyspace {
         self.insert_entry(key, entry);
     }
 
-    /// Removes a key with all that follows from it. False when it is not there.
+    /// Removes a key, without any effect but the memory. False when it is not there.
+    pub fn remove(&mut self, key: &[u8], freeing: Freeing) -> bool {
+        let Some(entry) = self.take(key) else { return false };
+        self.discard(entry, freeing);
+        true
+    }
+
+    /// Removes a key with all that follows from it, on behalf of a command that is not about
+    /// removal. False when it is not there.
     pub fn delete(&mut self, key: &[u8]) -> bool {
-        let removed = self.take(key).is_some();
+        self.delete_freeing(key, self.freeing.server_del)
+    }
+
+    /// Removes a key with all that follows from it. False when it is not there.
+    pub fn delete_freeing(&mut self, key: &[u8], freeing: Freeing) -> bool {
+        let removed = self.remove(key, freeing);
         if removed {
             self.changed(event_class::GENERIC, "del", key);
         }
@@ -511,15 +541,14 @@ impl Keyspace {
         }
     }
 
-    /// Empties database `db`. The memory is freed in slices by `tick`.
-    pub fn flush(&mut self, db: usize) -> usize {
+    /// Empties database `db`, and tells how many keys it had. Freed now means in slices by
+    /// `tick`.
+    pub fn flush(&mut self, db: usize, freeing: Freeing) -> usize {
         let table = std::mem::take(&mut self.databases[db]);
         let removed = table.len();
         self.signal_flushed(db, &table);
-        if removed > 0
-            && let Some(table) = self.keep_for_snapshot(table)
-        {
-            self.dropped.push(table);
+        if let Some(table) = self.keep_for_snapshot(table) {
+            self.discard_table(table, freeing);
         }
         removed
     }
@@ -573,12 +602,25 @@ impl Keyspace {
     /// Tells watchers and trackers that `key` changed.
     #[inline]
     pub fn signal_modified(&mut self, key: &[u8]) {
+        self.touch_watchers(key);
+        if self.effects.tracking {
+            self.effects.changed_keys.push(Some(key.into()));
+        }
+    }
+
+    /// Tells watchers and trackers that `key` is gone, though no command removed it.
+    fn signal_lost(&mut self, key: &[u8]) {
+        self.touch_watchers(key);
+        if self.effects.tracking {
+            self.effects.lost_keys.push(Some(key.into()));
+        }
+    }
+
+    #[inline]
+    fn touch_watchers(&mut self, key: &[u8]) {
         if !self.watches.is_empty() {
             let watchers = self.watches.of(self.selected, key);
             self.effects.touched_watchers.extend_from_slice(watchers);
-        }
-        if self.effects.tracking {
-            self.effects.changed_keys.push(Some(key.into()));
         }
     }
 

@@ -21,6 +21,10 @@
 //! within a segment is not hash order, so each SCAN call would have to rehash a whole segment, and
 //! a lookup would touch one more cache line.
 
+mod sample;
+
+pub(crate) use sample::Scope;
+
 use super::entry::Entry;
 use super::memory::size_class;
 use super::prefetch::prefetch;

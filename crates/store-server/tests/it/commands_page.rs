@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use store_engine::{Registry, Row, SETTINGS};
+use store_engine::{Registry, Remark, Row, SETTINGS};
 use testkit::RedisServer;
 
 /// How far a command is there.
@@ -33,23 +33,20 @@ const OWN_SIZES: Status = Partial("in bytes that this store takes, which are not
 const EXCEPTIONS: &[(&str, Status)] = &[
     ("asking", NO_CLUSTER),
     ("bgrewriteaof", NO_FILES),
-    ("client|no-evict", Partial("kept and shown by CLIENT LIST; no client is evicted anyway")),
     ("cluster", NO_CLUSTER),
     ("cluster|", NO_CLUSTER),
     ("command|docs", Partial("without the trees of arguments and the histories")),
-    ("config|get", Partial("tells every setting, also those without effect, listed below")),
-    ("config|set", Partial("takes every setting, also those without effect, listed below")),
+    ("config|get", Partial("tells every setting, also those listed below")),
+    ("config|set", Partial("knows every setting; the end of this page lists what some do not do")),
     ("debug", Partial("the harmless subcommands; what crashes or restarts is refused")),
     ("failover", NO_REPLICAS),
-    ("flushall", Partial("SYNC and ASYNC are one: memory is always freed in slices")),
-    ("flushdb", Partial("SYNC and ASYNC are one: memory is always freed in slices")),
     ("info", Partial("facts about the append-only file, replicas and the allocator are constants")),
     ("latency|doctor", OWN_WORDS),
     ("latency|graph", Partial("a drawing of its own")),
     ("lolwut", Partial("a drawing of its own")),
     ("memory|doctor", OWN_WORDS),
     ("memory|malloc-stats", Absent("the allocator belongs to the program around the store")),
-    ("memory|purge", Partial("accepted without effect")),
+    ("memory|purge", Partial("frees what waits in slices; the allocator is the program's own")),
     ("memory|stats", OWN_SIZES),
     ("memory|usage", OWN_SIZES),
     ("migrate", Partial("checks its arguments and says NOKEY; it connects to no other server")),
@@ -71,15 +68,7 @@ const EXCEPTIONS: &[(&str, Status)] = &[
 ];
 
 /// Settings whose names stand in the code though they change nothing.
-const MENTIONED_ONLY: &[(&str, &str)] = &[
-    ("hz", "shown by INFO; timers wake the loop when something is due"),
-    ("loglevel", "only for `redis.log` in scripts"),
-    ("maxmemory", "shown by INFO; nothing is evicted or refused so far"),
-    ("maxmemory-clients", "only its absence is looked at"),
-    ("maxmemory-policy", "chooses between LRU and LFU bits; nothing is evicted so far"),
-    ("repl-backlog-size", "shown by INFO"),
-    ("replicaof", ""),
-];
+const MENTIONED_ONLY: &[(&str, &str)] = &[];
 
 #[test]
 fn the_page_of_commands_tells_what_the_table_says() {
@@ -217,25 +206,39 @@ fn commands_of_redis() -> BTreeSet<String> {
     server.cli(&["COMMAND", "LIST"]).lines().map(|line| line.trim().to_owned()).collect()
 }
 
-/// A setting has an effect if its name stands somewhere outside of the table of settings.
+/// A setting has an effect if its row has no remark and its name stands somewhere outside of the
+/// table of settings.
 fn write_settings(page: &mut String) {
     page.push_str(
         "## Settings without effect\n\n\
-         Every setting of Redis 7.0 is accepted, checked, kept and told by CONFIG GET. These change \
+         Every setting of Redis 7.0 is known, checked, kept and told by CONFIG GET. These change \
          nothing further:\n\n",
     );
+    let mut refused = String::new();
     let code = code();
     for setting in SETTINGS {
         let mentioned = MENTIONED_ONLY.iter().find(|(name, _)| *name == setting.name);
         match mentioned {
+            None if setting.remark.is_some() => match setting.remark {
+                Some(Remark::Inert(why)) => writeln!(page, "- `{}`: {why}", setting.name).unwrap(),
+                Some(Remark::OnlyDefault(why)) => {
+                    writeln!(refused, "- `{}`: {why}", setting.name).unwrap();
+                }
+                None => {}
+            },
             Some((name, "")) => writeln!(page, "- `{name}`").unwrap(),
-            Some((name, remark)) => writeln!(page, "- `{name}` ({remark})").unwrap(),
+            Some((name, remark)) => writeln!(page, "- `{name}`: {remark}").unwrap(),
             None if !code.contains(&format!("\"{}\"", setting.name)) => {
                 writeln!(page, "- `{}`", setting.name).unwrap();
             }
             None => {}
         }
     }
+    page.push_str(
+        "\n## Settings of which only the default is taken\n\n\
+         Anything else is refused with the reason, at the start with the line:\n\n",
+    );
+    page.push_str(&refused);
 }
 
 /// What the store's crates do, without their tests and without the table of settings.

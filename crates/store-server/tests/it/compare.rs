@@ -190,6 +190,7 @@ cases! {
     hyperloglog
     keys
     lists
+    memory
     pubsub
     scripting
     sets

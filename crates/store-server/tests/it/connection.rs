@@ -5,10 +5,14 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use rustls::{ClientConnection, StreamOwned};
 use store_resp::{Reply, ReplyParser};
 
 /// Ends a hung test; measures nothing.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An encrypted stream, from the client's side.
+pub(crate) type TlsWire = StreamOwned<ClientConnection, TcpStream>;
 
 trait Wire: Read + Write {
     fn set_waiting(&self, waits: bool);
@@ -23,6 +27,12 @@ impl Wire for TcpStream {
 impl Wire for UnixStream {
     fn set_waiting(&self, waits: bool) {
         self.set_nonblocking(!waits).unwrap();
+    }
+}
+
+impl Wire for TlsWire {
+    fn set_waiting(&self, waits: bool) {
+        self.sock.set_nonblocking(!waits).unwrap();
     }
 }
 
@@ -49,6 +59,12 @@ impl Connection {
     pub(crate) fn unix(stream: UnixStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self { wire: Box::new(stream), bytes: Vec::new() }
+    }
+
+    pub(crate) fn tls(wire: TlsWire) -> Self {
+        wire.sock.set_nodelay(true).unwrap();
+        wire.sock.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { wire: Box::new(wire), bytes: Vec::new() }
     }
 
     pub(crate) fn send(&mut self, words: &[impl AsRef<[u8]>]) {
@@ -82,6 +98,14 @@ impl Connection {
                 Err(error) => panic!("no reply within {PATIENCE:?}: {error}"),
             }
         }
+    }
+
+    /// Asks a server that may not want to talk: `None` when it does not answer.
+    pub(crate) fn try_ask(&mut self, words: &[impl AsRef<[u8]>]) -> Option<Reply> {
+        self.send(words);
+        let mut chunk = [0; 1024];
+        let count = self.wire.read(&mut chunk).ok()?;
+        ReplyParser.parse(&chunk[..count]).ok()?.map(|(reply, _)| reply)
     }
 
     /// Everything that is there already.

@@ -216,7 +216,13 @@ impl Election {
             self.settings.priority,
             self.seen.last_holder.as_ref(),
         );
-        rank::head_start(rank, step) + self.random.below(step)
+        // Whoever knows that nobody goes before it has nobody to keep out of the way of. Without a
+        // list all would take themselves for the first: then jitter has to tell them apart.
+        let is_listed = self.seen.members.iter().any(|member| member.id == self.settings.id);
+        match (rank, is_listed) {
+            (0, true) => Duration::ZERO,
+            _ => rank::head_start(rank, step) + self.random.below(step),
+        }
     }
 
     pub(super) fn rearm_by_hint(&mut self, now: Moment, hint: Hint) {

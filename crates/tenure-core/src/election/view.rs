@@ -65,14 +65,16 @@ impl Election {
     }
 
     fn note_leader(&mut self, now: Moment, view: &View) {
-        let leader = view.holder.clone().filter(|id| !is_reserved_word(id)).map(|id| SeenLeader {
+        let holder = view.holder.clone().filter(|id| !is_reserved_word(id));
+        if let Some(holder) = &holder {
+            self.seen.last_holder = Some(holder.clone());
+        }
+        // A successor that has not claimed the resource yet does not lead.
+        let leader = holder.filter(|_| !view.reserved).map(|id| SeenLeader {
             id,
             token: view.token,
             foreign: view.foreign,
         });
-        if let Some(leader) = &leader {
-            self.seen.last_holder = Some(leader.id.clone());
-        }
         if self.seen.leader != leader {
             self.seen.leader = leader.clone();
             self.tell(now, EventKind::LeaderSeen(leader));

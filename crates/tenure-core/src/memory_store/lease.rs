@@ -252,7 +252,7 @@ impl Step<'_> {
         self.shelf.refuse_from_now_on(&self.call.id, attempt);
     }
 
-    fn pending_claim(&self) -> Option<&Claim> {
+    pub(super) fn pending_claim(&self) -> Option<&Claim> {
         let meta = self.shelf.meta.as_ref()?;
         meta.claim.as_ref().filter(|claim| claim.is_pending && claim.token == meta.token)
     }

@@ -268,6 +268,7 @@ impl Step<'_> {
             pttl: entry.and_then(|entry| entry.time_left(self.now)),
             token,
             foreign: ours.is_none() && holder.is_some_and(|holder| !is_quarantine(holder)),
+            reserved: self.pending_claim().is_some_and(|claim| Some(&claim.to) == holder),
             server_time: self.now,
             incarnation: self.life.incarnation().to_owned(),
             wish: wish.filter(|wish| wish.token == token && wish.until > self.now).cloned(),

@@ -36,6 +36,8 @@ pub struct ElectionConfig {
     pub fleet_min_ttl: Option<Duration>,
     /// The longest lease that any other instance may still believe in.
     pub fleet_max_ttl: Option<Duration>,
+    /// What the key of a leader's heartbeat for other programs starts with; `None` for none.
+    pub heartbeat_prefix: Option<String>,
     /// Vouches that nobody led before.
     pub fresh_store: bool,
     /// What to do after losing a term against one's will.
@@ -113,6 +115,7 @@ impl<'a> Scope<'a> {
             lock_delay: self.duration("lock_delay").unwrap_or_default(),
             fleet_min_ttl: self.duration("fleet_min_ttl"),
             fleet_max_ttl: self.duration("fleet_max_ttl"),
+            heartbeat_prefix: self.text("heartbeat_prefix"),
             fresh_store: self.switch("fresh_store").unwrap_or_default(),
             on_loss: match self.text("on_loss").as_deref() {
                 Some("exit") => OnLoss::Exit,

@@ -14,6 +14,7 @@ use super::layers::{Leaf, Leaves};
 use super::loader::Loader;
 use super::origin::{Origin, Path};
 use super::problem::{ConfigError, Problem, Problems};
+use super::sidecar::SidecarConfig;
 use super::store::{self, ReadFile, StoreConfig};
 use super::value::Parsed;
 
@@ -33,6 +34,8 @@ pub struct Config {
     pub defaults: ElectionConfig,
     /// The elections that were named, defaults filled in.
     pub elections: BTreeMap<String, ElectionConfig>,
+    /// How the sidecar is served.
+    pub sidecar: SidecarConfig,
     /// The profile that was chosen.
     pub profile: Option<String>,
     settings: Vec<Setting>,
@@ -123,6 +126,7 @@ impl Config {
         for name in &names {
             elections.insert(name.clone(), Scope::election(&leaves, name).read(&mut problems));
         }
+        let sidecar = SidecarConfig::read(&leaves, read, &mut problems);
         let mut config = Config {
             store: store.unwrap_or_default(),
             prefix: text(&leaves, "prefix").unwrap_or_default(),
@@ -133,6 +137,7 @@ impl Config {
             ),
             defaults,
             elections,
+            sidecar,
             profile,
             settings: Vec::new(),
             warnings: Vec::new(),
@@ -159,7 +164,22 @@ impl Config {
         if let Some(instance) = &self.instance {
             check(&["instance"], InstanceId::new(instance, 0).map(drop));
         }
+        let heartbeat_rule = |prefix: &str| {
+            let any = Resource::named("any").expect("a plain name");
+            any.with_heartbeat_prefix(prefix).map(drop)
+        };
+        if let Some(prefix) = &self.defaults.heartbeat_prefix {
+            check(&["defaults", "heartbeat_prefix"], heartbeat_rule(prefix));
+        }
         for (name, election) in &self.elections {
+            let inherited = &self.defaults.heartbeat_prefix;
+            if let Some(prefix) = election
+                .heartbeat_prefix
+                .as_ref()
+                .filter(|_| inherited != &election.heartbeat_prefix)
+            {
+                check(&["elections", name, "heartbeat_prefix"], heartbeat_rule(prefix));
+            }
             match &election.key {
                 Some(key) => {
                     check(&["elections", name, "key"], Resource::with_key(name, key).map(drop));

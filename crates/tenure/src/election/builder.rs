@@ -22,6 +22,7 @@ pub struct ElectionBuilder {
     client: Arc<Client>,
     name: String,
     key: Option<String>,
+    heartbeat_prefix: Option<String>,
     timing: TimingSettings,
     priority: i32,
     ready: bool,
@@ -73,6 +74,7 @@ impl ElectionBuilder {
         ElectionBuilder {
             name: name.to_owned(),
             key: None,
+            heartbeat_prefix: None,
             timing: client.defaults.timing.clone(),
             priority: 0,
             ready: true,
@@ -100,6 +102,7 @@ impl ElectionBuilder {
             self.fresh_store = named.fresh_store;
         }
         let election = config.election(&self.name);
+        self.heartbeat_prefix.clone_from(&election.heartbeat_prefix);
         self.priority = election.priority;
         self.version.clone_from(&election.version);
         self.metadata.clone_from(&election.metadata);
@@ -192,6 +195,14 @@ impl ElectionBuilder {
     /// The whole key, instead of prefix and name.
     pub fn key(mut self, key: &str) -> Self {
         self.key = Some(key.to_owned());
+        self
+    }
+
+    /// While leading, also keeps a heartbeat at `prefix` followed by this instance's id: the time
+    /// in milliseconds since 1970. For a roll-out beside Sovereign, whose instances look for it
+    /// there; nothing of ours reads it. Off by default.
+    pub fn heartbeat_prefix(mut self, prefix: &str) -> Self {
+        self.heartbeat_prefix = Some(prefix.to_owned());
         self
     }
 
@@ -330,9 +341,13 @@ impl ElectionBuilder {
     }
 
     pub(crate) fn resource(&self) -> Result<Resource, Error> {
-        match &self.key {
-            Some(key) => Ok(Resource::with_key(&self.name, key)?),
-            None => self.client.resource(&self.name),
+        let resource = match &self.key {
+            Some(key) => Resource::with_key(&self.name, key)?,
+            None => self.client.resource(&self.name)?,
+        };
+        match &self.heartbeat_prefix {
+            Some(prefix) => Ok(resource.with_heartbeat_prefix(prefix)?),
+            None => Ok(resource),
         }
     }
 

@@ -90,6 +90,38 @@ async fn an_operator_asks_and_the_leader_stops_its_work_first() {
 }
 
 #[tokio::test]
+async fn a_successor_is_nobodys_leader_before_it_has_taken_over() {
+    let world = World::new();
+    let (ada, bob) = (start(&world, "ada").await, start(&world, "bob").await);
+    let eve = world.client("eve").await;
+    let mut changes = world.advance_while(eve.observe(NAME).unwrap().changes()).await.unwrap();
+    world.advance_while(changes.next()).await.unwrap();
+    world.cut_off("bob");
+    world.advance_while(ada.hand_over("bob")).await.unwrap();
+
+    let seen = world.advance_while(changes.next()).await.unwrap();
+    let Leadership::Vacant(Vacancy::Reserved { to, left }) = seen.leadership else {
+        panic!("{seen:?}")
+    };
+    assert_eq!(to, *bob.id());
+    assert!(left <= Duration::from_secs(1), "{left:?}");
+    assert_eq!(ada.leader(), None, "nobody leads for those who take part, either");
+    world.run_until(|| ada.is_leader()).await;
+    assert_eq!(ada.leader().unwrap().id, *ada.id());
+}
+
+#[tokio::test]
+async fn a_hand_over_is_done_when_the_successor_leads_and_not_before() {
+    let world = World::new();
+    let (ada, _bob) = (start(&world, "ada").await, start(&world, "bob").await);
+    let operator = world.client("operator").await;
+    world.cut_off("bob");
+    let asked = world.advance_while(operator.ask_to_hand_over(NAME, "bob")).await.unwrap();
+    assert!(matches!(asked, Asked::Refused { .. }), "bob never took over: {asked:?}");
+    world.run_until(|| ada.is_leader()).await;
+}
+
+#[tokio::test]
 async fn a_wish_may_be_refused_unanswered_or_addressed_to_nobody() {
     let world = World::new();
     let operator = world.client("operator").await;

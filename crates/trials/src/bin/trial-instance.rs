@@ -2,7 +2,7 @@
 //!
 //! Tells on stdout what happens, one line each with the host clock in nanoseconds, and stops in
 //! order on SIGTERM. A watching thread asks `is_leader()` all the time and says what the first
-//! answer after a pause of the whole process was.
+//! answer after a pause of the whole process was, and when its wall clock jumped.
 
 use std::io::Write;
 use std::time::Duration;
@@ -10,6 +10,9 @@ use std::time::Duration;
 use tenure::{Election, OnLoss, Tenure, Term};
 use tokio::signal::unix::{SignalKind, signal};
 use trials::clock;
+
+/// A move of the wall clock against the other that only a jump explains, in seconds.
+const JUMPED: u64 = 60;
 
 /// A gap between two looks that no scheduler explains: the process was stopped.
 const PAUSED: Duration = Duration::from_millis(400);
@@ -75,8 +78,9 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         .on_loss(arguments.exit_on_loss.map_or(OnLoss::Recontend, OnLoss::Exit))
         .start()
         .await?;
+    let day_began_at = day_begins_at();
     say(&format!("started {}", election.id()));
-    watch_for_pauses(election.clone());
+    watch_for_pauses(election.clone(), day_began_at);
     let mut terminated = signal(SignalKind::terminate())?;
     let stopping = tokio::spawn({
         let election = election.clone();
@@ -110,7 +114,7 @@ impl Drop for Ended {
     }
 }
 
-fn watch_for_pauses(election: Election) {
+fn watch_for_pauses(election: Election, mut day_began_at: u64) {
     std::thread::spawn(move || {
         let (mut looked_at, mut led) = (clock::now(), false);
         loop {
@@ -122,10 +126,20 @@ fn watch_for_pauses(election: Election) {
             if led != leads {
                 say(&format!("is-leader {leads}"));
             }
+            let begins_at = day_begins_at();
+            if begins_at.abs_diff(day_began_at) >= JUMPED {
+                say(&format!("wall-clock {}", begins_at as i64 - day_began_at as i64));
+                day_began_at = begins_at;
+            }
             (looked_at, led) = (now, leads);
             std::thread::sleep(Duration::from_millis(1));
         }
     });
+}
+
+/// What the wall clock said, or would have said, when the other clock began.
+fn day_begins_at() -> u64 {
+    clock::wall_seconds() - clock::now().as_nanos() / 1_000_000_000
 }
 
 fn say(line: &str) {

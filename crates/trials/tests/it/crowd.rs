@@ -2,21 +2,33 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tenure::{Election, EventKind, Tenure};
+use testkit::proxy::{Proxy, Rule};
 use testkit::{GENEROUS, RedisServer, wait_until};
 
 const CANDIDATES: usize = 200;
-const TTL: Duration = Duration::from_secs(3);
+/// How many join at a time.
+const BATCH: usize = 20;
+/// What the network adds on each way.
+const DELAY: Duration = Duration::from_millis(20);
+const TTL: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn two_hundred_candidates_and_a_release_make_one_winner_and_few_tries() {
     let server = RedisServer::start();
+    let proxy = Proxy::in_front_of(&server);
+    // Head starts are multiples of the round trip. On loopback one is so short that two hundred
+    // threads of one process cannot all be woken within it, and chance would decide who is first.
+    proxy.set_rules(Rule::Delay(DELAY));
+    let url = server.url_at(proxy.port());
     let mut elections = Vec::new();
-    for index in 0..CANDIDATES {
+    for batch in 0..CANDIDATES / BATCH {
         // In no order of rank, as a fleet starts.
-        elections.push(join(&server.url(), index * 83 % CANDIDATES).await);
+        let ranks = (0..BATCH).map(|index| (batch * BATCH + index) * 83 % CANDIDATES);
+        elections.extend(join_all(ranks.map(|rank| join(&url, rank))).await);
     }
-    wait_until("everyone to know of everyone", GENEROUS, || {
+    wait_until("everyone to know of everyone", GENEROUS * 3, || {
         elections.iter().all(|election| election.members().len() == CANDIDATES)
     });
     let first_leader = elections.iter().position(Election::is_leader).unwrap();
@@ -33,10 +45,9 @@ async fn two_hundred_candidates_and_a_release_make_one_winner_and_few_tries() {
     let tries = tries(&elections) - tries_before;
     println!("tries after a release with {CANDIDATES} candidates: {tries}");
     assert!(tries <= 5, "{tries} tries");
-    // Equal priorities: the lowest ids. A busy machine may hold up the very first.
-    let mut ranked: Vec<_> = elections.iter().map(Election::id).filter(|id| **id != gone).collect();
-    ranked.sort();
-    assert!(ranked[..5].contains(&leaders[0].id()), "{} is none of the first", leaders[0].id());
+    // Equal priorities: the lowest id of those who are left.
+    let first = elections.iter().map(Election::id).filter(|id| **id != gone).min();
+    assert_eq!(Some(leaders[0].id()), first);
 }
 
 /// Attempts that were answered, over all elections.
@@ -51,7 +62,7 @@ async fn join(url: &str, rank: usize) -> Election {
     let mut builder = tenure.election("job").ttl(TTL).fresh_store(true);
     let mut events = builder.events();
     let election = builder.start().await.unwrap();
-    // Its first try is over, one way or the other, before the next one starts.
+    // Its first try is over, one way or the other, before the next ones start.
     loop {
         let event = events.next().await.unwrap().unwrap();
         if matches!(event.kind, EventKind::Acquired { .. } | EventKind::ElectionFailed { .. }) {

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use tenure_core::Moment;
-use testkit::{GENEROUS, Process};
+use testkit::{GENEROUS, Process, WallClock};
 use trials::record::{Acting, Record};
 
 pub(crate) struct Instance {
@@ -26,9 +26,17 @@ impl Instance {
     }
 
     pub(crate) fn start_with(store: &str, name: &str, ttl: Duration, more: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trial-instance"));
-        command.args(["--store", store, "--id", name, "--ttl-ms"]);
-        command.arg(ttl.as_millis().to_string()).args(more);
+        Self::spawn(command(store, name, ttl, more))
+    }
+
+    /// One whose wall clock the test moves.
+    pub(crate) fn start_under(clock: &WallClock, store: &str, name: &str, ttl: Duration) -> Self {
+        let mut command = command(store, name, ttl, &[]);
+        clock.govern(&mut command);
+        Self::spawn(command)
+    }
+
+    fn spawn(command: Command) -> Self {
         let mut instance =
             Instance { process: Process::spawn(command), id: String::new(), lines: Vec::new() };
         let started = instance.wait_for("started");
@@ -91,6 +99,13 @@ impl Instance {
             stretch(open, at_latest);
         }
     }
+}
+
+fn command(store: &str, name: &str, ttl: Duration, more: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trial-instance"));
+    command.args(["--store", store, "--id", name, "--ttl-ms"]);
+    command.arg(ttl.as_millis().to_string()).args(more);
+    command
 }
 
 fn parse(line: &str) -> Line {

@@ -5,15 +5,19 @@
 
 mod acl;
 mod bad_input;
+mod cache;
 mod crowd;
 mod features;
 mod foreign;
+mod heartbeat;
 mod instance;
 mod keys;
 mod members;
 mod player;
 mod processes;
 mod secrets;
+mod storm;
 mod succession;
 mod tokens;
+mod wall_clock;
 mod weather;

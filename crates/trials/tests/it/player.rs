@@ -61,6 +61,14 @@ impl Player {
         self.hears("renewed", renewed).await;
     }
 
+    pub(crate) async fn warned(&mut self) -> String {
+        self.hears("a warning", |kind| match kind {
+            EventKind::Warning(text) => Some(text.clone()),
+            _ => None,
+        })
+        .await
+    }
+
     pub(crate) async fn fails(&mut self, code: &str) -> Reason {
         self.hears(code, |kind| match kind {
             EventKind::ElectionFailed { reason } if reason.code() == code => Some(reason.clone()),

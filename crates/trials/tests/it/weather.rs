@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::{EventKind, Reason, Role};
+use tenure::{Reason, Role};
 use testkit::proxy::{Cut, Direction, Proxy, Rule};
 use testkit::{GENEROUS, RedisServer, wait_until};
 use trials::clock;
@@ -124,12 +124,7 @@ async fn a_key_without_expiry_is_pointed_out_and_healed() {
     let ttl = Duration::from_millis(600);
     let mut player = join(&server.url(), "player", ttl).await;
 
-    let warning = player
-        .hears("a warning", |kind| match kind {
-            EventKind::Warning(text) => Some(text.clone()),
-            _ => None,
-        })
-        .await;
+    let warning = player.warned().await;
     assert!(warning.contains("without an expiry"), "{warning}");
     player.leads().await;
 }
@@ -160,12 +155,7 @@ async fn a_user_who_may_not_publish_leads_all_the_same_and_is_told() {
         .login("quiet", "secret")
         .start();
     let mut player = join(&server.url(), "player", TTL).await;
-    let warning = player
-        .hears("a warning", |kind| match kind {
-            EventKind::Warning(text) => Some(text.clone()),
-            _ => None,
-        })
-        .await;
+    let warning = player.warned().await;
     assert!(warning.starts_with("hints:"), "{warning}");
     player.leads().await;
     assert!(player.election.is_leader());

@@ -50,12 +50,14 @@ pub(crate) fn describe_client(server: &ServerState, session: &Session, now_ms: u
         Some(tracking) => tracking.redirect.map_or(0, |id| id.number as i64),
         None => -1,
     };
-    let total = size_of::<Session>() + session.output.capacity() + queued_bytes;
+    let (query, query_free) =
+        (session.query_bytes, session.query_capacity.saturating_sub(session.query_bytes));
+    let total = session.memory();
     let mut line = String::new();
     let written = write!(
         line,
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} \
-         ssub={} multi={queued} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={queued_bytes} rbs={} \
+         ssub={} multi={queued} qbuf={query} qbuf-free={query_free} argv-mem=0 multi-mem={queued_bytes} rbs={} \
          rbp={} obl={unread} oll=0 omem=0 tot-mem={total} events={} cmd={command} user={} \
          redir={redirect} resp={}",
         session.id.number,

@@ -7,7 +7,7 @@ use store_types::dump::{self, save_value};
 
 use super::prelude::*;
 use crate::effects::ServerRequest;
-use crate::keyspace::{Data, Entry, Expiry, NewValue, ValueRef};
+use crate::keyspace::{Data, Entry, Expiry, Freeing, NewValue, ValueRef};
 use crate::session::session_flag;
 use crate::snapshot::{self, LoadOptions};
 
@@ -150,7 +150,7 @@ fn reload(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let path = snapshot::path(cx.server);
     let file = cx.server.host.open_file(&path).map_err(failed)?;
     if flushes {
-        (0..cx.db.database_count()).for_each(|db| _ = cx.db.flush(db));
+        (0..cx.db.database_count()).for_each(|db| _ = cx.db.flush(db, Freeing::Now));
         if let Some(interpreter) = cx.server.scripting.interpreter.as_mut() {
             interpreter.flush_libraries();
         }

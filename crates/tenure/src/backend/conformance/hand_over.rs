@@ -10,6 +10,7 @@ use crate::backend::{Signal, Subscription};
 
 cases![
     a_successor_claims_what_was_handed_over,
+    a_successor_is_not_shown_as_leading_before_it_claims,
     a_repeated_hand_over_gives_the_first_result,
     an_unclaimed_hand_over_lapses,
     only_the_holder_hands_over,
@@ -37,6 +38,19 @@ async fn a_successor_claims_what_was_handed_over(stage: Stage) -> Verdict {
     shaped!(bob.acquire(2, LONG).await?, Outcome::Held);
     shaped!(bob.renew(drawn, LONG).await?, Outcome::Renewed);
     shaped!(cleo.acquire(2, LONG).await?, Outcome::Held);
+    Ok(())
+}
+
+async fn a_successor_is_not_shown_as_leading_before_it_claims(stage: Stage) -> Verdict {
+    let [ada, bob, cleo] = stage.players();
+    let token = ada.lead(1, LONG).await?;
+    ensure!(!cleo.view().await?.reserved, "a holder counts as reserved");
+    shaped!(ada.transfer(token, &bob, LONG).await?, Outcome::Transferred { .. });
+    let view = cleo.view().await?;
+    ensure!(view.reserved && view.holder.as_ref() == Some(&bob.id), "before the claim: {view:?}");
+    bob.lead(1, LONG).await?;
+    let view = cleo.view().await?;
+    ensure!(!view.reserved && view.holder.as_ref() == Some(&bob.id), "after the claim: {view:?}");
     Ok(())
 }
 

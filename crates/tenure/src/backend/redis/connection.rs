@@ -31,6 +31,7 @@ use tokio::time::Instant;
 use super::backoff::Backoff;
 use super::dial::{Line, Route};
 use super::error;
+use super::mode::Mode;
 use super::reply;
 use super::request::Step;
 use super::scripts::SCRIPT_COUNT;
@@ -50,7 +51,12 @@ const SUSPECT_AFTER: Duration = Duration::from_millis(100);
 const DENIED_WAIT: Duration = Duration::from_secs(2);
 
 /// What a job's steps came to, in order.
-pub(super) type Replies = Result<Vec<Value>, StoreError>;
+#[derive(Debug)]
+pub(super) struct Replies {
+    pub(super) values: Vec<Value>,
+    /// Whether what they wrote is where the mode wants it.
+    pub(super) settled: Result<(), StoreError>,
+}
 
 /// Steps to carry out in order before a deadline.
 #[derive(Debug)]
@@ -58,7 +64,7 @@ pub(super) struct Job {
     pub(super) steps: Vec<Step>,
     pub(super) deadline: Instant,
     pub(super) timeout: Duration,
-    pub(super) done: oneshot::Sender<Replies>,
+    pub(super) done: oneshot::Sender<Result<Replies, StoreError>>,
 }
 
 /// The way to the task that owns the connection.
@@ -72,13 +78,15 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     /// Starts the task in the current runtime. It ends after this value and all its jobs.
-    pub(super) fn start(route: Route, warnings: Arc<Warnings>) -> Self {
+    pub(super) fn start(route: Route, mode: Mode, warnings: Arc<Warnings>) -> Self {
         let (queue, jobs) = mpsc::channel(CALLS_QUEUED_MAX);
         let (state_sender, state) = watch::channel(Connection::Connecting);
         let (lines_sender, lines_opened) = watch::channel(0);
         let batches_sent = Arc::new(AtomicU64::new(0));
         let keeper = Keeper {
+            moved: route.moved(),
             route,
+            mode,
             warnings,
             jobs,
             state: state_sender,
@@ -169,10 +177,14 @@ enum Event {
     Dialled(Result<Line, StoreError>),
     Overdue,
     Retired,
+    Moved,
 }
 
 struct Keeper {
     route: Route,
+    /// Changes when the store has moved to another place.
+    moved: Option<watch::Receiver<u64>>,
+    mode: Mode,
     warnings: Arc<Warnings>,
     jobs: mpsc::Receiver<Job>,
     state: watch::Sender<Connection>,
@@ -202,6 +214,7 @@ impl Keeper {
                 Event::Overdue if is_closed => return,
                 Event::Overdue => self.suspect(),
                 Event::Retired => self.retired = None,
+                Event::Moved => self.follow(),
             }
             self.send_batches().await;
             if is_closed && self.open.is_none() {
@@ -222,6 +235,7 @@ impl Keeper {
             // Before new jobs, which must not follow others onto a line that is dead.
             () = sleep_until(overdue_at) => Event::Overdue,
             () = sleep_until(retired_at) => Event::Retired,
+            () = changed(&mut self.moved) => Event::Moved,
             count = self.jobs.recv_many(fresh, BATCH_CALLS_MAX), if takes_jobs => match count {
                 0 => Event::Closed,
                 _ => Event::Jobs,
@@ -266,7 +280,7 @@ impl Keeper {
                 }
             }
             let number = self.batches_sent.fetch_add(1, Ordering::Relaxed);
-            let mut flying = open.send(number, jobs);
+            let mut flying = open.send(number, jobs, self.mode);
             // Polled once right here, so that batches enter the connection in their order.
             let polled = std::future::poll_fn(|context| Poll::Ready(flying.as_mut().poll(context)));
             match polled.await {
@@ -311,6 +325,8 @@ impl Keeper {
         values: Vec<Value>,
         is_current: bool,
     ) -> Result<(), StoreError> {
+        let step_count: usize = jobs.iter().map(|job| job.steps.len()).sum();
+        let settled = self.mode.verdict(values.get(step_count));
         let mut values = values.into_iter();
         let mut verdict = Ok(());
         let mut again = Vec::new();
@@ -326,6 +342,7 @@ impl Keeper {
                         verdict = Err(error);
                     }
                     // The caller may have given up; then nobody waits for it.
+                    let replies = Replies { values: replies, settled: settled.clone() };
                     let _ = job.done.send(Ok(replies));
                 }
                 Err(error) => {
@@ -361,6 +378,15 @@ impl Keeper {
         open.is_suspect = true;
         let timeout = open.due.front().map_or(Duration::ZERO, |due| due.timeout);
         self.state.send_replace(Connection::Down(StoreError::TimedOut(timeout)));
+        self.dialling = Dialling::Now(self.dial());
+    }
+
+    /// The store is elsewhere now: nothing more goes out here, but answers may still come in.
+    fn follow(&mut self) {
+        self.retired = self.open.take().or(self.retired.take());
+        self.state.send_replace(Connection::Down(StoreError::WrongNode(
+            "another server is the master now".into(),
+        )));
         self.dialling = Dialling::Now(self.dial());
     }
 
@@ -412,7 +438,7 @@ impl Open {
         self.due.iter().map(|due| due.latest).max().unwrap_or_else(timer_now)
     }
 
-    fn send(&mut self, batch_number: u64, jobs: Vec<Job>) -> Flying {
+    fn send(&mut self, batch_number: u64, jobs: Vec<Job>, mode: Mode) -> Flying {
         let mut pipeline = redis::Pipeline::with_capacity(jobs.len());
         for step in jobs.iter().flat_map(|job| &job.steps) {
             let is_known = &mut self.known_scripts[step.script as usize];
@@ -422,7 +448,11 @@ impl Open {
         let first = jobs.iter().min_by_key(|job| job.deadline);
         let last = jobs.iter().max_by_key(|job| job.deadline);
         if let (Some(first), Some(last)) = (first, last) {
-            let soonest = first.deadline.max(timer_now() + SUSPECT_AFTER);
+            let now = timer_now();
+            let soonest = first.deadline.max(now + SUSPECT_AFTER);
+            if let Some(question) = mode.question(now, first.deadline) {
+                pipeline.add_command(question);
+            }
             let (latest, timeout) = (last.deadline, first.timeout);
             self.due.push_back(Due { batch_number, soonest, latest, timeout });
         }
@@ -467,6 +497,15 @@ async fn sleep_until(moment: Option<Instant>) {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
     }
+}
+
+async fn changed(moved: &mut Option<watch::Receiver<u64>>) {
+    if let Some(receiver) = moved
+        && receiver.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 fn fail_all(jobs: impl IntoIterator<Item = Job>, error: &StoreError) {

@@ -14,10 +14,12 @@ use socket2::{SockRef, TcpKeepalive};
 use tenure_core::StoreError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::error;
 use super::guard::{Backlog, Breach, Guarded};
+use super::sentinel::{SentinelAddress, Sentinels};
 use super::text::cleaned;
 use super::tls::Tls;
 use super::url::{Login, Place, RedisUrl};
@@ -45,6 +47,12 @@ pub trait Connector: Send + Sync + 'static {
     /// Where the streams lead, for people. Must not contain a secret.
     fn describe(&self) -> String {
         "own connector".into()
+    }
+
+    /// Changes whenever streams should be opened anew, for those that can tell: the store has moved
+    /// to another place. `None` where a broken stream is the only sign.
+    fn moved(&self) -> Option<watch::Receiver<u64>> {
+        None
     }
 }
 
@@ -77,6 +85,21 @@ impl Route {
         Ok(Route::Streams { connector: Arc::new(Address::new(url)?), login: url.login.clone() })
     }
 
+    /// The route to whichever master sentinels name. Must be called inside a runtime.
+    pub(super) fn by_sentinels(address: SentinelAddress) -> Result<Self, ConnectError> {
+        let sentinels = Sentinels::start(address)?;
+        let login = sentinels.login();
+        Ok(Route::Streams { connector: Arc::new(sentinels), login })
+    }
+
+    /// Changes when connections should be made anew, where somebody tells.
+    pub(super) fn moved(&self) -> Option<watch::Receiver<u64>> {
+        match self {
+            Route::Streams { connector, .. } => connector.moved(),
+            Route::Client(_) => None,
+        }
+    }
+
     /// Where it leads, without secrets.
     pub(super) fn describe(&self) -> String {
         match self {
@@ -95,7 +118,8 @@ impl Route {
         tokio::time::timeout(DIAL_TIMEOUT, opening).await.unwrap_or_else(|_| Err(too_slow()))
     }
 
-    async fn open_unchecked(&self) -> Result<Line, StoreError> {
+    /// A connection on which nothing was asked yet.
+    pub(super) async fn open_unchecked(&self) -> Result<Line, StoreError> {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_connection_timeout(Some(DIAL_TIMEOUT));
@@ -268,21 +292,30 @@ impl Address {
 impl Connector for Address {
     fn connect(&self) -> Dialing {
         let socket = self.socket.clone();
-        Box::pin(async move {
-            let stream: Box<dyn Stream> = match socket {
-                Socket::Tcp { host, port } => Box::new(tcp(&host, port).await?),
-                Socket::Tls { host, port, tls } => {
-                    Box::new(tls.encrypt(tcp(&host, port).await?).await?)
-                }
-                Socket::Unix { path } => Box::new(UnixStream::connect(path).await?),
-            };
-            Ok(stream)
-        })
+        Box::pin(async move { socket.open().await })
     }
 
     fn describe(&self) -> String {
         self.shown.clone()
     }
+}
+
+impl Socket {
+    async fn open(self) -> io::Result<Box<dyn Stream>> {
+        Ok(match self {
+            Socket::Tcp { host, port } => Box::new(tcp(&host, port).await?),
+            Socket::Tls { host, port, tls } => {
+                Box::new(tls.encrypt(tcp(&host, port).await?).await?)
+            }
+            Socket::Unix { path } => Box::new(UnixStream::connect(path).await?),
+        })
+    }
+}
+
+/// A fresh stream to an address.
+pub(super) async fn open_stream(url: &RedisUrl) -> io::Result<Box<dyn Stream>> {
+    let address = Address::new(url).map_err(io::Error::other)?;
+    address.socket.open().await
 }
 
 async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {

@@ -55,6 +55,9 @@ pub(super) fn from_connection(error: &RedisError) -> StoreError {
 
 /// The error for a stream that could not be opened.
 pub(super) fn from_dial(error: &io::Error) -> StoreError {
+    if let Some(known) = error.get_ref().and_then(|inner| inner.downcast_ref::<StoreError>()) {
+        return known.clone();
+    }
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match tls {
         Some(rustls::Error::InvalidCertificate(reason)) => StoreError::Denied(cleaned(&format!(

@@ -15,6 +15,7 @@
 //! | `{K}:history` | stream | the last thousand or so events |
 //! | `{K}:ticks`, `{K}:tick:…` | hash, strings | which ticks ran |
 //! | `{K}:events` | channel | hints |
+//! | `PREFIX` and the id | string | a leader's heartbeat for other programs, where asked for |
 //!
 //! The least that an ACL user needs, with the default prefix: `~tenure:* ~{tenure:* &{tenure:*
 //! +eval +evalsha +time +info +type +get +getrange +set +del +pttl +pexpire +hget +hmget +hset
@@ -31,10 +32,12 @@ mod fenced;
 mod guard;
 mod hint;
 mod listener;
+mod mode;
 mod record;
 mod reply;
 mod request;
 mod scripts;
+mod sentinel;
 mod text;
 mod tls;
 mod url;
@@ -55,8 +58,10 @@ use self::dial::Route;
 pub use self::dial::{Connector, Dialing, Stream};
 pub(crate) use self::fenced::{FenceReply, connection_error, fence_command, fence_reply};
 use self::listener::Listener;
+pub use self::mode::Mode;
 use self::request::Step;
-pub use self::url::{Login, RedisUrl};
+use self::sentinel::SentinelAddress;
+pub use self::url::{Login, Place, RedisUrl, TlsFiles};
 use self::warnings::Warnings;
 use crate::backend::{
     Backend, Calling, ConnectError, Connection, Listening, SignalSink, Subscription,
@@ -86,15 +91,27 @@ struct Shared {
 const WEAKNESS: &str = "INFO is not allowed in scripts";
 
 impl RedisBackend {
-    /// The store at an address such as `redis://127.0.0.1`, see [`RedisUrl::parse`]. Fails when the
+    /// The store at an address such as `redis://127.0.0.1`, see [`RedisUrl::parse`], or
+    /// `redis+sentinel://host1,host2,host3/master-name`. Fails when the
     /// address or a file that it names is unusable.
     ///
     /// # Panics
     /// Outside a tokio runtime, in which its connections are to live.
     pub fn open(address: &str) -> Result<Self, ConnectError> {
+        if SentinelAddress::is_meant(address.trim()) {
+            return Self::open_by_sentinels(address);
+        }
         let url = RedisUrl::parse(address)?;
-        let backend = Self::start(Route::to(&url)?);
+        let backend = Self::start(Route::to(&url)?, url.mode);
         url.warning().into_iter().for_each(|warning| backend.shared.warnings.tell(warning));
+        Ok(backend)
+    }
+
+    fn open_by_sentinels(address: &str) -> Result<Self, ConnectError> {
+        let address = SentinelAddress::parse(address)?;
+        let (warning, mode) = (address.warning(), address.mode());
+        let backend = Self::start(Route::by_sentinels(address)?, mode);
+        warning.into_iter().for_each(|warning| backend.shared.warnings.tell(warning));
         Ok(backend)
     }
 
@@ -103,7 +120,7 @@ impl RedisBackend {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn with_connector(connector: impl Connector, login: Login) -> Self {
-        Self::start(Route::Streams { connector: Arc::new(connector), login })
+        Self::start(Route::Streams { connector: Arc::new(connector), login }, Mode::default())
     }
 
     /// The store of an existing client of the `redis` crate, with connections of its own making:
@@ -112,13 +129,13 @@ impl RedisBackend {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn with_client(client: redis::Client) -> Self {
-        Self::start(Route::Client(client))
+        Self::start(Route::Client(client), Mode::default())
     }
 
-    fn start(route: Route) -> Self {
+    fn start(route: Route, mode: Mode) -> Self {
         let place = route.describe();
         let warnings = Arc::new(Warnings::default());
-        let supervisor = Supervisor::start(route.clone(), Arc::clone(&warnings));
+        let supervisor = Supervisor::start(route.clone(), mode, Arc::clone(&warnings));
         let lines_opened = supervisor.lines_opened();
         let listener = Listener::start(route, lines_opened, Arc::clone(&warnings));
         let numbers = AtomicU64::new(fastrand::u64(..1 << 52));
@@ -137,7 +154,7 @@ impl RedisBackend {
     ) -> Result<FenceReply, StoreError> {
         let number = self.shared.numbers.fetch_add(1, Ordering::Relaxed);
         let replies = self.queue(vec![fenced::step(key, fence_key, token, write, number)], timeout);
-        match replies.await?.as_slice() {
+        match replies.await?.values.as_slice() {
             [reply] => fence_reply(reply),
             _ => Err(StoreError::Unexpected("no reply".into())),
         }
@@ -148,7 +165,7 @@ impl RedisBackend {
         &self,
         steps: Vec<Step>,
         timeout: Duration,
-    ) -> impl Future<Output = Replies> + Send + use<> {
+    ) -> impl Future<Output = Result<Replies, StoreError>> + Send + use<> {
         let deadline = timer_now() + timeout;
         let (done, replies) = oneshot::channel();
         let queued = self.supervisor.queue(Job { steps, deadline, timeout, done });
@@ -179,9 +196,10 @@ impl Backend for RedisBackend {
             Ok(steps) => steps,
             Err(what) => return Box::pin(std::future::ready(Ok(impossible(what)))),
         };
+        let courtesies: Vec<_> = steps.iter().skip(1).map(|step| step.script.courtesy()).collect();
         let replies = self.queue(steps, call.timeout);
         let shared = Arc::clone(&self.shared);
-        Box::pin(async move { shared.answer(&call.request, &replies.await?) })
+        Box::pin(async move { shared.answer(&call.request, &replies.await?, &courtesies) })
     }
 
     fn subscribe(&self, resource: &Resource) -> Subscription {
@@ -208,19 +226,28 @@ impl fmt::Debug for RedisBackend {
 }
 
 impl Shared {
-    fn answer(&self, request: &Request, replies: &[redis::Value]) -> Result<Answer, StoreError> {
-        let mut answers = replies.iter().map(|reply| match reply {
+    fn answer(
+        &self,
+        request: &Request,
+        replies: &Replies,
+        courtesies: &[&str],
+    ) -> Result<Answer, StoreError> {
+        let mut answers = replies.values.iter().map(|reply| match reply {
             redis::Value::ServerError(error) => Err(error::from_reply(error)),
             reply => reply::parse(request, reply)
                 .map_err(|fault| StoreError::Unexpected(format!("the store answered {fault}"))),
         });
         let first = answers.next().unwrap_or(Err(StoreError::Unexpected("no reply".into())));
         let mut answer = first?;
+        if matches!(answer.outcome, Outcome::Granted { .. } | Outcome::Renewed) {
+            // Whoever asked holds it only once it is where a failover cannot lose it.
+            replies.settled.clone()?;
+        }
         // What follows the first step is a courtesy: it can only add warnings.
-        for courtesy in answers {
+        for (what, courtesy) in courtesies.iter().zip(answers) {
             match courtesy {
                 Ok(more) => answer.warnings.extend(more.warnings),
-                Err(error) => answer.warnings.push(format!("history: {error}")),
+                Err(error) => answer.warnings.push(format!("{what}: {error}")),
             }
         }
         let (weakness, mut warnings): (Vec<_>, Vec<_>) =

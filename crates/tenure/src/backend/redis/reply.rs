@@ -110,7 +110,7 @@ fn parse_outcome(kind: &str, first: &Value, second: &Value) -> Result<Outcome, F
 
 fn parse_view(view: &Value) -> Result<View, Fault> {
     let parts = list(view)?;
-    let [exists, holder, pttl, known, foreign, now, incarnation, paused] = parts else {
+    let [exists, holder, pttl, known, foreign, now, incarnation, paused, reserved] = parts else {
         return Err(format!("a view of {} parts", parts.len()));
     };
     let exists = flag(exists)?;
@@ -123,6 +123,7 @@ fn parse_view(view: &Value) -> Result<View, Fault> {
         pttl,
         token: token(known)?,
         foreign: flag(foreign)?,
+        reserved: flag(reserved)?,
         server_time: clock(now)?,
         incarnation: cleaned(&text(incarnation)?),
         wish: None,

@@ -16,6 +16,9 @@ const TICK_NAME_LEN_MAX: usize = 512;
 /// The longest pause that is written: a forgotten one ends at last.
 const PAUSE_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
+/// How much longer than a lease a heartbeat for other programs is kept, as they keep theirs.
+const HEARTBEAT_OUTLASTS: Duration = Duration::from_secs(5);
+
 /// One script run. The store's answer carries `number` back.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
@@ -68,7 +71,28 @@ pub(super) fn steps(call: &Call, next_number: impl Fn() -> u64) -> Result<Vec<St
     if script == Script::Release {
         steps.push(step(Script::Note, keys_with_members(&call.resource), Vec::new()));
     }
+    if let (Some(kept), Some(key)) = (heartbeat_kept(&call.request), heartbeat_key(call)) {
+        let keys = vec![call.resource.key().to_owned(), call.resource.side_key("meta"), key];
+        steps.push(step(Script::Herald, keys, vec![millis(&kept)]));
+    }
     Ok(steps)
+}
+
+fn heartbeat_key(call: &Call) -> Option<String> {
+    call.resource.heartbeat_key(&call.id)
+}
+
+/// How long a heartbeat for other programs is kept after a request; `None` where none is due.
+fn heartbeat_kept(request: &Request) -> Option<Duration> {
+    match request {
+        Request::Acquire(Acquire { ttl, .. }) | Request::Renew { ttl, .. } => {
+            Some(*ttl + HEARTBEAT_OUTLASTS)
+        }
+        Request::Release { .. } | Request::Transfer { .. } | Request::Abandon { .. } => {
+            Some(Duration::ZERO)
+        }
+        _ => None,
+    }
 }
 
 /// The channel on which hints about a resource are published.

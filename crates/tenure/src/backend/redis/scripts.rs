@@ -9,6 +9,7 @@ pub(super) enum Script {
     Renew,
     Release,
     Note,
+    Herald,
     Abandon,
     Transfer,
     Observe,
@@ -34,6 +35,7 @@ impl Script {
         Script::Renew,
         Script::Release,
         Script::Note,
+        Script::Herald,
         Script::Abandon,
         Script::Transfer,
         Script::Observe,
@@ -60,6 +62,14 @@ impl Script {
         &SOURCES[self as usize].digest
     }
 
+    /// What is missing when it fails after the script whose answer counts.
+    pub(super) fn courtesy(self) -> &'static str {
+        match self {
+            Script::Herald => "heartbeat key",
+            _ => "history",
+        }
+    }
+
     fn parts(self) -> &'static [&'static str] {
         const PRELUDE: &str = include_str!("scripts/prelude.lua");
         const JOURNAL: &str = include_str!("scripts/journal.lua");
@@ -70,6 +80,7 @@ impl Script {
             Script::Renew => &[PRELUDE, include_str!("scripts/renew.lua")],
             Script::Release => &[PRELUDE, include_str!("scripts/release.lua")],
             Script::Note => &[PRELUDE, JOURNAL, ROSTER, include_str!("scripts/note.lua")],
+            Script::Herald => &[PRELUDE, include_str!("scripts/herald.lua")],
             Script::Abandon => &[PRELUDE, JOURNAL, include_str!("scripts/abandon.lua")],
             Script::Transfer => &[PRELUDE, JOURNAL, include_str!("scripts/transfer.lua")],
             Script::Observe => &[PRELUDE, ROSTER, include_str!("scripts/observe.lua")],

@@ -29,30 +29,37 @@ impl Tls {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
             ConnectError::Address("the host is neither a name nor an IP address".into())
         })?;
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| ConnectError::Files(format!("TLS: {error}")))?;
-        let builder = match files.insecure {
-            true => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(TakesAnything(provider))),
-            false => builder.with_root_certificates(roots(files.ca.as_deref())?),
-        };
-        let config = match (&files.cert, &files.key) {
-            (Some(cert), Some(key)) => {
-                builder.with_client_auth_cert(certificates(cert)?, private_key(key)?).map_err(
-                    |error| ConnectError::Files(format!("{} and its key: {error}", cert.display())),
-                )?
-            }
-            _ => builder.with_no_client_auth(),
-        };
+        let config = files.client_config()?;
         Ok(Tls { connector: TlsConnector::from(Arc::new(config)), name })
     }
 
     /// Encrypts a fresh stream.
     pub(super) async fn encrypt(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         self.connector.connect(self.name.clone(), stream).await
+    }
+}
+
+impl TlsFiles {
+    /// The files, read into settings of rustls. Fails when one is missing or unusable, naming it.
+    pub fn client_config(&self) -> Result<ClientConfig, ConnectError> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| ConnectError::Files(format!("TLS: {error}")))?;
+        let builder = match self.insecure {
+            true => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(TakesAnything(provider))),
+            false => builder.with_root_certificates(roots(self.ca.as_deref())?),
+        };
+        Ok(match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => {
+                builder.with_client_auth_cert(certificates(cert)?, private_key(key)?).map_err(
+                    |error| ConnectError::Files(format!("{} and its key: {error}", cert.display())),
+                )?
+            }
+            _ => builder.with_no_client_auth(),
+        })
     }
 }
 

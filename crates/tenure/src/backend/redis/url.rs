@@ -4,11 +4,14 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::mode::{Mode, ModeOptions};
 use crate::backend::{ConnectError, Secret};
 
 /// What the address of a Redis store may look like, for messages.
 pub(super) const SUPPORTED: &str = "redis://[user[:password]@]host[:port][/db], rediss://… with \
-                                    ?ca=FILE&cert=FILE&key=FILE, or unix:///path?db=N";
+                                    ?ca=FILE&cert=FILE&key=FILE, \
+                                    redis+sentinel://host1,host2/master-name, or \
+                                    unix:///path?db=N";
 const DEFAULT_PORT: u16 = 6379;
 /// The highest database number that is sent; servers have 16 unless told otherwise.
 const DATABASE_MAX: u32 = 65_535;
@@ -16,26 +19,37 @@ const DATABASE_MAX: u32 = 65_535;
 /// A parsed address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisUrl {
-    pub(super) place: Place,
-    pub(super) login: Login,
+    /// Where the server listens.
+    pub place: Place,
+    /// Who logs in, and to which database.
+    pub login: Login,
+    /// How far a grant must have got before it counts.
+    pub mode: Mode,
 }
 
 /// Where the server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+#[expect(missing_docs, reason = "the names of the fields say it")]
+pub enum Place {
+    /// `redis://`
     Tcp { host: String, port: u16 },
+    /// `rediss://`
     Tls { host: String, port: u16, tls: TlsFiles },
+    /// `unix://`
     Unix { path: PathBuf },
 }
 
 /// Files for an encrypted connection; without `ca` the system's certificate authorities count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct TlsFiles {
-    pub(super) ca: Option<PathBuf>,
-    pub(super) cert: Option<PathBuf>,
-    pub(super) key: Option<PathBuf>,
+pub struct TlsFiles {
+    /// Certificates of the authorities that count.
+    pub ca: Option<PathBuf>,
+    /// Our own certificate, for servers that ask for one.
+    pub cert: Option<PathBuf>,
+    /// The private key of `cert`.
+    pub key: Option<PathBuf>,
     /// Takes any certificate. Said loudly wherever the address is shown.
-    pub(super) insecure: bool,
+    pub insecure: bool,
 }
 
 /// Who logs in, and to which database.
@@ -56,7 +70,7 @@ impl RedisUrl {
     }
 
     /// What a person should know before using this address.
-    pub(super) fn warning(&self) -> Option<String> {
+    pub fn warning(&self) -> Option<String> {
         match &self.place {
             Place::Tls { tls, .. } if tls.insecure => Some(format!(
                 "INSECURE: {self} takes any certificate, so anybody on the way can read and change \
@@ -71,18 +85,37 @@ impl RedisUrl {
 impl fmt::Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let database = self.login.database;
+        let mode = Suffix(self.mode, '?');
         match &self.place {
-            Place::Tcp { host, port } => write!(f, "redis://{}:{port}/{database}", Host(host)),
+            Place::Tcp { host, port } => {
+                write!(f, "redis://{}:{port}/{database}{mode}", Host(host))
+            }
             Place::Tls { host, port, tls } => {
                 let flag = if tls.insecure { "#insecure" } else { "" };
-                write!(f, "rediss://{}:{port}/{database}{flag}", Host(host))
+                write!(f, "rediss://{}:{port}/{database}{mode}{flag}", Host(host))
             }
-            Place::Unix { path } => write!(f, "unix://{}?db={database}", path.display()),
+            Place::Unix { path } => {
+                let mode = Suffix(self.mode, '&');
+                write!(f, "unix://{}?db={database}{mode}", path.display())
+            }
         }
     }
 }
 
-struct Host<'a>(&'a str);
+/// A mode as it goes on an address, if it is not the default.
+pub(super) struct Suffix(pub(super) Mode, pub(super) char);
+
+impl fmt::Display for Suffix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Mode::Available => Ok(()),
+            mode => write!(f, "{}{mode}", self.1),
+        }
+    }
+}
+
+/// A host as it stands in an address.
+pub(super) struct Host<'a>(pub(super) &'a str);
 
 impl fmt::Display for Host<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,7 +139,7 @@ fn parse(address: &str) -> Result<RedisUrl, String> {
 
 /// The text for an address whose scheme is not ours.
 pub(super) fn unsupported_scheme(scheme: &str) -> String {
-    let later = ["sentinel", "cluster", "quorum"].into_iter().find(|word| scheme.contains(word));
+    let later = ["cluster", "quorum"].into_iter().find(|word| scheme.contains(word));
     match later {
         Some(word) => format!("{word} is not supported yet: write {SUPPORTED}"),
         None => format!("unknown scheme {scheme:?}: write {SUPPORTED}"),
@@ -119,42 +152,81 @@ fn is_scheme(scheme: &str, rest: &str) -> bool {
 }
 
 fn parse_network(scheme: &str, rest: &str) -> Result<RedisUrl, String> {
-    let authority_len = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, tail) = rest.split_at(authority_len);
-    if tail.contains('@') {
-        return Err("there is an @ after the host: write / ? # and @ inside user and password as \
-                    %2F %3F %23 and %40"
-            .into());
-    }
-    let (credentials, place) = authority.rsplit_once('@').unwrap_or(("", authority));
-    let (host, port) = parse_host(place)?;
-    let mut login = parse_credentials(credentials)?;
-    let (tail, fragment) = tail.split_once('#').unwrap_or((tail, ""));
-    let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
-    if let Some(database) = path.strip_prefix('/').filter(|database| !database.is_empty()) {
+    let parts = Parts::split(rest)?;
+    let (host, port) = parse_host(parts.hosts, DEFAULT_PORT)?;
+    let mut login = parse_credentials(parts.credentials)?;
+    if let Some(database) = parts.path.strip_prefix('/').filter(|database| !database.is_empty()) {
         login.database = parse_database(database)?;
     }
-    let options = parse_query(query)?;
-    let mut tls = TlsFiles { insecure: parse_fragment(fragment)?, ..TlsFiles::default() };
-    for (name, value) in options {
+    let mut tls = TlsFiles { insecure: parse_fragment(parts.fragment)?, ..TlsFiles::default() };
+    let mut mode = ModeOptions::default();
+    for (name, value) in parse_query(parts.query)? {
         match name.as_str() {
             "db" => login.database = parse_database(&value)?,
-            "ca" if scheme == "rediss" => tls.ca = Some(value.into()),
-            "cert" if scheme == "rediss" => tls.cert = Some(value.into()),
-            "key" if scheme == "rediss" => tls.key = Some(value.into()),
-            "ca" | "cert" | "key" => return Err(format!("?{name}= needs rediss://")),
-            _ => return Err(unknown_option(&name)),
+            _ if mode.take(&name, &value)? => {}
+            _ if tls.take_option(&name, &value) => {
+                if scheme != "rediss" {
+                    return Err(format!("?{name}= needs rediss://"));
+                }
+            }
+            _ => return Err(unknown_option(&name, SUPPORTED)),
         }
     }
     let place = match scheme {
-        "rediss" if tls.cert.is_some() != tls.key.is_some() => {
-            return Err("?cert= and ?key= go together: give both or neither".into());
-        }
-        "rediss" => Place::Tls { host, port, tls },
+        "rediss" => Place::Tls { host, port, tls: tls.checked()? },
         _ if tls.insecure => return Err("#insecure needs rediss://".into()),
         _ => Place::Tcp { host, port },
     };
-    Ok(RedisUrl { place, login })
+    Ok(RedisUrl { place, login, mode: mode.checked()? })
+}
+
+/// What stands after the scheme, cut where the parts meet.
+pub(super) struct Parts<'a> {
+    pub(super) credentials: &'a str,
+    pub(super) hosts: &'a str,
+    pub(super) path: &'a str,
+    pub(super) query: &'a str,
+    pub(super) fragment: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    pub(super) fn split(rest: &'a str) -> Result<Self, String> {
+        let authority_len = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, tail) = rest.split_at(authority_len);
+        if tail.contains('@') {
+            return Err(
+                "there is an @ after the host: write / ? # and @ inside user and password \
+                        as %2F %3F %23 and %40"
+                    .into(),
+            );
+        }
+        let (credentials, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (tail, fragment) = tail.split_once('#').unwrap_or((tail, ""));
+        let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
+        Ok(Parts { credentials, hosts, path, query, fragment })
+    }
+}
+
+impl TlsFiles {
+    /// Takes an option of an address if it is one of these files.
+    pub(super) fn take_option(&mut self, name: &str, value: &str) -> bool {
+        let file = match name {
+            "ca" => &mut self.ca,
+            "cert" => &mut self.cert,
+            "key" => &mut self.key,
+            _ => return false,
+        };
+        *file = Some(value.into());
+        true
+    }
+
+    /// These files, if they make sense together.
+    pub(super) fn checked(self) -> Result<Self, String> {
+        match self.cert.is_some() == self.key.is_some() {
+            true => Ok(self),
+            false => Err("?cert= and ?key= go together: give both or neither".into()),
+        }
+    }
 }
 
 fn parse_unix(rest: &str) -> Result<RedisUrl, String> {
@@ -165,18 +237,20 @@ fn parse_unix(rest: &str) -> Result<RedisUrl, String> {
         return Err("unix: needs an absolute path: write unix:///run/redis.sock".into());
     }
     let mut login = Login::default();
+    let mut mode = ModeOptions::default();
     for (name, value) in parse_query(query)? {
         match name.as_str() {
             "db" => login.database = parse_database(&value)?,
+            _ if mode.take(&name, &value)? => {}
             "user" => login.user = Some(value),
             "password" => login.password = Some(Secret::new(value)),
-            _ => return Err(unknown_option(&name)),
+            _ => return Err(unknown_option(&name, SUPPORTED)),
         }
     }
-    Ok(RedisUrl { place: Place::Unix { path: path.into() }, login })
+    Ok(RedisUrl { place: Place::Unix { path: path.into() }, login, mode: mode.checked()? })
 }
 
-fn parse_host(place: &str) -> Result<(String, u16), String> {
+pub(super) fn parse_host(place: &str, default_port: u16) -> Result<(String, u16), String> {
     let (host, port) = match place.strip_prefix('[') {
         Some(rest) => {
             let (host, after) = rest.split_once(']').ok_or("the [ of the host has no ]")?;
@@ -198,12 +272,12 @@ fn parse_host(place: &str) -> Result<(String, u16), String> {
                     as %2F %3F %23 and %40)";
     let port = match port.filter(|port| !port.is_empty()) {
         Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or(bad_port)?,
-        None => DEFAULT_PORT,
+        None => default_port,
     };
     Ok((decoded(host)?, port))
 }
 
-fn parse_credentials(credentials: &str) -> Result<Login, String> {
+pub(super) fn parse_credentials(credentials: &str) -> Result<Login, String> {
     let (user, password) = match credentials.split_once(':') {
         Some((user, password)) => (user, Some(password)),
         None => (credentials, None),
@@ -220,12 +294,12 @@ fn parse_credentials(credentials: &str) -> Result<Login, String> {
     Ok(Login { user, password: password.map(Secret::new), database: 0 })
 }
 
-fn parse_database(text: &str) -> Result<u32, String> {
+pub(super) fn parse_database(text: &str) -> Result<u32, String> {
     let database = text.parse().ok().filter(|database| *database <= DATABASE_MAX);
     database.ok_or_else(|| format!("the database is not a number from 0 to {DATABASE_MAX}"))
 }
 
-fn parse_query(query: &str) -> Result<Vec<(String, String)>, String> {
+pub(super) fn parse_query(query: &str) -> Result<Vec<(String, String)>, String> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     pairs
         .map(|pair| {
@@ -235,7 +309,7 @@ fn parse_query(query: &str) -> Result<Vec<(String, String)>, String> {
         .collect()
 }
 
-fn parse_fragment(fragment: &str) -> Result<bool, String> {
+pub(super) fn parse_fragment(fragment: &str) -> Result<bool, String> {
     match fragment {
         "" => Ok(false),
         "insecure" => Ok(true),
@@ -243,12 +317,12 @@ fn parse_fragment(fragment: &str) -> Result<bool, String> {
     }
 }
 
-fn unknown_option(name: &str) -> String {
-    format!("unknown option {:?} after ?: write {SUPPORTED}", super::text::cleaned(name))
+pub(super) fn unknown_option(name: &str, form: &str) -> String {
+    format!("unknown option {:?} after ?: write {form}", super::text::cleaned(name))
 }
 
 /// The text behind percent signs.
-fn decoded(text: &str) -> Result<String, String> {
+pub(super) fn decoded(text: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
@@ -277,7 +351,7 @@ fn refuse_other_forms(address: &str) -> String {
     if options.is_empty() {
         // A single word may be anything, a password too: it is not repeated.
         let is_place = place.contains(':') && !place.contains(['@', ' ']);
-        return match parse_host(place).ok().filter(|_| is_place) {
+        return match parse_host(place, DEFAULT_PORT).ok().filter(|_| is_place) {
             Some((host, port)) => {
                 format!("no scheme: write redis://{}:{port}", Host(&host))
             }
@@ -286,7 +360,9 @@ fn refuse_other_forms(address: &str) -> String {
     }
     let option = |name: &str| options.iter().find(|(n, _)| n == name).map(|(_, value)| *value);
     if option("servicename").is_some() {
-        return format!("serviceName= asks for sentinel, which is not supported yet: {SUPPORTED}");
+        return "serviceName= names a master behind sentinels: write \
+                redis+sentinel://USER:PASSWORD@host1,host2,host3/MASTER"
+            .into();
     }
     let scheme = if option("ssl").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
         "rediss"
@@ -298,7 +374,7 @@ fn refuse_other_forms(address: &str) -> String {
         (None, Some(_)) => ":PASSWORD@",
         (None, None) => "",
     };
-    let place = match parse_host(place) {
+    let place = match parse_host(place, DEFAULT_PORT) {
         Ok((host, port)) if !place.contains('=') => format!("{}:{port}", Host(&host)),
         _ => "HOST:PORT".into(),
     };
@@ -369,7 +445,7 @@ mod tests {
             ("redis://::1", "[::1]"),
             ("unix://run/redis.sock", "absolute path"),
             ("http://u:c4nary@host", "unknown scheme \"http\""),
-            ("redis-sentinel://u:c4nary@host", "sentinel is not supported yet"),
+            ("redis-sentinel://u:c4nary@host", "redis+sentinel://host1"),
             ("redis+cluster://u:c4nary@host", "cluster is not supported yet"),
             ("quorum://a,b,c", "quorum is not supported yet"),
             ("localhost:6380", "redis://localhost:6380"),
@@ -382,7 +458,7 @@ mod tests {
                 "rediss://:PASSWORD@cache:6380/2",
             ),
             ("cache,user=ann,password=c4nary", "redis://USER:PASSWORD@cache:6379/0"),
-            ("a:1,b:2,serviceName=m,password=c4nary", "sentinel"),
+            ("a:1,b:2,serviceName=m,password=c4nary", "write redis+sentinel://"),
             ("password=c4nary,ssl=true", "rediss://:PASSWORD@HOST:PORT/0"),
         ];
         for (address, expected) in cases {

@@ -3,6 +3,7 @@
 mod documents;
 mod formats;
 mod secrets;
+mod sidecar;
 mod store;
 
 use std::collections::BTreeMap;

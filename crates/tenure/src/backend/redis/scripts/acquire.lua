@@ -101,8 +101,7 @@ if pttl ~= -2 and holder == QUARANTINE then
 end
 
 local paused_ms = remaining(number(meta.paused_until) or 0)
-local reserved = pttl ~= -2 and (meta.claim or '') ~= '' and holder == meta.claim
-  and meta.holder == meta.claim and meta.claim_token == meta.token
+local reserved = is_reserved()
 
 -- Reserved for the caller by a hand-over: the token was drawn then.
 if reserved and holder == ME and token >= floor then
@@ -121,6 +120,7 @@ if reserved and holder == ME and token >= floor then
     text(now), 'expires_at', text(now + ttl * 1000), 'max_ttl', text(math.max(max_ttl, fleet_ttl)),
     'open', '1', 'claim', '')
   if fault then return fault end
+  meta.claim = ''
   journal(now, 'granted', ME, token)
   return granted(token)
 end
@@ -171,7 +171,7 @@ fault = must('SET', K, ME, 'PX', text(ttl))
 if fault then return fault end
 local ended = { holder = meta.holder, token = token }
 holder, pttl, token = ME, ttl, term
-meta.holder, meta.token, meta.wish = ME, text(term), ''
+meta.holder, meta.token, meta.wish, meta.claim = ME, text(term), '', ''
 
 if not journal_unrecorded() and is_open then
   if expires_at <= now then

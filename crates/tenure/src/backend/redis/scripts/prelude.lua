@@ -190,6 +190,12 @@ local function is_mine(term)
   return not conflict and pttl ~= -2 and holder == ME and meta.holder == ME and token == term
 end
 
+-- Whether the key waits for a successor that has not claimed it yet.
+local function is_reserved()
+  return pttl ~= -2 and (meta.claim or '') ~= '' and holder == meta.claim
+    and meta.holder == meta.claim and meta.claim_token == meta.token
+end
+
 local function shown(value)
   return string.sub(value, 1, SHOWN_MAX)
 end
@@ -220,7 +226,7 @@ local function answer(kind, first, second)
   end
   local view = {
     pttl == -2 and '0' or '1', shown(holder), text(pttl), text(known), foreign, text(now),
-    life.text, text(remaining(number(meta.paused_until) or 0)),
+    life.text, text(remaining(number(meta.paused_until) or 0)), is_reserved() and '1' or '0',
   }
   return { NUMBER, kind, { first or '', second or '' }, view, wish, warnings, members }
 end

@@ -26,6 +26,7 @@ fault = must('SET', K, successor, 'PX', text(claim_ttl))
 if fault then return fault end
 holder, token = successor, drawn
 meta.holder, meta.token, meta.wish = successor, text(drawn), ''
+meta.claim, meta.claim_token = successor, text(drawn)
 forget_refused()
 settle_life(claim_ttl)
 publish('t ' .. text(claim_ttl) .. ' ' .. successor)

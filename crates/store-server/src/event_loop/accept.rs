@@ -1,0 +1,205 @@
+//! Clients that come: over a listener, or handed in by the program.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use mio::{Interest, Token};
+use store_engine::{Origin, ServerState, SessionId};
+
+use super::{EventLoop, LISTENER_BASE, Message};
+use crate::client::{Client, Fate};
+use crate::listen::Listener;
+use crate::server::LogLevel;
+use crate::stream::Stream;
+
+/// Clients accepted per listener and turn, so that those connected are served meanwhile.
+pub(crate) const ACCEPTS_MAX: usize = 256;
+/// How long a client may take to agree on TLS.
+const HANDSHAKE_MS_MAX: u64 = 10_000;
+/// Clients that agree on TLS at once. Each may hold 64 KiB and cost a signature, and none has
+/// shown yet who it is.
+const HANDSHAKES_MAX: usize = 1000;
+
+impl EventLoop {
+    pub(super) fn take_messages(&mut self) {
+        while let Ok(message) = self.messages.try_recv() {
+            match message {
+                Message::Stop => self.is_stopping = true,
+                Message::Attach(stream) => {
+                    let origin = Origin { is_local: true, is_unix: true, ..Origin::default() };
+                    let stream = mio::net::UnixStream::from_std(stream);
+                    self.open(Stream::Unix(stream), origin);
+                }
+            }
+        }
+    }
+
+    /// Accepts the clients that wait at a listener, unless it was closed meanwhile.
+    pub(super) fn accept(&mut self, number: usize) {
+        let keepalive = self.engine.config().number("tcp-keepalive") as u64;
+        for _ in 0..ACCEPTS_MAX {
+            let Some(listener) = find_listener(&self.listeners, number) else { return };
+            match listener.accept(Duration::from_secs(keepalive), &self.outside.tls) {
+                Ok((stream, origin)) => self.open(stream, origin),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return,
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                    _ => {
+                        // Most likely out of descriptors: the others are served meanwhile, and
+                        // the next client that comes makes us look again.
+                        self.log(LogLevel::Warning, &format!("Accepting client: {error}"));
+                        return;
+                    }
+                },
+            }
+        }
+        self.to_accept.push(number);
+    }
+
+    fn open(&mut self, mut stream: Stream, origin: Origin) {
+        let is_handshaking = stream.is_handshaking();
+        let refusal = refusal(self.engine.state(), &origin);
+        if is_handshaking && !self.handshakes.has_room(&self.clients)
+            || refusal.is_some_and(|refusal| refusal.is_immediate() || !is_handshaking)
+        {
+            self.engine.measured_mut().rejected_connections += 1;
+            // A client that is refused may not read; it is not worth waiting for.
+            let text = refusal.map_or("", Refusal::text);
+            let _ = io::Write::write(&mut stream, text.as_bytes());
+            return;
+        }
+        let session = self.engine.open_session(self.now_us, origin);
+        let slot = session.slot();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.poll.registry().register(&mut stream, Token(slot), interest) {
+            self.log(LogLevel::Warning, &format!("Registering client: {error}"));
+            self.engine.close_session(session);
+            return;
+        }
+        if self.clients.len() <= slot {
+            self.clients.resize_with(slot + 1, || None);
+        }
+        self.clients[slot] = Some(Box::new(Client::new(stream, session)));
+        self.count_memory(slot);
+        if is_handshaking {
+            self.handshakes.add(self.now_us / 1000, session);
+        }
+        if let Some(refusal) = refusal {
+            self.refuse_later(session, refusal);
+        }
+    }
+
+    /// The reason can be told once both sides agree on TLS.
+    fn refuse_later(&mut self, id: SessionId, refusal: Refusal) {
+        if let Some(session) = self.engine.session_mut(id) {
+            session.output.extend_from_slice(refusal.text().as_bytes());
+        }
+        self.doom(id.slot(), Fate::ClosesAfterOutput);
+    }
+
+    /// Closes clients that take too long to agree on TLS.
+    pub(super) fn check_handshakes(&mut self, now_ms: u64) {
+        while let Some(id) = self.handshakes.pop_overdue(now_ms) {
+            if self.client_of(id).is_some_and(|client| client.stream.is_handshaking()) {
+                self.log(LogLevel::Verbose, "Closing client that did not finish its handshake");
+                self.doom(id.slot(), Fate::Closes);
+            }
+        }
+    }
+
+    /// Listens where changed settings say.
+    pub(super) fn change_listeners(&mut self) {
+        let Some(change) = self.outside.take_change() else { return };
+        self.listeners
+            .retain(|listener| listener.is_unix() || change.kept.contains(&listener.place));
+        for listener in change.new {
+            if let Err(error) = self.listen(listener) {
+                self.log(LogLevel::Warning, &format!("Registering listener: {error}"));
+            }
+        }
+        let ports = self.outside.ports();
+        self.engine.identity_mut().tcp_port = ports.tcp.or(ports.tls).unwrap_or(0);
+    }
+
+    pub(super) fn listen(&mut self, mut listener: Listener) -> io::Result<()> {
+        listener.number = self.next_listener;
+        self.next_listener += 1;
+        listener.register(self.poll.registry(), Token(LISTENER_BASE + listener.number))?;
+        self.listeners.push(listener);
+        Ok(())
+    }
+}
+
+pub(crate) fn find_listener(listeners: &[Listener], number: usize) -> Option<&Listener> {
+    listeners.iter().find(|listener| listener.number == number)
+}
+
+/// Clients that may not have agreed on TLS yet, in the order they came.
+#[derive(Debug, Default)]
+pub(crate) struct Handshakes(VecDeque<(u64, SessionId)>);
+
+impl Handshakes {
+    pub(crate) fn add(&mut self, now_ms: u64, id: SessionId) {
+        self.0.push_back((now_ms + HANDSHAKE_MS_MAX, id));
+    }
+
+    /// Whether one more client may begin; those who are done or gone do not count.
+    pub(crate) fn has_room(&mut self, clients: &[Option<Box<Client>>]) -> bool {
+        if self.0.len() >= HANDSHAKES_MAX {
+            self.0.retain(|(_, id)| {
+                let client = clients.get(id.slot()).and_then(Option::as_ref);
+                client.is_some_and(|client| client.session == *id && client.stream.is_handshaking())
+            });
+        }
+        self.0.len() < HANDSHAKES_MAX
+    }
+
+    fn pop_overdue(&mut self, now_ms: u64) -> Option<SessionId> {
+        let (deadline_ms, id) = *self.0.front()?;
+        (deadline_ms <= now_ms).then(|| {
+            self.0.pop_front();
+            id
+        })
+    }
+
+    /// When the next one is to be looked at, unix milliseconds.
+    pub(super) fn next_at_ms(&self) -> Option<u64> {
+        self.0.front().map(|(deadline_ms, _)| *deadline_ms)
+    }
+}
+
+/// Why a client may not come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    TooManyClients,
+    ProtectedMode,
+}
+
+impl Refusal {
+    /// What the client is told.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Refusal::TooManyClients => "-ERR max number of clients reached\r\n",
+            Refusal::ProtectedMode => {
+                "-DENIED Redis is running in protected mode because no password is set for the \
+                 default user and it was reached from another machine. Set requirepass, bind to \
+                 loopback only, or turn protected-mode off.\r\n"
+            }
+        }
+    }
+
+    /// Whether not even a handshake is worth its while.
+    pub(crate) fn is_immediate(self) -> bool {
+        self == Refusal::TooManyClients
+    }
+}
+
+/// Whether a client may not come in.
+pub(crate) fn refusal(state: &ServerState, origin: &Origin) -> Option<Refusal> {
+    if state.sessions.count() >= state.config.tuned().clients_max {
+        return Some(Refusal::TooManyClients);
+    }
+    let is_open = state.config.is_on("protected-mode") && !state.needs_login();
+    (is_open && !origin.is_local).then_some(Refusal::ProtectedMode)
+}

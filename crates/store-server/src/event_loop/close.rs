@@ -1,0 +1,87 @@
+//! Clients that go: those who idle or stall are told to, and all are let go at the turn's end.
+
+use store_engine::session_flag;
+
+use super::EventLoop;
+use crate::client::Fate;
+
+/// How long a client may take to authenticate.
+const AUTHENTICATION_MS_MAX: u64 = 60_000;
+/// Between looks for clients that idle or stall.
+const CLIENT_CHECK_MS: u64 = 1000;
+
+impl EventLoop {
+    /// Whether any rule about idle or stalled clients is in force.
+    pub(super) fn checks_clients(&self) -> bool {
+        let config = self.engine.config();
+        let has_clients = self.engine.state().sessions.count() > 0;
+        let has_rule = config.tuned().idle_seconds_max > 0 || self.engine.needs_login();
+        has_clients && (has_rule || self.watches_output)
+    }
+
+    /// Closes clients that idle for too long, or do not authenticate.
+    pub(super) fn check_clients(&mut self, now_ms: u64) {
+        if now_ms < self.next_client_check_ms || !self.checks_clients() {
+            return;
+        }
+        self.next_client_check_ms = now_ms + CLIENT_CHECK_MS;
+        self.check_soft_limits();
+        let idle_ms_max = self.engine.config().tuned().idle_seconds_max * 1000;
+        for slot in 0..self.clients.len() {
+            let Some(client) = &self.clients[slot] else { continue };
+            let Some(session) = self.engine.session_mut(client.session) else { continue };
+            let waits = session.has(session_flag::BLOCKED | session_flag::SUBSCRIBED)
+                || session.has(session_flag::MONITOR);
+            let idle_ms = now_ms.saturating_sub(session.asked_at_ms);
+            let age_ms = now_ms.saturating_sub(session.opened_at_ms);
+            let idles = idle_ms_max > 0 && idle_ms > idle_ms_max && !waits;
+            let stalls = session.has(session_flag::NEEDS_AUTH) && age_ms > AUTHENTICATION_MS_MAX;
+            if idles || stalls {
+                self.doom(slot, Fate::Closes);
+            }
+        }
+    }
+
+    /// Looks again at clients with too much unread output: the time they may have it runs
+    /// without anything being written.
+    fn check_soft_limits(&mut self) {
+        if !std::mem::take(&mut self.watches_output) {
+            return;
+        }
+        for slot in 0..self.clients.len() {
+            let Some(client) = &self.clients[slot] else { continue };
+            if client.over_soft_since_ms.is_none() || client.fate == Fate::Closes {
+                continue;
+            }
+            let written = client.written;
+            let session = self.engine.session_mut(client.session);
+            let left = session.map_or(0, |session| session.output.len().saturating_sub(written));
+            self.check_output(slot, left);
+            if self.clients[slot].as_ref().is_some_and(|client| client.fate == Fate::Closes) {
+                self.to_close.push(slot);
+            }
+        }
+    }
+
+    pub(super) fn doom(&mut self, slot: usize, fate: Fate) {
+        if let Some(mut client) = self.clients.get_mut(slot).and_then(Option::take) {
+            client.fate = fate;
+            match fate {
+                Fate::Closes => self.to_close.push(slot),
+                _ => self.want_write(&mut client),
+            }
+            self.clients[slot] = Some(client);
+        }
+    }
+
+    pub(super) fn close_clients(&mut self) {
+        for slot in std::mem::take(&mut self.to_close) {
+            if let Some(mut client) = self.clients[slot].take() {
+                // It is closed next; deregistering cannot matter.
+                let _ = self.poll.registry().deregister(&mut client.stream);
+                self.clients_memory = self.clients_memory.saturating_sub(client.counted_memory);
+                self.engine.close_session(client.session);
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What the engine asks the loop to do.
+
+use store_engine::{ServerRequest, SessionId};
+
+use super::EventLoop;
+use crate::client::{Client, Fate};
+use crate::server::LogLevel;
+
+impl EventLoop {
+    /// Does what the engine asks for, until it asks for nothing more.
+    pub(super) fn apply_effects(&mut self) {
+        while !self.engine.effects().is_fetched() {
+            let effects = self.engine.effects();
+            let written = std::mem::take(&mut effects.written_sessions);
+            let resumed = std::mem::take(&mut effects.resumed_sessions);
+            let requests = std::mem::take(&mut effects.requests);
+            let garbage = std::mem::take(&mut effects.garbage);
+            effects.units.clear();
+            for garbage in garbage {
+                if let Err(garbage) = self.freeing.free(garbage) {
+                    self.engine.take_back(garbage);
+                }
+            }
+            for id in written {
+                if self.client_of(id).is_some() {
+                    self.resume_writing(id.slot());
+                }
+            }
+            for request in requests {
+                self.apply(request);
+            }
+            for id in resumed {
+                if self.client_of(id).is_some()
+                    && let Some(mut client) = self.clients[id.slot()].take()
+                {
+                    self.run_waiting(&mut client);
+                    self.clients[id.slot()] = Some(client);
+                }
+            }
+        }
+    }
+
+    pub(super) fn client_of(&self, id: SessionId) -> Option<&Client> {
+        let client = self.clients.get(id.slot())?.as_ref()?;
+        (client.session == id).then_some(client)
+    }
+
+    fn apply(&mut self, request: ServerRequest) {
+        match request {
+            ServerRequest::Close(id) if self.client_of(id).is_some() => {
+                self.doom(id.slot(), Fate::Closes);
+            }
+            ServerRequest::CloseAfterOutput(id) if self.client_of(id).is_some() => {
+                self.doom(id.slot(), Fate::ClosesAfterOutput);
+            }
+            ServerRequest::Close(_) | ServerRequest::CloseAfterOutput(_) => {}
+            ServerRequest::Shutdown => (self.is_stopping, self.is_settled) = (true, true),
+            ServerRequest::SaveStarted(job) => self.begin_save(*job),
+            ServerRequest::SaveCancelled => self.cancel_save(),
+            ServerRequest::Log(text) => self.log(LogLevel::Notice, &text),
+            ServerRequest::SettingsChanged => {
+                self.log_level = LogLevel::of(self.engine.config());
+                self.change_listeners();
+                self.count_all_memory();
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `maxmemory-clients`: when clients together hold too much, the largest are closed.
+//!
+//! A client is counted anew whenever it was read from or written to, so a turn costs as much as
+//! clients took part in it; only going over the limit costs a look at all of them.
+
+use store_engine::session_flag;
+
+use super::EventLoop;
+use crate::client::Fate;
+use crate::server::LogLevel;
+
+impl EventLoop {
+    /// Counts what a client holds now.
+    pub(super) fn count_memory(&mut self, slot: usize) {
+        if self.engine.config().tuned().clients_memory_max == 0 {
+            return;
+        }
+        let Some(client) = self.clients[slot].as_mut() else { return };
+        let Some(session) = self.engine.session_mut(client.session) else { return };
+        session.query_bytes = client.input.len();
+        session.query_capacity = client.input.capacity();
+        let memory = size_of_val(&**client) + session.memory();
+        let before = std::mem::replace(&mut client.counted_memory, memory);
+        self.clients_memory = self.clients_memory + memory - before;
+    }
+
+    /// Counts all clients from the beginning, since the limit may just have been set.
+    pub(super) fn count_all_memory(&mut self) {
+        self.clients_memory = 0;
+        for slot in 0..self.clients.len() {
+            if let Some(client) = &mut self.clients[slot] {
+                client.counted_memory = 0;
+            }
+            self.count_memory(slot);
+        }
+    }
+
+    /// Closes the largest clients until the others keep within the limit. Those who said CLIENT
+    /// NO-EVICT stay.
+    pub(super) fn evict_clients(&mut self) {
+        let memory_max = self.engine.config().tuned().clients_memory_max;
+        if memory_max == 0 || self.clients_memory <= memory_max {
+            return;
+        }
+        let mut by_size = Vec::new();
+        for client in self.clients.iter().flatten().filter(|client| client.fate == Fate::Lives) {
+            let session = self.engine.session_mut(client.session);
+            if session.is_some_and(|session| !session.has(session_flag::NO_EVICT)) {
+                by_size.push((client.counted_memory, client.session.slot()));
+            }
+        }
+        by_size.sort_unstable_by(|a, b| b.cmp(a));
+        let mut left = self.clients_memory;
+        for (memory, slot) in by_size {
+            if left <= memory_max {
+                break;
+            }
+            left -= memory;
+            self.engine.measured_mut().evicted_clients += 1;
+            self.log(LogLevel::Notice, &format!("Evicting client that holds {memory} bytes"));
+            self.doom(slot, Fate::Closes);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The loop: one thread that serves all clients.
+//!
+//! ```text
+//!         ┌──────────────────────────── a turn ───────────────────────────┐
+//! poll ─► │ accept ─► read ─► run (parse, Engine::execute) ─► timers ─►    │ ─► poll
+//!         │ effects (what the engine asks for) ─► save ─► write ─► evict ─► │
+//!         │ close                                                          │
+//!         └───────────────────────────────────────────────────────────────┘
+//! ```
+//! One file per stage. A turn is bounded: clients whose turn did not come are read first in the
+//! next one.
+
+mod accept;
+mod close;
+mod effects;
+mod evict;
+mod read;
+mod run;
+mod save;
+mod write;
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use mio::{Events, Poll, Token};
+use store_engine::{Engine, NextTick};
+
+pub(crate) use accept::{ACCEPTS_MAX, Handshakes, find_listener, refusal};
+pub(crate) use save::Ties;
+
+use crate::client::Client;
+use crate::clock::{Clock, thread_cpu};
+use crate::freeing::Freeing;
+use crate::listen::Listener;
+use crate::outside::Outside;
+use crate::persistence::snapshot::Saver;
+use crate::server::{Log, LogLevel};
+use run::Pending;
+
+/// Token of the waker.
+pub(crate) const WAKER: Token = Token(usize::MAX);
+/// Clients have their slot as token, listeners these.
+pub(crate) const LISTENER_BASE: usize = usize::MAX / 2;
+/// Events taken from the system at once.
+pub(crate) const EVENTS_MAX: usize = 1024;
+/// Read at once per client and turn; larger requests take several turns, so that no client
+/// keeps the others waiting.
+const READ_LEN: usize = 64 * 1024;
+/// Processor time is asked for once per so much time in turns, since asking costs a system
+/// call; the longest turn may be told this much too long.
+const TURN_GROUP_US: u64 = 500;
+/// What clients may have in flight before they have authenticated.
+const UNAUTHENTICATED_INPUT_MAX: usize = 1024 * 1024;
+const UNAUTHENTICATED_OUTPUT_MAX: usize = 1024 * 1024;
+
+/// What the handle tells the loop.
+pub(crate) enum Message {
+    /// Stop.
+    Stop,
+    /// Serve this end of a socket pair.
+    Attach(UnixStream),
+}
+
+/// Everything the server thread owns.
+pub(crate) struct EventLoop {
+    pub(crate) poll: Poll,
+    pub(crate) engine: Engine,
+    pub(crate) listeners: Vec<Listener>,
+    next_listener: usize,
+    outside: Outside,
+    pub(crate) messages: Receiver<Message>,
+    sink: Log,
+    /// `loglevel`: what matters less is not logged.
+    log_level: LogLevel,
+    /// By slot. Boxed, since they are taken out while their requests run.
+    clients: Vec<Option<Box<Client>>>,
+    clock: Clock,
+    /// The clock when it was last read.
+    now_us: u64,
+    turn_started_us: u64,
+    /// Scratch for reads, shared by all clients.
+    buffer: Vec<u8>,
+    /// Scratch for the requests of one client that are run at once.
+    batch: Vec<Pending>,
+    /// Clients with output to write at the end of the turn.
+    to_write: Vec<usize>,
+    /// Clients whose streams may have more, and whose turn is over.
+    to_read: Vec<usize>,
+    to_close: Vec<usize>,
+    /// Clients that have yet to agree on TLS.
+    handshakes: Handshakes,
+    /// Listeners that may have more clients.
+    to_accept: Vec<usize>,
+    next_client_check_ms: u64,
+    freeing: Freeing,
+    /// Whether some client has more unread output than it may have for long.
+    watches_output: bool,
+    /// Bytes that clients hold, counted only while there is a limit.
+    clients_memory: usize,
+    /// Processor time of the thread when it was last asked for, and time in turns since.
+    cpu_before: Duration,
+    unmeasured_us: u64,
+    saver: Saver,
+    ties: Ties,
+    is_stopping: bool,
+    /// Whether SHUTDOWN has seen to what is to be saved.
+    is_settled: bool,
+}
+
+impl EventLoop {
+    pub(crate) fn new(
+        poll: Poll,
+        engine: Engine,
+        listeners: Vec<Listener>,
+        outside: Outside,
+        messages: Receiver<Message>,
+        log: Log,
+        ties: Ties,
+    ) -> io::Result<Self> {
+        let saver = Saver::new(ties.generations.clone());
+        let log_level = LogLevel::of(engine.config());
+        let mut event_loop = Self {
+            poll,
+            engine,
+            listeners: Vec::new(),
+            next_listener: 0,
+            outside,
+            messages,
+            sink: log,
+            log_level,
+            handshakes: Handshakes::default(),
+            clients: Vec::new(),
+            clock: Clock::new(),
+            now_us: 0,
+            turn_started_us: 0,
+            buffer: vec![0; READ_LEN],
+            batch: Vec::new(),
+            to_write: Vec::new(),
+            to_read: Vec::new(),
+            to_close: Vec::new(),
+            to_accept: Vec::new(),
+            next_client_check_ms: 0,
+            freeing: Freeing::default(),
+            watches_output: false,
+            clients_memory: 0,
+            cpu_before: Duration::ZERO,
+            unmeasured_us: 0,
+            saver,
+            ties,
+            is_stopping: false,
+            is_settled: false,
+        };
+        for listener in listeners {
+            event_loop.listen(listener)?;
+        }
+        Ok(event_loop)
+    }
+
+    /// Serves until told to stop. Fails only when the system's event queue does.
+    pub(crate) fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        self.cpu_before = thread_cpu();
+        while !self.is_stopping || !self.may_end() {
+            match self.poll.poll(&mut events, self.sleep_max()) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            self.clock.follow_wall_clock();
+            self.now_us = self.clock.now_us();
+            self.turn_started_us = self.now_us;
+            self.turn(&events);
+            self.measure_turn(self.now_us - self.turn_started_us);
+        }
+        Ok(())
+    }
+
+    fn measure_turn(&mut self, wall_us: u64) {
+        self.unmeasured_us += wall_us;
+        if self.unmeasured_us < TURN_GROUP_US {
+            return;
+        }
+        let cpu = thread_cpu();
+        let turn_us = (cpu - self.cpu_before).as_micros() as u64;
+        (self.cpu_before, self.unmeasured_us) = (cpu, 0);
+        let measured = self.engine.measured_mut();
+        measured.longest_turn_us = measured.longest_turn_us.max(turn_us);
+    }
+
+    /// How long nothing can be due.
+    fn sleep_max(&self) -> Option<Duration> {
+        if !self.to_read.is_empty() || !self.to_accept.is_empty() || self.saver.is_busy() {
+            return Some(Duration::ZERO);
+        }
+        let now_ms = self.now_us / 1000;
+        let engine_at = match self.engine.next_tick() {
+            NextTick::Soon => Some(now_ms),
+            NextTick::At(at) => Some(at),
+            NextTick::Never => None,
+        };
+        let check_at = self.checks_clients().then_some(self.next_client_check_ms);
+        let handshake_at = self.handshakes.next_at_ms();
+        let wake_at = engine_at.into_iter().chain(check_at).chain(handshake_at).min()?;
+        Some(Duration::from_millis(wake_at.saturating_sub(now_ms)))
+    }
+
+    fn turn(&mut self, events: &Events) {
+        if let Some((objects, bytes)) = self.freeing.take_freed() {
+            self.engine.note_freed(objects, bytes);
+        }
+        for slot in std::mem::take(&mut self.to_read) {
+            if let Some(client) = self.clients[slot].as_mut() {
+                client.waits_to_read = false;
+            }
+            self.read_in_turn(slot);
+        }
+        for listener in std::mem::take(&mut self.to_accept) {
+            self.accept(listener);
+        }
+        for event in events {
+            match event.token() {
+                WAKER => self.take_messages(),
+                Token(index) if index >= LISTENER_BASE => self.accept(index - LISTENER_BASE),
+                Token(slot) => {
+                    if event.is_writable() {
+                        self.resume_writing(slot);
+                    }
+                    let is_ended = event.is_read_closed() || event.is_error();
+                    if event.is_readable() || is_ended {
+                        self.read_in_turn(slot);
+                    }
+                    if is_ended {
+                        // Last bytes and end come as one event: the end is read in the next turn.
+                        self.read_later(slot);
+                    }
+                }
+            }
+        }
+        self.measure_requests(None);
+        self.engine.sample_rates(self.now_us);
+        if self.is_tick_due(self.now_us) {
+            self.engine.tick(self.now_us);
+        }
+        self.check_handshakes(self.now_us / 1000);
+        self.check_clients(self.now_us / 1000);
+        loop {
+            self.apply_effects();
+            self.engine.end_turn();
+            if self.engine.effects().is_fetched() {
+                break;
+            }
+        }
+        // A snapshot that began in this turn has got its file by now.
+        self.walk();
+        self.write_clients();
+        self.evict_clients();
+        self.close_clients();
+        self.now_us = self.clock.now_us();
+    }
+
+    fn log(&mut self, level: LogLevel, text: &str) {
+        if level >= self.log_level {
+            (self.sink)(level, text);
+        }
+    }
+
+    fn is_tick_due(&self, now_us: u64) -> bool {
+        match self.engine.next_tick() {
+            NextTick::Soon => true,
+            NextTick::At(at) => at <= now_us / 1000,
+            NextTick::Never => false,
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Requests: parsed ahead in batches, run in order, measured together.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use store_engine::{Outcome, SessionId, session_flag};
+use store_resp::{Limits, Parsed, ProtocolError, Request};
+
+use super::{EventLoop, UNAUTHENTICATED_OUTPUT_MAX};
+use crate::busy::Attending;
+use crate::client::{Client, Fate};
+use crate::server::LogLevel;
+
+/// Requests of one client parsed ahead, so that their memory is fetched while others run.
+const BATCH_MAX: usize = 16;
+/// Quick requests run between two looks at the clock: a few microseconds.
+const QUICK_MAX: usize = 64;
+
+/// A parsed request that waits for its turn in the batch.
+pub(super) struct Pending {
+    start: usize,
+    end: usize,
+    spans: Range<usize>,
+}
+
+/// Why no more requests were gathered.
+enum Gathered {
+    /// The batch is full, or what follows must wait.
+    Full,
+    /// What follows from `start` on is no whole request.
+    Incomplete { start: usize },
+    /// What follows is no request at all.
+    Malformed(ProtocolError),
+}
+
+impl EventLoop {
+    /// Runs requests until one is incomplete or the session cannot go on. Returns how many
+    /// bytes are done with.
+    pub(super) fn run_requests(&mut self, client: &mut Client, bytes: &[u8]) -> usize {
+        let Some(session) = self.engine.session_mut(client.session) else { return bytes.len() };
+        if session.has(session_flag::BLOCKED) {
+            return 0;
+        }
+        let mut consumed = 0;
+        while client.fate == Fate::Lives {
+            let end = self.gather(client, bytes, consumed);
+            let ran = self.run_batch(client, bytes, &mut consumed);
+            if self.is_past_hard_limit(client) {
+                self.log(LogLevel::Warning, "Closing client that asks for more than it reads");
+                client.fate = Fate::Closes;
+                self.to_close.push(client.session.slot());
+                return bytes.len();
+            }
+            match (ran, end) {
+                (Outcome::Blocked | Outcome::Postponed, _) => {
+                    client.parser.reset();
+                    break;
+                }
+                // What else it sent does not matter any more.
+                (Outcome::Closing, _) => {
+                    consumed = bytes.len();
+                    break;
+                }
+                (Outcome::Ready | Outcome::Rest, Gathered::Full) => client.parser.clear(),
+                (Outcome::Ready | Outcome::Rest, Gathered::Incomplete { start }) => {
+                    client.parser.clear();
+                    consumed = start;
+                    break;
+                }
+                (Outcome::Ready | Outcome::Rest, Gathered::Malformed(error)) => {
+                    self.refuse(client, error);
+                    consumed = bytes.len();
+                }
+            }
+        }
+        self.want_write(client);
+        consumed
+    }
+
+    /// Whether replies that wait for the client are beyond its hard limit: asked after each
+    /// batch, since one read can ask for any amount of them.
+    fn is_past_hard_limit(&mut self, client: &Client) -> bool {
+        let limits = self.engine.config().tuned().output_limits;
+        let Some(session) = self.engine.session_mut(client.session) else { return false };
+        let unread = session.output.len() - client.written;
+        let hard = match session.has(session_flag::SUBSCRIBED) {
+            _ if session.has(session_flag::NEEDS_AUTH) => UNAUTHENTICATED_OUTPUT_MAX,
+            true => limits[2].hard,
+            false => limits[0].hard,
+        };
+        hard > 0 && unread > hard
+    }
+
+    /// Parses the next requests of a client, as many as are run at once.
+    fn gather(&mut self, client: &mut Client, bytes: &[u8], start: usize) -> Gathered {
+        self.batch.clear();
+        let authenticated = self.is_authenticated(client.session);
+        let bulk_max = self.engine.config().tuned().bulk_max;
+        let limits = Limits { authenticated, bulk_max };
+        let mut at = start;
+        while self.batch.len() < BATCH_MAX {
+            let rest = &bytes[at..];
+            // The parser keeps one inline request, so such a one runs alone.
+            let is_inline = !rest.is_empty() && rest[0] != b'*';
+            if is_inline && !self.batch.is_empty() {
+                break;
+            }
+            match client.parser.parse(rest, &limits) {
+                Ok(Parsed::Incomplete) => return Gathered::Incomplete { start: at },
+                Ok(Parsed::Empty { consumed }) => at += consumed,
+                Ok(Parsed::Request { consumed }) => {
+                    let spans = client.parser.last_spans();
+                    self.batch.push(Pending { start: at, end: at + consumed, spans });
+                    at += consumed;
+                    // Logging in changes what the next request may be.
+                    if is_inline || !authenticated {
+                        break;
+                    }
+                }
+                Err(error) => return Gathered::Malformed(error),
+            }
+        }
+        Gathered::Full
+    }
+
+    /// Runs the gathered requests, as far as the session goes along.
+    fn run_batch(&mut self, client: &mut Client, bytes: &[u8], consumed: &mut usize) -> Outcome {
+        let id = client.session;
+        let batch = std::mem::take(&mut self.batch);
+        let parser = &client.parser;
+        let request =
+            |pending: &Pending| parser.request_at(&bytes[pending.start..], pending.spans.clone());
+        if batch.len() > 1 {
+            self.engine.prefetch(id, batch.iter().map(request));
+        }
+        let mut outcome = Outcome::Ready;
+        for pending in &batch {
+            let request = request(pending);
+            outcome = match may_run_script(request) {
+                true => self.execute_attended(id, request),
+                false => self.engine.execute(self.now_us, id, request),
+            };
+            if outcome == Outcome::Postponed {
+                // Its bytes stay, and are read again when the session is resumed.
+                *consumed = pending.start;
+                break;
+            }
+            if outcome == Outcome::Rest {
+                std::thread::sleep(Duration::from_micros(self.engine.effects().rest_us));
+                outcome = Outcome::Ready;
+            }
+            *consumed = pending.end;
+            if !self.engine.was_quick(request) || self.engine.unmeasured() == QUICK_MAX {
+                self.measure_requests(Some((id, request)));
+            }
+            if outcome != Outcome::Ready {
+                break;
+            }
+        }
+        self.batch = batch;
+        outcome
+    }
+
+    /// Runs a request that may take long, serving other clients meanwhile.
+    fn execute_attended(&mut self, id: SessionId, request: Request<'_>) -> Outcome {
+        let mut attending = Attending {
+            poll: &mut self.poll,
+            clients: &mut self.clients,
+            listeners: &self.listeners,
+            tls: &self.outside.tls,
+            handshakes: &mut self.handshakes,
+            messages: &self.messages,
+            clock: &self.clock,
+            to_read: &mut self.to_read,
+            to_write: &mut self.to_write,
+            to_close: &mut self.to_close,
+            to_accept: &mut self.to_accept,
+            is_stopping: &mut self.is_stopping,
+            scratch: None,
+        };
+        self.engine.execute_attended(self.now_us, id, request, &mut attending)
+    }
+
+    /// Reads the clock, and charges the time since it was last read to what ran meanwhile.
+    pub(super) fn measure_requests(&mut self, last: Option<(SessionId, Request<'_>)>) {
+        let before = std::mem::replace(&mut self.now_us, self.clock.now_us());
+        self.engine.finish(last, self.now_us - before);
+    }
+
+    pub(super) fn is_authenticated(&mut self, id: SessionId) -> bool {
+        let session = self.engine.session_mut(id);
+        session.is_some_and(|session| !session.has(session_flag::NEEDS_AUTH))
+    }
+
+    fn refuse(&mut self, client: &mut Client, error: ProtocolError) {
+        if let Some(session) = self.engine.session_mut(client.session) {
+            session.output.extend(format!("-ERR Protocol error: {error}\r\n").into_bytes());
+        }
+        client.fate = Fate::ClosesAfterOutput;
+    }
+}
+
+/// Whether a request may run a script: EVAL, EXEC, FCALL, FUNCTION and others of these letters.
+/// The rest is spared the preparations.
+#[inline]
+fn may_run_script(request: Request<'_>) -> bool {
+    matches!(request.arg(0).first(), Some(b'e' | b'E' | b'f' | b'F'))
+}

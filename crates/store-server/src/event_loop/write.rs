@@ -1,0 +1,81 @@
+//! Replies that go out, once per turn.
+
+use store_engine::session_flag;
+
+use super::{EventLoop, UNAUTHENTICATED_OUTPUT_MAX};
+use crate::client::{Client, Fate};
+use crate::server::LogLevel;
+
+impl EventLoop {
+    pub(super) fn want_write(&mut self, client: &mut Client) {
+        if !client.wants_write {
+            client.wants_write = true;
+            self.to_write.push(client.session.slot());
+        }
+    }
+
+    pub(super) fn resume_writing(&mut self, slot: usize) {
+        let Some(mut client) = self.clients.get_mut(slot).and_then(Option::take) else { return };
+        self.want_write(&mut client);
+        self.clients[slot] = Some(client);
+    }
+
+    pub(super) fn write_clients(&mut self) {
+        let (mut written, mut writes) = (0, 0);
+        let mut to_write = std::mem::take(&mut self.to_write);
+        for slot in to_write.drain(..) {
+            let Some(client) = self.clients[slot].as_mut() else { continue };
+            client.wants_write = false;
+            let Some(session) = self.engine.session_mut(client.session) else { continue };
+            match client.write(&mut session.output) {
+                Ok(count) => {
+                    written += count as u64;
+                    writes += 1;
+                }
+                Err(_) => client.fate = Fate::Closes,
+            }
+            session.output_written = client.written;
+            let left = session.output.len() - client.written;
+            if left > 0 {
+                self.check_output(slot, left);
+            } else if client.fate == Fate::ClosesAfterOutput && !client.stream.has_unsent() {
+                client.fate = Fate::Closes;
+            }
+            if self.clients[slot].as_ref().is_some_and(|client| client.fate == Fate::Closes) {
+                self.to_close.push(slot);
+            }
+            self.count_memory(slot);
+        }
+        // Nothing above asks for more writes, so the list comes back with its memory.
+        self.to_write = to_write;
+        let measured = self.engine.measured_mut();
+        measured.output_bytes += written;
+        measured.writes += writes;
+    }
+
+    /// Closes a client that does not read what it asked for.
+    pub(super) fn check_output(&mut self, slot: usize, left: usize) {
+        let now_ms = self.now_us / 1000;
+        let limits = self.engine.config().tuned().output_limits;
+        let Some(client) = self.clients[slot].as_mut() else { return };
+        let Some(session) = self.engine.session_mut(client.session) else { return };
+        let limit = limits[if session.has(session_flag::SUBSCRIBED) { 2 } else { 0 }];
+        let over_soft = limit.soft > 0 && left > limit.soft;
+        let since = match client.over_soft_since_ms {
+            _ if !over_soft => None,
+            Some(since) => Some(since),
+            None => Some(now_ms),
+        };
+        client.over_soft_since_ms = since;
+        self.watches_output |= since.is_some();
+        let soft_ms = limit.soft_seconds * 1000;
+        let is_over = limit.hard > 0 && left > limit.hard
+            || since.is_some_and(|since| now_ms.saturating_sub(since) >= soft_ms)
+            || session.has(session_flag::NEEDS_AUTH) && left > UNAUTHENTICATED_OUTPUT_MAX;
+        if is_over {
+            client.fate = Fate::Closes;
+            let text = "Closing client that does not read its replies";
+            self.log(LogLevel::Warning, text);
+        }
+    }
+}

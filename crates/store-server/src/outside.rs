@@ -1,0 +1,155 @@
+//! Sockets and certificates, shared by the loop that uses them and by CONFIG SET that changes
+//! them.
+//!
+//! CONFIG SET runs inside the engine and must be refused when a port is taken. So new sockets
+//! are bound while it runs, and the loop fetches them when its turn has come that far.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use store_engine::Config;
+
+use crate::listen::{ListenError, Listener, Place, listen_tcp};
+use crate::tls::{TlsError, TlsSlot};
+
+/// A setting that cannot be followed, and why.
+pub(crate) type Refused = (&'static str, String);
+
+/// Ports to listen on; 0 stands for one that the system chooses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ports {
+    pub(crate) tcp: Option<u16>,
+    pub(crate) tls: Option<u16>,
+}
+
+/// New listeners, and where old ones stay.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) kept: Vec<Place>,
+    pub(crate) new: Vec<Listener>,
+}
+
+#[derive(Debug, Default)]
+struct Listening {
+    /// Where the server listens or is about to.
+    places: Vec<Place>,
+    change: Option<Change>,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outside {
+    pub(crate) tls: TlsSlot,
+    listening: Arc<Mutex<Listening>>,
+}
+
+impl Outside {
+    /// Listens for the first time.
+    pub(crate) fn open(&self, config: &Config, ports: Ports) -> Result<Vec<Listener>, OpenError> {
+        let change = listen(config, ports, &[])?;
+        if ports.tls.is_some() {
+            self.tls.load(config)?;
+        }
+        let mut listening = self.lock();
+        listening.places = change.new.iter().map(|listener| listener.place.clone()).collect();
+        Ok(change.new)
+    }
+
+    /// Follows changed settings. When one cannot be followed, nothing has changed.
+    pub(crate) fn follow(&self, before: &Config, after: &Config) -> Result<(), Refused> {
+        let differs = |name: &&str| before.text(name) != after.text(name);
+        let changed = ["port", "tls-port", "bind"].into_iter().find(differs);
+        let mut listening = self.lock();
+        let change = match changed {
+            Some(name) => Some(relisten(&listening.places, before, after, name)?),
+            None => None,
+        };
+        let needs_tls = after.number("tls-port") > 0 && before.differs_in("tls-", after);
+        if needs_tls {
+            self.tls.load(after).map_err(|error| (error.setting, error.reason))?;
+        }
+        if let Some(change) = change {
+            listening.accept(change);
+        }
+        Ok(())
+    }
+
+    /// What the loop has to do about its listeners, once.
+    pub(crate) fn take_change(&self) -> Option<Change> {
+        self.lock().change.take()
+    }
+
+    /// The ports in use: plain, and TLS.
+    pub(crate) fn ports(&self) -> Ports {
+        ports_of(&self.lock().places)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Listening> {
+        self.listening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listening {
+    fn accept(&mut self, change: Change) {
+        self.places = change.kept.clone();
+        self.places.extend(change.new.iter().map(|listener| listener.place.clone()));
+        let mut change = change;
+        // Sockets of a change that the loop has not seen yet.
+        let unseen = self.change.take().map_or_else(Vec::new, |earlier| earlier.new);
+        change.new.extend(unseen.into_iter().filter(|old| change.kept.contains(&old.place)));
+        self.change = Some(change);
+    }
+}
+
+/// Why the server cannot begin to listen.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+fn ports_of(places: &[Place]) -> Ports {
+    let mut ports = Ports::default();
+    for place in places {
+        match place {
+            Place::Tcp(address) => ports.tcp = Some(address.port()),
+            Place::Tls(address) => ports.tls = Some(address.port()),
+            Place::Unix(_) => {}
+        }
+    }
+    ports
+}
+
+/// Ports that did not change stay those in use, which the system may have chosen.
+fn relisten(
+    places: &[Place],
+    before: &Config,
+    after: &Config,
+    name: &'static str,
+) -> Result<Change, Refused> {
+    let used = ports_of(places);
+    if used == Ports::default() {
+        return Err((name, "this server listens nowhere".to_owned()));
+    }
+    let port = |name: &str, used: Option<u16>| match after.number(name) as u16 {
+        port if i64::from(port) == before.number(name) => used,
+        0 => None,
+        port => Some(port),
+    };
+    let ports = Ports { tcp: port("port", used.tcp), tls: port("tls-port", used.tls) };
+    listen(after, ports, places).map_err(|error| (name, error.to_string()))
+}
+
+fn listen(config: &Config, ports: Ports, taken: &[Place]) -> Result<Change, ListenError> {
+    let mut change = Change { kept: Vec::new(), new: Vec::new() };
+    let plain = (ports.tcp, Place::Tcp as fn(_) -> _);
+    for (port, place_at) in [plain, (ports.tls, Place::Tls)] {
+        if let Some(port) = port {
+            let (kept, new) = listen_tcp(config, port, place_at, taken)?;
+            change.kept.extend(kept);
+            change.new.extend(new);
+        }
+    }
+    Ok(change)
+}

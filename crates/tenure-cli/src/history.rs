@@ -1,0 +1,220 @@
+//! `tenure history`: the terms there were, with reasons and the gaps between them.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tenure::core::protocol::{HistoryEntry, HistoryKind};
+use tenure::core::{InstanceId, ServerTime, Token};
+
+use crate::exit::Failure;
+use crate::output::{OutputOptions, duration, moment, plain, table};
+use crate::store_options::Target;
+
+/// The most entries that are asked for at once: what the store keeps is capped anyway.
+const ENTRIES_MAX: usize = 10_000;
+
+/// List the latest terms, newest first, with how each ended and the gap before it.
+///
+/// The record lives in the store beside the election, and is kept for as long as the store keeps
+/// its data.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    /// How many terms.
+    #[arg(long, short = 'n', default_value_t = 20, value_name = "N")]
+    count: u16,
+    #[command(flatten)]
+    output: OutputOptions,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let looker = arguments.target.look_on()?;
+    // A term has two entries, and a quarantine may stand between two terms.
+    let wanted = (usize::from(arguments.count) * 3 + 1).min(ENTRIES_MAX);
+    let entries = looker.wait(looker.observer.history(wanted))?;
+    let mut terms = past(&entries);
+    terms.truncate(arguments.count.into());
+    let json = json!({
+        "name": arguments.target.name,
+        "terms": terms.iter().map(Past::as_json).collect::<Vec<_>>(),
+    });
+    arguments.output.print(&json, || past_text(&terms));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One stretch of the past, newest first in lists.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Past {
+    Term(PastTerm),
+    /// Nobody could lead because the store had lost its past.
+    Quarantine {
+        at: ServerTime,
+        detail: String,
+    },
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct PastTerm {
+    pub(crate) id: InstanceId,
+    pub(crate) token: Token,
+    /// `None` when the beginning is older than the record.
+    pub(crate) began_at: Option<ServerTime>,
+    /// `None` while it lasts.
+    pub(crate) ended_at: Option<ServerTime>,
+    pub(crate) reason: Option<&'static str>,
+    pub(crate) detail: String,
+    /// From the end of the term before to the beginning of this one.
+    pub(crate) gap: Option<Duration>,
+}
+
+/// Joins the entries, newest first, into terms.
+pub(crate) fn past(entries: &[HistoryEntry]) -> Vec<Past> {
+    let mut stretches: Vec<Past> = Vec::new();
+    let mut last_end: Option<ServerTime> = None;
+    for entry in entries.iter().rev() {
+        match &entry.what {
+            HistoryKind::Granted => {
+                let gap = last_end.take().map(|end| entry.at.since(end));
+                let term = PastTerm { began_at: Some(entry.at), gap, ..PastTerm::of(entry) };
+                stretches.push(Past::Term(term));
+            }
+            HistoryKind::Closed { reason, detail } => {
+                last_end = Some(entry.at);
+                let term = open_term(&mut stretches, entry);
+                term.ended_at = Some(entry.at);
+                term.reason = Some(reason.as_str());
+                term.detail.clone_from(detail);
+            }
+            HistoryKind::Quarantined { detail } => {
+                stretches.push(Past::Quarantine { at: entry.at, detail: detail.clone() });
+            }
+            _ => {}
+        }
+    }
+    stretches.reverse();
+    stretches
+}
+
+/// The term that `entry` closes; a new one when its beginning is not in the record.
+fn open_term<'a>(stretches: &'a mut Vec<Past>, entry: &HistoryEntry) -> &'a mut PastTerm {
+    let found = stretches
+        .iter()
+        .rposition(|stretch| matches!(stretch, Past::Term(term) if term.token == entry.token));
+    let index = found.unwrap_or_else(|| {
+        stretches.push(Past::Term(PastTerm::of(entry)));
+        stretches.len() - 1
+    });
+    match &mut stretches[index] {
+        Past::Term(term) => term,
+        Past::Quarantine { .. } => unreachable!("only terms are looked for and added"),
+    }
+}
+
+impl PastTerm {
+    fn of(entry: &HistoryEntry) -> Self {
+        PastTerm {
+            id: entry.id.clone(),
+            token: entry.token,
+            began_at: None,
+            ended_at: None,
+            reason: None,
+            detail: String::new(),
+            gap: None,
+        }
+    }
+}
+
+impl Past {
+    /// `kind` (`term` or `quarantine`); a term has `id`, `token`, `began_at`, `ended_at`,
+    /// `reason`, `detail`, `lasted_ms`, `gap_ms`; a quarantine has `at` and `detail`.
+    fn as_json(&self) -> Value {
+        match self {
+            Past::Term(term) => json!({
+                "kind": "term",
+                "id": term.id.as_str(),
+                "token": term.token.get(),
+                "began_at": term.began_at.map(moment),
+                "ended_at": term.ended_at.map(moment),
+                "reason": term.reason,
+                "detail": term.detail,
+                "lasted_ms": term.lasted().map(|lasted| lasted.as_millis() as u64),
+                "gap_ms": term.gap.map(|gap| gap.as_millis() as u64),
+            }),
+            Past::Quarantine { at, detail } => {
+                json!({ "kind": "quarantine", "at": moment(*at), "detail": detail })
+            }
+        }
+    }
+
+    fn row(&self) -> Vec<String> {
+        let or_blank = |text: Option<String>| text.unwrap_or_default();
+        match self {
+            Past::Term(term) => vec![
+                or_blank(term.began_at.map(moment)),
+                plain(term.id.as_str()),
+                term.token.to_string(),
+                term.lasted().map_or("leads".to_owned(), duration),
+                or_blank(term.gap.map(duration)),
+                format!("{} {}", term.reason.unwrap_or_default(), plain(&term.detail)),
+            ],
+            Past::Quarantine { at, detail } => {
+                let told = format!("quarantine: {}", plain(detail));
+                vec![moment(*at), String::new(), String::new(), String::new(), String::new(), told]
+            }
+        }
+    }
+}
+
+impl PastTerm {
+    fn lasted(&self) -> Option<Duration> {
+        Some(self.ended_at?.since(self.began_at?))
+    }
+}
+
+pub(crate) fn past_text(terms: &[Past]) -> String {
+    if terms.is_empty() {
+        return "no terms yet: nobody has led".to_owned();
+    }
+    let rows: Vec<_> = terms.iter().map(Past::row).collect();
+    table(&["BEGAN", "LEADER", "TERM", "LASTED", "GAP", "ENDED"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure::core::protocol::CloseReason;
+
+    fn entry(at: u64, token: u64, what: HistoryKind) -> HistoryEntry {
+        let token = Token::new(token).unwrap();
+        HistoryEntry { at: ServerTime(at), id: InstanceId::seen("ada"), token, what }
+    }
+
+    fn closed() -> HistoryKind {
+        HistoryKind::Closed { reason: CloseReason::Released, detail: String::new() }
+    }
+
+    #[test]
+    fn entries_become_terms_with_the_gaps_between_them() {
+        let entries = [
+            entry(9_000, 2, HistoryKind::Granted),
+            entry(5_000, 1, closed()),
+            entry(1_000, 1, HistoryKind::Granted),
+        ];
+        let terms = past(&entries);
+        let [Past::Term(newest), Past::Term(oldest)] = terms.as_slice() else {
+            panic!("two terms, not {terms:?}")
+        };
+        assert_eq!(newest.gap, Some(Duration::from_micros(4_000)));
+        assert_eq!(newest.lasted(), None);
+        assert_eq!(oldest.lasted(), Some(Duration::from_micros(4_000)));
+        assert_eq!(oldest.reason, Some("released"));
+    }
+
+    #[test]
+    fn a_term_older_than_the_record_has_no_beginning() {
+        let terms = past(&[entry(5_000, 1, closed())]);
+        assert!(matches!(&terms[..], [Past::Term(term)] if term.began_at.is_none()));
+    }
+}

@@ -1,0 +1,106 @@
+//! `tenure members`: who takes part.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tenure::Observation;
+use tenure::core::ServerTime;
+use tenure::core::protocol::Member;
+
+use crate::exit::Failure;
+use crate::output::{OutputOptions, duration, moment, plain, table};
+use crate::store_options::Target;
+
+/// A member that was silent for this many of its own leases is taken for gone.
+const SILENT_LEASES_MAX: u32 = 3;
+
+/// List who takes part: the leader, standbys, and those not heard of lately.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    output: OutputOptions,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let looker = arguments.target.look_on()?;
+    let seen = looker.wait(looker.observer.look())?;
+    let json = json!({ "name": arguments.target.name, "members": members_json(&seen) });
+    arguments.output.print(&json, || members_text(&seen));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Per member: `id`, `name`, `role`, `priority`, `ready`, `ready_since`, `departing`, `stalled`,
+/// `version`, `ttl_ms`, `silent_ms`, `alive`, `metadata`.
+pub(crate) fn members_json(seen: &Observation) -> Vec<Value> {
+    let one = |member: &Member| {
+        let record = &member.record;
+        json!({
+            "id": member.id.as_str(),
+            "name": member.id.name(),
+            "role": role(seen, member),
+            "priority": record.priority,
+            "ready": record.ready,
+            "ready_since": member.ready_since.map(moment),
+            "departing": record.departing,
+            "stalled": record.stalled,
+            "version": record.version,
+            "ttl_ms": record.ttl.as_millis() as u64,
+            "silent_ms": silence(seen.server_time, member).as_millis() as u64,
+            "alive": is_alive(seen.server_time, member),
+            "metadata": record.metadata,
+        })
+    };
+    seen.members.iter().map(one).collect()
+}
+
+pub(crate) fn members_text(seen: &Observation) -> String {
+    let rows: Vec<Vec<String>> = seen.members.iter().map(|member| row(seen, member)).collect();
+    if rows.is_empty() {
+        return "no members: start a candidate with `tenure run`, or with the library".to_owned();
+    }
+    table(&["ID", "ROLE", "PRIORITY", "READY", "TTL", "HEARD", "VERSION", "METADATA"], &rows)
+}
+
+fn row(seen: &Observation, member: &Member) -> Vec<String> {
+    let record = &member.record;
+    let metadata = record.metadata.iter().map(|(name, value)| format!("{name}={value}"));
+    vec![
+        plain(member.id.as_str()),
+        role(seen, member).to_owned(),
+        record.priority.to_string(),
+        readiness(member).to_owned(),
+        duration(record.ttl),
+        format!("{} ago", duration(silence(seen.server_time, member))),
+        plain(&record.version),
+        plain(&metadata.collect::<Vec<_>>().join(" ")),
+    ]
+}
+
+fn readiness(member: &Member) -> &'static str {
+    match &member.record {
+        record if record.departing => "departing",
+        record if record.stalled => "stalled",
+        record if record.ready => "yes",
+        _ => "no",
+    }
+}
+
+fn role(seen: &Observation, member: &Member) -> &'static str {
+    match seen.leadership.leader() {
+        Some(leader) if leader.id == member.id => "leader",
+        _ if !is_alive(seen.server_time, member) => "silent",
+        _ => "standby",
+    }
+}
+
+pub(crate) fn silence(now: ServerTime, member: &Member) -> Duration {
+    now.since(member.beat_at)
+}
+
+/// Whether it was heard of within a few of its own leases.
+pub(crate) fn is_alive(now: ServerTime, member: &Member) -> bool {
+    silence(now, member) <= member.record.ttl.saturating_mul(SILENT_LEASES_MAX)
+}

@@ -1,0 +1,102 @@
+//! Results on stdout, talk on stderr.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use serde_json::Value;
+use tenure::core::ServerTime;
+
+use crate::log_line;
+
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct OutputOptions {
+    /// Print JSON with stable fields, for scripts.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl OutputOptions {
+    /// Prints a result: `json` on one line, or the text for people.
+    pub(crate) fn print(self, json: &Value, text: impl FnOnce() -> String) {
+        match self.json {
+            true => result(&json.to_string()),
+            false => result(&text()),
+        }
+    }
+}
+
+/// Writes a result to stdout. A reader that has gone away is no error: `tenure members | head`.
+pub(crate) fn result(text: &str) {
+    let mut stdout = io::stdout().lock();
+    let _ = writeln!(stdout, "{}", text.trim_end_matches('\n'));
+    let _ = stdout.flush();
+}
+
+/// Says something on stderr.
+pub(crate) fn talk(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "tenure: {text}");
+}
+
+/// Text from outside without control characters, which could act on the terminal.
+pub(crate) fn plain(text: &str) -> String {
+    const SHOWN_MAX: usize = 200;
+    let safe = |c: char| if is_deceptive(c) { '?' } else { c };
+    text.chars().take(SHOWN_MAX).map(safe).collect()
+}
+
+/// Control characters, and those that turn the direction of writing around.
+fn is_deceptive(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A moment of the store's clock: `2026-11-15T11:02:03.123Z`.
+pub(crate) fn moment(at: ServerTime) -> String {
+    log_line::iso_moment(at.as_millis())
+}
+
+/// A length of time for people: milliseconds below a minute, seconds above.
+pub(crate) fn duration(length: Duration) -> String {
+    let whole = match length.as_secs() {
+        0..60 => Duration::from_millis(length.as_millis() as u64),
+        seconds => Duration::from_secs(seconds),
+    };
+    tenure::config::format_duration(whole)
+}
+
+/// Rows under their headings, in columns as wide as they need to be.
+pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
+    let mut widths: Vec<usize> = headings.iter().map(|heading| heading.chars().count()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    let mut text = line(&mut headings.iter().copied());
+    for row in rows {
+        text += &line(&mut row.iter().map(String::as_str));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_outside_cannot_act_on_the_terminal() {
+        assert_eq!(plain("web-1\u{1b}[2J\u{202e}\n"), "web-1?[2J??");
+        assert_eq!(plain(&"x".repeat(1_000)).len(), 200);
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = vec![vec!["ada".to_owned(), "1".to_owned()], vec!["b".to_owned(), "22".into()]];
+        assert_eq!(table(&["ID", "N"], &rows), "ID   N\nada  1\nb    22\n");
+    }
+}

@@ -1,0 +1,124 @@
+//! `tenure serve`: the store as a server of its own.
+//!
+//! ```text
+//! words ─► settings ─► background (daemonize) ─► the process: directory, log, limits ─► Server
+//! ```
+//! What concerns the whole process is decided here; the server is a library and leaves it alone.
+
+mod background;
+mod limits;
+mod log;
+mod settings;
+mod supervisor;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use store_engine::{Config, REDIS_VERSION};
+use store_server::{LogLevel, Server, Stopper};
+
+use background::PidFile;
+use log::Logger;
+use supervisor::Supervisor;
+
+/// Run the Redis-compatible store as a server.
+///
+/// Takes what redis-server takes: a configuration file (`-` reads it from stdin), and settings as
+/// `--name value`, which win over the file. `tenure serve -v` prints the version.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// [redis.conf] [--port 6379] [--bind 127.0.0.1] [--unixsocket PATH] [--name value]…
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "SETTINGS")]
+    settings: Vec<String>,
+}
+
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let mut words = arguments.settings;
+    if words.iter().any(|word| word == "-v" || word == "--version") {
+        print_version();
+        return Ok(ExitCode::SUCCESS);
+    }
+    let file = match words.first() {
+        Some(first) if !first.starts_with("--") => Some(PathBuf::from(words.remove(0))),
+        _ => None,
+    };
+    let mut config = settings::read(file.as_deref(), &words)?;
+    let supervisor = Supervisor::of(&config)?;
+    if config.is_on("daemonize") && supervisor.is_absent() && !background::is_background() {
+        background::start_again().context("cannot go on in the background")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if background::is_background() {
+        background::leave_terminal()?;
+    }
+    let logger = Logger::of(&config)?;
+    limits::apply(&mut config, &logger)?;
+    serve(config, file.as_deref(), logger, &supervisor)
+}
+
+fn serve(
+    config: Config,
+    file: Option<&Path>,
+    logger: Logger,
+    supervisor: &Supervisor,
+) -> anyhow::Result<ExitCode> {
+    let directory = config.text("dir").to_owned();
+    let pid_path = config.text("pidfile").to_owned();
+    // Before the working directory changes: what is relative is relative to where we are.
+    let file = file.map(std::path::absolute).transpose()?;
+    std::env::set_current_dir(&directory).with_context(|| format!("cannot use dir {directory}"))?;
+    logger.log(LogLevel::Notice, &format!("Tenure is starting, pid={}", std::process::id()));
+    let sink = logger.clone();
+    let folder = std::env::current_dir()?;
+    let mut builder = Server::builder()
+        .config(config)
+        .setting("dir", &folder.to_string_lossy())
+        .listen_as_configured()
+        .log(move |level, text| sink.write(level, text));
+    if let Some(path) = &file {
+        builder = builder.config_file(path);
+    }
+    let server = builder.start().inspect_err(|error| {
+        // In the background nobody reads what goes to stderr.
+        logger.log(LogLevel::Warning, &format!("Cannot start: {error}"));
+    })?;
+    let _pid_file = PidFile::create(&pid_path, &logger);
+    announce(&server, &logger);
+    supervisor.tell_ready(&logger);
+    stop_on_signals(server.stopper(), logger.clone())?;
+    server.wait()?;
+    logger.log(LogLevel::Notice, "Bye bye...");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_version() {
+    println!(
+        "Redis server v={REDIS_VERSION} sha=00000000:0 malloc=mimalloc bits=64 build=tenure-{}",
+        env!("CARGO_PKG_VERSION")
+    );
+}
+
+fn announce(server: &Server, logger: &Logger) {
+    let place = match (server.port().or(server.tls_port()), server.unix_socket()) {
+        (Some(port), _) => format!("port={port}"),
+        (None, Some(path)) => format!("unixsocket={}", path.display()),
+        (None, None) => "nothing".to_owned(),
+    };
+    logger.log(LogLevel::Notice, &format!("Running mode=standalone, {place}."));
+    logger.log(LogLevel::Notice, "Ready to accept connections");
+}
+
+fn stop_on_signals(stopper: Stopper, logger: Logger) -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
+            logger.log(LogLevel::Warning, &format!("Received {name} scheduling shutdown..."));
+            stopper.stop();
+        }
+    });
+    Ok(())
+}

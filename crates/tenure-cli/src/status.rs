@@ -1,0 +1,98 @@
+//! `tenure status`: everything one look at the store shows about an election.
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use tenure::core::protocol::{Wish, WishKind};
+use tenure::{Leadership, Observation};
+
+use crate::exit::Failure;
+use crate::members::{members_json, members_text};
+use crate::output::{OutputOptions, duration, moment, plain};
+use crate::store_options::Target;
+use crate::who::{leadership_json, vacancy};
+
+/// Print who leads, for how long, who takes part, and what was asked for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    output: OutputOptions,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let looker = arguments.target.look_on()?;
+    let seen = looker.wait(looker.observer.look())?;
+    let (store, key) = (looker.tenure.store(), looker.observer.resource().key().to_owned());
+    let mut json = status_json(&arguments.target.name, &seen);
+    json["store"] = json!(store);
+    json["key"] = json!(key);
+    arguments.output.print(&json, || {
+        let place = format!("{key} at {store}");
+        format!("{}\n{}", status_text(&arguments.target.name, &place, &seen), members_text(&seen))
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The fields of `who`, and `members`, `paused_ms`, `wish`, `server_time`, `warnings`.
+pub(crate) fn status_json(name: &str, seen: &Observation) -> Value {
+    let mut json = leadership_json(name, &seen.leadership);
+    json["members"] = Value::from(members_json(seen));
+    json["paused_ms"] = json!(seen.paused_for.map(|left| left.as_millis() as u64));
+    json["wish"] = seen.wish.as_ref().map_or(Value::Null, wish_json);
+    json["server_time"] = json!(moment(seen.server_time));
+    json["warnings"] = json!(seen.warnings);
+    json
+}
+
+fn wish_json(wish: &Wish) -> Value {
+    let to = match &wish.kind {
+        WishKind::HandOver { to } => Some(to),
+        WishKind::Resign => None,
+    };
+    json!({
+        "kind": wish_word(wish),
+        "to": to,
+        "by": wish.by.as_str(),
+        "token": wish.token.get(),
+        "refused": wish.refused,
+    })
+}
+
+fn wish_word(wish: &Wish) -> &'static str {
+    match wish.kind {
+        WishKind::HandOver { .. } => "hand-over",
+        WishKind::Resign => "resign",
+    }
+}
+
+pub(crate) fn status_text(name: &str, place: &str, seen: &Observation) -> String {
+    let mut lines = vec![format!("{}  ({})", plain(name), plain(place))];
+    lines.push(match &seen.leadership {
+        Leadership::Led { leader, remaining } => {
+            let left = remaining.map_or("without an end".to_owned(), |left| {
+                format!("for {} unless renewed", duration(left))
+            });
+            let term = match leader.foreign {
+                true => "a program that does not speak this protocol".to_owned(),
+                false => format!("term {}", leader.token),
+            };
+            format!("leader    {}  {term}, {left}", plain(leader.id.as_str()))
+        }
+        Leadership::Vacant(why) => format!("leader    none: {}", vacancy(why)),
+    });
+    if let Some(left) = seen.paused_for {
+        lines.push(format!("paused    no new term for {}", duration(left)));
+    }
+    if let Some(wish) = &seen.wish {
+        let answer = wish
+            .refused
+            .as_ref()
+            .map_or("not answered yet".to_owned(), |why| format!("refused: {}", plain(why)));
+        let by = plain(wish.by.as_str());
+        lines.push(format!("asked     to {} by {by}: {answer}", wish_word(wish)));
+    }
+    lines.extend(seen.warnings.iter().map(|warning| format!("warning   {}", plain(warning))));
+    lines.join("\n") + "\n"
+}

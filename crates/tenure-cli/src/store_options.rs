@@ -1,0 +1,129 @@
+//! Where the store is: the flags that all commands about elections share.
+//!
+//! Flags are the strongest layer of the library's own configuration, so every value keeps its
+//! origin, and an error names the flag, the variable or the line of the file.
+
+use std::path::PathBuf;
+
+use tenure::config::{Config, Loader};
+use tenure::{Observer, Tenure, blocking};
+
+use crate::exit::{self, Failure};
+use crate::output;
+
+/// Where the store is and how its keys are named.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Store")]
+pub(crate) struct StoreOptions {
+    /// The store's address, such as redis://127.0.0.1 or unix:///run/redis.sock.
+    ///
+    /// A password is safer in TENURE_STORE or in a file: everyone on the host can read the
+    /// arguments of a process.
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// The configuration file: TOML, YAML, JSON or HCL; TENURE_CONFIG otherwise.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The profile of the configuration file; TENURE_PROFILE otherwise.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+    /// What precedes the name in every key; `tenure:` by default.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) prefix: Option<String>,
+}
+
+/// The whole key of one election.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Store")]
+pub(crate) struct KeyOption {
+    /// The whole key in the store, instead of prefix and name.
+    #[arg(long, value_name = "KEY", conflicts_with = "prefix")]
+    pub(crate) key: Option<String>,
+}
+
+impl StoreOptions {
+    /// The layers, with these flags on top.
+    pub(crate) fn loader(&self) -> Loader {
+        let mut loader = Loader::of_process();
+        if let Some(file) = &self.config {
+            loader = loader.file(file);
+        }
+        if let Some(profile) = &self.profile {
+            loader = loader.profile(profile);
+        }
+        if let Some(store) = &self.store {
+            loader = loader.set(["store", "url"], store, "--store");
+        }
+        if let Some(prefix) = &self.prefix {
+            loader = loader.set(["prefix"], prefix, "--prefix");
+        }
+        loader
+    }
+}
+
+/// One election on one store: what most commands look at.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Target {
+    /// The election's name.
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+    #[command(flatten)]
+    pub(crate) key: KeyOption,
+}
+
+impl Target {
+    /// The layers, with the flags on top.
+    pub(crate) fn loader(&self) -> Loader {
+        let loader = self.store.loader();
+        match &self.key.key {
+            Some(key) => loader.set(["elections", &self.name, "key"], key, "--key"),
+            None => loader,
+        }
+    }
+
+    /// Somebody who looks at the election.
+    pub(crate) fn look_on(&self) -> Result<OnLooker, Failure> {
+        let tenure = connect(self.loader().load()?)?;
+        let observer = tenure.observe(&self.name)?;
+        Ok(OnLooker { tenure, observer })
+    }
+}
+
+/// Looks at one election, and says which store it was when that does not answer.
+#[derive(Debug)]
+pub(crate) struct OnLooker {
+    pub(crate) tenure: Tenure,
+    pub(crate) observer: Observer,
+}
+
+impl OnLooker {
+    pub(crate) fn wait<T>(
+        &self,
+        asked: impl Future<Output = Result<T, tenure::Error>>,
+    ) -> Result<T, Failure> {
+        blocking::wait(asked).map_err(|error| blame(&self.tenure, error))
+    }
+}
+
+/// Names the store in what went wrong there.
+pub(crate) fn blame(tenure: &Tenure, error: tenure::Error) -> Failure {
+    let from_store = matches!(error, tenure::Error::Store(_));
+    let mut failure = Failure::from(error);
+    if from_store {
+        let next = match failure.code {
+            exit::UNREACHABLE => "start it, or name another by --store",
+            _ => "see docs/acl.md for what the login needs",
+        };
+        failure.message = format!("{}: {}: {next}", tenure.store(), failure.message);
+    }
+    failure
+}
+
+/// A client as `config` says. What works but is probably not meant is told.
+pub(crate) fn connect(config: Config) -> Result<Tenure, Failure> {
+    for warning in config.warnings() {
+        output::talk(&format!("{} ({}): {}", warning.key, warning.origin, warning.text));
+    }
+    Ok(blocking::wait(Tenure::from_config(config))?)
+}

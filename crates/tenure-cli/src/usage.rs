@@ -1,0 +1,99 @@
+//! What the program says about itself: the tour without arguments, help, and refused words.
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+
+use crate::exit::{self, Failure};
+use crate::output;
+
+const TOUR: &str = "\
+tenure: one leader among many processes, and the store it needs
+
+Run a program on one instance at a time; the others wait, and take over:
+  tenure run nightly --store redis://127.0.0.1 -- ./worker
+
+Run a program once per hour, whichever instance comes first:
+  tenure once report --every 1h --store redis://127.0.0.1 -- ./report
+
+Who leads, who else takes part, what happened:
+  tenure who nightly        tenure status nightly        tenure history nightly
+
+Move it, for example before a deployment:
+  tenure hand-over nightly --to web-2        tenure resign nightly
+
+Run a Redis-compatible store:
+  tenure serve --port 6379
+
+Where the store is may also stand in TENURE_STORE or in a configuration file (`--config`), so that
+no password need stand in a process list; `tenure config check` shows what counts and why.
+
+`tenure --help` lists all commands, `tenure COMMAND --help` explains one.";
+
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes: 0 done; 1 the answer is no; 64 usage; 69 store unreachable; 75 waited in vain;
+78 configuration or login. A program that was run passes its own code on.";
+
+/// What `tenure` alone prints.
+pub(crate) fn teach() -> Result<ExitCode, Failure> {
+    output::result(TOUR);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Help goes to stdout as asked for; words that make no sense get one line on stderr.
+pub(crate) fn answer(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            output::result(&error.to_string());
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            output::talk("a command is missing: choose one of those below");
+            eprintln!("{error}");
+            ExitCode::from(exit::USAGE)
+        }
+        _ => Failure::usage(one_line(&error.to_string())).tell(),
+    }
+}
+
+/// The parser explains over several lines; what is wrong and what to do fit on one.
+fn one_line(text: &str) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut help = "tenure --help".to_owned();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        match line.split_once(':') {
+            Some(("Usage", usage)) => help = help_for(usage),
+            Some(("error" | "tip", said)) => parts.push(said.trim().to_owned()),
+            _ if line.starts_with("For more information") => {}
+            _ => match parts.last_mut() {
+                Some(part) => *part = format!("{part} {line}"),
+                None => parts.push(line.to_owned()),
+            },
+        }
+    }
+    format!("{} (see {help})", parts.join("; "))
+}
+
+/// The command whose help explains more: the words of a usage line before its first placeholder.
+fn help_for(usage: &str) -> String {
+    let words = usage.split_whitespace();
+    let command: Vec<&str> = words.take_while(|w| w.starts_with(char::is_lowercase)).collect();
+    format!("{} --help", command.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_many_lines_becomes_one() {
+        let text = "error: unexpected argument '--tll' found\n\n  tip: a similar argument exists: \
+                    '--ttl'\n\nUsage: tenure run [OPTIONS] <NAME>\n\nFor more information, try \
+                    '--help'.\n";
+        assert_eq!(
+            one_line(text),
+            "unexpected argument '--tll' found; a similar argument exists: '--ttl' \
+             (see tenure run --help)"
+        );
+    }
+}

@@ -1,0 +1,82 @@
+//! `tenure who`: who leads.
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use tenure::{Leadership, Vacancy};
+
+use crate::exit::{self, Failure};
+use crate::output::{OutputOptions, plain, talk};
+use crate::store_options::Target;
+
+/// Print who leads.
+///
+/// Exits with 0 and the leader's id, with 1 when nobody leads, with 69 when the store cannot be
+/// reached.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    output: OutputOptions,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let looker = arguments.target.look_on()?;
+    let leadership = looker.wait(looker.observer.leader())?;
+    let json = leadership_json(&arguments.target.name, &leadership);
+    match &leadership {
+        Leadership::Led { leader, .. } => {
+            arguments.output.print(&json, || plain(leader.id.as_str()));
+            Ok(ExitCode::SUCCESS)
+        }
+        Leadership::Vacant(why) => {
+            if arguments.output.json {
+                arguments.output.print(&json, String::new);
+            }
+            talk(&format!("nobody leads {}: {}", plain(&arguments.target.name), vacancy(why)));
+            Ok(ExitCode::from(exit::NO))
+        }
+    }
+}
+
+/// `name`, `leader` (null when nobody leads), `token`, `remaining_ms`, `foreign`, and `vacancy`
+/// with `vacancy_left_ms` when nobody leads.
+pub(crate) fn leadership_json(name: &str, leadership: &Leadership) -> Value {
+    match leadership {
+        Leadership::Led { leader, remaining } => json!({
+            "name": name,
+            "leader": leader.id.as_str(),
+            "token": leader.token.is_some().then(|| leader.token.get()),
+            "remaining_ms": remaining.map(|left| left.as_millis() as u64),
+            "foreign": leader.foreign,
+        }),
+        Leadership::Vacant(why) => {
+            let (word, left) = match why {
+                Vacancy::Quarantine { left } => ("quarantine", Some(*left)),
+                Vacancy::Paused { left } => ("paused", Some(*left)),
+                _ => ("free", None),
+            };
+            json!({
+                "name": name,
+                "leader": null,
+                "vacancy": word,
+                "vacancy_left_ms": left.map(|left| left.as_millis() as u64),
+            })
+        }
+    }
+}
+
+/// Why nobody leads, and what to do.
+pub(crate) fn vacancy(why: &Vacancy) -> String {
+    match why {
+        Vacancy::Quarantine { left } => format!(
+            "leases from before a loss of data may still be believed in, {left:?} left (`tenure \
+             history` says what was lost)"
+        ),
+        Vacancy::Paused { left } => {
+            format!("an operator paused it, {left:?} left (`tenure resume` ends that)")
+        }
+        _ => "it is free (is any candidate running? `tenure members` lists them)".to_owned(),
+    }
+}

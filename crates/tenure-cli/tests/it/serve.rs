@@ -1,0 +1,169 @@
+//! `tenure serve` as tools that start redis-server see it.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use testkit::{GENEROUS, Process, TempFolder, wait_for, wait_until};
+
+fn serve(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    command.current_dir(folder).arg("serve");
+    command
+}
+
+/// Words for a server that listens on a unix socket of the folder only.
+fn quietly(folder: &Path) -> [String; 4] {
+    let socket = folder.join("store.sock").display().to_string();
+    ["--port", "0", "--unixsocket", &socket].map(str::to_owned)
+}
+
+fn ask(folder: &Path, line: &str) -> String {
+    let mut stream = wait_for("the server listens", GENEROUS, || {
+        UnixStream::connect(folder.join("store.sock")).ok()
+    });
+    stream.write_all(format!("{line}\r\nQUIT\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.strip_suffix("+OK\r\n").unwrap_or(&answer).trim().to_owned()
+}
+
+/// Starts it with these lines as its file, and returns what it says before it gives up.
+fn refusal(folder: &TempFolder, lines: &str) -> String {
+    let _ = folder.write("redis.conf", lines);
+    let output = serve(folder.path()).arg("redis.conf").output().unwrap();
+    assert!(!output.status.success(), "{lines} was taken");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn a_wrong_setting_stops_the_start_with_the_line_and_the_reason() {
+    let folder = TempFolder::create();
+    let _ = folder.write("other.conf", "# fine\nport 70000\n");
+    let _ = folder.write("circle.conf", "include circle.conf\n");
+    for (lines, reasons) in [
+        ("port 0\nnosuch 1\n", &["redis.conf", "line 2", "'nosuch 1'", "Bad directive"][..]),
+        ("port 0\nport x\n", &["line 2", "couldn't be parsed into an integer"]),
+        ("port 0\ninclude other.conf\n", &["line 2", "other.conf", "between 0 and 65535"]),
+        ("include nosuch.conf\n", &["line 1", "nosuch.conf", "No such file"]),
+        ("include circle.conf\n", &["more than 16 files"]),
+        ("port 0\nactivedefrag yes\n", &["line 2", "cannot move"]),
+        ("cluster-enabled yes\n", &["line 1", "no cluster mode"]),
+        ("loadmodule x.so\n", &["line 1", "modules"]),
+        ("rename-command nosuch x\n", &["line 1", "No such command"]),
+        ("port 0\nsupervised upstart\n", &["upstart is not supported"]),
+        ("port 0\nlogfile /nosuch/log\n", &["logfile /nosuch/log"]),
+        ("port 0\ndir /nosuch\n", &["dir /nosuch"]),
+        ("port 0\nserver_cpulist x\n", &["server_cpulist: 'x' is no processor"]),
+        ("port 0\ntls-port 1\ntls-key-file-pass x\n", &["tls-key-file-pass"]),
+    ] {
+        let text = refusal(&folder, lines);
+        for reason in reasons {
+            assert!(text.contains(reason), "{lines}\n{text}");
+        }
+    }
+}
+
+#[test]
+fn a_file_includes_others_and_renames_commands() {
+    let folder = TempFolder::create();
+    let _ = folder.write("a-1.conf", "maxclients 100\n");
+    let _ = folder.write("a-2.conf", "maxclients 200\nrename-command CONFIG conf\n");
+    let lines = "include a-*.conf\nrename-command FLUSHALL \"\"\n";
+    let _ = folder.write("redis.conf", lines);
+    let mut command = serve(folder.path());
+    command.arg("redis.conf").args(quietly(folder.path()));
+    let server = Process::spawn(command);
+    let _ = server.next_line_with("Ready to accept connections", GENEROUS);
+    assert!(ask(folder.path(), "CONF GET maxclients").ends_with("200"));
+    assert!(ask(folder.path(), "CONFIG GET maxclients").starts_with("-ERR unknown command"));
+    assert!(ask(folder.path(), "FLUSHALL").starts_with("-ERR unknown command"));
+    assert!(ask(folder.path(), "CONF REWRITE").starts_with("+OK"));
+    let rewritten = fs::read_to_string(folder.path().join("redis.conf")).unwrap();
+    assert!(rewritten.starts_with(lines), "{rewritten}");
+}
+
+#[test]
+fn settings_come_from_stdin_too() {
+    let folder = TempFolder::create();
+    let mut command = serve(folder.path());
+    command.arg("-").args(quietly(folder.path())).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"maxclients 77\n").unwrap();
+    assert!(ask(folder.path(), "CONFIG GET maxclients").ends_with("77"));
+    ask(folder.path(), "SHUTDOWN NOSAVE");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn it_runs_in_the_background_with_a_log_and_a_pid_file() {
+    let folder = TempFolder::create();
+    let mut command = serve(folder.path());
+    command.args(quietly(folder.path())).args(["--daemonize", "yes", "--loglevel", "verbose"]);
+    command.args(["--logfile", "store.log", "--pidfile", "store.pid"]);
+    let status = command.status().unwrap();
+    assert!(status.success());
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    wait_until("it is ready", GENEROUS, || {
+        read("store.log").contains("Ready to accept connections")
+    });
+    let pid = read("store.pid");
+    assert!(ask(folder.path(), "INFO server").contains(&format!("process_id:{}", pid.trim())));
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap();
+    let session = stat.rsplit(')').next().unwrap().split_whitespace().nth(3).unwrap();
+    assert_eq!(session, pid.trim(), "it has a session of its own");
+    ask(folder.path(), "SHUTDOWN NOSAVE");
+    wait_until("its files are gone", GENEROUS, || !folder.path().join("store.pid").exists());
+    assert!(read("store.log").contains("Bye bye..."));
+}
+
+#[test]
+fn less_is_logged_when_only_warnings_are_asked_for() {
+    let folder = TempFolder::create();
+    let mut command = serve(folder.path());
+    command.args(quietly(folder.path())).args(["--loglevel", "warning", "--logfile", "log"]);
+    let mut server = Process::spawn(command);
+    assert!(ask(folder.path(), "PING").contains("PONG"));
+    server.terminate();
+    assert!(server.wait(GENEROUS).success());
+    let log = fs::read_to_string(folder.path().join("log")).unwrap();
+    let lines: Vec<&str> = log.lines().collect();
+    assert!(matches!(lines[..], [line] if line.contains("# Received SIGTERM")), "{lines:?}");
+}
+
+#[test]
+fn systemd_is_told_when_it_is_ready() {
+    let folder = TempFolder::create();
+    let place = folder.path().join("notify");
+    let systemd = UnixDatagram::bind(&place).unwrap();
+    systemd.set_read_timeout(Some(GENEROUS)).unwrap();
+    let mut command = serve(folder.path());
+    command.args(quietly(folder.path())).args(["--supervised", "systemd", "--daemonize", "yes"]);
+    let _server = Process::spawn({
+        command.env("NOTIFY_SOCKET", &place);
+        command
+    });
+    let mut told = [0; 200];
+    let count = systemd.recv(&mut told).unwrap();
+    assert!(String::from_utf8_lossy(&told[..count]).contains("READY=1"));
+}
+
+#[test]
+fn it_serves_as_many_clients_as_there_are_descriptors() {
+    let folder = TempFolder::create();
+    let words = quietly(folder.path()).join(" ");
+    let program = env!("CARGO_BIN_EXE_tenure");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("ulimit -n 100 && ulimit -Hn 100 && exec {program} serve {words}")]);
+    let server = Process::spawn(shell);
+    let _ = server.next_line_with("Ready to accept connections", GENEROUS);
+    // Whoever may raise the limit does so, and others serve fewer.
+    let told = ask(folder.path(), "CONFIG GET maxclients");
+    let clients_max: u64 = told.rsplit("\r\n").next().unwrap().parse().unwrap();
+    let limits = fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let allowed: u64 = line.split_whitespace().nth(3).unwrap().parse().unwrap();
+    assert!(clients_max >= 60 && clients_max + 32 <= allowed, "{clients_max} of {allowed}");
+}

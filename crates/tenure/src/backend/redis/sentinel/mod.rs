@@ -1,0 +1,136 @@
+//! A store whose master is named by sentinels.
+//!
+//! In: the sentinels' addresses and the name under which they watch the master. Out: streams to
+//! whichever server they agree on, asked anew for every connection, and a word when that changes.
+//! Whether the server really is a master is asked when the connection is greeted.
+
+mod address;
+mod verdict;
+mod watcher;
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redis::Value;
+use tenure_core::StoreError;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+pub(super) use self::address::SentinelAddress;
+use self::verdict::{Named, Node, verdict};
+use super::dial::{Connector, Dialing, Route, open_stream};
+use super::error;
+use super::url::Login;
+use crate::backend::ConnectError;
+
+/// How long one sentinel may take to name the master. The others are asked at the same time, so a
+/// dead one costs this much once.
+const ASK_TIMEOUT: Duration = Duration::from_millis(700);
+
+/// Streams to the master that the sentinels name.
+pub(super) struct Sentinels {
+    shared: Arc<Shared>,
+    moved: watch::Receiver<u64>,
+    watcher: AbortHandle,
+}
+
+struct Shared {
+    address: SentinelAddress,
+    /// One way to each sentinel, in the order of the address.
+    ways: Vec<Route>,
+    /// Whom the last stream was opened to.
+    last: Mutex<Option<Node>>,
+}
+
+impl Sentinels {
+    /// Starts watching in the current runtime. Fails when a file that the address names is not
+    /// usable.
+    pub(super) fn start(address: SentinelAddress) -> Result<Self, ConnectError> {
+        let ways = address.sentinels().iter().map(Route::to).collect::<Result<_, _>>()?;
+        // The files serve the master too: a bad one is found now, not at the first fail-over.
+        Route::to(&address.master_at(&Node::default()))?;
+        let shared = Arc::new(Shared { address, ways, last: Mutex::new(None) });
+        let (tell, moved) = watch::channel(0);
+        let watcher = tokio::spawn(watcher::run(Arc::clone(&shared), tell)).abort_handle();
+        Ok(Sentinels { shared, moved, watcher })
+    }
+
+    /// Who logs in to the master.
+    pub(super) fn login(&self) -> Login {
+        self.shared.address.login.clone()
+    }
+}
+
+impl Drop for Sentinels {
+    fn drop(&mut self) {
+        self.watcher.abort();
+    }
+}
+
+impl Connector for Sentinels {
+    fn connect(&self) -> Dialing {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let node = shared.find_master().await.map_err(io::Error::other)?;
+            *shared.last() = Some(node.clone());
+            let stream = open_stream(&shared.address.master_at(&node)).await;
+            stream.map_err(|error| {
+                let kind = error.kind();
+                // A certificate's fault must stay recognisable.
+                match error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) {
+                    true => error,
+                    false => io::Error::new(kind, format!("the master at {node}: {error}")),
+                }
+            })
+        })
+    }
+
+    fn describe(&self) -> String {
+        self.shared.address.to_string()
+    }
+
+    fn moved(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.moved.clone())
+    }
+}
+
+impl Shared {
+    fn last(&self) -> std::sync::MutexGuard<'_, Option<Node>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks every sentinel and takes what most of those that answer say.
+    async fn find_master(&self) -> Result<Node, StoreError> {
+        let asking = self.ways.iter().map(|way| self.ask(way));
+        let answers: Vec<_> = join_all(asking).await;
+        let names = self.address.sentinels().iter().map(ToString::to_string);
+        verdict(&self.address.master, &names.zip(answers).collect::<Vec<_>>())
+    }
+
+    async fn ask(&self, way: &Route) -> Result<Named, StoreError> {
+        let asking = async {
+            let mut line = way.open_unchecked().await?;
+            let mut question = redis::cmd("SENTINEL");
+            question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.address.master);
+            let reply = line.connection.send_packed_command(&question).await;
+            named(reply.map_err(|error| error::from_connection(&error))?)
+        };
+        let timed_out = |_| Err(StoreError::TimedOut(ASK_TIMEOUT));
+        tokio::time::timeout(ASK_TIMEOUT, asking).await.unwrap_or_else(timed_out)
+    }
+}
+
+fn named(reply: Value) -> Result<Named, StoreError> {
+    match reply {
+        Value::Nil => Ok(Named::Unknown),
+        Value::ServerError(error) => Err(error::from_reply(&error)),
+        reply => {
+            let words: Option<(String, u16)> = redis::from_redis_value(reply).ok();
+            let node = words.filter(|(host, port)| !host.is_empty() && *port > 0);
+            let node = node.map(|(host, port)| Named::At(Node { host, port }));
+            node.ok_or_else(|| StoreError::Unexpected("a sentinel named no address".into()))
+        }
+    }
+}

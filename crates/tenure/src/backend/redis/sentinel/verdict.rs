@@ -1,0 +1,131 @@
+//! What the sentinels' answers come to.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use tenure_core::StoreError;
+
+use crate::backend::redis::text::cleaned;
+
+/// A server as sentinels name it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Node {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", cleaned(&self.host), self.port),
+            false => write!(f, "{}:{}", cleaned(&self.host), self.port),
+        }
+    }
+}
+
+/// One sentinel's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    /// The master is there.
+    At(Node),
+    /// It watches no master of this name.
+    Unknown,
+}
+
+/// The master, if most of the sentinels that answer name the same one. A sentinel that was cut off
+/// goes on naming an old master, so one of many is not believed against the others.
+pub(super) fn verdict(
+    master: &str,
+    answers: &[(String, Result<Named, StoreError>)],
+) -> Result<Node, StoreError> {
+    let mut votes: BTreeMap<&Node, Vec<&str>> = BTreeMap::new();
+    let mut ignorant = Vec::new();
+    let mut silent = Vec::new();
+    for (sentinel, answer) in answers {
+        match answer {
+            Ok(Named::At(node)) => votes.entry(node).or_default().push(sentinel),
+            Ok(Named::Unknown) => ignorant.push(sentinel.as_str()),
+            Err(error) => silent.push((sentinel.as_str(), error)),
+        }
+    }
+    let heard: usize = votes.values().map(Vec::len).sum();
+    let most = votes.iter().max_by_key(|(_, voters)| voters.len());
+    match most {
+        Some((node, voters)) if 2 * voters.len() > heard => Ok((*node).clone()),
+        Some(_) => Err(StoreError::NotNow(disagreement(&votes))),
+        None if !ignorant.is_empty() => Err(StoreError::Unexpected(format!(
+            "the sentinel at {} watches no master {:?}: check the name after / in the store's \
+             address (SENTINEL MASTERS lists them)",
+            ignorant[0],
+            cleaned(master)
+        ))),
+        None => Err(silence(&silent)),
+    }
+}
+
+fn disagreement(votes: &BTreeMap<&Node, Vec<&str>>) -> String {
+    let sides = votes.iter().map(|(node, voters)| format!("{} name {node}", voters.join(", ")));
+    format!(
+        "the sentinels disagree about the master ({}); they agree once a fail-over is over",
+        sides.collect::<Vec<_>>().join("; ")
+    )
+}
+
+fn silence(silent: &[(&str, &StoreError)]) -> StoreError {
+    // Refused everywhere is for a person to mend; anything else may pass.
+    let denied = silent.iter().find(|(_, error)| matches!(error, StoreError::Denied(_)));
+    match denied.or(silent.first()) {
+        Some((sentinel, StoreError::Denied(why))) => {
+            StoreError::Denied(format!("the sentinel at {sentinel}: {why}"))
+        }
+        Some((sentinel, error)) => StoreError::Unreachable(format!(
+            "none of {} sentinels answers; the one at {sentinel}: {error}",
+            silent.len()
+        )),
+        None => StoreError::Unreachable("no sentinel was asked".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(port: u16) -> Result<Named, StoreError> {
+        Ok(Named::At(Node { host: "10.0.0.1".into(), port }))
+    }
+
+    fn down() -> Result<Named, StoreError> {
+        Err(StoreError::Unreachable("refused".into()))
+    }
+
+    fn of(answers: Vec<Result<Named, StoreError>>) -> Result<u16, String> {
+        let answers: Vec<_> =
+            answers.into_iter().enumerate().map(|(i, a)| (format!("s{i}"), a)).collect();
+        verdict("main", &answers).map(|node| node.port).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_majority_of_those_that_answer_is_believed() {
+        assert_eq!(of(vec![at(1), at(1), at(1)]), Ok(1));
+        assert_eq!(of(vec![at(2), at(1), at(2)]), Ok(2), "one is behind");
+        assert_eq!(of(vec![down(), down(), at(3)]), Ok(3));
+        assert_eq!(of(vec![Ok(Named::Unknown), at(3), at(3)]), Ok(3), "one was not told yet");
+    }
+
+    #[test]
+    fn anything_else_names_the_trouble() {
+        let cases = [
+            (vec![at(1), at(2), down()], "disagree about the master (s0 name 10.0.0.1:1"),
+            (vec![Ok(Named::Unknown), down()], "watches no master \"main\""),
+            (vec![down(), down()], "none of 2 sentinels answers"),
+            (
+                vec![down(), Err(StoreError::Denied("NOAUTH; do this".into()))],
+                "the sentinel at s1: NOAUTH; do this",
+            ),
+        ];
+        for (answers, expected) in cases {
+            let error = of(answers).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A store whose master real sentinels name, and move.
+
+use std::time::{Duration, Instant};
+
+use tenure::backend::redis::RedisBackend;
+use tenure::backend::{Backend, Connection};
+use tenure::core::protocol::Token;
+use tenure::{Election, Tenure};
+use testkit::SentinelGroup;
+
+const TTL: Duration = Duration::from_secs(1);
+/// Finding a master, waiting out the quarantine and leading, on a machine that is busy.
+const PATIENT: Duration = Duration::from_secs(30);
+
+async fn contender(group: &SentinelGroup, name: &str) -> (Tenure, Election) {
+    let tenure = Tenure::builder().name(name).store(&group.url()).connect().await.unwrap();
+    let election = tenure.election("job").ttl(TTL).start().await.unwrap();
+    (tenure, election)
+}
+
+/// Waits for a leader with a higher token than `after`; two at once end the test.
+async fn next_token(elections: [&Election; 2], after: Token) -> Token {
+    let begun = Instant::now();
+    loop {
+        let leaders: Vec<_> = elections.iter().filter_map(|election| election.term()).collect();
+        let leaders: Vec<_> = leaders.iter().filter(|term| term.is_valid()).collect();
+        assert!(leaders.len() < 2, "two leaders at once: {leaders:?}");
+        let tokens = leaders.iter().map(|term| term.token());
+        if let Some(token) = tokens.max().filter(|token| *token > after) {
+            return token;
+        }
+        assert!(begun.elapsed() < PATIENT, "no leader after token {after}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn leadership_follows_the_master() {
+    let mut group = SentinelGroup::start(2);
+    let (_ada, ada) = contender(&group, "ada").await;
+    let (_bob, bob) = contender(&group, "bob").await;
+    let first = next_token([&ada, &bob], Token::NONE).await;
+
+    // On command: the old master becomes a replica and answers READONLY.
+    let old = group.master().unwrap();
+    assert_eq!(group.sentinels[0].cli(&["SENTINEL", "FAILOVER", SentinelGroup::MASTER]), "OK");
+    let new = group.wait_for_another_master(old);
+    let second = next_token([&ada, &bob], first).await;
+
+    // By death, with a sentinel dead as well.
+    group.sentinels[2].kill();
+    group.servers[new].kill();
+    let newest = group.wait_for_another_master(new);
+    let third = next_token([&ada, &bob], second).await;
+    let holder = group.servers[newest].cli(&["GET", "tenure:job"]);
+    let leader = [&ada, &bob].into_iter().find(|one| one.is_leader()).expect("one leads");
+    assert_eq!(holder, leader.id().as_str());
+    assert!(third > second && second > first);
+}
+
+async fn trouble(address: &str) -> String {
+    let backend = RedisBackend::open(address).unwrap();
+    let mut state = backend.connection();
+    let down = state.wait_for(|state| matches!(state, Connection::Down(_)));
+    let down = tokio::time::timeout(PATIENT, down).await.expect("an answer").unwrap().clone();
+    let Connection::Down(error) = down else { unreachable!() };
+    error.to_string()
+}
+
+#[tokio::test]
+async fn both_layers_may_ask_for_a_password() {
+    let group = SentinelGroup::start_with(0, Some(("of-servers", "of-sentinels")));
+    let (hosts, master) = (group.hosts(), SentinelGroup::MASTER);
+    let right =
+        format!("redis+sentinel://:of-servers@{hosts}/{master}/2?sentinel_password=of-sentinels");
+    let backend = RedisBackend::open(&right).unwrap();
+    let mut state = backend.connection();
+    let up = state.wait_for(|state| *state == Connection::Up);
+    tokio::time::timeout(PATIENT, up).await.expect("in time").unwrap();
+    assert_eq!(backend.describe(), format!("redis+sentinel://{hosts}/{master}/2"));
+
+    let cases = [
+        (format!(":of-servers@{hosts}/{master}"), "NOAUTH"),
+        (format!(":of-servers@{hosts}/{master}?sentinel_password=c4nary"), "login is refused"),
+        (format!(":c4nary@{hosts}/{master}?sentinel_password=of-sentinels"), "login is refused"),
+        (
+            format!(":of-servers@{hosts}/nobody?sentinel_password=of-sentinels"),
+            "watches no master \"nobody\"",
+        ),
+        ("127.0.0.1:1,127.0.0.1:2/main".to_owned(), "none of 2 sentinels answers"),
+    ];
+    for (rest, expected) in cases {
+        let text = trouble(&format!("redis+sentinel://{rest}")).await;
+        assert!(text.contains(expected), "{rest}: {text}");
+        assert!(!text.contains("c4nary") && !text.contains("of-"), "a password shows: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_sentinels_name_is_not_used() {
+    // Sentinels that were set up with the address of a replica, and cannot move anything.
+    let group = SentinelGroup::start(0);
+    group.servers[0].cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    let text = trouble(&group.url()).await;
+    assert!(text.contains("it is a replica"), "{text}");
+}

@@ -1,0 +1,188 @@
+//! A master, its replicas and the sentinels that watch over them.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::child::GuardedChild;
+use crate::folder::TempFolder;
+use crate::lines::Lines;
+use crate::port::ReservedPort;
+use crate::server::{ServerProgram, redis_cli};
+use crate::{GENEROUS, RedisServer, RedisServerBuilder, wait_until};
+
+/// How long a master is silent before the sentinels give it up, unless a test says otherwise.
+const DOWN_AFTER: Duration = Duration::from_millis(1500);
+
+/// A group of real servers on loopback. Everything ends when the value is dropped.
+#[derive(Debug)]
+pub struct SentinelGroup {
+    /// The servers; the first one began as the master.
+    pub servers: Vec<RedisServer>,
+    /// The sentinels.
+    pub sentinels: Vec<Sentinel>,
+}
+
+impl SentinelGroup {
+    /// The name under which the sentinels watch the master.
+    pub const MASTER: &str = "main";
+
+    /// Starts a master, `replicas` replicas and three sentinels, and waits until they know each
+    /// other.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start.
+    #[must_use]
+    pub fn start(replicas: usize) -> Self {
+        Self::start_with(replicas, None)
+    }
+
+    /// The same with a password of the servers and another of the sentinels.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start.
+    #[must_use]
+    pub fn start_with(replicas: usize, passwords: Option<(&str, &str)>) -> Self {
+        let servers = start_servers(replicas, passwords.map(|(servers, _)| servers));
+        let sentinels: Vec<_> =
+            (0..3).map(|_| Sentinel::start(servers[0].port(), passwords)).collect();
+        let group = SentinelGroup { servers, sentinels };
+        wait_until("the sentinels to know each other and every replica", GENEROUS, || {
+            group.sentinels.iter().all(|sentinel| {
+                sentinel.field("num-other-sentinels") == "2"
+                    && sentinel.field("num-slaves") == replicas.to_string()
+            })
+        });
+        group
+    }
+
+    /// The address as clients take it, without logins.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis+sentinel://{}/{}", self.hosts(), Self::MASTER)
+    }
+
+    /// The sentinels as they stand in an address.
+    #[must_use]
+    pub fn hosts(&self) -> String {
+        let hosts = self.sentinels.iter().map(|one| format!("127.0.0.1:{}", one.port.number()));
+        hosts.collect::<Vec<_>>().join(",")
+    }
+
+    /// The place of the present master in [`servers`](Self::servers), as most sentinels say.
+    #[must_use]
+    pub fn master(&self) -> Option<usize> {
+        let alive = self.sentinels.iter().filter(|one| one.is_alive);
+        let named: Vec<String> = alive.map(|one| one.field("port")).collect();
+        let most = named.iter().max_by_key(|port| named.iter().filter(|p| p == port).count())?;
+        self.servers.iter().position(|server| server.port().to_string() == **most)
+    }
+
+    /// Waits until most sentinels name another master than `old` and it says so itself.
+    ///
+    /// # Panics
+    /// When that takes far too long.
+    pub fn wait_for_another_master(&self, old: usize) -> usize {
+        crate::wait_for("another master", GENEROUS, || {
+            let new = self.master().filter(|new| *new != old)?;
+            self.servers[new].cli(&["ROLE"]).starts_with("master").then_some(new)
+        })
+    }
+}
+
+fn start_servers(replicas: usize, password: Option<&str>) -> Vec<RedisServer> {
+    let builder = || -> RedisServerBuilder {
+        // A replica that lost its master looks for it again at once.
+        let builder = RedisServer::builder().args(["--repl-ping-replica-period", "1"]);
+        match password {
+            Some(password) => builder.password(password).args(["--masterauth", password]),
+            None => builder,
+        }
+    };
+    let master = builder().start();
+    let port = master.port().to_string();
+    let replica = |_| builder().args(["--replicaof", "127.0.0.1", &port]).start();
+    let mut servers: Vec<_> = (0..replicas).map(replica).collect();
+    for replica in &servers {
+        wait_until("a replica to be in step", GENEROUS, || {
+            replica.cli(&["INFO", "replication"]).contains("master_link_status:up")
+        });
+    }
+    servers.insert(0, master);
+    servers
+}
+
+/// One sentinel.
+#[derive(Debug)]
+pub struct Sentinel {
+    child: GuardedChild,
+    /// Whether it still answers: not ended or stopped by the test.
+    is_alive: bool,
+    port: ReservedPort,
+    password: Option<String>,
+    _log: Lines,
+    _folder: TempFolder,
+}
+
+impl Sentinel {
+    fn start(master_port: u16, passwords: Option<(&str, &str)>) -> Self {
+        let (folder, port) = (TempFolder::create(), ReservedPort::reserve());
+        let name = SentinelGroup::MASTER;
+        let mut lines = format!(
+            "port {}\nbind 127.0.0.1\nsentinel monitor {name} 127.0.0.1 {master_port} 2\n\
+             sentinel down-after-milliseconds {name} {}\n\
+             sentinel failover-timeout {name} 6000\nsentinel parallel-syncs {name} 5\n",
+            port.number(),
+            DOWN_AFTER.as_millis(),
+        );
+        if let Some((of_servers, of_sentinels)) = passwords {
+            lines += &format!(
+                "requirepass {of_sentinels}\nsentinel sentinel-pass {of_sentinels}\n\
+                 sentinel auth-pass {name} {of_servers}\n"
+            );
+        }
+        let file = folder.write("sentinel.conf", &lines);
+        let mut command = Command::new(ServerProgram::REDIS);
+        command.arg(file).arg("--sentinel").current_dir(folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = GuardedChild::spawn(command)
+            .unwrap_or_else(|error| panic!("cannot start a sentinel: {error}"));
+        let stdout = child.inner().stdout.take().expect("standard output is a pipe");
+        let log = Lines::collect(stdout);
+        let ready = log.find(GENEROUS, |line| line.contains("+monitor master"));
+        assert!(ready.is_some(), "no sentinel:\n{}", log.snapshot().join("\n"));
+        let password = passwords.map(|(_, password)| password.to_owned());
+        Sentinel { child, is_alive: true, port, password, _log: log, _folder: folder }
+    }
+
+    /// Runs `redis-cli` with these words on the sentinel and returns what it printed.
+    ///
+    /// # Panics
+    /// When it cannot be reached.
+    #[track_caller]
+    pub fn cli(&self, words: &[&str]) -> String {
+        redis_cli(self.port.number(), None, self.password.as_deref(), words)
+    }
+
+    /// Ends it as SIGKILL does.
+    pub fn kill(&mut self) {
+        self.is_alive = false;
+        self.child.kill();
+    }
+
+    /// Stops it as SIGSTOP does.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn pause(&mut self) {
+        self.is_alive = false;
+        self.child.pause();
+    }
+
+    /// A field of what it knows about the master.
+    fn field(&self, name: &str) -> String {
+        let known = self.cli(&["SENTINEL", "MASTER", SentinelGroup::MASTER]);
+        let mut lines = known.lines();
+        lines.find(|line| *line == name);
+        lines.next().unwrap_or_default().to_owned()
+    }
+}
