@@ -8,8 +8,8 @@ mod check_rdb;
 mod cli;
 mod clock;
 mod config_check;
-mod doctor;
 mod demo;
+mod doctor;
 mod exit;
 mod history;
 mod local;
@@ -72,6 +72,7 @@ enum Command {
     Demo(demo::Arguments),
     Serve(serve::Arguments),
     Cli(cli::Arguments),
+    CheckRdb(check_rdb::Arguments),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -113,6 +114,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::CheckRdb(arguments) => Ok(check_rdb::run(arguments)?),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),
         Command::Cli(arguments) => Ok(cli::run(&arguments)),
+        Command::CheckRdb(arguments) => check_rdb::run(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
         Command::Man(arguments) => manual::man(&arguments, Arguments::command()),
     }
