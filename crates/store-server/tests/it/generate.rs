@@ -1,7 +1,8 @@
 //! The same words to us and to redis-server, made up by a seed.
 //!
 //! A family is a list of templates. In a template `{k}` stands for one of a few keys, `{v}` for a
-//! value, `{i}` for an integer, `{e}` for a time to live, `{n}` for a small count, `{f}` for a number with a fraction,
+//! value, `{i}` for an integer, `{e}` for a time to live, `{n}` for a small count, `{f}` for a
+//! number with a fraction,
 //! `{m}` for one of a few members, `{w}` for one of many, `{l}` for a long text, `{s}` for a score,
 //! `{t}` for a bound of texts, `{p}` for a position, `{d}` for a length with its unit, `{a|b}` for
 //! a or b, and `[…]` for something that may be left out. `¦` stands for a bar. Directives of case

@@ -8,6 +8,7 @@
 
 mod admin;
 mod busy;
+mod command_docs;
 mod commands_page;
 mod compare;
 mod connection;
