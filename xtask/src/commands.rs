@@ -4,9 +4,16 @@ mod bench;
 mod compat;
 mod simulate;
 mod test;
+mod trial;
 mod verify;
 
 use crate::command::Command;
 
-pub(crate) const COMMANDS: &[&Command] =
-    &[&bench::COMMAND, &compat::COMMAND, &simulate::COMMAND, &test::COMMAND, &verify::COMMAND];
+pub(crate) const COMMANDS: &[&Command] = &[
+    &bench::COMMAND,
+    &compat::COMMAND,
+    &simulate::COMMAND,
+    &test::COMMAND,
+    &trial::COMMAND,
+    &verify::COMMAND,
+];

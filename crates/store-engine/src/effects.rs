@@ -3,7 +3,9 @@
 
 use store_resp::OwnedRequest;
 
+use crate::keyspace::Garbage;
 use crate::session::SessionId;
+use crate::snapshot::SaveJob;
 
 /// Classes of keyspace events, numbered as in Redis so that the setting reads the same.
 pub mod event_class {
@@ -69,6 +71,11 @@ pub enum Unblock {
 /// What the engine cannot do itself.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ServerRequest {
+    /// A snapshot began: write its parts to a file, then call
+    /// [`finish_save`](crate::Engine::finish_save).
+    SaveStarted(Box<SaveJob>),
+    /// Nobody wants the file of the running save any more, even if it is nearly there.
+    SaveCancelled,
     /// Close the session once its output is written.
     CloseAfterOutput(SessionId),
     /// Close the session now.
@@ -97,6 +104,9 @@ pub struct Effects {
     pub unblocks: Vec<(SessionId, Unblock)>,
     /// Changed keys, recorded only while some session tracks; `None` stands for all of them.
     pub changed_keys: Vec<Option<Box<[u8]>>>,
+    /// Keys that ended or were evicted, recorded as the changed ones are: nobody changed them,
+    /// so even a session that is not told of its own changes is told of these.
+    pub lost_keys: Vec<Option<Box<[u8]>>>,
     /// Whether more keys are tracked than may be.
     pub tracking_is_full: bool,
     /// Whether some session tracks keys.
@@ -115,6 +125,9 @@ pub struct Effects {
     pub resumed_sessions: Vec<SessionId>,
     /// For the server: what else is to be done, in order.
     pub requests: Vec<ServerRequest>,
+    /// For the server: values to be freed where that delays nobody; it tells the engine by
+    /// `Engine::note_freed`. Whoever drops them at once frees them here.
+    pub garbage: Vec<Garbage>,
 }
 
 impl Effects {
@@ -126,6 +139,7 @@ impl Effects {
             && self.ready_keys.is_empty()
             && self.unblocks.is_empty()
             && self.changed_keys.is_empty()
+            && self.lost_keys.is_empty()
             && !self.tracking_is_full
             && self.unit.requests.is_empty()
     }
@@ -137,5 +151,6 @@ impl Effects {
             && self.written_sessions.is_empty()
             && self.resumed_sessions.is_empty()
             && self.requests.is_empty()
+            && self.garbage.is_empty()
     }
 }

@@ -12,9 +12,10 @@ use crate::commands;
 use crate::config::Config;
 use crate::context::{Caller, Context, Propagate};
 use crate::effects::{Effects, Unblock};
+use crate::eviction::{self, Eviction};
 use crate::gate;
 use crate::host::Host;
-use crate::keyspace::{ExpiryTurn, Keyspace};
+use crate::keyspace::{ExpiryTurn, Garbage, Keyspace};
 use crate::latency::LatencyMonitor;
 use crate::pubsub::PubSub;
 use crate::rates::RateMeter;
@@ -22,6 +23,7 @@ use crate::registry::{Registry, RowId};
 use crate::scripting::Scripting;
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
 use crate::slow_log::SlowLog;
+use crate::snapshot::Saving;
 use crate::state::{Identity, Measured, ServerState, Stats};
 use crate::tracking::TrackingTable;
 
@@ -59,8 +61,8 @@ pub enum NextTick {
 /// Keyspace, commands and sessions. Owns no clock, socket or file: moments come in with each
 /// call, and what must happen outside goes out as [`Effects`].
 pub struct Engine {
-    keyspace: Keyspace,
-    state: ServerState,
+    pub(crate) keyspace: Keyspace,
+    pub(crate) state: ServerState,
     /// Blocked sessions by the moment their time is up.
     deadlines: BTreeSet<(u64, SessionId)>,
     /// Rows of requests executed and not yet measured.
@@ -92,6 +94,7 @@ impl Engine {
                 host,
                 base_memory: 0,
                 limits: Limits { hash_seed: random.next_u64(), ..Limits::default() },
+                eviction: Eviction::default(),
                 gates: 0,
                 acl: Acl::default(),
                 scripting: Scripting::default(),
@@ -100,6 +103,7 @@ impl Engine {
                 monitors: BTreeSet::new(),
                 pause: None,
                 postponed: Vec::new(),
+                saving: Saving::default(),
                 rate_meter: RateMeter::default(),
                 slow_log: SlowLog::default(),
                 latency: LatencyMonitor::default(),
@@ -110,6 +114,7 @@ impl Engine {
             unmeasured: Vec::new(),
             expiry_at_ms: 0,
         };
+        engine.state.saving.saved_at_ms = engine.state.identity.started_at_ms;
         engine.state.base_memory = size_of::<Self>() + size_of_val(engine.state.registry.rows());
         commands::apply_settings(&mut engine.keyspace, &mut engine.state);
         // A line about the default user wins over `requirepass`.
@@ -333,6 +338,9 @@ impl Engine {
         self.keyspace.begin(now_us, 0);
         let now_ms = self.keyspace.now_ms();
         let mut soon = self.keyspace.drop_some();
+        if self.state.eviction.is_under_way() {
+            eviction::make_room(&mut self.keyspace, &mut self.state);
+        }
         if self.state.pause.is_some_and(|pause| pause.until_ms <= now_ms) {
             commands::end_pause(&mut self.keyspace, &mut self.state);
         }
@@ -346,6 +354,7 @@ impl Engine {
                 }
             }
         }
+        self.save_if_due();
         while let Some((deadline, id)) = self.deadlines.first().copied()
             && deadline <= now_ms
         {
@@ -360,19 +369,33 @@ impl Engine {
 
     /// When [`tick`](Self::tick) is wanted next.
     pub fn next_tick(&self) -> NextTick {
+        if self.state.eviction.is_under_way() {
+            return NextTick::Soon;
+        }
         let deadline = self.deadlines.first().map(|(at, _)| *at);
         let pause = self.state.pause.map(|pause| pause.until_ms);
         let expires = pause.is_none() && self.keyspace.has_volatile();
         let expiry = expires.then_some(self.expiry_at_ms);
-        match [deadline, expiry, pause].into_iter().flatten().min() {
+        match [deadline, expiry, pause, self.save_due_at_ms()].into_iter().flatten().min() {
             Some(at) => NextTick::At(at),
             None => NextTick::Never,
         }
     }
 
-    /// Bytes in use, as INFO's used_memory tells.
+    /// Bytes in use, as `maxmemory` counts them.
     pub fn memory(&self) -> usize {
         self.state.base_memory + self.keyspace.memory()
+    }
+
+    /// The driver has freed so many values of [`Effects::garbage`] with so many bytes.
+    pub fn note_freed(&mut self, objects: usize, bytes: usize) {
+        self.keyspace.note_freed(objects, bytes);
+    }
+
+    /// The driver has no room for this part of [`Effects::garbage`]: it is freed here, a single
+    /// value at once, a whole database in slices.
+    pub fn take_back(&mut self, garbage: Garbage) {
+        self.keyspace.take_back(garbage);
     }
 
     fn block(&mut self, session: &mut Session, blocked: Box<Blocked>) {
@@ -466,6 +489,10 @@ impl Engine {
         let keys = std::mem::take(&mut self.keyspace.effects.changed_keys);
         if !keys.is_empty() {
             commands::invalidate_tracked(&mut self.keyspace, &mut self.state, keys, origin);
+        }
+        let keys = std::mem::take(&mut self.keyspace.effects.lost_keys);
+        if !keys.is_empty() {
+            commands::invalidate_tracked(&mut self.keyspace, &mut self.state, keys, None);
         }
         if std::mem::take(&mut self.keyspace.effects.tracking_is_full) {
             commands::shrink_tracking(&mut self.keyspace, &mut self.state);

@@ -13,6 +13,7 @@ use crate::commands;
 use crate::context::{Caller, Context, Propagate};
 use crate::effects::ServerRequest;
 use crate::error::{CommandError, CommandResult};
+use crate::eviction;
 use crate::registry::RowId;
 use crate::session::session_flag;
 use crate::state::server_gate;
@@ -112,9 +113,14 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         // No key may go for memory while a script relies on it.
         commands::check_busy(cx, command)?;
     } else if cx.server.gates & server_gate::MEMORY_LIMIT != 0 {
-        commands::check_memory(cx, command)?;
+        eviction::check(cx, command)?;
     }
     check_replicas(cx, command)?;
+    if cx.server.gates & server_gate::SAVING_FAILS != 0
+        && (command.has(flag::WRITE) || command.name == "ping")
+    {
+        return Err(CommandError::SAVING_FAILS);
+    }
     if cx.session.has(session_flag::SUBSCRIBED) && cx.session.protocol == Protocol::Resp2 {
         check_subscribed(cx)?;
     }

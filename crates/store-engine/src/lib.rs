@@ -46,6 +46,7 @@ mod context;
 mod effects;
 mod engine;
 mod error;
+mod eviction;
 mod gate;
 mod host;
 mod key_finder;
@@ -57,6 +58,7 @@ mod registry;
 mod scripting;
 mod session;
 mod slow_log;
+mod snapshot;
 mod state;
 mod tracking;
 
@@ -75,12 +77,14 @@ pub use context::{Caller, Context, Propagate, integer, integer_within, integer32
 pub use effects::{Effects, KeyEvent, ServerRequest, Unblock, Unit, event_class};
 pub use engine::{Engine, NextTick, Outcome};
 pub use error::{CommandError, CommandResult};
+pub use eviction::Eviction;
 pub use host::{Host, NoHost, Usage};
 pub use key_finder::{FoundKey, keys_of};
 pub use keyspace::memory::size_class;
 pub use keyspace::{
-    AccessPolicy, Data, Entry, Expiry, KeyStats, Keyspace, NewValue, Object, StringRef, Value,
-    ValueMut, ValueRef, WaitingKeys, Watches,
+    AccessPolicy, Data, Entry, Expiry, Freeing, FreeingSettings, FreeingStats, Garbage, KeyStats,
+    Keyspace, NewValue, Object, SnapshotForm, SnapshotKind, SnapshotProgress, SnapshotTurn,
+    StringRef, Value, ValueMut, ValueRef, WaitingKeys, Watches,
 };
 pub use latency::{EventSamples, Histogram, LatencyMonitor};
 pub use pubsub::{PubSub, Subscriptions, TopicKind};
@@ -91,5 +95,8 @@ pub use session::{
     Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, Transaction, session_flag,
 };
 pub use slow_log::{SlowLog, SlowRequest};
+pub use snapshot::{
+    LoadOptions, LoadProgress, LoadReport, SaveFailure, SaveJob, SavePoint, Saving, fact,
+};
 pub use state::{Identity, Measured, Pause, ServerState, Stats, server_gate};
 pub use tracking::{Tracking, TrackingMode, TrackingTable};

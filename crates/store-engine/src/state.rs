@@ -6,6 +6,7 @@ use store_types::Limits;
 
 use crate::acl::Acl;
 use crate::config::Config;
+use crate::eviction::Eviction;
 use crate::host::Host;
 use crate::latency::LatencyMonitor;
 use crate::pubsub::PubSub;
@@ -14,6 +15,7 @@ use crate::registry::Registry;
 use crate::scripting::Scripting;
 use crate::session::{SessionId, Sessions};
 use crate::slow_log::SlowLog;
+use crate::snapshot::Saving;
 use crate::tracking::TrackingTable;
 
 /// How many distinct error codes INFO errorstats counts; scripts can make up any.
@@ -31,6 +33,8 @@ pub mod server_gate {
     pub const BUSY_SCRIPT: u32 = 1 << 3;
     /// `min-replicas-to-write` asks for more replicas than there are.
     pub const FEW_REPLICAS: u32 = 1 << 8;
+    /// Saving fails, and `stop-writes-on-bgsave-error` is on.
+    pub const SAVING_FAILS: u32 = 1 << 4;
 }
 
 /// Who this server is, as INFO tells.
@@ -130,6 +134,8 @@ pub struct ServerState {
     pub base_memory: usize,
     /// Settings that decide on encodings, as the values take them.
     pub limits: Limits,
+    /// How keys go when memory is short.
+    pub eviction: Eviction,
     /// Bits of [`server_gate`].
     pub gates: u32,
     /// Users and what was denied to them.
@@ -146,6 +152,8 @@ pub struct ServerState {
     pub pause: Option<Pause>,
     /// Sessions that wait for its end.
     pub postponed: Vec<SessionId>,
+    /// Snapshots to files.
+    pub saving: Saving,
     /// How much happens per second.
     pub rate_meter: RateMeter,
     /// Requests that took long.

@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
@@ -11,9 +12,10 @@ use mio::{Poll, Waker};
 use store_engine::{Config, ConfigError, Engine, Identity, parse_arguments};
 
 use crate::clock::Clock;
-use crate::event_loop::{EventLoop, Message, WAKER};
+use crate::event_loop::{EventLoop, Message, Ties, WAKER};
 use crate::listen::{ListenError, listen_unix};
 use crate::outside::{OpenError, Outside, Ports};
+use crate::persistence::snapshot::{Generations, remove_leftovers};
 use crate::process::Process;
 use crate::tls::TlsError;
 
@@ -202,14 +204,22 @@ impl ServerBuilder {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (messages, received) = channel();
-        let mut engine =
-            Engine::new(self.config, identity, seed, Box::new(Process::new(outside.clone())));
+        if !self.config.text("save").is_empty() {
+            let folder = Path::new(self.config.text("dir"));
+            remove_leftovers(&folder.join(self.config.text("dbfilename")));
+        }
+        let generations = Generations::default();
+        let process = Process::new(outside.clone(), generations.clone());
+        let mut engine = Engine::new(self.config, identity, seed, Box::new(process));
         engine.load_acl_file().map_err(StartError::Acl)?;
-        let mut event_loop = EventLoop::new(poll, engine, listeners, outside, received, self.log)?;
+        let is_forced = Arc::new(AtomicBool::new(false));
+        let ties =
+            Ties { outside, waker: waker.clone(), generations, is_forced: is_forced.clone() };
+        let mut event_loop = EventLoop::new(poll, engine, listeners, received, self.log, ties)?;
         let thread = std::thread::Builder::new()
             .name("tenure-store".to_owned())
             .spawn(move || event_loop.run())?;
-        let stopper = Stopper { messages, waker };
+        let stopper = Stopper { messages, waker, is_forced };
         Ok(Server { stopper, thread: Some(thread), ports, unix_socket: self.unix_socket })
     }
 }
@@ -223,10 +233,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Settings for a server that listens nowhere yet.
+    /// Settings for a server that listens nowhere yet, and saves nothing by itself.
     pub fn builder() -> ServerBuilder {
         ServerBuilder {
-            config: Config::default(),
+            config: in_memory(),
             tcp: PortChoice::Nowhere,
             tls: PortChoice::Nowhere,
             unix_socket: None,
@@ -285,6 +295,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        self.stopper.is_forced.store(true, Ordering::SeqCst);
         self.stopper.stop();
         if let Some(thread) = self.thread.take() {
             // A failed loop has nothing left to stop; a panic has printed itself.
@@ -298,10 +309,13 @@ impl Drop for Server {
 pub struct Stopper {
     messages: Sender<Message>,
     waker: Arc<Waker>,
+    /// Whether the server ends even if it cannot save.
+    is_forced: Arc<AtomicBool>,
 }
 
 impl Stopper {
-    /// Asks the server to stop. Does nothing when it has stopped already.
+    /// Asks the server to stop. Does nothing when it has stopped already. A server that cannot
+    /// save though its settings ask for it says so in the log and goes on, as SHUTDOWN does.
     pub fn stop(&self) {
         // A closed channel means that the loop is gone.
         let _ = self.tell(Message::Stop);
@@ -311,6 +325,14 @@ impl Stopper {
         self.messages.send(message).map_err(|_| io::Error::other("the server has stopped"))?;
         self.waker.wake()
     }
+}
+
+/// A program that starts a store does not expect files of it unless it asks for them.
+fn in_memory() -> Config {
+    let mut config = Config::default();
+    let save = Config::find("save").expect("it is in the table");
+    config.set(save, &[""]).expect("no save points is a value");
+    config
 }
 
 fn system() -> String {

@@ -32,7 +32,7 @@ impl Rng {
     /// Whether the next of `remaining` items is among the `wanted` ones still to be chosen: asking
     /// for each item in turn picks every subset of that size with the same chance.
     #[inline]
-    pub(crate) fn chooses(&mut self, wanted: usize, remaining: usize) -> bool {
+    pub fn chooses(&mut self, wanted: usize, remaining: usize) -> bool {
         wanted > 0 && self.below(remaining) < wanted
     }
 }

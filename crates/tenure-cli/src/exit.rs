@@ -5,6 +5,7 @@
 
 use std::process::ExitCode;
 
+use tenure::config::{Origin, Problem};
 use tenure::core::StoreError;
 
 /// The answer is no: nobody leads, refused, not done.
@@ -17,6 +18,16 @@ pub(crate) const UNREACHABLE: u8 = 69;
 pub(crate) const TIMED_OUT: u8 = 75;
 /// A configuration, address or login that cannot work until a person changes it.
 pub(crate) const CONFIGURATION: u8 = 78;
+
+/// A program that is there but cannot be executed, as shells say it.
+pub(crate) const CANNOT_EXECUTE: u8 = 126;
+/// A program that is not there, as shells say it.
+pub(crate) const NOT_FOUND: u8 = 127;
+
+/// The code of somebody who ended by a signal, as shells say it.
+pub(crate) fn of_signal(signal: u8) -> u8 {
+    128_u8.saturating_add(signal)
+}
 
 /// Why a command did not do what it was asked for: one line for people, one code for scripts.
 #[derive(Debug)]
@@ -53,6 +64,7 @@ impl From<tenure::Error> for Failure {
         use tenure::Error as E;
         let code = match &error {
             E::Name(_) => USAGE,
+            E::Config(error) if error.problems().iter().all(is_of_a_flag) => USAGE,
             E::Timing(_) | E::Config(_) | E::Setting { .. } | E::Connect(_) => CONFIGURATION,
             E::Conflict { .. } => CONFIGURATION,
             E::Store(StoreError::Denied(_)) => CONFIGURATION,
@@ -62,6 +74,18 @@ impl From<tenure::Error> for Failure {
         };
         Failure::new(code, error.to_string())
     }
+}
+
+/// Whether what is wrong stands on the command line.
+fn is_of_a_flag(problem: &Problem) -> bool {
+    let origin = match problem {
+        Problem::Syntax { origin, .. }
+        | Problem::UnknownKey { origin, .. }
+        | Problem::BadValue { origin, .. }
+        | Problem::Name { origin, .. } => origin,
+        _ => return false,
+    };
+    matches!(origin, Origin::Argument(_))
 }
 
 impl From<tenure::config::ConfigError> for Failure {

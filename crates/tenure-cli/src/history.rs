@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         "name": arguments.target.name,
         "terms": terms.iter().map(Past::as_json).collect::<Vec<_>>(),
     });
-    arguments.output.print(&json, || as_text(&terms));
+    arguments.output.print(&json, || past_text(&terms));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -173,7 +173,7 @@ impl PastTerm {
     }
 }
 
-fn as_text(terms: &[Past]) -> String {
+pub(crate) fn past_text(terms: &[Past]) -> String {
     if terms.is_empty() {
         return "no terms yet: nobody has led".to_owned();
     }

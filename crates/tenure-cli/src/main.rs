@@ -4,22 +4,30 @@
 //! an exit code of [`exit`]. A subcommand is a module with `Arguments` and `run`, and two lines
 //! here: one in [`Command`], one in [`dispatch`].
 
+mod cli;
 mod clock;
 mod config_check;
 mod exit;
 mod history;
 mod log_line;
+mod logging;
+mod manual;
 mod members;
+mod once;
 mod output;
+mod pause;
+mod run;
 mod serve;
 mod status;
 mod store_options;
 mod usage;
+mod watch;
 mod who;
+mod wish;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::Failure;
 
@@ -37,16 +45,31 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::Arguments),
+    Once(once::Arguments),
     Who(who::Arguments),
     Status(status::Arguments),
     Members(members::Arguments),
     History(history::Arguments),
+    Watch(watch::Arguments),
+    HandOver(wish::HandOver),
+    Resign(wish::Resign),
+    Pause(pause::Pause),
+    Resume(pause::Resume),
+    Clear(pause::Clear),
     #[command(subcommand)]
     Config(config_check::Command),
     Serve(serve::Arguments),
+    Cli(cli::Arguments),
+    Completions(manual::Completions),
+    Man(manual::Man),
 }
 
 fn main() -> ExitCode {
+    // Not one of the commands: nobody but `run` starts it, and it is to stay small.
+    if std::env::args_os().nth(1).is_some_and(|word| word == run::guard::SUBCOMMAND) {
+        return run::guard::run();
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return usage::answer(&error),
@@ -59,21 +82,32 @@ fn main() -> ExitCode {
 
 fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     match command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::Once(arguments) => once::run(arguments),
         Command::Who(arguments) => who::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Members(arguments) => members::run(arguments),
         Command::History(arguments) => history::run(arguments),
+        Command::Watch(arguments) => watch::run(arguments),
+        Command::HandOver(arguments) => wish::hand_over(arguments),
+        Command::Resign(arguments) => wish::resign(arguments),
+        Command::Pause(arguments) => pause::pause(arguments),
+        Command::Resume(arguments) => pause::resume(arguments),
+        Command::Clear(arguments) => pause::clear(arguments),
         Command::Config(command) => config_check::run(command),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),
+        Command::Cli(arguments) => Ok(cli::run(&arguments)),
+        Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
+        Command::Man(arguments) => manual::man(&arguments, Arguments::command()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use super::*;
 
     #[test]
     fn the_tree_of_commands_is_sound() {
-        super::Arguments::command().debug_assert();
+        Arguments::command().debug_assert();
     }
 }

@@ -10,8 +10,17 @@ use crate::output;
 const TOUR: &str = "\
 tenure: one leader among many processes, and the store it needs
 
-Who leads, on a store you have:
-  tenure who nightly --store redis://127.0.0.1
+Run a program on one instance at a time; the others wait, and take over:
+  tenure run nightly --store redis://127.0.0.1 -- ./worker
+
+Run a program once per hour, whichever instance comes first:
+  tenure once report --every 1h --store redis://127.0.0.1 -- ./report
+
+Who leads, who else takes part, what happened:
+  tenure who nightly        tenure status nightly        tenure history nightly
+
+Move it, for example before a deployment:
+  tenure hand-over nightly --to web-2        tenure resign nightly
 
 Run a Redis-compatible store:
   tenure serve --port 6379

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tenure_core::{Event, EventKind, InstanceId, Moment, Reason, Resource, Role, Settings};
+use tenure_core::{Event, EventKind, InstanceId, Moment, Reason, Resource, Role, Settings, Timing};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
@@ -27,6 +27,8 @@ const NO_KEY: u64 = u64::MAX;
 pub(crate) struct ElectionState {
     pub(crate) resource: Resource,
     pub(crate) id: InstanceId,
+    /// Kept beside the status, which a forked child must not touch.
+    timing: Timing,
     pub(crate) clock: Clock,
     pub(crate) born_in: Generation,
     /// Until when new work may begin, in nanoseconds on the local clock.
@@ -99,10 +101,11 @@ impl ElectionState {
         enabled: bool,
     ) -> Arc<Self> {
         let (resource, id) = (settings.resource.clone(), settings.id.clone());
-        let status = Status::starting(resource.clone(), id.clone(), enabled);
+        let status = Status::starting(resource.clone(), id.clone(), settings.timing, enabled);
         Arc::new(ElectionState {
             resource,
             id,
+            timing: settings.timing,
             clock,
             born_in: Generation::current(),
             leads_until: AtomicU64::new(NOT_LEADING),
@@ -131,7 +134,7 @@ impl ElectionState {
         if !self.born_in.is_current() {
             // The lock may have been held when the process was forked; nobody will let go of it.
             let (resource, id) = (self.resource.clone(), self.id.clone());
-            let mut status = Status::starting(resource, id, true);
+            let mut status = Status::starting(resource, id, self.timing, true);
             (status.role, status.reason) = (Role::Stopped, Reason::Stopped);
             return status;
         }

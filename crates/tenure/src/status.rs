@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::protocol::Member;
-use tenure_core::{InstanceId, Moment, Reason, Resource, Role, SeenLeader, Token};
+use tenure_core::{InstanceId, Moment, Reason, Resource, Role, SeenLeader, Timing, Token};
 use tokio::sync::watch;
 
 use crate::backend::Connection;
@@ -36,7 +36,9 @@ pub struct Status {
     pub connection: Connection,
     /// Whether elections are switched on. Off means: alone, leading, without a store.
     pub enabled: bool,
-    /// The last warning, until the next one.
+    /// The time budget: lease, renewal, grace.
+    pub timing: Timing,
+    /// The latest warning that still stands: what it speaks of was so when last looked at.
     pub warning: Option<Arc<str>>,
     /// What happened so far, in numbers.
     pub counts: Counts,
@@ -66,7 +68,12 @@ pub struct Counts {
 }
 
 impl Status {
-    pub(crate) fn starting(resource: Resource, id: InstanceId, enabled: bool) -> Self {
+    pub(crate) fn starting(
+        resource: Resource,
+        id: InstanceId,
+        timing: Timing,
+        enabled: bool,
+    ) -> Self {
         Status {
             resource,
             id,
@@ -79,11 +86,24 @@ impl Status {
             members: Arc::new([]),
             connection: Connection::Connecting,
             enabled,
+            timing,
             warning: None,
             counts: Counts::default(),
             parting: false,
             ends_at: None,
         }
+    }
+
+    /// Whether somebody who follows the election would call the way from `before` to this a
+    /// change. Clocks, counts, heartbeats and the words of one outage are none.
+    fn differs(&self, before: &Status) -> bool {
+        self.role != before.role
+            || !self.reason.is_same_cause(&before.reason)
+            || self.token != before.token
+            || self.leader != before.leader
+            || self.warning != before.warning
+            || !is_same_state(&self.connection, &before.connection)
+            || !is_same_company(&self.members, &before.members)
     }
 
     /// The status as it is now: what has run out is not reported as held, even if the thread that
@@ -101,16 +121,33 @@ impl Status {
     }
 }
 
+fn is_same_state(one: &Connection, other: &Connection) -> bool {
+    match (one, other) {
+        (Connection::Down(one), Connection::Down(other)) => {
+            std::mem::discriminant(one) == std::mem::discriminant(other)
+        }
+        _ => one == other,
+    }
+}
+
+fn is_same_company(one: &[Member], other: &[Member]) -> bool {
+    let facts = |member: &Member| (member.id.clone(), member.record.clone());
+    one.len() == other.len() && one.iter().map(facts).eq(other.iter().map(facts))
+}
+
 /// Follows the status of an election. The latest state wins; nothing piles up.
 #[derive(Clone, Debug)]
 pub struct Watch {
     receiver: watch::Receiver<Status>,
     clock: Clock,
+    /// As last seen by whoever watches.
+    seen: Status,
 }
 
 impl Watch {
     pub(crate) fn new(receiver: watch::Receiver<Status>, clock: Clock) -> Self {
-        Watch { receiver, clock }
+        let seen = receiver.borrow().clone();
+        Watch { receiver, clock, seen }
     }
 
     /// How it stands now.
@@ -119,13 +156,20 @@ impl Watch {
     }
 
     /// Waits for a change since the last call and returns the state after it; `None` once the
-    /// election has stopped and its last state was seen. Mere renewals are no change.
+    /// election has stopped and its last state was seen. Renewals, heartbeats, counts and an
+    /// outage that goes on are no change.
     pub async fn changed(&mut self) -> Option<Status> {
-        let seen_last = !self.receiver.has_changed().ok()?;
-        if seen_last && self.receiver.borrow().role == Role::Stopped {
-            return None;
+        loop {
+            let seen_last = !self.receiver.has_changed().ok()?;
+            if seen_last && self.receiver.borrow().role == Role::Stopped {
+                return None;
+            }
+            self.receiver.changed().await.ok()?;
+            let status = self.receiver.borrow_and_update().clone();
+            if status.differs(&self.seen) {
+                self.seen.clone_from(&status);
+                return Some(status.at(self.clock.now()));
+            }
         }
-        self.receiver.changed().await.ok()?;
-        Some(self.receiver.borrow_and_update().clone().at(self.clock.now()))
     }
 }

@@ -69,6 +69,18 @@ impl Term {
         }
     }
 
+    /// Until when the term may be acted on unless it is renewed, on the clock that counts through
+    /// suspend; the origin once it is over. For those who hand the deadline to another process.
+    pub fn ends_at(&self) -> Moment {
+        self.term.valid_until()
+    }
+
+    /// Resolves when a renewal that ends from now on was answered, refused or given up on. A look
+    /// at [`ends_at`](Self::ends_at) after this call and before awaiting it misses nothing.
+    pub fn renewal(&self) -> impl Future<Output = ()> + '_ {
+        self.term.renewal_settled()
+    }
+
     /// Whether the term may be acted on now. No I/O. True, too, while work is told to stop.
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
@@ -82,6 +94,11 @@ impl Term {
     /// Waits until work has to stop: the lease runs out, or the term is being given up.
     pub async fn stopping(&self) {
         self.term.reaches(Phase::Stopping).await;
+    }
+
+    /// Waits until work that is still there is cut off: a moment before its grace is over.
+    pub async fn cut_off(&self) {
+        self.term.reaches(Phase::CutOff).await;
     }
 
     /// Waits until the term is over.

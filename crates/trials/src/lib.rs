@@ -4,6 +4,7 @@
 //! which token. The checkers there find overlaps and disorder, and are themselves tested on planted
 //! ones.
 
+pub mod cache;
 pub mod clock;
 pub mod record;
 pub mod rival;

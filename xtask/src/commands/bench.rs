@@ -11,20 +11,23 @@ pub(crate) const COMMAND: Command = Command {
                                          plain algorithm that polls; about eight minutes
   cargo xtask bench store [--quick]      our server beside redis-server in turn, each on a core of its
                                          own: speed, memory, stalls, start, idling; about ten minutes
+  cargo xtask bench eviction [--quick]   hit rates of every eviction policy, ours and redis-server's,
+                                         asked for the same keys; two minutes
 
 Prints a table in Markdown on stdout and progress on stderr. A figure that misses its aim is marked;
 machines differ, so that is no failure. --quick runs a small part of it, to see that it works.",
     run,
 };
 
+const SUBJECTS: &str = "election, store or eviction";
+
 fn run(words: &[String]) -> Result<(), Failure> {
     match words {
         [what, rest @ ..] if what == "election" => election(rest),
         [what, rest @ ..] if what == "store" => store(rest),
-        [] => Err(Failure::Usage("bench: say what: election or store".to_owned())),
-        [other, ..] => {
-            Err(Failure::Usage(format!("bench: there is no {other:?}, try election or store")))
-        }
+        [what, rest @ ..] if what == "eviction" => eviction(rest),
+        [] => Err(Failure::Usage(format!("bench: say what: {SUBJECTS}"))),
+        [other, ..] => Err(Failure::Usage(format!("bench: there is no {other:?}, try {SUBJECTS}"))),
     }
 }
 
@@ -40,6 +43,12 @@ fn store(words: &[String]) -> Result<(), Failure> {
     // One at a time: built together, the program would get features that only the benchmark wants.
     release(&["build", "--release", "--quiet", "--package", "tenure-cli", "--bin", "tenure"], &[])?;
     let run = ["run", "--release", "--quiet", "--package", "trials", "--bin", "bench-store", "--"];
+    release(&run, words)
+}
+
+fn eviction(words: &[String]) -> Result<(), Failure> {
+    let run =
+        ["run", "--release", "--quiet", "--package", "trials", "--bin", "bench-eviction", "--"];
     release(&run, words)
 }
 

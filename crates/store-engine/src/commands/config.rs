@@ -7,7 +7,9 @@ use store_types::{Limits, glob};
 use super::prelude::*;
 use crate::config::{Config, Setting, rewrite_file};
 use crate::effects::ServerRequest;
-use crate::keyspace::{AccessPolicy, Keyspace};
+use crate::eviction::{self, EvictionSettings, Policy};
+use crate::keyspace::{AccessPolicy, Freeing, FreeingSettings, Keyspace};
+use crate::snapshot::{self, Saving};
 use crate::state::{ServerState, server_gate};
 
 pub(super) const TABLE: &[Command] = &[Command::container("config", CONFIG_SUBCOMMANDS).docs(
@@ -91,6 +93,9 @@ fn config_set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     followed.map_err(|(name, reason)| refused(name, &reason))?;
     cx.server.config = config;
     apply_settings(cx.db, cx.server);
+    if seen.iter().any(|setting| setting.name == "maxmemory") {
+        eviction::log_if_over(cx.db, cx.server);
+    }
     crate::acl::refresh_all(cx);
     cx.db.effects.requests.push(ServerRequest::SettingsChanged);
     cx.reply.ok();
@@ -134,6 +139,8 @@ fn config_resetstat(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     cx.server.stats = Default::default();
     cx.server.measured = Default::default();
     cx.db.stats = Default::default();
+    cx.db.reset_freed_count();
+    cx.server.eviction.reset_stats();
     cx.reply.ok();
     Ok(())
 }
@@ -173,8 +180,23 @@ fn config_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
     let config = &server.config;
     db.effects.event_mask = config.tuned().event_mask;
+    let policy = Policy::named(config.text("maxmemory-policy"));
+    server.eviction.apply(EvictionSettings {
+        policy,
+        samples: config.number("maxmemory-samples") as usize,
+        tenacity: config.number("maxmemory-eviction-tenacity") as u32,
+        has_limit: config.tuned().memory_max > 0,
+    });
+    let freeing = |name| Freeing::lazily_if(config.is_on(name));
+    db.freeing = FreeingSettings {
+        eviction: freeing("lazyfree-lazy-eviction"),
+        expire: freeing("lazyfree-lazy-expire"),
+        server_del: freeing("lazyfree-lazy-server-del"),
+        user_del: freeing("lazyfree-lazy-user-del"),
+        user_flush: freeing("lazyfree-lazy-user-flush"),
+    };
     db.set_access_policy(AccessPolicy {
-        is_lfu: config.text("maxmemory-policy").ends_with("lfu"),
+        is_lfu: policy.counts_accesses(),
         log_factor: config.number("lfu-log-factor") as u32,
         decay_minutes: config.number("lfu-decay-time") as u32,
     });
@@ -200,6 +222,8 @@ pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
         server.registry.reset_histograms();
     }
     server.acl.follow_requirepass(config.text("requirepass"));
+    let points = if server.host.keeps_files() { config.text("save") } else { "" };
+    server.saving.points = Saving::parse_points(points);
     let (replicas, lag) = (number("min-replicas-to-write"), number("min-replicas-max-lag"));
     for (gate, is_set) in [
         (server_gate::MEMORY_LIMIT, config.tuned().memory_max > 0),
@@ -207,4 +231,5 @@ pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
     ] {
         server.gates = if is_set { server.gates | gate } else { server.gates & !gate };
     }
+    snapshot::guard_writes(server);
 }

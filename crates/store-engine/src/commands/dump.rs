@@ -114,7 +114,7 @@ fn restore(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let base = if options.is_absolute { 0 } else { cx.db.now_ms() as i64 };
     let ends_at = (ttl != 0).then(|| ttl.wrapping_add(base));
     let ends_at = ends_at.map(|at| u64::try_from(at).unwrap_or(0));
-    let was_there = cx.db.take(key).is_some();
+    let was_there = cx.db.remove(key, cx.db.freeing.server_del);
     cx.reply.ok();
     if ends_at.is_some_and(|at| at <= cx.db.now_ms()) {
         if was_there {

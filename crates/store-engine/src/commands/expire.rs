@@ -142,8 +142,9 @@ fn set_expiry(
         return Ok(());
     }
     if at <= cx.db.now_ms() as i64 {
-        cx.db.delete(key);
-        cx.propagate_instead(&[b"DEL", key]);
+        let freeing = cx.db.freeing.expire;
+        cx.db.delete_freeing(key, freeing);
+        cx.propagate_instead(&[freeing.command(), key]);
     } else {
         cx.db.set_expires_at(key, Some(at as u64));
         cx.db.changed(event_class::GENERIC, "expire", key);

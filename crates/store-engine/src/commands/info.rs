@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use super::memory::account;
 use super::prelude::*;
 use crate::REDIS_VERSION;
 use crate::pubsub::TopicKind;
-use crate::session::{Session, session_flag};
+use crate::session::session_flag;
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("info", AtLeast(1), LOADING | STALE, info)
@@ -133,19 +134,13 @@ fn clients(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
 }
 
 fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    let (account, freeing) = (account(cx), cx.db.freeing_stats());
     let scripts = cx.server.scripting.usage();
-    let usage = cx.server.host.usage();
-    let used = cx.server.base_memory + cx.db.memory();
-    let peak = cx.server.stats.memory_peak.max(used);
-    let (config, resident) = (&cx.server.config, usage.resident_bytes as usize);
-    let share = |part: usize, whole: usize| 100.0 * part as f64 / whole.max(1) as f64;
-    let fragmentation = resident as f64 / used.max(1) as f64;
-    let memory_max = config.tuned().memory_max;
-    let clients = |is_of: fn(&Session) -> bool| -> usize {
-        let of_kind = cx.server.sessions.iter().filter(|session| is_of(session));
-        of_kind.map(|session| session.output.capacity()).sum()
-    };
-    let over = resident as i64 - used as i64;
+    let machine_bytes = cx.server.host.usage().machine_bytes;
+    let (used, peak, resident) = (account.used, account.peak, account.resident);
+    let fragmentation = format!("{:.2}", account.fragmentation());
+    let over = account.fragmentation_bytes();
+    let memory_max = cx.server.config.tuned().memory_max;
     facts!(text,
         "used_memory" => used,
         "used_memory_human" => human(used),
@@ -153,16 +148,16 @@ fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "used_memory_rss_human" => human(resident),
         "used_memory_peak" => peak,
         "used_memory_peak_human" => human(peak),
-        "used_memory_peak_perc" => format!("{:.2}%", share(used, peak)),
-        "used_memory_overhead" => cx.server.base_memory,
-        "used_memory_startup" => cx.server.base_memory,
-        "used_memory_dataset" => cx.db.memory(),
-        "used_memory_dataset_perc" => format!("{:.2}%", share(cx.db.memory(), used)),
+        "used_memory_peak_perc" => format!("{:.2}%", account.peak_share()),
+        "used_memory_overhead" => account.overhead,
+        "used_memory_startup" => account.base,
+        "used_memory_dataset" => account.dataset,
+        "used_memory_dataset_perc" => format!("{:.2}%", account.dataset_share()),
         "allocator_allocated" => used,
         "allocator_active" => used,
         "allocator_resident" => resident,
-        "total_system_memory" => usage.machine_bytes,
-        "total_system_memory_human" => human(usage.machine_bytes as usize),
+        "total_system_memory" => machine_bytes,
+        "total_system_memory_human" => human(machine_bytes as usize),
         "used_memory_lua" => scripts.machine,
         "used_memory_vm_eval" => scripts.machine,
         "used_memory_lua_human" => human(scripts.machine),
@@ -178,26 +173,26 @@ fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "used_memory_scripts_human" => human(scripts.script_bytes + scripts.library_bytes),
         "maxmemory" => memory_max,
         "maxmemory_human" => human(memory_max),
-        "maxmemory_policy" => config.text("maxmemory-policy"),
+        "maxmemory_policy" => cx.server.config.text("maxmemory-policy"),
         "allocator_frag_ratio" => "1.00",
         "allocator_frag_bytes" => 0,
-        "allocator_rss_ratio" => format!("{fragmentation:.2}"),
+        "allocator_rss_ratio" => fragmentation,
         "allocator_rss_bytes" => over,
         "rss_overhead_ratio" => "1.00",
         "rss_overhead_bytes" => 0,
-        "mem_fragmentation_ratio" => format!("{fragmentation:.2}"),
+        "mem_fragmentation_ratio" => fragmentation,
         "mem_fragmentation_bytes" => over,
-        "mem_not_counted_for_evict" => 0,
+        "mem_not_counted_for_evict" => account.uncounted(),
         "mem_replication_backlog" => 0,
         "mem_total_replication_buffers" => 0,
         "mem_clients_slaves" => 0,
-        "mem_clients_normal" => clients(|session| !session.has(session_flag::SUBSCRIBED)),
+        "mem_clients_normal" => account.clients,
         "mem_cluster_links" => 0,
         "mem_aof_buffer" => 0,
         "mem_allocator" => "unknown",
         "active_defrag_running" => 0,
-        "lazyfree_pending_objects" => 0,
-        "lazyfreed_objects" => 0,
+        "lazyfree_pending_objects" => freeing.pending_objects,
+        "lazyfreed_objects" => freeing.freed_objects,
     );
     Ok(())
 }
@@ -213,6 +208,9 @@ pub(super) fn human(bytes: usize) -> String {
 }
 
 fn persistence(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    let saving = &cx.server.saving;
+    let progress = cx.db.snapshot_progress();
+    let seconds = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
     facts!(text,
         "loading" => 0,
         "async_loading" => 0,
@@ -220,18 +218,18 @@ fn persistence(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "current_cow_size" => 0,
         "current_cow_size_age" => 0,
         "current_fork_perc" => "0.00",
-        "current_save_keys_processed" => 0,
-        "current_save_keys_total" => 0,
+        "current_save_keys_processed" => progress.map_or(0, |progress| progress.keys_done),
+        "current_save_keys_total" => progress.map_or(0, |progress| progress.keys_total),
         "rdb_changes_since_last_save" => cx.db.dirty,
-        "rdb_bgsave_in_progress" => 0,
-        "rdb_last_save_time" => cx.server.identity.started_at_ms / 1000,
-        "rdb_last_bgsave_status" => "ok",
-        "rdb_last_bgsave_time_sec" => -1,
-        "rdb_current_bgsave_time_sec" => -1,
-        "rdb_saves" => 0,
+        "rdb_bgsave_in_progress" => u8::from(saving.is_running()),
+        "rdb_last_save_time" => saving.saved_at_ms / 1000,
+        "rdb_last_bgsave_status" => if saving.is_ok { "ok" } else { "err" },
+        "rdb_last_bgsave_time_sec" => seconds(saving.last_seconds),
+        "rdb_current_bgsave_time_sec" => seconds(saving.running_seconds(cx.db.now_ms())),
+        "rdb_saves" => saving.count,
         "rdb_last_cow_size" => 0,
-        "rdb_last_load_keys_expired" => 0,
-        "rdb_last_load_keys_loaded" => 0,
+        "rdb_last_load_keys_expired" => saving.loaded_ended,
+        "rdb_last_load_keys_loaded" => saving.loaded_keys,
         "aof_enabled" => 0,
         "aof_rewrite_in_progress" => 0,
         "aof_rewrite_scheduled" => 0,
@@ -252,6 +250,7 @@ fn stats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     let (keys, stats, measured) = (cx.db.stats, &cx.server.stats, &cx.server.measured);
     let (pubsub, tracking) = (&cx.server.pubsub, &cx.server.tracking);
     let rates = cx.server.rate_meter.rates(cx.db.now_ms(), cx.server.amounts());
+    let exceeded_us = cx.server.eviction.exceeded_us(cx.db.now_us());
     let kilobytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     facts!(text,
         "total_connections_received" => cx.server.sessions.opened(),
@@ -275,8 +274,8 @@ fn stats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "expire_cycle_cpu_milliseconds" => 0,
         "evicted_keys" => keys.evicted,
         "evicted_clients" => measured.evicted_clients,
-        "total_eviction_exceeded_time" => 0,
-        "current_eviction_exceeded_time" => 0,
+        "total_eviction_exceeded_time" => exceeded_us.0 / 1000,
+        "current_eviction_exceeded_time" => exceeded_us.1 / 1000,
         "keyspace_hits" => keys.hits,
         "keyspace_misses" => keys.misses,
         "pubsub_channels" => pubsub.topics(TopicKind::Channel).len(),
@@ -391,7 +390,8 @@ fn keyspace(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     for db in 0..cx.db.database_count() {
         let (keys, volatile) = cx.db.counts(db);
         if keys > 0 {
-            write!(text, "db{db}:keys={keys},expires={volatile},avg_ttl=0\r\n")?;
+            let ttl = cx.db.average_ttl_ms(db);
+            write!(text, "db{db}:keys={keys},expires={volatile},avg_ttl={ttl}\r\n")?;
         }
     }
     Ok(())

@@ -3,7 +3,9 @@
 use store_types::glob;
 
 use super::prelude::*;
-use crate::keyspace::{Entry, NewValue, ValueRef};
+use crate::effects::ServerRequest;
+use crate::keyspace::{Entry, Freeing, NewValue, ValueRef};
+use crate::snapshot;
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("copy", AtLeast(3), WRITE | GROWS, copy)
@@ -49,7 +51,7 @@ pub(super) const TABLE: &[Command] = &[
         .keys(&[KeySpec::one(1, RO)])
         .categories(category::KEYSPACE)
         .docs(Group::Generic, "1.0.0", "O(1)", "The kind of value at a key."),
-    Command::new("unlink", AtLeast(2), WRITE | FAST, del)
+    Command::new("unlink", AtLeast(2), WRITE | FAST, unlink)
         .keys(&[KeySpec::all(1, RM | DELETE)])
         .categories(category::KEYSPACE)
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
@@ -72,7 +74,17 @@ pub(super) const TABLE: &[Command] = &[
 ];
 
 fn del(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let removed = request.args_from(1).filter(|key| cx.db.delete(key)).count();
+    let freeing = cx.db.freeing.user_del;
+    remove_all(cx, request, freeing)
+}
+
+fn unlink(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    remove_all(cx, request, Freeing::Lazily)
+}
+
+fn remove_all(cx: &mut Context<'_>, request: Request<'_>, freeing: Freeing) -> CommandResult {
+    let keys = request.args_from(1);
+    let removed = keys.filter(|key| cx.db.delete_freeing(key, freeing)).count();
     cx.reply.count(removed);
     Ok(())
 }
@@ -146,7 +158,7 @@ fn move_to(cx: &mut Context<'_>, from: &[u8], to: &[u8]) -> CommandResult {
         return if cx.db.contains(from) { Ok(()) } else { Err(CommandError::NO_SUCH_KEY) };
     }
     let entry = cx.db.take(from).ok_or(CommandError::NO_SUCH_KEY)?;
-    cx.db.take(to);
+    cx.db.remove(to, cx.db.freeing.server_del);
     cx.db.put(to, entry);
     cx.db.signal_modified(from);
     cx.db.notify(event_class::GENERIC, "rename_from", from);
@@ -213,9 +225,11 @@ fn copy(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
             cx.reply.integer(0);
             return Ok(());
         }
-        cx.db.take(target);
+        cx.db.remove(target, cx.db.freeing.server_del);
     }
-    cx.db.put(target, Entry::new(target, value, expires_at));
+    let mut entry = Entry::new(target, value, expires_at);
+    entry.set_access(cx.db.access_policy().initial(cx.db.now_ms()));
+    cx.db.put(target, entry);
     cx.db.changed(event_class::GENERIC, "copy_to", target);
     cx.db.select(from);
     cx.reply.integer(1);
@@ -239,33 +253,44 @@ fn dbsize(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 }
 
 fn flushdb(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    check_flush_option(request)?;
+    let freeing = flush_option(cx, request)?;
     let db = cx.db.selected();
     // Even an empty database counts as changed: replicas may have something in it.
-    cx.db.dirty += 1 + cx.db.flush(db) as u64;
+    cx.db.dirty += 1 + cx.db.flush(db, freeing) as u64;
     cx.db.signal_all_flushed();
     cx.reply.ok();
     Ok(())
 }
 
 fn flushall(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    check_flush_option(request)?;
+    let freeing = flush_option(cx, request)?;
+    snapshot::stop_saving(cx.db, cx.server, "FLUSHALL");
     for db in 0..cx.db.database_count() {
-        cx.db.dirty += cx.db.flush(db) as u64;
+        cx.db.dirty += cx.db.flush(db, freeing) as u64;
     }
     cx.db.dirty += 1;
     cx.db.signal_all_flushed();
+    if !cx.server.saving.points.is_empty() {
+        // Else the next start would bring back what was to go.
+        save_emptiness(cx);
+    }
     cx.reply.ok();
     Ok(())
 }
 
-/// ASYNC and SYNC are the same to us: memory is freed in slices in any case.
-fn check_flush_option(request: Request<'_>) -> CommandResult {
+fn save_emptiness(cx: &mut Context<'_>) {
+    if let Err(reason) = snapshot::save_now(cx.db, cx.server) {
+        let line = format!("Cannot save after FLUSHALL: {reason}");
+        cx.db.effects.requests.push(ServerRequest::Log(line));
+    }
+}
+
+/// How a flush frees memory. Even SYNC does not stall: it is freed in slices.
+fn flush_option(cx: &Context<'_>, request: Request<'_>) -> Result<Freeing, CommandError> {
     match request.get(1) {
-        None => Ok(()),
-        Some(word) if request.len() == 2 && (is_word(word, "ASYNC") || is_word(word, "SYNC")) => {
-            Ok(())
-        }
+        None => Ok(cx.db.freeing.user_flush),
+        Some(word) if request.len() == 2 && is_word(word, "ASYNC") => Ok(Freeing::Lazily),
+        Some(word) if request.len() == 2 && is_word(word, "SYNC") => Ok(Freeing::Now),
         Some(_) => Err(CommandError::SYNTAX),
     }
 }

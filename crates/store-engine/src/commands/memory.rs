@@ -1,7 +1,10 @@
 //! MEMORY: what takes how many bytes.
 
+use store_resp::ReplyWriter;
+
 use super::info::human;
 use super::prelude::*;
+use crate::session::Session;
 
 pub(super) const TABLE: &[Command] = &[Command::container("memory", MEMORY_SUBCOMMANDS).docs(
     Group::Server,
@@ -67,100 +70,138 @@ fn memory_usage(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 /// Where memory goes, in bytes.
-struct Account {
-    used: usize,
-    peak: usize,
-    base: usize,
-    data: usize,
-    resident: usize,
-    keys: usize,
-    clients: usize,
+pub(super) struct Account {
+    /// All that is known of.
+    pub(super) used: usize,
+    pub(super) peak: usize,
+    /// What was there before the first key.
+    pub(super) base: usize,
+    /// All but keys and values.
+    pub(super) overhead: usize,
+    /// Keys and values.
+    pub(super) dataset: usize,
+    pub(super) resident: usize,
+    pub(super) keys: usize,
+    /// What clients hold: requests, replies, what they watch and listen to.
+    pub(super) clients: usize,
+    /// Values that wait to be freed.
+    pub(super) freeing: usize,
 }
 
-fn account(cx: &Context<'_>) -> Account {
-    let keys = (0..cx.db.database_count()).map(|db| cx.db.counts(db).0).sum();
-    let (base, data) = (cx.server.base_memory, cx.db.memory());
-    let clients = cx.server.sessions.iter().map(|session| session.output.capacity()).sum();
-    let used = base + data;
+impl Account {
+    /// What `maxmemory` does not count.
+    pub(super) fn uncounted(&self) -> usize {
+        self.clients + self.freeing
+    }
+
+    pub(super) fn dataset_share(&self) -> f64 {
+        share(self.dataset, self.used.saturating_sub(self.base))
+    }
+
+    pub(super) fn peak_share(&self) -> f64 {
+        share(self.used, self.peak)
+    }
+
+    /// What the process holds, beside what is known of.
+    pub(super) fn fragmentation(&self) -> f64 {
+        self.resident as f64 / self.used.max(1) as f64
+    }
+
+    pub(super) fn fragmentation_bytes(&self) -> i64 {
+        self.resident as i64 - self.used as i64
+    }
+}
+
+fn share(part: usize, whole: usize) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
+}
+
+pub(super) fn account(cx: &Context<'_>) -> Account {
+    let databases = || 0..cx.db.database_count();
+    let keys = databases().map(|db| cx.db.counts(db).0).sum();
+    let tables: usize = databases().map(|db| cx.db.table_memory(db)).sum();
+    let scripts = cx.server.scripting.usage();
+    let scripts = scripts.script_bytes + scripts.library_bytes;
+    let others: usize = cx.server.sessions.iter().map(Session::memory).sum();
+    let clients = others + cx.session.memory();
+    let (base, freeing) = (cx.server.base_memory, cx.db.freeing_stats().pending_bytes);
+    let used = base + cx.db.memory() + scripts + clients + freeing;
+    let overhead = base + tables + scripts + clients + freeing;
     Account {
         used,
         peak: cx.server.stats.memory_peak.max(used),
         base,
-        data,
+        overhead,
+        dataset: used - overhead,
         resident: cx.server.host.usage().resident_bytes as usize,
         keys,
         clients,
+        freeing,
     }
 }
 
 fn memory_stats(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let (account, scripts) = (account(cx), cx.server.scripting.usage());
-    let share = |part: usize, whole: usize| 100.0 * part as f64 / whole.max(1) as f64;
-    let ratio = |part: usize, whole: usize| part as f64 / whole.max(1) as f64;
     let databases: Vec<(usize, usize, usize)> = (0..cx.db.database_count())
-        .map(|db| (db, cx.db.counts(db).0, cx.db.counts(db).1))
-        .filter(|(_, keys, _)| *keys > 0)
+        .filter(|db| cx.db.counts(*db).0 > 0)
+        .map(|db| (db, cx.db.table_memory(db), cx.db.counts(db).1))
         .collect();
     let reply = &mut cx.reply;
     reply.map(27 + databases.len());
-    let mut count = |name: &str, value: usize| {
-        reply.bulk(name.as_bytes());
-        reply.count(value);
-    };
-    count("peak.allocated", account.peak);
-    count("total.allocated", account.used);
-    count("startup.allocated", account.base);
-    count("replication.backlog", 0);
-    count("clients.slaves", 0);
-    count("clients.normal", account.clients);
-    count("cluster.links", 0);
-    count("aof.buffer", 0);
-    count("lua.caches", scripts.script_bytes);
-    count("functions.caches", scripts.library_bytes);
-    for (db, keys, volatile) in databases {
+    count(reply, "peak.allocated", account.peak);
+    count(reply, "total.allocated", account.used);
+    count(reply, "startup.allocated", account.base);
+    count(reply, "replication.backlog", 0);
+    count(reply, "clients.slaves", 0);
+    count(reply, "clients.normal", account.clients);
+    count(reply, "cluster.links", 0);
+    count(reply, "aof.buffer", 0);
+    count(reply, "lua.caches", scripts.script_bytes);
+    count(reply, "functions.caches", scripts.library_bytes);
+    for (db, table, volatile) in databases {
         reply.bulk(format!("db.{db}").as_bytes());
         reply.map(3);
-        reply.bulk(b"overhead.hashtable.main");
-        reply.count(keys * size_of::<usize>());
-        reply.bulk(b"overhead.hashtable.expires");
-        reply.count(volatile * size_of::<usize>());
-        reply.bulk(b"overhead.hashtable.slot-to-keys");
-        reply.count(0);
+        count(reply, "overhead.hashtable.main", table);
+        // There is no second table: the moment stands in the entry.
+        count(reply, "overhead.hashtable.expires", volatile * size_of::<u64>());
+        count(reply, "overhead.hashtable.slot-to-keys", 0);
     }
-    let mut count = |name: &str, value: usize| {
-        reply.bulk(name.as_bytes());
-        reply.count(value);
-    };
-    count("overhead.total", account.base);
-    count("keys.count", account.keys);
-    count("keys.bytes-per-key", account.data.checked_div(account.keys).unwrap_or(0));
-    count("dataset.bytes", account.data);
-    reply.bulk(b"dataset.percentage");
-    reply.double(share(account.data, account.used));
-    reply.bulk(b"peak.percentage");
-    reply.double(share(account.used, account.peak));
-    for name in ["allocator.allocated", "allocator.active"] {
-        reply.bulk(name.as_bytes());
-        reply.count(account.used);
-    }
-    reply.bulk(b"allocator.resident");
-    reply.count(account.resident);
-    let over = account.resident as i64 - account.used as i64;
-    for (name, part, bytes) in [
-        ("allocator-fragmentation", account.used, 0),
-        ("allocator-rss", account.resident, over),
-        ("rss-overhead", account.used, 0),
-    ] {
-        reply.bulk(format!("{name}.ratio").as_bytes());
-        reply.double(ratio(part, account.used));
-        reply.bulk(format!("{name}.bytes").as_bytes());
-        reply.integer(bytes);
-    }
-    reply.bulk(b"fragmentation");
-    reply.double(ratio(account.resident, account.used));
-    reply.bulk(b"fragmentation.bytes");
-    reply.integer(over);
+    count(reply, "overhead.total", account.overhead);
+    count(reply, "keys.count", account.keys);
+    let net = account.used - account.base;
+    count(reply, "keys.bytes-per-key", net.checked_div(account.keys).unwrap_or(0));
+    count(reply, "dataset.bytes", account.dataset);
+    fraction(reply, "dataset.percentage", account.dataset_share());
+    fraction(reply, "peak.percentage", account.peak_share());
+    allocator_stats(reply, &account);
     Ok(())
+}
+
+/// The allocator is not asked, so what it holds beyond what is known of counts as resident.
+fn allocator_stats(reply: &mut ReplyWriter, account: &Account) {
+    count(reply, "allocator.allocated", account.used);
+    count(reply, "allocator.active", account.used);
+    count(reply, "allocator.resident", account.resident);
+    fraction(reply, "allocator-fragmentation.ratio", 1.0);
+    count(reply, "allocator-fragmentation.bytes", 0);
+    fraction(reply, "allocator-rss.ratio", account.fragmentation());
+    reply.bulk(b"allocator-rss.bytes");
+    reply.integer(account.fragmentation_bytes());
+    fraction(reply, "rss-overhead.ratio", 1.0);
+    count(reply, "rss-overhead.bytes", 0);
+    fraction(reply, "fragmentation", account.fragmentation());
+    reply.bulk(b"fragmentation.bytes");
+    reply.integer(account.fragmentation_bytes());
+}
+
+fn count(reply: &mut ReplyWriter, name: &str, value: usize) {
+    reply.bulk(name.as_bytes());
+    reply.count(value);
+}
+
+fn fraction(reply: &mut ReplyWriter, name: &str, value: f64) {
+    reply.bulk(name.as_bytes());
+    reply.double(value);
 }
 
 fn memory_doctor(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
@@ -171,12 +212,9 @@ fn memory_doctor(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     if account.used < WORTH_LOOKING {
         text.push_str("There is too little data to tell whether memory is used well.\n");
     } else {
-        if account.peak > account.used * 3 / 2 {
-            text.push_str(&format!("At the peak {} were in use.\n", human(account.peak)));
-        }
-        if account.resident > account.used * 7 / 5 {
-            let resident = human(account.resident);
-            text.push_str(&format!("The process holds {resident}, far more than is counted.\n"));
+        for finding in findings(cx, &account) {
+            text.push_str(&finding);
+            text.push('\n');
         }
         if text.is_empty() {
             text.push_str("Nothing is wrong with memory.\n");
@@ -186,13 +224,55 @@ fn memory_doctor(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     Ok(())
 }
 
+fn findings(cx: &Context<'_>, account: &Account) -> Vec<String> {
+    /// What a client holds only if it reads slowly, or asks for much.
+    const CLIENT_LARGE: usize = 200 * 1024;
+    let mut findings = Vec::new();
+    if account.peak > account.used / 2 * 3 {
+        findings.push(format!(
+            "At the peak {} were in use, now {}: the allocator may keep the rest for later.",
+            human(account.peak),
+            human(account.used)
+        ));
+    }
+    if account.resident > account.used / 5 * 7 {
+        findings.push(format!(
+            "The process holds {}, far more than the {} that are counted: memory is fragmented, \
+             or the program around the store needs it.",
+            human(account.resident),
+            human(account.used)
+        ));
+    }
+    if account.clients > CLIENT_LARGE * cx.server.sessions.count().max(1) {
+        findings.push(format!(
+            "Clients hold {}: find the largest with CLIENT LIST (tot-mem).",
+            human(account.clients)
+        ));
+    }
+    if account.freeing > account.used / 4 {
+        let bytes = human(account.freeing);
+        findings.push(format!("{bytes} wait to be freed in the background."));
+    }
+    let memory_max = cx.server.config.tuned().memory_max;
+    if memory_max > 0 && account.used - account.uncounted() > memory_max {
+        findings.push(format!(
+            "More is in use than maxmemory ({}) allows: choose a maxmemory-policy that may evict, \
+             or raise the limit.",
+            human(memory_max)
+        ));
+    }
+    findings
+}
+
 fn memory_malloc_stats(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let text = "The allocator is that of the program around this store: it is not asked.";
     cx.reply.verbatim("txt", text.as_bytes());
     Ok(())
 }
 
+/// What FLUSHALL let go is freed at once; the allocator is the program's own affair.
 fn memory_purge(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    while cx.db.drop_some() {}
     cx.reply.ok();
     Ok(())
 }

@@ -27,6 +27,7 @@ mod object;
 mod partial_sort;
 mod prelude;
 mod pubsub;
+mod saving;
 mod scan;
 mod scripting;
 mod server;
@@ -40,7 +41,6 @@ mod transaction;
 
 use crate::command::Command;
 use crate::context::Context;
-use crate::error::CommandResult;
 use crate::keyspace::Keyspace;
 use crate::session::Session;
 use crate::state::ServerState;
@@ -79,6 +79,7 @@ pub(crate) const TABLES: &[&[Command]] = &[
     monitor::TABLE,
     object::TABLE,
     pubsub::TABLE,
+    saving::TABLE,
     scan::TABLE,
     scripting::TABLE,
     server::TABLE,
@@ -90,11 +91,6 @@ pub(crate) const TABLES: &[&[Command]] = &[
     strings::TABLE,
     transaction::TABLE,
 ];
-
-/// Seam of `maxmemory`: makes room before a command that grows, or refuses it.
-pub(crate) fn check_memory(_: &mut Context<'_>, _: &Command) -> CommandResult {
-    Ok(())
-}
 
 /// RESET: leaves subscriptions, MONITOR, tracking and the like.
 pub(crate) fn leave_all_modes(cx: &mut Context<'_>) {

@@ -128,6 +128,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("maxclients", Integer(1, u32::MAX as i64), "10000"),
     Setting::new("maxmemory", Memory(0, i64::MAX), "0"),
     Setting::new("maxmemory-clients", MemoryOrPercent, "0"),
+    Setting::new("maxmemory-eviction-tenacity", Integer(0, 100), "10"),
     Setting::new(
         "maxmemory-policy",
         Choice(&[

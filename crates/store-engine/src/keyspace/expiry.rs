@@ -1,7 +1,9 @@
 //! Keys that ended: removed when met, and looked for in bounded turns.
 
 use store_resp::OwnedRequest;
+use store_types::Rng;
 
+use super::table::Scope;
 use super::{Found, Keyspace};
 use crate::effects::event_class;
 
@@ -28,12 +30,13 @@ impl Keyspace {
     /// Removes a key that ended, with all that follows from it.
     #[cold]
     pub(super) fn expire(&mut self, found: Found, key: &[u8]) {
-        self.take_found(found);
+        let entry = self.take_found(found);
+        self.discard(entry, self.freeing.expire);
         self.stats.expired += 1;
-        self.signal_modified(key);
+        self.signal_lost(key);
         self.notify(event_class::EXPIRED, "expired", key);
         if self.effects.propagating {
-            let request = OwnedRequest::from_args([&b"DEL"[..], key]);
+            let request = OwnedRequest::from_args([self.freeing.expire.command(), key]);
             self.effects.unit.requests.push((self.selected, request));
         }
     }
@@ -41,6 +44,24 @@ impl Keyspace {
     /// Whether any key of any database will end.
     pub(crate) fn has_volatile(&self) -> bool {
         self.databases.iter().any(|table| table.volatile_len() > 0)
+    }
+
+    /// How long the keys of database `db` that end still have on average, in milliseconds: an
+    /// estimate from a few of them, the same ones at the same moment.
+    pub(crate) fn average_ttl_ms(&self, db: usize) -> u64 {
+        /// Keys come from one segment per draw.
+        const DRAWS: usize = 8;
+        const KEYS_PER_DRAW: usize = 8;
+        let mut random = Rng::seeded(self.now_us);
+        let (mut sum, mut count) = (0u128, 0);
+        for _ in 0..DRAWS {
+            self.databases[db].sample(Scope::Volatile, KEYS_PER_DRAW, &mut random, &mut |entry| {
+                let ends_at = entry.expires_at().unwrap_or(self.now_ms);
+                sum += u128::from(ends_at.saturating_sub(self.now_ms));
+                count += 1;
+            });
+        }
+        sum.checked_div(count).unwrap_or(0) as u64
     }
 
     /// DEBUG SET-ACTIVE-EXPIRE: whether turns do anything.

@@ -5,10 +5,13 @@
 
 mod access;
 mod entry;
+mod evict;
 mod expiry;
+mod freeing;
 pub(crate) mod memory;
 mod object;
 mod prefetch;
+mod snapshot;
 mod table;
 mod value;
 mod waiting;
@@ -21,8 +24,11 @@ use store_types::Rng;
 pub use access::AccessPolicy;
 pub use entry::{Entry, NewValue, ValueRef};
 pub(crate) use expiry::ExpiryTurn;
+pub use freeing::{Freeing, FreeingSettings, FreeingStats, Garbage};
 pub use object::{Object, ValueMut};
-pub(crate) use table::CURSOR_BITS;
+pub(crate) use snapshot::Loaded;
+pub use snapshot::{SnapshotForm, SnapshotKind, SnapshotProgress, SnapshotTurn};
+pub(crate) use table::{CURSOR_BITS, Scope};
 pub use value::{Data, Value};
 pub use waiting::WaitingKeys;
 pub use watch::Watches;
@@ -67,10 +73,17 @@ pub struct Keyspace {
     untouched: bool,
     /// Tables that FLUSHALL let go; freed in slices.
     dropped: Vec<Table>,
+    freeing_stats: FreeingStats,
     expiry_cursor: (usize, usize),
     expiry_enabled: bool,
+    /// How values are freed, by why they go.
+    pub freeing: FreeingSettings,
     /// `active-expire-effort`, 1 to 10.
     expiry_effort: usize,
+    /// The mark of entries that the running snapshot has done with; without one, of all.
+    mark: bool,
+    /// The running snapshot.
+    snapshot: Option<Box<snapshot::Walk>>,
     /// Changes since the last save.
     pub dirty: u64,
     /// Counters that INFO tells.
@@ -108,9 +121,13 @@ impl Keyspace {
             access: AccessPolicy::default(),
             untouched: false,
             dropped: Vec::new(),
+            freeing_stats: FreeingStats::default(),
+            freeing: FreeingSettings::default(),
             expiry_cursor: (0, 0),
             expiry_enabled: true,
             expiry_effort: 1,
+            mark: false,
+            snapshot: None,
             dirty: 0,
             stats: KeyStats::default(),
             random,
@@ -175,6 +192,11 @@ impl Keyspace {
     #[inline]
     pub fn memory(&self) -> usize {
         self.databases.iter().map(|table| table.memory() + table.entry_memory).sum()
+    }
+
+    /// Bytes of the table of database `db` itself: what keys cost beside their entries.
+    pub(crate) fn table_memory(&self, db: usize) -> usize {
+        self.databases[db].memory()
     }
 
     /// How accesses are remembered.
@@ -319,6 +341,7 @@ impl Keyspace {
         if !self.waiting.is_empty() && self.table().entry(found.place).value().is_stream() {
             self.signal_ready(key);
         }
+        self.before_change(found);
         let table = &mut self.databases[self.selected];
         let entry = table.entry_mut(found.place);
         let expires_at = match expiry {
@@ -349,7 +372,8 @@ impl Keyspace {
         self.insert_entry(key, entry);
     }
 
-    fn insert_entry(&mut self, key: &[u8], entry: Entry) {
+    fn insert_entry(&mut self, key: &[u8], mut entry: Entry) {
+        entry.set_mark(self.mark);
         self.table_mut().entry_memory += entry.memory();
         let hash = self.hash(key);
         let (hasher, table) = (&self.hasher, &mut self.databases[self.selected]);
@@ -359,11 +383,15 @@ impl Keyspace {
         self.signal_ready(key);
     }
 
-    fn replace(&mut self, found: Found, entry: Entry) {
+    /// Puts another entry in the place of one, which the caller has told to
+    /// [`before_change`](Self::before_change).
+    fn replace(&mut self, found: Found, mut entry: Entry) {
+        entry.set_mark(self.mark);
         let table = self.table_mut();
         table.entry_memory += entry.memory();
         let old = table.replace(found.place, entry);
         table.entry_memory -= old.memory();
+        self.discard(old, self.freeing.server_del);
     }
 
     /// Takes a key out, without any effect but the memory.
@@ -373,6 +401,7 @@ impl Keyspace {
     }
 
     fn take_found(&mut self, found: Found) -> Entry {
+        self.before_change(found);
         let (hasher, table) = (&self.hasher, &mut self.databases[self.selected]);
         let hash_of = |key: &[u8]| hash(hasher, key);
         let entry = table.remove(found.place, found.hash, &hash_of);
@@ -390,9 +419,22 @@ impl Keyspace {
         self.insert_entry(key, entry);
     }
 
-    /// Removes a key with all that follows from it. False when it is not there.
+    /// Removes a key, without any effect but the memory. False when it is not there.
+    pub fn remove(&mut self, key: &[u8], freeing: Freeing) -> bool {
+        let Some(entry) = self.take(key) else { return false };
+        self.discard(entry, freeing);
+        true
+    }
+
+    /// Removes a key with all that follows from it, on behalf of a command that is not about
+    /// removal. False when it is not there.
     pub fn delete(&mut self, key: &[u8]) -> bool {
-        let removed = self.take(key).is_some();
+        self.delete_freeing(key, self.freeing.server_del)
+    }
+
+    /// Removes a key with all that follows from it. False when it is not there.
+    pub fn delete_freeing(&mut self, key: &[u8], freeing: Freeing) -> bool {
+        let removed = self.remove(key, freeing);
         if removed {
             self.changed(event_class::GENERIC, "del", key);
         }
@@ -408,6 +450,7 @@ impl Keyspace {
     /// Sets or takes away the end of a key. False when the key is not there.
     pub fn set_expires_at(&mut self, key: &[u8], expires_at: Option<u64>) -> bool {
         let Some(found) = self.find(key) else { return false };
+        self.before_change(found);
         let table = &mut self.databases[self.selected];
         let entry = table.entry_mut(found.place);
         match expires_at {
@@ -444,6 +487,7 @@ impl Keyspace {
             return self.insert(key, NewValue::Edited(bytes), None);
         };
         self.touch_access(found);
+        self.before_change(found);
         let (entry, memory) = self.databases[self.selected].entry_and_memory(found.place);
         let before = entry.memory();
         if let Some(bytes) = entry.heap_mut() {
@@ -492,13 +536,16 @@ impl Keyspace {
         }
     }
 
-    /// Empties database `db`. The memory is freed in slices by `tick`.
-    pub fn flush(&mut self, db: usize) -> usize {
+    /// Empties database `db`, and tells how many keys it had. Freed now means in slices by
+    /// `tick`.
+    pub fn flush(&mut self, db: usize, freeing: Freeing) -> usize {
         let table = std::mem::take(&mut self.databases[db]);
         let removed = table.len();
         self.signal_flushed(db, &table);
-        if removed > 0 {
-            self.dropped.push(table);
+        if removed > 0
+            && let Some(table) = self.keep_for_snapshot(table)
+        {
+            self.discard_table(table, freeing);
         }
         removed
     }
@@ -552,12 +599,25 @@ impl Keyspace {
     /// Tells watchers and trackers that `key` changed.
     #[inline]
     pub fn signal_modified(&mut self, key: &[u8]) {
+        self.touch_watchers(key);
+        if self.effects.tracking {
+            self.effects.changed_keys.push(Some(key.into()));
+        }
+    }
+
+    /// Tells watchers and trackers that `key` is gone, though no command removed it.
+    fn signal_lost(&mut self, key: &[u8]) {
+        self.touch_watchers(key);
+        if self.effects.tracking {
+            self.effects.lost_keys.push(Some(key.into()));
+        }
+    }
+
+    #[inline]
+    fn touch_watchers(&mut self, key: &[u8]) {
         if !self.watches.is_empty() {
             let watchers = self.watches.of(self.selected, key);
             self.effects.touched_watchers.extend_from_slice(watchers);
-        }
-        if self.effects.tracking {
-            self.effects.changed_keys.push(Some(key.into()));
         }
     }
 

@@ -21,8 +21,8 @@ pub enum Data {
 
 /// A value that is not a string, with the bytes it was last found to take.
 ///
-/// Measuring a large value takes a while, so it is done again only after as many changes as
-/// make a difference; a small one is measured at each change.
+/// It is measured at each change: values keep count of what they allocate. Only streams add up
+/// their groups, so those with many of them are measured less often.
 #[derive(Clone)]
 pub struct Value {
     pub(super) data: Data,
@@ -30,8 +30,9 @@ pub struct Value {
     changes_left: usize,
 }
 
-/// One change in so many bytes leads to measuring again: a change rarely adds more.
-const BYTES_PER_CHANGE: usize = 1024;
+/// One change in so many groups leads to measuring again, so that a change costs the same
+/// however many there are.
+const GROUPS_PER_CHANGE: usize = 16;
 
 impl Value {
     /// Measures and holds `data`.
@@ -60,6 +61,10 @@ impl Value {
     }
 
     fn measure(&mut self) {
+        self.changes_left = match &self.data {
+            Data::Stream(stream) => stream.groups().len() / GROUPS_PER_CHANGE,
+            _ => 0,
+        };
         self.counted_bytes = match &self.data {
             Data::List(list) => list.heap_bytes(),
             Data::Hash(hash) => hash.heap_bytes(),
@@ -67,7 +72,6 @@ impl Value {
             Data::SortedSet(set) => set.heap_bytes(),
             Data::Stream(stream) => stream.heap_bytes(),
         };
-        self.changes_left = self.counted_bytes / BYTES_PER_CHANGE;
     }
 
     /// The kind as TYPE names it.

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod collections;
+mod eviction;
 mod expiry;
+mod freeing;
 mod memory;
 mod propagation;
 mod restore;

@@ -51,3 +51,19 @@ fn memory_comes_back_when_keys_go() {
     let left = world.engine.memory() - before;
     assert!(left < 40_000, "{left} bytes left");
 }
+
+/// A limit is none if a value may grow unseen.
+#[test]
+fn every_element_counts_at_once_however_large_the_value_is() {
+    let text = "x".repeat(100_000);
+    for line in ["RPUSH big {n}{text}", "HSET big {n} {text}", "SADD big {n}{text}"] {
+        let mut world = World::seeded(8);
+        let before = world.engine.memory();
+        for number in 1..=100 {
+            let line = line.replace("{n}", &number.to_string()).replace("{text}", &text);
+            world.run(&line);
+            let used = world.engine.memory() - before;
+            assert!((number * 100_000..number * 130_000 + 10_000).contains(&used), "{used}");
+        }
+    }
+}

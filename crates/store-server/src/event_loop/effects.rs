@@ -14,7 +14,13 @@ impl EventLoop {
             let written = std::mem::take(&mut effects.written_sessions);
             let resumed = std::mem::take(&mut effects.resumed_sessions);
             let requests = std::mem::take(&mut effects.requests);
+            let garbage = std::mem::take(&mut effects.garbage);
             effects.units.clear();
+            for garbage in garbage {
+                if let Err(garbage) = self.freeing.free(garbage) {
+                    self.engine.take_back(garbage);
+                }
+            }
             for id in written {
                 if self.client_of(id).is_some() {
                     self.resume_writing(id.slot());
@@ -48,7 +54,9 @@ impl EventLoop {
                 self.doom(id.slot(), Fate::ClosesAfterOutput);
             }
             ServerRequest::Close(_) | ServerRequest::CloseAfterOutput(_) => {}
-            ServerRequest::Shutdown => self.is_stopping = true,
+            ServerRequest::Shutdown => (self.is_stopping, self.is_settled) = (true, true),
+            ServerRequest::SaveStarted(job) => self.begin_save(*job),
+            ServerRequest::SaveCancelled => _ = self.ties.generations.advance(),
             ServerRequest::Log(text) => self.log(LogLevel::Notice, &text),
             ServerRequest::SettingsChanged => {
                 self.log_level = LogLevel::of(self.engine.config());

@@ -15,22 +15,27 @@ mod effects;
 mod evict;
 mod read;
 mod run;
+mod save;
 mod write;
 
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use mio::{Events, Poll, Token};
+use mio::{Events, Poll, Token, Waker};
 use store_engine::{Engine, NextTick};
 
 pub(crate) use accept::{ACCEPTS_MAX, Handshakes, find_listener, refusal};
 
 use crate::client::Client;
 use crate::clock::{Clock, thread_cpu};
+use crate::freeing::Freeing;
 use crate::listen::Listener;
 use crate::outside::Outside;
+use crate::persistence::snapshot::{Generations, Saver};
 use crate::server::{Log, LogLevel};
 use run::Pending;
 
@@ -58,13 +63,20 @@ pub(crate) enum Message {
     Attach(UnixStream),
 }
 
+/// What the loop shares with its handle and its helpers.
+pub(crate) struct Ties {
+    pub(crate) outside: Outside,
+    pub(crate) waker: Arc<Waker>,
+    pub(crate) generations: Generations,
+    pub(crate) is_forced: Arc<AtomicBool>,
+}
+
 /// Everything the server thread owns.
 pub(crate) struct EventLoop {
     pub(crate) poll: Poll,
     pub(crate) engine: Engine,
     pub(crate) listeners: Vec<Listener>,
     next_listener: usize,
-    outside: Outside,
     pub(crate) messages: Receiver<Message>,
     sink: Log,
     /// `loglevel`: what matters less is not logged.
@@ -89,6 +101,7 @@ pub(crate) struct EventLoop {
     /// Listeners that may have more clients.
     to_accept: Vec<usize>,
     next_client_check_ms: u64,
+    freeing: Freeing,
     /// Whether some client has more unread output than it may have for long.
     watches_output: bool,
     /// Bytes that clients hold, counted only while there is a limit.
@@ -96,7 +109,11 @@ pub(crate) struct EventLoop {
     /// Processor time of the thread when it was last asked for, and time in turns since.
     cpu_before: Duration,
     unmeasured_us: u64,
+    saver: Saver,
+    ties: Ties,
     is_stopping: bool,
+    /// Whether SHUTDOWN has seen to what is to be saved.
+    is_settled: bool,
 }
 
 impl EventLoop {
@@ -104,9 +121,9 @@ impl EventLoop {
         poll: Poll,
         engine: Engine,
         listeners: Vec<Listener>,
-        outside: Outside,
         messages: Receiver<Message>,
         log: Log,
+        ties: Ties,
     ) -> io::Result<Self> {
         let log_level = LogLevel::of(engine.config());
         let mut event_loop = Self {
@@ -114,7 +131,6 @@ impl EventLoop {
             engine,
             listeners: Vec::new(),
             next_listener: 0,
-            outside,
             messages,
             sink: log,
             log_level,
@@ -130,11 +146,15 @@ impl EventLoop {
             to_close: Vec::new(),
             to_accept: Vec::new(),
             next_client_check_ms: 0,
+            freeing: Freeing::default(),
             watches_output: false,
             clients_memory: 0,
             cpu_before: Duration::ZERO,
             unmeasured_us: 0,
+            saver: Saver::new(ties.generations.clone()),
+            ties,
             is_stopping: false,
+            is_settled: false,
         };
         for listener in listeners {
             event_loop.listen(listener)?;
@@ -146,7 +166,7 @@ impl EventLoop {
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         self.cpu_before = thread_cpu();
-        while !self.is_stopping {
+        while !self.is_stopping || !self.may_end() {
             match self.poll.poll(&mut events, self.sleep_max()) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -175,7 +195,7 @@ impl EventLoop {
 
     /// How long nothing can be due.
     fn sleep_max(&self) -> Option<Duration> {
-        if !self.to_read.is_empty() || !self.to_accept.is_empty() {
+        if !self.to_read.is_empty() || !self.to_accept.is_empty() || self.saver.is_busy() {
             return Some(Duration::ZERO);
         }
         let now_ms = self.now_us / 1000;
@@ -191,6 +211,9 @@ impl EventLoop {
     }
 
     fn turn(&mut self, events: &Events) {
+        if let Some((objects, bytes)) = self.freeing.take_freed() {
+            self.engine.note_freed(objects, bytes);
+        }
         for slot in std::mem::take(&mut self.to_read) {
             if let Some(client) = self.clients[slot].as_mut() {
                 client.waits_to_read = false;
@@ -233,6 +256,8 @@ impl EventLoop {
                 break;
             }
         }
+        // A snapshot that began in this turn has got its file by now.
+        self.walk();
         self.write_clients();
         self.evict_clients();
         self.close_clients();

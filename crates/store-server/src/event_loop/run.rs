@@ -167,7 +167,7 @@ impl EventLoop {
             poll: &mut self.poll,
             clients: &mut self.clients,
             listeners: &self.listeners,
-            tls: &self.outside.tls,
+            tls: &self.ties.outside.tls,
             handshakes: &mut self.handshakes,
             messages: &self.messages,
             clock: &self.clock,

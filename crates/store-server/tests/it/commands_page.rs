@@ -41,8 +41,6 @@ const EXCEPTIONS: &[(&str, Status)] = &[
     ("config|set", Partial("knows every setting; the end of this page lists what some do not do")),
     ("debug", Partial("the harmless subcommands; what crashes, reloads or restarts is refused")),
     ("failover", NO_REPLICAS),
-    ("flushall", Partial("SYNC and ASYNC are one: memory is always freed in slices")),
-    ("flushdb", Partial("SYNC and ASYNC are one: memory is always freed in slices")),
     ("info", Partial("facts about persistence, replicas and the allocator are constants")),
     ("lastsave", Partial("the time of the start, as nothing is saved")),
     ("latency|doctor", OWN_WORDS),
@@ -50,7 +48,7 @@ const EXCEPTIONS: &[(&str, Status)] = &[
     ("lolwut", Partial("a drawing of its own")),
     ("memory|doctor", OWN_WORDS),
     ("memory|malloc-stats", Absent("the allocator belongs to the program around the store")),
-    ("memory|purge", Partial("accepted without effect")),
+    ("memory|purge", Partial("frees what waits in slices; the allocator is the program's own")),
     ("memory|stats", OWN_SIZES),
     ("memory|usage", OWN_SIZES),
     ("migrate", Partial("checks its arguments and says NOKEY; it connects to no other server")),
@@ -74,11 +72,7 @@ const EXCEPTIONS: &[(&str, Status)] = &[
 ];
 
 /// Settings whose names stand in the code though they change nothing.
-const MENTIONED_ONLY: &[(&str, &str)] = &[
-    ("maxmemory", "shown by INFO; nothing is evicted or refused so far"),
-    ("maxmemory-policy", "chooses between LRU and LFU bits; nothing is evicted so far"),
-    ("save", ""),
-];
+const MENTIONED_ONLY: &[(&str, &str)] = &[("save", "")];
 
 #[test]
 fn the_page_of_commands_tells_what_the_table_says() {

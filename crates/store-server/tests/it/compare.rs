@@ -224,6 +224,7 @@ cases! {
     hyperloglog
     keys
     lists
+    memory
     pubsub
     scripting
     sets

@@ -1,5 +1,14 @@
-//! The program from outside.
+//! The built command from outside, on our own store and on redis-server.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod cli;
+mod diary;
+mod exclusive;
+mod look;
+mod once;
+mod operate;
+mod refusals;
+mod run;
 mod serve;
+mod stage;

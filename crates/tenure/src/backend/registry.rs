@@ -27,7 +27,8 @@ pub struct Registry {
 }
 
 impl Default for Registry {
-    /// Knows `redis`, `rediss` and `unix`, the first two also with `+sentinel`, and `embedded` with the feature of that name.
+    /// Knows `redis`, `rediss` and `unix`, the first two also with `+sentinel`, and `embedded`
+    /// with the feature of that name.
     fn default() -> Self {
         let mut registry = Registry { starters: BTreeMap::new() };
         for scheme in ["redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel"] {

@@ -14,6 +14,7 @@ use super::layers::{Leaf, Leaves};
 use super::loader::Loader;
 use super::origin::{Origin, Path};
 use super::problem::{ConfigError, Problem, Problems};
+use super::sidecar::SidecarConfig;
 use super::store::{self, ReadFile, StoreConfig};
 use super::value::Parsed;
 
@@ -33,6 +34,8 @@ pub struct Config {
     pub defaults: ElectionConfig,
     /// The elections that were named, defaults filled in.
     pub elections: BTreeMap<String, ElectionConfig>,
+    /// How the sidecar is served.
+    pub sidecar: SidecarConfig,
     /// The profile that was chosen.
     pub profile: Option<String>,
     settings: Vec<Setting>,
@@ -109,20 +112,25 @@ impl Config {
         &self.warnings
     }
 
-    /// Checks the values that count as a whole.
+    /// Checks the values that count as a whole, beside the `problems` found before.
     pub(super) fn resolve(
         mut leaves: Leaves,
         profile: Option<String>,
         read: ReadFile<'_>,
+        mut problems: Problems,
     ) -> Result<Self, ConfigError> {
-        let mut problems = Problems::default();
-        let store = problems.take(store::resolve(&mut leaves, read));
+        // What follows from a value that is missing because it was wrong is no second problem.
+        let store = match problems.concern(|key| key.starts_with("store")) {
+            true => None,
+            false => problems.take(store::resolve(&mut leaves, read)),
+        };
         let defaults = Scope::defaults(&leaves).read(&mut problems);
         let names = leaves.names_below(&Path::of(["elections"]));
         let mut elections = BTreeMap::new();
         for name in &names {
             elections.insert(name.clone(), Scope::election(&leaves, name).read(&mut problems));
         }
+        let sidecar = SidecarConfig::read(&leaves, read, &mut problems);
         let mut config = Config {
             store: store.unwrap_or_default(),
             prefix: text(&leaves, "prefix").unwrap_or_default(),
@@ -133,6 +141,7 @@ impl Config {
             ),
             defaults,
             elections,
+            sidecar,
             profile,
             settings: Vec::new(),
             warnings: Vec::new(),

@@ -92,6 +92,102 @@ pub(super) const ROOT: &[Row] = &[
         default: Preset::None,
         meaning: "What holds for the election `NAME` alone.",
     },
+    Row {
+        name: "sidecar",
+        shape: Table { rows: SIDECAR, shorthand: None },
+        default: Preset::None,
+        meaning: "How `tenure sidecar` is served, who may ask it, and whom it tells.",
+    },
+];
+
+const SIDECAR: &[Row] = &[
+    Row {
+        name: "listen",
+        shape: Leaf(Text),
+        default: Value("127.0.0.1:8420"),
+        meaning: "The address to listen on. Beyond loopback, callers must identify themselves.",
+    },
+    Row {
+        name: "token",
+        shape: Leaf(Secret),
+        default: Unset("none"),
+        meaning: "The bearer token that callers must bring along.",
+    },
+    Row {
+        name: "token_file",
+        shape: Leaf(File),
+        default: Unset("none"),
+        meaning: "A file that holds the token; white space around it does not count.",
+    },
+    Row {
+        name: "hosts",
+        shape: Leaf(Text),
+        default: Unset("`localhost` and addresses"),
+        meaning: "Further host names under which it may be asked, separated by commas.",
+    },
+    Row {
+        name: "observe",
+        shape: Leaf(Text),
+        default: Unset("none"),
+        meaning: "Elections that are only looked at, separated by commas.",
+    },
+    Row {
+        name: "standby_is_degraded",
+        shape: Leaf(Switch),
+        default: Value("false"),
+        meaning: "Whether `/health` calls a standby Degraded, and one without a store Unhealthy.",
+    },
+    Row {
+        name: "on_gain",
+        shape: Leaf(Text),
+        default: Unset("none"),
+        meaning: "A shell command to run when this instance begins to lead.",
+    },
+    Row {
+        name: "on_loss",
+        shape: Leaf(Text),
+        default: Unset("none"),
+        meaning: "A shell command to run when this instance leads no more.",
+    },
+    Row {
+        name: "on_gain_url",
+        shape: Leaf(Address),
+        default: Unset("none"),
+        meaning: "An address to post to when this instance begins to lead.",
+    },
+    Row {
+        name: "on_loss_url",
+        shape: Leaf(Address),
+        default: Unset("none"),
+        meaning: "An address to post to when this instance leads no more.",
+    },
+    Row {
+        name: "tls",
+        shape: Table { rows: SIDECAR_TLS, shorthand: None },
+        default: Preset::None,
+        meaning: "Encryption.",
+    },
+];
+
+const SIDECAR_TLS: &[Row] = &[
+    Row {
+        name: "cert_file",
+        shape: Leaf(File),
+        default: Unset("none: plain HTTP"),
+        meaning: "The certificate to show, as PEM.",
+    },
+    Row {
+        name: "key_file",
+        shape: Leaf(File),
+        default: Unset("none"),
+        meaning: "The key of that certificate, as PEM.",
+    },
+    Row {
+        name: "client_ca_file",
+        shape: Leaf(File),
+        default: Unset("none"),
+        meaning: "The authorities whose certificates callers must show, as PEM.",
+    },
 ];
 
 const STORE: &[Row] = &[

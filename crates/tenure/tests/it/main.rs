@@ -25,6 +25,7 @@ mod redis_hostile;
 mod redis_messages;
 mod redis_refusal;
 mod redis_sentinel;
+mod redis_strict;
 mod redis_tls;
 mod redis_trouble;
 mod settings;

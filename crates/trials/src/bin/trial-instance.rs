@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use tenure::{Election, OnLoss, Tenure, Term};
+use tenure::{Election, Event, EventKind, OnLoss, Tenure, Term};
 use tokio::signal::unix::{SignalKind, signal};
 use trials::clock;
 
@@ -75,6 +75,7 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         .ttl(arguments.ttl)
         .priority(arguments.priority)
         .fresh_store(true)
+        .on_event(tell)
         .on_loss(arguments.exit_on_loss.map_or(OnLoss::Recontend, OnLoss::Exit))
         .start()
         .await?;
@@ -95,6 +96,15 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     stopping.await?;
     say("stopped");
     Ok(())
+}
+
+/// Says what became of a term.
+fn tell(event: &Event) {
+    match &event.kind {
+        EventKind::Lost { reason, .. } => say(&format!("told lost {}", reason.code())),
+        EventKind::Overrun { .. } => say("told overrun"),
+        _ => {}
+    }
 }
 
 /// Works until told to stop, and then takes its time.

@@ -5,6 +5,7 @@
 
 mod acl;
 mod bad_input;
+mod cache;
 mod crowd;
 mod features;
 mod foreign;

@@ -9,9 +9,9 @@ use store_script::{
 use super::super::prelude::*;
 use crate::acl;
 use crate::attend::{Attended, Busy};
-use crate::commands::check_memory;
 use crate::context::Caller;
 use crate::effects::ServerRequest;
+use crate::eviction;
 use crate::gate;
 use crate::registry::RowId;
 use crate::scripting::{Running, ScriptKind};
@@ -111,7 +111,6 @@ fn begin(cx: &mut Context<'_>, request: Request<'_>, kind: ScriptKind) -> Runnin
 /// What a script promised decides whether it starts. Answers why its writes will be refused,
 /// if there is no memory for them: no key may go for memory once it runs.
 fn check_start(cx: &mut Context<'_>, start: &Start) -> Result<Option<CommandError>, CommandError> {
-    const GROWING: &Command = &Command::new("eval", AtLeast(3), GROWS, super::eval);
     const WRITING: &Command = &Command::new("eval", AtLeast(3), WRITE, super::eval);
     let flags = start.flags;
     let promises = !flags.contains(Flags::COMPATIBILITY);
@@ -126,14 +125,10 @@ fn check_start(cx: &mut Context<'_>, start: &Start) -> Result<Option<CommandErro
     if cx.server.gates & server_gate::MEMORY_LIMIT == 0 || flags.contains(Flags::ALLOW_OOM) {
         return Ok(None);
     }
-    let refusal = check_memory(cx, GROWING).err();
-    if refusal.is_some() && promises && !only_reads {
-        return Err(CommandError::text(
-            "OOM allow-oom flag is not set on the script, can not run it when used memory > \
-             'maxmemory'",
-        ));
+    match eviction::refusal(cx.server) {
+        Some(refusal) if promises && !only_reads => Err(refusal),
+        refusal => Ok(refusal),
     }
-    Ok(refusal)
 }
 
 /// The server, for one run of one script. It acts as the session that asked for the script.
@@ -214,6 +209,9 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
                 return Err(CommandError::text(text));
             }
             gate::check_replicas(self.cx, command)?;
+            if self.cx.server.gates & server_gate::SAVING_FAILS != 0 {
+                return Err(CommandError::SAVING_FAILS);
+            }
             if let Some(running) = self.cx.server.scripting.running.as_mut() {
                 running.has_written = true;
             }

@@ -227,8 +227,9 @@ pub(super) fn getset(cx: &mut Context<'_>, request: Request<'_>) -> CommandResul
 pub(super) fn getdel(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     get(cx, request)?;
     let key = request.arg(1);
-    if cx.db.delete(key) {
-        cx.propagate_instead(&[b"DEL", key]);
+    let freeing = cx.db.freeing.user_del;
+    if cx.db.delete_freeing(key, freeing) {
+        cx.propagate_instead(&[freeing.command(), key]);
     }
     Ok(())
 }
@@ -247,8 +248,9 @@ pub(super) fn getex(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult
     }
     match ends_at {
         Some(at) if at <= cx.db.now_ms() => {
-            cx.db.delete(key);
-            cx.propagate_instead(&[b"DEL", key]);
+            let freeing = cx.db.freeing.expire;
+            cx.db.delete_freeing(key, freeing);
+            cx.propagate_instead(&[freeing.command(), key]);
         }
         Some(at) => {
             cx.db.set_expires_at(key, Some(at));

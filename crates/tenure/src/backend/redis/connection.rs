@@ -31,6 +31,7 @@ use tokio::time::Instant;
 use super::backoff::Backoff;
 use super::dial::{Line, Route};
 use super::error;
+use super::mode::Mode;
 use super::reply;
 use super::request::Step;
 use super::scripts::SCRIPT_COUNT;
@@ -50,7 +51,12 @@ const SUSPECT_AFTER: Duration = Duration::from_millis(100);
 const DENIED_WAIT: Duration = Duration::from_secs(2);
 
 /// What a job's steps came to, in order.
-pub(super) type Replies = Result<Vec<Value>, StoreError>;
+#[derive(Debug)]
+pub(super) struct Replies {
+    pub(super) values: Vec<Value>,
+    /// Whether what they wrote is where the mode wants it.
+    pub(super) settled: Result<(), StoreError>,
+}
 
 /// Steps to carry out in order before a deadline.
 #[derive(Debug)]
@@ -58,7 +64,7 @@ pub(super) struct Job {
     pub(super) steps: Vec<Step>,
     pub(super) deadline: Instant,
     pub(super) timeout: Duration,
-    pub(super) done: oneshot::Sender<Replies>,
+    pub(super) done: oneshot::Sender<Result<Replies, StoreError>>,
 }
 
 /// The way to the task that owns the connection.
@@ -72,7 +78,7 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     /// Starts the task in the current runtime. It ends after this value and all its jobs.
-    pub(super) fn start(route: Route, warnings: Arc<Warnings>) -> Self {
+    pub(super) fn start(route: Route, mode: Mode, warnings: Arc<Warnings>) -> Self {
         let (queue, jobs) = mpsc::channel(CALLS_QUEUED_MAX);
         let (state_sender, state) = watch::channel(Connection::Connecting);
         let (lines_sender, lines_opened) = watch::channel(0);
@@ -80,6 +86,7 @@ impl Supervisor {
         let keeper = Keeper {
             moved: route.moved(),
             route,
+            mode,
             warnings,
             jobs,
             state: state_sender,
@@ -177,6 +184,7 @@ struct Keeper {
     route: Route,
     /// Changes when the store has moved to another place.
     moved: Option<watch::Receiver<u64>>,
+    mode: Mode,
     warnings: Arc<Warnings>,
     jobs: mpsc::Receiver<Job>,
     state: watch::Sender<Connection>,
@@ -272,7 +280,7 @@ impl Keeper {
                 }
             }
             let number = self.batches_sent.fetch_add(1, Ordering::Relaxed);
-            let mut flying = open.send(number, jobs);
+            let mut flying = open.send(number, jobs, self.mode);
             // Polled once right here, so that batches enter the connection in their order.
             let polled = std::future::poll_fn(|context| Poll::Ready(flying.as_mut().poll(context)));
             match polled.await {
@@ -317,6 +325,8 @@ impl Keeper {
         values: Vec<Value>,
         is_current: bool,
     ) -> Result<(), StoreError> {
+        let step_count: usize = jobs.iter().map(|job| job.steps.len()).sum();
+        let settled = self.mode.verdict(values.get(step_count));
         let mut values = values.into_iter();
         let mut verdict = Ok(());
         let mut again = Vec::new();
@@ -332,6 +342,7 @@ impl Keeper {
                         verdict = Err(error);
                     }
                     // The caller may have given up; then nobody waits for it.
+                    let replies = Replies { values: replies, settled: settled.clone() };
                     let _ = job.done.send(Ok(replies));
                 }
                 Err(error) => {
@@ -427,7 +438,7 @@ impl Open {
         self.due.iter().map(|due| due.latest).max().unwrap_or_else(timer_now)
     }
 
-    fn send(&mut self, batch_number: u64, jobs: Vec<Job>) -> Flying {
+    fn send(&mut self, batch_number: u64, jobs: Vec<Job>, mode: Mode) -> Flying {
         let mut pipeline = redis::Pipeline::with_capacity(jobs.len());
         for step in jobs.iter().flat_map(|job| &job.steps) {
             let is_known = &mut self.known_scripts[step.script as usize];
@@ -437,7 +448,11 @@ impl Open {
         let first = jobs.iter().min_by_key(|job| job.deadline);
         let last = jobs.iter().max_by_key(|job| job.deadline);
         if let (Some(first), Some(last)) = (first, last) {
-            let soonest = first.deadline.max(timer_now() + SUSPECT_AFTER);
+            let now = timer_now();
+            let soonest = first.deadline.max(now + SUSPECT_AFTER);
+            if let Some(question) = mode.question(now, first.deadline) {
+                pipeline.add_command(question);
+            }
             let (latest, timeout) = (last.deadline, first.timeout);
             self.due.push_back(Due { batch_number, soonest, latest, timeout });
         }

@@ -32,6 +32,7 @@ mod fenced;
 mod guard;
 mod hint;
 mod listener;
+mod mode;
 mod record;
 mod reply;
 mod request;
@@ -57,6 +58,7 @@ use self::dial::Route;
 pub use self::dial::{Connector, Dialing, Stream};
 pub(crate) use self::fenced::{FenceReply, connection_error, fence_command, fence_reply};
 use self::listener::Listener;
+pub use self::mode::Mode;
 use self::request::Step;
 use self::sentinel::SentinelAddress;
 pub use self::url::{Login, Place, RedisUrl, TlsFiles};
@@ -100,15 +102,15 @@ impl RedisBackend {
             return Self::open_by_sentinels(address);
         }
         let url = RedisUrl::parse(address)?;
-        let backend = Self::start(Route::to(&url)?);
+        let backend = Self::start(Route::to(&url)?, url.mode);
         url.warning().into_iter().for_each(|warning| backend.shared.warnings.tell(warning));
         Ok(backend)
     }
 
     fn open_by_sentinels(address: &str) -> Result<Self, ConnectError> {
         let address = SentinelAddress::parse(address)?;
-        let warning = address.warning();
-        let backend = Self::start(Route::by_sentinels(address)?);
+        let (warning, mode) = (address.warning(), address.mode());
+        let backend = Self::start(Route::by_sentinels(address)?, mode);
         warning.into_iter().for_each(|warning| backend.shared.warnings.tell(warning));
         Ok(backend)
     }
@@ -118,7 +120,7 @@ impl RedisBackend {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn with_connector(connector: impl Connector, login: Login) -> Self {
-        Self::start(Route::Streams { connector: Arc::new(connector), login })
+        Self::start(Route::Streams { connector: Arc::new(connector), login }, Mode::default())
     }
 
     /// The store of an existing client of the `redis` crate, with connections of its own making:
@@ -127,13 +129,13 @@ impl RedisBackend {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn with_client(client: redis::Client) -> Self {
-        Self::start(Route::Client(client))
+        Self::start(Route::Client(client), Mode::default())
     }
 
-    fn start(route: Route) -> Self {
+    fn start(route: Route, mode: Mode) -> Self {
         let place = route.describe();
         let warnings = Arc::new(Warnings::default());
-        let supervisor = Supervisor::start(route.clone(), Arc::clone(&warnings));
+        let supervisor = Supervisor::start(route.clone(), mode, Arc::clone(&warnings));
         let lines_opened = supervisor.lines_opened();
         let listener = Listener::start(route, lines_opened, Arc::clone(&warnings));
         let numbers = AtomicU64::new(fastrand::u64(..1 << 52));
@@ -152,7 +154,7 @@ impl RedisBackend {
     ) -> Result<FenceReply, StoreError> {
         let number = self.shared.numbers.fetch_add(1, Ordering::Relaxed);
         let replies = self.queue(vec![fenced::step(key, fence_key, token, write, number)], timeout);
-        match replies.await?.as_slice() {
+        match replies.await?.values.as_slice() {
             [reply] => fence_reply(reply),
             _ => Err(StoreError::Unexpected("no reply".into())),
         }
@@ -163,7 +165,7 @@ impl RedisBackend {
         &self,
         steps: Vec<Step>,
         timeout: Duration,
-    ) -> impl Future<Output = Replies> + Send + use<> {
+    ) -> impl Future<Output = Result<Replies, StoreError>> + Send + use<> {
         let deadline = timer_now() + timeout;
         let (done, replies) = oneshot::channel();
         let queued = self.supervisor.queue(Job { steps, deadline, timeout, done });
@@ -227,16 +229,20 @@ impl Shared {
     fn answer(
         &self,
         request: &Request,
-        replies: &[redis::Value],
+        replies: &Replies,
         courtesies: &[&str],
     ) -> Result<Answer, StoreError> {
-        let mut answers = replies.iter().map(|reply| match reply {
+        let mut answers = replies.values.iter().map(|reply| match reply {
             redis::Value::ServerError(error) => Err(error::from_reply(error)),
             reply => reply::parse(request, reply)
                 .map_err(|fault| StoreError::Unexpected(format!("the store answered {fault}"))),
         });
         let first = answers.next().unwrap_or(Err(StoreError::Unexpected("no reply".into())));
         let mut answer = first?;
+        if matches!(answer.outcome, Outcome::Granted { .. } | Outcome::Renewed) {
+            // Whoever asked holds it only once it is where a failover cannot lose it.
+            replies.settled.clone()?;
+        }
         // What follows the first step is a courtesy: it can only add warnings.
         for (what, courtesy) in courtesies.iter().zip(answers) {
             match courtesy {

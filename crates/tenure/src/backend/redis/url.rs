@@ -4,6 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::mode::{Mode, ModeOptions};
 use crate::backend::{ConnectError, Secret};
 
 /// What the address of a Redis store may look like, for messages.
@@ -22,6 +23,8 @@ pub struct RedisUrl {
     pub place: Place,
     /// Who logs in, and to which database.
     pub login: Login,
+    /// How far a grant must have got before it counts.
+    pub mode: Mode,
 }
 
 /// Where the server listens.
@@ -82,13 +85,31 @@ impl RedisUrl {
 impl fmt::Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let database = self.login.database;
+        let mode = Suffix(self.mode, '?');
         match &self.place {
-            Place::Tcp { host, port } => write!(f, "redis://{}:{port}/{database}", Host(host)),
+            Place::Tcp { host, port } => {
+                write!(f, "redis://{}:{port}/{database}{mode}", Host(host))
+            }
             Place::Tls { host, port, tls } => {
                 let flag = if tls.insecure { "#insecure" } else { "" };
-                write!(f, "rediss://{}:{port}/{database}{flag}", Host(host))
+                write!(f, "rediss://{}:{port}/{database}{mode}{flag}", Host(host))
             }
-            Place::Unix { path } => write!(f, "unix://{}?db={database}", path.display()),
+            Place::Unix { path } => {
+                let mode = Suffix(self.mode, '&');
+                write!(f, "unix://{}?db={database}{mode}", path.display())
+            }
+        }
+    }
+}
+
+/// A mode as it goes on an address, if it is not the default.
+pub(super) struct Suffix(pub(super) Mode, pub(super) char);
+
+impl fmt::Display for Suffix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Mode::Available => Ok(()),
+            mode => write!(f, "{}{mode}", self.1),
         }
     }
 }
@@ -138,9 +159,11 @@ fn parse_network(scheme: &str, rest: &str) -> Result<RedisUrl, String> {
         login.database = parse_database(database)?;
     }
     let mut tls = TlsFiles { insecure: parse_fragment(parts.fragment)?, ..TlsFiles::default() };
+    let mut mode = ModeOptions::default();
     for (name, value) in parse_query(parts.query)? {
         match name.as_str() {
             "db" => login.database = parse_database(&value)?,
+            _ if mode.take(&name, &value)? => {}
             _ if tls.take_option(&name, &value) => {
                 if scheme != "rediss" {
                     return Err(format!("?{name}= needs rediss://"));
@@ -154,7 +177,7 @@ fn parse_network(scheme: &str, rest: &str) -> Result<RedisUrl, String> {
         _ if tls.insecure => return Err("#insecure needs rediss://".into()),
         _ => Place::Tcp { host, port },
     };
-    Ok(RedisUrl { place, login })
+    Ok(RedisUrl { place, login, mode: mode.checked()? })
 }
 
 /// What stands after the scheme, cut where the parts meet.
@@ -214,15 +237,17 @@ fn parse_unix(rest: &str) -> Result<RedisUrl, String> {
         return Err("unix: needs an absolute path: write unix:///run/redis.sock".into());
     }
     let mut login = Login::default();
+    let mut mode = ModeOptions::default();
     for (name, value) in parse_query(query)? {
         match name.as_str() {
             "db" => login.database = parse_database(&value)?,
+            _ if mode.take(&name, &value)? => {}
             "user" => login.user = Some(value),
             "password" => login.password = Some(Secret::new(value)),
             _ => return Err(unknown_option(&name, SUPPORTED)),
         }
     }
-    Ok(RedisUrl { place: Place::Unix { path: path.into() }, login })
+    Ok(RedisUrl { place: Place::Unix { path: path.into() }, login, mode: mode.checked()? })
 }
 
 pub(super) fn parse_host(place: &str, default_port: u16) -> Result<(String, u16), String> {

@@ -33,6 +33,8 @@ fn tables() -> String {
     top.retain(|(name, _)| !name.contains('.'));
     let mut store = below("store.");
     store.iter_mut().for_each(|(name, _)| *name = format!("store.{name}"));
+    let mut sidecar = below("sidecar.");
+    sidecar.iter_mut().for_each(|(name, _)| *name = format!("sidecar.{name}"));
     [
         table("At the top", &top),
         table("The store", &store),
@@ -40,6 +42,7 @@ fn tables() -> String {
             "Elections: in `defaults` for all, in `elections.NAME` for one",
             &below("elections.NAME."),
         ),
+        table("The sidecar", &sidecar),
     ]
     .concat()
 }

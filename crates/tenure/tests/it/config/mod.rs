@@ -3,6 +3,7 @@
 mod documents;
 mod formats;
 mod secrets;
+mod sidecar;
 mod store;
 
 use std::collections::BTreeMap;
@@ -293,6 +294,21 @@ fn values_of_the_wrong_kind_say_what_to_write() {
     }
     let error = refusal(Loader::new().environment([("TENURE_ENABLED", "perhaps")]));
     assert_eq!(error, "TENURE_ENABLED: enabled: expects true or false, found \"perhaps\"");
+}
+
+#[test]
+fn problems_of_every_layer_and_of_the_whole_are_told_together() {
+    let text = "instance = 'two words'\nttl = '5s'\n[elections.nightly]\nstop_grace = '9s'";
+    let loader = toml(text).environment([("TENURE_ENABLED", "perhaps")]);
+    let told = loader.set(["defaults", "priority"], "high", "--priority").load().unwrap_err();
+    for part in ["instance", "unknown setting ttl", "TENURE_ENABLED", "--priority"] {
+        assert!(told.to_string().contains(part), "{part}: {told}");
+    }
+    assert_eq!(told.problems().len(), 4, "what a wrong ttl may lead to is not guessed at: {told}");
+
+    let unreadable = Loader::new().file("/nowhere/tenure.toml");
+    let told = refusal(unreadable.environment([("TENURE_ENABLED", "perhaps")]));
+    assert!(told.contains("/nowhere") && told.contains("TENURE_ENABLED"), "{told}");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod embedded;
 mod idle;
 mod memory;
+mod removal;
 mod report;
 mod servers;
 mod speed;
@@ -28,6 +29,7 @@ fn main() -> Outcome {
     idle::measure(&scale, &mut figures)?;
     memory::measure(&mut figures)?;
     stall::measure(&scale, &mut figures)?;
+    removal::measure(&mut figures)?;
     let speeds = speed::measure(&scale)?;
     speeds.print();
     println!();

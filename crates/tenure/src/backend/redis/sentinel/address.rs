@@ -3,8 +3,10 @@
 use std::fmt;
 
 use super::verdict::Node;
+use crate::backend::redis::mode::{Mode, ModeOptions};
 use crate::backend::redis::url::{
-    self, Host, Login, Place, RedisUrl, TlsFiles, parse_credentials, parse_database, parse_query,
+    self, Host, Login, Place, RedisUrl, Suffix, TlsFiles, parse_credentials, parse_database,
+    parse_query,
 };
 use crate::backend::{ConnectError, Secret};
 
@@ -25,6 +27,7 @@ pub(in crate::backend::redis) struct SentinelAddress {
     /// Who logs in to the master, and to which database.
     pub(super) login: Login,
     tls: Option<TlsFiles>,
+    mode: Mode,
 }
 
 impl SentinelAddress {
@@ -50,7 +53,13 @@ impl SentinelAddress {
         RedisUrl {
             place: place(node.host.clone(), node.port, self.tls.clone()),
             login: self.login.clone(),
+            mode: self.mode,
         }
+    }
+
+    /// How far a grant must have got before it counts.
+    pub(in crate::backend::redis) fn mode(&self) -> Mode {
+        self.mode
     }
 
     /// What a person should know before using this address.
@@ -73,7 +82,8 @@ impl fmt::Display for SentinelAddress {
                 Place::Unix { .. } => unreachable!("the parser makes no such sentinel"),
             }
         }
-        write!(f, "/{}/{}", self.master, self.login.database)
+        let mode = Suffix(self.mode, '?');
+        write!(f, "/{}/{}{mode}", self.master, self.login.database)
     }
 }
 
@@ -93,8 +103,10 @@ fn parse(address: &str) -> Result<SentinelAddress, String> {
     let mut sentinel_login = Login::default();
     let mut tls =
         TlsFiles { insecure: url::parse_fragment(parts.fragment)?, ..TlsFiles::default() };
+    let mut mode = ModeOptions::default();
     for (name, value) in parse_query(parts.query)? {
         match name.as_str() {
+            _ if mode.take(&name, &value)? => {}
             "db" => login.database = parse_database(&value)?,
             "sentinel_user" => sentinel_login.user = Some(value),
             "sentinel_password" => sentinel_login.password = Some(Secret::new(value)),
@@ -114,7 +126,7 @@ fn parse(address: &str) -> Result<SentinelAddress, String> {
     }
     let tls = is_encrypted.then_some(tls.checked()?);
     let sentinels = sentinels(parts.hosts, &sentinel_login, tls.as_ref())?;
-    Ok(SentinelAddress { sentinels, master, login, tls })
+    Ok(SentinelAddress { sentinels, master, login, tls, mode: mode.checked()? })
 }
 
 fn master_and_database(path: &str, login: &mut Login) -> Result<String, String> {
@@ -134,7 +146,8 @@ fn sentinels(hosts: &str, login: &Login, tls: Option<&TlsFiles>) -> Result<Vec<R
     let mut sentinels: Vec<RedisUrl> = Vec::new();
     for host in hosts.split(',') {
         let (host, port) = url::parse_host(host, SENTINEL_PORT)?;
-        let sentinel = RedisUrl { place: place(host, port, tls.cloned()), login: login.clone() };
+        let place = place(host, port, tls.cloned());
+        let sentinel = RedisUrl { place, login: login.clone(), mode: Mode::default() };
         if sentinels.contains(&sentinel) {
             return Err(format!("the sentinel {sentinel} stands there twice: name each once"));
         }

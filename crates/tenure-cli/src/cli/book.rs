@@ -1,0 +1,302 @@
+//! What is known of commands: names, subcommands, arguments, and what they are for.
+//!
+//! The rows come from our own command table, the arguments from `syntax.txt`. A server that
+//! documents its commands (COMMAND DOCS, since 7.0) overrides both, so that the commands of a newer
+//! Redis or Valkey are known as well.
+
+use std::collections::BTreeMap;
+
+use store_engine::Registry;
+use store_resp::Reply;
+
+/// Arguments per command, as redis-server 7.0 documents them; a test keeps it so.
+const SYNTAX: &str = include_str!("syntax.txt");
+
+/// All that is known of one command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) syntax: String,
+    pub(super) summary: String,
+    pub(super) since: String,
+    pub(super) group: String,
+}
+
+/// Commands by name, in capitals; the two words of a subcommand with one space between.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Book {
+    entries: BTreeMap<String, Entry>,
+}
+
+impl Book {
+    /// The commands of our own store.
+    pub(super) fn built_in() -> Self {
+        let mut book = Self::default();
+        for row in Registry::new().rows() {
+            let command = row.command;
+            let entry = Entry {
+                syntax: String::new(),
+                summary: command.summary.to_owned(),
+                since: command.since.to_owned(),
+                group: command.group.name().to_owned(),
+            };
+            book.entries.insert(name_of(&row.full_name), entry);
+        }
+        for line in SYNTAX.lines() {
+            let (name, syntax) = line.split_once(':').unwrap_or((line, ""));
+            if let Some(entry) = book.entries.get_mut(name) {
+                entry.syntax = syntax.trim().to_owned();
+            }
+        }
+        book
+    }
+
+    /// Takes over what a server says of its commands. Does nothing when it says nothing.
+    pub(super) fn learn(&mut self, docs: &Reply) {
+        let mut told = BTreeMap::new();
+        for (name, facts) in pairs(docs) {
+            self.learn_one(&mut told, &text(name), facts);
+        }
+        if !told.is_empty() {
+            self.entries = told;
+        }
+    }
+
+    fn learn_one(&self, told: &mut BTreeMap<String, Entry>, name: &str, facts: &Reply) {
+        let name = name_of(name);
+        let mut entry = self.entries.get(&name).cloned().unwrap_or_default();
+        for (fact, value) in pairs(facts) {
+            match text(fact).as_str() {
+                "summary" => entry.summary = text(value),
+                "since" => entry.since = text(value),
+                "group" => entry.group = text(value),
+                "arguments" => entry.syntax = arguments(value),
+                "subcommands" => {
+                    for (subcommand, facts) in pairs(value) {
+                        self.learn_one(told, &text(subcommand), facts);
+                    }
+                }
+                _ => {}
+            }
+        }
+        told.insert(name, entry);
+    }
+
+    /// The entry of a command, or of a command and its subcommand.
+    pub(super) fn find(&self, name: &str) -> Option<&Entry> {
+        self.entries.get(&name.to_ascii_uppercase())
+    }
+
+    /// The entry that the first words of a line mean, and how many words name it.
+    pub(super) fn find_words(&self, words: &[&str]) -> Option<(&Entry, usize)> {
+        let two = words.get(..2).map(|words| words.join(" "));
+        if let Some(entry) = two.and_then(|name| self.find(&name)) {
+            return Some((entry, 2));
+        }
+        self.find(words.first()?).map(|entry| (entry, 1))
+    }
+
+    /// Commands whose name begins with `prefix`, in any case.
+    pub(super) fn commands<'a>(&'a self, prefix: &str) -> impl Iterator<Item = &'a str> {
+        let prefix = prefix.to_ascii_uppercase();
+        let names = self.entries.keys().map(String::as_str);
+        names.filter(move |name| !name.contains(' ') && name.starts_with(&prefix))
+    }
+
+    /// Subcommands of `command` whose name begins with `prefix`, without the command's.
+    pub(super) fn subcommands<'a>(
+        &'a self,
+        command: &str,
+        prefix: &str,
+    ) -> impl Iterator<Item = &'a str> {
+        let start = format!("{} ", command.to_ascii_uppercase());
+        let prefix = prefix.to_ascii_uppercase();
+        self.entries
+            .keys()
+            .filter_map(move |name| name.strip_prefix(&start))
+            .filter(move |name| name.starts_with(&prefix))
+    }
+
+    /// Names of groups, each once.
+    pub(super) fn groups(&self) -> Vec<&str> {
+        let mut groups: Vec<&str> =
+            self.entries.values().map(|entry| entry.group.as_str()).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups
+    }
+
+    /// Commands and subcommands of a group.
+    pub(super) fn of_group<'a>(
+        &'a self,
+        group: &'a str,
+    ) -> impl Iterator<Item = (&'a str, &'a Entry)> {
+        let entries = self.entries.iter().map(|(name, entry)| (name.as_str(), entry));
+        entries.filter(move |(_, entry)| entry.group.eq_ignore_ascii_case(group))
+    }
+}
+
+/// `config|get` as people write it.
+fn name_of(full_name: &str) -> String {
+    full_name.replace('|', " ").to_ascii_uppercase()
+}
+
+/// The pairs of a map, which is a flat array in RESP2.
+fn pairs(reply: &Reply) -> Vec<(&Reply, &Reply)> {
+    match reply {
+        Reply::Map(pairs) => pairs.iter().map(|(key, value)| (key, value)).collect(),
+        Reply::Array(items) => items.as_chunks::<2>().0.iter().map(|[k, v]| (k, v)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Text for a line on the screen; what could do more than that is left out.
+fn text(reply: &Reply) -> String {
+    let text = match reply {
+        Reply::Bulk(bytes) | Reply::Verbatim(_, bytes) => String::from_utf8_lossy(bytes),
+        Reply::Simple(text) => text.into(),
+        _ => return String::new(),
+    };
+    text.chars().filter(|letter| !letter.is_control()).collect()
+}
+
+fn arguments(reply: &Reply) -> String {
+    let Reply::Array(items) = reply else { return String::new() };
+    let words: Vec<String> = items.iter().map(|item| Argument::read(item).show()).collect();
+    words.join(" ")
+}
+
+/// One argument as COMMAND DOCS describes it.
+#[derive(Debug, Default)]
+struct Argument {
+    name: String,
+    kind: String,
+    token: Option<String>,
+    is_optional: bool,
+    is_repeated: bool,
+    token_is_repeated: bool,
+    parts: Vec<Argument>,
+}
+
+impl Argument {
+    fn read(reply: &Reply) -> Self {
+        let mut argument = Self::default();
+        for (fact, value) in pairs(reply) {
+            match text(fact).as_str() {
+                // Newer servers give the name to show apart from the name to refer to.
+                "name" if argument.name.is_empty() => argument.name = text(value),
+                "display_text" => argument.name = text(value),
+                "type" => argument.kind = text(value),
+                "token" => argument.token = Some(text(value)),
+                "flags" => argument.read_flags(value),
+                "arguments" => {
+                    if let Reply::Array(items) = value {
+                        argument.parts = items.iter().map(Self::read).collect();
+                    }
+                }
+                _ => {}
+            }
+        }
+        argument
+    }
+
+    fn read_flags(&mut self, reply: &Reply) {
+        let (Reply::Array(flags) | Reply::Set(flags)) = reply else { return };
+        for flag in flags {
+            match text(flag).as_str() {
+                "optional" => self.is_optional = true,
+                "multiple" => self.is_repeated = true,
+                "multiple_token" => (self.is_repeated, self.token_is_repeated) = (true, true),
+                _ => {}
+            }
+        }
+    }
+
+    /// `[EX seconds|PX milliseconds]`, `key [key ...]`, `[WEIGHTS weight [weight ...]]`
+    fn show(&self) -> String {
+        let parts = || self.parts.iter().map(Self::show);
+        let mut shown = match self.kind.as_str() {
+            "pure-token" => self.token.clone().unwrap_or_default(),
+            "oneof" => parts().collect::<Vec<_>>().join("|"),
+            "block" => parts().collect::<Vec<_>>().join(" "),
+            _ => self.name.clone(),
+        };
+        let token = self.token.as_deref().filter(|_| self.kind != "pure-token");
+        let with_token = |shown: &str| match token {
+            Some(token) => format!("{token} {shown}"),
+            None => shown.to_owned(),
+        };
+        if self.is_repeated {
+            let again = if self.token_is_repeated { with_token(&shown) } else { shown.clone() };
+            shown = format!("{shown} [{again} ...]");
+        }
+        shown = with_token(&shown);
+        if self.is_optional { format!("[{shown}]") } else { shown }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::connection::Connection;
+    use crate::cli::target::Target;
+
+    /// What a real server documents, as the lines of `syntax.txt`.
+    fn told_by_redis() -> String {
+        let server = testkit::RedisServer::start();
+        let url = tenure::backend::redis::RedisUrl::parse(&server.url()).unwrap();
+        let target = Target {
+            place: url.place,
+            login: url.login,
+            protocol: store_resp::Protocol::Resp3,
+            connect_within: testkit::GENEROUS,
+        };
+        let docs = Connection::open(&target).unwrap().ask(&["COMMAND", "DOCS"]).unwrap();
+        let mut book = Book::default();
+        book.learn(&docs);
+        let lines = book.entries.iter().map(|(name, entry)| {
+            if entry.syntax.is_empty() { name.clone() } else { format!("{name}: {}", entry.syntax) }
+        });
+        lines.collect::<Vec<_>>().join("\n") + "\n"
+    }
+
+    #[test]
+    fn the_arguments_are_those_that_redis_documents() {
+        let told = told_by_redis();
+        if !told.contains("\nGET: ") {
+            eprintln!("skipped: this server documents no arguments");
+            return;
+        }
+        if std::env::var_os("SYNTAX_UPDATE").is_some() {
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cli/syntax.txt");
+            std::fs::write(path, &told).unwrap();
+        }
+        let next_step = "run the test with SYNTAX_UPDATE=1 to write the file anew";
+        assert!(told == SYNTAX, "syntax.txt is not what redis-server says: {next_step}");
+    }
+
+    #[test]
+    fn every_command_of_the_table_is_in_the_book_with_its_arguments() {
+        let book = Book::built_in();
+        let told: Vec<&str> =
+            SYNTAX.lines().map(|line| line.split(':').next().unwrap_or_default()).collect();
+        for row in Registry::new().rows() {
+            let name = name_of(&row.full_name);
+            assert!(told.contains(&name.as_str()), "{name} is missing in syntax.txt");
+            assert!(book.find(&name).is_some());
+        }
+        let set = book.find("set").unwrap();
+        assert!(set.syntax.starts_with("key value [NX|XX] [GET] [EX seconds|"), "{}", set.syntax);
+        assert_eq!(book.find("zunion").unwrap().syntax.split(' ').next(), Some("numkeys"));
+    }
+
+    #[test]
+    fn words_lead_to_the_longest_name() {
+        let book = Book::built_in();
+        assert_eq!(book.find_words(&["config", "get", "x"]).unwrap().1, 2);
+        assert_eq!(book.find_words(&["get", "get"]).unwrap().1, 1);
+        assert!(book.find_words(&["nosuch"]).is_none());
+        assert_eq!(book.subcommands("CLIENT", "no-").collect::<Vec<_>>(), ["NO-EVICT"]);
+        assert!(book.commands("zran").any(|name| name == "ZRANGE"));
+        assert!(book.groups().contains(&"sorted-set"));
+    }
+}

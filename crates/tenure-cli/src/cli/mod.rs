@@ -1,0 +1,72 @@
+//! `tenure cli`: a client for our store, Redis and Valkey.
+//!
+//! ```text
+//! words + environment ─► target ─► connection ─► stream
+//!            └─► one_shot | interactive | bulk | look ─► client ─► format ─► standard output
+//! ```
+
+mod args;
+mod book;
+mod bulk;
+mod client;
+mod clock;
+mod connection;
+mod error;
+mod format;
+mod frame;
+mod interactive;
+mod look;
+mod one_shot;
+mod progress;
+mod stream;
+mod target;
+mod terminal;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+pub(crate) use args::Arguments;
+use client::{Client, Outcome};
+use error::ClientError;
+use format::Form;
+use target::Target;
+
+/// Does what the words say; the exit code tells how it went.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    match dispatch(arguments) {
+        Ok(Outcome::Fine) => ExitCode::SUCCESS,
+        Ok(Outcome::ErrorReply) => ExitCode::FAILURE,
+        // Whoever read our output had enough of it.
+        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tenure cli: {error}");
+            error.exit_code()
+        }
+    }
+}
+
+fn dispatch(arguments: &Arguments) -> Result<Outcome, ClientError> {
+    let target = Target::from(arguments)?;
+    let work = &arguments.work;
+    if work.pipe {
+        return bulk::run(&target, work);
+    }
+    let mut client = Client::new(target, Form::of(&arguments.shape));
+    if work.scan {
+        return look::scan(&mut client, work);
+    }
+    if work.latency {
+        return look::latency(&mut client, work);
+    }
+    if work.stat {
+        return look::stat(&mut client, work);
+    }
+    let has_command = !arguments.command.is_empty() || work.last_from_stdin;
+    if has_command || work.eval.is_some() {
+        return one_shot::run_command(&mut client, arguments);
+    }
+    if std::io::stdin().is_terminal() {
+        return interactive::run(client);
+    }
+    one_shot::run_lines(&mut client)
+}

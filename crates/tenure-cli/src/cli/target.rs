@@ -1,0 +1,129 @@
+//! Where the store is and who we are there: from words and the environment.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use store_resp::Protocol;
+use tenure::Secret;
+use tenure::backend::redis::{Login, Mode, Place, RedisUrl, TlsFiles};
+
+use super::args::Arguments;
+use super::error::ClientError;
+
+const DEFAULT_HOST: &str = "127.0.0.1";
+const DEFAULT_PORT: u16 = 6379;
+
+/// Everything a connection needs.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) place: Place,
+    pub(super) login: Login,
+    pub(super) protocol: Protocol,
+    pub(super) connect_within: Duration,
+}
+
+impl Target {
+    /// Words win over the environment, and the environment over the default.
+    ///
+    /// Fails when an address makes no sense; the text never repeats a password.
+    pub(super) fn from(arguments: &Arguments) -> Result<Self, ClientError> {
+        let mut url = address(arguments)?;
+        if arguments.tls {
+            url.place = encrypted(url.place, arguments)?;
+        }
+        if let Some(warning) = url.warning() {
+            eprintln!("tenure cli: {warning}");
+        }
+        if let Some(user) = &arguments.user {
+            url.login.user = Some(user.clone());
+        }
+        if let Some(password) = password(arguments)? {
+            url.login.password = Some(password);
+        }
+        if url.login.user.is_some() && url.login.password.is_none() {
+            let text = "--user needs a password: set REDISCLI_AUTH, or give --askpass";
+            return Err(ClientError::Usage(text.into()));
+        }
+        if let Some(database) = arguments.database {
+            url.login.database = database;
+        }
+        let wants_resp3 = arguments.resp3 || (arguments.shape.json && !arguments.resp2);
+        Ok(Self {
+            place: url.place,
+            login: url.login,
+            protocol: if wants_resp3 { Protocol::Resp3 } else { Protocol::Resp2 },
+            connect_within: Duration::from_secs(arguments.timeout.max(1)),
+        })
+    }
+
+    /// The place as the prompt shows it.
+    pub(super) fn name(&self) -> String {
+        match &self.place {
+            Place::Tcp { host, port } | Place::Tls { host, port, .. } if host.contains(':') => {
+                format!("[{host}]:{port}")
+            }
+            Place::Tcp { host, port } | Place::Tls { host, port, .. } => format!("{host}:{port}"),
+            Place::Unix { path } => path.display().to_string(),
+        }
+    }
+}
+
+fn address(arguments: &Arguments) -> Result<RedisUrl, ClientError> {
+    let url = |text: &str, origin: &str| {
+        RedisUrl::parse(text).map_err(|error| ClientError::Usage(format!("{origin}: {error}")))
+    };
+    if let Some(text) = &arguments.url {
+        return url(text, "--url");
+    }
+    if let Some(path) = &arguments.socket {
+        return Ok(plain(Place::Unix { path: path.clone() }));
+    }
+    let is_told = arguments.host.is_some() || arguments.port.is_some();
+    match std::env::var("TENURE_STORE") {
+        Ok(text) if !is_told && !text.trim().is_empty() => url(&text, "TENURE_STORE"),
+        _ => {
+            let host = arguments.host.clone().unwrap_or_else(|| DEFAULT_HOST.to_owned());
+            Ok(plain(Place::Tcp { host, port: arguments.port.unwrap_or(DEFAULT_PORT) }))
+        }
+    }
+}
+
+fn plain(place: Place) -> RedisUrl {
+    RedisUrl { place, login: Login::default(), mode: Mode::default() }
+}
+
+fn encrypted(place: Place, arguments: &Arguments) -> Result<Place, ClientError> {
+    let file = |path: &Option<PathBuf>| path.clone();
+    let files = TlsFiles {
+        ca: file(&arguments.cacert),
+        cert: file(&arguments.cert),
+        key: file(&arguments.key),
+        insecure: arguments.insecure,
+    };
+    match place {
+        Place::Tcp { host, port } => Ok(Place::Tls { host, port, tls: files }),
+        Place::Tls { .. } => {
+            Err(ClientError::Usage("--tls: rediss:// says so already; leave --tls out".into()))
+        }
+        Place::Unix { .. } => {
+            Err(ClientError::Usage("--tls: a unix socket is not encrypted; leave --tls out".into()))
+        }
+    }
+}
+
+fn password(arguments: &Arguments) -> Result<Option<Secret>, ClientError> {
+    if arguments.askpass {
+        return super::terminal::ask_password("Please input password: ").map(Some);
+    }
+    if let Some(password) = &arguments.password {
+        if !arguments.no_auth_warning {
+            eprintln!(
+                "tenure cli: a password given with -a stands in the process list: set \
+                 REDISCLI_AUTH or TENURE_STORE instead"
+            );
+        }
+        return Ok(Some(Secret::new(password.as_str())));
+    }
+    let found = std::env::var("REDISCLI_AUTH").ok().filter(|password| !password.is_empty());
+    Ok(found.map(Secret::new))
+}

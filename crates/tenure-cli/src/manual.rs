@@ -1,0 +1,47 @@
+//! `tenure completions` and `tenure man`: what the shell and `man` want to know.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap_complete::Shell;
+
+use crate::exit::{self, Failure};
+use crate::output::result;
+
+/// Print completions for a shell, to be sourced or put where it looks for them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Completions {
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Print the manual page, or write one page per command into a folder.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Man {
+    /// The folder; without one, the main page goes to stdout.
+    folder: Option<PathBuf>,
+}
+
+pub(crate) fn completions(
+    arguments: &Completions,
+    mut tree: clap::Command,
+) -> Result<ExitCode, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut tree, "tenure", &mut script);
+    result(&String::from_utf8_lossy(&script));
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn man(arguments: &Man, tree: clap::Command) -> Result<ExitCode, Failure> {
+    let written = match &arguments.folder {
+        Some(folder) => clap_mangen::generate_to(tree, folder),
+        None => {
+            let mut page = Vec::new();
+            let rendered = clap_mangen::Man::new(tree).render(&mut page);
+            result(&String::from_utf8_lossy(&page));
+            rendered
+        }
+    };
+    written.map_err(|error| Failure::new(exit::NO, format!("cannot write the pages: {error}")))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,219 @@
+//! `tenure once`: a program that runs once per tick across the fleet.
+
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tenure::core::Timing;
+use tenure::core::protocol::TickOutcome;
+use tenure::{Job, Once, Tenure, Term, Tick};
+
+use crate::exit::{self, Failure};
+use crate::logging::LogOptions;
+use crate::output::{plain, talk};
+use crate::run::program::Program;
+use crate::run::signals::Signals;
+use crate::run::supervise::{Ended, Supervisor};
+use crate::run::{ChildOptions, ElectionOptions, block_on, duration, leave};
+use crate::store_options::{self, Target, blame};
+
+/// How long the outcome is waited for unless told otherwise: for ever, as people count.
+const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Run a program once per tick, whichever instance comes first.
+///
+/// A tick is a period by the store's clock (`--every`) or a name (`--tick`). When it was run before
+/// or runs elsewhere, this exits with 0 and says `skipped` on stderr; with `--wait` it waits for
+/// the outcome, and exits with 1 if the run failed. Without a tick the program runs whenever nobody
+/// else runs it.
+///
+/// A runner that crashes is run again by default, so a tick may begin twice. Exactly once needs a
+/// resource that checks TENURE_TOKEN.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    /// Once per period of this length, by the store's clock.
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "tick")]
+    every: Option<Duration>,
+    /// Once under this name, such as that of a migration.
+    #[arg(long, value_name = "ID")]
+    tick: Option<String>,
+    /// How long the outcome of `--tick` is remembered.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "7d")]
+    keep: Duration,
+    /// Wait for the outcome when somebody else runs it.
+    #[arg(long)]
+    wait: bool,
+    /// Exit with 75 after waiting this long for the outcome.
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "wait")]
+    wait_timeout: Option<Duration>,
+    /// What to do about a tick that somebody began and never finished.
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    on_crash: OnCrash,
+    #[command(flatten)]
+    election: ElectionOptions,
+    #[command(flatten)]
+    child: ChildOptions,
+    #[command(flatten)]
+    log: LogOptions,
+    /// The program and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum OnCrash {
+    /// Run it again: half of its effects may be there.
+    #[default]
+    Rerun,
+    /// Leave it to people.
+    Skip,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    arguments.log.start();
+    if arguments.wait && arguments.every.is_none() && arguments.tick.is_none() {
+        let why = "--wait needs a tick whose outcome it waits for: add --every or --tick";
+        return Err(Failure::usage(why));
+    }
+    let program = Program::find(arguments.command.clone())?;
+    let name = &arguments.target.name;
+    let config = arguments.election.lay(arguments.target.loader(), name).load()?;
+    let timing = Timing::new(&config.election(name).timing()).map_err(tenure::Error::from)?;
+    let code = block_on(async {
+        let farewells = Signals::listen()?;
+        let tenure = store_options::connect(config)?;
+        let job = job(&arguments, &tenure);
+        let stop_signal = arguments.child.stop_signal;
+        let supervisor = Supervisor::new(tenure.clone(), program, timing, stop_signal)?;
+        let turn = Turn { waits: arguments.wait, ended: Cell::new(None) };
+        let code = turn.run(job, supervisor, farewells).await;
+        leave(&tenure).await;
+        code.map_err(|error| match error {
+            Trouble::Library(error) => blame(&tenure, error),
+            Trouble::Here(failure) => failure,
+        })
+    })?;
+    Ok(ExitCode::from(code))
+}
+
+fn job(arguments: &Arguments, tenure: &Tenure) -> Job {
+    let mut job = tenure
+        .job(&arguments.target.name)
+        .keep_outcome(arguments.keep)
+        .rerun_crashed(arguments.on_crash == OnCrash::Rerun);
+    if let Some(period) = arguments.every {
+        job = job.tick(Tick::every(period));
+    }
+    if let Some(tick) = &arguments.tick {
+        job = job.tick(Tick::named(tick));
+    }
+    match arguments.wait {
+        true => job.wait_for_outcome(arguments.wait_timeout.unwrap_or(WAIT_MAX)),
+        false => job,
+    }
+}
+
+enum Trouble {
+    Library(tenure::Error),
+    Here(Failure),
+}
+
+/// One try at the tick.
+struct Turn {
+    waits: bool,
+    /// How the program ended, once it has.
+    ended: Cell<Option<Ended>>,
+}
+
+impl Turn {
+    async fn run(
+        &self,
+        job: Job,
+        mut supervisor: Supervisor,
+        mut farewells: Signals,
+    ) -> Result<u8, Trouble> {
+        let working = Cell::new(false);
+        let failure = Cell::new(None);
+        let work = async |term: Term| {
+            working.set(true);
+            match supervisor.run(&term, None).await {
+                Ok(ended) => self.note(ended),
+                Err(failed) => {
+                    let words = failed.message.clone();
+                    failure.set(Some(failed));
+                    Err(words)
+                }
+            }
+        };
+        let mut running = std::pin::pin!(job.run(work));
+        let once = loop {
+            tokio::select! {
+                biased;
+                once = &mut running => break once.map_err(Trouble::Library)?,
+                signal = farewells.next_farewell() => match working.get() {
+                    // The program's affair; the supervisor hears it, too.
+                    true => {}
+                    false => return Ok(exit::of_signal(signal.as_raw() as u8)),
+                },
+            }
+        };
+        match failure.take() {
+            Some(failure) => Err(Trouble::Here(failure)),
+            None => Ok(self.code(once)),
+        }
+    }
+
+    fn note(&self, ended: Ended) -> Result<(), String> {
+        self.ended.set(Some(ended));
+        match ended {
+            Ended::ByItself(ending) if ending.code() != 0 => {
+                Err(format!("exit code {}", ending.code()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn code(&self, once: Once<Result<(), String>>) -> u8 {
+        match (once, self.ended.get()) {
+            (_, Some(Ended::ByItself(ending) | Ended::Leaving(ending))) => ending.code(),
+            (Once::AlreadyDone(outcome), _) => self.done(&outcome),
+            (Once::RunningElsewhere { by }, _) => {
+                talk(&format!("skipped: {} runs it", plain(by.as_str())));
+                0
+            }
+            (Once::Unfinished { by, token }, _) => {
+                let by = plain(by.as_str());
+                talk(&format!("skipped: {by} began it under term {token} and never finished"));
+                u8::from(self.waits)
+            }
+            (Once::NotNow(reason), _) => {
+                talk(&format!("not now: {reason}"));
+                exit::TIMED_OUT
+            }
+            (Once::Interrupted(reason), _) => {
+                talk(&format!("interrupted: {reason}; the tick is open, so it is run again"));
+                exit::NO
+            }
+            (other, _) => {
+                talk(&format!("not run: {other:?}"));
+                exit::NO
+            }
+        }
+    }
+
+    fn done(&self, outcome: &TickOutcome) -> u8 {
+        match outcome {
+            TickOutcome::Succeeded => {
+                talk("skipped: it was run before");
+                0
+            }
+            TickOutcome::Failed(why) => {
+                talk(&format!("skipped: it was run before and failed: {}", plain(why)));
+                u8::from(self.waits)
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `tenure pause`, `resume` and `clear`: what an operator does to an election.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tenure::Force;
+
+use crate::exit::{self, Failure};
+use crate::output::{duration as shown, plain, result};
+use crate::run::duration;
+use crate::store_options::Target;
+
+/// Grant no new term for a while, for maintenance. A running term goes on.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Pause {
+    #[command(flatten)]
+    target: Target,
+    /// For how long at the most; `tenure resume` ends it before. At most 7d.
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration, default_value = "10m")]
+    lasts: Duration,
+}
+
+/// End a pause.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Resume {
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Break the glass: end a stuck term without its holder.
+///
+/// Asks first. Refuses while the holder was heard of lately, unless forced; `tenure resign` is the
+/// way then. Tokens go on growing, and nobody leads until every lease that might be believed in is
+/// over.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Clear {
+    #[command(flatten)]
+    target: Target,
+    /// Why, for the history.
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// Even though the holder was heard of lately.
+    #[arg(long)]
+    force: bool,
+    /// Do not ask.
+    #[arg(long, short)]
+    yes: bool,
+}
+
+pub(crate) fn pause(arguments: Pause) -> Result<ExitCode, Failure> {
+    let looker = arguments.target.look_on()?;
+    let name = &arguments.target.name;
+    looker.wait(looker.tenure.pause(name, arguments.lasts))?;
+    let (name, lasts) = (plain(name), shown(arguments.lasts));
+    result(&format!("{name} is paused for {lasts}: a running term goes on, no new one begins"));
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn resume(arguments: Resume) -> Result<ExitCode, Failure> {
+    let looker = arguments.target.look_on()?;
+    looker.wait(looker.tenure.resume(&arguments.target.name))?;
+    result(&format!("{} goes on", plain(&arguments.target.name)));
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn clear(arguments: Clear) -> Result<ExitCode, Failure> {
+    let looker = arguments.target.look_on()?;
+    let name = &arguments.target.name;
+    let seen = looker.wait(looker.observer.look())?;
+    if !arguments.yes {
+        let holder = match seen.leadership.leader() {
+            Some(leader) => format!("the term of {}", plain(leader.id.as_str())),
+            None => "whatever is left of a term".to_owned(),
+        };
+        confirm(&format!("End {holder} of {} without asking it?", plain(name)))?;
+    }
+    let force = if arguments.force { Force::Yes } else { Force::No };
+    looker.wait(looker.tenure.clear(name, &arguments.reason, force))?;
+    result(&format!("{} is cleared: nobody leads until old leases are over", plain(name)));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks a person; anything but yes is a no.
+fn confirm(question: &str) -> Result<(), Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::usage("nobody is there to be asked: add --yes"));
+    }
+    let mut stderr = std::io::stderr();
+    let _ = write!(stderr, "{question} Type yes: ");
+    let _ = stderr.flush();
+    let mut answer = String::new();
+    let _ = std::io::stdin().lock().read_line(&mut answer);
+    match answer.trim() {
+        "yes" => Ok(()),
+        _ => Err(Failure::new(exit::NO, "nothing was done")),
+    }
+}

@@ -1,0 +1,99 @@
+//! The health check: a command that says whether the child's work goes on.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use tokio::time::{Interval, MissedTickBehavior};
+
+use super::group::{Ending, ending};
+use crate::output::{plain, talk};
+
+/// Without a success for this many periods the leader steps down: one slow check is no illness.
+const PERIODS_WITHOUT_SUCCESS_MAX: u32 = 3;
+
+/// A health check as the user wrote it.
+#[derive(Clone, Debug)]
+pub(crate) struct HealthCheck {
+    pub(super) command: String,
+    pub(super) every: Duration,
+}
+
+impl HealthCheck {
+    /// How often the work must be heard of.
+    pub(super) fn require_beat(&self) -> Duration {
+        self.every * PERIODS_WITHOUT_SUCCESS_MAX
+    }
+}
+
+/// The checks during one term.
+#[derive(Debug)]
+pub(super) struct Health {
+    check: HealthCheck,
+    environment: Vec<(&'static str, String)>,
+    ticks: Interval,
+    running: Option<Pid>,
+}
+
+impl Health {
+    pub(super) fn start(check: HealthCheck, environment: Vec<(&'static str, String)>) -> Self {
+        let mut ticks = tokio::time::interval(check.every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // The first tick comes at once, before the child can be up.
+        ticks.reset();
+        Health { check, environment, ticks, running: None }
+    }
+
+    pub(super) async fn tick(&mut self) {
+        self.ticks.tick().await;
+    }
+
+    /// Starts a check. One that takes longer than the period has failed.
+    pub(super) fn begin(&mut self) {
+        if self.running.is_some() {
+            talk(&format!("health check took longer than {:?}", self.check.every));
+            self.abandon();
+        }
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(&self.check.command).process_group(0);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        match command.spawn() {
+            Ok(child) => self.running = Some(Pid::from_child(&child)),
+            Err(error) => talk(&format!("health check does not start: {error}")),
+        }
+    }
+
+    /// Whether a check has just succeeded.
+    pub(super) fn has_succeeded(&mut self) -> bool {
+        let Some(pid) = self.running else { return false };
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let Ok(Some(status)) = waitid(WaitId::Pid(pid), options) else { return false };
+        self.running = None;
+        let ending = ending(&status);
+        if ending != Ending::Exited(0) {
+            let (command, code) = (plain(&self.check.command), ending.code());
+            talk(&format!("health check failed with {code}: {command}"));
+        }
+        ending == Ending::Exited(0)
+    }
+
+    /// The process of a check under way.
+    pub(super) fn pid(&self) -> Option<Pid> {
+        self.running
+    }
+
+    fn abandon(&mut self) {
+        if let Some(pid) = self.running.take() {
+            let _ = kill_process_group(pid, Signal::KILL);
+            let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
+        }
+    }
+}
+
+impl Drop for Health {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}

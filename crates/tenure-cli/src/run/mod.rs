@@ -1,0 +1,302 @@
+//! `tenure run`: a program that runs only while this instance leads.
+
+pub(crate) mod group;
+pub(crate) mod guard;
+mod guard_link;
+mod health;
+pub(crate) mod program;
+pub(crate) mod signals;
+pub(crate) mod supervise;
+mod terminal;
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tenure::backend::Connection;
+use tenure::config::{Loader, OnLoss};
+use tenure::core::{Reason, StoreError, Timing};
+use tenure::{Election, Tenure, Term};
+
+use self::health::HealthCheck;
+use self::program::Program;
+use self::signals::Signals;
+use self::supervise::{Ended, Supervisor, Work};
+use crate::exit::{self, Failure};
+use crate::logging::LogOptions;
+use crate::output::talk;
+use crate::store_options::{self, Target, blame};
+
+/// How long the store may take to hear that this instance leaves. If it does not, the lease ends
+/// by itself.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Run a program only while this instance leads.
+///
+/// The program runs in a process group of its own. When the leadership ends it gets the stop
+/// signal, and what is left of it is killed before anybody else can lead; then this instance
+/// contends again. When the program ends by itself, the leadership is given back and its exit code
+/// passed on. A small guard process does the killing if this process is killed or stopped.
+///
+/// The program finds TENURE_NAME, TENURE_ID, TENURE_TOKEN and TENURE_TTL_MS in its environment.
+/// Only a token that the resource itself checks keeps a late write out.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    election: ElectionOptions,
+    #[command(flatten)]
+    child: ChildOptions,
+    /// After losing the leadership against its will: contend again, or exit.
+    #[arg(long, value_name = "recontend|exit")]
+    on_loss: Option<String>,
+    /// The exit code of a loss with `--on-loss exit`.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    loss_code: u8,
+    /// Exit with 75 after waiting this long for the leadership, at the start or again.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    wait_timeout: Option<Duration>,
+    /// A shell command that succeeds while the program's work goes on; when it does not for three
+    /// periods, the leader steps down.
+    #[arg(long, value_name = "COMMAND")]
+    health_cmd: Option<String>,
+    /// How often to run the health command; it may take as long as this.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5s",
+          requires = "health_cmd")]
+    health_every: Duration,
+    #[command(flatten)]
+    log: LogOptions,
+    /// The program and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// What an instance brings to an election.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Election")]
+pub(crate) struct ElectionOptions {
+    /// What people call this instance; host and process id by default.
+    #[arg(long, value_name = "NAME")]
+    id: Option<String>,
+    /// How long a lease lasts without renewal; 10s by default.
+    #[arg(long, value_name = "DURATION")]
+    ttl: Option<String>,
+    /// From one renewal to the next; a third of the ttl by default.
+    #[arg(long, value_name = "DURATION")]
+    renew_every: Option<String>,
+    /// The higher leads rather; 0 by default.
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    priority: Option<String>,
+    /// How long the program gets to stop before the lease ends; 30 % of the ttl by default.
+    #[arg(long, value_name = "DURATION")]
+    stop_grace: Option<String>,
+}
+
+/// How the program is treated.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ChildOptions {
+    /// The signal that asks the program to stop.
+    #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signals::parse)]
+    pub(crate) stop_signal: Signal,
+}
+
+/// Reads a duration for a flag that is no setting.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    match tenure::config::parse_duration(text) {
+        Ok(Duration::ZERO) => Err("it must be longer than 0s: leave it out instead".to_owned()),
+        Ok(duration) => Ok(duration),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+impl ElectionOptions {
+    /// Lays the flags over the settings of the election `name`.
+    pub(crate) fn lay(&self, mut loader: Loader, name: &str) -> Loader {
+        if let Some(id) = &self.id {
+            loader = loader.set(["instance"], id, "--id");
+        }
+        let flags = [
+            ("ttl", &self.ttl, "--ttl"),
+            ("renew_every", &self.renew_every, "--renew-every"),
+            ("priority", &self.priority, "--priority"),
+            ("stop_grace", &self.stop_grace, "--stop-grace"),
+        ];
+        for (setting, value, flag) in flags {
+            if let Some(value) = value {
+                loader = loader.set(["elections", name, setting], value, flag);
+            }
+        }
+        loader
+    }
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    arguments.log.start();
+    let program = Program::find(arguments.command.clone())?;
+    let name = &arguments.target.name;
+    let mut loader = arguments.election.lay(arguments.target.loader(), name);
+    if let Some(on_loss) = &arguments.on_loss {
+        loader = loader.set(["elections", name, "on_loss"], on_loss, "--on-loss");
+    }
+    let config = loader.load()?;
+    let settings = config.election(name).clone();
+    let timing = Timing::new(&settings.timing()).map_err(tenure::Error::from)?;
+    let exits_on_loss = settings.on_loss == OnLoss::Exit;
+    // Before the connection: the guard has none of its descriptors.
+    let code = block_on(async {
+        let mut farewells = Signals::listen()?;
+        let tenure = store_options::connect(config)?;
+        let check = arguments
+            .health_cmd
+            .map(|command| HealthCheck { command, every: arguments.health_every });
+        let election = start(&tenure, name, check.as_ref()).await?;
+        let stop_signal = arguments.child.stop_signal;
+        let supervisor = Supervisor::new(tenure, program, timing, stop_signal)?;
+        let mut wrapper = Wrapper {
+            supervisor,
+            election,
+            check,
+            wait_timeout: arguments.wait_timeout,
+            loss_code: exits_on_loss.then_some(arguments.loss_code),
+        };
+        wrapper.contend(&mut farewells).await
+    })?;
+    Ok(ExitCode::from(code))
+}
+
+/// Runs a command that lasts, on a runtime of one thread.
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|error| Failure::new(exit::NO, format!("no runtime: {error}")))?;
+    runtime.block_on(work)
+}
+
+async fn start(
+    tenure: &Tenure,
+    name: &str,
+    check: Option<&HealthCheck>,
+) -> Result<Election, Failure> {
+    // The library would end the process on a loss; here the child comes first.
+    let mut builder = tenure.election(name).on_loss(tenure::OnLoss::Recontend);
+    if let Some(check) = check {
+        builder = builder.require_beat(check.require_beat());
+    }
+    Ok(builder.start().await?)
+}
+
+/// An instance that runs its program in every term it gets.
+struct Wrapper {
+    supervisor: Supervisor,
+    election: Election,
+    check: Option<HealthCheck>,
+    wait_timeout: Option<Duration>,
+    /// The exit code of a loss, unless this instance contends again.
+    loss_code: Option<u8>,
+}
+
+impl Wrapper {
+    /// Contends, again and again, until there is an exit code.
+    async fn contend(&mut self, farewells: &mut Signals) -> Result<u8, Failure> {
+        let over = self.contend_until_over(farewells).await;
+        leave(&self.supervisor.tenure).await;
+        over
+    }
+
+    async fn contend_until_over(&mut self, farewells: &mut Signals) -> Result<u8, Failure> {
+        let mut has_led = false;
+        loop {
+            let term = tokio::select! {
+                biased;
+                signal = farewells.next_farewell() => return Ok(code_of(signal)),
+                failure = self.denied(), if !has_led => return Err(failure),
+                term = self.wait() => term?,
+            };
+            has_led = true;
+            let work = Work { election: &self.election, check: self.check.as_ref() };
+            let ended = self.supervisor.run(&term, Some(work)).await?;
+            match ended {
+                Ended::ByItself(ending) | Ended::Leaving(ending) => return Ok(ending.code()),
+                Ended::WithItsTerm => {}
+            }
+            if let (true, Some(code)) = (is_loss(&term), self.loss_code) {
+                talk("the leadership was lost: exiting, as --on-loss says");
+                return Ok(code);
+            }
+            // What came while the child ran was for the child.
+            *farewells = Signals::listen()?;
+            tokio::select! {
+                biased;
+                signal = farewells.next_farewell() => return Ok(code_of(signal)),
+                () = self.stand_down(term) => {}
+            }
+        }
+    }
+
+    async fn wait(&self) -> Result<Term, Failure> {
+        let Some(limit) = self.wait_timeout else {
+            return Ok(self.election.wait_for_leadership().await?);
+        };
+        let waited = self.election.wait_for_leadership_within(limit).await;
+        waited.map_err(|error| match (error, self.supervisor.tenure.connection()) {
+            (tenure::Error::TimedOut { .. }, Connection::Down(error)) => {
+                blame(&self.supervisor.tenure, tenure::Error::Store(error))
+            }
+            (tenure::Error::TimedOut { .. }, _) => {
+                let leader = self.election.leader().map(|leader| leader.id.to_string());
+                let why = leader.map_or("nobody may lead just now".to_owned(), |leader| {
+                    format!("{} leads", crate::output::plain(&leader))
+                });
+                Failure::new(exit::TIMED_OUT, format!("not leading after {limit:?}: {why}"))
+            }
+            (error, _) => Failure::from(error),
+        })
+    }
+
+    /// A login that is refused from the start will not be accepted by waiting.
+    async fn denied(&self) -> Failure {
+        let mut watch = self.election.watch();
+        loop {
+            if let Connection::Down(error @ StoreError::Denied(_)) = watch.status().connection {
+                return blame(&self.supervisor.tenure, tenure::Error::Store(error));
+            }
+            if watch.changed().await.is_none() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Gives up a term whose child is gone, so that the next child has a token of its own.
+    async fn stand_down(&self, term: Term) {
+        term.resign().await;
+        if let Some(check) = &self.check {
+            // Work that was found ill gets another chance, but not at once.
+            tokio::time::sleep(check.every).await;
+            self.election.beat();
+        }
+    }
+}
+
+/// Whether a term ended against this instance's will.
+fn is_loss(term: &Term) -> bool {
+    match term.stop_reason() {
+        // The guard acted before this process could notice.
+        None => true,
+        Some(reason) => matches!(
+            reason,
+            Reason::LeaseEnded | Reason::RenewalLate | Reason::Lost(_) | Reason::WorkStalled
+        ),
+    }
+}
+
+fn code_of(signal: Signal) -> u8 {
+    exit::of_signal(signal.as_raw() as u8)
+}
+
+/// Gives back what is held, as far as the store answers.
+pub(crate) async fn leave(tenure: &Tenure) {
+    let _ = tokio::time::timeout(LEAVE_TIMEOUT, tenure.shutdown()).await;
+}

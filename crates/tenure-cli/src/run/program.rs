@@ -1,0 +1,74 @@
+//! The program to run: found before anybody contends, so that a typing error is told at once.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::exit::{self, Failure};
+
+/// A program and its arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    name: OsString,
+    arguments: Vec<OsString>,
+}
+
+impl Program {
+    /// Looks the program up as the shell does. Fails with 127 when it is not there and with 126
+    /// when it cannot be executed.
+    pub(crate) fn find(words: Vec<OsString>) -> Result<Self, Failure> {
+        let mut words = words.into_iter();
+        let Some(name) = words.next() else {
+            return Err(Failure::usage(
+                "no program is given: write it after --, as in -- sleep 60",
+            ));
+        };
+        let program = Program { name, arguments: words.collect() };
+        let found = program.candidates();
+        let there: Vec<_> = found.iter().filter(|path| path.exists()).collect();
+        if there.iter().any(|path| is_executable(path)) {
+            return Ok(program);
+        }
+        Err(program.failure(&io::Error::from(match there.is_empty() {
+            true => io::ErrorKind::NotFound,
+            false => io::ErrorKind::PermissionDenied,
+        })))
+    }
+
+    /// Where the program may be: the path itself, or its name in each folder of `PATH`.
+    fn candidates(&self) -> Vec<PathBuf> {
+        let name = Path::new(&self.name);
+        if name.components().count() != 1 {
+            return vec![name.to_owned()];
+        }
+        let folders = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+        std::env::split_paths(&folders).map(|folder| folder.join(name)).collect()
+    }
+
+    pub(super) fn command(&self) -> Command {
+        let mut command = Command::new(&self.name);
+        command.args(&self.arguments);
+        command
+    }
+
+    /// Why it does not start, with the exit code that shells use.
+    pub(super) fn failure(&self, error: &io::Error) -> Failure {
+        let name = crate::output::plain(&self.name.to_string_lossy());
+        match error.kind() {
+            io::ErrorKind::NotFound => Failure::new(
+                exit::NOT_FOUND,
+                format!("{name}: there is no such program: check its name and PATH"),
+            ),
+            _ => Failure::new(
+                exit::CANNOT_EXECUTE,
+                format!("{name}: cannot be executed ({error}): check its permissions"),
+            ),
+        }
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}

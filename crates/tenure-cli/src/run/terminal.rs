@@ -1,0 +1,44 @@
+//! The terminal: whoever is in its foreground reads from it and gets its Ctrl-C.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
+use rustix::process::{Pid, getpgrp};
+use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
+
+/// The terminal that this program was started on, in the foreground.
+#[derive(Clone, Debug)]
+pub(super) struct Terminal {
+    device: Arc<OwnedFd>,
+    ours: Pid,
+}
+
+impl Terminal {
+    /// The terminal behind stdin, if this process is in its foreground.
+    pub(super) fn in_our_hands() -> Option<Self> {
+        let stdin = std::io::stdin();
+        let ours = getpgrp();
+        if !isatty(&stdin) || tcgetpgrp(&stdin) != Ok(ours) {
+            return None;
+        }
+        let device = rustix::io::fcntl_dupfd_cloexec(&stdin, 3).ok()?;
+        Some(Terminal { device: Arc::new(device), ours })
+    }
+
+    /// Puts `group` into the foreground. Safe between fork and exec.
+    pub(super) fn hand_to(&self, group: Pid) {
+        // Somebody in the background who does this is stopped by SIGTTOU, unless it is blocked.
+        let mut blocked = SigSet::empty();
+        blocked.add(Signal::SIGTTOU);
+        let mut before = SigSet::empty();
+        let _ = pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&blocked), Some(&mut before));
+        // A terminal that has gone away needs nobody in its foreground.
+        let _ = tcsetpgrp(&*self.device, group);
+        let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
+    }
+
+    pub(super) fn take_back(&self) {
+        self.hand_to(self.ours);
+    }
+}

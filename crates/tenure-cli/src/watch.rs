@@ -1,0 +1,131 @@
+//! `tenure watch`: how an election stands, kept up to date in the terminal.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::json;
+use tenure::{Changes, Observation};
+
+use crate::exit::Failure;
+use crate::history::{Past, past, past_text};
+use crate::members::members_text;
+use crate::output::{OutputOptions, plain, result, table};
+use crate::run::block_on;
+use crate::run::signals::Signals;
+use crate::status::{status_json, status_text};
+use crate::store_options::{OnLooker, Target, blame};
+
+/// How often the view is drawn without a change: leases and heartbeats count down.
+const REDRAW_EVERY: Duration = Duration::from_secs(1);
+/// How many past terms the view shows.
+const TERMS_SHOWN: usize = 8;
+
+/// Show who leads, who takes part and what happened, live. Ctrl-C ends it.
+///
+/// Into a pipe it writes one line per change; with --json, one object.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    output: OutputOptions,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let looker = arguments.target.look_on()?;
+    let name = arguments.target.name;
+    block_on(async {
+        let changes = looker.observer.changes().await;
+        let changes = changes.map_err(|error| blame(&looker.tenure, error))?;
+        let mut farewells = Signals::listen()?;
+        let live = std::io::stdout().is_terminal() && !arguments.output.json;
+        let following = async {
+            match live {
+                true => View { name: &name, looker: &looker }.follow(changes).await,
+                false => print_changes(&name, &looker, changes, arguments.output).await,
+            }
+        };
+        tokio::select! {
+            _ = farewells.next_farewell() => {}
+            () = following => {}
+        }
+        if live {
+            leave_screen();
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+async fn print_changes(name: &str, looker: &OnLooker, mut changes: Changes, output: OutputOptions) {
+    loop {
+        match changes.next().await {
+            Ok(seen) => output.print(&status_json(name, &seen), || line(&seen)),
+            Err(error) => {
+                let failure = blame(&looker.tenure, error);
+                output.print(&json!({ "name": name, "error": failure.message }), || {
+                    failure.message.clone()
+                });
+            }
+        }
+    }
+}
+
+/// One change on one line.
+fn line(seen: &Observation) -> String {
+    let leader = match seen.leadership.leader() {
+        Some(leader) => format!("{} leads, term {}", plain(leader.id.as_str()), leader.token),
+        None => "nobody leads".to_owned(),
+    };
+    let at = crate::output::moment(seen.server_time);
+    format!("{at}  {leader}, {} members", seen.members.len())
+}
+
+/// The view on a terminal.
+struct View<'a> {
+    name: &'a str,
+    looker: &'a OnLooker,
+}
+
+impl View<'_> {
+    async fn follow(&self, mut changes: Changes) {
+        enter_screen();
+        loop {
+            self.draw().await;
+            tokio::select! {
+                _ = changes.next() => {}
+                () = tokio::time::sleep(REDRAW_EVERY) => {}
+            }
+        }
+    }
+
+    async fn draw(&self) {
+        let observer = &self.looker.observer;
+        let text = match (observer.look().await, observer.history(TERMS_SHOWN * 3).await) {
+            (Ok(seen), Ok(entries)) => {
+                let mut terms: Vec<Past> = past(&entries);
+                terms.truncate(TERMS_SHOWN);
+                let place = self.looker.tenure.store();
+                let status = status_text(self.name, &place, &seen);
+                format!("{status}\n{}\n{}", members_text(&seen), past_text(&terms))
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                let failure = blame(&self.looker.tenure, error);
+                table(&["NO ANSWER"], &[vec![failure.message]])
+            }
+        };
+        // Each line is cleared to its end, so that nothing of the last view shines through.
+        let body = text.replace('\n', "\x1b[K\r\n");
+        result(&format!("\x1b[H{body}\x1b[J"));
+    }
+}
+
+/// The other screen, so that the one before comes back as it was.
+fn enter_screen() {
+    let _ = write!(std::io::stdout(), "\x1b[?1049h\x1b[?25l\x1b[2J");
+}
+
+fn leave_screen() {
+    let _ = write!(std::io::stdout(), "\x1b[?25h\x1b[?1049l");
+    let _ = std::io::stdout().flush();
+}

@@ -1,0 +1,119 @@
+//! `tenure hand-over` and `tenure resign`: asking the leader.
+//!
+//! Nobody but the leader's own process ends a term: it stops its work first.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tenure::Asked;
+
+use crate::exit::{self, Failure};
+use crate::output::{OutputOptions, plain, talk};
+use crate::run::{block_on, duration};
+use crate::store_options::Target;
+
+/// Ask the leader to hand over to another member.
+///
+/// Its work ends before the other's begins. Waits until that is done (0), refused with a reason
+/// (1) or not answered (75).
+#[derive(Debug, clap::Args)]
+pub(crate) struct HandOver {
+    #[command(flatten)]
+    target: Target,
+    /// The successor, by name or whole id; `tenure members` lists them.
+    #[arg(long, value_name = "ID")]
+    to: String,
+    #[command(flatten)]
+    wait: Wait,
+}
+
+/// Ask the leader to step down; whoever is next may lead.
+///
+/// Its work ends first. Waits until that is done (0), refused with a reason (1) or not answered
+/// (75).
+#[derive(Debug, clap::Args)]
+pub(crate) struct Resign {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    wait: Wait,
+}
+
+#[derive(Clone, Copy, Debug, clap::Args)]
+struct Wait {
+    /// How long to wait for the answer; twice the leader's ttl by default, at least 5s.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<Duration>,
+    #[command(flatten)]
+    output: OutputOptions,
+}
+
+pub(crate) fn hand_over(arguments: HandOver) -> Result<ExitCode, Failure> {
+    let looker = arguments.target.look_on()?;
+    let name = &arguments.target.name;
+    let asked = looker.tenure.ask_to_hand_over(name, &arguments.to);
+    arguments.wait.report(looker.within(arguments.wait.timeout, asked)?)
+}
+
+pub(crate) fn resign(arguments: Resign) -> Result<ExitCode, Failure> {
+    let looker = arguments.target.look_on()?;
+    let asked = looker.tenure.ask_to_resign(&arguments.target.name);
+    arguments.wait.report(looker.within(arguments.wait.timeout, asked)?)
+}
+
+impl crate::store_options::OnLooker {
+    /// What came of asking; `None` when the caller's own limit was reached first.
+    fn within(
+        &self,
+        limit: Option<Duration>,
+        asked: impl Future<Output = Result<Asked, tenure::Error>>,
+    ) -> Result<Option<Asked>, Failure> {
+        block_on(async {
+            let answered = match limit {
+                None => asked.await,
+                Some(limit) => match tokio::time::timeout(limit, asked).await {
+                    Ok(answered) => answered,
+                    Err(_) => return Ok(None),
+                },
+            };
+            answered.map(Some).map_err(|error| crate::store_options::blame(&self.tenure, error))
+        })
+    }
+}
+
+impl Wait {
+    /// `outcome` (`done`, `refused`, `not-answered`, `nobody-leads`), `leader`, `why`.
+    fn report(self, asked: Option<Asked>) -> Result<ExitCode, Failure> {
+        let (code, outcome, leader, why) = match asked {
+            Some(Asked::Done { leader }) => {
+                (0, "done", leader.map(|leader| leader.id.to_string()), None)
+            }
+            Some(Asked::Refused { why }) => (exit::NO, "refused", None, Some(why)),
+            Some(Asked::NobodyLeads) => {
+                let why = "nobody leads, so there is nobody to ask".to_owned();
+                (exit::NO, "nobody-leads", None, Some(why))
+            }
+            Some(Asked::NotAnswered { leader }) => {
+                (exit::TIMED_OUT, "not-answered", Some(leader.id.to_string()), Some(stuck()))
+            }
+            _ => (exit::TIMED_OUT, "not-answered", None, Some(stuck())),
+        };
+        let json: Value = json!({ "outcome": outcome, "leader": leader, "why": why });
+        if self.output.json || code == 0 {
+            self.output.print(&json, || match &leader {
+                Some(leader) => format!("done: {} leads", plain(leader)),
+                None => "done: nobody has taken over yet".to_owned(),
+            });
+        }
+        if let Some(why) = why {
+            talk(&format!("{outcome}: {}", plain(&why)));
+        }
+        Ok(ExitCode::from(code))
+    }
+}
+
+fn stuck() -> String {
+    "the leader may be stuck or cut off: `tenure status` shows its lease, `tenure clear` ends it"
+        .to_owned()
+}

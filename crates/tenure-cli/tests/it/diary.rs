@@ -1,0 +1,126 @@
+//! What children write while they run, and what it proves.
+//!
+//! All children append to one file. The system orders appends, so the order of the lines is the
+//! order in which things happened: no clock takes part in the proof.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// One line: `TOKEN WRITER PID UPTIME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) token: u64,
+    /// `child`, or `grandchild`: a process that the child started.
+    pub(crate) writer: String,
+    pub(crate) pid: u32,
+}
+
+/// The lines in their order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Diary {
+    pub(crate) lines: Vec<Line>,
+}
+
+impl Diary {
+    pub(crate) const FILE: &str = "diary";
+    /// A child and a grandchild that write until they are killed. A grandchild does not know its
+    /// own number in a plain shell, so `exec` gives it one that it does.
+    pub(crate) const SCRIPT: &str = r#"
+        write() {
+            while :; do
+                read up idle < /proc/uptime
+                echo "$TENURE_TOKEN $1 $2 $up"
+                sleep 0.01
+            done >> diary
+        }
+        write grandchild 0 &
+        echo "$TENURE_TOKEN grandchild $! 0" >> diary
+        write child $$
+    "#;
+
+    pub(crate) fn read(file: &Path) -> Self {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        // The last line may be half there only where a write was cut short, which pipes of one
+        // line are not; a line that does not parse is a finding.
+        Diary { lines: text.lines().map(parse).collect() }
+    }
+
+    pub(crate) fn last_token(&self) -> Option<u64> {
+        self.lines.iter().map(|line| line.token).max()
+    }
+
+    /// The processes that wrote under `token`.
+    pub(crate) fn writers(&self, token: u64) -> Vec<u32> {
+        let of_term = self.lines.iter().filter(|line| line.token == token && line.pid != 0);
+        let mut pids: Vec<u32> = of_term.map(|line| line.pid).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+
+    pub(crate) fn terms(&self) -> usize {
+        let mut tokens: Vec<u64> = self.lines.iter().map(|line| line.token).collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        tokens.len()
+    }
+
+    /// What is wrong, if anything: a child that wrote after one of a newer term did, or two
+    /// children of one term.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let mut newest = 0;
+        let mut children: BTreeMap<u64, u32> = BTreeMap::new();
+        for (index, line) in self.lines.iter().enumerate() {
+            if line.token < newest {
+                return Err(format!("line {index}: {line:?} after a child of term {newest}"));
+            }
+            newest = line.token;
+            if line.writer == "child" {
+                let first = *children.entry(line.token).or_insert(line.pid);
+                if first != line.pid {
+                    return Err(format!("line {index}: {line:?}, but {first} had that term"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parse(line: &str) -> Line {
+    let words: Vec<&str> = line.split(' ').collect();
+    let [token, writer, pid, _uptime] = words.as_slice() else {
+        panic!("{line:?} is no line of a diary");
+    };
+    Line { token: token.parse().unwrap(), writer: (*writer).into(), pid: pid.parse().unwrap() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn diary(lines: &[&str]) -> Diary {
+        Diary { lines: lines.iter().map(|line| parse(line)).collect() }
+    }
+
+    #[test]
+    fn one_after_the_other_is_fine() {
+        let fine =
+            diary(&["1 child 10 0.1", "1 grandchild 0 0.1", "1 child 10 0.2", "2 child 11 0"]);
+        assert_eq!(fine.check(), Ok(()));
+        assert_eq!(fine.terms(), 2);
+    }
+
+    #[test]
+    fn a_planted_overlap_is_caught() {
+        let late = diary(&["1 child 10 0.1", "2 child 11 0.2", "1 child 10 0.3"]);
+        assert!(late.check().unwrap_err().contains("after a child of term 2"));
+        let grandchild = diary(&["1 child 10 0.1", "2 child 11 0.2", "1 grandchild 0 0.3"]);
+        assert!(grandchild.check().is_err());
+    }
+
+    #[test]
+    fn two_children_of_one_term_are_caught() {
+        let twins = diary(&["1 child 10 0.1", "1 child 11 0.2"]);
+        assert!(twins.check().unwrap_err().contains("had that term"));
+    }
+}

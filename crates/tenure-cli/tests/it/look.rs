@@ -1,0 +1,62 @@
+//! `who`, `status`, `members`, `history`, `watch`: what there is to see.
+
+use testkit::{GENEROUS, Process};
+
+use crate::stage::{NAME, on_every_store};
+
+on_every_store! {
+    fn who_says_the_id_or_that_nobody_leads(stage: crate::stage::Stage) {
+        let nobody = stage.tenure(&["who", NAME]);
+        assert_eq!((nobody.code, nobody.out.as_str()), (1, ""), "{nobody:?}");
+        assert!(nobody.err.contains("nobody leads job"), "{nobody:?}");
+        assert_eq!(stage.json(&["who", NAME])["vacancy"], "free");
+
+        let _leader = stage.wrap("ada", &[], "sleep 600");
+        stage.wait_for_leader("ada");
+        let who = stage.tenure(&["who", NAME]);
+        assert_eq!(who.code, 0);
+        assert_eq!(who.out.lines().count(), 1);
+        let json = stage.json(&["who", NAME]);
+        assert_eq!(json["leader"], who.out);
+        assert!(json["token"].as_u64().unwrap() > 0);
+        assert!(json["remaining_ms"].as_u64().unwrap() <= 1_500);
+        assert_eq!(json["foreign"], false);
+    }
+
+    fn status_members_and_history_show_what_is_there(stage: crate::stage::Stage) {
+        let mut first = stage.wrap("ada", &["--priority", "-3"], "sleep 600");
+        stage.wait_for_leader("ada");
+        let _second = stage.wrap("bob", &["--priority", "5"], "sleep 600");
+        stage.wait_for_members(2);
+
+        let status = stage.json(&["status", NAME]);
+        assert_eq!(status["key"], "tenure:job");
+        assert!(!status["store"].as_str().unwrap().is_empty());
+        let member = |name: &str| {
+            let members = status["members"].as_array().unwrap();
+            members.iter().find(|member| member["name"] == name).cloned().unwrap()
+        };
+        assert_eq!((&member("ada")["role"], &member("bob")["role"]), (&"leader".into(), &"standby".into()));
+        assert_eq!((&member("ada")["priority"], &member("bob")["priority"]), (&(-3).into(), &5.into()));
+        assert_eq!(member("bob")["ttl_ms"], 1_500);
+        let text = stage.tenure(&["status", NAME]).out;
+        assert!(text.contains("leader    ada_") && text.contains("standby"), "{text}");
+
+        first.terminate();
+        first.wait(GENEROUS);
+        stage.wait_for_leader("bob");
+        let history = stage.json(&["history", NAME]);
+        let [now, before] = &history["terms"].as_array().unwrap()[..] else { panic!("{history}") };
+        assert!(now["id"].as_str().unwrap().starts_with("bob_") && now["ended_at"].is_null());
+        assert_eq!(before["reason"], "released");
+        assert!(now["gap_ms"].is_u64(), "{history}");
+        assert!(now["token"].as_u64() > before["token"].as_u64());
+    }
+
+    fn watch_writes_a_line_per_change_into_a_pipe(stage: crate::stage::Stage) {
+        let watching = Process::spawn(stage.command(&["watch", NAME]));
+        watching.next_line_with("nobody leads", GENEROUS);
+        let _leader = stage.wrap("ada", &[], "sleep 600");
+        watching.next_line_with("ada_", GENEROUS);
+    }
+}

@@ -1,0 +1,66 @@
+//! `hand-over`, `resign`, `pause`, `resume`, `clear`: what an operator may do.
+
+use crate::stage::{NAME, on_every_store};
+
+on_every_store! {
+    fn a_hand_over_moves_the_child(stage: crate::stage::Stage) {
+        let _ada = stage.wrap_writer("ada", &[]);
+        stage.wait_for_leader("ada");
+        let _bob = stage.wrap_writer("bob", &[]);
+        stage.wait_for_members(2);
+        let said = stage.tenure(&["hand-over", NAME, "--to", "bob"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        assert!(said.out.contains("bob_"), "{said:?}");
+        stage.wait_for_leader("bob");
+        assert_eq!(stage.diary().check(), Ok(()));
+    }
+
+    fn a_hand_over_to_a_stranger_is_refused_with_a_reason(stage: crate::stage::Stage) {
+        let _ada = stage.wrap("ada", &[], "sleep 600");
+        stage.wait_for_leader("ada");
+        let said = stage.tenure(&["hand-over", NAME, "--to", "zoe"]);
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.err.contains("refused") && said.err.contains("zoe"), "{said:?}");
+        stage.wait_for_leader("ada");
+    }
+
+    fn a_leader_that_is_asked_resigns(stage: crate::stage::Stage) {
+        let nobody = stage.tenure(&["resign", NAME]);
+        assert_eq!(nobody.code, 1, "{nobody:?}");
+        let _ada = stage.wrap("ada", &[], "sleep 600");
+        stage.wait_for_leader("ada");
+        let _bob = stage.wrap("bob", &[], "sleep 600");
+        stage.wait_for_members(2);
+        let json = stage.json(&["resign", NAME]);
+        assert_eq!(json["outcome"], "done", "{json}");
+        stage.wait_for_leader("bob");
+    }
+
+    fn a_paused_election_grants_no_term(stage: crate::stage::Stage) {
+        assert_eq!(stage.tenure(&["pause", NAME, "--for", "1h"]).code, 0);
+        let said = stage.tenure(&["run", NAME, "--wait-timeout", "300ms", "--", "true"]);
+        assert_eq!(said.code, 75, "{said:?}");
+        assert_eq!(stage.json(&["who", NAME])["vacancy"], "paused");
+        assert_eq!(stage.tenure(&["resume", NAME]).code, 0);
+        assert_eq!(stage.tenure(&["run", NAME, "--", "true"]).code, 0);
+    }
+
+    fn clearing_asks_refuses_and_can_be_forced(stage: crate::stage::Stage) {
+        let _ada = stage.wrap("ada", &[], "sleep 600");
+        stage.wait_for_leader("ada");
+        let clear = ["clear", NAME, "--reason", "drill"];
+        let unasked = stage.tenure(&clear);
+        assert_eq!(unasked.code, 64, "{unasked:?}");
+        assert!(unasked.err.contains("--yes"), "{unasked:?}");
+        let refused = stage.tenure(&[&clear[..], &["--yes"]].concat());
+        assert_eq!(refused.code, 1, "{refused:?}");
+        assert!(refused.err.contains("heard of lately"), "{refused:?}");
+        let forced = stage.tenure(&[&clear[..], &["--yes", "--force"]].concat());
+        assert_eq!(forced.code, 0, "{forced:?}");
+        let history = stage.json(&["history", NAME]);
+        let cleared = history["terms"].as_array().unwrap().iter().any(|term| {
+            term["reason"] == "cleared" && term["detail"].as_str().unwrap().contains("drill")
+        });
+        assert!(cleared, "{history}");
+    }
+}

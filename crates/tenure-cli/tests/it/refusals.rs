@@ -1,0 +1,127 @@
+//! Bad input: one line that names the thing and the next step, and the documented code.
+
+use testkit::RedisServer;
+
+use crate::stage::{Said, plain_command};
+
+#[track_caller]
+fn refused(words: &[&str], code: i32, named: &[&str]) {
+    let said = Said::of(plain_command(words));
+    assert_eq!(said.code, code, "{words:?}: {said:?}");
+    assert_eq!(said.err.lines().count(), 1, "{words:?}: {said:?}");
+    assert_eq!(said.out, "", "{words:?}: {said:?}");
+    for part in named {
+        assert!(said.err.contains(part), "{words:?} should name {part:?}: {said:?}");
+    }
+}
+
+/// A store that nobody needs to reach.
+const STORE: [&str; 2] = ["--store", "redis://127.0.0.1:1"];
+
+fn run<'a>(flags: &[&'a str], program: &[&'a str]) -> Vec<&'a str> {
+    [&["run", "job"][..], &STORE, flags, &["--"], program].concat()
+}
+
+#[test]
+fn words_that_make_no_sense_are_usage() {
+    refused(&["whoo"], 64, &["whoo", "'who'"]);
+    refused(&["who"], 64, &["NAME", "tenure who --help"]);
+    refused(&run(&["--tll", "1s"], &["true"]), 64, &["--tll", "--ttl"]);
+    refused(&run(&["--ttl", "1x"], &["true"]), 64, &["--ttl", "1x", "10s"]);
+    refused(&run(&["--ttl", "10"], &["true"]), 64, &["10s or 10ms"]);
+    refused(&run(&["--wait-timeout", "soon"], &["true"]), 64, &["wait-timeout", "soon"]);
+    refused(&run(&["--stop-signal", "TREM"], &["true"]), 64, &["TREM", "TERM"]);
+    refused(&run(&["--on-loss", "panic"], &["true"]), 64, &["--on-loss", "recontend"]);
+    refused(&run(&["--priority", "high"], &["true"]), 64, &["--priority", "high"]);
+    refused(&run(&["--id", "a b"], &["true"]), 64, &["--id"]);
+    refused(
+        &["run", "job", "--key", "k", "--prefix", "p", "--", "true"],
+        64,
+        &["--key", "--prefix"],
+    );
+    refused(&["run", "job", "--store", "redis://127.0.0.1:1"], 64, &["COMMAND"]);
+    refused(&["who", "", STORE[0], STORE[1]], 64, &["empty"]);
+    refused(&["once", "job", STORE[0], STORE[1], "--wait", "--", "true"], 64, &["--every"]);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told_before_anybody_contends() {
+    refused(&run(&[], &["no-such-program"]), 127, &["no-such-program", "PATH"]);
+    refused(&run(&[], &["/etc/passwd"]), 126, &["/etc/passwd", "permissions"]);
+}
+
+#[test]
+fn settings_that_do_not_fit_are_configuration() {
+    refused(
+        &run(&["--ttl", "2s", "--stop-grace", "5s"], &["true"]),
+        78,
+        &["stop_grace", "lengthen"],
+    );
+    refused(&["who", "job", "--store", "ftp://host"], 78, &["ftp", "redis://"]);
+    refused(&["who", "job", "--config", "/no/such.toml"], 78, &["/no/such.toml"]);
+    let folder = testkit::TempFolder::create();
+    let file = folder.write("tenure.toml", "stoer = 'redis://h'\n");
+    refused(&["who", "job", "--config", file.to_str().unwrap()], 78, &["stoer", "store"]);
+}
+
+#[test]
+fn a_store_that_is_not_there_is_named() {
+    refused(&["who", "job", STORE[0], STORE[1]], 69, &["127.0.0.1:1", "--store"]);
+    let waiting = run(&["--wait-timeout", "300ms"], &["true"]);
+    let said = Said::of(plain_command(&waiting));
+    assert_eq!(said.code, 69, "{said:?}");
+    assert!(said.err.contains("127.0.0.1:1"), "{said:?}");
+}
+
+#[test]
+fn a_refused_password_is_told_and_never_shown() {
+    let server = RedisServer::builder().password("right").start();
+    let wrong = format!("redis://:canary@127.0.0.1:{}", server.port());
+    for words in [&["who", "job"][..], &["run", "job", "--", "true"], &["status", "job"]] {
+        let mut command = plain_command(words);
+        command.env("TENURE_STORE", &wrong);
+        let said = Said::of(command);
+        assert_eq!(said.code, 78, "{said:?}");
+        assert!(said.err.contains("denies access"), "{said:?}");
+        assert!(!format!("{said:?}").contains("canary"), "{said:?}");
+    }
+}
+
+#[test]
+fn without_arguments_it_teaches() {
+    let said = Said::of(plain_command(&[]));
+    assert_eq!(said.code, 0);
+    assert!(said.out.contains("tenure run"), "{said:?}");
+    let version = Said::of(plain_command(&["--version"]));
+    assert!(version.out.starts_with("tenure "), "{version:?}");
+}
+
+#[test]
+fn config_check_shows_where_each_value_comes_from() {
+    let folder = testkit::TempFolder::create();
+    let file =
+        folder.write("tenure.toml", "store = 'redis://u:canary@h'\n[defaults]\nttl = '5s'\n");
+    let mut command = plain_command(&["config", "check", "--prefix", "p:", "--json", "--config"]);
+    command.arg(&file).env("TENURE_DEFAULTS__PRIORITY", "3");
+    let said = Said::of(command);
+    let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let origin = |key: &str| {
+        let settings = json["settings"].as_array().unwrap();
+        let found = settings.iter().find(|setting| setting["key"] == key);
+        found.unwrap_or_else(|| panic!("{key} in {json}"))["origin"].as_str().unwrap().to_owned()
+    };
+    assert!(origin("defaults.ttl").ends_with("tenure.toml:3"));
+    assert_eq!(origin("prefix"), "--prefix");
+    assert_eq!(origin("defaults.priority"), "TENURE_DEFAULTS__PRIORITY");
+    assert!(!said.out.contains("canary"), "{said:?}");
+}
+
+#[test]
+fn completions_and_manual_name_the_commands() {
+    for shell in ["bash", "zsh", "fish"] {
+        let said = Said::of(plain_command(&["completions", shell]));
+        assert!(said.code == 0 && said.out.contains("hand-over"), "{shell}");
+    }
+    let page = Said::of(plain_command(&["man"]));
+    assert!(page.out.contains(".TH") && page.out.contains("run"), "{page:?}");
+}

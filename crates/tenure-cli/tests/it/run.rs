@@ -1,0 +1,182 @@
+//! `tenure run`: one child at a time, and nothing left of it.
+
+use rustix::process::Signal;
+use testkit::{GENEROUS, wait_until};
+
+use crate::stage::{
+    NAME, PROMPTLY, guard_of, is_alive, number_in, on_every_store, send, wait_until_gone,
+};
+
+on_every_store! {
+    fn a_program_knows_its_term_and_its_code_is_passed_on(stage: crate::stage::Stage) {
+        let script = "echo $TENURE_NAME $TENURE_TTL_MS; echo $TENURE_ID $TENURE_TOKEN; exit 7";
+        let mut wrapper = stage.wrap("ada", &[], script);
+        assert_eq!(wrapper.next_line(GENEROUS), "job 1500");
+        let line = wrapper.next_line(GENEROUS);
+        let (id, token) = line.split_once(' ').unwrap();
+        assert!(id.starts_with("ada_"), "{line}");
+        assert!(token.parse::<u64>().unwrap() > 0, "{line}");
+        assert_eq!(wrapper.wait(GENEROUS).code(), Some(7));
+        assert!(!stage.key_exists(), "the term is given back");
+    }
+
+    fn a_program_that_dies_of_a_signal_gives_128_and_its_number(stage: crate::stage::Stage) {
+        let mut wrapper = stage.wrap("ada", &[], "kill -9 $$");
+        assert_eq!(wrapper.wait(GENEROUS).code(), Some(137));
+    }
+
+    fn sigterm_stops_the_child_and_all_it_started_then_releases(stage: crate::stage::Stage) {
+        let mut wrapper = stage.wrap_writer("ada", &["--ttl", "5s"]);
+        let token = stage.next_term(0);
+        let pids = stage.diary().writers(token);
+        wrapper.terminate();
+        assert_eq!(wrapper.wait(GENEROUS).code(), Some(143));
+        for pid in pids {
+            assert!(!is_alive(pid), "{pid} outlived the wrapper");
+        }
+        assert!(!stage.key_exists(), "the term is given back");
+    }
+
+    fn a_child_that_ignores_the_stop_signal_is_killed(stage: crate::stage::Stage) {
+        let script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done";
+        let mut wrapper = stage.wrap("ada", &[], script);
+        let child = number_in(stage.folder.path(), "pid");
+        wrapper.terminate();
+        assert_eq!(wrapper.wait(GENEROUS).code(), Some(137));
+        assert!(!is_alive(child));
+    }
+
+    fn a_background_process_that_is_left_over_is_killed(stage: crate::stage::Stage) {
+        let script = "setsid sleep 600 & echo $! > left; sleep 0.2; exit 3";
+        let mut wrapper = stage.wrap("ada", &[], script);
+        let left = number_in(stage.folder.path(), "left");
+        assert_eq!(wrapper.wait(GENEROUS).code(), Some(3));
+        assert!(!is_alive(left), "even though it left the group");
+    }
+
+    fn a_killed_wrapper_takes_its_child_along(stage: crate::stage::Stage) {
+        let mut first = stage.wrap_writer("ada", &[]);
+        let token = stage.next_term(0);
+        let pids = stage.diary().writers(token);
+        let guard = guard_of(&first);
+        let _second = stage.wrap_writer("bob", &[]);
+        stage.wait_for_members(2);
+
+        first.kill();
+
+        pids.into_iter().for_each(wait_until_gone);
+        wait_until_gone(guard);
+        stage.next_term(token);
+        assert_eq!(stage.diary().check(), Ok(()));
+    }
+
+    fn a_stopped_wrapper_loses_its_child_before_the_next_begins(stage: crate::stage::Stage) {
+        let mut first = stage.wrap_writer("ada", &[]);
+        let token = stage.next_term(0);
+        let pids = stage.diary().writers(token);
+        let _second = stage.wrap_writer("bob", &[]);
+        stage.wait_for_members(2);
+
+        first.pause();
+        stage.next_term(token);
+        pids.into_iter().for_each(wait_until_gone);
+
+        first.resume();
+        stage.wait_for_leader("bob");
+        assert!(first.is_running(), "it contends again");
+        assert_eq!(stage.diary().check(), Ok(()));
+    }
+
+    fn a_wrapper_without_its_guard_ends_the_child_and_begins_anew(stage: crate::stage::Stage) {
+        let mut wrapper = stage.wrap_writer("ada", &[]);
+        let token = stage.next_term(0);
+        let pids = stage.diary().writers(token);
+        let guard = guard_of(&wrapper);
+
+        send(guard, Signal::KILL);
+
+        pids.into_iter().for_each(wait_until_gone);
+        stage.next_term(token);
+        assert_ne!(guard_of(&wrapper), guard, "there is another guard");
+        assert!(wrapper.is_running());
+        assert_eq!(stage.diary().check(), Ok(()));
+    }
+
+    fn whoever_waits_leaves_at_once_when_told_to(stage: crate::stage::Stage) {
+        let _leader = stage.wrap("ada", &[], "sleep 600");
+        stage.wait_for_leader("ada");
+        for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+            let mut waiting = stage.wrap("bob", &[], "sleep 600");
+            stage.wait_for_members(2);
+            send(waiting.pid(), signal);
+            assert_eq!(waiting.wait(PROMPTLY).code(), Some(code), "{signal:?}");
+            stage.wait_for_members(1);
+        }
+    }
+
+    fn other_signals_are_passed_on(stage: crate::stage::Stage) {
+        let script = "trap 'echo usr1; exit 5' USR1; echo ready; while :; do sleep 0.05; done";
+        let mut wrapper = stage.wrap("ada", &[], script);
+        assert_eq!(wrapper.next_line(GENEROUS), "ready");
+        send(wrapper.pid(), Signal::USR1);
+        assert_eq!(wrapper.next_line(GENEROUS), "usr1");
+        assert_eq!(wrapper.wait(GENEROUS).code(), Some(5));
+    }
+
+    fn waiting_has_a_limit(stage: crate::stage::Stage) {
+        let _leader = stage.wrap("ada", &[], "sleep 600");
+        stage.wait_for_leader("ada");
+        let said = stage.tenure(&["run", NAME, "--wait-timeout", "300ms", "--", "true"]);
+        assert_eq!(said.code, 75, "{said:?}");
+        assert!(said.err.contains("ada_"), "{said:?}");
+    }
+
+    fn a_loss_may_end_the_wrapper_with_a_code_of_its_own(stage: crate::stage::Stage) {
+        let mut wrapper = stage.wrap_writer("ada", &["--on-loss", "exit", "--loss-code", "9"]);
+        let token = stage.next_term(0);
+        let pids = stage.diary().writers(token);
+        stage.store.cli(&["DEL", "tenure:job"]);
+        assert_eq!(wrapper.wait(GENEROUS).code(), Some(9));
+        for pid in pids {
+            assert!(!is_alive(pid), "{pid} outlived its term");
+        }
+    }
+
+    fn after_a_loss_it_contends_again(stage: crate::stage::Stage) {
+        let mut wrapper = stage.wrap_writer("ada", &[]);
+        let token = stage.next_term(0);
+        stage.store.cli(&["DEL", "tenure:job"]);
+        stage.next_term(token);
+        assert!(wrapper.is_running());
+        assert_eq!(stage.diary().check(), Ok(()));
+    }
+
+    fn work_that_is_found_ill_steps_down(stage: crate::stage::Stage) {
+        let _ = stage.folder.write("well", "");
+        let flags = ["--health-cmd", "test -e well", "--health-every", "200ms"];
+        let _sick = stage.wrap("ada", &flags, "sleep 600");
+        stage.wait_for_leader("ada");
+        let _other = stage.wrap("bob", &[], "sleep 600");
+        stage.wait_for_members(2);
+
+        std::fs::remove_file(stage.folder.path().join("well")).unwrap();
+
+        stage.wait_for_leader("bob");
+        let history = stage.json(&["history", NAME]);
+        assert_eq!(history["terms"][1]["reason"], "work-stalled", "{history}");
+    }
+}
+
+#[test]
+fn a_standby_does_not_run_its_program() {
+    let stage = crate::stage::Stage::on(crate::stage::Kind::Redis);
+    let _leader = stage.wrap("ada", &[], "sleep 600");
+    stage.wait_for_leader("ada");
+    let _standby = stage.wrap("bob", &[], "touch ran; sleep 600");
+    stage.wait_for_members(2);
+    assert!(!stage.folder.path().join("ran").exists());
+    wait_until("the leader to be listed", GENEROUS, || {
+        let members = stage.json(&["members", NAME]);
+        members["members"].as_array().unwrap().iter().any(|member| member["role"] == "leader")
+    });
+}

@@ -1,0 +1,213 @@
+//! A store, wrappers around it, and what they leave behind.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::{GENEROUS, Process, RedisServer, ServerProgram, TempFolder, wait_for, wait_until};
+
+use crate::diary::Diary;
+
+/// The program under test.
+pub(crate) const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
+/// The election that the tests are about.
+pub(crate) const NAME: &str = "job";
+
+/// Which store a test runs on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Redis,
+    Own,
+}
+
+/// Runs each test on redis-server and on our own store.
+macro_rules! on_every_store {
+    ($(fn $name:ident($stage:ident: $($kind:tt)*) $body:block)*) => {
+        $(mod $name {
+            #[allow(unused_imports, reason = "not every test needs everything")]
+            use super::*;
+            fn check($stage: $($kind)*) $body
+            #[test]
+            fn on_redis() {
+                check($crate::stage::Stage::on($crate::stage::Kind::Redis));
+            }
+            #[test]
+            fn on_our_own_store() {
+                check($crate::stage::Stage::on($crate::stage::Kind::Own));
+            }
+        })*
+    };
+}
+pub(crate) use on_every_store;
+
+/// A store and a folder.
+pub(crate) struct Stage {
+    pub(crate) store: RedisServer,
+    pub(crate) folder: TempFolder,
+}
+
+impl Stage {
+    pub(crate) fn on(kind: Kind) -> Self {
+        let builder = RedisServer::builder();
+        let builder = match kind {
+            Kind::Redis => builder.program(ServerProgram::new("redis-server")),
+            Kind::Own => builder.program(ServerProgram::new(TENURE).arg("serve")),
+        };
+        Stage { store: builder.start(), folder: TempFolder::create() }
+    }
+
+    /// `tenure` with these words, on this stage's store.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = plain_command(words);
+        command.env("TENURE_STORE", self.store.url());
+        // Nobody led on this store before the test.
+        command.env("TENURE_DEFAULTS__FRESH_STORE", "true");
+        command
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn tenure(&self, words: &[&str]) -> Said {
+        Said::of(self.command(words))
+    }
+
+    /// A wrapper called `id` around a shell script. The lease is short, but long enough for a
+    /// machine on which much else runs.
+    pub(crate) fn wrap(&self, id: &str, flags: &[&str], script: &str) -> Process {
+        let mut words = vec!["run", NAME, "--id", id];
+        if !flags.contains(&"--ttl") {
+            words.extend(["--ttl", "1500ms"]);
+        }
+        words.extend(flags);
+        words.extend(["--", "sh", "-c", script]);
+        let mut command = self.command(&words);
+        command.current_dir(self.folder.path());
+        Process::spawn(command)
+    }
+
+    /// A wrapper whose program, and a process that it starts, write the diary.
+    pub(crate) fn wrap_writer(&self, id: &str, flags: &[&str]) -> Process {
+        self.wrap(id, flags, Diary::SCRIPT)
+    }
+
+    pub(crate) fn diary(&self) -> Diary {
+        Diary::read(&self.folder.path().join(Diary::FILE))
+    }
+
+    /// Waits until somebody writes under a newer term than `after`, and returns that term.
+    #[track_caller]
+    pub(crate) fn next_term(&self, after: u64) -> u64 {
+        wait_for("a child of a newer term", GENEROUS, || {
+            self.diary().last_token().filter(|token| *token > after)
+        })
+    }
+
+    /// What `tenure … --json` says.
+    #[track_caller]
+    pub(crate) fn json(&self, words: &[&str]) -> serde_json::Value {
+        let mut words = words.to_vec();
+        words.push("--json");
+        let said = self.tenure(&words);
+        serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
+    }
+
+    /// Waits until `id` leads.
+    #[track_caller]
+    pub(crate) fn wait_for_leader(&self, id: &str) {
+        wait_until(&format!("{id} to lead"), GENEROUS, || {
+            self.tenure(&["who", NAME]).out.starts_with(&format!("{id}_"))
+        });
+    }
+
+    /// Waits until `count` members take part.
+    #[track_caller]
+    pub(crate) fn wait_for_members(&self, count: usize) {
+        wait_until(&format!("{count} members"), GENEROUS, || {
+            self.json(&["members", NAME])["members"].as_array().unwrap().len() == count
+        });
+    }
+
+    pub(crate) fn key_exists(&self) -> bool {
+        self.store.cli(&["EXISTS", &format!("tenure:{NAME}")]) == "1"
+    }
+}
+
+/// `tenure` with these words, without anything from the environment that it would read.
+pub(crate) fn plain_command(words: &[&str]) -> Command {
+    let mut command = Command::new(TENURE);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("TENURE_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(words).stdin(Stdio::null());
+    command
+}
+
+/// What a command said, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Said {
+    pub(crate) fn of(mut command: Command) -> Self {
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().trim_end().to_owned();
+        let code = output.status.code().expect("the command ends by itself");
+        Said { code, out: text(output.stdout), err: text(output.stderr) }
+    }
+}
+
+/// Whether the process runs, rather than being gone or waiting to be reaped.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+#[track_caller]
+pub(crate) fn wait_until_gone(pid: u32) {
+    wait_until(&format!("process {pid} to be gone"), GENEROUS, || !is_alive(pid));
+}
+
+/// The guard beside a wrapper.
+#[track_caller]
+pub(crate) fn guard_of(wrapper: &Process) -> u32 {
+    wait_for("the wrapper's guard", GENEROUS, || {
+        children_of(wrapper.pid()).into_iter().find(|pid| is_guard(*pid))
+    })
+}
+
+fn is_guard(pid: u32) -> bool {
+    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&words).contains("__guard")
+}
+
+pub(crate) fn children_of(pid: u32) -> Vec<u32> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists = threads
+        .flatten()
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    let text = lists.collect::<Vec<_>>().join(" ");
+    text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+pub(crate) fn send(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+/// The number that a script wrote into a file, once it has.
+#[track_caller]
+pub(crate) fn number_in(folder: &Path, file: &str) -> u32 {
+    let path: PathBuf = folder.join(file);
+    wait_for(&format!("a number in {file}"), GENEROUS, || {
+        std::fs::read_to_string(&path).ok()?.trim().parse().ok()
+    })
+}
+
+/// A bound for what must happen at once, on a machine that is busy.
+pub(crate) const PROMPTLY: Duration = Duration::from_secs(10);

@@ -1,0 +1,148 @@
+//! How far a grant must have got before it counts.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::Value;
+use tenure_core::StoreError;
+use tokio::time::Instant;
+
+/// More replicas than anybody waits for.
+const REPLICAS_MAX: u32 = 64;
+
+/// How far a grant or a renewal must have got before it counts. docs/guarantees.md says what each
+/// promises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The master has it. What a failover forgets is waited out.
+    #[default]
+    Available,
+    /// So many replicas have it, too, so that an old master that was cut off grants nothing.
+    Strict {
+        /// How many; from configuration, never from what the server says of itself.
+        replicas: u32,
+    },
+}
+
+impl Mode {
+    /// The command after a pipeline that asks how far it got, for a batch that must be answered
+    /// by `deadline`. Some of the time is left for the answer's way back.
+    pub(super) fn question(self, now: Instant, deadline: Instant) -> Option<redis::Cmd> {
+        let Mode::Strict { replicas } = self else { return None };
+        let patience = deadline.saturating_duration_since(now).mul_f64(0.75);
+        let mut wait = redis::cmd("WAIT");
+        // Zero would mean for ever.
+        let patience = patience.max(Duration::from_millis(1));
+        wait.arg(replicas).arg(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX));
+        Some(wait)
+    }
+
+    /// Whether that many replicas have it. The error says that it is not known to hold.
+    pub(super) fn verdict(self, answer: Option<&Value>) -> Result<(), StoreError> {
+        let Mode::Strict { replicas } = self else { return Ok(()) };
+        match answer {
+            Some(Value::Int(count)) if *count >= i64::from(replicas) => Ok(()),
+            Some(Value::Int(count)) => Err(StoreError::NotNow(format!(
+                "{count} of {replicas} replicas confirmed it in time: check that they are attached \
+                 (INFO replication)"
+            ))),
+            Some(Value::ServerError(error)) => Err(super::error::from_reply(error)),
+            _ => Err(StoreError::Unexpected("no number in answer to WAIT".into())),
+        }
+    }
+}
+
+/// As it stands after `?` in an address; nothing for the default.
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mode::Available => Ok(()),
+            Mode::Strict { replicas } => write!(f, "mode=strict&replicas={replicas}"),
+        }
+    }
+}
+
+/// The options of an address that make up a mode.
+#[derive(Debug, Default)]
+pub(super) struct ModeOptions {
+    mode: Option<String>,
+    replicas: Option<u32>,
+}
+
+impl ModeOptions {
+    /// Takes an option if it is one of these.
+    pub(super) fn take(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        match name {
+            "mode" => self.mode = Some(value.to_owned()),
+            "replicas" => {
+                let count = value.parse().ok().filter(|count| (1..=REPLICAS_MAX).contains(count));
+                let count = count.ok_or_else(|| {
+                    format!("?replicas= is not a number from 1 to {REPLICAS_MAX}")
+                })?;
+                self.replicas = Some(count);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The mode that they ask for.
+    pub(super) fn checked(self) -> Result<Mode, String> {
+        match (self.mode.as_deref(), self.replicas) {
+            (None | Some("available"), None) => Ok(Mode::Available),
+            (Some("strict"), Some(replicas)) => Ok(Mode::Strict { replicas }),
+            (Some("strict"), None) => Err("mode=strict needs the number of replicas that must \
+                                           confirm: add &replicas=1"
+                .into()),
+            (None | Some("available"), Some(_)) => {
+                Err("?replicas= needs mode=strict: write ?mode=strict&replicas=1".into())
+            }
+            (Some("quorum"), _) => Err("mode=quorum needs several independent nodes in one \
+                                        address, which is not supported yet"
+                .into()),
+            (Some(_), _) => Err("?mode= is available or strict".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(options: &[(&str, &str)]) -> Result<Mode, String> {
+        let mut taken = ModeOptions::default();
+        for (name, value) in options {
+            assert!(taken.take(name, value)?, "{name} is not taken");
+        }
+        taken.checked()
+    }
+
+    #[test]
+    fn a_mode_is_whole_or_refused() {
+        assert_eq!(parsed(&[]), Ok(Mode::Available));
+        assert_eq!(parsed(&[("mode", "available")]), Ok(Mode::Available));
+        let strict = parsed(&[("mode", "strict"), ("replicas", "2")]).unwrap();
+        assert_eq!(strict.to_string(), "mode=strict&replicas=2");
+        let cases: [(&[(&str, &str)], &str); 5] = [
+            (&[("mode", "strict")], "add &replicas=1"),
+            (&[("replicas", "1")], "needs mode=strict"),
+            (&[("mode", "strict"), ("replicas", "0")], "number from 1 to"),
+            (&[("mode", "strict"), ("replicas", "many")], "number from 1 to"),
+            (&[("mode", "careful")], "available or strict"),
+        ];
+        for (options, expected) in cases {
+            let error = parsed(options).unwrap_err();
+            assert!(error.contains(expected), "{options:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn fewer_replicas_than_asked_for_is_no_confirmation() {
+        let strict = Mode::Strict { replicas: 2 };
+        assert_eq!(strict.verdict(Some(&Value::Int(2))), Ok(()));
+        assert_eq!(strict.verdict(Some(&Value::Int(3))), Ok(()));
+        assert!(matches!(strict.verdict(Some(&Value::Int(1))), Err(StoreError::NotNow(_))));
+        assert!(strict.verdict(None).is_err());
+        assert_eq!(Mode::Available.verdict(None), Ok(()));
+    }
+}
