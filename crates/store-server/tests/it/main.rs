@@ -17,6 +17,7 @@ mod exchange;
 mod freeing;
 mod generate;
 mod hostile;
+mod known_scripts;
 mod limits;
 mod script;
 mod server;
