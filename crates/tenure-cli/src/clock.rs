@@ -1,6 +1,11 @@
 //! The only place where the program reads a clock.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// A reading to measure from.
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
 
 /// Unix milliseconds, 0 before 1970.
 pub(crate) fn unix_ms() -> u64 {

@@ -7,6 +7,7 @@
 mod cli;
 mod clock;
 mod config_check;
+mod demo;
 mod exit;
 mod history;
 mod log_line;
@@ -18,6 +19,7 @@ mod output;
 mod pause;
 mod run;
 mod serve;
+mod sidecar;
 mod status;
 mod store_options;
 mod usage;
@@ -59,6 +61,8 @@ enum Command {
     Clear(pause::Clear),
     #[command(subcommand)]
     Config(config_check::Command),
+    Sidecar(sidecar::Arguments),
+    Demo(demo::Arguments),
     Serve(serve::Arguments),
     Cli(cli::Arguments),
     Completions(manual::Completions),
@@ -95,6 +99,8 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Resume(arguments) => pause::resume(arguments),
         Command::Clear(arguments) => pause::clear(arguments),
         Command::Config(command) => config_check::run(command),
+        Command::Sidecar(arguments) => sidecar::run(arguments),
+        Command::Demo(arguments) => demo::run(arguments),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),
         Command::Cli(arguments) => Ok(cli::run(&arguments)),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
