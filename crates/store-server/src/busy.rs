@@ -118,8 +118,9 @@ impl Attending<'_> {
                 Ok((stream, origin)) => self.open(stream, origin, busy),
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
-                    // No more, or out of descriptors: the next client makes us look again.
-                    _ => return,
+                    io::ErrorKind::WouldBlock => return,
+                    // Most likely out of descriptors: the loop looks again.
+                    _ => break,
                 },
             }
         }

@@ -15,6 +15,8 @@ use crate::stream::Stream;
 
 /// Clients accepted per listener and turn, so that those connected are served meanwhile.
 pub(crate) const ACCEPTS_MAX: usize = 256;
+/// Between attempts to accept clients when there are no descriptors for them.
+const ACCEPT_AGAIN_MS: u64 = 100;
 /// How long a client may take to agree on TLS.
 const HANDSHAKE_MS_MAX: u64 = 10_000;
 /// Clients that agree on TLS at once. Each may hold 64 KiB and cost a signature, and none has
@@ -46,15 +48,30 @@ impl EventLoop {
                     io::ErrorKind::WouldBlock => return,
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
                     _ => {
-                        // Most likely out of descriptors: the others are served meanwhile, and
-                        // the next client that comes makes us look again.
                         self.log(LogLevel::Warning, &format!("Accepting client: {error}"));
-                        return;
+                        return self.accept_later(number);
                     }
                 },
             }
         }
         self.to_accept.push(number);
+    }
+
+    /// Most likely we are out of descriptors. The others are served meanwhile; no event tells
+    /// when there are descriptors again, so we look again after a while.
+    fn accept_later(&mut self, number: usize) {
+        self.stalled_listeners.push(number);
+        self.accepts_again_at_ms = Some(self.now_us / 1000 + ACCEPT_AGAIN_MS);
+    }
+
+    /// Looks again at listeners that could not be accepted from.
+    pub(super) fn accept_again(&mut self, now_ms: u64) {
+        if self.accepts_again_at_ms.is_some_and(|at| at <= now_ms) {
+            self.accepts_again_at_ms = None;
+            for number in std::mem::take(&mut self.stalled_listeners) {
+                self.accept(number);
+            }
+        }
     }
 
     fn open(&mut self, mut stream: Stream, origin: Origin) {

@@ -98,6 +98,9 @@ pub(crate) struct EventLoop {
     to_close: Vec<usize>,
     /// Clients that have yet to agree on TLS.
     handshakes: Handshakes,
+    /// Listeners that could not be accepted from, and when to try again.
+    stalled_listeners: Vec<usize>,
+    accepts_again_at_ms: Option<u64>,
     /// Listeners that may have more clients.
     to_accept: Vec<usize>,
     next_client_check_ms: u64,
@@ -144,6 +147,8 @@ impl EventLoop {
             to_write: Vec::new(),
             to_read: Vec::new(),
             to_close: Vec::new(),
+            stalled_listeners: Vec::new(),
+            accepts_again_at_ms: None,
             to_accept: Vec::new(),
             next_client_check_ms: 0,
             freeing: Freeing::default(),
@@ -206,7 +211,8 @@ impl EventLoop {
         };
         let check_at = self.checks_clients().then_some(self.next_client_check_ms);
         let handshake_at = self.handshakes.next_at_ms();
-        let wake_at = engine_at.into_iter().chain(check_at).chain(handshake_at).min()?;
+        let moments = [engine_at, check_at, handshake_at, self.accepts_again_at_ms];
+        let wake_at = moments.into_iter().flatten().min()?;
         Some(Duration::from_millis(wake_at.saturating_sub(now_ms)))
     }
 
@@ -247,6 +253,7 @@ impl EventLoop {
         if self.is_tick_due(self.now_us) {
             self.engine.tick(self.now_us);
         }
+        self.accept_again(self.now_us / 1000);
         self.check_handshakes(self.now_us / 1000);
         self.check_clients(self.now_us / 1000);
         loop {
