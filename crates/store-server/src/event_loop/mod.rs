@@ -34,6 +34,7 @@ use crate::client::Client;
 use crate::clock::{Clock, thread_cpu};
 use crate::freeing::Freeing;
 use crate::listen::Listener;
+use crate::newcomers::Newcomers;
 use crate::outside::Outside;
 use crate::persistence::snapshot::{Generations, Saver};
 use crate::server::{Log, LogLevel};
@@ -98,6 +99,7 @@ pub(crate) struct EventLoop {
     to_close: Vec<usize>,
     /// Clients that have yet to agree on TLS.
     handshakes: Handshakes,
+    newcomers: Newcomers,
     /// Listeners that could not be accepted from, and when to try again.
     stalled_listeners: Vec<usize>,
     accepts_again_at_ms: Option<u64>,
@@ -138,6 +140,7 @@ impl EventLoop {
             sink: log,
             log_level,
             handshakes: Handshakes::default(),
+            newcomers: Newcomers::default(),
             clients: Vec::new(),
             clock: Clock::new(),
             now_us: 0,
