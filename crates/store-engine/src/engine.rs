@@ -17,6 +17,7 @@ use crate::gate;
 use crate::host::Host;
 use crate::keyspace::{ExpiryTurn, Garbage, Keyspace};
 use crate::latency::LatencyMonitor;
+use crate::persistence::Persistence;
 use crate::pubsub::PubSub;
 use crate::rates::RateMeter;
 use crate::registry::{Registry, RowId};
@@ -91,6 +92,7 @@ impl Engine {
                 stats: Stats::default(),
                 identity,
                 measured: Measured::default(),
+                persistence: Persistence::default(),
                 host,
                 base_memory: 0,
                 limits: Limits { hash_seed: random.next_u64(), ..Limits::default() },
@@ -135,6 +137,19 @@ impl Engine {
     /// The keys.
     pub fn keyspace(&self) -> &Keyspace {
         &self.keyspace
+    }
+
+    pub(crate) fn state_mut(&mut self) -> &mut ServerState {
+        &mut self.state
+    }
+
+    pub(crate) fn keyspace_mut(&mut self) -> &mut Keyspace {
+        &mut self.keyspace
+    }
+
+    /// Forgets the requests executed and not measured.
+    pub(crate) fn forget_unmeasured(&mut self) {
+        self.unmeasured.clear();
     }
 
     /// Tells what only the driver can measure.

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod admin;
+mod aof;
 mod busy;
 mod command_docs;
 mod commands_page;
@@ -19,6 +20,7 @@ mod generate;
 mod hostile;
 mod known_scripts;
 mod limits;
+mod replay;
 mod script;
 mod server;
 mod snapshots;
