@@ -7,6 +7,7 @@ mod request;
 mod restore;
 mod script;
 mod settings;
+mod snapshot;
 mod world;
 
 /// Something that reads bytes from outside.
@@ -27,6 +28,7 @@ pub const TARGETS: &[Target] = &[
     request::TARGET,
     reply::TARGET,
     restore::TARGET,
+    snapshot::TARGET,
     script::TARGET,
     settings::TARGET,
     acl::TARGET,
