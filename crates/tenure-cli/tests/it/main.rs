@@ -4,7 +4,9 @@
 
 mod cli;
 mod diary;
+mod doctor;
 mod exclusive;
+mod local;
 mod look;
 mod once;
 mod operate;
