@@ -1,6 +1,7 @@
 //! The list of targets. A new one is a file beside the others, and its line here.
 
 mod acl;
+mod append_log;
 mod commands;
 mod reply;
 mod request;
@@ -29,6 +30,7 @@ pub const TARGETS: &[Target] = &[
     reply::TARGET,
     restore::TARGET,
     snapshot::TARGET,
+    append_log::TARGET,
     script::TARGET,
     settings::TARGET,
     acl::TARGET,
