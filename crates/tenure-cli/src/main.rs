@@ -7,8 +7,8 @@
 mod cli;
 mod clock;
 mod config_check;
-mod doctor;
 mod demo;
+mod doctor;
 mod exit;
 mod history;
 mod local;
