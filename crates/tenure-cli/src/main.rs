@@ -4,6 +4,7 @@
 //! an exit code of [`exit`]. A subcommand is a module with `Arguments` and `run`, and two lines
 //! here: one in [`Command`], one in [`dispatch`].
 
+mod check_rdb;
 mod cli;
 mod clock;
 mod config_check;
@@ -70,6 +71,7 @@ enum Command {
     Demo(demo::Arguments),
     Serve(serve::Arguments),
     Cli(cli::Arguments),
+    CheckRdb(check_rdb::Arguments),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -110,6 +112,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Demo(arguments) => demo::run(arguments),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),
         Command::Cli(arguments) => Ok(cli::run(&arguments)),
+        Command::CheckRdb(arguments) => check_rdb::run(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
         Command::Man(arguments) => manual::man(&arguments, Arguments::command()),
     }

@@ -121,7 +121,7 @@ impl Config {
             // Out of bounds is brought within them rather than refused.
             value = value.parse::<i64>().map_or(value, |hz| hz.clamp(1, 500).to_string());
         }
-        if setting.kind == Kind::EventClasses {
+        if setting.name == "notify-keyspace-events" {
             self.event_mask = words.iter().find_map(|word| events::parse(word)).unwrap_or(0);
         }
         if setting.kind == Kind::OutputLimits {

@@ -77,7 +77,7 @@ impl Keyspace {
     /// Removes some of the keys that ended and nobody asked for, going round the segments of
     /// all databases.
     pub(crate) fn expire_turn(&mut self) -> ExpiryTurn {
-        if !self.expiry_enabled || !self.has_volatile() {
+        if !self.expiry_enabled || self.loading || !self.has_volatile() {
             return ExpiryTurn::Done;
         }
         let (selected, mut looked, mut removed) = (self.selected, 0, 0);

@@ -26,7 +26,7 @@ pub use entry::{Entry, NewValue, ValueRef};
 pub(crate) use expiry::ExpiryTurn;
 pub use freeing::{Freeing, FreeingSettings, FreeingStats, Garbage};
 pub use object::{Object, ValueMut};
-pub(crate) use snapshot::Loaded;
+pub(crate) use snapshot::{Loaded, saved};
 pub use snapshot::{SnapshotForm, SnapshotKind, SnapshotProgress, SnapshotTurn};
 pub(crate) use table::{CURSOR_BITS, Scope};
 pub use value::{Data, Value};
@@ -67,6 +67,9 @@ pub struct Keyspace {
     selected: usize,
     now_us: u64,
     now_ms: u64,
+    /// Keys that end before this are gone: the moment, or never while data is loaded.
+    ended_before_ms: u64,
+    loading: bool,
     hasher: foldhash::quality::FixedState,
     access: AccessPolicy,
     /// Whether reads leave the access bits alone (CLIENT NO-TOUCH, and OBJECT's lookups).
@@ -82,6 +85,9 @@ pub struct Keyspace {
     expiry_effort: usize,
     /// The mark of entries that the running snapshot has done with; without one, of all.
     mark: bool,
+    /// For the test that must notice it: changes save nothing first.
+    #[cfg(test)]
+    pub(crate) is_careless: bool,
     /// The running snapshot.
     snapshot: Option<Box<snapshot::Walk>>,
     /// Changes since the last save.
@@ -117,6 +123,8 @@ impl Keyspace {
             selected: 0,
             now_us: 0,
             now_ms: 0,
+            ended_before_ms: 0,
+            loading: false,
             hasher: foldhash::quality::FixedState::with_seed(random.next_u64()),
             access: AccessPolicy::default(),
             untouched: false,
@@ -127,6 +135,8 @@ impl Keyspace {
             expiry_enabled: true,
             expiry_effort: 1,
             mark: false,
+            #[cfg(test)]
+            is_careless: false,
             snapshot: None,
             dirty: 0,
             stats: KeyStats::default(),
@@ -142,6 +152,7 @@ impl Keyspace {
     pub(crate) fn begin(&mut self, now_us: u64, db: usize) {
         self.now_us = now_us;
         self.now_ms = now_us / 1000;
+        self.ended_before_ms = if self.loading { 0 } else { self.now_ms };
         self.selected = db;
     }
 
@@ -154,6 +165,17 @@ impl Keyspace {
     /// Unix microseconds: the moment of the running request.
     pub fn now_us(&self) -> u64 {
         self.now_us
+    }
+
+    /// Whether a key that ends at `at_ms` has ended. While data is loaded none has: whether it
+    /// ended before the next change of it was decided when that change was made.
+    pub fn is_over(&self, at_ms: i64) -> bool {
+        at_ms <= self.now_ms as i64 && !self.loading
+    }
+
+    /// Data is loaded from now on, or no more.
+    pub(crate) fn set_loading(&mut self, loading: bool) {
+        self.loading = loading;
     }
 
     /// The selected database.
@@ -231,7 +253,7 @@ impl Keyspace {
         let place = self.table().find(hash, key)?;
         let found = Found { hash, place };
         match self.table().entry(place).expires_at() {
-            Some(at) if at < self.now_ms => {
+            Some(at) if at < self.ended_before_ms => {
                 self.expire(found, key);
                 None
             }

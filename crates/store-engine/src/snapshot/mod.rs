@@ -97,3 +97,6 @@ fn head(db: &Keyspace, server: &ServerState, is_aof_base: bool) -> Head {
 pub(crate) fn path(server: &ServerState) -> PathBuf {
     PathBuf::from(server.config.text("dir")).join(server.config.text("dbfilename"))
 }
+
+#[cfg(test)]
+mod tests;

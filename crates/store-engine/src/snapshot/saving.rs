@@ -104,6 +104,11 @@ impl Saving {
         self.running.is_some()
     }
 
+    #[cfg(test)]
+    pub(super) fn pretend_running(&mut self) {
+        self.running = Some(Running { started_at_ms: 0, dirty: 0 });
+    }
+
     /// Whether the running save is already given up.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.is_cancelled

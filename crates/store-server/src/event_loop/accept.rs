@@ -26,6 +26,7 @@ impl EventLoop {
         while let Ok(message) = self.messages.try_recv() {
             match message {
                 Message::Stop => self.is_stopping = true,
+                Message::File(event) => self.persistence.handle_event(self.now_us / 1000, event),
                 Message::Attach(stream) => {
                     let origin = Origin { is_local: true, is_unix: true, ..Origin::default() };
                     let stream = mio::net::UnixStream::from_std(stream);

@@ -175,6 +175,8 @@ impl EventLoop {
             to_write: &mut self.to_write,
             to_close: &mut self.to_close,
             to_accept: &mut self.to_accept,
+            persistence: &mut self.persistence,
+            may_write: true,
             is_stopping: &mut self.is_stopping,
             scratch: None,
         };

@@ -10,7 +10,7 @@ use crate::server::LogLevel;
 impl EventLoop {
     /// Saves what is to be saved. False when that fails and the server goes on for it.
     pub(super) fn may_end(&mut self) -> bool {
-        if self.is_settled {
+        if self.is_settled || self.failure.is_some() {
             return true;
         }
         let Err(reason) = self.engine.save_before_end(self.clock.now_us(), false) else {

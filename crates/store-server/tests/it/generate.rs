@@ -1,24 +1,24 @@
 //! The same words to us and to redis-server, made up by a seed.
 //!
 //! A family is a list of templates. In a template `{k}` stands for one of a few keys, `{v}` for a
-//! value, `{i}` for an integer, `{e}` for a time to live, `{n}` for a small count, `{f}` for a number with a fraction,
-//! `{m}` for one of a few members, `{w}` for one of many, `{l}` for a long text, `{s}` for a score,
-//! `{t}` for a bound of texts, `{p}` for a position, `{d}` for a length with its unit, `{a|b}` for
-//! a or b, and `[…]` for something that may be left out. `¦` stands for a bar. Directives of case
-//! files may stand in front.
+//! value, `{i}` for an integer, `{e}` for a time to live, `{n}` for a small count, `{f}` for a
+//! number with a fraction, `{m}` for one of a few members, `{w}` for one of many, `{l}` for a
+//! long text, `{s}` for a score, `{t}` for a bound of texts, `{p}` for a position, `{d}` for a
+//! length with its unit, `{a|b}` for a or b, and `[…]` for something that may be left out. `¦`
+//! stands for a bar. Directives of case files may stand in front.
 
 use testkit::Random;
 
 use crate::compare::Pair;
 use crate::script::Line;
 
-struct Family {
-    name: &'static str,
-    templates: &'static [&'static str],
+pub(crate) struct Family {
+    pub(crate) name: &'static str,
+    pub(crate) templates: &'static [&'static str],
 }
 
 /// Add your family here.
-const FAMILIES: &[Family] = &[
+pub(crate) const FAMILIES: &[Family] = &[
     Family {
         name: "strings",
         templates: &[
@@ -509,6 +509,15 @@ const FAMILIES: &[Family] = &[
 /// alone.
 const COMMANDS: usize = 1500;
 
+impl Family {
+    /// One made-up line.
+    pub(crate) fn line(&self, random: &mut Random) -> String {
+        let template = *random.choose(self.templates);
+        // A bar that separates nothing.
+        expand(template, random).replace('¦', "|")
+    }
+}
+
 pub(crate) fn expand(template: &str, random: &mut Random) -> String {
     let mut text = String::new();
     let mut rest = template;
@@ -723,9 +732,7 @@ impl Run<'_> {
         pair.set_pushes_aside();
         let mut history = Vec::new();
         for at in 0..=*commands {
-            let template = *random.choose(family.templates);
-            // A bar that separates nothing.
-            let text = expand(template, &mut random).replace('¦', "|");
+            let text = family.line(&mut random);
             let result = match at < *commands {
                 true => pair.run(&Line::parse(&text)),
                 false => pair.compare_pushes(),

@@ -150,7 +150,6 @@ impl Election {
         term.ends_at = ends_at;
         let token = term.token;
         self.failures = 0;
-        self.warn(now, Source::Renewal, &[]);
         self.tell(now, EventKind::Renewed { token, ends_at });
         if self.role == Role::Suspect {
             self.become_role(now, Role::Leader, Reason::RenewalBack);
@@ -167,7 +166,11 @@ impl Election {
         if !term.is_yielding() {
             self.become_role(now, Role::Suspect, Reason::RenewalLate);
         }
-        self.warn(now, Source::Renewal, &[error.to_string()]);
+        // That a last try was cut short by the end of the lease hides what went wrong before.
+        let says_nothing_new = matches!(error, StoreError::TimedOut(_));
+        if !(says_nothing_new && self.is_warned_of(Source::Renewal)) {
+            self.warn(now, Source::Renewal, &[error.to_string()]);
+        }
     }
 
     /// Work that stopped beating must not be kept in office by a healthy renewal loop.
@@ -266,7 +269,6 @@ impl Election {
     fn end_term(&mut self, now: Moment, token: Token, reason: Reason) {
         // A renewal under way belongs to a term that is no more; its answer is dropped.
         self.lease_ask = None;
-        self.warn(now, Source::Renewal, &[]);
         self.become_role(now, Role::Standby, reason.clone());
         self.tell(now, EventKind::Lost { token, reason });
     }

@@ -34,7 +34,7 @@ pub(super) enum Source {
     Lease,
     /// Side writes of requests beside it.
     Beside,
-    /// Renewals that fail.
+    /// Renewals that fail, until the store answers about the lease again.
     Renewal,
     /// A key without expiry.
     EndlessHolder,
@@ -80,6 +80,9 @@ impl Election {
             self.note_members(now, members);
         }
         self.warn(now, source, &answer.warnings);
+        if source == Source::Lease {
+            self.warn(now, Source::Renewal, &[]);
+        }
     }
 
     fn note_leader(&mut self, now: Moment, view: &View) {
@@ -141,6 +144,10 @@ impl Election {
         if self.seen.warned.is_empty() {
             self.seen.warned = Vec::new();
         }
+    }
+
+    pub(super) fn is_warned_of(&self, source: Source) -> bool {
+        self.seen.warned.iter().any(|(from, _)| *from == source)
     }
 
     /// What a person should look at now: the latest warning that still stands.

@@ -69,7 +69,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
 }
 
 async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    let tenure = Tenure::builder().name(&arguments.id).store(&arguments.store).connect().await?;
+    let tenure =
+        Tenure::builder().instance(&arguments.id).store(&arguments.store).connect().await?;
     let election = tenure
         .election(&arguments.name)
         .ttl(arguments.ttl)

@@ -120,7 +120,7 @@ async fn names_that_cannot_be_used_are_refused_everywhere() {
     let error = tenure.election("job").key("a}b").start().await.unwrap_err();
     assert!(matches!(error, Error::Name(NameError::BreaksHashTag { .. })), "{error:?}");
     for instance in ["", "a b", "a\u{1b}[31m", &"x".repeat(200)] {
-        let error = Tenure::builder().store(&url).name(instance).connect().await.unwrap_err();
+        let error = Tenure::builder().store(&url).instance(instance).connect().await.unwrap_err();
         assert!(matches!(error, Error::Name(_)), "{instance:?}: {error:?}");
         assert_says(&error, &["instance name"]);
     }
