@@ -90,11 +90,13 @@ fn new_leader(seen: &Observation, after: &Seen) -> What {
         let tenure::Leadership::Vacant(vacancy) = &seen.leadership else {
             unreachable!("without a leader there is a vacancy")
         };
-        let text = format!("nobody leads: {}", vacancy_text(*vacancy));
+        let text = format!("nobody leads: {}", vacancy_text(vacancy));
+        // On its way to a successor is no news to worry about.
+        let is_reserved = matches!(vacancy, Vacancy::Reserved { .. });
         return What {
-            kind: "vacant",
+            kind: if is_reserved { "reserved" } else { "vacant" },
             text,
-            reason: Some(vacancy_word(*vacancy)),
+            reason: Some(vacancy_word(vacancy)),
             ..What::default()
         };
     };
@@ -162,20 +164,22 @@ fn write_requests(earlier: &Observation, seen: &Observation, add: impl Fn(What))
 }
 
 /// A stable word for why nobody leads.
-pub(crate) fn vacancy_word(vacancy: Vacancy) -> &'static str {
+pub(crate) fn vacancy_word(vacancy: &Vacancy) -> &'static str {
     match vacancy {
         Vacancy::Quarantine { .. } => "quarantine",
         Vacancy::Paused { .. } => "paused",
+        Vacancy::Reserved { .. } => "reserved",
         _ => "free",
     }
 }
 
-pub(crate) fn vacancy_text(vacancy: Vacancy) -> String {
+pub(crate) fn vacancy_text(vacancy: &Vacancy) -> String {
     match vacancy {
         Vacancy::Quarantine { .. } => {
             "leases from before a loss of data may still be believed in".to_owned()
         }
         Vacancy::Paused { .. } => "an operator paused the election".to_owned(),
+        Vacancy::Reserved { to, .. } => format!("{} may take over", to.name()),
         _ => "the next candidate may".to_owned(),
     }
 }

@@ -202,9 +202,11 @@ fn vacancy(seen: &Seen, own: Option<&Status>, is_held: bool) -> Option<Vacancy> 
     if own.is_some_and(|status| status.token.is_some()) || !is_held {
         return None;
     }
-    let Leadership::Vacant(vacancy) = seen.observation.as_ref()?.leadership else { return None };
+    let Leadership::Vacant(vacancy) = &seen.observation.as_ref()?.leadership else { return None };
     let left = match vacancy {
-        SeenVacancy::Quarantine { left } | SeenVacancy::Paused { left } => {
+        SeenVacancy::Quarantine { left }
+        | SeenVacancy::Paused { left }
+        | SeenVacancy::Reserved { left, .. } => {
             Some(left.saturating_sub(seen.age().unwrap_or_default()))
         }
         _ => None,
