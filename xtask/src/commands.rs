@@ -2,7 +2,9 @@
 
 mod bench;
 mod compat;
+mod fuzz;
 mod pictures;
+mod sanitize;
 mod simulate;
 mod test;
 mod trial;
@@ -13,7 +15,9 @@ use crate::command::Command;
 pub(crate) const COMMANDS: &[&Command] = &[
     &bench::COMMAND,
     &compat::COMMAND,
+    &fuzz::COMMAND,
     &pictures::COMMAND,
+    &sanitize::COMMAND,
     &simulate::COMMAND,
     &test::COMMAND,
     &trial::COMMAND,

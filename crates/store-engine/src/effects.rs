@@ -5,6 +5,7 @@ use store_resp::OwnedRequest;
 
 use crate::keyspace::Garbage;
 use crate::session::SessionId;
+use crate::snapshot::SaveJob;
 
 /// Classes of keyspace events, numbered as in Redis so that the setting reads the same.
 pub mod event_class {
@@ -70,6 +71,11 @@ pub enum Unblock {
 /// What the engine cannot do itself.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ServerRequest {
+    /// A snapshot began: write its parts to a file, then call
+    /// [`finish_save`](crate::Engine::finish_save).
+    SaveStarted(Box<SaveJob>),
+    /// Nobody wants the file of the running save any more, even if it is nearly there.
+    SaveCancelled,
     /// Close the session once its output is written.
     CloseAfterOutput(SessionId),
     /// Close the session now.
@@ -78,6 +84,8 @@ pub enum ServerRequest {
     Log(String),
     /// Stop the server.
     Shutdown,
+    /// BGREWRITEAOF: write the append-only file anew.
+    RewriteAof,
     /// These settings changed: apply those that concern sockets.
     SettingsChanged,
 }

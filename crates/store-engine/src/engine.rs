@@ -17,12 +17,14 @@ use crate::gate;
 use crate::host::Host;
 use crate::keyspace::{ExpiryTurn, Garbage, Keyspace};
 use crate::latency::LatencyMonitor;
+use crate::persistence::Persistence;
 use crate::pubsub::PubSub;
 use crate::rates::RateMeter;
 use crate::registry::{Registry, RowId};
 use crate::scripting::Scripting;
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
 use crate::slow_log::SlowLog;
+use crate::snapshot::Saving;
 use crate::state::{Identity, Measured, ServerState, Stats};
 use crate::tracking::TrackingTable;
 
@@ -60,8 +62,8 @@ pub enum NextTick {
 /// Keyspace, commands and sessions. Owns no clock, socket or file: moments come in with each
 /// call, and what must happen outside goes out as [`Effects`].
 pub struct Engine {
-    keyspace: Keyspace,
-    state: ServerState,
+    pub(crate) keyspace: Keyspace,
+    pub(crate) state: ServerState,
     /// Blocked sessions by the moment their time is up.
     deadlines: BTreeSet<(u64, SessionId)>,
     /// Rows of requests executed and not yet measured.
@@ -90,6 +92,7 @@ impl Engine {
                 stats: Stats::default(),
                 identity,
                 measured: Measured::default(),
+                persistence: Persistence::default(),
                 host,
                 base_memory: 0,
                 limits: Limits { hash_seed: random.next_u64(), ..Limits::default() },
@@ -102,6 +105,7 @@ impl Engine {
                 monitors: BTreeSet::new(),
                 pause: None,
                 postponed: Vec::new(),
+                saving: Saving::default(),
                 rate_meter: RateMeter::default(),
                 slow_log: SlowLog::default(),
                 latency: LatencyMonitor::default(),
@@ -112,6 +116,7 @@ impl Engine {
             unmeasured: Vec::new(),
             expiry_at_ms: 0,
         };
+        engine.state.saving.saved_at_ms = engine.state.identity.started_at_ms;
         engine.state.base_memory = size_of::<Self>() + size_of_val(engine.state.registry.rows());
         commands::apply_settings(&mut engine.keyspace, &mut engine.state);
         // A line about the default user wins over `requirepass`.
@@ -132,6 +137,19 @@ impl Engine {
     /// The keys.
     pub fn keyspace(&self) -> &Keyspace {
         &self.keyspace
+    }
+
+    pub(crate) fn state_mut(&mut self) -> &mut ServerState {
+        &mut self.state
+    }
+
+    pub(crate) fn keyspace_mut(&mut self) -> &mut Keyspace {
+        &mut self.keyspace
+    }
+
+    /// Forgets the requests executed and not measured.
+    pub(crate) fn forget_unmeasured(&mut self) {
+        self.unmeasured.clear();
     }
 
     /// Tells what only the driver can measure.
@@ -351,6 +369,7 @@ impl Engine {
                 }
             }
         }
+        self.save_if_due();
         while let Some((deadline, id)) = self.deadlines.first().copied()
             && deadline <= now_ms
         {
@@ -372,7 +391,7 @@ impl Engine {
         let pause = self.state.pause.map(|pause| pause.until_ms);
         let expires = pause.is_none() && self.keyspace.has_volatile();
         let expiry = expires.then_some(self.expiry_at_ms);
-        match [deadline, expiry, pause].into_iter().flatten().min() {
+        match [deadline, expiry, pause, self.save_due_at_ms()].into_iter().flatten().min() {
             Some(at) => NextTick::At(at),
             None => NextTick::Never,
         }

@@ -38,6 +38,15 @@ impl CommandError {
     /// A SCAN cursor that is none.
     pub const INVALID_CURSOR: Self = Self::text("ERR invalid cursor");
 
+    /// Writes are refused as long as saving fails.
+    pub const SAVING_FAILS: Self = Self::text(
+        "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist \
+         to disk. Commands that may modify the data set are disabled, because this instance is \
+         configured to report errors during writes if RDB snapshotting fails \
+         (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the \
+         RDB error.",
+    );
+
     /// A fixed text.
     pub const fn text(text: &'static str) -> Self {
         Self(Cow::Borrowed(text.as_bytes()))

@@ -1,6 +1,12 @@
 //! What only the driver can do, and a command must wait for.
 
+use std::io::Read;
+use std::path::Path;
+
+use store_persist::rdb::Part;
+
 use crate::config::Config;
+use crate::snapshot::SaveJob;
 
 /// What the process uses, as INFO tells.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,6 +48,20 @@ pub trait Host: Send {
     /// for the client.
     fn write_file(&self, path: &str, text: &[u8]) -> Result<(), String>;
 
+    /// Whether there is a place for files at all: without one, nothing is saved by itself.
+    fn keeps_files(&self) -> bool;
+
+    /// Writes a snapshot file while everybody waits: the old one stays until the new one is
+    /// whole and on the disk. `next` gives its parts until it gives none. Fails with a reason.
+    fn save_snapshot(
+        &self,
+        job: &SaveJob,
+        next: &mut dyn FnMut() -> Option<Vec<Part>>,
+    ) -> Result<(), String>;
+
+    /// Opens a file to be read. Fails with a reason.
+    fn open_file(&self, path: &Path) -> Result<Box<dyn Read>, String>;
+
     /// Fills `bytes` with what nobody can guess. False when there is no such thing.
     fn fill_secret(&self, bytes: &mut [u8]) -> bool;
 }
@@ -64,6 +84,22 @@ impl Host for NoHost {
     }
 
     fn write_file(&self, _: &str, _: &[u8]) -> Result<(), String> {
+        Err("there is no file".to_owned())
+    }
+
+    fn keeps_files(&self) -> bool {
+        false
+    }
+
+    fn save_snapshot(
+        &self,
+        _: &SaveJob,
+        _: &mut dyn FnMut() -> Option<Vec<Part>>,
+    ) -> Result<(), String> {
+        Err("there is no file".to_owned())
+    }
+
+    fn open_file(&self, _: &Path) -> Result<Box<dyn Read>, String> {
         Err("there is no file".to_owned())
     }
 

@@ -52,12 +52,15 @@ mod host;
 mod key_finder;
 mod keyspace;
 mod latency;
+mod load;
+mod persistence;
 mod pubsub;
 mod rates;
 mod registry;
 mod scripting;
 mod session;
 mod slow_log;
+mod snapshot;
 mod state;
 mod tracking;
 
@@ -82,9 +85,12 @@ pub use key_finder::{FoundKey, keys_of};
 pub use keyspace::memory::size_class;
 pub use keyspace::{
     AccessPolicy, Data, Entry, Expiry, Freeing, FreeingSettings, FreeingStats, Garbage, KeyStats,
-    Keyspace, NewValue, Object, StringRef, Value, ValueMut, ValueRef, WaitingKeys, Watches,
+    Keyspace, NewValue, Object, SnapshotForm, SnapshotKind, SnapshotProgress, SnapshotTurn,
+    StringRef, Value, ValueMut, ValueRef, WaitingKeys, Watches,
 };
 pub use latency::{EventSamples, Histogram, LatencyMonitor};
+pub use load::Loaded;
+pub use persistence::{AofFacts, Loading, Persistence};
 pub use pubsub::{PubSub, Subscriptions, TopicKind};
 pub use rates::{Amounts, RateMeter};
 pub use registry::{CallStats, Registry, Row, RowId};
@@ -93,5 +99,8 @@ pub use session::{
     Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, Transaction, session_flag,
 };
 pub use slow_log::{SlowLog, SlowRequest};
+pub use snapshot::{
+    LoadOptions, LoadProgress, LoadReport, SaveFailure, SaveJob, SavePoint, Saving, fact,
+};
 pub use state::{Identity, Measured, Pause, ServerState, Stats, server_gate};
 pub use tracking::{Tracking, TrackingMode, TrackingTable};

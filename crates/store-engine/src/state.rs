@@ -9,12 +9,14 @@ use crate::config::Config;
 use crate::eviction::Eviction;
 use crate::host::Host;
 use crate::latency::LatencyMonitor;
+use crate::persistence::Persistence;
 use crate::pubsub::PubSub;
 use crate::rates::{Amounts, RateMeter};
 use crate::registry::Registry;
 use crate::scripting::Scripting;
 use crate::session::{SessionId, Sessions};
 use crate::slow_log::SlowLog;
+use crate::snapshot::Saving;
 use crate::tracking::TrackingTable;
 
 /// How many distinct error codes INFO errorstats counts; scripts can make up any.
@@ -32,6 +34,12 @@ pub mod server_gate {
     pub const BUSY_SCRIPT: u32 = 1 << 3;
     /// `min-replicas-to-write` asks for more replicas than there are.
     pub const FEW_REPLICAS: u32 = 1 << 8;
+    /// Saving fails, and `stop-writes-on-bgsave-error` is on.
+    pub const SAVING_FAILS: u32 = 1 << 4;
+    /// Data is being loaded.
+    pub const LOADING: u32 = 1 << 5;
+    /// Files cannot be written: no command may change data.
+    pub const DISK_TROUBLE: u32 = 1 << 6;
 }
 
 /// Who this server is, as INFO tells.
@@ -125,6 +133,8 @@ pub struct ServerState {
     pub identity: Identity,
     /// What the driver counted.
     pub measured: Measured,
+    /// What the driver tells of files.
+    pub persistence: Persistence,
     /// The driver, for what it alone can do.
     pub host: Box<dyn Host>,
     /// Bytes in use before the first key.
@@ -149,6 +159,8 @@ pub struct ServerState {
     pub pause: Option<Pause>,
     /// Sessions that wait for its end.
     pub postponed: Vec<SessionId>,
+    /// Snapshots to files.
+    pub saving: Saving,
     /// How much happens per second.
     pub rate_meter: RateMeter,
     /// Requests that took long.

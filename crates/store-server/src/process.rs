@@ -4,19 +4,23 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use store_engine::{Config, Host, Usage};
+use store_engine::{Config, Host, SaveJob, Usage};
+use store_persist::rdb::Part;
 
 use crate::outside::Outside;
+use crate::persistence::snapshot::{self, Generations};
 
 /// The process this server runs in.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
     outside: Outside,
+    /// Shared with the saves in the background.
+    generations: Generations,
 }
 
 impl Process {
-    pub(crate) fn new(outside: Outside) -> Self {
-        Self { outside }
+    pub(crate) fn new(outside: Outside, generations: Generations) -> Self {
+        Self { outside, generations }
     }
 }
 
@@ -62,6 +66,24 @@ impl Host for Process {
         fs::write(&beside, text)
             .and_then(|()| fs::rename(&beside, path))
             .map_err(|error| error.to_string())
+    }
+
+    fn keeps_files(&self) -> bool {
+        true
+    }
+
+    fn save_snapshot(
+        &self,
+        job: &SaveJob,
+        next: &mut dyn FnMut() -> Option<Vec<Part>>,
+    ) -> Result<(), String> {
+        snapshot::save(job, &self.generations, next)
+    }
+
+    fn open_file(&self, path: &Path) -> Result<Box<dyn io::Read>, String> {
+        let opened = fs::File::open(path);
+        let file = opened.map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Box::new(file))
     }
 
     fn fill_secret(&self, bytes: &mut [u8]) -> bool {

@@ -4,16 +4,20 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use mio::{Poll, Waker};
 use store_engine::{Config, ConfigError, Engine, Identity, parse_arguments};
+use store_persist::disk::Disk;
 
 use crate::clock::Clock;
-use crate::event_loop::{EventLoop, Message, WAKER};
+use crate::event_loop::{EventLoop, Message, Ties, WAKER};
 use crate::listen::{ListenError, listen_unix};
 use crate::outside::{OpenError, Outside, Ports};
+use crate::persistence::snapshot::{Generations, remove_leftovers};
+use crate::persistence::{FileDisk, Loader, Mailbox, Persistence};
 use crate::process::Process;
 use crate::tls::TlsError;
 
@@ -58,6 +62,9 @@ pub enum StartError {
     /// A socket cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The data cannot be loaded, or its files not written.
+    #[error("{0}")]
+    Data(String),
     /// A certificate, a key or another TLS setting cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -106,10 +113,12 @@ pub struct ServerBuilder {
     config_file: String,
     log: Log,
     errors: Option<ConfigError>,
+    disk: Arc<dyn Disk>,
 }
 
 impl ServerBuilder {
-    /// Starts from these settings instead of the defaults.
+    /// Starts from these settings instead of the defaults. Those of redis.conf save snapshots to
+    /// the current folder now and then; a builder without settings keeps nothing.
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
@@ -122,6 +131,20 @@ impl ServerBuilder {
         if let Err(error) = parse_arguments(&mut self.config, &args) {
             self.errors.get_or_insert(error);
         }
+        self
+    }
+
+    /// Keeps data in this folder, which is there: what is written is appended to a file and made
+    /// durable once a second, and found again at the next start. The setting `appendfsync` says
+    /// otherwise.
+    pub fn persist(self, dir: impl AsRef<Path>) -> Self {
+        let dir = dir.as_ref().display().to_string();
+        self.setting("dir", &dir).setting("appendonly", "yes")
+    }
+
+    /// Keeps data on this disk instead of the machine's: for tests of what a crash leaves.
+    pub fn disk(mut self, disk: impl Disk + 'static) -> Self {
+        self.disk = Arc::new(disk);
         self
     }
 
@@ -171,9 +194,10 @@ impl ServerBuilder {
         self
     }
 
-    /// Listens and starts the server's thread.
+    /// Listens, starts the server's thread, and returns once data is loaded. Clients that come
+    /// earlier are told to wait.
     ///
-    /// Fails when a setting was wrong or a socket cannot be had.
+    /// Fails when a setting was wrong, a socket cannot be had or the data makes no sense.
     pub fn start(self) -> Result<Server, StartError> {
         if let Some(error) = self.errors {
             return Err(error.into());
@@ -195,22 +219,41 @@ impl ServerBuilder {
             executable: executable(),
             config_file: self.config_file,
             started_at_ms: Clock::new().now_us() / 1000,
-            history_complete: true,
+            // Whoever could have been told of leases that are forgotten lives in this process.
+            history_complete: listeners.is_empty(),
             ..Identity::default()
         };
         let seed = self.seed.map_or_else(random_seed, Ok)?;
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (messages, received) = channel();
-        let mut engine =
-            Engine::new(self.config, identity, seed, Box::new(Process::new(outside.clone())));
+        if !self.config.text("save").is_empty() {
+            let folder = Path::new(self.config.text("dir"));
+            remove_leftovers(&folder.join(self.config.text("dbfilename")));
+        }
+        let generations = Generations::default();
+        let process = Process::new(outside.clone(), generations.clone());
+        let mailbox = Mailbox { messages: messages.clone(), waker: Arc::clone(&waker) };
+        let persistence = Persistence::new(Arc::clone(&self.disk), &self.config, mailbox);
+        let loader = Loader::find(self.disk, &self.config).map_err(StartError::Data)?;
+        let mut engine = Engine::new(self.config, identity, seed, Box::new(process));
         engine.load_acl_file().map_err(StartError::Acl)?;
-        let mut event_loop = EventLoop::new(poll, engine, listeners, outside, received, self.log)?;
+        let is_forced = Arc::new(AtomicBool::new(false));
+        let ties =
+            Ties { outside, waker: waker.clone(), generations, is_forced: is_forced.clone() };
+        let mut event_loop =
+            EventLoop::new(poll, engine, listeners, received, self.log, persistence, ties)?;
+        let (ready, started) = channel();
         let thread = std::thread::Builder::new()
             .name("tenure-store".to_owned())
-            .spawn(move || event_loop.run())?;
-        let stopper = Stopper { messages, waker };
-        Ok(Server { stopper, thread: Some(thread), ports, unix_socket: self.unix_socket })
+            .spawn(move || event_loop.run(loader, &ready))?;
+        let stopper = Stopper { messages, waker, is_forced };
+        let server = Server { stopper, thread: Some(thread), ports, unix_socket: self.unix_socket };
+        match started.recv() {
+            Ok(result) => result.map(|()| server),
+            // It ended without a word: a panic, or the event queue.
+            Err(_) => Err(server.wait().err().unwrap_or_else(|| io::Error::other("gone")).into()),
+        }
     }
 }
 
@@ -223,10 +266,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Settings for a server that listens nowhere yet.
+    /// Settings for a server that listens nowhere yet, and saves nothing by itself.
     pub fn builder() -> ServerBuilder {
         ServerBuilder {
-            config: Config::default(),
+            config: in_memory(),
             tcp: PortChoice::Nowhere,
             tls: PortChoice::Nowhere,
             unix_socket: None,
@@ -234,6 +277,7 @@ impl Server {
             config_file: String::new(),
             log: Box::new(|_, _| {}),
             errors: None,
+            disk: Arc::new(FileDisk),
         }
     }
 
@@ -285,6 +329,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        self.stopper.is_forced.store(true, Ordering::SeqCst);
         self.stopper.stop();
         if let Some(thread) = self.thread.take() {
             // A failed loop has nothing left to stop; a panic has printed itself.
@@ -298,10 +343,13 @@ impl Drop for Server {
 pub struct Stopper {
     messages: Sender<Message>,
     waker: Arc<Waker>,
+    /// Whether the server ends even if it cannot save.
+    is_forced: Arc<AtomicBool>,
 }
 
 impl Stopper {
-    /// Asks the server to stop. Does nothing when it has stopped already.
+    /// Asks the server to stop. Does nothing when it has stopped already. A server that cannot
+    /// save though its settings ask for it says so in the log and goes on, as SHUTDOWN does.
     pub fn stop(&self) {
         // A closed channel means that the loop is gone.
         let _ = self.tell(Message::Stop);
@@ -311,6 +359,14 @@ impl Stopper {
         self.messages.send(message).map_err(|_| io::Error::other("the server has stopped"))?;
         self.waker.wake()
     }
+}
+
+/// A program that starts a store does not expect files of it unless it asks for them.
+fn in_memory() -> Config {
+    let mut config = Config::default();
+    let save = Config::find("save").expect("it is in the table");
+    config.set(save, &[""]).expect("no save points is a value");
+    config
 }
 
 fn system() -> String {

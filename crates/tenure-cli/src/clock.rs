@@ -12,3 +12,14 @@ pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)
 }
+
+/// Microseconds since 1970, 0 before.
+pub(crate) fn unix_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_micros() as u64)
+}
+
+/// A clock that only ever goes on, for lengths of time.
+pub(crate) fn steady() -> std::time::Instant {
+    std::time::Instant::now()
+}

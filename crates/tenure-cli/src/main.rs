@@ -4,12 +4,15 @@
 //! an exit code of [`exit`]. A subcommand is a module with `Arguments` and `run`, and two lines
 //! here: one in [`Command`], one in [`dispatch`].
 
+mod check_rdb;
 mod cli;
 mod clock;
 mod config_check;
 mod demo;
+mod doctor;
 mod exit;
 mod history;
+mod local;
 mod log_line;
 mod logging;
 mod manual;
@@ -47,6 +50,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    CheckRdb(check_rdb::Arguments),
     Run(run::Arguments),
     Once(once::Arguments),
     Who(who::Arguments),
@@ -59,12 +63,16 @@ enum Command {
     Pause(pause::Pause),
     Resume(pause::Resume),
     Clear(pause::Clear),
+    Doctor(doctor::Arguments),
     #[command(subcommand)]
     Config(config_check::Command),
+    #[command(subcommand)]
+    Local(local::Command),
     Sidecar(sidecar::Arguments),
     Demo(demo::Arguments),
     Serve(serve::Arguments),
     Cli(cli::Arguments),
+    CheckRdb(check_rdb::Arguments),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -98,11 +106,15 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Pause(arguments) => pause::pause(arguments),
         Command::Resume(arguments) => pause::resume(arguments),
         Command::Clear(arguments) => pause::clear(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
         Command::Config(command) => config_check::run(command),
+        Command::Local(command) => local::run(command),
         Command::Sidecar(arguments) => sidecar::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
+        Command::CheckRdb(arguments) => Ok(check_rdb::run(arguments)?),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),
         Command::Cli(arguments) => Ok(cli::run(&arguments)),
+        Command::CheckRdb(arguments) => check_rdb::run(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
         Command::Man(arguments) => manual::man(&arguments, Arguments::command()),
     }

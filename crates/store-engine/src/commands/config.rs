@@ -7,8 +7,9 @@ use store_types::{Limits, glob};
 use super::prelude::*;
 use crate::config::{Config, Setting, rewrite_file};
 use crate::effects::ServerRequest;
-use crate::eviction::{EvictionSettings, Policy};
+use crate::eviction::{self, EvictionSettings, Policy};
 use crate::keyspace::{AccessPolicy, Freeing, FreeingSettings, Keyspace};
+use crate::snapshot::{self, Saving};
 use crate::state::{ServerState, server_gate};
 
 pub(super) const TABLE: &[Command] = &[Command::container("config", CONFIG_SUBCOMMANDS).docs(
@@ -92,6 +93,9 @@ fn config_set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     followed.map_err(|(name, reason)| refused(name, &reason))?;
     cx.server.config = config;
     apply_settings(cx.db, cx.server);
+    if seen.iter().any(|setting| setting.name == "maxmemory") {
+        eviction::log_if_over(cx.db, cx.server);
+    }
     crate::acl::refresh_all(cx);
     cx.db.effects.requests.push(ServerRequest::SettingsChanged);
     cx.reply.ok();
@@ -218,6 +222,8 @@ pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
         server.registry.reset_histograms();
     }
     server.acl.follow_requirepass(config.text("requirepass"));
+    let points = if server.host.keeps_files() { config.text("save") } else { "" };
+    server.saving.points = Saving::parse_points(points);
     let (replicas, lag) = (number("min-replicas-to-write"), number("min-replicas-max-lag"));
     for (gate, is_set) in [
         (server_gate::MEMORY_LIMIT, config.tuned().memory_max > 0),
@@ -225,4 +231,5 @@ pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
     ] {
         server.gates = if is_set { server.gates | gate } else { server.gates & !gate };
     }
+    snapshot::guard_writes(server);
 }

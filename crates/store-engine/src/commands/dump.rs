@@ -1,12 +1,12 @@
 //! Values as payloads: DUMP, RESTORE, and MIGRATE as far as one server can answer it.
 
-use store_types::dump::{self as format, RestoreError, Value as Loaded, ValueRef as Saved};
+use store_types::dump::{self as format, RestoreError, Value as Loaded};
 use store_types::lzf::Compressor;
 
 use super::prelude::*;
 use super::strings::stored;
 use crate::key_finder::FoundKey;
-use crate::keyspace::{Data, Expiry, NewValue, StringRef, Value, ValueRef};
+use crate::keyspace::{Data, Expiry, NewValue, Value, saved};
 
 const RESTORE_KEYS: &[KeySpec] = &[KeySpec::one(1, OW | UPDATE)];
 const MIGRATE_KEYS: &[KeySpec] = &[
@@ -44,19 +44,8 @@ fn dump(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         return Ok(());
     };
     let mut scratch = [0; 20];
-    let value = match value {
-        ValueRef::Integer(number) => Saved::String(StringRef::Integer(number).bytes(&mut scratch)),
-        ValueRef::Bytes(bytes) => Saved::String(bytes),
-        ValueRef::Object(value) => match value.data() {
-            Data::List(list) => Saved::List(list),
-            Data::Hash(hash) => Saved::Hash(hash),
-            Data::Set(set) => Saved::Set(set),
-            Data::SortedSet(set) => Saved::SortedSet(set),
-            Data::Stream(stream) => Saved::Stream(stream),
-        },
-    };
     let mut compressor = is_compressed.then(Compressor::new);
-    cx.reply.bulk(&format::dump(value, compressor.as_mut()));
+    cx.reply.bulk(&format::dump(saved(value, &mut scratch), compressor.as_mut()));
     Ok(())
 }
 
@@ -116,7 +105,7 @@ fn restore(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let ends_at = ends_at.map(|at| u64::try_from(at).unwrap_or(0));
     let was_there = cx.db.remove(key, cx.db.freeing.server_del);
     cx.reply.ok();
-    if ends_at.is_some_and(|at| at <= cx.db.now_ms()) {
+    if ends_at.is_some_and(|at| cx.db.is_over(at as i64)) {
         if was_there {
             cx.db.changed(event_class::GENERIC, "del", key);
             cx.propagate_instead(&[b"DEL", key]);

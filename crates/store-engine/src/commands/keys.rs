@@ -3,7 +3,9 @@
 use store_types::glob;
 
 use super::prelude::*;
+use crate::effects::ServerRequest;
 use crate::keyspace::{Entry, Freeing, NewValue, ValueRef};
+use crate::snapshot;
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("copy", AtLeast(3), WRITE | GROWS, copy)
@@ -179,10 +181,13 @@ fn move_key(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         return Ok(());
     }
     let entry = cx.db.take(key).expect("it was there a moment ago");
+    // Redis puts it into its place before it tells anybody.
+    cx.db.select(to);
+    cx.db.put(key, entry);
+    cx.db.select(from);
     cx.db.signal_modified(key);
     cx.db.notify(event_class::GENERIC, "move_from", key);
     cx.db.select(to);
-    cx.db.put(key, entry);
     cx.db.changed(event_class::GENERIC, "move_to", key);
     cx.db.select(from);
     cx.reply.integer(1);
@@ -252,18 +257,32 @@ fn flushdb(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let db = cx.db.selected();
     // Even an empty database counts as changed: replicas may have something in it.
     cx.db.dirty += 1 + cx.db.flush(db, freeing) as u64;
+    cx.db.signal_all_flushed();
     cx.reply.ok();
     Ok(())
 }
 
 fn flushall(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let freeing = flush_option(cx, request)?;
+    snapshot::stop_saving(cx.db, cx.server, "FLUSHALL");
     for db in 0..cx.db.database_count() {
         cx.db.dirty += cx.db.flush(db, freeing) as u64;
     }
     cx.db.dirty += 1;
+    cx.db.signal_all_flushed();
+    if !cx.server.saving.points.is_empty() {
+        // Else the next start would bring back what was to go.
+        save_emptiness(cx);
+    }
     cx.reply.ok();
     Ok(())
+}
+
+fn save_emptiness(cx: &mut Context<'_>) {
+    if let Err(reason) = snapshot::save_now(cx.db, cx.server) {
+        let line = format!("Cannot save after FLUSHALL: {reason}");
+        cx.db.effects.requests.push(ServerRequest::Log(line));
+    }
 }
 
 /// How a flush frees memory. Even SYNC does not stall: it is freed in slices.

@@ -23,8 +23,10 @@ mod lists;
 mod memory;
 mod monitor;
 mod object;
+mod partial_sort;
 mod prelude;
 mod pubsub;
+mod saving;
 mod scan;
 mod scripting;
 mod server;
@@ -76,6 +78,7 @@ pub(crate) const TABLES: &[&[Command]] = &[
     monitor::TABLE,
     object::TABLE,
     pubsub::TABLE,
+    saving::TABLE,
     scan::TABLE,
     scripting::TABLE,
     server::TABLE,

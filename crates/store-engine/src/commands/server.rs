@@ -1,32 +1,18 @@
-//! The server as a whole: its end, its role, modules it does not have, and a drawing.
+//! The server as a whole: its role, modules it does not have, and a drawing.
 
 use super::prelude::*;
 use crate::effects::ServerRequest;
-use crate::session::{TimeoutReply, session_flag};
+use crate::session::TimeoutReply;
 
 pub(super) const TABLE: &[Command] = &[
-    Command::new("bgrewriteaof", Exactly(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, no_files).docs(
-        Group::Server,
-        "1.0.0",
-        "O(1)",
-        "Writes the append-only file anew.",
-    ),
-    Command::new("bgsave", AtLeast(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, no_files).docs(
-        Group::Server,
-        "1.0.0",
-        "O(1)",
-        "Saves all data while others are served.",
-    ),
+    Command::new("bgrewriteaof", Exactly(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, bgrewriteaof)
+        .docs(Group::Server, "1.0.0", "O(1)", "Writes the append-only file anew."),
     Command::new("failover", AtLeast(1), ADMIN | NO_SCRIPT | STALE, failover).docs(
         Group::Server,
         "6.2.0",
         "O(1)",
         "Hands the part of the master to a replica.",
     ),
-    Command::new("lastsave", Exactly(1), LOADING | STALE | FAST, lastsave)
-        .categories(category::ADMIN | category::DANGEROUS)
-        .tips(&["nondeterministic_output"])
-        .docs(Group::Server, "1.0.0", "O(1)", "When data was last saved, in unix seconds."),
     Command::new("lolwut", AtLeast(1), READ | FAST, lolwut).docs(
         Group::Server,
         "5.0.0",
@@ -53,15 +39,6 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("role", Exactly(1), NO_SCRIPT | LOADING | STALE | FAST, role)
         .categories(category::ADMIN | category::DANGEROUS)
         .docs(Group::Server, "2.8.12", "O(1)", "Whether the server is master or replica."),
-    Command::new("save", Exactly(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING | NO_MULTI, no_files)
-        .docs(Group::Server, "1.0.0", "O(N)", "Saves all data."),
-    Command::new(
-        "shutdown",
-        AtLeast(1),
-        ADMIN | NO_SCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY,
-        shutdown,
-    )
-    .docs(Group::Server, "1.0.0", "O(N)", "Ends the server."),
     Command::new("slaveof", Exactly(3), ADMIN | NO_SCRIPT | STALE | NO_ASYNC_LOADING, replicaof)
         .docs(Group::Server, "1.0.0", "O(1)", "Makes the server a replica or a master."),
     Command::new("sync", Exactly(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING | NO_MULTI, no_replicas)
@@ -102,36 +79,16 @@ const MODULE_SUBCOMMANDS: &[Command] = &[
     ),
 ];
 
-fn shutdown(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let (mut saves, mut saves_not, mut aborts, mut hastens) = (false, false, false, false);
-    for word in request.args_from(1) {
-        match () {
-            () if is_word(word, "SAVE") => saves = true,
-            () if is_word(word, "NOSAVE") => saves_not = true,
-            () if is_word(word, "ABORT") => aborts = true,
-            () if is_word(word, "NOW") || is_word(word, "FORCE") => hastens = true,
-            () => return Err(CommandError::SYNTAX),
-        }
+fn bgrewriteaof(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    let aof = &mut cx.server.persistence.aof;
+    if aof.is_rewriting {
+        let text = "ERR Background append only file rewriting already in progress";
+        return Err(CommandError::text(text));
     }
-    if saves && saves_not || aborts && (saves || saves_not || hastens) {
-        return Err(CommandError::SYNTAX);
-    }
-    if aborts {
-        return Err(CommandError::text("ERR No shutdown in progress."));
-    }
-    cx.session.flags |= session_flag::CLOSING;
-    let line = "User requested shutdown...".to_owned();
-    cx.db.effects.requests.extend([ServerRequest::Log(line), ServerRequest::Shutdown]);
+    aof.is_scheduled = true;
+    cx.db.effects.requests.push(ServerRequest::RewriteAof);
+    cx.reply.simple("Background append only file rewriting started");
     Ok(())
-}
-
-fn lastsave(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    cx.reply.integer((cx.server.identity.started_at_ms / 1000) as i64);
-    Ok(())
-}
-
-fn no_files(_: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    Err(CommandError::text("ERR This server keeps its data in memory only"))
 }
 
 fn role(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {

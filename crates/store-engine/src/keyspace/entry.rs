@@ -5,7 +5,7 @@
 //! │ always    │ always    │ if EXPIRES      │ unless INLINE│ always    │ if INLINE   │
 //! └───────────┴───────────┴─────────────────┴──────────────┴───────────┴─────────────┘
 //! meta   bits 0–23 access clock (LRU) or counter (LFU), 24–25 form, 26 EXPIRES, 27 LONG_KEY,
-//!        28 RAW
+//!        28 RAW, 29 MARK
 //! lens   16 bits of key length, 16 bits of value length; with LONG_KEY 32 bits of key length
 //! ```
 //!
@@ -16,12 +16,14 @@
 //! - `size_of_parts(meta, lens)` is the size that was asked for, so the class at release is
 //!   the class at allocation;
 //! - every byte of key and inline value was written before `Entry::new` returns;
-//! - the payload of HEAP is a `Box<Vec<u8>>` and of OBJECT a `Box<Value>`, owned by the entry
-//!   and turned back into a box exactly once, in `Drop` or `take_payload`.
+//! - the payload of HEAP is an `Arc<Vec<u8>>` and of OBJECT a `Box<Value>`, owned by the entry
+//!   and turned back into what it was exactly once, in `take_payload`;
+//! - the bytes of HEAP are changed only while the entry is the one owner of the `Arc`.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use super::memory::size_class;
 use super::prefetch::prefetch;
@@ -39,6 +41,7 @@ const FORM_OBJECT: u32 = 3 << 24;
 const EXPIRES: u32 = 1 << 26;
 const LONG_KEY: u32 = 1 << 27;
 const RAW: u32 = 1 << 28;
+const MARK: u32 = 1 << 29;
 
 const HEADER_LEN: usize = 8;
 const FIELD_LEN: usize = 8;
@@ -60,6 +63,8 @@ pub enum NewValue<'a> {
     Owned(Vec<u8>),
     /// A string that was edited in place: OBJECT ENCODING calls it raw whatever its length.
     Edited(Vec<u8>),
+    /// A long string that a snapshot may still be reading.
+    Shared(Arc<Vec<u8>>),
     /// Anything but a string.
     Object(Box<Value>),
 }
@@ -102,9 +107,10 @@ impl Entry {
             NewValue::Owned(bytes) if bytes.len() <= INLINE_MAX => {
                 return Self::new(key, NewValue::Bytes(&bytes), expires_at);
             }
-            NewValue::Owned(bytes) => (FORM_HEAP, into_payload(Box::new(bytes)), &[]),
-            NewValue::Bytes(bytes) => (FORM_HEAP, into_payload(Box::new(bytes.to_vec())), &[]),
-            NewValue::Edited(bytes) => (FORM_HEAP | RAW, into_payload(Box::new(bytes)), &[]),
+            NewValue::Owned(bytes) => (FORM_HEAP, heap_payload(Arc::new(bytes)), &[]),
+            NewValue::Bytes(bytes) => (FORM_HEAP, heap_payload(Arc::new(bytes.to_vec())), &[]),
+            NewValue::Edited(bytes) => (FORM_HEAP | RAW, heap_payload(Arc::new(bytes)), &[]),
+            NewValue::Shared(bytes) => (FORM_HEAP, heap_payload(bytes), &[]),
             NewValue::Object(value) => (FORM_OBJECT, into_payload(value), &[]),
         };
         let mut meta = form;
@@ -197,15 +203,50 @@ impl Entry {
             .then(|| unsafe { &mut *(self.payload(parts).cast::<Value>()) })
     }
 
-    /// The vector of a long or edited string, for changing it.
+    /// The vector of a long or edited string, for changing it. One that is shared is copied.
     pub fn heap_mut(&mut self) -> Option<&mut Vec<u8>> {
         let parts = self.parts();
         if parts.meta & FORM_MASK != FORM_HEAP {
             return None;
         }
         self.set_meta(parts.meta | RAW);
-        // SAFETY: the payload of HEAP is a box that the entry owns.
-        Some(unsafe { &mut *(self.payload(parts).cast::<Vec<u8>>()) })
+        // SAFETY: the payload of HEAP is an `Arc` that the entry owns; it is written back at
+        // once, and nobody else owns it, so its bytes may be changed.
+        unsafe {
+            let mut text = Arc::from_raw(self.payload(parts).cast::<Vec<u8>>());
+            if Arc::get_mut(&mut text).is_none() {
+                text = Arc::new(Vec::clone(&text));
+            }
+            let payload = heap_payload(text);
+            self.0.add(parts.payload_offset()).cast::<*mut u8>().write(payload);
+            Some(&mut *payload.cast::<Vec<u8>>())
+        }
+    }
+
+    /// A long or edited string, to be read while the entry goes on.
+    pub fn share_heap(&self) -> Option<Arc<Vec<u8>>> {
+        let parts = self.parts();
+        if parts.meta & FORM_MASK != FORM_HEAP {
+            return None;
+        }
+        let text = self.payload(parts).cast::<Vec<u8>>();
+        // SAFETY: the payload of HEAP is an `Arc` that the entry owns; this makes one owner more.
+        unsafe {
+            Arc::increment_strong_count(text);
+            Some(Arc::from_raw(text))
+        }
+    }
+
+    /// The mark by which a snapshot tells entries it has done with from those it has not.
+    #[inline]
+    pub(super) fn mark(&self) -> bool {
+        self.parts().meta & MARK != 0
+    }
+
+    #[inline]
+    pub(super) fn set_mark(&mut self, mark: bool) {
+        let meta = self.parts().meta;
+        self.set_meta(if mark { meta | MARK } else { meta & !MARK });
     }
 
     /// Whether OBJECT ENCODING must say raw whatever the length.
@@ -304,11 +345,12 @@ impl Entry {
             let meta = entry.parts().meta;
             entry.set_meta(meta | RAW);
         }
+        entry.set_mark(self.mark());
         entry.set_access(self.access());
         entry
     }
 
-    /// Takes the boxed value out, leaving an integer in its place. `None` without a box.
+    /// Takes a value with memory of its own out, leaving an integer in its place.
     pub fn take_payload(&mut self) -> Option<NewValue<'static>> {
         let parts = self.parts();
         let payload = match parts.meta & FORM_MASK {
@@ -316,11 +358,11 @@ impl Entry {
             _ => return None,
         };
         self.set_meta(parts.meta & !FORM_MASK | FORM_INTEGER);
-        // SAFETY: the form said which box it is; it is an integer from here on, so neither
-        // `Drop` nor a second call can reach the box again.
+        // SAFETY: the form said what it is; it is an integer from here on, so neither
+        // `Drop` nor a second call can reach it again.
         Some(unsafe {
             match parts.meta & FORM_MASK {
-                FORM_HEAP => NewValue::Edited(*Box::from_raw(payload.cast::<Vec<u8>>())),
+                FORM_HEAP => NewValue::Shared(Arc::from_raw(payload.cast::<Vec<u8>>())),
                 _ => NewValue::Object(Box::from_raw(payload.cast::<Value>())),
             }
         })
@@ -344,7 +386,7 @@ impl Entry {
             _ => {
                 // SAFETY: only HEAP and OBJECT come here, and OBJECT is handled above.
                 let bytes = unsafe { &*(self.payload(parts).cast::<Vec<u8>>()) };
-                size_class(size_of::<Vec<u8>>()) + size_class(bytes.capacity())
+                size_class(ARC_LEN + size_of::<Vec<u8>>()) + size_class(bytes.capacity())
             }
         }
     }
@@ -419,6 +461,13 @@ impl Parts {
     }
 }
 
+/// The two counters of an `Arc`.
+const ARC_LEN: usize = 2 * size_of::<usize>();
+
+fn heap_payload(text: Arc<Vec<u8>>) -> *mut u8 {
+    Arc::into_raw(text).cast_mut().cast()
+}
+
 fn into_payload<T>(value: Box<T>) -> *mut u8 {
     Box::into_raw(value).cast()
 }
@@ -479,6 +528,19 @@ mod tests {
         assert!(entry.overwrite(NewValue::Bytes(b"abc"), Some(1)).is_err());
         assert!(entry.overwrite(NewValue::Integer(1), None).is_err());
         assert_eq!(text(&entry), &[b'x'; 21]);
+    }
+
+    #[test]
+    fn a_shared_string_is_copied_by_the_next_edit_and_by_nothing_else() {
+        let mut entry = Entry::new(b"key", NewValue::Owned(vec![b'v'; 5000]), None);
+        let shared = entry.share_heap().unwrap();
+        entry = entry.rebuilt(Some(b"other"), Some(7));
+        assert_eq!(Arc::strong_count(&shared), 2);
+        entry.heap_mut().unwrap().push(b'!');
+        assert_eq!((Arc::strong_count(&shared), shared.len()), (1, 5000));
+        assert_eq!(text(&entry).len(), 5001);
+        drop(entry);
+        assert!(shared.iter().all(|byte| *byte == b'v'));
     }
 
     #[test]

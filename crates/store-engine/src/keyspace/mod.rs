@@ -11,6 +11,7 @@ mod freeing;
 pub(crate) mod memory;
 mod object;
 mod prefetch;
+mod snapshot;
 mod table;
 mod value;
 mod waiting;
@@ -25,6 +26,8 @@ pub use entry::{Entry, NewValue, ValueRef};
 pub(crate) use expiry::ExpiryTurn;
 pub use freeing::{Freeing, FreeingSettings, FreeingStats, Garbage};
 pub use object::{Object, ValueMut};
+pub(crate) use snapshot::{Loaded, saved};
+pub use snapshot::{SnapshotForm, SnapshotKind, SnapshotProgress, SnapshotTurn};
 pub(crate) use table::{CURSOR_BITS, Scope};
 pub use value::{Data, Value};
 pub use waiting::WaitingKeys;
@@ -64,6 +67,9 @@ pub struct Keyspace {
     selected: usize,
     now_us: u64,
     now_ms: u64,
+    /// Keys that end before this are gone: the moment, or never while data is loaded.
+    ended_before_ms: u64,
+    loading: bool,
     hasher: foldhash::quality::FixedState,
     access: AccessPolicy,
     /// Whether reads leave the access bits alone (CLIENT NO-TOUCH, and OBJECT's lookups).
@@ -77,6 +83,13 @@ pub struct Keyspace {
     pub freeing: FreeingSettings,
     /// `active-expire-effort`, 1 to 10.
     expiry_effort: usize,
+    /// The mark of entries that the running snapshot has done with; without one, of all.
+    mark: bool,
+    /// For the test that must notice it: changes save nothing first.
+    #[cfg(test)]
+    pub(crate) is_careless: bool,
+    /// The running snapshot.
+    snapshot: Option<Box<snapshot::Walk>>,
     /// Changes since the last save.
     pub dirty: u64,
     /// Counters that INFO tells.
@@ -110,6 +123,8 @@ impl Keyspace {
             selected: 0,
             now_us: 0,
             now_ms: 0,
+            ended_before_ms: 0,
+            loading: false,
             hasher: foldhash::quality::FixedState::with_seed(random.next_u64()),
             access: AccessPolicy::default(),
             untouched: false,
@@ -119,6 +134,10 @@ impl Keyspace {
             expiry_cursor: (0, 0),
             expiry_enabled: true,
             expiry_effort: 1,
+            mark: false,
+            #[cfg(test)]
+            is_careless: false,
+            snapshot: None,
             dirty: 0,
             stats: KeyStats::default(),
             random,
@@ -133,6 +152,7 @@ impl Keyspace {
     pub(crate) fn begin(&mut self, now_us: u64, db: usize) {
         self.now_us = now_us;
         self.now_ms = now_us / 1000;
+        self.ended_before_ms = if self.loading { 0 } else { self.now_ms };
         self.selected = db;
     }
 
@@ -145,6 +165,17 @@ impl Keyspace {
     /// Unix microseconds: the moment of the running request.
     pub fn now_us(&self) -> u64 {
         self.now_us
+    }
+
+    /// Whether a key that ends at `at_ms` has ended. While data is loaded none has: whether it
+    /// ended before the next change of it was decided when that change was made.
+    pub fn is_over(&self, at_ms: i64) -> bool {
+        at_ms <= self.now_ms as i64 && !self.loading
+    }
+
+    /// Data is loaded from now on, or no more.
+    pub(crate) fn set_loading(&mut self, loading: bool) {
+        self.loading = loading;
     }
 
     /// The selected database.
@@ -222,7 +253,7 @@ impl Keyspace {
         let place = self.table().find(hash, key)?;
         let found = Found { hash, place };
         match self.table().entry(place).expires_at() {
-            Some(at) if at < self.now_ms => {
+            Some(at) if at < self.ended_before_ms => {
                 self.expire(found, key);
                 None
             }
@@ -332,6 +363,7 @@ impl Keyspace {
         if !self.waiting.is_empty() && self.table().entry(found.place).value().is_stream() {
             self.signal_ready(key);
         }
+        self.before_change(found);
         let table = &mut self.databases[self.selected];
         let entry = table.entry_mut(found.place);
         let expires_at = match expiry {
@@ -362,7 +394,8 @@ impl Keyspace {
         self.insert_entry(key, entry);
     }
 
-    fn insert_entry(&mut self, key: &[u8], entry: Entry) {
+    fn insert_entry(&mut self, key: &[u8], mut entry: Entry) {
+        entry.set_mark(self.mark);
         self.table_mut().entry_memory += entry.memory();
         let hash = self.hash(key);
         let (hasher, table) = (&self.hasher, &mut self.databases[self.selected]);
@@ -372,7 +405,10 @@ impl Keyspace {
         self.signal_ready(key);
     }
 
-    fn replace(&mut self, found: Found, entry: Entry) {
+    /// Puts another entry in the place of one, which the caller has told to
+    /// [`before_change`](Self::before_change).
+    fn replace(&mut self, found: Found, mut entry: Entry) {
+        entry.set_mark(self.mark);
         let table = self.table_mut();
         table.entry_memory += entry.memory();
         let old = table.replace(found.place, entry);
@@ -387,6 +423,7 @@ impl Keyspace {
     }
 
     fn take_found(&mut self, found: Found) -> Entry {
+        self.before_change(found);
         let (hasher, table) = (&self.hasher, &mut self.databases[self.selected]);
         let hash_of = |key: &[u8]| hash(hasher, key);
         let entry = table.remove(found.place, found.hash, &hash_of);
@@ -435,6 +472,7 @@ impl Keyspace {
     /// Sets or takes away the end of a key. False when the key is not there.
     pub fn set_expires_at(&mut self, key: &[u8], expires_at: Option<u64>) -> bool {
         let Some(found) = self.find(key) else { return false };
+        self.before_change(found);
         let table = &mut self.databases[self.selected];
         let entry = table.entry_mut(found.place);
         match expires_at {
@@ -471,6 +509,7 @@ impl Keyspace {
             return self.insert(key, NewValue::Edited(bytes), None);
         };
         self.touch_access(found);
+        self.before_change(found);
         let (entry, memory) = self.databases[self.selected].entry_and_memory(found.place);
         let before = entry.memory();
         if let Some(bytes) = entry.heap_mut() {
@@ -525,7 +564,11 @@ impl Keyspace {
         let table = std::mem::take(&mut self.databases[db]);
         let removed = table.len();
         self.signal_flushed(db, &table);
-        self.discard_table(table, freeing);
+        if removed > 0
+            && let Some(table) = self.keep_for_snapshot(table)
+        {
+            self.discard_table(table, freeing);
+        }
         removed
     }
 
@@ -630,6 +673,10 @@ impl Keyspace {
                 self.effects.ready_keys.push((db, key));
             }
         }
+    }
+
+    /// Tells trackers that all keys may be gone, however many databases that means.
+    pub(crate) fn signal_all_flushed(&mut self) {
         if self.effects.tracking {
             self.effects.changed_keys.push(None);
         }

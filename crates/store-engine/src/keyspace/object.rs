@@ -82,6 +82,7 @@ impl Keyspace {
 
     fn open<T: Object>(&mut self, found: Found) -> Result<ValueMut<'_, T>, CommandError> {
         self.touch_access(found);
+        self.before_change(found);
         let table = &mut self.databases[self.selected];
         let (entry, entry_memory) = table.entry_and_memory(found.place);
         let value = entry.object_mut().ok_or(CommandError::WRONG_TYPE)?;

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod admin;
+mod aof;
 mod busy;
 mod commands_page;
 mod compare;
@@ -17,6 +18,8 @@ mod freeing;
 mod generate;
 mod hostile;
 mod limits;
+mod replay;
 mod script;
 mod server;
+mod snapshots;
 mod tls;

@@ -19,7 +19,7 @@ mod zipmap;
 pub use load::load_value;
 pub use reader::{LoadError, Reader};
 pub use save::{save_value, type_code};
-pub use writer::Writer;
+pub use writer::{Span, Writer};
 
 use crate::crc64::crc64;
 use crate::limits::Limits;

@@ -13,13 +13,38 @@ const COMPRESS_SAVING_MIN: usize = 4;
 /// Appends parts of values to a buffer.
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
-    compressor: Option<&'a mut Compressor>,
+    long_strings: LongStrings<'a>,
+}
+
+/// What becomes of strings that are worth compressing.
+enum LongStrings<'a> {
+    Plain,
+    Compressed(&'a mut Compressor),
+    /// They are copied without a head; somebody else has the time to compress them.
+    Deferred(&'a mut Vec<Span>),
+}
+
+/// Where in a buffer a string stands that has no head yet: see [`Writer::deferring`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Its first byte.
+    pub start: usize,
+    /// Its length.
+    pub len: usize,
 }
 
 impl<'a> Writer<'a> {
     /// A writer to the end of `out`; with a compressor it compresses long strings.
     pub fn new(out: &'a mut Vec<u8>, compressor: Option<&'a mut Compressor>) -> Self {
-        Self { out, compressor }
+        let long_strings = compressor.map_or(LongStrings::Plain, LongStrings::Compressed);
+        Self { out, long_strings }
+    }
+
+    /// A writer that leaves the compression to others: strings worth trying stand bare in `out`,
+    /// and `spans` says where. Passing each through [`string`](Self::string) of a writer with a
+    /// compressor, and the bytes between them as they are, gives the finished form.
+    pub fn deferring(out: &'a mut Vec<u8>, spans: &'a mut Vec<Span>) -> Self {
+        Self { out, long_strings: LongStrings::Deferred(spans) }
     }
 
     /// A length, or any other number that is small as a rule.
@@ -43,7 +68,7 @@ impl<'a> Writer<'a> {
         if bytes.len() <= INTEGER_TEXT_MAX && self.integer_text(bytes) {
             return;
         }
-        if bytes.len() > COMPRESS_MIN && self.compressed(bytes) {
+        if bytes.len() > COMPRESS_MIN && (self.deferred(bytes) || self.compressed(bytes)) {
             return;
         }
         self.length(bytes.len() as u64);
@@ -66,8 +91,15 @@ impl<'a> Writer<'a> {
         true
     }
 
+    fn deferred(&mut self, bytes: &[u8]) -> bool {
+        let LongStrings::Deferred(spans) = &mut self.long_strings else { return false };
+        spans.push(Span { start: self.out.len(), len: bytes.len() });
+        self.out.extend_from_slice(bytes);
+        true
+    }
+
     fn compressed(&mut self, bytes: &[u8]) -> bool {
-        let Some(compressor) = &mut self.compressor else { return false };
+        let LongStrings::Compressed(compressor) = &mut self.long_strings else { return false };
         let mut packed = Vec::new();
         let limit = bytes.len() - COMPRESS_SAVING_MIN;
         if compressor.compress(bytes, limit, &mut packed).is_none() {

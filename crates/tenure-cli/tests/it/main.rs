@@ -3,12 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod cli;
+mod demo;
 mod diary;
+mod doctor;
 mod exclusive;
+mod local;
 mod look;
 mod once;
 mod operate;
 mod refusals;
 mod run;
 mod serve;
+mod sidecar;
 mod stage;

@@ -25,8 +25,8 @@ pub(super) const SCHEME: &str = "embedded";
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tenure::Error> {
 /// let store = EmbeddedStore::start()?;
-/// let ada = Tenure::builder().name("ada").embedded(&store).connect().await?;
-/// let bob = Tenure::builder().name("bob").embedded(&store).connect().await?;
+/// let ada = Tenure::builder().instance("ada").embedded(&store).connect().await?;
+/// let bob = Tenure::builder().instance("bob").embedded(&store).connect().await?;
 /// let leading = ada.election("report").start().await?;
 /// let _term = leading.wait_for_leadership().await?;
 /// let waiting = bob.election("report").start().await?;

@@ -7,8 +7,9 @@ use store_types::dump::{self, save_value};
 
 use super::prelude::*;
 use crate::effects::ServerRequest;
-use crate::keyspace::{Data, Entry, Expiry, NewValue, ValueRef};
+use crate::keyspace::{Data, Entry, Expiry, Freeing, NewValue, ValueRef};
 use crate::session::session_flag;
+use crate::snapshot::{self, LoadOptions};
 
 pub(super) const TABLE: &[Command] = &[Command::new(
     "debug",
@@ -51,6 +52,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     subcommand("protocol", Exactly(3), protocol::protocol),
     subcommand("quicklist", AtLeast(3), quicklist),
     subcommand("quicklist-packed-threshold", Exactly(3), packed_threshold),
+    subcommand("reload", AtLeast(2), reload),
     subcommand("replicate", AtLeast(3), accept),
     subcommand("replybuffer", Exactly(4), accept),
     subcommand("sdslen", Exactly(3), sdslen),
@@ -76,7 +78,6 @@ const REFUSED: &[&str] = &[
     "mallctl-str",
     "oom",
     "panic",
-    "reload",
     "restart",
     "segfault",
     "stringmatch-test",
@@ -124,6 +125,38 @@ fn sleep(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 fn set_active_expire(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let text = String::from_utf8_lossy(request.arg(2));
     cx.db.set_active_expiry(text.trim().parse::<i64>().unwrap_or(0) != 0);
+    cx.reply.ok();
+    Ok(())
+}
+
+/// Saves, empties and loads the server. NOSAVE loads what was saved before.
+fn reload(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let (mut saves, mut flushes) = (true, true);
+    for word in request.args_from(2) {
+        match () {
+            () if is_word(word, "NOSAVE") => saves = false,
+            () if is_word(word, "NOFLUSH") => flushes = false,
+            () => {
+                return Err(CommandError::text(
+                    "ERR DEBUG RELOAD only supports the NOFLUSH and NOSAVE options.",
+                ));
+            }
+        }
+    }
+    let failed = |reason: String| CommandError::new(format!("ERR {reason}"));
+    if saves {
+        snapshot::save_now(cx.db, cx.server).map_err(failed)?;
+    }
+    let path = snapshot::path(cx.server);
+    let file = cx.server.host.open_file(&path).map_err(failed)?;
+    if flushes {
+        (0..cx.db.database_count()).for_each(|db| _ = cx.db.flush(db, Freeing::Now));
+        if let Some(interpreter) = cx.server.scripting.interpreter.as_mut() {
+            interpreter.flush_libraries();
+        }
+    }
+    snapshot::load(cx.db, cx.server, file, LoadOptions::default(), &mut |_| {})
+        .map_err(|error| CommandError::new(format!("ERR {}: {error}", path.display())))?;
     cx.reply.ok();
     Ok(())
 }

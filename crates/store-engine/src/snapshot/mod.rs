@@ -1,0 +1,102 @@
+//! Snapshots as the driver sees them: begun, fetched part by part, and loaded.
+//!
+//! ```text
+//! BGSAVE, a save point ─► begin_save ─► ServerRequest::SaveStarted(job) ─► the driver opens a file
+//! start_snapshot (AOF rewrite) ──┐                                            │
+//!                                └► snapshot_turn ─► parts ──────────────────►│ written
+//!                                                       finish_save ◄─────────┘ synced, renamed
+//! ```
+//! There is one snapshot at a time; `keyspace::snapshot` says how it stays true to its moment.
+
+mod load;
+mod saving;
+
+use std::path::PathBuf;
+
+use store_persist::rdb::{Head, WriteOptions};
+
+pub(crate) use load::load;
+pub use load::{LoadOptions, LoadProgress, LoadReport};
+pub use saving::{SaveFailure, SaveJob, SavePoint, Saving};
+pub(crate) use saving::{begin_save, guard_writes, save_before_end, save_now, stop_saving};
+
+use crate::engine::Engine;
+use crate::keyspace::{Keyspace, SnapshotForm, SnapshotKind, SnapshotTurn};
+use crate::state::ServerState;
+
+/// Facts in a file that are ours: who wrote it, and what is known of the data's history.
+pub mod fact {
+    /// Version of the program.
+    pub const VERSION: &str = "tenure-ver";
+    /// Incarnation of the data.
+    pub const INCARNATION: &str = "tenure-incarnation";
+    /// `complete` or `unknown`, as INFO tells.
+    pub const HISTORY: &str = "tenure-history";
+}
+
+impl Engine {
+    /// Begins a snapshot of this moment. False while one is running or leaves its last traces.
+    pub fn start_snapshot(&mut self, now_us: u64, kind: SnapshotKind, form: SnapshotForm) -> bool {
+        self.keyspace.begin(now_us, 0);
+        start(&mut self.keyspace, &self.state, kind, form)
+    }
+
+    /// Walks one slice of the running snapshot, in well under a millisecond, while `ahead_bytes`
+    /// of its parts (by [`own_bytes`](store_persist::rdb::Part::own_bytes)) are not written yet.
+    pub fn snapshot_turn(&mut self, ahead_bytes: usize) -> SnapshotTurn {
+        self.keyspace.snapshot_turn(ahead_bytes)
+    }
+
+    /// Whether [`snapshot_turn`](Self::snapshot_turn) has anything to do.
+    pub fn has_snapshot(&self) -> bool {
+        self.keyspace.has_snapshot()
+    }
+
+    /// Gives the running snapshot up; the next turn says so.
+    pub fn abandon_snapshot(&mut self, reason: &str) {
+        self.keyspace.abandon_snapshot(reason);
+    }
+
+    /// What a snapshot file of this moment begins with; `is_aof_base` when an append-only file
+    /// goes on from it.
+    pub fn snapshot_head(&self, is_aof_base: bool) -> Head {
+        head(&self.keyspace, &self.state, is_aof_base)
+    }
+}
+
+fn start(db: &mut Keyspace, server: &ServerState, kind: SnapshotKind, form: SnapshotForm) -> bool {
+    let policy = server.config.text("maxmemory-policy");
+    db.start_snapshot(kind, form, policy.ends_with("lru") || policy.ends_with("lfu"))
+}
+
+fn head(db: &Keyspace, server: &ServerState, is_aof_base: bool) -> Head {
+    let identity = &server.identity;
+    let history = if identity.history_complete { "complete" } else { "unknown" };
+    let facts = [
+        ("redis-ver", crate::REDIS_VERSION.to_owned()),
+        ("redis-bits", "64".to_owned()),
+        ("ctime", (db.now_ms() / 1000).to_string()),
+        ("used-mem", (server.base_memory + db.memory()).to_string()),
+        ("aof-base", u8::from(is_aof_base).to_string()),
+        (fact::VERSION, env!("CARGO_PKG_VERSION").to_owned()),
+        (fact::INCARNATION, identity.incarnation.clone()),
+        (fact::HISTORY, history.to_owned()),
+    ];
+    let libraries = server.scripting.interpreter().into_iter().flat_map(|lua| lua.libraries());
+    Head {
+        options: WriteOptions {
+            compresses: server.config.is_on("rdbcompression"),
+            checksums: server.config.is_on("rdbchecksum"),
+        },
+        facts: facts.map(|(name, value)| (name.to_owned(), value.into_bytes())).into(),
+        functions: libraries.map(|library| library.code().to_vec()).collect(),
+    }
+}
+
+/// Where the settings say that the snapshot file is.
+pub(crate) fn path(server: &ServerState) -> PathBuf {
+    PathBuf::from(server.config.text("dir")).join(server.config.text("dbfilename"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,328 @@
+//! A file of any version, record by record.
+
+use std::io::{self, Read};
+
+use store_types::Limits;
+use store_types::crc64::crc64;
+use store_types::dump::{LoadError, Reader, Value, load_value};
+
+use super::error::{Fault, RdbError};
+use super::part::Access;
+use super::{CHECKSUM_SINCE, MAGIC, VERSION, opcode};
+
+/// Read at once: a few thousand small entries.
+const READ_BYTES: usize = 1024 * 1024;
+
+/// One record of a file.
+#[derive(Debug)]
+pub enum Item {
+    /// A fact about the file, such as who wrote it.
+    Fact {
+        /// Its name.
+        name: Vec<u8>,
+        /// Its value.
+        value: Vec<u8>,
+    },
+    /// The text of a function library.
+    Function(Vec<u8>),
+    /// How many keys to expect in a database: a hint.
+    Sizes {
+        /// The database.
+        db: u64,
+        /// All its keys.
+        keys: u64,
+        /// Those that end.
+        volatile: u64,
+    },
+    /// A key with its value.
+    Entry(LoadedEntry),
+    /// A collection without elements, which some versions have saved by mistake.
+    EmptyKey(Vec<u8>),
+    /// Data that a module keeps beside the keys; skipped.
+    ModuleFact(String),
+}
+
+/// A key with its value.
+#[derive(Debug)]
+pub struct LoadedEntry {
+    /// Its database, which need not exist.
+    pub db: u64,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// When it ends, in unix milliseconds.
+    pub expires_at: Option<u64>,
+    /// What is remembered of its accesses.
+    pub access: Access,
+    /// Its value.
+    pub value: Value,
+}
+
+/// Reads a file from its first byte. Holds the largest value and one read in memory; no length
+/// in the file is believed before that many bytes have been seen.
+pub struct FileReader<R> {
+    input: R,
+    limits: Limits,
+    version: u16,
+    db: u64,
+    /// Bytes read, of which those before `at` are done with and those before `summed` are in
+    /// the checksum.
+    buffer: Vec<u8>,
+    at: usize,
+    summed: usize,
+    checksum: u64,
+    /// Where in the file the buffer begins.
+    buffer_offset: u64,
+    is_ended: bool,
+}
+
+/// What the bytes before a key tell about it.
+#[derive(Default)]
+struct Told {
+    expires_at: Option<u64>,
+    access: Access,
+}
+
+impl<R: Read> FileReader<R> {
+    /// Reads the head of a file.
+    ///
+    /// # Errors
+    /// [`RdbError`] when it is no such file, or of a version that is not known.
+    pub fn begin(input: R, limits: Limits) -> Result<Self, RdbError> {
+        let mut file = Self {
+            input,
+            limits,
+            version: 0,
+            db: 0,
+            buffer: Vec::new(),
+            at: 0,
+            summed: 0,
+            checksum: 0,
+            buffer_offset: 0,
+            is_ended: false,
+        };
+        let head: [u8; 9] = match file.parse(|reader| reader.array()) {
+            Err(RdbError::Damaged { .. }) => return Err(file.damaged(Fault::NoRdb)),
+            other => other?,
+        };
+        let (magic, digits) = head.split_at(MAGIC.len());
+        let digits = std::str::from_utf8(digits).ok().filter(|_| magic == MAGIC);
+        let version = digits.and_then(|digits| digits.parse::<u16>().ok());
+        file.version = match version {
+            None => return Err(file.damaged_at(0, Fault::NoRdb)),
+            Some(version) if (1..=VERSION).contains(&version) => version,
+            Some(version) => return Err(file.damaged_at(0, Fault::Version(version))),
+        };
+        Ok(file)
+    }
+
+    /// The version of the file.
+    pub fn version(&self) -> u16 {
+        self.version
+    }
+
+    /// How many bytes of the file are done with.
+    pub fn offset(&self) -> u64 {
+        self.buffer_offset + self.at as u64
+    }
+
+    /// The next record; `None` behind the last, once the checksum was found to be right.
+    ///
+    /// # Errors
+    /// [`RdbError`]; reading on makes no sense then.
+    pub fn next_item(&mut self) -> Result<Option<Item>, RdbError> {
+        let mut told = Told::default();
+        while !self.is_ended {
+            match self.parse(|reader| reader.byte())? {
+                opcode::END => {
+                    self.is_ended = true;
+                    self.check_end()?;
+                }
+                opcode::SELECT_DB => self.db = self.parse(|reader| reader.length())?,
+                opcode::EXPIRE_TIME_MS => {
+                    told.expires_at = Some(moment(self.parse(|reader| reader.milliseconds())?));
+                }
+                opcode::EXPIRE_TIME => {
+                    let seconds = i32::from_le_bytes(self.parse(|reader| reader.array())?);
+                    told.expires_at = Some(moment(i64::from(seconds) * 1000));
+                }
+                opcode::IDLE => told.access = Access::Idle(self.parse(|reader| reader.length())?),
+                opcode::FREQUENCY => {
+                    told.access = Access::Frequency(self.parse(|reader| reader.byte())?)
+                }
+                code if code >= opcode::FUNCTION => return self.beside(code).map(Some),
+                code => return self.entry(code, told).map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    /// What follows the file in the same input: the rest of it, and bytes already read from it.
+    pub fn into_rest(mut self) -> (R, Vec<u8>) {
+        self.buffer.drain(..self.at);
+        (self.input, self.buffer)
+    }
+
+    /// A record that is no key.
+    fn beside(&mut self, code: u8) -> Result<Item, RdbError> {
+        match code {
+            opcode::AUX => {
+                let name = self.parse(owned_string)?;
+                let value = self.parse(owned_string)?;
+                Ok(Item::Fact { name, value })
+            }
+            opcode::RESIZE_DB => {
+                let (keys, volatile) = self.parse(|r| Ok((r.length()?, r.length()?)))?;
+                Ok(Item::Sizes { db: self.db, keys, volatile })
+            }
+            opcode::FUNCTION => self.parse(owned_string).map(Item::Function),
+            opcode::MODULE_AUX => self.parse(skip_module_fact).map(Item::ModuleFact),
+            opcode::FUNCTION_PRE_GA => Err(self.damaged(Fault::PreReleaseFunction)),
+            unknown => Err(self.damaged(Fault::Record(LoadError::UnknownType(unknown)))),
+        }
+    }
+
+    fn entry(&mut self, code: u8, told: Told) -> Result<Item, RdbError> {
+        const MODULE: u8 = 6;
+        const MODULE_2: u8 = 7;
+        let key = self.parse(owned_string)?;
+        if code == MODULE || code == MODULE_2 {
+            let module = module_name(self.parse(|reader| reader.length())?);
+            return Err(self.damaged(Fault::Module { key, module }));
+        }
+        let limits = self.limits;
+        let value = self.parse_with(
+            |reader| match load_value(code, reader, &limits) {
+                Err(LoadError::Empty) => Ok(None),
+                loaded => loaded.map(Some),
+            },
+            |error| Fault::Value { key: key.clone(), error },
+        )?;
+        let Some(value) = value else { return Ok(Item::EmptyKey(key)) };
+        let Told { expires_at, access } = told;
+        Ok(Item::Entry(LoadedEntry { db: self.db, key, expires_at, access, value }))
+    }
+
+    fn check_end(&mut self) -> Result<(), RdbError> {
+        if self.version < CHECKSUM_SINCE {
+            return Ok(());
+        }
+        self.sum();
+        let (offset, expected) = (self.offset(), self.checksum);
+        let found = u64::from_le_bytes(self.parse(|reader| reader.array())?);
+        // Zero: whoever wrote the file did not compute it.
+        if found != 0 && found != expected {
+            return Err(self.damaged_at(offset, Fault::Checksum { expected, found }));
+        }
+        Ok(())
+    }
+
+    fn parse<T>(
+        &mut self,
+        parse: impl Fn(&mut Reader<'_>) -> Result<T, LoadError>,
+    ) -> Result<T, RdbError> {
+        self.parse_with(parse, Fault::Record)
+    }
+
+    /// Parses at the front of the buffer. When that is cut off, reads as much again and starts
+    /// anew: all attempts together take about twice as long as one.
+    fn parse_with<T>(
+        &mut self,
+        parse: impl Fn(&mut Reader<'_>) -> Result<T, LoadError>,
+        fault: impl Fn(LoadError) -> Fault,
+    ) -> Result<T, RdbError> {
+        loop {
+            let mut reader = Reader::new(&self.buffer[self.at..]);
+            let parsed = parse(&mut reader);
+            let stopped_at = self.buffer.len() - reader.rest().len();
+            match parsed {
+                Ok(value) => {
+                    self.at = stopped_at;
+                    return Ok(value);
+                }
+                Err(LoadError::Truncated) => {
+                    if !self.read_more()? {
+                        let end = self.buffer_offset + self.buffer.len() as u64;
+                        return Err(self.damaged_at(end, Fault::Truncated));
+                    }
+                }
+                Err(error) => {
+                    let offset = self.buffer_offset + stopped_at as u64;
+                    return Err(self.damaged_at(offset, fault(error)));
+                }
+            }
+        }
+    }
+
+    /// Reads as much as is held already, and a good deal at least. False at the end of the file.
+    fn read_more(&mut self) -> Result<bool, RdbError> {
+        self.sum();
+        self.buffer.drain(..self.at);
+        self.buffer_offset += self.at as u64;
+        (self.at, self.summed) = (0, 0);
+        let wanted = READ_BYTES.max(self.buffer.len()) as u64;
+        let read = self.input.by_ref().take(wanted).read_to_end(&mut self.buffer);
+        match read {
+            Ok(count) => Ok(count > 0),
+            Err(source) => Err(self.unreadable(source)),
+        }
+    }
+
+    fn unreadable(&self, source: io::Error) -> RdbError {
+        RdbError::Read { offset: self.buffer_offset + self.buffer.len() as u64, source }
+    }
+
+    /// Takes the bytes that are done with into the checksum.
+    fn sum(&mut self) {
+        if self.version >= CHECKSUM_SINCE || self.version == 0 {
+            self.checksum = crc64(self.checksum, &self.buffer[self.summed..self.at]);
+        }
+        self.summed = self.at;
+    }
+
+    fn damaged(&self, fault: Fault) -> RdbError {
+        self.damaged_at(self.offset(), fault)
+    }
+
+    fn damaged_at(&self, offset: u64, fault: Fault) -> RdbError {
+        RdbError::Damaged { offset, fault }
+    }
+}
+
+fn owned_string(reader: &mut Reader<'_>) -> Result<Vec<u8>, LoadError> {
+    reader.string().map(|bytes| bytes.into_owned())
+}
+
+/// Moments before 1970 are long past either way.
+fn moment(unix_ms: i64) -> u64 {
+    u64::try_from(unix_ms).unwrap_or(0)
+}
+
+/// Reads over the data of a module, which tells the kind of each piece.
+fn skip_module_fact(reader: &mut Reader<'_>) -> Result<String, LoadError> {
+    const END: u64 = 0;
+    const SIGNED: u64 = 1;
+    const UNSIGNED: u64 = 2;
+    const FLOAT: u64 = 3;
+    const DOUBLE: u64 = 4;
+    const STRING: u64 = 5;
+    let module = reader.length()?;
+    // When it is to be loaded: before or after the keys.
+    reader.length()?;
+    reader.length()?;
+    loop {
+        match reader.length()? {
+            END => return Ok(module_name(module)),
+            SIGNED | UNSIGNED => _ = reader.length()?,
+            FLOAT => _ = reader.array::<4>()?,
+            DOUBLE => _ = reader.array::<8>()?,
+            STRING => _ = reader.string()?,
+            _ => return Err(LoadError::UnknownType(opcode::MODULE_AUX)),
+        }
+    }
+}
+
+/// A module's name: nine letters of six bits, and ten bits of its format's version.
+fn module_name(id: u64) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    (0..9).map(|place| char::from(LETTERS[(id >> (58 - 6 * place) & 63) as usize])).collect()
+}

@@ -1,0 +1,52 @@
+//! Snapshots: their files are written while clients go on.
+
+use std::sync::atomic::Ordering;
+
+use store_engine::{SaveFailure, SaveJob};
+
+use super::EventLoop;
+use crate::server::LogLevel;
+
+impl EventLoop {
+    /// Saves what is to be saved. False when that fails and the server goes on for it.
+    pub(super) fn may_end(&mut self) -> bool {
+        if self.is_settled || self.failure.is_some() {
+            return true;
+        }
+        let Err(reason) = self.engine.save_before_end(self.clock.now_us(), false) else {
+            return true;
+        };
+        let is_forced = self.ties.is_forced.load(Ordering::SeqCst);
+        let fate = if is_forced { "its data is lost" } else { "it cannot end" };
+        self.log(LogLevel::Warning, &format!("The server cannot save, so {fate}: {reason}"));
+        self.is_stopping = is_forced;
+        is_forced
+    }
+
+    pub(super) fn begin_save(&mut self, job: SaveJob) {
+        let line = format!("Background saving started, file={}", job.path.display());
+        self.log(LogLevel::Notice, &line);
+        let waker = self.ties.waker.clone();
+        // A loop that cannot be woken looks once its clients have something to say.
+        self.saver.begin(job, &mut self.engine, move || _ = waker.wake());
+    }
+
+    /// Goes on with the snapshot, if one is being saved.
+    pub(super) fn walk(&mut self) {
+        let clock = &self.clock;
+        let Some(result) = self.saver.turn(&mut self.engine, || clock.now_us()) else { return };
+        match &result {
+            Ok(bytes) => {
+                self.log(LogLevel::Notice, &format!("DB saved on disk, bytes={bytes}"));
+                self.log(LogLevel::Notice, "Background saving terminated with success");
+            }
+            Err(SaveFailure::Cancelled) => {
+                self.log(LogLevel::Notice, "Background saving cancelled");
+            }
+            Err(SaveFailure::Failed(reason)) => {
+                self.log(LogLevel::Warning, &format!("Background saving error: {reason}"));
+            }
+        }
+        self.engine.finish_save(self.now_us, result.map(drop));
+    }
+}

@@ -1,0 +1,393 @@
+//! Snapshot files: written beside the one they replace, and given its name once they are safe.
+//!
+//! ```text
+//! loop ── snapshot_turn ─► parts ─► thread: encode, compress, write ─► sync, rename, sync folder
+//!   ▲                                                                            │
+//!   └──────────────── how much waits (ahead_bytes), Message::SaveFinished ◄──────┘
+//! ```
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use store_engine::{Engine, SaveFailure, SaveJob, SnapshotTurn};
+use store_persist::rdb::{FileWriter, Part};
+
+/// Written between two syncs, so that the last one is not a long wait for everybody's disk.
+const SYNC_BYTES: u64 = 32 * 1024 * 1024;
+const WRITE_BYTES: usize = 256 * 1024;
+/// The loop is woken when so little is left to write.
+const REFILL_BYTES: usize = 4 * 1024 * 1024;
+/// Time per turn of the loop for the walk. With the requests of a turn it stays well under 5 ms.
+const TURN_US: u64 = 1000;
+
+/// Which of a server's snapshots is the newest: an older one must not take its name back.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Generations(Arc<Mutex<u64>>);
+
+impl Generations {
+    /// Makes all snapshots begun so far obsolete.
+    pub(crate) fn advance(&self) -> u64 {
+        let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *newest += 1;
+        *newest
+    }
+
+    /// Does `work` unless a newer snapshot has begun; none can begin meanwhile.
+    fn while_newest<T>(&self, generation: u64, work: impl FnOnce() -> T) -> Option<T> {
+        let newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (*newest == generation).then(work)
+    }
+}
+
+/// A snapshot file that has not got its name yet. Dropped, it vanishes.
+pub(crate) struct SnapshotFile {
+    temporary: PathBuf,
+    path: PathBuf,
+    file: Option<FileWriter<BufWriter<File>>>,
+    synced: u64,
+}
+
+impl SnapshotFile {
+    /// Begins the file of a job; `purpose` tells files of one process apart.
+    pub(crate) fn create(job: &SaveJob, purpose: &str) -> Result<Self, String> {
+        let name = job.path.file_name().unwrap_or_default().to_string_lossy();
+        let process = std::process::id();
+        let temporary = job.path.with_file_name(format!("temp-{process}-{purpose}-{name}"));
+        let file = File::create(&temporary)
+            .and_then(|file| {
+                let out = BufWriter::with_capacity(WRITE_BYTES, file);
+                FileWriter::begin(out, &job.head)
+            })
+            .map_err(|error| about(&temporary, &error))?;
+        Ok(Self { temporary, path: job.path.clone(), file: Some(file), synced: 0 })
+    }
+
+    /// Writes a part.
+    pub(crate) fn part(&mut self, part: &Part) -> Result<(), String> {
+        let file = self.file.as_mut().expect("only finish takes it");
+        let mut write = || {
+            file.part(part)?;
+            if file.written() - self.synced > SYNC_BYTES {
+                self.synced = file.written();
+                file.sync(|out| {
+                    out.flush()?;
+                    out.get_ref().sync_data()
+                })?;
+            }
+            Ok(())
+        };
+        write().map_err(|error| about(&self.temporary, &error))
+    }
+
+    /// Brings the file to the disk, then gives it its name, unless `generation` is obsolete by
+    /// then. Returns its length.
+    pub(crate) fn finish(
+        mut self,
+        generations: &Generations,
+        generation: u64,
+    ) -> Result<u64, SaveFailure> {
+        let file = self.file.take().expect("finish is called once");
+        let write = || {
+            let (out, written) = file.finish()?;
+            out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+            Ok(written)
+        };
+        let failed = |error: io::Error| SaveFailure::Failed(about(&self.path, &error));
+        let written = write().map_err(failed)?;
+        let renamed = generations.while_newest(generation, || {
+            fs::rename(&self.temporary, &self.path)?;
+            sync_folder(&self.path)
+        });
+        match renamed {
+            Some(result) => result.map(|()| written).map_err(failed),
+            None => Err(SaveFailure::Cancelled),
+        }
+    }
+}
+
+impl Drop for SnapshotFile {
+    fn drop(&mut self) {
+        // After a rename there is nothing left under this name.
+        let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+fn about(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+/// A name is on the disk only once its folder is.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Removes what processes that are gone have left half-written beside the file at `path`.
+pub(crate) fn remove_leftovers(path: &Path) {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let Ok(entries) = fs::read_dir(folder.unwrap_or(Path::new("."))) else { return };
+    let ending = format!("-{}", path.file_name().unwrap_or_default().to_string_lossy());
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let process = name
+            .strip_prefix("temp-")
+            .and_then(|rest| rest.strip_suffix(&ending))
+            .and_then(|rest| rest.split('-').next())
+            .and_then(|digits| digits.parse::<u32>().ok());
+        if process.is_some_and(|id| !Path::new("/proc").join(id.to_string()).exists()) {
+            // Whoever cannot remove it cannot write a snapshot either, and learns it then.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Writes a snapshot while everybody waits.
+pub(crate) fn save(
+    job: &SaveJob,
+    generations: &Generations,
+    next: &mut dyn FnMut() -> Option<Vec<Part>>,
+) -> Result<(), String> {
+    let generation = generations.advance();
+    let mut file = SnapshotFile::create(job, "save")?;
+    while let Some(parts) = next() {
+        parts.iter().try_for_each(|part| file.part(part))?;
+    }
+    match file.finish(generations, generation) {
+        Ok(_) => Ok(()),
+        Err(SaveFailure::Failed(reason)) => Err(reason),
+        Err(SaveFailure::Cancelled) => Err("a newer snapshot was begun".to_owned()),
+    }
+}
+
+/// How a save in the background ended: bytes written, or why not.
+pub(crate) type SaveResult = Result<u64, SaveFailure>;
+
+/// What the thread is told. Bounded by the engine, which abandons a snapshot whose parts wait.
+enum Work {
+    Parts(Vec<Part>),
+    End,
+}
+
+/// What loop and thread share.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Bytes of parts handed over and not written.
+    ahead_bytes: AtomicUsize,
+    /// Whether the walk waits for them.
+    loop_waits: AtomicBool,
+}
+
+/// A save in the background, as the loop sees it.
+struct BackgroundSave {
+    /// None once the thread has all it will get.
+    work: Option<Sender<Work>>,
+    /// The result, once.
+    results: Receiver<SaveResult>,
+    shared: Arc<Shared>,
+    /// Why the walk gave it up.
+    abandoned: Option<String>,
+    /// Whether the result was told. An abandoned walk may go on for a while.
+    is_over: bool,
+}
+
+impl BackgroundSave {
+    /// Starts the thread that writes the file of `job`; it calls `wake` when it has something to
+    /// tell.
+    fn start(
+        job: SaveJob,
+        generations: Generations,
+        wake: impl Fn() + Send + 'static,
+    ) -> io::Result<Self> {
+        let (work, received) = channel();
+        let (result, results) = channel();
+        let shared = Arc::new(Shared::default());
+        let generation = generations.advance();
+        let of_thread = shared.clone();
+        std::thread::Builder::new().name("tenure-save".to_owned()).spawn(move || {
+            let written = write(&job, &received, &of_thread, &wake);
+            // A loop that is gone needs no result.
+            let _ = result.send(written.and_then(|file| file.finish(&generations, generation)));
+            wake();
+        })?;
+        Ok(Self { work: Some(work), results, shared, abandoned: None, is_over: false })
+    }
+
+    /// A save that has ended before it began.
+    fn failed(reason: String) -> Self {
+        let (result, results) = channel();
+        let sent = result.send(Err(SaveFailure::Failed(reason)));
+        sent.expect("the other end is in hand");
+        Self { work: None, results, shared: Arc::default(), abandoned: None, is_over: false }
+    }
+
+    /// Walks one slice and hands over what was found.
+    fn slice(&mut self, engine: &mut Engine) -> SliceEnd {
+        let ahead_bytes = self.shared.ahead_bytes.load(Ordering::SeqCst);
+        match engine.snapshot_turn(ahead_bytes) {
+            SnapshotTurn::More(parts) => {
+                self.hand_over(parts);
+                SliceEnd::More
+            }
+            SnapshotTurn::Waiting(parts) => {
+                self.hand_over(parts);
+                self.wait()
+            }
+            SnapshotTurn::Done(parts) => {
+                self.hand_over(parts);
+                self.send(Work::End);
+                self.work = None;
+                SliceEnd::Nothing
+            }
+            SnapshotTurn::Abandoned(reason) => {
+                // Without an end, the thread throws the file away.
+                self.work = None;
+                SliceEnd::Abandoned(reason)
+            }
+            SnapshotTurn::Settling => SliceEnd::More,
+            SnapshotTurn::Idle => SliceEnd::Nothing,
+        }
+    }
+
+    fn wait(&self) -> SliceEnd {
+        self.shared.loop_waits.store(true, Ordering::SeqCst);
+        // What was written between looking and waiting may have been the last of it.
+        match self.shared.ahead_bytes.load(Ordering::SeqCst) < REFILL_BYTES {
+            true => SliceEnd::More,
+            false => SliceEnd::Nothing,
+        }
+    }
+
+    fn hand_over(&mut self, parts: Vec<Part>) {
+        if !parts.is_empty() {
+            let bytes: usize = parts.iter().map(Part::own_bytes).sum();
+            self.shared.ahead_bytes.fetch_add(bytes, Ordering::SeqCst);
+            self.send(Work::Parts(parts));
+        }
+    }
+
+    fn send(&self, work: Work) {
+        if let Some(sender) = &self.work {
+            // A thread that is gone has told why.
+            let _ = sender.send(work);
+        }
+    }
+}
+
+/// Saves in the background for the loop: one at a time.
+pub(crate) struct Saver {
+    generations: Generations,
+    running: Option<BackgroundSave>,
+    /// Whether the walk can go on at once.
+    is_busy: bool,
+}
+
+impl Saver {
+    pub(crate) fn new(generations: Generations) -> Self {
+        Self { generations, running: None, is_busy: false }
+    }
+
+    /// A snapshot began.
+    pub(crate) fn begin(
+        &mut self,
+        job: SaveJob,
+        engine: &mut Engine,
+        wake: impl Fn() + Send + 'static,
+    ) {
+        let started = BackgroundSave::start(job, self.generations.clone(), wake);
+        self.running = Some(started.unwrap_or_else(|error| {
+            engine.abandon_snapshot("no thread");
+            BackgroundSave::failed(format!("there is no thread to write it: {error}"))
+        }));
+        self.is_busy = true;
+    }
+
+    /// Whether the loop should come back without sleeping.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
+    /// Walks for a while. Returns how the save ended, once it has.
+    pub(crate) fn turn(
+        &mut self,
+        engine: &mut Engine,
+        now_us: impl Fn() -> u64,
+    ) -> Option<SaveResult> {
+        let save = self.running.as_mut()?;
+        let until_us = now_us() + TURN_US;
+        self.is_busy = false;
+        while engine.has_snapshot() {
+            match save.slice(engine) {
+                SliceEnd::More => self.is_busy = true,
+                SliceEnd::Nothing => self.is_busy = false,
+                SliceEnd::Abandoned(reason) => {
+                    save.abandoned = Some(reason);
+                    self.is_busy = true;
+                }
+            }
+            if !self.is_busy || now_us() >= until_us {
+                break;
+            }
+        }
+        let result = save.results.try_recv().ok();
+        if matches!(result, Some(Err(_))) {
+            engine.abandon_snapshot("the file cannot be written");
+        }
+        // The walk's reason is the better one: the thread knows only that no more came.
+        let result = match (result, save.abandoned.take()) {
+            (Some(Err(_)), Some(reason)) => Some(Err(SaveFailure::Failed(reason))),
+            (result, reason) => {
+                save.abandoned = reason;
+                result
+            }
+        };
+        save.is_over |= result.is_some();
+        if !engine.has_snapshot() {
+            self.is_busy = false;
+            // The next snapshot's parts are not for this file.
+            self.running.take_if(|save| save.is_over);
+        } else if save.is_over {
+            self.is_busy = true;
+        }
+        result
+    }
+}
+
+/// What a slice of the walk came to.
+enum SliceEnd {
+    /// There is more to do at once.
+    More,
+    /// Nothing to do until somebody says so.
+    Nothing,
+    /// The snapshot was given up.
+    Abandoned(String),
+}
+
+fn write(
+    job: &SaveJob,
+    received: &Receiver<Work>,
+    shared: &Shared,
+    wake: &dyn Fn(),
+) -> Result<SnapshotFile, SaveFailure> {
+    let mut file = SnapshotFile::create(job, "bgsave").map_err(SaveFailure::Failed)?;
+    loop {
+        let parts = match received.recv() {
+            Ok(Work::Parts(parts)) => parts,
+            Ok(Work::End) => return Ok(file),
+            // The loop gave the snapshot up, or is gone.
+            Err(_) => return Err(SaveFailure::Cancelled),
+        };
+        for part in parts {
+            file.part(&part).map_err(SaveFailure::Failed)?;
+            let bytes = part.own_bytes();
+            drop(part);
+            let ahead = shared.ahead_bytes.fetch_sub(bytes, Ordering::SeqCst) - bytes;
+            if ahead < REFILL_BYTES && shared.loop_waits.swap(false, Ordering::SeqCst) {
+                wake();
+            }
+        }
+    }
+}
