@@ -50,7 +50,6 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    CheckRdb(check_rdb::Arguments),
     Run(run::Arguments),
     Once(once::Arguments),
     Who(who::Arguments),
@@ -111,7 +110,6 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Local(command) => local::run(command),
         Command::Sidecar(arguments) => sidecar::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
-        Command::CheckRdb(arguments) => Ok(check_rdb::run(arguments)?),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),
         Command::Cli(arguments) => Ok(cli::run(&arguments)),
         Command::CheckRdb(arguments) => check_rdb::run(&arguments),

@@ -9,6 +9,7 @@ mod command_info;
 mod config;
 mod connection;
 mod debug;
+mod docs;
 mod dump;
 mod element_scan;
 mod expire;
