@@ -3,6 +3,7 @@
 mod bench;
 mod compat;
 mod fuzz;
+mod pictures;
 mod sanitize;
 mod simulate;
 mod test;
@@ -15,6 +16,7 @@ pub(crate) const COMMANDS: &[&Command] = &[
     &bench::COMMAND,
     &compat::COMMAND,
     &fuzz::COMMAND,
+    &pictures::COMMAND,
     &sanitize::COMMAND,
     &simulate::COMMAND,
     &test::COMMAND,

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod cli;
+mod demo;
 mod diary;
 mod doctor;
 mod exclusive;
@@ -13,4 +14,5 @@ mod operate;
 mod refusals;
 mod run;
 mod serve;
+mod sidecar;
 mod stage;
