@@ -2,6 +2,7 @@
 
 mod bench;
 mod compat;
+mod crash;
 mod simulate;
 mod test;
 mod trial;
@@ -12,6 +13,7 @@ use crate::command::Command;
 pub(crate) const COMMANDS: &[&Command] = &[
     &bench::COMMAND,
     &compat::COMMAND,
+    &crash::COMMAND,
     &simulate::COMMAND,
     &test::COMMAND,
     &trial::COMMAND,

@@ -4,6 +4,7 @@
 //! an exit code of [`exit`]. A subcommand is a module with `Arguments` and `run`, and two lines
 //! here: one in [`Command`], one in [`dispatch`].
 
+mod check_aof;
 mod check_rdb;
 mod cli;
 mod clock;
@@ -46,6 +47,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    CheckAof(check_aof::Arguments),
     CheckRdb(check_rdb::Arguments),
     Run(run::Arguments),
     Once(once::Arguments),
@@ -97,6 +99,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Resume(arguments) => pause::resume(arguments),
         Command::Clear(arguments) => pause::clear(arguments),
         Command::Config(command) => config_check::run(command),
+        Command::CheckAof(arguments) => Ok(check_aof::run(arguments)?),
         Command::CheckRdb(arguments) => Ok(check_rdb::run(arguments)?),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),
         Command::Cli(arguments) => Ok(cli::run(&arguments)),
