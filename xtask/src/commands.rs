@@ -3,6 +3,8 @@
 mod bench;
 mod compat;
 mod crash;
+mod fuzz;
+mod sanitize;
 mod simulate;
 mod test;
 mod trial;
@@ -14,6 +16,8 @@ pub(crate) const COMMANDS: &[&Command] = &[
     &bench::COMMAND,
     &compat::COMMAND,
     &crash::COMMAND,
+    &fuzz::COMMAND,
+    &sanitize::COMMAND,
     &simulate::COMMAND,
     &test::COMMAND,
     &trial::COMMAND,

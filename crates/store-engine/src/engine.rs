@@ -188,6 +188,12 @@ impl Engine {
         self.keyspace.effects.propagating = propagating;
     }
 
+    /// From now on runs only scripts with these digests, each forty hexadecimal digits, and no
+    /// functions: for a store that serves one purpose.
+    pub fn allow_only_scripts<'d>(&mut self, digests: impl IntoIterator<Item = &'d str>) {
+        self.state.scripting.allow_only(digests);
+    }
+
     /// What is to be fetched: sessions with output, sessions to resume, units, requests.
     #[inline]
     pub fn effects(&mut self) -> &mut Effects {

@@ -112,6 +112,7 @@ pub struct ServerBuilder {
     seed: Option<u64>,
     config_file: String,
     log: Log,
+    known_scripts: Option<Vec<String>>,
     errors: Option<ConfigError>,
     disk: Arc<dyn Disk>,
 }
@@ -182,6 +183,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Runs only scripts with these digests, each forty hexadecimal digits, and no functions. For
+    /// a store that serves one purpose: whoever can reach it cannot make it run other code.
+    pub fn only_scripts<D: Into<String>>(mut self, digests: impl IntoIterator<Item = D>) -> Self {
+        self.known_scripts = Some(digests.into_iter().map(Into::into).collect());
+        self
+    }
+
     /// The file the settings came from, for INFO and CONFIG REWRITE.
     pub fn config_file(mut self, path: &Path) -> Self {
         self.config_file = path.display().to_string();
@@ -237,6 +245,9 @@ impl ServerBuilder {
         let persistence = Persistence::new(Arc::clone(&self.disk), &self.config, mailbox);
         let loader = Loader::find(self.disk, &self.config).map_err(StartError::Data)?;
         let mut engine = Engine::new(self.config, identity, seed, Box::new(process));
+        if let Some(digests) = &self.known_scripts {
+            engine.allow_only_scripts(digests.iter().map(String::as_str));
+        }
         engine.load_acl_file().map_err(StartError::Acl)?;
         let is_forced = Arc::new(AtomicBool::new(false));
         let ties =
@@ -276,6 +287,7 @@ impl Server {
             seed: None,
             config_file: String::new(),
             log: Box::new(|_, _| {}),
+            known_scripts: None,
             errors: None,
             disk: Arc::new(FileDisk),
         }

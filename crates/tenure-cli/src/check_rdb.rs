@@ -1,8 +1,9 @@
 //! `tenure check-rdb`: what is in a snapshot file, and whether it is whole.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::fs::File;
-use std::io::{IsTerminal, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,11 +13,9 @@ use store_types::Limits;
 use store_types::dump::Value;
 
 use crate::clock;
+use crate::exit::{self, Failure};
+use crate::output::{self, OutputOptions};
 
-/// The file is damaged.
-const DAMAGED: u8 = 65;
-/// There is no such file, or it cannot be read.
-const UNREADABLE: u8 = 66;
 /// Between two lines of progress.
 const PROGRESS_BYTES: u64 = 64 * 1024 * 1024;
 /// Facts and modules shown.
@@ -29,9 +28,8 @@ const SHOWN_MAX: usize = 100;
 pub(crate) struct Arguments {
     /// The file, such as dump.rdb.
     file: PathBuf,
-    /// Print what was found as JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 /// What was found.
@@ -50,34 +48,23 @@ struct Found {
     databases: BTreeMap<u64, u64>,
 }
 
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let path = &arguments.file;
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) => {
-            eprintln!("tenure: {}: {error}", path.display());
-            return Ok(ExitCode::from(UNREADABLE));
-        }
-    };
+    let named = |code: u8, text: String| Failure::new(code, format!("{}: {text}", path.display()));
+    let file = File::open(path).map_err(|error| named(exit::NO_INPUT, error.to_string()))?;
     let length = file.metadata().map(|metadata| metadata.len()).unwrap_or(0);
     let mut found = Found::default();
-    let now_ms = clock::unix_ms();
-    let shows_progress = std::io::stderr().is_terminal() || length > PROGRESS_BYTES;
-    let checked = check(file, now_ms, &mut found, &mut |bytes| {
-        if shows_progress && length > 0 {
-            eprintln!("{}: {} %, byte {bytes}", path.display(), bytes * 100 / length);
-        }
+    let checked = check(file, clock::unix_ms(), &mut found, &mut |bytes| {
+        let percent = bytes * 100 / length.max(bytes);
+        output::talk(&format!("{}: {percent} %, byte {bytes}", path.display()));
     });
-    match arguments.json {
-        true => println!("{}", found.to_json(path, checked.as_ref().err())),
-        false => found.print(path, checked.is_ok()),
+    let json = found.to_json(path, checked.as_ref().err());
+    arguments.output.print(&json, || found.to_text(path, checked.is_ok()));
+    match checked {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error @ RdbError::Read { .. }) => Err(named(exit::NO_INPUT, error.to_string())),
+        Err(error) => Err(named(exit::DAMAGED, error.to_string())),
     }
-    let Err(error) = checked else { return Ok(ExitCode::SUCCESS) };
-    eprintln!("tenure: {}: {error}", path.display());
-    Ok(ExitCode::from(match error {
-        RdbError::Read { .. } => UNREADABLE,
-        _ => DAMAGED,
-    }))
 }
 
 fn check(
@@ -126,27 +113,32 @@ impl Found {
         }
     }
 
-    fn print(&self, path: &Path, is_whole: bool) {
+    fn to_text(&self, path: &Path, is_whole: bool) -> String {
         let state = if is_whole { "whole" } else { "damaged; found before the damage" };
-        println!("{}: RDB version {}, {} bytes, {state}", path.display(), self.version, self.bytes);
-        println!("keys       {}", self.keys);
+        let (path, Found { version, bytes, .. }) = (path.display(), self);
+        let mut text = format!("{path}: RDB version {version}, {bytes} bytes, {state}\n");
+        let mut line = |name: &str, value: String| {
+            writeln!(text, "{name:12} {value}").expect("writing to a string cannot fail");
+        };
+        line("keys", self.keys.to_string());
         for (name, count) in &self.types {
-            println!("  {name:8} {count}");
+            line(&format!("  {name}"), count.to_string());
         }
-        println!("with end   {}, of which {} are over", self.volatile, self.ended);
-        println!("functions  {}", self.functions);
         for (db, count) in &self.databases {
-            println!("database {db}: {count} keys");
+            line(&format!("  database {db}"), count.to_string());
         }
+        line("with an end", format!("{}, of which {} are over", self.volatile, self.ended));
+        line("functions", self.functions.to_string());
         if self.empty > 0 {
-            println!("empty      {} keys, which are not loaded", self.empty);
+            line("empty", format!("{} keys, which are not loaded", self.empty));
         }
         for module in &self.modules {
-            println!("module     {module}: its data beside the keys is not loaded");
+            line("module", format!("{module}: its data beside the keys is not loaded"));
         }
         for (name, value) in &self.facts {
-            println!("{name}: {value}");
+            line(name, value.clone());
         }
+        text
     }
 
     fn to_json(&self, path: &Path, error: Option<&RdbError>) -> serde_json::Value {

@@ -12,6 +12,10 @@ use tenure::core::StoreError;
 pub(crate) const NO: u8 = 1;
 /// The words of the command line do not make sense.
 pub(crate) const USAGE: u8 = 64;
+/// A file is damaged.
+pub(crate) const DAMAGED: u8 = 65;
+/// A file is not there, or cannot be read.
+pub(crate) const NO_INPUT: u8 = 66;
 /// The store cannot be reached, or does not answer.
 pub(crate) const UNREACHABLE: u8 = 69;
 /// What was waited for did not happen in time.

@@ -9,8 +9,11 @@ mod check_rdb;
 mod cli;
 mod clock;
 mod config_check;
+mod demo;
+mod doctor;
 mod exit;
 mod history;
+mod local;
 mod log_line;
 mod logging;
 mod manual;
@@ -20,6 +23,7 @@ mod output;
 mod pause;
 mod run;
 mod serve;
+mod sidecar;
 mod status;
 mod store_options;
 mod usage;
@@ -61,10 +65,16 @@ enum Command {
     Pause(pause::Pause),
     Resume(pause::Resume),
     Clear(pause::Clear),
+    Doctor(doctor::Arguments),
     #[command(subcommand)]
     Config(config_check::Command),
+    #[command(subcommand)]
+    Local(local::Command),
+    Sidecar(sidecar::Arguments),
+    Demo(demo::Arguments),
     Serve(serve::Arguments),
     Cli(cli::Arguments),
+    CheckRdb(check_rdb::Arguments),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -98,11 +108,16 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Pause(arguments) => pause::pause(arguments),
         Command::Resume(arguments) => pause::resume(arguments),
         Command::Clear(arguments) => pause::clear(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
         Command::Config(command) => config_check::run(command),
         Command::CheckAof(arguments) => Ok(check_aof::run(arguments)?),
+        Command::Local(command) => local::run(command),
+        Command::Sidecar(arguments) => sidecar::run(arguments),
+        Command::Demo(arguments) => demo::run(arguments),
         Command::CheckRdb(arguments) => Ok(check_rdb::run(arguments)?),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),
         Command::Cli(arguments) => Ok(cli::run(&arguments)),
+        Command::CheckRdb(arguments) => check_rdb::run(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
         Command::Man(arguments) => manual::man(&arguments, Arguments::command()),
     }

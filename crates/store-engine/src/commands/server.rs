@@ -16,7 +16,7 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("lolwut", AtLeast(1), READ | FAST, lolwut).docs(
         Group::Server,
         "5.0.0",
-        "O(1)",
+        "",
         "A drawing, and the version.",
     ),
     Command::container("module", MODULE_SUBCOMMANDS).docs(
@@ -26,7 +26,7 @@ pub(super) const TABLE: &[Command] = &[
         "Modules, which this server does not take.",
     ),
     Command::new("psync", AtLeast(3), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING | NO_MULTI, no_replicas)
-        .docs(Group::Server, "2.8.0", "O(1)", "Makes the connection a replica's."),
+        .docs(Group::Server, "2.8.0", "", "Makes the connection a replica's."),
     Command::new(
         "replconf",
         AtLeast(1),
@@ -42,7 +42,7 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("slaveof", Exactly(3), ADMIN | NO_SCRIPT | STALE | NO_ASYNC_LOADING, replicaof)
         .docs(Group::Server, "1.0.0", "O(1)", "Makes the server a replica or a master."),
     Command::new("sync", Exactly(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING | NO_MULTI, no_replicas)
-        .docs(Group::Server, "1.0.0", "O(1)", "Makes the connection a replica's."),
+        .docs(Group::Server, "1.0.0", "", "Makes the connection a replica's."),
     Command::new("wait", Exactly(3), NO_SCRIPT, wait)
         .categories(category::CONNECTION)
         .tips(&["request_policy:all_shards", "response_policy:agg_min"])

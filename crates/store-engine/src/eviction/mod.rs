@@ -178,6 +178,11 @@ impl Eviction {
         self.enough_at = None;
     }
 
+    /// Memory grew though no change was counted: data was loaded.
+    pub(crate) fn look_again(&mut self) {
+        self.enough_at = None;
+    }
+
     /// Whether keys are to go even if no request comes.
     pub(crate) fn is_under_way(&self) -> bool {
         self.state == Room::Freeing

@@ -673,6 +673,10 @@ impl Keyspace {
                 self.effects.ready_keys.push((db, key));
             }
         }
+    }
+
+    /// Tells trackers that all keys may be gone, however many databases that means.
+    pub(crate) fn signal_all_flushed(&mut self) {
         if self.effects.tracking {
             self.effects.changed_keys.push(None);
         }

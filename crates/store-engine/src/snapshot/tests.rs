@@ -9,13 +9,15 @@ use testkit::Random;
 
 use super::*;
 use crate::config::Config;
+use crate::effects::ServerRequest;
+use crate::engine::NextTick;
 use crate::host::NoHost;
 use crate::session::{Origin, SessionId};
 use crate::state::Identity;
 
 const START_MS: u64 = 1_000_000;
 /// Enough keys that a snapshot takes many slices.
-const KEYS: u64 = 6000;
+const KEYS: u64 = 4000;
 /// So much waits to be written that the walk waits, too.
 const WALK_WAITS: usize = 8 * 1024 * 1024;
 
@@ -65,7 +67,7 @@ impl World {
 
     /// Values over the size at which they are shared instead of copied.
     fn fill_large(&mut self) {
-        for chunk in 0..25 {
+        for chunk in 0..15 {
             let numbers = chunk * 100..(chunk + 1) * 100;
             let pairs = |name: &str| -> String {
                 let pair = |n: u64| format!(" {n} {name}-{n}-{}", "x".repeat(20));
@@ -76,7 +78,8 @@ impl World {
             self.run(&format!("SADD large:set{}", pairs("member")));
             self.run(&format!("RPUSH large:list{}", pairs("element")));
             for n in numbers.clone() {
-                self.run(&format!("XADD large:stream {}-1 field value-{n}", n + 1));
+                let value = "v".repeat(60);
+                self.run(&format!("XADD large:stream {}-1 field {value}-{n}", n + 1));
             }
         }
         self.run("XGROUP CREATE large:stream group 0");
@@ -87,7 +90,7 @@ impl World {
     /// A change of any kind, to a key that may be anywhere.
     fn change(&mut self, random: &mut Random) {
         let number = random.in_range(0..KEYS + 100);
-        let (n, m) = (random.in_range(0..4000), random.in_range(0..KEYS));
+        let (n, m) = (random.in_range(0..1500), random.in_range(0..KEYS));
         let line = match random.in_range(0..34) {
             0 => format!("SET key:{number} other"),
             1 => format!("SET key:{number} other EX 1"),
@@ -116,7 +119,7 @@ impl World {
             24 => format!("XDEL large:stream {n}-1"),
             25 => format!("XACK large:stream group {}-1", n % 60),
             26 => "XREADGROUP GROUP group bob COUNT 5 STREAMS large:stream >".to_owned(),
-            27 => format!("SETBIT large:string {} 1", n * 300),
+            27 => format!("SETBIT large:string {} 1", n * 800),
             28 => format!("SWAPDB {} {}", n % 3, m % 4),
             29 => format!("SUNIONSTORE key:{number} large:set"),
             30 => format!("SORT large:set ALPHA LIMIT 0 5 STORE key:{number}"),
@@ -228,14 +231,10 @@ fn run_seed(seed: u64, is_careless: bool) -> Vec<(usize, String)> {
             (0..50).for_each(|_| world.change(&mut random));
         }
     }
-    let mut found = Vec::new();
-    for _ in 0..1 {
-        let expected = world.picture();
-        assert!(world.start());
-        let file = world.file(&mut random);
-        found.extend(differences(&expected, &picture_of(&file, world.now_ms)));
-    }
-    found
+    let expected = world.picture();
+    assert!(world.start());
+    let file = world.file(&mut random);
+    differences(&expected, &picture_of(&file, world.now_ms))
 }
 
 #[test]
@@ -303,4 +302,148 @@ fn a_snapshot_whose_parts_nobody_writes_is_given_up() {
     };
     assert!(reason.contains("bytes wait for the file"), "{reason}");
     assert!(matches!(world.engine.snapshot_turn(0), SnapshotTurn::Settling | SnapshotTurn::Idle));
+}
+
+/// A host with files that nobody ever sees.
+struct Shelf;
+
+impl crate::host::Host for Shelf {
+    fn usage(&self) -> crate::host::Usage {
+        crate::host::Usage::default()
+    }
+
+    fn rewrite_config(&self, _: &str, _: &dyn Fn(&str) -> String) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn follow_settings(&self, _: &Config, _: &Config) -> Result<(), (&'static str, String)> {
+        Ok(())
+    }
+
+    fn read_file(&self, _: &str) -> Result<String, String> {
+        Err("no such file".to_owned())
+    }
+
+    fn write_file(&self, _: &str, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn keeps_files(&self) -> bool {
+        true
+    }
+
+    fn save_snapshot(
+        &self,
+        _: &SaveJob,
+        next: &mut dyn FnMut() -> Option<Vec<store_persist::rdb::Part>>,
+    ) -> Result<(), String> {
+        while next().is_some() {}
+        Ok(())
+    }
+
+    fn open_file(&self, _: &std::path::Path) -> Result<Box<dyn std::io::Read>, String> {
+        Err("no such file".to_owned())
+    }
+
+    fn fill_secret(&self, _: &mut [u8]) -> bool {
+        false
+    }
+}
+
+/// A world whose server was started at its moment and has these save points.
+fn saving_world(points: &str) -> World {
+    let mut config = Config::default();
+    let setting = Config::find("save").unwrap();
+    config.set(setting, &[points]).unwrap();
+    let identity = Identity { started_at_ms: START_MS, ..Identity::default() };
+    let mut engine = Engine::new(config, identity, 1, Box::new(Shelf));
+    let session = engine.open_session(START_MS * 1000, Origin::default());
+    World { engine, session, now_ms: START_MS }
+}
+
+impl World {
+    /// Lets time pass, and tells whether a save began.
+    fn saves_after(&mut self, milliseconds: u64) -> bool {
+        self.now_ms += milliseconds;
+        self.engine.tick(self.now_ms * 1000);
+        let requests = std::mem::take(&mut self.engine.effects().requests);
+        requests.iter().any(|request| matches!(request, ServerRequest::SaveStarted(_)))
+    }
+
+    fn finish(&mut self, result: Result<(), SaveFailure>) {
+        if result.is_err() {
+            self.engine.abandon_snapshot("it failed");
+        }
+        while self.engine.has_snapshot() {
+            self.engine.snapshot_turn(0);
+        }
+        self.engine.finish_save(self.now_ms * 1000, result);
+    }
+}
+
+#[test]
+fn a_save_point_needs_its_seconds_and_its_changes() {
+    let mut world = saving_world("900 1 60 3");
+    assert_eq!(world.engine.next_tick(), NextTick::Never, "nothing changed, nothing is due");
+    world.run("SET a 1");
+    assert_eq!(world.engine.next_tick(), NextTick::At(START_MS + 900_001));
+    world.run("SET b 1");
+    world.run("SET c 1");
+    assert_eq!(world.engine.next_tick(), NextTick::At(START_MS + 60_001));
+    assert!(!world.saves_after(60_000));
+    assert!(world.saves_after(1));
+    world.run("SET d 1");
+    assert!(!world.saves_after(1_000_000), "one at a time");
+    world.finish(Ok(()));
+    assert_eq!(world.engine.keyspace.dirty, 1, "what came meanwhile is not in the file");
+    assert!(world.saves_after(900_001));
+}
+
+#[test]
+fn a_failed_save_is_tried_again_after_a_rest_and_refuses_writes_meanwhile() {
+    let mut world = saving_world("1 1");
+    world.run("SET a 1");
+    assert!(world.saves_after(1001));
+    world.finish(Err(SaveFailure::Failed("the disk is full".to_owned())));
+    world.run("SET b 1");
+    assert!(!world.engine.keyspace.contains_at(0, b"b"));
+    assert!(!world.saves_after(4999));
+    assert!(world.saves_after(1));
+    world.finish(Ok(()));
+    world.run("SET b 1");
+    assert!(world.engine.keyspace.contains_at(0, b"b"));
+}
+
+#[test]
+fn flushall_forgets_a_running_save_without_calling_it_a_failure() {
+    let mut world = saving_world("1 1");
+    world.run("SET a 1");
+    assert!(world.saves_after(1001));
+    world.run("FLUSHALL");
+    let requests = std::mem::take(&mut world.engine.effects().requests);
+    assert!(requests.contains(&ServerRequest::SaveCancelled));
+    world.finish(Err(SaveFailure::Failed("FLUSHALL".to_owned())));
+    assert!(world.engine.state.saving.is_ok);
+    assert_eq!(world.engine.keyspace.dirty, 0, "the empty store was saved");
+}
+
+#[test]
+fn bgsave_waits_for_the_traces_of_one_that_was_given_up() {
+    let mut world = saving_world("");
+    for number in 0..KEYS {
+        world.run(&format!("SET key:{number} 1"));
+    }
+    world.run("BGSAVE");
+    assert!(world.saves_after(0));
+    world.engine.snapshot_turn(0);
+    world.engine.abandon_snapshot("it failed");
+    assert!(matches!(world.engine.snapshot_turn(0), SnapshotTurn::Abandoned(_)));
+    let failure = SaveFailure::Failed("it failed".to_owned());
+    world.engine.finish_save(world.now_ms * 1000, Err(failure));
+    world.run("BGSAVE");
+    assert!(!world.saves_after(1), "the walk settles");
+    while world.engine.has_snapshot() {
+        world.engine.snapshot_turn(0);
+    }
+    assert!(world.saves_after(1));
 }

@@ -33,7 +33,7 @@ const EXCEPTIONS: &[(&str, Status)] = &[
     ("asking", NO_CLUSTER),
     ("cluster", NO_CLUSTER),
     ("cluster|", NO_CLUSTER),
-    ("command|docs", Partial("without the trees of arguments and the histories")),
+    ("command|docs", Partial("the same facts; summaries and histories in words of its own")),
     ("config|get", Partial("tells every setting, also those listed below")),
     ("config|set", Partial("knows every setting; the end of this page lists what some do not do")),
     ("debug", Partial("the harmless subcommands; what crashes or restarts is refused")),

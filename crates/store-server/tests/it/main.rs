@@ -9,6 +9,7 @@
 mod admin;
 mod aof;
 mod busy;
+mod command_docs;
 mod commands_page;
 mod compare;
 mod connection;
@@ -17,6 +18,7 @@ mod exchange;
 mod freeing;
 mod generate;
 mod hostile;
+mod known_scripts;
 mod limits;
 mod replay;
 mod script;

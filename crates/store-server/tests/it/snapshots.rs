@@ -356,6 +356,28 @@ fn a_save_point_saves_and_a_failure_refuses_writes_until_it_is_mended() {
 }
 
 #[test]
+fn a_failure_is_told_in_the_words_of_redis() {
+    let [ours, theirs] = [TempFolder::create(), TempFolder::create()];
+    let server = ours_in(ours.path()).setting("save", "3600 1").start().unwrap();
+    let redis = RedisServer::builder();
+    let redis = redis.args(["--dir", theirs.path().to_str().unwrap(), "--save", "3600 1"]).start();
+    for folder in [&ours, &theirs] {
+        // No file can get this name.
+        std::fs::create_dir_all(folder.path().join("dump.rdb/inside")).unwrap();
+    }
+    let (mut ours, mut theirs) = (connect(&server), Connection::tcp(redis.port()));
+    for connection in [&mut ours, &mut theirs] {
+        connection.words("BGSAVE");
+        wait_until("the failure to be noticed", PATIENCE, || {
+            info(connection, "rdb_last_bgsave_status") == "err"
+        });
+    }
+    for request in ["SET a 1", "PING", "GET a", "DEL a", "SAVE x", "EXISTS a"] {
+        assert_eq!(ours.words(request), theirs.words(request), "{request}");
+    }
+}
+
+#[test]
 fn a_server_that_saves_leaves_a_snapshot_at_its_end_and_none_with_nosave() {
     let folder = TempFolder::create();
     let file = folder.path().join("dump.rdb");

@@ -73,8 +73,10 @@ fn serve(
     name_directory(&mut config)?;
     logger.log(LogLevel::Notice, &format!("Tenure is starting, pid={}", std::process::id()));
     let sink = logger.clone();
+    let folder = std::env::current_dir()?;
     let mut builder = Server::builder()
         .config(config)
+        .setting("dir", &folder.to_string_lossy())
         .listen_as_configured()
         .log(move |level, text| sink.write(level, text));
     if let Some(path) = &file {

@@ -5,7 +5,9 @@
 mod cli;
 mod crash;
 mod diary;
+mod doctor;
 mod exclusive;
+mod local;
 mod look;
 mod once;
 mod operate;

@@ -9,20 +9,29 @@ mod memory;
 mod removal;
 mod report;
 mod servers;
+mod snapshot;
 mod speed;
 mod stall;
 
 use report::Figures;
 
 fn main() -> Outcome {
-    let scale = match std::env::args().nth(1).as_deref() {
-        None => Scale::FULL,
-        Some("--quick") => Scale::QUICK,
-        Some(other) => {
-            return Err(format!("unknown argument {other}: only --quick is known").into());
-        }
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (scale, only) = match words[..] {
+        [] => (Scale::FULL, None),
+        ["--quick"] => (Scale::QUICK, None),
+        ["--only", "snapshot"] => (Scale::FULL, Some(snapshot::measure)),
+        ["--quick", "--only", "snapshot"] => (Scale::QUICK, Some(snapshot::measure)),
+        _ => return Err(format!("unknown arguments {words:?}: {USAGE}").into()),
     };
     let mut figures = Figures::default();
+    if let Some(only) = only {
+        servers::stay_on_the_load_core()?;
+        only(&scale, &mut figures)?;
+        figures.print();
+        return Ok(());
+    }
     // First, for it is measured without a core of its own.
     embedded::measure(&mut figures)?;
     servers::stay_on_the_load_core()?;
@@ -30,12 +39,15 @@ fn main() -> Outcome {
     memory::measure(&mut figures)?;
     stall::measure(&scale, &mut figures)?;
     removal::measure(&mut figures)?;
+    snapshot::measure(&scale, &mut figures)?;
     let speeds = speed::measure(&scale)?;
     speeds.print();
     println!();
     figures.print();
     Ok(())
 }
+
+const USAGE: &str = "known are --quick and --only snapshot";
 
 /// How much is measured.
 struct Scale {
@@ -45,6 +57,9 @@ struct Scale {
     requests: usize,
     /// Keys inserted while the longest turn is watched.
     stall_keys: usize,
+    /// Keys, and members of two large values, of which a snapshot is taken.
+    snapshot_keys: usize,
+    snapshot_members: usize,
     idle_seconds: u64,
 }
 
@@ -54,6 +69,8 @@ impl Scale {
         value_lens: &[3, 1024],
         requests: 50_000,
         stall_keys: 10_000_000,
+        snapshot_keys: 5_000_000,
+        snapshot_members: 1_000_000,
         idle_seconds: 10,
     };
     const QUICK: Self = Self {
@@ -61,6 +78,8 @@ impl Scale {
         value_lens: &[3],
         requests: 10_000,
         stall_keys: 1_000_000,
+        snapshot_keys: 500_000,
+        snapshot_members: 100_000,
         idle_seconds: 2,
     };
 }

@@ -57,12 +57,17 @@ pub(crate) fn stay_on_the_load_core() -> Outcome {
 
 /// Starts a server on its core, without persistence.
 pub(crate) fn start(side: Side) -> Outcome<RedisServer> {
+    start_with(side, &[])
+}
+
+/// The same, with more settings.
+pub(crate) fn start_with(side: Side, settings: &[&str]) -> Outcome<RedisServer> {
     let pinned = ServerProgram::new("taskset").arg("-c").arg(SERVER_CORE);
     let program = match side {
         Side::Ours => pinned.arg(our_program()?).arg("serve"),
         Side::Theirs => pinned.arg("redis-server"),
     };
-    Ok(RedisServer::builder().program(program).start())
+    Ok(RedisServer::builder().program(program).args(settings).start())
 }
 
 /// `tenure` lies beside this program.
