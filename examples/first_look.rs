@@ -48,7 +48,7 @@ async fn run() -> Outcome {
 
 /// What each of the three processes does.
 async fn work_as(name: &str, store: &str) -> Outcome {
-    let tenure = Tenure::builder().name(name).store(store).ttl(TTL).connect().await?;
+    let tenure = Tenure::builder().instance(name).store(store).ttl(TTL).connect().await?;
     let election = tenure.election(RESOURCE).fresh_store(true).start().await?;
     let leading = election.run_while_leader(|term| async move {
         println!("leads under token {}", term.token());

@@ -2,6 +2,8 @@
 
 mod bench;
 mod compat;
+mod fuzz;
+mod sanitize;
 mod simulate;
 mod test;
 mod trial;
@@ -12,6 +14,8 @@ use crate::command::Command;
 pub(crate) const COMMANDS: &[&Command] = &[
     &bench::COMMAND,
     &compat::COMMAND,
+    &fuzz::COMMAND,
+    &sanitize::COMMAND,
     &simulate::COMMAND,
     &test::COMMAND,
     &trial::COMMAND,

@@ -11,7 +11,7 @@ use store_resp::{ReplyWriter, Request};
 
 use crate::config::Config;
 use crate::context::{Caller, Context, Propagate};
-use crate::effects::ServerRequest;
+use crate::effects::{ServerRequest, Unit};
 use crate::engine::{Outcome, drop_reply, open_session};
 use crate::gate;
 use crate::keyspace::Keyspace;
@@ -82,6 +82,11 @@ impl Busy<'_> {
     /// Whether a request asked the server to stop.
     pub fn wants_shutdown(&self) -> bool {
         self.db.effects.requests.contains(&ServerRequest::Shutdown)
+    }
+
+    /// Units of requests before the script, which must be durable before their replies leave.
+    pub fn take_units(&mut self) -> Vec<Unit> {
+        std::mem::take(&mut self.db.effects.units)
     }
 
     /// Runs one request if it is of those that may run now, or refuses it. The moment of the

@@ -84,6 +84,8 @@ pub enum ServerRequest {
     Log(String),
     /// Stop the server.
     Shutdown,
+    /// BGREWRITEAOF: write the append-only file anew.
+    RewriteAof,
     /// These settings changed: apply those that concern sockets.
     SettingsChanged,
 }

@@ -17,6 +17,7 @@ use crate::gate;
 use crate::host::Host;
 use crate::keyspace::{ExpiryTurn, Garbage, Keyspace};
 use crate::latency::LatencyMonitor;
+use crate::persistence::Persistence;
 use crate::pubsub::PubSub;
 use crate::rates::RateMeter;
 use crate::registry::{Registry, RowId};
@@ -91,6 +92,7 @@ impl Engine {
                 stats: Stats::default(),
                 identity,
                 measured: Measured::default(),
+                persistence: Persistence::default(),
                 host,
                 base_memory: 0,
                 limits: Limits { hash_seed: random.next_u64(), ..Limits::default() },
@@ -137,6 +139,19 @@ impl Engine {
         &self.keyspace
     }
 
+    pub(crate) fn state_mut(&mut self) -> &mut ServerState {
+        &mut self.state
+    }
+
+    pub(crate) fn keyspace_mut(&mut self) -> &mut Keyspace {
+        &mut self.keyspace
+    }
+
+    /// Forgets the requests executed and not measured.
+    pub(crate) fn forget_unmeasured(&mut self) {
+        self.unmeasured.clear();
+    }
+
     /// Tells what only the driver can measure.
     pub fn measured_mut(&mut self) -> &mut Measured {
         &mut self.state.measured
@@ -171,6 +186,12 @@ impl Engine {
     /// Whether units are recorded for replicas and files.
     pub fn set_propagating(&mut self, propagating: bool) {
         self.keyspace.effects.propagating = propagating;
+    }
+
+    /// From now on runs only scripts with these digests, each forty hexadecimal digits, and no
+    /// functions: for a store that serves one purpose.
+    pub fn allow_only_scripts<'d>(&mut self, digests: impl IntoIterator<Item = &'d str>) {
+        self.state.scripting.allow_only(digests);
     }
 
     /// What is to be fetched: sessions with output, sessions to resume, units, requests.

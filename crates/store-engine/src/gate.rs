@@ -56,6 +56,9 @@ fn handle_gated(cx: &mut Context<'_>, request: Request<'_>) {
         // Killed by another session since the request was read.
         return;
     }
+    if cx.session.has(session_flag::LOADER) {
+        return handle_loaded(cx, request);
+    }
     if let Err(error) = admit(cx, request) {
         return reject(cx, &error);
     }
@@ -68,6 +71,14 @@ fn handle_gated(cx: &mut Context<'_>, request: Request<'_>) {
     }
     call(cx, request);
     after_call(cx, request);
+}
+
+/// A request from a file has been through the gates when it first ran.
+fn handle_loaded(cx: &mut Context<'_>, request: Request<'_>) {
+    if cx.in_multi() && !commands::runs_inside_multi(&cx.server.registry.row(cx.row).full_name) {
+        return queue(cx, request);
+    }
+    call(cx, request);
 }
 
 /// What only gated requests have to follow their run.
@@ -115,20 +126,45 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     } else if cx.server.gates & server_gate::MEMORY_LIMIT != 0 {
         eviction::check(cx, command)?;
     }
+    if cx.server.gates & server_gate::DISK_TROUBLE != 0 && (command.name == "ping" || writes(cx)) {
+        return Err(cx.server.persistence.refusal());
+    }
+    check_replicas(cx, command)?;
     if cx.server.gates & server_gate::SAVING_FAILS != 0
         && (command.has(flag::WRITE) || command.name == "ping")
     {
         return Err(CommandError::SAVING_FAILS);
     }
-    check_replicas(cx, command)?;
     if cx.session.has(session_flag::SUBSCRIBED) && cx.session.protocol == Protocol::Resp2 {
         check_subscribed(cx)?;
+    }
+    if cx.server.gates & server_gate::LOADING != 0 && needs_data(cx) {
+        return Err(CommandError::text("LOADING Redis is loading the dataset in memory"));
     }
     const TOUCHES_KEYS: u32 = flag::READ | flag::WRITE | flag::MAY_REPLICATE;
     if cx.session.has(session_flag::MONITOR) && command.has(TOUCHES_KEYS) {
         return Err(CommandError::text("ERR Replica can't interact with the keyspace"));
     }
     Ok(())
+}
+
+/// Whether the request, or one queued before EXEC, changes data.
+fn writes(cx: &Context<'_>) -> bool {
+    any_command(cx, |command| command.has(flag::WRITE))
+}
+
+/// Whether the request, or one queued before EXEC, waits until data is loaded.
+fn needs_data(cx: &Context<'_>) -> bool {
+    any_command(cx, |command| !command.has(flag::LOADING))
+}
+
+fn any_command(cx: &Context<'_>, holds: impl Fn(&Command) -> bool) -> bool {
+    let command = cx.server.registry.row(cx.row).command;
+    let queued = match &cx.session.transaction {
+        Some(transaction) if command.name == "exec" => transaction.queued.as_slice(),
+        _ => &[],
+    };
+    holds(command) || queued.iter().any(|(row, _)| holds(cx.server.registry.row(*row).command))
 }
 
 /// `min-replicas-to-write`: nothing is written that too few others would keep.

@@ -52,6 +52,8 @@ mod host;
 mod key_finder;
 mod keyspace;
 mod latency;
+mod load;
+mod persistence;
 mod pubsub;
 mod rates;
 mod registry;
@@ -87,6 +89,8 @@ pub use keyspace::{
     StringRef, Value, ValueMut, ValueRef, WaitingKeys, Watches,
 };
 pub use latency::{EventSamples, Histogram, LatencyMonitor};
+pub use load::Loaded;
+pub use persistence::{AofFacts, Loading, Persistence};
 pub use pubsub::{PubSub, Subscriptions, TopicKind};
 pub use rates::{Amounts, RateMeter};
 pub use registry::{CallStats, Registry, Row, RowId};

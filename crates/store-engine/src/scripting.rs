@@ -1,6 +1,10 @@
 //! What the server keeps of scripts: the interpreter, and which script runs.
 
-use store_script::{Interpreter, Limits};
+use std::collections::BTreeSet;
+
+use store_script::{Digest, Interpreter, Limits};
+
+use crate::error::{CommandError, CommandResult};
 
 /// Scripts, libraries, and the one that runs.
 pub struct Scripting {
@@ -8,7 +12,12 @@ pub struct Scripting {
     pub(crate) interpreter: Option<Interpreter>,
     /// The script that runs.
     pub(crate) running: Option<Running>,
+    /// The only scripts that may be loaded; libraries may not at all then.
+    known: Option<BTreeSet<Digest>>,
 }
+
+const UNKNOWN_CODE: CommandError =
+    CommandError::text("NOPERM this store runs only the scripts it was started with");
 
 /// A running script.
 #[derive(Debug)]
@@ -39,7 +48,7 @@ pub(crate) enum ScriptKind {
 
 impl Default for Scripting {
     fn default() -> Self {
-        Self { interpreter: Some(Interpreter::new(Limits::default())), running: None }
+        Self { interpreter: Some(Interpreter::new(Limits::default())), running: None, known: None }
     }
 }
 
@@ -59,6 +68,26 @@ impl Scripting {
     /// The interpreter, unless a script runs.
     pub fn interpreter(&self) -> Option<&Interpreter> {
         self.interpreter.as_ref()
+    }
+
+    /// From now on only scripts of these digests may be loaded, and no libraries. Digests that
+    /// are none name no script.
+    pub(crate) fn allow_only<'d>(&mut self, digests: impl IntoIterator<Item = &'d str>) {
+        let digests = digests.into_iter().filter_map(|digest| Digest::parse(digest.as_bytes()));
+        self.known = Some(digests.collect());
+    }
+
+    /// Whether a script may be loaded.
+    pub(crate) fn admit_script(&self, code: &[u8]) -> CommandResult {
+        match &self.known {
+            Some(known) if !known.contains(&Digest::of(code)) => Err(UNKNOWN_CODE),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether libraries may be loaded.
+    pub(crate) fn admit_libraries(&self) -> CommandResult {
+        if self.known.is_some() { Err(UNKNOWN_CODE) } else { Ok(()) }
     }
 
     pub(crate) fn usage(&self) -> ScriptUsage {

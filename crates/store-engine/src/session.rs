@@ -58,6 +58,8 @@ pub mod session_flag {
     pub const POSTPONED: u32 = 1 << 15;
     /// DEBUG SLEEP: the whole server is to rest before it goes on.
     pub const RESTS: u32 = 1 << 16;
+    /// Brings back what a file has: no gate applies but the queue of MULTI.
+    pub const LOADER: u32 = 1 << 17;
 
     /// Any of these sends a request through all gates; without them it takes the short way.
     pub const GATED: u32 = NEEDS_AUTH

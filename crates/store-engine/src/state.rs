@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::eviction::Eviction;
 use crate::host::Host;
 use crate::latency::LatencyMonitor;
+use crate::persistence::Persistence;
 use crate::pubsub::PubSub;
 use crate::rates::{Amounts, RateMeter};
 use crate::registry::Registry;
@@ -31,10 +32,14 @@ pub mod server_gate {
     pub const PAUSED: u32 = 1 << 2;
     /// A script has run for too long.
     pub const BUSY_SCRIPT: u32 = 1 << 3;
-    /// Saving fails, and `stop-writes-on-bgsave-error` is on.
-    pub const SAVING_FAILS: u32 = 1 << 4;
     /// `min-replicas-to-write` asks for more replicas than there are.
     pub const FEW_REPLICAS: u32 = 1 << 8;
+    /// Saving fails, and `stop-writes-on-bgsave-error` is on.
+    pub const SAVING_FAILS: u32 = 1 << 4;
+    /// Data is being loaded.
+    pub const LOADING: u32 = 1 << 5;
+    /// Files cannot be written: no command may change data.
+    pub const DISK_TROUBLE: u32 = 1 << 6;
 }
 
 /// Who this server is, as INFO tells.
@@ -128,6 +133,8 @@ pub struct ServerState {
     pub identity: Identity,
     /// What the driver counted.
     pub measured: Measured,
+    /// What the driver tells of files.
+    pub persistence: Persistence,
     /// The driver, for what it alone can do.
     pub host: Box<dyn Host>,
     /// Bytes in use before the first key.

@@ -150,7 +150,6 @@ impl TrackingTable {
         limit: OutputLimit,
     ) {
         let mut notice = Notice { sessions, effects, limit };
-        let mut flushed = false;
         for key in keys {
             match key {
                 Some(key) => {
@@ -158,10 +157,7 @@ impl TrackingTable {
                         notice.tell_of_key(id, key, cause);
                     }
                 }
-                // Several databases flushed at once are one event.
-                None if flushed => {}
                 None => {
-                    flushed = true;
                     self.keys = BTreeMap::new();
                     self.items = 0;
                     notice.tell_of_flush();

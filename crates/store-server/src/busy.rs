@@ -18,6 +18,7 @@ use crate::event_loop::{
     ACCEPTS_MAX, EVENTS_MAX, Handshakes, LISTENER_BASE, Message, WAKER, find_listener, refusal,
 };
 use crate::listen::Listener;
+use crate::persistence::Persistence;
 use crate::stream::Stream;
 use crate::tls::TlsSlot;
 
@@ -40,6 +41,9 @@ pub(crate) struct Attending<'a> {
     pub(crate) to_write: &'a mut Vec<usize>,
     pub(crate) to_close: &'a mut Vec<usize>,
     pub(crate) to_accept: &'a mut Vec<usize>,
+    pub(crate) persistence: &'a mut Persistence,
+    /// Whether replies may leave: what they promise is durable.
+    pub(crate) may_write: bool,
     pub(crate) is_stopping: &'a mut bool,
     /// None until the script has run for too long.
     pub(crate) scratch: Option<Scratch>,
@@ -88,6 +92,10 @@ impl Attending<'_> {
     /// The loop has taken events whose turn had not come when the script began, and the system
     /// tells each only once: so everyone is asked.
     fn look_everywhere(&mut self, busy: &mut Busy<'_>) -> Scratch {
+        // Replies from before the script are about to leave. When what they promise cannot be
+        // made durable they stay, and the loop ends the server after the script.
+        let (now_ms, units) = (self.clock.now_us() / 1000, busy.take_units());
+        self.may_write = self.persistence.before_early_replies(now_ms, &units).is_ok();
         self.take_messages(busy);
         self.to_accept.extend(self.listeners.iter().map(|listener| listener.number));
         let slots = 0..self.clients.len();
@@ -99,6 +107,9 @@ impl Attending<'_> {
         while let Ok(message) = self.messages.try_recv() {
             match message {
                 Message::Stop => *self.is_stopping = true,
+                Message::File(event) => {
+                    self.persistence.handle_event(self.clock.now_us() / 1000, event);
+                }
                 Message::Attach(stream) => {
                     let descriptor = i64::from(stream.as_raw_fd());
                     let origin =
@@ -162,7 +173,7 @@ impl Attending<'_> {
         if client.fate == Fate::Lives && self.read(&mut client, busy, buffer) {
             self.answer(&mut client, busy);
         }
-        if client.fate != Fate::Closes && write(&mut client, busy).is_err() {
+        if self.may_write && client.fate != Fate::Closes && write(&mut client, busy).is_err() {
             client.fate = Fate::Closes;
         }
         match client.fate {

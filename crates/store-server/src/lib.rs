@@ -1,7 +1,7 @@
 //! A Redis-compatible server that runs on a thread of its own inside any program.
 //!
 //! ```text
-//! read ► parse ► Engine::execute ► (all clients that were ready) ► write ► timers ► sleep
+//! read ► parse ► Engine::execute ► (all clients that were ready) ► files ► write ► timers ► sleep
 //! ```
 //! The loop decides nothing about data: it moves bytes between sockets and the engine, tells it
 //! the time, and does what the engine asks for.
@@ -36,4 +36,5 @@ mod tls;
 pub use listen::ListenError;
 pub use server::{LogLevel, Server, ServerBuilder, StartError, Stopper};
 pub use store_engine::Config;
+pub use store_persist::disk::{Disk, DiskFile, Fault, SimulatedDisk, SyncFile};
 pub use tls::TlsError;

@@ -10,12 +10,14 @@ use std::thread::JoinHandle;
 
 use mio::{Poll, Waker};
 use store_engine::{Config, ConfigError, Engine, Identity, parse_arguments};
+use store_persist::disk::Disk;
 
 use crate::clock::Clock;
 use crate::event_loop::{EventLoop, Message, Ties, WAKER};
 use crate::listen::{ListenError, listen_unix};
 use crate::outside::{OpenError, Outside, Ports};
 use crate::persistence::snapshot::{Generations, remove_leftovers};
+use crate::persistence::{FileDisk, Loader, Mailbox, Persistence};
 use crate::process::Process;
 use crate::tls::TlsError;
 
@@ -60,6 +62,9 @@ pub enum StartError {
     /// A socket cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The data cannot be loaded, or its files not written.
+    #[error("{0}")]
+    Data(String),
     /// A certificate, a key or another TLS setting cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -107,11 +112,14 @@ pub struct ServerBuilder {
     seed: Option<u64>,
     config_file: String,
     log: Log,
+    known_scripts: Option<Vec<String>>,
     errors: Option<ConfigError>,
+    disk: Arc<dyn Disk>,
 }
 
 impl ServerBuilder {
-    /// Starts from these settings instead of the defaults.
+    /// Starts from these settings instead of the defaults. Those of redis.conf save snapshots to
+    /// the current folder now and then; a builder without settings keeps nothing.
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
@@ -124,6 +132,20 @@ impl ServerBuilder {
         if let Err(error) = parse_arguments(&mut self.config, &args) {
             self.errors.get_or_insert(error);
         }
+        self
+    }
+
+    /// Keeps data in this folder, which is there: what is written is appended to a file and made
+    /// durable once a second, and found again at the next start. The setting `appendfsync` says
+    /// otherwise.
+    pub fn persist(self, dir: impl AsRef<Path>) -> Self {
+        let dir = dir.as_ref().display().to_string();
+        self.setting("dir", &dir).setting("appendonly", "yes")
+    }
+
+    /// Keeps data on this disk instead of the machine's: for tests of what a crash leaves.
+    pub fn disk(mut self, disk: impl Disk + 'static) -> Self {
+        self.disk = Arc::new(disk);
         self
     }
 
@@ -161,6 +183,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Runs only scripts with these digests, each forty hexadecimal digits, and no functions. For
+    /// a store that serves one purpose: whoever can reach it cannot make it run other code.
+    pub fn only_scripts<D: Into<String>>(mut self, digests: impl IntoIterator<Item = D>) -> Self {
+        self.known_scripts = Some(digests.into_iter().map(Into::into).collect());
+        self
+    }
+
     /// The file the settings came from, for INFO and CONFIG REWRITE.
     pub fn config_file(mut self, path: &Path) -> Self {
         self.config_file = path.display().to_string();
@@ -173,9 +202,10 @@ impl ServerBuilder {
         self
     }
 
-    /// Listens and starts the server's thread.
+    /// Listens, starts the server's thread, and returns once data is loaded. Clients that come
+    /// earlier are told to wait.
     ///
-    /// Fails when a setting was wrong or a socket cannot be had.
+    /// Fails when a setting was wrong, a socket cannot be had or the data makes no sense.
     pub fn start(self) -> Result<Server, StartError> {
         if let Some(error) = self.errors {
             return Err(error.into());
@@ -197,7 +227,8 @@ impl ServerBuilder {
             executable: executable(),
             config_file: self.config_file,
             started_at_ms: Clock::new().now_us() / 1000,
-            history_complete: true,
+            // Whoever could have been told of leases that are forgotten lives in this process.
+            history_complete: listeners.is_empty(),
             ..Identity::default()
         };
         let seed = self.seed.map_or_else(random_seed, Ok)?;
@@ -210,17 +241,30 @@ impl ServerBuilder {
         }
         let generations = Generations::default();
         let process = Process::new(outside.clone(), generations.clone());
+        let mailbox = Mailbox { messages: messages.clone(), waker: Arc::clone(&waker) };
+        let persistence = Persistence::new(Arc::clone(&self.disk), &self.config, mailbox);
+        let loader = Loader::find(self.disk, &self.config).map_err(StartError::Data)?;
         let mut engine = Engine::new(self.config, identity, seed, Box::new(process));
+        if let Some(digests) = &self.known_scripts {
+            engine.allow_only_scripts(digests.iter().map(String::as_str));
+        }
         engine.load_acl_file().map_err(StartError::Acl)?;
         let is_forced = Arc::new(AtomicBool::new(false));
-        let ties = Ties { waker: waker.clone(), generations, is_forced: is_forced.clone() };
+        let ties =
+            Ties { outside, waker: waker.clone(), generations, is_forced: is_forced.clone() };
         let mut event_loop =
-            EventLoop::new(poll, engine, listeners, outside, received, self.log, ties)?;
+            EventLoop::new(poll, engine, listeners, received, self.log, persistence, ties)?;
+        let (ready, started) = channel();
         let thread = std::thread::Builder::new()
             .name("tenure-store".to_owned())
-            .spawn(move || event_loop.run())?;
+            .spawn(move || event_loop.run(loader, &ready))?;
         let stopper = Stopper { messages, waker, is_forced };
-        Ok(Server { stopper, thread: Some(thread), ports, unix_socket: self.unix_socket })
+        let server = Server { stopper, thread: Some(thread), ports, unix_socket: self.unix_socket };
+        match started.recv() {
+            Ok(result) => result.map(|()| server),
+            // It ended without a word: a panic, or the event queue.
+            Err(_) => Err(server.wait().err().unwrap_or_else(|| io::Error::other("gone")).into()),
+        }
     }
 }
 
@@ -243,7 +287,9 @@ impl Server {
             seed: None,
             config_file: String::new(),
             log: Box::new(|_, _| {}),
+            known_scripts: None,
             errors: None,
+            disk: Arc::new(FileDisk),
         }
     }
 

@@ -1,9 +1,25 @@
 //! The only place where the program reads a clock.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// A reading to measure from.
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
 
 /// Unix milliseconds, 0 before 1970.
 pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Microseconds since 1970, 0 before.
+pub(crate) fn unix_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_micros() as u64)
+}
+
+/// A clock that only ever goes on, for lengths of time.
+pub(crate) fn steady() -> std::time::Instant {
+    std::time::Instant::now()
 }

@@ -8,8 +8,11 @@ mod check_rdb;
 mod cli;
 mod clock;
 mod config_check;
+mod demo;
+mod doctor;
 mod exit;
 mod history;
+mod local;
 mod log_line;
 mod logging;
 mod manual;
@@ -19,6 +22,7 @@ mod output;
 mod pause;
 mod run;
 mod serve;
+mod sidecar;
 mod status;
 mod store_options;
 mod usage;
@@ -46,6 +50,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    CheckRdb(check_rdb::Arguments),
     Run(run::Arguments),
     Once(once::Arguments),
     Who(who::Arguments),
@@ -58,8 +63,13 @@ enum Command {
     Pause(pause::Pause),
     Resume(pause::Resume),
     Clear(pause::Clear),
+    Doctor(doctor::Arguments),
     #[command(subcommand)]
     Config(config_check::Command),
+    #[command(subcommand)]
+    Local(local::Command),
+    Sidecar(sidecar::Arguments),
+    Demo(demo::Arguments),
     Serve(serve::Arguments),
     Cli(cli::Arguments),
     CheckRdb(check_rdb::Arguments),
@@ -96,7 +106,12 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Pause(arguments) => pause::pause(arguments),
         Command::Resume(arguments) => pause::resume(arguments),
         Command::Clear(arguments) => pause::clear(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
         Command::Config(command) => config_check::run(command),
+        Command::Local(command) => local::run(command),
+        Command::Sidecar(arguments) => sidecar::run(arguments),
+        Command::Demo(arguments) => demo::run(arguments),
+        Command::CheckRdb(arguments) => Ok(check_rdb::run(arguments)?),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),
         Command::Cli(arguments) => Ok(cli::run(&arguments)),
         Command::CheckRdb(arguments) => check_rdb::run(&arguments),

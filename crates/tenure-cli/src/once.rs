@@ -80,7 +80,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     let program = Program::find(arguments.command.clone())?;
     let name = &arguments.target.name;
-    let config = arguments.election.lay(arguments.target.loader(), name).load()?;
+    let loader = arguments.election.lay(arguments.target.loader(), name);
+    let config = store_options::load(loader)?;
     let timing = Timing::new(&config.election(name).timing()).map_err(tenure::Error::from)?;
     let code = block_on(async {
         let farewells = Signals::listen()?;

@@ -9,7 +9,7 @@ use tenure::config::{Config, Loader};
 use tenure::{Observer, Tenure, blocking};
 
 use crate::exit::{self, Failure};
-use crate::output;
+use crate::{local, output};
 
 /// Where the store is and how its keys are named.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -27,6 +27,12 @@ pub(crate) struct StoreOptions {
     /// The profile of the configuration file; TENURE_PROFILE otherwise.
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
+    /// What a grant waits for: `available` (the primary has it), or `strict` (replicas, too).
+    #[arg(long, value_name = "MODE", value_parser = ["available", "strict"])]
+    pub(crate) mode: Option<String>,
+    /// How many replicas must have a grant in mode strict.
+    #[arg(long, value_name = "N", requires = "mode")]
+    pub(crate) replicas: Option<u32>,
     /// What precedes the name in every key; `tenure:` by default.
     #[arg(long, value_name = "TEXT")]
     pub(crate) prefix: Option<String>,
@@ -54,11 +60,29 @@ impl StoreOptions {
         if let Some(store) = &self.store {
             loader = loader.set(["store", "url"], store, "--store");
         }
+        if let Some(mode) = &self.mode {
+            let replicas = self.replicas.map(|count| format!("&replicas={count}"));
+            let options = format!("mode={mode}{}", replicas.unwrap_or_default());
+            loader = with_options(loader, &options);
+        }
         if let Some(prefix) = &self.prefix {
             loader = loader.set(["prefix"], prefix, "--prefix");
         }
         loader
     }
+}
+
+/// Adds to the address that the layers name. Where that is wrong or missing, the final load says
+/// so.
+fn with_options(loader: Loader, options: &str) -> Loader {
+    let Ok(config) = loader.clone().load() else { return loader };
+    let Some(url) = config.store.url() else { return loader };
+    let (address, fragment) = match url.reveal().split_once('#') {
+        Some((address, fragment)) => (address, format!("#{fragment}")),
+        None => (url.reveal(), String::new()),
+    };
+    let joint = if address.contains('?') { '&' } else { '?' };
+    loader.set(["store", "url"], format!("{address}{joint}{options}{fragment}"), "--mode")
 }
 
 /// One election on one store: what most commands look at.
@@ -84,7 +108,7 @@ impl Target {
 
     /// Somebody who looks at the election.
     pub(crate) fn look_on(&self) -> Result<OnLooker, Failure> {
-        let tenure = connect(self.loader().load()?)?;
+        let tenure = connect(load(self.loader())?)?;
         let observer = tenure.observe(&self.name)?;
         Ok(OnLooker { tenure, observer })
     }
@@ -118,6 +142,15 @@ pub(crate) fn blame(tenure: &Tenure, error: tenure::Error) -> Failure {
         failure.message = format!("{}: {}: {next}", tenure.store(), failure.message);
     }
     failure
+}
+
+/// The whole configuration. Where nobody names a store, it is the local one.
+pub(crate) fn load(loader: Loader) -> Result<Config, Failure> {
+    let config = loader.clone().load()?;
+    match config.store.url() {
+        None if config.enabled => Ok(local::lay(loader)?.load()?),
+        _ => Ok(config),
+    }
 }
 
 /// A client as `config` says. What works but is probably not meant is told.

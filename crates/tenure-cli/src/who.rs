@@ -55,6 +55,7 @@ pub(crate) fn leadership_json(name: &str, leadership: &Leadership) -> Value {
             let (word, left) = match why {
                 Vacancy::Quarantine { left } => ("quarantine", Some(*left)),
                 Vacancy::Paused { left } => ("paused", Some(*left)),
+                Vacancy::Reserved { left, .. } => ("reserved", Some(*left)),
                 _ => ("free", None),
             };
             json!({
@@ -76,6 +77,10 @@ pub(crate) fn vacancy(why: &Vacancy) -> String {
         ),
         Vacancy::Paused { left } => {
             format!("an operator paused it, {left:?} left (`tenure resume` ends that)")
+        }
+        Vacancy::Reserved { to, left } => {
+            let to = plain(to.as_str());
+            format!("it was handed over to {to}, which has {left:?} to take it")
         }
         _ => "it is free (is any candidate running? `tenure members` lists them)".to_owned(),
     }

@@ -109,6 +109,9 @@ pub enum Reason {
     RenewalBack,
     /// The lease ran out before a renewal came through.
     LeaseEnded,
+    /// The lease ran out while this process did not run, for as long as this: it was stopped,
+    /// suspended or starved.
+    NotRunning(Duration),
     /// The store says the term is over.
     Lost(LostWhy),
     /// The application resigned.
@@ -148,6 +151,7 @@ impl Reason {
             Reason::RenewalLate => "renewal-late",
             Reason::RenewalBack => "renewal-back",
             Reason::LeaseEnded => "lease-ended",
+            Reason::NotRunning(_) => "not-running",
             Reason::Lost(LostWhy::KeyVanished) => "key-vanished",
             Reason::Lost(LostWhy::HeldBy(_)) => "taken-by-other",
             Reason::Lost(LostWhy::OtherTerm(_)) => "other-term",
@@ -161,13 +165,30 @@ impl Reason {
         }
     }
 
+    /// Whether `other` is this reason again, perhaps at a later moment: times left do not count.
+    pub fn is_same_cause(&self, other: &Reason) -> bool {
+        match (self, other) {
+            (Reason::Reserved(_), Reason::Reserved(_))
+            | (Reason::LockDelay(_), Reason::LockDelay(_))
+            | (Reason::NotRunning(_), Reason::NotRunning(_)) => true,
+            (Reason::Quarantine { why, .. }, Reason::Quarantine { why: other, .. }) => why == other,
+            // One outage shows itself in many words.
+            (Reason::Store(error), Reason::Store(other)) => {
+                std::mem::discriminant(error) == std::mem::discriminant(other)
+            }
+            _ => self == other,
+        }
+    }
+
     /// How history shall name a term that closes for this reason.
     pub(crate) fn close_reason(&self) -> CloseReason {
         match self {
             Reason::WorkStalled => CloseReason::WorkStalled,
             Reason::WorkFailed(_) => CloseReason::WorkFailed,
             Reason::GrantTooLate => CloseReason::TooLate,
-            Reason::LeaseEnded | Reason::RenewalLate => CloseReason::LeaseEnded,
+            Reason::LeaseEnded | Reason::NotRunning(_) | Reason::RenewalLate => {
+                CloseReason::LeaseEnded
+            }
             Reason::HandOver(_) | Reason::Failback(_) => CloseReason::HandedOver,
             _ => CloseReason::Released,
         }
@@ -189,6 +210,16 @@ impl fmt::Display for Reason {
             Reason::WorkFailed(why) => write!(f, "work failed: {}", Plain(why)),
             Reason::Conflict(what) => write!(f, "conflict: {}", Plain(what)),
             Reason::Store(error) => write!(f, "{}", Plain(&error.to_string())),
+            Reason::LeaseEnded => f.write_str("the lease ran out before a renewal came through"),
+            Reason::NotRunning(late) => write!(
+                f,
+                "this process did not run for {:.1} s while its lease ran out: it was stopped, \
+                 suspended or starved",
+                late.as_secs_f64()
+            ),
+            Reason::Lost(LostWhy::KeyVanished) => f.write_str(
+                "the key is gone from the store: deleted, flushed, evicted, or expired early",
+            ),
             Reason::Lost(LostWhy::HeldBy(id)) => write!(f, "taken by {}", Plain(id.as_str())),
             Reason::Lost(LostWhy::OtherTerm(token)) => write!(f, "superseded by term {token}"),
             Reason::Lost(LostWhy::Overwritten(what)) => write!(f, "overwritten: {}", Plain(what)),
@@ -266,7 +297,7 @@ pub enum EventKind {
         /// Why.
         reason: Reason,
     },
-    /// Work is still there when it must be cut off.
+    /// Work is still there when it must be cut off, or a margin after its term was lost.
     Overrun {
         /// The term.
         token: Token,

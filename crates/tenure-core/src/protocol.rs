@@ -561,7 +561,7 @@ pub enum StoreError {
     #[error("store unreachable: {0}")]
     Unreachable(String),
     /// No answer in time. The request may have been carried out.
-    #[error("no answer from the store within {0:?}")]
+    #[error("no answer from the store within {0:?}: it is busy, stopped or cut off")]
     TimedOut(Duration),
     /// The store cannot serve writes for a while (loading, failing over, out of memory, busy).
     #[error("store cannot serve now: {0}")]

@@ -219,6 +219,11 @@ impl Timing {
         ends_at - self.kill_margin
     }
 
+    /// How long before the end of a lease work is cut off.
+    pub(crate) fn kill_margin(&self) -> Duration {
+        self.kill_margin
+    }
+
     /// What a reader should hear about an odd but permitted lease.
     pub fn advice(&self) -> Option<&'static str> {
         match self.ttl {

@@ -16,7 +16,7 @@ use crate::{Error, Tenure, identity};
 /// Settings of a [`Tenure`] client. What is set here about elections is their default.
 #[must_use = "nothing happens before `connect`"]
 pub struct TenureBuilder {
-    name: Option<String>,
+    instance: Option<String>,
     store: Store,
     schemes: Registry,
     defaults: Defaults,
@@ -32,7 +32,7 @@ enum Store {
 impl TenureBuilder {
     pub(crate) fn new() -> Self {
         TenureBuilder {
-            name: None,
+            instance: None,
             store: Store::Missing,
             schemes: Registry::default(),
             defaults: Defaults {
@@ -52,7 +52,7 @@ impl TenureBuilder {
         if let Some(url) = config.store.url() {
             self.store = Store::Address(url.reveal().to_owned());
         }
-        self.name = config.instance.clone().or(self.name);
+        self.instance = config.instance.clone().or(self.instance);
         self.defaults = Defaults {
             prefix: config.prefix.clone(),
             timing: config.defaults.timing(),
@@ -63,11 +63,17 @@ impl TenureBuilder {
         self
     }
 
-    /// The instance's name; `{host}_{pid}` by default. Two processes under one name are still two
-    /// instances: each start adds a nonce.
-    pub fn name(mut self, name: &str) -> Self {
-        self.name = Some(name.to_owned());
+    /// What people call this instance; `{host}_{pid}` by default. Two processes under one name are
+    /// still two instances: each start adds a nonce.
+    pub fn instance(mut self, name: &str) -> Self {
+        self.instance = Some(name.to_owned());
         self
+    }
+
+    /// An earlier word for [`instance`](Self::instance).
+    #[doc(hidden)]
+    pub fn name(self, name: &str) -> Self {
+        self.instance(name)
     }
 
     /// The store's address, such as `redis://127.0.0.1`.
@@ -167,7 +173,7 @@ impl TenureBuilder {
     /// store's address or files cannot be used; a store that is out of reach or refuses the login
     /// is no failure, for both may change.
     pub async fn connect(self) -> Result<Tenure, Error> {
-        let id = identity::instance_id(self.name.as_deref())?;
+        let id = identity::instance_id(self.instance.as_deref())?;
         Timing::new(&self.defaults.timing)?;
         Resource::with_prefix(&self.defaults.prefix, "any")?;
         let connector = match self.store {
@@ -197,7 +203,7 @@ impl std::fmt::Debug for TenureBuilder {
     /// The address may hold a password, so it is left out.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TenureBuilder")
-            .field("name", &self.name)
+            .field("instance", &self.instance)
             .field("defaults", &self.defaults)
             .finish_non_exhaustive()
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure_core::protocol::{Answer, Call, Request};
 use tenure_core::timing::TTL_DEFAULT;
 use tenure_core::{InstanceId, Resource, TimingSettings};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::backend::{Backend, Connection, Subscription};
 use crate::clock::Clock;
@@ -22,6 +22,9 @@ use crate::{Error, TenureBuilder};
 
 /// How long a call for a handle may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a store may be out of reach before a caller is told so instead of waiting on: long
+/// enough for a connection to be replaced.
+const OUT_OF_REACH_AFTER: Duration = Duration::from_millis(250);
 /// How much longer than the backend itself the client waits, so that the backend says why.
 const CALL_TIMEOUT_SLACK: Duration = Duration::from_millis(250);
 
@@ -256,13 +259,35 @@ impl Client {
             timeout: CALL_TIMEOUT,
         };
         let (reply, answer) = oneshot::channel();
+        let connection = backend.connection();
         self.inbox.request(Message::Call { backend, call: Box::new(call), reply })?;
         tokio::select! {
             biased;
             answer = answer => Ok(answer.map_err(|_| Error::Closed)??),
+            error = self.out_of_reach(connection) => Err(error),
             slept = self.sleep(CALL_TIMEOUT + CALL_TIMEOUT_SLACK) => {
                 slept?;
                 Err(Error::Store(tenure_core::StoreError::TimedOut(CALL_TIMEOUT)))
+            }
+        }
+    }
+
+    /// Waits until the store has been out of reach for so long that a caller should hear of it.
+    pub(crate) async fn out_of_reach(&self, mut connection: watch::Receiver<Connection>) -> Error {
+        let is_down = |connection: &Connection| why_down(connection).is_some();
+        loop {
+            if connection.wait_for(is_down).await.is_err() {
+                // The backend is gone; whoever waits for its answer hears of that.
+                return std::future::pending().await;
+            }
+            let slept = tokio::select! {
+                slept = self.sleep(OUT_OF_REACH_AFTER) => slept,
+                _ = connection.wait_for(|connection| !is_down(connection)) => continue,
+            };
+            match (slept, why_down(&connection.borrow())) {
+                (Err(error), _) => return error,
+                (Ok(()), Some(why)) => return Error::Store(why.clone()),
+                (Ok(()), None) => {}
             }
         }
     }
@@ -298,7 +323,9 @@ impl Client {
         tokio::select! {
             biased;
             done = future => done,
-            slept = self.sleep(waited) => slept.and(Err(Error::TimedOut { what, waited })),
+            slept = self.sleep(waited) => {
+                slept.and(Err(Error::TimedOut { what, waited, reason: None }))
+            }
         }
     }
 
@@ -338,6 +365,14 @@ impl Client {
 
     fn lock_registry(&self) -> MutexGuard<'_, HashMap<String, Arc<ElectionState>>> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why requests cannot even be sent. A late answer alone is no reason: it may still come.
+fn why_down(connection: &Connection) -> Option<&tenure_core::StoreError> {
+    match connection {
+        Connection::Down(why) if !matches!(why, tenure_core::StoreError::TimedOut(_)) => Some(why),
+        _ => None,
     }
 }
 

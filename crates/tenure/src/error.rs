@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use tenure_core::{NameError, StoreError, TimingError};
+use tenure_core::{NameError, Reason, StoreError, TimingError};
 
 use crate::backend::ConnectError;
 use crate::config::ConfigError;
+
+fn because(reason: &Option<Reason>) -> String {
+    reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default()
+}
 
 /// Why a call did not do what it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,12 +57,14 @@ pub enum Error {
     #[error("this client belongs to the parent process: make a new one after the fork")]
     Forked,
     /// Nothing happened within the time given.
-    #[error("{what} did not happen within {waited:?}")]
+    #[error("{what} did not happen within {waited:?}{}", because(reason))]
     TimedOut {
         /// What was waited for.
         what: &'static str,
         /// For how long.
         waited: Duration,
+        /// Why not, as far as known.
+        reason: Option<Reason>,
     },
     /// This instance does not lead.
     #[error("this instance does not lead {name:?}")]

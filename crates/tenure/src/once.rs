@@ -1,6 +1,6 @@
 //! Work that runs once: scoped to one leadership, or once per tick across the fleet.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,6 +101,26 @@ pub enum Once<T> {
     Panicked(String),
     /// Nobody may run it just now.
     NotNow(Reason),
+}
+
+impl<T> fmt::Display for Once<T> {
+    /// One line for people. What the work returned is not part of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Once::Ran(_) => f.write_str("ran here"),
+            Once::AlreadyDone(TickOutcome::Succeeded) => f.write_str("already done"),
+            Once::AlreadyDone(TickOutcome::Failed(words)) => {
+                write!(f, "already done, and failed: {words}")
+            }
+            Once::RunningElsewhere { by } => write!(f, "{by} is at it"),
+            Once::Unfinished { by, token } => {
+                write!(f, "{by} began it under token {token} and never finished")
+            }
+            Once::Interrupted(reason) => write!(f, "interrupted: {reason}"),
+            Once::Panicked(words) => write!(f, "panicked: {words}"),
+            Once::NotNow(reason) => write!(f, "not now: {reason}"),
+        }
+    }
 }
 
 impl<T> Once<T> {
@@ -336,7 +356,8 @@ impl<'a> Turn<'a> {
         let now = client.clock.now();
         if now >= self.gives_up_at {
             let waited = self.job.waits.unwrap_or_default();
-            return Err(Error::TimedOut { what: "the outcome of the tick", waited });
+            let what = "the outcome of the tick";
+            return Err(Error::TimedOut { what, waited, reason: None });
         }
         let pause = now.until(self.gives_up_at).min(LOOK_EVERY);
         let heard = async {

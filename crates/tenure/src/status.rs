@@ -38,7 +38,7 @@ pub struct Status {
     pub enabled: bool,
     /// The time budget: lease, renewal, grace.
     pub timing: Timing,
-    /// The last warning, until the next one.
+    /// The latest warning that still stands: what it speaks of was so when last looked at.
     pub warning: Option<Arc<str>>,
     /// What happened so far, in numbers.
     pub counts: Counts,
@@ -94,6 +94,18 @@ impl Status {
         }
     }
 
+    /// Whether somebody who follows the election would call the way from `before` to this a
+    /// change. Clocks, counts, heartbeats and the words of one outage are none.
+    fn differs(&self, before: &Status) -> bool {
+        self.role != before.role
+            || !self.reason.is_same_cause(&before.reason)
+            || self.token != before.token
+            || self.leader != before.leader
+            || self.warning != before.warning
+            || !is_same_state(&self.connection, &before.connection)
+            || !is_same_company(&self.members, &before.members)
+    }
+
     /// The status as it is now: what has run out is not reported as held, even if the thread that
     /// should have noticed was not given a chance to.
     pub(crate) fn at(mut self, now: Moment) -> Self {
@@ -109,16 +121,33 @@ impl Status {
     }
 }
 
+fn is_same_state(one: &Connection, other: &Connection) -> bool {
+    match (one, other) {
+        (Connection::Down(one), Connection::Down(other)) => {
+            std::mem::discriminant(one) == std::mem::discriminant(other)
+        }
+        _ => one == other,
+    }
+}
+
+fn is_same_company(one: &[Member], other: &[Member]) -> bool {
+    let facts = |member: &Member| (member.id.clone(), member.record.clone());
+    one.len() == other.len() && one.iter().map(facts).eq(other.iter().map(facts))
+}
+
 /// Follows the status of an election. The latest state wins; nothing piles up.
 #[derive(Clone, Debug)]
 pub struct Watch {
     receiver: watch::Receiver<Status>,
     clock: Clock,
+    /// As last seen by whoever watches.
+    seen: Status,
 }
 
 impl Watch {
     pub(crate) fn new(receiver: watch::Receiver<Status>, clock: Clock) -> Self {
-        Watch { receiver, clock }
+        let seen = receiver.borrow().clone();
+        Watch { receiver, clock, seen }
     }
 
     /// How it stands now.
@@ -127,13 +156,20 @@ impl Watch {
     }
 
     /// Waits for a change since the last call and returns the state after it; `None` once the
-    /// election has stopped and its last state was seen. Mere renewals are no change.
+    /// election has stopped and its last state was seen. Renewals, heartbeats, counts and an
+    /// outage that goes on are no change.
     pub async fn changed(&mut self) -> Option<Status> {
-        let seen_last = !self.receiver.has_changed().ok()?;
-        if seen_last && self.receiver.borrow().role == Role::Stopped {
-            return None;
+        loop {
+            let seen_last = !self.receiver.has_changed().ok()?;
+            if seen_last && self.receiver.borrow().role == Role::Stopped {
+                return None;
+            }
+            self.receiver.changed().await.ok()?;
+            let status = self.receiver.borrow_and_update().clone();
+            if status.differs(&self.seen) {
+                self.seen.clone_from(&status);
+                return Some(status.at(self.clock.now()));
+            }
         }
-        self.receiver.changed().await.ok()?;
-        Some(self.receiver.borrow_and_update().clone().at(self.clock.now()))
     }
 }

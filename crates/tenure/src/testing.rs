@@ -95,7 +95,7 @@ impl World {
         let link = self.store.over_own_link();
         self.lock_links().entry(name.to_owned()).or_default().push(link.clone());
         Tenure::builder()
-            .name(name)
+            .instance(name)
             .backend(Arc::new(link))
             .clock(Clock::Manual(Arc::clone(&self.clock)))
     }

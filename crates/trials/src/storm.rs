@@ -45,7 +45,7 @@ pub async fn ride_out(server: &mut RedisServer, count: usize) -> Outcome<Storm> 
     let mut clients = Vec::with_capacity(count);
     let mut elections = Vec::with_capacity(count);
     for index in 0..count {
-        let builder = Tenure::builder().name(&format!("n{index:03}")).store(&server.url());
+        let builder = Tenure::builder().instance(&format!("n{index:03}")).store(&server.url());
         let client = builder.ttl(TTL).fresh_store(true).connect().await?;
         elections.push(client.election("storm").start().await?);
         clients.push(client);

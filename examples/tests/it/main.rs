@@ -3,6 +3,8 @@
 // A test that cannot go on ends there.
 #![allow(clippy::unwrap_used)]
 
+mod helpers;
+
 use std::process::Command;
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,8 @@
-//! `cargo xtask compat`: the same made-up words to our store and to redis-server, for longer.
+//! `cargo xtask compat`: the same made-up words to our store and to redis-server, for longer, and
+//! the same scripts of real clients.
+
+mod clients;
+mod servers;
 
 use std::process::Stdio;
 
@@ -7,7 +11,7 @@ use crate::repository::cargo;
 
 pub(crate) const COMMAND: Command = Command {
     name: "compat",
-    summary: "compares the store with redis-server on made-up commands",
+    summary: "compares the store with redis-server on made-up commands and real clients",
     details: "\
 Prints, per family, how many replies were compared in RESP2 and RESP3 and how many runs ended in a
 difference. Fails when there is any; each comes with its seed and the commands that led to it.
@@ -15,7 +19,12 @@ difference. Fails when there is any; each comes with its seed and the commands t
   --seeds N       seeds per family and protocol (10 when left out)
   --commands N    commands per seed (1500 when left out)
   --family NAME   only families with this in their name, and no crowd of sessions
-  --seed S        the first seed, to repeat a run",
+  --seed S        the first seed, to repeat a run
+  --clients       only the real clients
+
+Then redis-py and ioredis run the same scripts on both servers (xtask/clients/), and must print the
+same. They are installed into target/compat/; where that is not possible, a line says what is
+missing, and that is no failure.",
     run,
 };
 
@@ -34,6 +43,17 @@ const SEEDS: &str = "COMPAT_SEEDS";
 const SEEDS_DEFAULT: &str = "10";
 
 fn run(words: &[String]) -> Result<(), Failure> {
+    match words {
+        [only] if only == "--clients" => clients::compare(),
+        _ => {
+            made_up(words)?;
+            let is_whole = !words.iter().any(|word| word == "--family");
+            if is_whole { clients::compare() } else { Ok(()) }
+        }
+    }
+}
+
+fn made_up(words: &[String]) -> Result<(), Failure> {
     let mut command = cargo();
     command
         .args(["test", "--quiet", "--package", "store-server", "--test", "it", "--"])

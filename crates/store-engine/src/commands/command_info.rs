@@ -166,33 +166,9 @@ fn command_docs(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     cx.reply.map(ids.len());
     for id in ids {
         cx.reply.bulk(registry.row(id).full_name.as_bytes());
-        document(registry, id, &mut cx.reply);
+        super::docs::document(registry, id, &mut cx.reply);
     }
     Ok(())
-}
-
-fn document(registry: &Registry, id: RowId, reply: &mut ReplyWriter) {
-    let command = registry.row(id).command;
-    let facts = [
-        ("summary", command.summary),
-        ("since", command.since),
-        ("group", command.group.name()),
-        ("complexity", command.complexity),
-    ];
-    let has_subcommands = !command.subcommands.is_empty();
-    reply.map(facts.len() + usize::from(has_subcommands));
-    for (name, text) in facts {
-        reply.bulk(name.as_bytes());
-        reply.bulk(text.as_bytes());
-    }
-    if has_subcommands {
-        reply.bulk(b"subcommands");
-        reply.map(command.subcommands.len());
-        for sub in registry.subcommands(id) {
-            reply.bulk(registry.row(sub).full_name.as_bytes());
-            document(registry, sub, reply);
-        }
-    }
 }
 
 /// What COMMAND LIST keeps.

@@ -7,7 +7,7 @@ use store_types::{Limits, glob};
 use super::prelude::*;
 use crate::config::{Config, Setting, rewrite_file};
 use crate::effects::ServerRequest;
-use crate::eviction::{EvictionSettings, Policy};
+use crate::eviction::{self, EvictionSettings, Policy};
 use crate::keyspace::{AccessPolicy, Freeing, FreeingSettings, Keyspace};
 use crate::snapshot::{self, Saving};
 use crate::state::{ServerState, server_gate};
@@ -93,6 +93,9 @@ fn config_set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     followed.map_err(|(name, reason)| refused(name, &reason))?;
     cx.server.config = config;
     apply_settings(cx.db, cx.server);
+    if seen.iter().any(|setting| setting.name == "maxmemory") {
+        eviction::log_if_over(cx.db, cx.server);
+    }
     crate::acl::refresh_all(cx);
     cx.db.effects.requests.push(ServerRequest::SettingsChanged);
     cx.reply.ok();

@@ -105,7 +105,7 @@ fn restore(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let ends_at = ends_at.map(|at| u64::try_from(at).unwrap_or(0));
     let was_there = cx.db.remove(key, cx.db.freeing.server_del);
     cx.reply.ok();
-    if ends_at.is_some_and(|at| at <= cx.db.now_ms()) {
+    if ends_at.is_some_and(|at| cx.db.is_over(at as i64)) {
         if was_there {
             cx.db.changed(event_class::GENERIC, "del", key);
             cx.propagate_instead(&[b"DEL", key]);

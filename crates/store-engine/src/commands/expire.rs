@@ -141,12 +141,12 @@ fn set_expiry(
         cx.reply.integer(0);
         return Ok(());
     }
-    if at <= cx.db.now_ms() as i64 {
+    if cx.db.is_over(at) {
         let freeing = cx.db.freeing.expire;
         cx.db.delete_freeing(key, freeing);
         cx.propagate_instead(&[freeing.command(), key]);
     } else {
-        cx.db.set_expires_at(key, Some(at as u64));
+        cx.db.set_expires_at(key, Some(at.max(0) as u64));
         cx.db.changed(event_class::GENERIC, "expire", key);
         let at = at.to_string();
         cx.propagate_instead(&[b"PEXPIREAT", key, at.as_bytes()]);

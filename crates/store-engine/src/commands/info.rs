@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::memory::account;
 use super::prelude::*;
 use crate::REDIS_VERSION;
+use crate::persistence::Loading;
 use crate::pubsub::TopicKind;
 use crate::session::session_flag;
 
@@ -188,7 +189,7 @@ fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "mem_clients_slaves" => 0,
         "mem_clients_normal" => account.clients,
         "mem_cluster_links" => 0,
-        "mem_aof_buffer" => 0,
+        "mem_aof_buffer" => cx.server.persistence.aof.buffer_len,
         "mem_allocator" => "unknown",
         "active_defrag_running" => 0,
         "lazyfree_pending_objects" => freeing.pending_objects,
@@ -208,11 +209,12 @@ pub(super) fn human(bytes: usize) -> String {
 }
 
 fn persistence(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    let (loading, aof) = (&cx.server.persistence.loading, &cx.server.persistence.aof);
     let saving = &cx.server.saving;
     let progress = cx.db.snapshot_progress();
     let seconds = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
     facts!(text,
-        "loading" => 0,
+        "loading" => i32::from(loading.is_some()),
         "async_loading" => 0,
         "current_cow_peak" => 0,
         "current_cow_size" => 0,
@@ -230,18 +232,53 @@ fn persistence(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "rdb_last_cow_size" => 0,
         "rdb_last_load_keys_expired" => saving.loaded_ended,
         "rdb_last_load_keys_loaded" => saving.loaded_keys,
-        "aof_enabled" => 0,
-        "aof_rewrite_in_progress" => 0,
-        "aof_rewrite_scheduled" => 0,
-        "aof_last_rewrite_time_sec" => -1,
-        "aof_current_rewrite_time_sec" => -1,
-        "aof_last_bgrewrite_status" => "ok",
-        "aof_rewrites" => 0,
-        "aof_rewrites_consecutive_failures" => 0,
-        "aof_last_write_status" => "ok",
+        "aof_enabled" => i32::from(aof.is_on),
+        "aof_rewrite_in_progress" => i32::from(aof.is_rewriting),
+        "aof_rewrite_scheduled" => i32::from(aof.is_scheduled),
+        "aof_last_rewrite_time_sec" => aof.last_rewrite_seconds.map_or(-1, |s| s as i64),
+        "aof_current_rewrite_time_sec" => rewriting_seconds(cx),
+        "aof_last_bgrewrite_status" => if aof.last_rewrite_ok { "ok" } else { "err" },
+        "aof_rewrites" => aof.rewrites,
+        "aof_rewrites_consecutive_failures" => aof.rewrite_failures,
+        "aof_last_write_status" => if aof.trouble.is_none() { "ok" } else { "err" },
         "aof_last_cow_size" => 0,
         "module_fork_in_progress" => 0,
         "module_fork_last_cow_size" => 0,
+    );
+    if aof.is_on {
+        facts!(text,
+            "aof_current_size" => aof.current_size,
+            "aof_base_size" => aof.base_size,
+            "aof_pending_rewrite" => i32::from(aof.is_scheduled),
+            "aof_buffer_length" => aof.buffer_len,
+            "aof_pending_bio_fsync" => i32::from(aof.is_syncing),
+            "aof_delayed_fsync" => aof.delayed_syncs,
+        );
+    }
+    loading.map_or(Ok(()), |loading| loading_facts(cx, text, &loading))
+}
+
+fn rewriting_seconds(cx: &Context<'_>) -> i64 {
+    let aof = &cx.server.persistence.aof;
+    let since_ms = cx.db.now_ms().saturating_sub(aof.rewrite_started_at_ms);
+    if aof.is_rewriting { (since_ms / 1000) as i64 } else { -1 }
+}
+
+fn loading_facts(cx: &Context<'_>, text: &mut String, loading: &Loading) -> std::fmt::Result {
+    let Loading { started_at_ms, total_bytes, loaded_bytes } = *loading;
+    let seconds = cx.db.now_ms().saturating_sub(started_at_ms) as f64 / 1000.0;
+    let left = total_bytes.saturating_sub(loaded_bytes) as f64;
+    let eta = match loaded_bytes {
+        0 => 1.0,
+        done => seconds * left / done as f64,
+    };
+    facts!(text,
+        "loading_start_time" => started_at_ms / 1000,
+        "loading_total_bytes" => total_bytes,
+        "loading_rdb_used_mem" => 0,
+        "loading_loaded_bytes" => loaded_bytes,
+        "loading_loaded_perc" => format!("{:.2}", 100.0 * loaded_bytes as f64 / total_bytes.max(1) as f64),
+        "loading_eta_seconds" => eta as u64,
     );
     Ok(())
 }
@@ -390,7 +427,8 @@ fn keyspace(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     for db in 0..cx.db.database_count() {
         let (keys, volatile) = cx.db.counts(db);
         if keys > 0 {
-            write!(text, "db{db}:keys={keys},expires={volatile},avg_ttl=0\r\n")?;
+            let ttl = cx.db.average_ttl_ms(db);
+            write!(text, "db{db}:keys={keys},expires={volatile},avg_ttl={ttl}\r\n")?;
         }
     }
     Ok(())

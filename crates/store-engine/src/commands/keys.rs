@@ -181,10 +181,13 @@ fn move_key(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         return Ok(());
     }
     let entry = cx.db.take(key).expect("it was there a moment ago");
+    // Redis puts it into its place before it tells anybody.
+    cx.db.select(to);
+    cx.db.put(key, entry);
+    cx.db.select(from);
     cx.db.signal_modified(key);
     cx.db.notify(event_class::GENERIC, "move_from", key);
     cx.db.select(to);
-    cx.db.put(key, entry);
     cx.db.changed(event_class::GENERIC, "move_to", key);
     cx.db.select(from);
     cx.reply.integer(1);
@@ -254,6 +257,7 @@ fn flushdb(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let db = cx.db.selected();
     // Even an empty database counts as changed: replicas may have something in it.
     cx.db.dirty += 1 + cx.db.flush(db, freeing) as u64;
+    cx.db.signal_all_flushed();
     cx.reply.ok();
     Ok(())
 }
@@ -265,6 +269,7 @@ fn flushall(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         cx.db.dirty += cx.db.flush(db, freeing) as u64;
     }
     cx.db.dirty += 1;
+    cx.db.signal_all_flushed();
     if !cx.server.saving.points.is_empty() {
         // Else the next start would bring back what was to go.
         save_emptiness(cx);

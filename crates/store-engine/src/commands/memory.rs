@@ -4,6 +4,7 @@ use store_resp::ReplyWriter;
 
 use super::info::human;
 use super::prelude::*;
+use crate::session::Session;
 
 pub(super) const TABLE: &[Command] = &[Command::container("memory", MEMORY_SUBCOMMANDS).docs(
     Group::Server,
@@ -81,7 +82,7 @@ pub(super) struct Account {
     pub(super) dataset: usize,
     pub(super) resident: usize,
     pub(super) keys: usize,
-    /// Output that clients have not read.
+    /// What clients hold: requests, replies, what they watch and listen to.
     pub(super) clients: usize,
     /// Values that wait to be freed.
     pub(super) freeing: usize,
@@ -121,7 +122,8 @@ pub(super) fn account(cx: &Context<'_>) -> Account {
     let tables: usize = databases().map(|db| cx.db.table_memory(db)).sum();
     let scripts = cx.server.scripting.usage();
     let scripts = scripts.script_bytes + scripts.library_bytes;
-    let clients = cx.server.sessions.iter().map(|session| session.output.capacity()).sum();
+    let others: usize = cx.server.sessions.iter().map(Session::memory).sum();
+    let clients = others + cx.session.memory();
     let (base, freeing) = (cx.server.base_memory, cx.db.freeing_stats().pending_bytes);
     let used = base + cx.db.memory() + scripts + clients + freeing;
     let overhead = base + tables + scripts + clients + freeing;
@@ -223,7 +225,7 @@ fn memory_doctor(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 }
 
 fn findings(cx: &Context<'_>, account: &Account) -> Vec<String> {
-    /// Output per client that only a slow reader or large replies explain.
+    /// What a client holds only if it reads slowly, or asks for much.
     const CLIENT_LARGE: usize = 200 * 1024;
     let mut findings = Vec::new();
     if account.peak > account.used / 2 * 3 {
@@ -243,7 +245,7 @@ fn findings(cx: &Context<'_>, account: &Account) -> Vec<String> {
     }
     if account.clients > CLIENT_LARGE * cx.server.sessions.count().max(1) {
         findings.push(format!(
-            "Clients have {} of output to read: find the slow ones with CLIENT LIST (omem).",
+            "Clients hold {}: find the largest with CLIENT LIST (tot-mem).",
             human(account.clients)
         ));
     }

@@ -15,7 +15,7 @@ pub(super) const TABLE: &[Command] = &[Command::new(
     ADMIN | NO_SCRIPT | LOADING | STALE,
     monitor,
 )
-.docs(Group::Server, "1.0.0", "O(1)", "Shows every request as it runs.")];
+.docs(Group::Server, "1.0.0", "", "Shows every request as it runs.")];
 
 fn monitor(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     if matches!(cx.caller, Caller::Transaction | Caller::Script) {

@@ -1,15 +1,12 @@
 //! The server as a whole: its role, modules it does not have, and a drawing.
 
 use super::prelude::*;
+use crate::effects::ServerRequest;
 use crate::session::TimeoutReply;
 
 pub(super) const TABLE: &[Command] = &[
-    Command::new("bgrewriteaof", Exactly(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, no_files).docs(
-        Group::Server,
-        "1.0.0",
-        "O(1)",
-        "Writes the append-only file anew.",
-    ),
+    Command::new("bgrewriteaof", Exactly(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, bgrewriteaof)
+        .docs(Group::Server, "1.0.0", "O(1)", "Writes the append-only file anew."),
     Command::new("failover", AtLeast(1), ADMIN | NO_SCRIPT | STALE, failover).docs(
         Group::Server,
         "6.2.0",
@@ -19,7 +16,7 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("lolwut", AtLeast(1), READ | FAST, lolwut).docs(
         Group::Server,
         "5.0.0",
-        "O(1)",
+        "",
         "A drawing, and the version.",
     ),
     Command::container("module", MODULE_SUBCOMMANDS).docs(
@@ -29,7 +26,7 @@ pub(super) const TABLE: &[Command] = &[
         "Modules, which this server does not take.",
     ),
     Command::new("psync", AtLeast(3), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING | NO_MULTI, no_replicas)
-        .docs(Group::Server, "2.8.0", "O(1)", "Makes the connection a replica's."),
+        .docs(Group::Server, "2.8.0", "", "Makes the connection a replica's."),
     Command::new(
         "replconf",
         AtLeast(1),
@@ -45,7 +42,7 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("slaveof", Exactly(3), ADMIN | NO_SCRIPT | STALE | NO_ASYNC_LOADING, replicaof)
         .docs(Group::Server, "1.0.0", "O(1)", "Makes the server a replica or a master."),
     Command::new("sync", Exactly(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING | NO_MULTI, no_replicas)
-        .docs(Group::Server, "1.0.0", "O(1)", "Makes the connection a replica's."),
+        .docs(Group::Server, "1.0.0", "", "Makes the connection a replica's."),
     Command::new("wait", Exactly(3), NO_SCRIPT, wait)
         .categories(category::CONNECTION)
         .tips(&["request_policy:all_shards", "response_policy:agg_min"])
@@ -82,8 +79,16 @@ const MODULE_SUBCOMMANDS: &[Command] = &[
     ),
 ];
 
-fn no_files(_: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    Err(CommandError::text("ERR This server keeps its data in memory only"))
+fn bgrewriteaof(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    let aof = &mut cx.server.persistence.aof;
+    if aof.is_rewriting {
+        let text = "ERR Background append only file rewriting already in progress";
+        return Err(CommandError::text(text));
+    }
+    aof.is_scheduled = true;
+    cx.db.effects.requests.push(ServerRequest::RewriteAof);
+    cx.reply.simple("Background append only file rewriting started");
+    Ok(())
 }
 
 fn role(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {

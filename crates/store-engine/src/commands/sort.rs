@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use store_types::number::parse_f64;
 use store_types::{Element, End, Hash, List};
 
+use super::partial_sort::partial_sort;
 use super::prelude::*;
 use crate::acl;
 use crate::context::Caller;
@@ -220,7 +221,7 @@ fn order(
     let turned = |order: Ordering| if options.is_descending { order.reverse() } else { order };
     if options.is_alphabetic {
         let mut weighed: Vec<_> = weights.into_iter().zip(elements).collect();
-        weighed.sort_by(|a, b| turned(a.0.cmp(&b.0)));
+        partial_sort(&mut weighed, wanted.clone(), |a, b| turned(a.0.cmp(&b.0)));
         return Ok(weighed.drain(wanted).map(|(_, element)| element).collect());
     }
     let mut weighed = Vec::with_capacity(elements.len());
@@ -233,7 +234,7 @@ fn order(
         let numbers = a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal);
         turned(numbers.then_with(|| a.1.cmp(&b.1)))
     };
-    weighed.sort_by(compare);
+    partial_sort(&mut weighed, wanted.clone(), compare);
     Ok(weighed.drain(wanted).map(|(_, element)| element).collect())
 }
 

@@ -70,6 +70,8 @@ pub struct Config {
     users: Vec<Vec<String>>,
     /// `rename-command` lines: a command and its new name.
     renamed: Vec<(String, String)>,
+    /// `notify-keyspace-events` as it was set: like Redis we do not tell all of it again.
+    event_mask: u32,
     tuned: Tuned,
 }
 
@@ -77,7 +79,8 @@ impl Default for Config {
     fn default() -> Self {
         let values = SETTINGS.iter().map(|setting| setting.default.to_owned()).collect();
         let (users, renamed) = (Vec::new(), Vec::new());
-        let mut config = Self { values, users, renamed, tuned: Tuned::default() };
+        let tuned = Tuned::default();
+        let mut config = Self { values, users, renamed, event_mask: 0, tuned };
         config.tune();
         config
     }
@@ -117,6 +120,9 @@ impl Config {
         if setting.name == "hz" {
             // Out of bounds is brought within them rather than refused.
             value = value.parse::<i64>().map_or(value, |hz| hz.clamp(1, 500).to_string());
+        }
+        if setting.name == "notify-keyspace-events" {
+            self.event_mask = words.iter().find_map(|word| events::parse(word)).unwrap_or(0);
         }
         if setting.kind == Kind::OutputLimits {
             value = self.merged_output_limits(&value);
@@ -229,7 +235,7 @@ impl Config {
             memory_max: self.number("maxmemory") as usize,
             bulk_max: self.number("proto-max-bulk-len").min(REQUEST_MAX),
             query_buffer_max: self.number("client-query-buffer-limit").min(REQUEST_MAX) as usize,
-            event_mask: events::parse(self.text("notify-keyspace-events")).unwrap_or(0),
+            event_mask: self.event_mask,
             slowlog_over_us: self.number("slowlog-log-slower-than"),
             output_limits: self.output_limits(),
             idle_seconds_max: self.number("timeout") as u64,

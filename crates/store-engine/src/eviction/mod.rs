@@ -20,6 +20,7 @@ pub(crate) use policy::Policy;
 
 use crate::command::{Command, flag};
 use crate::context::Context;
+use crate::effects::ServerRequest;
 use crate::error::{CommandError, CommandResult};
 use crate::keyspace::{Keyspace, Scope};
 use crate::session::Transaction;
@@ -61,6 +62,9 @@ pub struct Eviction {
     /// Where the random policies were last.
     last_db: usize,
     state: Room,
+    /// The count of changes when memory was last found to be within the limit: without another
+    /// change it still is, so reads need not look again.
+    enough_at: Option<u64>,
     /// Since when memory has been over the limit, unix microseconds.
     exceeded_since_us: Option<u64>,
     /// How long it was before.
@@ -76,6 +80,7 @@ impl Default for Eviction {
             pool: Pool::default(),
             last_db: 0,
             state: Room::Enough,
+            enough_at: None,
             exceeded_since_us: None,
             exceeded_us: 0,
         }
@@ -108,6 +113,19 @@ pub(crate) fn refusal(server: &ServerState) -> Option<CommandError> {
     (has_limit && server.eviction.state == Room::Nothing).then_some(OUT_OF_MEMORY)
 }
 
+/// Says so in the log when a new limit is below what is in use.
+pub(crate) fn log_if_over(db: &mut Keyspace, server: &ServerState) {
+    let (memory_max, used) = (server.config.tuned().memory_max, server.base_memory + db.memory());
+    if memory_max > 0 && used > memory_max {
+        let what = match server.eviction.policy {
+            Policy::Keep => "writes are refused until keys are removed or the limit is raised",
+            Policy::Evict(..) => "keys will be evicted",
+        };
+        let line = format!("maxmemory {memory_max} is below the {used} bytes in use: {what}");
+        db.effects.requests.push(ServerRequest::Log(line));
+    }
+}
+
 fn needs_memory(cx: &Context<'_>, command: &Command) -> bool {
     let grows = |queued: &Transaction| {
         let commands = queued.queued.iter().map(|(row, _)| cx.server.registry.row(*row).command);
@@ -122,17 +140,27 @@ fn needs_memory(cx: &Context<'_>, command: &Command) -> bool {
 }
 
 /// Gives up keys until memory is within the limit, or the work of a turn is done.
+#[inline]
 pub(crate) fn make_room(db: &mut Keyspace, server: &mut ServerState) -> Room {
+    match server.eviction.enough_at == Some(db.dirty) {
+        true => Room::Enough,
+        false => look_and_make_room(db, server),
+    }
+}
+
+fn look_and_make_room(db: &mut Keyspace, server: &mut ServerState) -> Room {
     let memory_max = server.config.tuned().memory_max;
     // While clients are paused the data stays as it is: someone may be copying it.
     if memory_max == 0 || server.pause.is_some() {
         server.eviction.state = Room::Enough;
+        server.eviction.enough_at = None;
         return Room::Enough;
     }
     let base = server.base_memory;
     let is_over = |db: &Keyspace| base + db.memory() > memory_max;
     let room = server.eviction.evict_while(db, is_over);
     server.eviction.enter(room, db.now_us());
+    server.eviction.enough_at = (room == Room::Enough).then_some(db.dirty);
     room
 }
 
@@ -147,6 +175,12 @@ impl Eviction {
         self.work_max = work_max(settings.tenacity);
         // Whether the limit is kept is seen in the next turn.
         self.state = if settings.has_limit { Room::Freeing } else { Room::Enough };
+        self.enough_at = None;
+    }
+
+    /// Memory grew though no change was counted: data was loaded.
+    pub(crate) fn look_again(&mut self) {
+        self.enough_at = None;
     }
 
     /// Whether keys are to go even if no request comes.

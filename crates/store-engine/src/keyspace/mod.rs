@@ -67,6 +67,9 @@ pub struct Keyspace {
     selected: usize,
     now_us: u64,
     now_ms: u64,
+    /// Keys that end before this are gone: the moment, or never while data is loaded.
+    ended_before_ms: u64,
+    loading: bool,
     hasher: foldhash::quality::FixedState,
     access: AccessPolicy,
     /// Whether reads leave the access bits alone (CLIENT NO-TOUCH, and OBJECT's lookups).
@@ -76,6 +79,10 @@ pub struct Keyspace {
     freeing_stats: FreeingStats,
     expiry_cursor: (usize, usize),
     expiry_enabled: bool,
+    /// How values are freed, by why they go.
+    pub freeing: FreeingSettings,
+    /// `active-expire-effort`, 1 to 10.
+    expiry_effort: usize,
     /// The mark of entries that the running snapshot has done with; without one, of all.
     mark: bool,
     /// For the test that must notice it: changes save nothing first.
@@ -83,10 +90,6 @@ pub struct Keyspace {
     pub(crate) is_careless: bool,
     /// The running snapshot.
     snapshot: Option<Box<snapshot::Walk>>,
-    /// How values are freed, by why they go.
-    pub freeing: FreeingSettings,
-    /// `active-expire-effort`, 1 to 10.
-    expiry_effort: usize,
     /// Changes since the last save.
     pub dirty: u64,
     /// Counters that INFO tells.
@@ -120,6 +123,8 @@ impl Keyspace {
             selected: 0,
             now_us: 0,
             now_ms: 0,
+            ended_before_ms: 0,
+            loading: false,
             hasher: foldhash::quality::FixedState::with_seed(random.next_u64()),
             access: AccessPolicy::default(),
             untouched: false,
@@ -128,11 +133,11 @@ impl Keyspace {
             freeing: FreeingSettings::default(),
             expiry_cursor: (0, 0),
             expiry_enabled: true,
+            expiry_effort: 1,
             mark: false,
             #[cfg(test)]
             is_careless: false,
             snapshot: None,
-            expiry_effort: 1,
             dirty: 0,
             stats: KeyStats::default(),
             random,
@@ -147,6 +152,7 @@ impl Keyspace {
     pub(crate) fn begin(&mut self, now_us: u64, db: usize) {
         self.now_us = now_us;
         self.now_ms = now_us / 1000;
+        self.ended_before_ms = if self.loading { 0 } else { self.now_ms };
         self.selected = db;
     }
 
@@ -159,6 +165,17 @@ impl Keyspace {
     /// Unix microseconds: the moment of the running request.
     pub fn now_us(&self) -> u64 {
         self.now_us
+    }
+
+    /// Whether a key that ends at `at_ms` has ended. While data is loaded none has: whether it
+    /// ended before the next change of it was decided when that change was made.
+    pub fn is_over(&self, at_ms: i64) -> bool {
+        at_ms <= self.now_ms as i64 && !self.loading
+    }
+
+    /// Data is loaded from now on, or no more.
+    pub(crate) fn set_loading(&mut self, loading: bool) {
+        self.loading = loading;
     }
 
     /// The selected database.
@@ -236,7 +253,7 @@ impl Keyspace {
         let place = self.table().find(hash, key)?;
         let found = Found { hash, place };
         match self.table().entry(place).expires_at() {
-            Some(at) if at < self.now_ms => {
+            Some(at) if at < self.ended_before_ms => {
                 self.expire(found, key);
                 None
             }
@@ -547,7 +564,9 @@ impl Keyspace {
         let table = std::mem::take(&mut self.databases[db]);
         let removed = table.len();
         self.signal_flushed(db, &table);
-        if let Some(table) = self.keep_for_snapshot(table) {
+        if removed > 0
+            && let Some(table) = self.keep_for_snapshot(table)
+        {
             self.discard_table(table, freeing);
         }
         removed
@@ -654,6 +673,10 @@ impl Keyspace {
                 self.effects.ready_keys.push((db, key));
             }
         }
+    }
+
+    /// Tells trackers that all keys may be gone, however many databases that means.
+    pub(crate) fn signal_all_flushed(&mut self) {
         if self.effects.tracking {
             self.effects.changed_keys.push(None);
         }

@@ -7,6 +7,10 @@
 //!                                    └ link ► overflow bucket of the same segment
 //! ```
 //!
+//! Only the last bucket of a chain has empty slots: a removal closes its gap from the end of the
+//! chain, and an overflow bucket that is left empty is used again. Otherwise a table whose keys
+//! come and go would take more and more memory for the same number of them.
+//!
 //! A segment that is full splits in two by its next hash bit, so no operation ever moves more
 //! than [`SEGMENT_LEN_MAX`] entries: there is no long rehash. How much a segment holds grows with
 //! its place in hash order, so that segments split one after the other as keys come in, not all
@@ -81,6 +85,8 @@ pub(super) struct Table {
 struct Segment {
     buckets: Box<[Bucket]>,
     overflow: Vec<Bucket>,
+    /// Link to the first unused overflow bucket, which links to the next; zero for none.
+    unused: u8,
     /// Entries whose hashes collide so much that splitting cannot part them.
     spill: Vec<Entry>,
     len: u32,
@@ -256,11 +262,12 @@ impl Table {
         let entry = if place.bucket == SPILL {
             segment.spill.swap_remove(place.slot as usize)
         } else {
-            let bucket = segment.bucket_mut(place.bucket);
-            bucket.tags[place.slot as usize] = 0;
-            bucket.slots[place.slot as usize]
-                .take()
-                .expect("a place is valid until the next insert or removal")
+            let (_, entry) = segment
+                .bucket_mut(place.bucket)
+                .take(place.slot as usize)
+                .expect("a place is valid until the next insert or removal");
+            segment.close_gap(segment.home(hash) as u32, place);
+            entry
         };
         segment.len -= 1;
         self.len -= 1;
@@ -551,8 +558,13 @@ impl Segment {
     fn next(&self, bucket: &Bucket) -> Option<u32> {
         match bucket.tags[LINK] {
             0 => None,
-            link => Some(self.buckets.len() as u32 + u32::from(link) - 1),
+            link => Some(self.number_of(link)),
         }
+    }
+
+    #[inline]
+    fn number_of(&self, link: u8) -> u32 {
+        self.buckets.len() as u32 + u32::from(link) - 1
     }
 
     #[inline]
@@ -606,24 +618,64 @@ impl Segment {
     }
 
     fn put_in_overflow(&mut self, last: u32, hash: u64, entry: Entry) {
-        if self.overflow.len() >= OVERFLOW_MAX {
+        if self.unused == 0 && self.overflow.len() >= OVERFLOW_MAX {
             if self.spill.is_empty() {
-                // Removals may have left links to empty buckets: the next insert looks into it.
+                // Too crowded, whatever it holds: the next insert looks into it.
                 self.grow_at = self.grow_at.min(self.len);
             }
             self.spill.push(entry);
             return;
         }
-        let mut bucket = Bucket::default();
+        let link = self.take_unused();
+        let number = self.number_of(link);
+        let bucket = self.bucket_mut(number);
         bucket.tags[0] = tag_of(hash);
         bucket.slots[0] = Some(entry);
+        self.bucket_mut(last).tags[LINK] = link;
+    }
+
+    /// Link to an empty overflow bucket, of which there must be room for one.
+    fn take_unused(&mut self) -> u8 {
+        if self.unused != 0 {
+            let number = self.number_of(self.unused);
+            let next = std::mem::take(&mut self.bucket_mut(number).tags[LINK]);
+            return std::mem::replace(&mut self.unused, next);
+        }
         if self.overflow.len() == self.overflow.capacity() {
             // In eighths of the homes, so that little is reserved in vain.
             self.overflow.reserve_exact((self.buckets.len() / 8).max(1));
         }
-        self.overflow.push(bucket);
-        let link = self.overflow.len() as u8;
-        self.bucket_mut(last).tags[LINK] = link;
+        self.overflow.push(Bucket::default());
+        self.overflow.len() as u8
+    }
+
+    /// Fills the gap at `place` from the end of its chain, which begins at `home`, and lets go
+    /// of a bucket that has become empty.
+    #[inline]
+    fn close_gap(&mut self, home: u32, place: Place) {
+        if self.bucket(home).tags[LINK] != 0 {
+            self.close_gap_in_chain(home, place);
+        }
+    }
+
+    fn close_gap_in_chain(&mut self, home: u32, place: Place) {
+        let (mut before, mut last) = (home, home);
+        while let Some(next) = self.next(self.bucket(last)) {
+            (before, last) = (last, next);
+        }
+        if place.bucket != last
+            && let Some(slot) = self.bucket(last).last_slot()
+            && let Some((tag, entry)) = self.bucket_mut(last).take(slot)
+        {
+            let gap = self.bucket_mut(place.bucket);
+            gap.tags[place.slot as usize] = tag;
+            gap.slots[place.slot as usize] = Some(entry);
+        }
+        if self.bucket(last).last_slot().is_none() {
+            let link = std::mem::take(&mut self.bucket_mut(before).tags[LINK]);
+            self.bucket_mut(last).tags[LINK] = self.unused;
+            self.unused = link;
+        }
     }
 
     /// Puts an entry that comes from another segment, with the counts.
@@ -710,6 +762,16 @@ impl Bucket {
     fn free_slot(&self) -> Option<usize> {
         self.tags[..SLOTS].iter().position(|tag| *tag == 0)
     }
+
+    fn last_slot(&self) -> Option<usize> {
+        self.tags[..SLOTS].iter().rposition(|tag| *tag != 0)
+    }
+
+    /// Empties a slot: its tag and its entry.
+    #[inline]
+    fn take(&mut self, slot: usize) -> Option<(u8, Entry)> {
+        Some((std::mem::take(&mut self.tags[slot]), self.slots[slot].take()?))
+    }
 }
 
 /// The low hash bits, never zero: zero marks an empty slot.
@@ -761,6 +823,26 @@ mod tests {
         for number in 0..200_000 {
             insert(&mut table, number, None);
             if number > 50_000 && number % 1000 == 0 {
+                let per_key = table.memory() as f64 / table.len() as f64;
+                assert!((12.0..18.5).contains(&per_key), "{per_key:.1} bytes at {number}");
+            }
+        }
+    }
+
+    /// A cache at its limit: for every key that comes another one goes.
+    #[test]
+    fn memory_per_key_stays_within_the_target_while_keys_come_and_go() {
+        const KEYS: u32 = 60_000;
+        let mut table = Table::new();
+        let mut random = store_types::Rng::seeded(5);
+        let mut there: Vec<u32> = (0..KEYS).collect();
+        there.iter().for_each(|number| insert(&mut table, *number, None));
+        for number in KEYS..20 * KEYS {
+            let chosen = random.below(there.len());
+            assert!(remove(&mut table, there[chosen]));
+            there[chosen] = number;
+            insert(&mut table, number, None);
+            if number % KEYS == 0 {
                 let per_key = table.memory() as f64 / table.len() as f64;
                 assert!((12.0..18.5).contains(&per_key), "{per_key:.1} bytes at {number}");
             }

@@ -65,6 +65,21 @@ impl Engine {
         self.keyspace.begin(now_us, 0);
         load(&mut self.keyspace, &mut self.state, input, options, progress)
     }
+
+    /// Takes one record of a file, for who loads in slices. Fails with what is wrong with it.
+    pub fn load_item(
+        &mut self,
+        now_us: u64,
+        item: Item,
+        options: LoadOptions,
+        report: &mut LoadReport,
+    ) -> Result<(), Fault> {
+        self.keyspace.begin(now_us, 0);
+        take_item(&mut self.keyspace, &mut self.state, item, options, report)?;
+        self.state.saving.loaded_keys = report.keys;
+        self.state.saving.loaded_ended = report.ended;
+        Ok(())
+    }
 }
 
 /// See [`Engine::load_snapshot`].
@@ -80,15 +95,9 @@ pub(crate) fn load<R: Read>(
     let mut file = FileReader::begin(input, server.limits)?;
     let mut report = LoadReport { version: file.version(), ..LoadReport::default() };
     let mut report_at = REPORT_BYTES;
+    server.eviction.look_again();
     while let Some(item) = file.next_item()? {
-        let taken = match item {
-            Item::Entry(entry) => take_entry(db, entry, options, &mut report),
-            Item::Function(code) => load_library(server, &code).map(|()| report.functions += 1),
-            other => {
-                note_item(other, &mut report);
-                Ok(())
-            }
-        };
+        let taken = take_item(db, server, item, options, &mut report);
         taken.map_err(|fault| RdbError::Damaged { offset: file.offset(), fault })?;
         if file.offset() >= report_at {
             report_at = file.offset() + REPORT_BYTES;
@@ -99,6 +108,23 @@ pub(crate) fn load<R: Read>(
     server.saving.loaded_keys = report.keys;
     server.saving.loaded_ended = report.ended;
     Ok((report, file))
+}
+
+fn take_item(
+    db: &mut Keyspace,
+    server: &mut ServerState,
+    item: Item,
+    options: LoadOptions,
+    report: &mut LoadReport,
+) -> Result<(), Fault> {
+    match item {
+        Item::Entry(entry) => take_entry(db, entry, options, report),
+        Item::Function(code) => load_library(server, &code).map(|()| report.functions += 1),
+        other => {
+            note_item(other, report);
+            Ok(())
+        }
+    }
 }
 
 fn note_item(item: Item, report: &mut LoadReport) {

@@ -363,12 +363,20 @@ fn replaying_what_is_propagated_gives_the_same_keys_under_a_limit() {
     ];
     let seed = testkit::seed();
     for policy in ["allkeys-lru", "volatile-ttl", "allkeys-random"] {
+        // Keys that never end would fill the memory for good.
+        let lasts = |line: &str| line.contains("PUSH") || line.contains("HSET");
+        let all_end = policy.starts_with("volatile");
+        let lines: Vec<&str> = LINES[usize::from(all_end)..]
+            .iter()
+            .copied()
+            .filter(|l| !(all_end && lasts(l)))
+            .collect();
         let mut random = Random::seeded(seed);
-        let mut original = limited(seed, policy, 40);
+        let mut original = limited(seed, policy, if all_end { 10 } else { 40 });
         original.engine.set_propagating(true);
         let mut replica = World::seeded(seed ^ 1);
         for round in 0..2000 {
-            original.run(&made_up(&mut random, LINES));
+            original.run(&made_up(&mut random, &lines));
             if round % 7 == 0 {
                 original.pass(random.in_range(0..50));
             }

@@ -69,3 +69,16 @@ fn what_flushall_let_go_is_freed_in_slices() {
     world.pass(1);
     assert_eq!(world.engine.next_tick(), NextTick::Never);
 }
+
+#[test]
+fn info_tells_how_long_keys_live_on_average() {
+    let mut world = World::seeded(5);
+    world.run("SET stays 1");
+    for number in 0..2000 {
+        world.run(&format!("SET key:{number} 1 PX {}", 100_000 + number * 100));
+    }
+    let Reply::Bulk(text) = world.run("INFO keyspace") else { panic!("no text") };
+    let text = String::from_utf8(text).unwrap();
+    let average = text.split("avg_ttl=").nth(1).unwrap().trim_end().parse::<u64>().unwrap();
+    assert!((170_000..230_000).contains(&average), "{text}");
+}

@@ -1,4 +1,5 @@
 //! The formats from outside.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod append_log;
 mod rdb;

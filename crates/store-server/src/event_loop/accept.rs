@@ -26,6 +26,7 @@ impl EventLoop {
         while let Ok(message) = self.messages.try_recv() {
             match message {
                 Message::Stop => self.is_stopping = true,
+                Message::File(event) => self.persistence.handle_event(self.now_us / 1000, event),
                 Message::Attach(stream) => {
                     let origin = Origin { is_local: true, is_unix: true, ..Origin::default() };
                     let stream = mio::net::UnixStream::from_std(stream);
@@ -40,7 +41,7 @@ impl EventLoop {
         let keepalive = self.engine.config().number("tcp-keepalive") as u64;
         for _ in 0..ACCEPTS_MAX {
             let Some(listener) = find_listener(&self.listeners, number) else { return };
-            match listener.accept(Duration::from_secs(keepalive), &self.outside.tls) {
+            match listener.accept(Duration::from_secs(keepalive), &self.ties.outside.tls) {
                 Ok((stream, origin)) => self.open(stream, origin),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return,
@@ -110,7 +111,7 @@ impl EventLoop {
 
     /// Listens where changed settings say.
     pub(super) fn change_listeners(&mut self) {
-        let Some(change) = self.outside.take_change() else { return };
+        let Some(change) = self.ties.outside.take_change() else { return };
         self.listeners
             .retain(|listener| listener.is_unix() || change.kept.contains(&listener.place));
         for listener in change.new {
@@ -118,7 +119,7 @@ impl EventLoop {
                 self.log(LogLevel::Warning, &format!("Registering listener: {error}"));
             }
         }
-        let ports = self.outside.ports();
+        let ports = self.ties.outside.ports();
         self.engine.identity_mut().tcp_port = ports.tcp.or(ports.tls).unwrap_or(0);
     }
 

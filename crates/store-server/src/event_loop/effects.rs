@@ -15,7 +15,10 @@ impl EventLoop {
             let resumed = std::mem::take(&mut effects.resumed_sessions);
             let requests = std::mem::take(&mut effects.requests);
             let garbage = std::mem::take(&mut effects.garbage);
-            effects.units.clear();
+            if !effects.units.is_empty() {
+                self.persistence.take_units(self.now_us / 1000, &effects.units);
+                effects.units.clear();
+            }
             for garbage in garbage {
                 if let Err(garbage) = self.freeing.free(garbage) {
                     self.engine.take_back(garbage);
@@ -56,12 +59,16 @@ impl EventLoop {
             ServerRequest::Close(_) | ServerRequest::CloseAfterOutput(_) => {}
             ServerRequest::Shutdown => (self.is_stopping, self.is_settled) = (true, true),
             ServerRequest::SaveStarted(job) => self.begin_save(*job),
-            ServerRequest::SaveCancelled => self.cancel_save(),
+            ServerRequest::SaveCancelled => _ = self.ties.generations.advance(),
             ServerRequest::Log(text) => self.log(LogLevel::Notice, &text),
             ServerRequest::SettingsChanged => {
                 self.log_level = LogLevel::of(self.engine.config());
                 self.change_listeners();
                 self.count_all_memory();
+                self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);
+            }
+            ServerRequest::RewriteAof => {
+                self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);
             }
         }
     }

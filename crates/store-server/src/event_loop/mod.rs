@@ -3,8 +3,7 @@
 //! ```text
 //!         ┌──────────────────────────── a turn ───────────────────────────┐
 //! poll ─► │ accept ─► read ─► run (parse, Engine::execute) ─► timers ─►    │ ─► poll
-//!         │ effects (what the engine asks for) ─► save ─► write ─► evict ─► │
-//!         │ close                                                          │
+//!         │ effects (what the engine asks for) ─► files ─► write ─► close  │
 //!         └───────────────────────────────────────────────────────────────┘
 //! ```
 //! One file per stage. A turn is bounded: clients whose turn did not come are read first in the
@@ -14,6 +13,7 @@ mod accept;
 mod close;
 mod effects;
 mod evict;
+mod files;
 mod read;
 mod run;
 mod save;
@@ -21,22 +21,25 @@ mod write;
 
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use mio::{Events, Poll, Token};
+use mio::{Events, Poll, Token, Waker};
 use store_engine::{Engine, NextTick};
 
 pub(crate) use accept::{ACCEPTS_MAX, Handshakes, find_listener, refusal};
-pub(crate) use save::Ties;
+pub(crate) use files::Ready;
 
 use crate::client::Client;
 use crate::clock::{Clock, thread_cpu};
 use crate::freeing::Freeing;
 use crate::listen::Listener;
 use crate::outside::Outside;
-use crate::persistence::snapshot::Saver;
-use crate::server::{Log, LogLevel};
+use crate::persistence::snapshot::{Generations, Saver};
+use crate::persistence::{FileEvent, Loader, Persistence};
+use crate::server::{Log, LogLevel, StartError};
 use run::Pending;
 
 /// Token of the waker.
@@ -61,6 +64,16 @@ pub(crate) enum Message {
     Stop,
     /// Serve this end of a socket pair.
     Attach(UnixStream),
+    /// Something became of a file.
+    File(FileEvent),
+}
+
+/// What the loop shares with its handle and its helpers.
+pub(crate) struct Ties {
+    pub(crate) outside: Outside,
+    pub(crate) waker: Arc<Waker>,
+    pub(crate) generations: Generations,
+    pub(crate) is_forced: Arc<AtomicBool>,
 }
 
 /// Everything the server thread owns.
@@ -69,7 +82,6 @@ pub(crate) struct EventLoop {
     pub(crate) engine: Engine,
     pub(crate) listeners: Vec<Listener>,
     next_listener: usize,
-    outside: Outside,
     pub(crate) messages: Receiver<Message>,
     sink: Log,
     /// `loglevel`: what matters less is not logged.
@@ -103,6 +115,9 @@ pub(crate) struct EventLoop {
     cpu_before: Duration,
     unmeasured_us: u64,
     saver: Saver,
+    persistence: Persistence,
+    /// Why the server ends, when nobody asked it to.
+    failure: Option<String>,
     ties: Ties,
     is_stopping: bool,
     /// Whether SHUTDOWN has seen to what is to be saved.
@@ -114,19 +129,17 @@ impl EventLoop {
         poll: Poll,
         engine: Engine,
         listeners: Vec<Listener>,
-        outside: Outside,
         messages: Receiver<Message>,
         log: Log,
+        persistence: Persistence,
         ties: Ties,
     ) -> io::Result<Self> {
-        let saver = Saver::new(ties.generations.clone());
         let log_level = LogLevel::of(engine.config());
         let mut event_loop = Self {
             poll,
             engine,
             listeners: Vec::new(),
             next_listener: 0,
-            outside,
             messages,
             sink: log,
             log_level,
@@ -147,7 +160,9 @@ impl EventLoop {
             clients_memory: 0,
             cpu_before: Duration::ZERO,
             unmeasured_us: 0,
-            saver,
+            saver: Saver::new(ties.generations.clone()),
+            persistence,
+            failure: None,
             ties,
             is_stopping: false,
             is_settled: false,
@@ -158,22 +173,34 @@ impl EventLoop {
         Ok(event_loop)
     }
 
-    /// Serves until told to stop. Fails only when the system's event queue does.
-    pub(crate) fn run(&mut self) -> io::Result<()> {
+    /// Loads data, then serves until told to stop. Fails when the system's event queue does, or
+    /// when what was promised cannot be kept.
+    pub(crate) fn run(&mut self, loader: Option<Loader>, ready: &Ready) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         self.cpu_before = thread_cpu();
-        while !self.is_stopping || !self.may_end() {
-            match self.poll.poll(&mut events, self.sleep_max()) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            }
-            self.clock.follow_wall_clock();
-            self.now_us = self.clock.now_us();
-            self.turn_started_us = self.now_us;
-            self.turn(&events);
-            self.measure_turn(self.now_us - self.turn_started_us);
+        if let Err(reason) = self.load(loader, &mut events)? {
+            // Whoever waits for the start is told; nobody else is there to be.
+            let _ = ready.send(Err(StartError::Data(reason)));
+            return Ok(());
         }
+        let _ = ready.send(Ok(()));
+        while !self.is_stopping || !self.may_end() {
+            self.serve(&mut events, self.sleep_max())?;
+        }
+        self.finish()
+    }
+
+    fn serve(&mut self, events: &mut Events, sleep_max: Option<Duration>) -> io::Result<()> {
+        match self.poll.poll(events, sleep_max) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        self.clock.follow_wall_clock();
+        self.now_us = self.clock.now_us();
+        self.turn_started_us = self.now_us;
+        self.turn(events);
+        self.measure_turn(self.now_us - self.turn_started_us);
         Ok(())
     }
 
@@ -191,7 +218,8 @@ impl EventLoop {
 
     /// How long nothing can be due.
     fn sleep_max(&self) -> Option<Duration> {
-        if !self.to_read.is_empty() || !self.to_accept.is_empty() || self.saver.is_busy() {
+        let is_walking = self.persistence.is_busy() || self.saver.is_busy();
+        if !self.to_read.is_empty() || !self.to_accept.is_empty() || is_walking {
             return Some(Duration::ZERO);
         }
         let now_ms = self.now_us / 1000;
@@ -202,7 +230,8 @@ impl EventLoop {
         };
         let check_at = self.checks_clients().then_some(self.next_client_check_ms);
         let handshake_at = self.handshakes.next_at_ms();
-        let wake_at = engine_at.into_iter().chain(check_at).chain(handshake_at).min()?;
+        let files_at = self.persistence.wakes_at_ms();
+        let wake_at = [engine_at, check_at, handshake_at, files_at].into_iter().flatten().min()?;
         Some(Duration::from_millis(wake_at.saturating_sub(now_ms)))
     }
 
@@ -254,6 +283,7 @@ impl EventLoop {
         }
         // A snapshot that began in this turn has got its file by now.
         self.walk();
+        self.make_durable();
         self.write_clients();
         self.evict_clients();
         self.close_clients();

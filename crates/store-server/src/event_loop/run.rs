@@ -167,7 +167,7 @@ impl EventLoop {
             poll: &mut self.poll,
             clients: &mut self.clients,
             listeners: &self.listeners,
-            tls: &self.outside.tls,
+            tls: &self.ties.outside.tls,
             handshakes: &mut self.handshakes,
             messages: &self.messages,
             clock: &self.clock,
@@ -175,6 +175,8 @@ impl EventLoop {
             to_write: &mut self.to_write,
             to_close: &mut self.to_close,
             to_accept: &mut self.to_accept,
+            persistence: &mut self.persistence,
+            may_write: true,
             is_stopping: &mut self.is_stopping,
             scratch: None,
         };

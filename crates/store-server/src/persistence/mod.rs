@@ -1,3 +1,189 @@
-//! Files: what the engine wants kept, on the disk.
+//! Files around the engine: what is loaded at the start, appended meanwhile and left at the end.
+//!
+//! ```text
+//! start     settings ─► start::Loader ─► requests and entries into the engine, in slices
+//! turn      units ─► append ─► AppendLog ─► disk; replies leave behind it
+//! snapshot  parts ─► a file of all keys: dump.rdb, or the base of the append-only file
+//! end       everything durable ─► life: the next start continues this incarnation
+//! ```
 
+mod append;
+mod base;
+mod disk;
+mod life;
 pub(crate) mod snapshot;
+mod start;
+mod worker;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use store_engine::{Config, Engine, ServerRequest, Unit};
+use store_persist::aof::{AppendError, Layout};
+use store_persist::disk::Disk;
+
+pub(crate) use append::Append;
+pub(crate) use disk::FileDisk;
+pub(crate) use life::Life;
+pub(crate) use start::{Loader, Step};
+pub(crate) use worker::{FileEvent, Mailbox};
+
+use crate::server::LogLevel;
+
+/// All files of a server.
+pub(crate) struct Persistence {
+    pub(crate) disk: Arc<dyn Disk>,
+    append: Append,
+    life: Option<Life>,
+    notes: Vec<(LogLevel, String)>,
+}
+
+impl Persistence {
+    pub(crate) fn new(disk: Arc<dyn Disk>, config: &Config, mailbox: Mailbox) -> Self {
+        let append = Append::new(Arc::clone(&disk), config, mailbox);
+        Self { disk, append, life: None, notes: Vec::new() }
+    }
+
+    /// Whether there are lines for the log.
+    #[inline]
+    pub(crate) fn has_notes(&self) -> bool {
+        !self.notes.is_empty() || !self.append.notes.is_empty()
+    }
+
+    /// Lines for the log since the last call.
+    pub(crate) fn take_notes(&mut self) -> Vec<(LogLevel, String)> {
+        self.notes.append(&mut self.append.notes);
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Takes what requests changed.
+    pub(crate) fn take_units(&mut self, now_ms: u64, units: &[Unit]) {
+        self.append.take_units(now_ms, units);
+    }
+
+    /// Replies leave when this returns. Fails when they must not, and the server has to end.
+    #[inline]
+    pub(crate) fn before_replies(
+        &mut self,
+        now_ms: u64,
+        engine: &mut Engine,
+    ) -> Result<(), AppendError> {
+        if self.append.is_idle() {
+            return Ok(());
+        }
+        self.append.turn(now_ms, engine)
+    }
+
+    /// The same in the middle of a script: what ran before it is written, and nothing else done.
+    pub(crate) fn before_early_replies(
+        &mut self,
+        now_ms: u64,
+        units: &[Unit],
+    ) -> Result<(), AppendError> {
+        self.append.take_units(now_ms, units);
+        self.append.flush(now_ms)
+    }
+
+    /// When a turn is wanted though nothing happens.
+    pub(crate) fn wakes_at_ms(&self) -> Option<u64> {
+        self.append.wakes_at_ms()
+    }
+
+    /// Whether a turn is wanted at once.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.append.is_busy()
+    }
+
+    pub(crate) fn handle_event(&mut self, now_ms: u64, event: FileEvent) {
+        self.append.handle_event(now_ms, event);
+    }
+
+    /// The settings changed, or BGREWRITEAOF was asked for.
+    pub(crate) fn apply(&mut self, request: &ServerRequest, now_ms: u64, engine: &mut Engine) {
+        match request {
+            ServerRequest::RewriteAof => self.append.ask_for_rewrite(),
+            ServerRequest::SettingsChanged => self.append.apply_settings(now_ms, engine),
+            _ => {}
+        }
+    }
+
+    /// Data is there: files are opened for what follows. Fails with what is to be told.
+    pub(crate) fn open(
+        &mut self,
+        now_ms: u64,
+        engine: &mut Engine,
+        loaded: start::Loaded,
+    ) -> Result<(), String> {
+        self.append.open(now_ms, engine, loaded)?;
+        self.notes.append(&mut self.append.notes);
+        if !persists(engine.config()) {
+            return Ok(());
+        }
+        let identity = engine.identity_mut();
+        let fresh = Life {
+            incarnation: identity.incarnation.clone(),
+            began_at_ms: now_ms,
+            is_complete: identity.history_complete,
+        };
+        let (dir, files) = (dir(engine.config()), self.data_files(engine.config()));
+        let life = life::resume(&*self.disk, &dir, &files, now_ms, fresh)
+            .map_err(|error| format!("cannot write in {}: {error}", dir.display()))?;
+        let identity = engine.identity_mut();
+        identity.incarnation.clone_from(&life.incarnation);
+        identity.history_complete = life.is_complete;
+        self.life = Some(life);
+        Ok(())
+    }
+
+    /// Nothing follows: makes all durable that is to be, and says so for the next start.
+    pub(crate) fn close(&mut self, engine: &mut Engine) -> Result<(), AppendError> {
+        let is_appended = self.append.close(engine)?;
+        let is_saved = !save_points(engine.config()).is_empty() && engine.keyspace().dirty == 0;
+        if let Some(life) = &self.life
+            && (is_appended || is_saved)
+        {
+            let (dir, files) = (dir(engine.config()), self.data_files(engine.config()));
+            if let Err(error) = life::end_cleanly(&*self.disk, &dir, &files, life) {
+                let line = format!("The next start will not know of this clean end: {error}");
+                self.notes.push((LogLevel::Warning, line));
+            }
+        }
+        Ok(())
+    }
+
+    /// Files that hold the data.
+    fn data_files(&self, config: &Config) -> Vec<PathBuf> {
+        match self.append.files() {
+            Some(files) => files,
+            None => vec![snapshot_path(config)],
+        }
+    }
+}
+
+/// The folder of all files.
+pub(crate) fn dir(config: &Config) -> PathBuf {
+    PathBuf::from(config.text("dir"))
+}
+
+/// The snapshot file.
+pub(crate) fn snapshot_path(config: &Config) -> PathBuf {
+    dir(config).join(config.text("dbfilename"))
+}
+
+/// Folder and names of the append-only file.
+pub(crate) fn layout(config: &Config) -> Layout {
+    Layout {
+        dir: dir(config),
+        folder_name: config.text("appenddirname").to_owned(),
+        file_name: config.text("appendfilename").to_owned(),
+    }
+}
+
+fn save_points(config: &Config) -> &str {
+    config.text("save").trim()
+}
+
+/// Whether the server is to find its data again.
+pub(crate) fn persists(config: &Config) -> bool {
+    config.is_on("appendonly") || !save_points(config).is_empty()
+}

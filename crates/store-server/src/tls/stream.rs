@@ -106,16 +106,23 @@ impl Read for TlsStream {
 }
 
 impl Write for TlsStream {
-    /// Takes as much as rustls keeps, 64 KiB; `WouldBlock` when it keeps that much already.
+    /// Takes as much as rustls keeps, 64 KiB; `WouldBlock` when it keeps that much already and the
+    /// socket takes no more, so that an event will tell when it does.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let taken = self.connection.writer().write(bytes)?;
-        self.holds_output = self.connection.is_handshaking();
-        match self.send() {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && taken > 0 => Ok(taken),
-            Err(error) => Err(error),
-            // Kept until the handshake is done, and no more fits.
-            Ok(()) if taken == 0 => Err(io::ErrorKind::WouldBlock.into()),
-            Ok(()) => Ok(taken),
+        loop {
+            let taken = self.connection.writer().write(bytes)?;
+            self.holds_output = self.connection.is_handshaking();
+            match self.send() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && taken > 0 => {
+                    return Ok(taken);
+                }
+                Err(error) => return Err(error),
+                Ok(()) if taken > 0 || bytes.is_empty() => return Ok(taken),
+                // Kept until the handshake is done, and no more fits.
+                Ok(()) if self.holds_output => return Err(io::ErrorKind::WouldBlock.into()),
+                // There was no room before, and is now.
+                Ok(()) => {}
+            }
         }
     }
 

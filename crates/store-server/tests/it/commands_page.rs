@@ -22,7 +22,6 @@ use Status::{Absent, Partial, Supported};
 
 const NO_CLUSTER: Status =
     Absent("cluster mode is off, and the reply is that of a redis-server with it off");
-const NO_FILES: Status = Absent("data is kept in memory only so far: answers an error");
 const NO_REPLICAS: Status = Absent("there is no replication so far: answers an error");
 const NO_MODULES: Status = Absent("modules are compiled for redis-server itself: answers an error");
 const OWN_WORDS: Status = Partial("for humans, in words of its own");
@@ -32,15 +31,14 @@ const OWN_SIZES: Status = Partial("in bytes that this store takes, which are not
 /// of NAME, `|NAME` for all subcommands NAME, unless a line names them in full; the first counts.
 const EXCEPTIONS: &[(&str, Status)] = &[
     ("asking", NO_CLUSTER),
-    ("bgrewriteaof", NO_FILES),
     ("cluster", NO_CLUSTER),
     ("cluster|", NO_CLUSTER),
-    ("command|docs", Partial("without the trees of arguments and the histories")),
+    ("command|docs", Partial("the same facts; summaries and histories in words of its own")),
     ("config|get", Partial("tells every setting, also those listed below")),
     ("config|set", Partial("knows every setting; the end of this page lists what some do not do")),
     ("debug", Partial("the harmless subcommands; what crashes or restarts is refused")),
     ("failover", NO_REPLICAS),
-    ("info", Partial("facts about the append-only file, replicas and the allocator are constants")),
+    ("info", Partial("facts about replicas and the allocator are constants")),
     ("latency|doctor", OWN_WORDS),
     ("latency|graph", Partial("a drawing of its own")),
     ("lolwut", Partial("a drawing of its own")),

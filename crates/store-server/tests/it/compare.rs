@@ -19,6 +19,8 @@ pub(crate) struct Pair {
     protocol: u8,
     /// Commands compared so far.
     pub(crate) compared: usize,
+    /// Messages set aside on either side, if they are to be.
+    pushes: Option<(Vec<Reply>, Vec<Reply>)>,
 }
 
 impl Pair {
@@ -30,6 +32,30 @@ impl Pair {
             ids: BTreeMap::new(),
             protocol,
             compared: 0,
+            pushes: None,
+        }
+    }
+
+    /// From now on, messages that nobody asked for are set aside, so that the next reply is always
+    /// that of the request: whether a message comes before or after a reply depends on how
+    /// quickly requests follow each other.
+    pub(crate) fn set_pushes_aside(&mut self) {
+        self.pushes = Some(Default::default());
+    }
+
+    /// Compares the messages that were set aside, once those on their way have arrived.
+    pub(crate) fn compare_pushes(&mut self) -> Result<(), String> {
+        for _ in 0..2 {
+            self.run(&Line::parse("PING"))?;
+        }
+        match &self.pushes {
+            Some((ours, theirs)) if ours != theirs => {
+                let at =
+                    ours.iter().zip(theirs).take_while(|(ours, theirs)| ours == theirs).count();
+                let (ours, theirs) = (ours.get(at), theirs.get(at));
+                Err(format!("message {at}\n    ours   {ours:?}\n    theirs {theirs:?}"))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -47,6 +73,7 @@ impl Pair {
         for index in 0..line.times {
             let words = line.words(index);
             let (our_words, their_words) = self.with_ids(&words);
+            let mut pushes = self.pushes.take();
             let (ours, theirs) = self.connection(&line.connection);
             match line.step {
                 Step::Blocked(count) => {
@@ -64,7 +91,13 @@ impl Pair {
                         ours.send(&our_words);
                         theirs.send(&their_words);
                     }
-                    let (ours, theirs) = (ours.receive(), theirs.receive());
+                    let (ours, theirs) = match &mut pushes {
+                        None => (ours.receive(), theirs.receive()),
+                        Some(aside) => {
+                            (ours.receive_reply(&mut aside.0), theirs.receive_reply(&mut aside.1))
+                        }
+                    };
+                    self.pushes = pushes.take();
                     self.compared += 1;
                     if !agree(line.comparison, &ours, &theirs) {
                         let text = &line.text;
@@ -72,6 +105,7 @@ impl Pair {
                     }
                 }
             }
+            self.pushes = self.pushes.take().or(pushes);
         }
         Ok(())
     }

@@ -100,6 +100,16 @@ impl Connection {
         }
     }
 
+    /// The next reply that is no message; messages before it go to `pushes`.
+    pub(crate) fn receive_reply(&mut self, pushes: &mut Vec<Reply>) -> Option<Reply> {
+        loop {
+            match self.receive()? {
+                push @ Reply::Push(_) => pushes.push(push),
+                reply => return Some(reply),
+            }
+        }
+    }
+
     /// Asks a server that may not want to talk: `None` when it does not answer.
     pub(crate) fn try_ask(&mut self, words: &[impl AsRef<[u8]>]) -> Option<Reply> {
         self.send(words);

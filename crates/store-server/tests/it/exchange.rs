@@ -7,7 +7,7 @@ use testkit::RedisServer;
 use crate::connection::Connection;
 
 /// Values of every kind and encoding; `{i}` counts.
-const VALUES: &[(usize, &str)] = &[
+pub(crate) const VALUES: &[(usize, &str)] = &[
     (1, "SET text hello"),
     (1, "SET integer -12345678901"),
     (60, "APPEND long some-text-that-repeats-{i}-"),

@@ -7,7 +7,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod admin;
+mod aof;
 mod busy;
+mod command_docs;
 mod commands_page;
 mod compare;
 mod connection;
@@ -16,7 +18,9 @@ mod exchange;
 mod freeing;
 mod generate;
 mod hostile;
+mod known_scripts;
 mod limits;
+mod replay;
 mod script;
 mod server;
 mod snapshots;

@@ -11,6 +11,7 @@ mod bulk;
 mod client;
 mod clock;
 mod connection;
+mod conversation;
 mod error;
 mod format;
 mod frame;
@@ -27,6 +28,7 @@ use std::process::ExitCode;
 
 pub(crate) use args::Arguments;
 use client::{Client, Outcome};
+pub(crate) use conversation::Conversation;
 use error::ClientError;
 use format::Form;
 use target::Target;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use store_resp::Protocol;
 use tenure::Secret;
-use tenure::backend::redis::{Login, Mode, Place, RedisUrl, TlsFiles};
+use tenure::backend::redis::{Login, Place, RedisUrl, TlsFiles};
 
 use super::args::Arguments;
 use super::error::ClientError;
@@ -27,30 +27,33 @@ impl Target {
     ///
     /// Fails when an address makes no sense; the text never repeats a password.
     pub(super) fn from(arguments: &Arguments) -> Result<Self, ClientError> {
-        let mut url = address(arguments)?;
+        let (mut place, mut login) = address(arguments)?;
         if arguments.tls {
-            url.place = encrypted(url.place, arguments)?;
+            place = encrypted(place, arguments)?;
         }
-        if let Some(warning) = url.warning() {
-            eprintln!("tenure cli: {warning}");
+        if matches!(&place, Place::Tls { tls, .. } if tls.insecure) {
+            eprintln!(
+                "tenure cli: INSECURE: any certificate is taken, so anybody on the way can read \
+                 and change everything; name the issuer with --cacert or ?ca=FILE"
+            );
         }
         if let Some(user) = &arguments.user {
-            url.login.user = Some(user.clone());
+            login.user = Some(user.clone());
         }
         if let Some(password) = password(arguments)? {
-            url.login.password = Some(password);
+            login.password = Some(password);
         }
-        if url.login.user.is_some() && url.login.password.is_none() {
+        if login.user.is_some() && login.password.is_none() {
             let text = "--user needs a password: set REDISCLI_AUTH, or give --askpass";
             return Err(ClientError::Usage(text.into()));
         }
         if let Some(database) = arguments.database {
-            url.login.database = database;
+            login.database = database;
         }
         let wants_resp3 = arguments.resp3 || (arguments.shape.json && !arguments.resp2);
         Ok(Self {
-            place: url.place,
-            login: url.login,
+            place,
+            login,
             protocol: if wants_resp3 { Protocol::Resp3 } else { Protocol::Resp2 },
             connect_within: Duration::from_secs(arguments.timeout.max(1)),
         })
@@ -68,28 +71,26 @@ impl Target {
     }
 }
 
-fn address(arguments: &Arguments) -> Result<RedisUrl, ClientError> {
-    let url = |text: &str, origin: &str| {
-        RedisUrl::parse(text).map_err(|error| ClientError::Usage(format!("{origin}: {error}")))
+fn address(arguments: &Arguments) -> Result<(Place, Login), ClientError> {
+    let url = |text: &str, origin: &str| match RedisUrl::parse(text) {
+        Ok(url) => Ok((url.place, url.login)),
+        Err(error) => Err(ClientError::Usage(format!("{origin}: {error}"))),
     };
     if let Some(text) = &arguments.url {
         return url(text, "--url");
     }
     if let Some(path) = &arguments.socket {
-        return Ok(plain(Place::Unix { path: path.clone() }));
+        return Ok((Place::Unix { path: path.clone() }, Login::default()));
     }
     let is_told = arguments.host.is_some() || arguments.port.is_some();
     match std::env::var("TENURE_STORE") {
         Ok(text) if !is_told && !text.trim().is_empty() => url(&text, "TENURE_STORE"),
         _ => {
             let host = arguments.host.clone().unwrap_or_else(|| DEFAULT_HOST.to_owned());
-            Ok(plain(Place::Tcp { host, port: arguments.port.unwrap_or(DEFAULT_PORT) }))
+            let port = arguments.port.unwrap_or(DEFAULT_PORT);
+            Ok((Place::Tcp { host, port }, Login::default()))
         }
     }
-}
-
-fn plain(place: Place) -> RedisUrl {
-    RedisUrl { place, login: Login::default(), mode: Mode::default() }
 }
 
 fn encrypted(place: Place, arguments: &Arguments) -> Result<Place, ClientError> {

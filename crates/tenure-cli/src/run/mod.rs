@@ -141,11 +141,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     if let Some(on_loss) = &arguments.on_loss {
         loader = loader.set(["elections", name, "on_loss"], on_loss, "--on-loss");
     }
-    let config = loader.load()?;
+    let config = store_options::load(loader)?;
     let settings = config.election(name).clone();
     let timing = Timing::new(&settings.timing()).map_err(tenure::Error::from)?;
     let exits_on_loss = settings.on_loss == OnLoss::Exit;
-    // Before the connection: the guard has none of its descriptors.
     let code = block_on(async {
         let mut farewells = Signals::listen()?;
         let tenure = store_options::connect(config)?;

@@ -5,7 +5,9 @@
 mod check_rdb;
 mod cli;
 mod diary;
+mod doctor;
 mod exclusive;
+mod local;
 mod look;
 mod once;
 mod operate;

@@ -10,7 +10,7 @@ use crate::{Contest, EventKind, InstanceId, Moment, Reason, Role, Token};
 
 use super::contend::Contending;
 use super::rank::HEAD_START_MAX;
-use super::{Election, LeaseAsk, SideAsk, Stage};
+use super::{Election, LeaseAsk, SideAsk, Source, Stage};
 
 /// How long leaving may take beyond the lease, in tries: an unreachable store must not hold it up.
 const LAST_TRIES: u32 = 2;
@@ -22,6 +22,8 @@ pub(super) struct Farewell {
     sends_at: Moment,
     /// When a leaver gives up on a store that does not answer.
     gives_up_at: Option<Moment>,
+    /// The term whose work outlived it, and when that has to be told.
+    left_behind: Option<(Token, Moment)>,
 }
 
 #[derive(Clone, Debug)]
@@ -59,7 +61,11 @@ impl Farewell {
     }
 
     fn of(word: Word) -> Self {
-        Farewell { word, sends_at: Moment::ORIGIN, gives_up_at: None }
+        Farewell { word, sends_at: Moment::ORIGIN, gives_up_at: None, left_behind: None }
+    }
+
+    pub(super) fn watching(self, left_behind: Option<(Token, Moment)>) -> Self {
+        Farewell { left_behind, ..self }
     }
 }
 
@@ -76,6 +82,7 @@ impl Election {
     }
 
     pub(super) fn part(&mut self, now: Moment) {
+        self.tell_of_work_left_behind(now);
         let last_tries = self.settings.timing.try_timeout() * LAST_TRIES;
         let Stage::Parting(farewell) = &mut self.stage else { return };
         if self.will.stops {
@@ -106,9 +113,20 @@ impl Election {
         self.ask_about_lease(now, LeaseAsk::Farewell, request, timeout);
     }
 
+    fn tell_of_work_left_behind(&mut self, now: Moment) {
+        let Stage::Parting(farewell) = &mut self.stage else { return };
+        let is_due = |(_, at): &mut (Token, Moment)| *at <= now;
+        let due = farewell.left_behind.take_if(is_due).filter(|_| self.will.work_runs);
+        if let Some((token, _)) = due {
+            self.tell(now, EventKind::Overrun { token });
+        }
+    }
+
     pub(super) fn part_wakes_at(&self, farewell: &Farewell) -> Moment {
         let gives_up_at = farewell.gives_up_at.unwrap_or(Moment::NEVER);
+        let tells_at = farewell.left_behind.map_or(Moment::NEVER, |(_, at)| at);
         match self.lease_ask.is_some() || self.will.work_runs {
+            true if self.will.work_runs => gives_up_at.min(tells_at),
             true => gives_up_at,
             false => farewell.sends_at.min(gives_up_at),
         }
@@ -146,7 +164,7 @@ impl Election {
     fn repeat_farewell(&mut self, now: Moment, error: StoreError) {
         if !error.is_temporary() {
             // Nobody can be told; the lease ends by itself, and every write names its term.
-            self.warn(now, &[error.to_string()]);
+            self.warn(now, Source::Lease, &[error.to_string()]);
             return self.contend_again(now, self.settings.timing.ttl());
         }
         let wait = self.back_off();

@@ -6,7 +6,7 @@ use crate::protocol::{Answer, Outcome, Request, StoreError};
 use crate::{EventKind, Failback, InstanceId, Moment, Reason, Role, Token};
 
 use super::farewell::Farewell;
-use super::{Election, LeaseAsk, Stage};
+use super::{Election, LeaseAsk, Source, Stage};
 
 /// An open term.
 #[derive(Debug)]
@@ -155,7 +155,7 @@ impl Election {
             self.become_role(now, Role::Leader, Reason::RenewalBack);
         }
         // The answer may itself have come so late that the new deadline has passed.
-        self.enforce_deadlines(now);
+        self.enforce_deadlines(now, Duration::ZERO);
     }
 
     /// "Not renewed" is not "lost": try again while the lease lasts.
@@ -166,7 +166,11 @@ impl Election {
         if !term.is_yielding() {
             self.become_role(now, Role::Suspect, Reason::RenewalLate);
         }
-        self.warn(now, &[error.to_string()]);
+        // That a last try was cut short by the end of the lease hides what went wrong before.
+        let says_nothing_new = matches!(error, StoreError::TimedOut(_));
+        if !(says_nothing_new && self.is_warned_of(Source::Renewal)) {
+            self.warn(now, Source::Renewal, &[error.to_string()]);
+        }
     }
 
     /// Work that stopped beating must not be kept in office by a healthy renewal loop.
@@ -200,11 +204,16 @@ impl Election {
         self.tell(now, EventKind::StopWork { token, by, reason });
     }
 
-    /// The deadlines of the term, in their order. What passed while nobody looked happens now.
-    pub(super) fn enforce_deadlines(&mut self, now: Moment) {
+    /// The deadlines of the term. What passed while nobody looked, which was for as long as `late`,
+    /// happens now: a lease that is over ends, without a call to stop that nobody could follow.
+    pub(super) fn enforce_deadlines(&mut self, now: Moment, late: Duration) {
         let timing = self.settings.timing;
         let Some(term) = self.term() else { return };
         let ends_at = term.ends_at;
+        if now >= ends_at {
+            let (reason, successor) = self.end_of_lease(late);
+            return self.close_term(now, reason, successor);
+        }
         if !term.is_yielding() && self.will.work_runs && now >= timing.stop_at(ends_at) {
             self.yield_term(now, Reason::LeaseEnded, None);
         }
@@ -218,16 +227,13 @@ impl Election {
             let token = term.token;
             self.tell(now, EventKind::Overrun { token });
         }
-        if now >= ends_at {
-            let (reason, successor) = self.end_of_lease();
-            self.close_term(now, reason, successor);
-        }
     }
 
     /// A term that was being given up when its lease ended is still given up for that reason.
-    fn end_of_lease(&self) -> (Reason, Option<InstanceId>) {
+    fn end_of_lease(&self, late: Duration) -> (Reason, Option<InstanceId>) {
         match self.term().and_then(|term| term.yielding.as_ref()) {
             Some(yielding) => (yielding.reason.clone(), yielding.successor.clone()),
+            None if late > self.settings.timing.kill_margin() => (Reason::NotRunning(late), None),
             None => (Reason::LeaseEnded, None),
         }
     }
@@ -239,16 +245,24 @@ impl Election {
             Some(to) => Farewell::transfer(token, to),
             None => Farewell::release(token, reason.close_reason()),
         };
+        let left_behind = self.work_left_behind(now);
         self.end_term(now, token, reason);
-        self.part_with(now, farewell);
+        self.part_with(now, farewell.watching(left_behind));
+    }
+
+    /// Work that is still there when its term closes, and when that is too long.
+    fn work_left_behind(&self, now: Moment) -> Option<(Token, Moment)> {
+        let term = self.term().filter(|term| self.will.work_runs && !term.overrun_told)?;
+        Some((term.token, now + self.settings.timing.kill_margin()))
     }
 
     /// The store itself said that the term is over: nothing is left to be given back.
     fn close_lost_term(&mut self, now: Moment, reason: Reason) {
         let Some(term) = self.term() else { return };
         let token = term.token;
+        let left_behind = self.work_left_behind(now);
         self.end_term(now, token, reason);
-        self.part_with(now, Farewell::nothing());
+        self.part_with(now, Farewell::nothing().watching(left_behind));
     }
 
     /// Closed is closed: from this line on nothing happens in the term's name.

@@ -22,7 +22,7 @@ use contend::Contending;
 use farewell::{Farewell, Leaving};
 use lead::Term;
 use succeed::Check;
-use view::Seen;
+use view::{Seen, Source};
 
 /// Names one request until its reply came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -174,14 +174,14 @@ impl Election {
     pub fn handle_reply(&mut self, now: Moment, ask: AskId, reply: Result<Answer, StoreError>) {
         self.catch_up(now);
         if let Some(pending) = self.lease_ask.take_if(|pending| pending.id == ask) {
-            self.note_reply(now, pending.sent_at, &reply);
+            self.note_reply(now, pending.sent_at, Source::Lease, &reply);
             match pending.kind {
                 LeaseAsk::Acquire => self.settle_acquire(now, pending.sent_at, reply),
                 LeaseAsk::Renew => self.settle_renewal(now, pending.sent_at, reply),
                 LeaseAsk::Farewell => self.settle_farewell(now, reply),
             }
         } else if let Some(pending) = self.side_ask.take_if(|pending| pending.id == ask) {
-            self.note_reply(now, pending.sent_at, &reply);
+            self.note_reply(now, pending.sent_at, Source::Beside, &reply);
             self.settle_side(now, pending.kind, reply);
         }
         self.proceed(now);
@@ -348,7 +348,9 @@ impl Election {
 
     /// Deadlines that passed while nobody looked take effect before anything else does.
     fn catch_up(&mut self, now: Moment) {
-        self.enforce_deadlines(now);
+        let Some(term) = self.term() else { return };
+        let late = now.since(self.lead_wakes_at(term));
+        self.enforce_deadlines(now, late);
     }
 
     /// Does what is due, until nothing is.

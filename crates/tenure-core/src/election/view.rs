@@ -23,8 +23,25 @@ pub(super) struct Seen {
     round_trip: Duration,
     /// A holder whose key has no expiry, and since when it has been seen like that.
     pub(super) endless: Option<(InstanceId, Moment)>,
-    warned: Option<String>,
+    /// What was warned of and still stands, the latest last. Empty most of the time.
+    warned: Vec<(Source, String)>,
 }
+
+/// Where a warning comes from: it stands until there is nothing to warn of any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// Side writes of requests about the lease.
+    Lease,
+    /// Side writes of requests beside it.
+    Beside,
+    /// Renewals that fail, until the store answers about the lease again.
+    Renewal,
+    /// A key without expiry.
+    EndlessHolder,
+}
+
+/// The most warnings that stand at once.
+const WARNINGS_STANDING_MAX: usize = 32;
 
 impl Seen {
     pub(super) fn step(&self) -> Duration {
@@ -38,6 +55,7 @@ impl Election {
         &mut self,
         now: Moment,
         sent_at: Moment,
+        source: Source,
         reply: &Result<Answer, StoreError>,
     ) {
         let Ok(answer) = reply else { return };
@@ -61,7 +79,10 @@ impl Election {
             self.seen.members_changed_at.take_if(|changed_at| *changed_at < sent_at);
             self.note_members(now, members);
         }
-        self.warn(now, &answer.warnings);
+        self.warn(now, source, &answer.warnings);
+        if source == Source::Lease {
+            self.warn(now, Source::Renewal, &[]);
+        }
     }
 
     fn note_leader(&mut self, now: Moment, view: &View) {
@@ -100,20 +121,38 @@ impl Election {
                     holder.as_str()
                 );
                 self.seen.endless = Some((holder, now));
-                self.warn(now, &[text]);
+                self.warn(now, Source::EndlessHolder, &[text]);
             }
-            (_, None) => self.seen.endless = None,
+            (_, None) => {
+                self.seen.endless = None;
+                self.warn(now, Source::EndlessHolder, &[]);
+            }
         }
     }
 
-    /// Tells each warning once in a row, not once per answer.
-    pub(super) fn warn(&mut self, now: Moment, warnings: &[String]) {
-        for warning in warnings {
-            if self.seen.warned.as_ref() != Some(warning) {
-                self.seen.warned = Some(warning.clone());
+    /// Takes what there is to warn of from `source` now: what is new is told, what is not among it
+    /// any more stands no longer.
+    pub(super) fn warn(&mut self, now: Moment, source: Source, warnings: &[String]) {
+        self.seen.warned.retain(|(from, text)| *from != source || warnings.contains(text));
+        for warning in warnings.iter().take(WARNINGS_STANDING_MAX) {
+            let stands = self.seen.warned.iter().any(|(_, text)| text == warning);
+            if !stands && self.seen.warned.len() < WARNINGS_STANDING_MAX {
+                self.seen.warned.push((source, warning.clone()));
                 self.tell(now, EventKind::Warning(warning.clone()));
             }
         }
+        if self.seen.warned.is_empty() {
+            self.seen.warned = Vec::new();
+        }
+    }
+
+    pub(super) fn is_warned_of(&self, source: Source) -> bool {
+        self.seen.warned.iter().any(|(from, _)| *from == source)
+    }
+
+    /// What a person should look at now: the latest warning that still stands.
+    pub fn warning(&self) -> Option<&str> {
+        self.seen.warned.last().map(|(_, text)| text.as_str())
     }
 
     /// Members change slowly: they are listed again after a hint or after three leases.

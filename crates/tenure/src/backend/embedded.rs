@@ -9,7 +9,7 @@ use std::sync::Arc;
 use store_server::Server;
 use tokio::net::UnixStream;
 
-use super::redis::{Connector, Dialing, Login, RedisBackend, Stream};
+use super::redis::{Connector, Dialing, Login, RedisBackend, Stream, script_digests};
 use super::{Backend, ConnectError, Connecting};
 
 /// The scheme of addresses that mean a store of the client's own.
@@ -25,8 +25,8 @@ pub(super) const SCHEME: &str = "embedded";
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tenure::Error> {
 /// let store = EmbeddedStore::start()?;
-/// let ada = Tenure::builder().name("ada").embedded(&store).connect().await?;
-/// let bob = Tenure::builder().name("bob").embedded(&store).connect().await?;
+/// let ada = Tenure::builder().instance("ada").embedded(&store).connect().await?;
+/// let bob = Tenure::builder().instance("bob").embedded(&store).connect().await?;
 /// let leading = ada.election("report").start().await?;
 /// let _term = leading.wait_for_leadership().await?;
 /// let waiting = bob.election("report").start().await?;
@@ -41,7 +41,8 @@ pub struct EmbeddedStore {
 impl EmbeddedStore {
     /// Starts an empty store. Fails when the system has no thread or descriptor left.
     pub fn start() -> Result<Self, ConnectError> {
-        let server = Server::builder().start();
+        // It serves elections and nothing else, so nobody can make it run code of their own.
+        let server = Server::builder().only_scripts(script_digests()).start();
         let server = server.map_err(|error| ConnectError::Start(error.to_string()))?;
         Ok(EmbeddedStore { server: Arc::new(server) })
     }

@@ -125,7 +125,8 @@ impl<'a> Scope<'a> {
             version: self.text("version").unwrap_or_default(),
             metadata: self.metadata(),
         };
-        if let Err(rule) = Timing::new(&config.timing()) {
+        let is_time = |key: &str| TIMES.contains(&key.rsplit('.').next().unwrap_or_default());
+        if let (false, Err(rule)) = (problems.concern(is_time), Timing::new(&config.timing())) {
             let (scope, settings) = (self.paths[0].to_string(), self.times());
             problems.add(Problem::Timing { scope, rule, settings });
         }

@@ -121,14 +121,18 @@ impl Loader {
     pub fn load(self) -> Result<Config, ConfigError> {
         let mut problems = Problems::default();
         let mut leaves = Leaves::presets();
-        self.lay_file(&mut leaves, &mut problems)?;
+        let laid = self.lay_file(&mut leaves, &mut problems);
         environment::lay(&self.environment, &mut leaves, &mut problems);
         for Argument { names, text, label } in &self.arguments {
             problems.take(lay_argument(&mut leaves, names, text, label));
         }
-        problems.into_result()?;
+        if let Err(unread) = laid {
+            // Without the file nobody knows what fits together.
+            return Err(problems.preceded_by(unread));
+        }
         let secret = |file: &FilePath| read(file, SECRET_LEN_MAX);
-        Config::resolve(leaves, self.chosen_profile().map(|(name, _)| name.to_owned()), &secret)
+        let profile = self.chosen_profile().map(|(name, _)| name.to_owned());
+        Config::resolve(leaves, profile, &secret, problems)
     }
 
     fn chosen_profile(&self) -> Option<(&str, Origin)> {

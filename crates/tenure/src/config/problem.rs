@@ -178,6 +178,25 @@ impl Problems {
         result.map_err(|error| self.add(error)).ok()
     }
 
+    /// Whether any of them is about a setting, or a name near to one, that `is_meant`. Problems of
+    /// times that do not fit together are about no single one.
+    pub(super) fn concern(&self, is_meant: impl Fn(&str) -> bool) -> bool {
+        self.0.iter().any(|problem| match problem {
+            Problem::BadValue { key, .. } | Problem::UnsetVariable { key, .. } => is_meant(key),
+            Problem::UnknownKey { key, suggestion, .. } => {
+                is_meant(key) || suggestion.as_deref().is_some_and(&is_meant)
+            }
+            _ => false,
+        })
+    }
+
+    /// All of them as one error, after another one.
+    pub(super) fn preceded_by(self, mut first: ConfigError) -> ConfigError {
+        let left = PROBLEMS_MAX - first.problems.len().min(PROBLEMS_MAX);
+        first.problems.extend(self.0.into_iter().take(left));
+        first
+    }
+
     pub(super) fn into_result(self) -> Result<(), ConfigError> {
         match self.0.is_empty() {
             true => Ok(()),

@@ -112,14 +112,18 @@ impl Config {
         &self.warnings
     }
 
-    /// Checks the values that count as a whole.
+    /// Checks the values that count as a whole, beside the `problems` found before.
     pub(super) fn resolve(
         mut leaves: Leaves,
         profile: Option<String>,
         read: ReadFile<'_>,
+        mut problems: Problems,
     ) -> Result<Self, ConfigError> {
-        let mut problems = Problems::default();
-        let store = problems.take(store::resolve(&mut leaves, read));
+        // What follows from a value that is missing because it was wrong is no second problem.
+        let store = match problems.concern(|key| key.starts_with("store")) {
+            true => None,
+            false => problems.take(store::resolve(&mut leaves, read)),
+        };
         let defaults = Scope::defaults(&leaves).read(&mut problems);
         let names = leaves.names_below(&Path::of(["elections"]));
         let mut elections = BTreeMap::new();

@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::state::{ElectionState, Successor, TermCell, Wishes};
 use crate::status::Status;
 use crate::term::TermState;
-use crate::trace;
+use crate::trace::{self, Circumstances};
 
 use super::inbox::{ElectionKey, Inbox, Reply};
 
@@ -37,6 +37,7 @@ pub(super) struct Entry {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) shares_connection: bool,
     policy: Policy,
+    circumstances: Circumstances,
     pub(super) asks: Vec<PendingAsk>,
     /// The moment under which this election stands in the driver's timers.
     pub(super) timer: Moment,
@@ -95,6 +96,7 @@ impl Entry {
         backend: Arc<dyn Backend>,
         shares_connection: bool,
         policy: Policy,
+        is_single: bool,
     ) -> Self {
         Entry {
             machine,
@@ -102,6 +104,7 @@ impl Entry {
             backend,
             shares_connection,
             policy,
+            circumstances: Circumstances { is_single, in_trouble: false },
             asks: Vec::new(),
             timer: Moment::NEVER,
             cuts_off_at: Moment::NEVER,
@@ -195,14 +198,19 @@ impl Entry {
                     changed |= note(status, event);
                 }
             }
+            if status.warning.as_deref() != self.machine.warning() {
+                status.warning = self.machine.warning().map(Arc::from);
+                changed = true;
+            }
             changed
         });
     }
 
     /// Tells whoever listens; `true` when the election has stopped for good.
     pub(super) fn tell(&mut self, event: Event) -> bool {
-        trace::log(&self.state, &event);
+        trace::log(&self.state, &event, self.circumstances);
         self.log_wait_once(&event.kind);
+        self.note_trouble(&event.kind);
         let mut stopped = false;
         match &event.kind {
             EventKind::StateChanged { to: Role::Stopped, .. } => stopped = true,
@@ -232,9 +240,21 @@ impl Entry {
         match kind {
             EventKind::ElectionFailed { reason } if self.wait_told != Some(reason.code()) => {
                 self.wait_told = Some(reason.code());
-                trace::log_wait(&self.state, reason);
+                trace::log_wait(&self.state, reason, self.circumstances);
             }
             EventKind::Acquired { .. } => self.wait_told = None,
+            _ => {}
+        }
+    }
+
+    fn note_trouble(&mut self, kind: &EventKind) {
+        match kind {
+            EventKind::StateChanged { to, .. } => {
+                self.circumstances.in_trouble = matches!(to, Role::Unknown | Role::Suspect);
+            }
+            EventKind::ElectionFailed { reason: Reason::Store(_) } => {
+                self.circumstances.in_trouble = true;
+            }
             _ => {}
         }
     }
@@ -334,7 +354,11 @@ pub(super) fn grant(machine: &mut Machine, now: Moment, wishes: Wishes) {
 pub(crate) fn is_involuntary(reason: &Reason) -> bool {
     matches!(
         reason,
-        Reason::LeaseEnded | Reason::RenewalLate | Reason::Lost(_) | Reason::WorkStalled
+        Reason::LeaseEnded
+            | Reason::NotRunning(_)
+            | Reason::RenewalLate
+            | Reason::Lost(_)
+            | Reason::WorkStalled
     )
 }
 
@@ -361,11 +385,14 @@ fn note(status: &mut Status, event: &Event) -> bool {
             status.counts.losses += u64::from(is_involuntary(reason));
             (status.token, status.ends_at) = (None, None);
         }
-        EventKind::ElectionFailed { .. } => status.counts.attempts_failed += 1,
+        EventKind::ElectionFailed { .. } => {
+            status.counts.attempts_failed += 1;
+            return false;
+        }
         EventKind::LeaderSeen(leader) => status.leader.clone_from(leader),
         EventKind::MembersSeen(members) => status.members = members.as_slice().into(),
-        EventKind::Warning(text) => status.warning = Some(text.as_str().into()),
-        _ => {}
+        // The role, the reason and the warning are compared as they are.
+        _ => return false,
     }
     true
 }

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tenure_core::protocol::{Call, Request, StoreError};
-use tenure_core::{AskId, Election as Machine, Moment, Output, Settings};
+use tenure_core::{AskId, Contest, Election as Machine, Moment, Output, Settings};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
 
@@ -233,6 +233,7 @@ impl Driver {
         let key = ElectionKey(self.keys);
         let Starting { state, settings, backend, shares_connection, policy } = starting;
         let resource = settings.resource.clone();
+        let is_single = settings.contest == Contest::OneShot;
         let mut machine = Machine::new(settings, self.seeds, self.clock.now());
         machine.number_attempts_after(self.attempts);
         state.adopt(key);
@@ -241,7 +242,8 @@ impl Driver {
             false => Connection::Up,
         };
         state.status.send_modify(|status| status.connection = connection);
-        let mut entry = Entry::new(machine, state, Arc::clone(&backend), shares_connection, policy);
+        let mut entry =
+            Entry::new(machine, state, Arc::clone(&backend), shares_connection, policy, is_single);
         entry.listen(&resource, key, &self.inbox);
         self.elections.insert(key, Box::new(entry));
         self.grant_wishes(key);
@@ -317,8 +319,14 @@ impl Driver {
         let now = self.clock.now();
         let Some(entry) = self.elections.get_mut(&key) else { return };
         entry.cut_off_when_due(now);
+        // The connection may know better than the time that passed why there is no answer.
+        let known = match &*self.connection.borrow() {
+            Connection::Down(why) if entry.shares_connection => Some(why.clone()),
+            _ => None,
+        };
         for (ask, waited) in entry.overdue_asks(now) {
-            self.deliver(key, ask, Err(StoreError::TimedOut(waited)));
+            let error = known.clone().unwrap_or(StoreError::TimedOut(waited));
+            self.deliver(key, ask, Err(error));
         }
         self.turn(key, |machine, now| machine.handle_timeout(now));
     }

@@ -278,8 +278,18 @@ impl ElectionBuilder {
         }
     }
 
-    /// Tries once and says why not.
-    pub(crate) async fn attempt(mut self) -> Result<Attempt, Error> {
+    /// Tries once and says why not. A store that stays out of reach is not waited for.
+    pub(crate) async fn attempt(self) -> Result<Attempt, Error> {
+        let client = Arc::clone(&self.client);
+        let connection = client.backend_when(self.enabled).connection();
+        tokio::select! {
+            biased;
+            attempt = self.attempt_patiently() => attempt,
+            error = client.out_of_reach(connection) => Err(error),
+        }
+    }
+
+    async fn attempt_patiently(mut self) -> Result<Attempt, Error> {
         let id = self.client.id.clone();
         let mut events = self.events();
         let election = match self.start_as(Contest::OneShot).await {

@@ -154,9 +154,16 @@ impl Election {
         }
     }
 
-    /// Like [`wait_for_leadership`](Self::wait_for_leadership), but gives up after `limit`.
+    /// Like [`wait_for_leadership`](Self::wait_for_leadership), but gives up after `limit`, with
+    /// the reason why this instance does not lead.
     pub async fn wait_for_leadership_within(&self, limit: Duration) -> Result<Term, Error> {
-        self.client().within(limit, "leadership", self.wait_for_leadership()).await
+        let waited = self.client().within(limit, "leadership", self.wait_for_leadership()).await;
+        waited.map_err(|error| match error {
+            Error::TimedOut { what, waited, .. } => {
+                Error::TimedOut { what, waited, reason: Some(self.status().reason) }
+            }
+            other => other,
+        })
     }
 
     // ------------------------------------------------------------------ what the application wants

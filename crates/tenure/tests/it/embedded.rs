@@ -20,7 +20,7 @@ async fn clients_on_one_embedded_store_follow_each_other() {
     let store = EmbeddedStore::start().unwrap();
     let mut clients = Vec::new();
     for name in ["ada", "bob"] {
-        let client = Tenure::builder().name(name).embedded(&store).connect().await.unwrap();
+        let client = Tenure::builder().instance(name).embedded(&store).connect().await.unwrap();
         clients.push(client);
     }
     // The clients keep it.

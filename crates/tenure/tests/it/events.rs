@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 use tenure::testing::World;
 use tenure::{EVENTS_QUEUED_MAX, Event, EventKind, Events, Reason, Role};
 
@@ -94,6 +96,46 @@ async fn gain_and_loss_that_nobody_watched_leave_the_latest_state_and_all_events
         assert!(status.role != Role::Leader);
     }
     assert_eq!(watch.status().role, Role::Stopped);
+}
+
+#[tokio::test]
+async fn a_watch_is_silent_while_an_outage_or_a_wait_goes_on() {
+    let world = World::new();
+    let _ada = world.client("ada").await.election(NAME).start().await.unwrap();
+    let bob = world.client("bob").await.election(NAME).start().await.unwrap();
+    world.settle().await;
+    world.advance(Duration::from_secs(60)).await;
+    let mut watch = bob.watch();
+    let mut changes =
+        || std::iter::from_fn(|| watch.changed().now_or_never().flatten()).collect::<Vec<_>>();
+    assert_eq!(changes().len(), 0);
+    world.advance(Duration::from_secs(60)).await;
+    assert_eq!(changes().len(), 0, "heartbeats and renewals are no changes");
+
+    world.cut_off("bob");
+    world.advance(Duration::from_secs(5)).await;
+    assert_eq!(changes().last().unwrap().role, Role::Unknown);
+    let failed_before = bob.status().counts.attempts_failed;
+    world.advance(Duration::from_secs(120)).await;
+    assert!(bob.status().counts.attempts_failed > failed_before);
+    assert_eq!(changes().len(), 0, "the same outage again");
+    world.heal("bob");
+    world.run_until(|| bob.role() == Role::Standby).await;
+    assert!(!changes().is_empty());
+}
+
+#[tokio::test]
+async fn a_warning_stands_for_as_long_as_there_is_something_to_warn_of() {
+    let world = World::new();
+    let ada = world.client("ada").await.election(NAME).start().await.unwrap();
+    world.settle().await;
+    world.cut_off("ada");
+    world.run_until(|| ada.role() == Role::Suspect).await;
+    let warning = ada.status().warning.expect("a renewal failed");
+    assert!(warning.contains("the link is cut"), "{warning}");
+    world.heal("ada");
+    world.run_until(|| ada.role() == Role::Leader).await;
+    assert_eq!(ada.status().warning, None, "renewals come through again");
 }
 
 #[tokio::test]

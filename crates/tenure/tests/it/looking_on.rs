@@ -36,7 +36,10 @@ async fn waiting_for_leadership_ends_with_it_or_with_the_time() {
     let (ada, bob) = (start(&world, "ada").await, start(&world, "bob").await);
     let limit = Duration::from_secs(30);
     let waited = world.advance_while(bob.wait_for_leadership_within(limit)).await;
-    assert_eq!(waited.unwrap_err(), Error::TimedOut { what: "leadership", waited: limit });
+    let reason = Some(Reason::HeldBy(ada.id().clone()));
+    let error = waited.unwrap_err();
+    assert_eq!(error, Error::TimedOut { what: "leadership", waited: limit, reason });
+    assert!(error.to_string().ends_with(&format!("held by {}", ada.id())), "{error}");
     drop(ada);
     let term = world.advance_while(bob.wait_for_leadership_within(limit)).await.unwrap();
     assert!(term.is_valid());

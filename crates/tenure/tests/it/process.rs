@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::testing::World;
-use tenure::{MemoryBackend, OnLoss, Tenure};
+use tenure::{MemoryBackend, OnLoss, Tenure, Tick};
 
 /// Set in the child that plays the part.
 const PART: &str = "TENURE_TEST_PART";
@@ -107,6 +107,28 @@ async fn each_transition_is_one_line_of_the_log_with_the_same_fields() {
     assert!(lost.starts_with("ERROR") && lost.contains("lease-ended"), "{lost}");
     assert!(about("role=\"suspect\"", &["detail="]).starts_with("WARN"));
     assert!(about("end of its grace", &["token="]).contains("overrun"));
+}
+
+#[tokio::test]
+async fn polling_by_single_tries_writes_nothing_to_the_log() {
+    const NAME: &str = "polling_by_single_tries_writes_nothing_to_the_log";
+    if plays(NAME) {
+        tracing::subscriber::set_global_default(LinesOnStdout).unwrap();
+        let world = World::new();
+        let tenure = world.client("ada").await;
+        for round in 0..3 {
+            let work = |_term| async { Ok::<_, String>(()) };
+            let ran = world.advance_while(tenure.once("x", Tick::Number(round), work)).await;
+            println!("{}", ran.unwrap());
+        }
+        let other = world.client("bob").await;
+        let _held = world.advance_while(tenure.try_acquire("x")).await.unwrap().unwrap();
+        assert!(world.advance_while(other.try_acquire("x")).await.unwrap().is_none());
+        std::process::exit(0);
+    }
+    let output = String::from_utf8(play(NAME).stdout).unwrap();
+    assert_eq!(output.matches("ran here").count(), 3, "{output}");
+    assert!(!output.contains(" tenure "), "{output}");
 }
 
 /// The least that can be called a log.

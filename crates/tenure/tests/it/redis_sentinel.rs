@@ -13,7 +13,7 @@ const TTL: Duration = Duration::from_secs(1);
 const PATIENT: Duration = Duration::from_secs(30);
 
 async fn contender(group: &SentinelGroup, name: &str) -> (Tenure, Election) {
-    let tenure = Tenure::builder().name(name).store(&group.url()).connect().await.unwrap();
+    let tenure = Tenure::builder().instance(name).store(&group.url()).connect().await.unwrap();
     let election = tenure.election("job").ttl(TTL).start().await.unwrap();
     (tenure, election)
 }

@@ -44,7 +44,7 @@ async fn a_bad_client_says_what_to_do() {
     let error = Tenure::builder().connect().await.unwrap_err();
     assert!(error.to_string().contains("redis://"), "{error}");
     let store = || Arc::new(MemoryBackend::new());
-    let error = Tenure::builder().backend(store()).name("a b").connect().await.unwrap_err();
+    let error = Tenure::builder().backend(store()).instance("a b").connect().await.unwrap_err();
     assert!(matches!(error, Error::Name(_)), "{error}");
     let error = Tenure::builder().backend(store()).ttl(seconds(0)).connect().await.unwrap_err();
     assert!(matches!(error, Error::Timing(_)), "{error}");

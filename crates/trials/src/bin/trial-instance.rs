@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use tenure::{Election, OnLoss, Tenure, Term};
+use tenure::{Election, Event, EventKind, OnLoss, Tenure, Term};
 use tokio::signal::unix::{SignalKind, signal};
 use trials::clock;
 
@@ -69,12 +69,14 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
 }
 
 async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    let tenure = Tenure::builder().name(&arguments.id).store(&arguments.store).connect().await?;
+    let tenure =
+        Tenure::builder().instance(&arguments.id).store(&arguments.store).connect().await?;
     let election = tenure
         .election(&arguments.name)
         .ttl(arguments.ttl)
         .priority(arguments.priority)
         .fresh_store(true)
+        .on_event(tell)
         .on_loss(arguments.exit_on_loss.map_or(OnLoss::Recontend, OnLoss::Exit))
         .start()
         .await?;
@@ -95,6 +97,15 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     stopping.await?;
     say("stopped");
     Ok(())
+}
+
+/// Says what became of a term.
+fn tell(event: &Event) {
+    match &event.kind {
+        EventKind::Lost { reason, .. } => say(&format!("told lost {}", reason.code())),
+        EventKind::Overrun { .. } => say("told overrun"),
+        _ => {}
+    }
 }
 
 /// Works until told to stop, and then takes its time.

@@ -36,7 +36,7 @@ fn server_with(rules: &str) -> (RedisServer, String) {
 }
 
 async fn join(url: &str, name: &str) -> Player {
-    let tenure = Tenure::builder().name(name).store(url).connect().await.unwrap();
+    let tenure = Tenure::builder().instance(name).store(url).connect().await.unwrap();
     start(tenure.election("job").ttl(TTL).fresh_store(true)).await
 }
 

@@ -6,6 +6,7 @@ use tenure::core::protocol::StoreError;
 use tenure::core::{NameError, TimingError};
 use tenure::{ElectionBuilder, Error, Force, Tenure, Tick};
 use testkit::RedisServer;
+use trials::clock;
 
 use crate::player::{join, start};
 
@@ -119,7 +120,7 @@ async fn names_that_cannot_be_used_are_refused_everywhere() {
     let error = tenure.election("job").key("a}b").start().await.unwrap_err();
     assert!(matches!(error, Error::Name(NameError::BreaksHashTag { .. })), "{error:?}");
     for instance in ["", "a b", "a\u{1b}[31m", &"x".repeat(200)] {
-        let error = Tenure::builder().store(&url).name(instance).connect().await.unwrap_err();
+        let error = Tenure::builder().store(&url).instance(instance).connect().await.unwrap_err();
         assert!(matches!(error, Error::Name(_)), "{instance:?}: {error:?}");
         assert_says(&error, &["instance name"]);
     }
@@ -201,6 +202,26 @@ async fn a_refused_login_says_so_in_every_call_and_what_to_do() {
         assert!(!player.election.is_leader());
     }
     assert_eq!(server.cli(&["DBSIZE"]), "1", "nothing was written");
+}
+
+#[tokio::test]
+async fn a_closed_port_is_told_soon_with_its_address_and_what_to_do() {
+    let mut server = RedisServer::start();
+    server.kill();
+    // A try that waited for its time to pass would take a sixth of this.
+    let builder = Tenure::builder().store(&server.url()).ttl(seconds(120));
+    let tenure = builder.connect().await.unwrap();
+    let began_at = clock::now();
+    let address = format!("127.0.0.1:{}", server.port());
+    let parts = ["store unreachable", &address, "nothing listens there: start the store"];
+    for _ in 0..2 {
+        assert_says(&tenure.try_acquire("job").await.unwrap_err(), &parts);
+        assert_says(&tenure.leader("job").await.unwrap_err(), &parts);
+    }
+    assert!(clock::now().since(began_at) < seconds(15), "{:?}", clock::now().since(began_at));
+    let waited = start(tenure.election("lasting")).await;
+    let waited = waited.election.wait_for_leadership_within(millis(500)).await.unwrap_err();
+    assert!(matches!(waited, Error::TimedOut { reason: Some(_), .. }), "{waited}");
 }
 
 #[tokio::test]

@@ -58,7 +58,7 @@ fn tries(elections: &[Election]) -> u64 {
 
 async fn join(url: &str, rank: usize) -> Election {
     let name = format!("n{rank:03}");
-    let tenure = Tenure::builder().name(&name).store(url).connect().await.unwrap();
+    let tenure = Tenure::builder().instance(&name).store(url).connect().await.unwrap();
     let mut builder = tenure.election("job").ttl(TTL).fresh_store(true);
     let mut events = builder.events();
     let election = builder.start().await.unwrap();

@@ -20,7 +20,7 @@ const LONG: Duration = Duration::from_secs(20);
 async fn clients(url: &str, count: usize) -> Vec<Tenure> {
     let mut clients = Vec::new();
     for index in 0..count {
-        let builder = Tenure::builder().name(&format!("n{index}")).store(url).ttl(TTL);
+        let builder = Tenure::builder().instance(&format!("n{index}")).store(url).ttl(TTL);
         clients.push(builder.fresh_store(true).connect().await.unwrap());
     }
     clients
@@ -211,7 +211,7 @@ async fn wait_for_ok(onlooker: &Tenure) -> Leadership {
 #[tokio::test]
 async fn work_that_stops_beating_is_found_out_and_shown_and_another_leads() {
     let server = RedisServer::start();
-    let tenure = Tenure::builder().name("sick").store(&server.url()).connect().await.unwrap();
+    let tenure = Tenure::builder().instance("sick").store(&server.url()).connect().await.unwrap();
     let builder = tenure.election("job").ttl(TTL).fresh_store(true);
     let mut sick = start(builder.require_beat(Duration::from_secs(1))).await;
     sick.leads().await;

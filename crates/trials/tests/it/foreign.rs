@@ -128,7 +128,7 @@ async fn live(
     fleet_min_ttl: Option<Duration>,
     record: Arc<Mutex<Record>>,
 ) {
-    let tenure = Tenure::builder().name("ours").store(&url).connect().await.unwrap();
+    let tenure = Tenure::builder().instance("ours").store(&url).connect().await.unwrap();
     let mut builder = tenure.election(&key).key(&key).ttl(ttl).fresh_store(true);
     if let Some(shortest) = fleet_min_ttl {
         builder = builder.fleet_min_ttl(shortest);

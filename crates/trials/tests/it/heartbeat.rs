@@ -13,7 +13,7 @@ const KEY: &str = "app:leader";
 const PREFIX: &str = "app:heartbeat:";
 
 async fn join(server: &RedisServer, name: &str) -> Player {
-    let tenure = Tenure::builder().name(name).store(&server.url()).connect().await.unwrap();
+    let tenure = Tenure::builder().instance(name).store(&server.url()).connect().await.unwrap();
     let election = tenure.election("job").key(KEY).ttl(TTL).fresh_store(true);
     start(election.heartbeat_prefix(PREFIX)).await
 }

@@ -32,8 +32,8 @@ async fn wait_for_member(observer: &Observer, name: &str, is_so: impl Fn(&Member
 async fn everybody_beats_and_is_seen_with_all_it_told_about_itself() {
     let server = RedisServer::start();
     let ttl = Duration::from_millis(900);
-    let ada = Tenure::builder().name("ada").store(&server.url()).connect().await.unwrap();
-    let bob = Tenure::builder().name("bob").store(&server.url()).connect().await.unwrap();
+    let ada = Tenure::builder().instance("ada").store(&server.url()).connect().await.unwrap();
+    let bob = Tenure::builder().instance("bob").store(&server.url()).connect().await.unwrap();
     let builder = ada.election("job").ttl(ttl).fresh_store(true).priority(7).version("1.2.3");
     let mut on_ada =
         start(builder.metadata("address", "10.0.0.1:80").metadata("größe", "\"ü\"\n")).await;

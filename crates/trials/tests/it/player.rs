@@ -12,7 +12,7 @@ pub(crate) struct Player {
 }
 
 pub(crate) async fn join(url: &str, name: &str, ttl: Duration) -> Player {
-    let tenure = Tenure::builder().name(name).store(url).connect().await.unwrap();
+    let tenure = Tenure::builder().instance(name).store(url).connect().await.unwrap();
     start(tenure.election("job").ttl(ttl).fresh_store(true)).await
 }
 

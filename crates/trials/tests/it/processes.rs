@@ -63,6 +63,15 @@ fn a_leader_stopped_past_its_lease_is_none_at_its_very_first_look() {
 
     let resumed = leader.wait_for("resumed");
     assert_eq!(resumed.text, "resumed leader-before=true leader=false");
+    leader.wait_for("work-end");
+    let told: Vec<_> =
+        leader.all_lines().iter().filter(|line| line.text.contains("told")).collect();
+    // Nobody could have stopped in time, so that is no overrun of the work.
+    assert_eq!(
+        told.first().map(|line| line.text.as_str()),
+        Some("told lost not-running"),
+        "{told:?}"
+    );
     assert!(token_in(&second) > token_in(&first));
     assert!(standby.process.is_running());
 }

@@ -17,7 +17,7 @@ const TTL: Duration = Duration::from_secs(2);
 const SLACK: Duration = Duration::from_secs(2);
 
 async fn join_ranked(url: &str, name: &str, priority: i32) -> Player {
-    let tenure = Tenure::builder().name(name).store(url).connect().await.unwrap();
+    let tenure = Tenure::builder().instance(name).store(url).connect().await.unwrap();
     // Standbys hear of each other with their own heartbeats, every other lease.
     start(tenure.election("job").ttl(TTL).fresh_store(true).priority(priority)).await
 }
@@ -68,7 +68,7 @@ async fn of_those_who_wait_the_highest_priority_goes_first() {
 async fn a_leader_gives_way_to_a_higher_priority_only_when_it_was_told_to() {
     let server = RedisServer::start();
     let play = async |name: &str, priority: i32, failback: Option<Failback>| {
-        let tenure = Tenure::builder().name(name).store(&server.url()).connect().await.unwrap();
+        let tenure = Tenure::builder().instance(name).store(&server.url()).connect().await.unwrap();
         let mut builder = tenure.election("job").ttl(TTL / 2).fresh_store(true).priority(priority);
         if let Some(failback) = failback {
             builder = builder.failback(failback);
@@ -118,7 +118,7 @@ async fn a_hand_over_that_cannot_succeed_is_refused_with_its_reason_and_changes_
     let server = RedisServer::start();
     let url = server.url();
     let play = async |name: &str, version: &str, ready: bool| {
-        let tenure = Tenure::builder().name(name).store(&url).connect().await.unwrap();
+        let tenure = Tenure::builder().instance(name).store(&url).connect().await.unwrap();
         let builder = tenure.election("job").ttl(LONG).fresh_store(true).version(version);
         start(builder.ready(ready)).await
     };

@@ -12,7 +12,7 @@ const TTL: Duration = Duration::from_secs(1);
 
 /// One that was just started, and does not claim to know this store.
 async fn newcomer(url: &str, name: &str) -> Player {
-    let tenure = Tenure::builder().name(name).store(url).connect().await.unwrap();
+    let tenure = Tenure::builder().instance(name).store(url).connect().await.unwrap();
     start(tenure.election("job").ttl(TTL)).await
 }
 

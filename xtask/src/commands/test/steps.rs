@@ -4,7 +4,7 @@
 
 use super::tools;
 use crate::command::Failure;
-use crate::commands::verify;
+use crate::commands::{fuzz, verify};
 use crate::repository::cargo;
 
 pub(super) struct Step {
@@ -19,6 +19,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "verify", what: "cargo xtask verify", run: verify::verify },
     Step { name: "lint", what: "clippy, warnings are errors", run: lint },
     Step { name: "tests", what: "unit and integration tests", run: tests },
+    Step { name: "fuzz", what: "made-up bytes for every parser, briefly", run: fuzz::briefly },
     Step { name: "doctests", what: "the examples in the documentation", run: doctests },
     Step { name: "docs", what: "the documentation builds without a warning", run: docs },
 ];

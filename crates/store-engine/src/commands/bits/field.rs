@@ -149,6 +149,10 @@ fn write(cx: &mut Context<'_>, key: &[u8], operations: &[Operation]) -> CommandR
     if changes > 0 {
         cx.db.changed(event_class::STRING, "setbit", key);
         cx.db.dirty += changes - 1;
+    } else if is_longer {
+        // No value fitted, and yet the string grew: Redis keeps that from its file and replicas.
+        cx.db.dirty += 1;
+        cx.db.signal_modified(key);
     }
     Ok(())
 }

@@ -1,11 +1,13 @@
 //! Members within a circle or a box: GEOSEARCH, and GEORADIUS of old.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use store_types::geo::{Area, Position, Shape};
 use store_types::number::parse_f64;
 use store_types::{ScoreBound, SortedSet};
 
+use super::super::partial_sort::partial_sort;
 use super::super::prelude::*;
 use super::{parse_position, parse_unit, position_of, reply_distance, reply_position};
 
@@ -122,7 +124,8 @@ fn search(cx: &mut Context<'_>, request: Request<'_>, form: Form) -> CommandResu
     // The first few of no order are of no use.
     let order = query.order.or(query.count.filter(|_| !query.any).map(|_| Order::Nearest));
     if let Some(order) = order {
-        sort(&mut hits, order);
+        let wanted = 0..query.count.unwrap_or(usize::MAX).min(hits.len());
+        sort(&mut hits, order, wanted);
     }
     hits.truncate(query.count.unwrap_or(usize::MAX));
     match query.stores_at {
@@ -151,11 +154,11 @@ fn find(set: &SortedSet, area: &Area, limit: Option<usize>) -> Vec<Hit> {
     hits
 }
 
-fn sort(hits: &mut [Hit], order: Order) {
+fn sort(hits: &mut [Hit], order: Order, wanted: Range<usize>) {
     let near = |a: &Hit, b: &Hit| a.distance.partial_cmp(&b.distance).unwrap_or(Ordering::Equal);
     match order {
-        Order::Nearest => hits.sort_by(near),
-        Order::Farthest => hits.sort_by(|a, b| near(b, a)),
+        Order::Nearest => partial_sort(hits, wanted, near),
+        Order::Farthest => partial_sort(hits, wanted, |a, b| near(b, a)),
     }
 }
 

@@ -63,6 +63,7 @@ fn function_load(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         }
         existing = Existing::Replace;
     }
+    cx.server.scripting.admit_libraries()?;
     let code = request.arg(request.len() - 1);
     let name = with_interpreter(cx, |cx, interpreter| {
         let loaded = interpreter.load_library(code, existing, &mut ScriptHost::loading(cx));
@@ -132,6 +133,7 @@ fn function_restore(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult
             ));
         }
     };
+    cx.server.scripting.admit_libraries()?;
     let codes = payload::load(request.arg(2))?;
     with_interpreter(cx, |cx, interpreter| restore(cx, interpreter, &codes, policy))?;
     cx.db.dirty += 1;

@@ -13,7 +13,7 @@ use store_script::{Digest, Flags, Interpreter, LoadError, Origin};
 use self::function::FUNCTION_SUBCOMMANDS;
 use self::run::Access;
 use super::prelude::*;
-use crate::scripting::ScriptKind;
+use crate::scripting::{ScriptKind, Scripting};
 
 const ANY_KEYS: &[KeySpec] = &[KeySpec::counted(2, RW | ACCESS | UPDATE)];
 const READ_KEYS: &[KeySpec] = &[KeySpec::counted(2, RO | ACCESS)];
@@ -132,13 +132,18 @@ fn check_digest(request: Request<'_>) -> CommandResult {
 }
 
 /// How a script is found by the first argument.
-type FindScript = fn(&mut Interpreter, &[u8]) -> Result<Digest, CommandError>;
+type FindScript = fn(&Scripting, &mut Interpreter, &[u8]) -> Result<Digest, CommandError>;
 
-fn load_evaluated(interpreter: &mut Interpreter, code: &[u8]) -> Result<Digest, CommandError> {
+fn load_evaluated(
+    scripting: &Scripting,
+    interpreter: &mut Interpreter,
+    code: &[u8],
+) -> Result<Digest, CommandError> {
+    scripting.admit_script(code)?;
     interpreter.load_script(code, Origin::Evaluated).map_err(|error| refusal(&error))
 }
 
-fn find_digest(_: &mut Interpreter, digest: &[u8]) -> Result<Digest, CommandError> {
+fn find_digest(_: &Scripting, _: &mut Interpreter, digest: &[u8]) -> Result<Digest, CommandError> {
     Digest::parse(digest).ok_or(CommandError::text(store_script::NO_SCRIPT))
 }
 
@@ -154,7 +159,7 @@ fn evaluate(
 ) -> CommandResult {
     let key_count = key_count(request, CommandError::NOT_INTEGER)?;
     run::with_interpreter(cx, |cx, interpreter| {
-        let digest = find(interpreter, request.arg(1))?;
+        let digest = find(&cx.server.scripting, interpreter, request.arg(1))?;
         let flags =
             interpreter.script_flags(&digest).ok_or(CommandError::text(store_script::NO_SCRIPT))?;
         let start = run::Start { kind: ScriptKind::Script, flags, access, key_count };
@@ -196,6 +201,7 @@ fn key_count(request: Request<'_>, not_a_number: CommandError) -> Result<usize, 
 }
 
 fn script_load(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    cx.server.scripting.admit_script(request.arg(2))?;
     let digest = run::with_interpreter(cx, |_, interpreter| {
         let loaded = interpreter.load_script(request.arg(2), Origin::Loaded);
         loaded.map_err(|error| refusal(&error))

@@ -208,6 +208,9 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
                 let text = "ERR Write commands are not allowed from read-only scripts.";
                 return Err(CommandError::text(text));
             }
+            if self.cx.server.gates & server_gate::DISK_TROUBLE != 0 {
+                return Err(self.cx.server.persistence.refusal());
+            }
             gate::check_replicas(self.cx, command)?;
             if self.cx.server.gates & server_gate::SAVING_FAILS != 0 {
                 return Err(CommandError::SAVING_FAILS);

@@ -177,10 +177,19 @@ fn tell(cx: &mut Context<'_>, request: Request<'_>, form: Form) -> CommandResult
 pub(super) fn zrangestore(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let form = Form { key_at: 2, kind: None, reverse: None, takes_scores: false };
     let query = Query::parse(request, form)?;
-    let mut result = SortedSet::new();
+    let (mut result, limits) = (SortedSet::new(), &cx.server.limits);
     if let Some(set) = cx.db.read_as::<SortedSet>(query.key)? {
-        for (member, score) in set.range(query.ranks(set)) {
-            member.with_bytes(|member| result.insert(member, score, &cx.server.limits));
+        let mut members = set.range(query.ranks(set));
+        // The small form has no zero with a sign, so when it gives way can be seen: at once for
+        // ranks, whose number is known, else when it is full.
+        let is_large = members.len() > limits.zset_listpack_entries_max;
+        if is_large && matches!(query.span, Span::Ranks(..)) {
+            result = SortedSet::large_with_capacity(members.len(), limits);
+        }
+        while let Some((member, score)) =
+            if query.reverse { members.next_back() } else { members.next() }
+        {
+            member.with_bytes(|member| result.insert(member, score, limits));
         }
     }
     store_or_delete(cx, request.arg(1), result, "zrangestore");

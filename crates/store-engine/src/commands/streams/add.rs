@@ -171,6 +171,8 @@ fn propagate(
     if let Some(trimming) = trimming.filter(|trimming| trimming.is_rough) {
         bound = match trimming.to {
             TrimTo::MaxLen(_) => len.to_string(),
+            // Of nothing: the cut took everything, the new entry included.
+            TrimTo::MinId(_) if len == 0 => StreamId::MAX.to_string(),
             TrimTo::MinId(_) => first_id.to_string(),
         };
         args[trimming.to_at] = bound.as_bytes();

@@ -106,7 +106,8 @@ impl<'a> Claims<'a> {
     /// The group moved.
     pub(super) fn moved(&mut self, group: &Group) {
         let id = IdText::new(group.last_id());
-        let read = group.entries_read().map_or_else(|| "-1".to_owned(), |read| read.to_string());
+        let read =
+            group.entries_read().map_or(-1, |read| read.min(i64::MAX as u64) as i64).to_string();
         let words = [&b"XGROUP"[..], b"SETID", self.key, self.group, id.as_bytes()];
         self.push(&[&words[..], &[b"ENTRIESREAD", read.as_bytes()]].concat());
     }

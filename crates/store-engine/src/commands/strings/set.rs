@@ -247,7 +247,7 @@ pub(super) fn getex(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult
         None => cx.reply.null(),
     }
     match ends_at {
-        Some(at) if at <= cx.db.now_ms() => {
+        Some(at) if cx.db.is_over(at as i64) => {
             let freeing = cx.db.freeing.expire;
             cx.db.delete_freeing(key, freeing);
             cx.propagate_instead(&[freeing.command(), key]);

@@ -101,6 +101,10 @@ impl Segment {
                 return;
             }
         }
+        if left == count {
+            // Hardly ever, but who asks relies on finding what is there.
+            self.sample_by_looking(scope, count, random, visit);
+        }
     }
 
     fn entry_at(&self, place: usize, slots: usize) -> Option<&Entry> {

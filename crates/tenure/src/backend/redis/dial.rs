@@ -115,7 +115,18 @@ impl Route {
             line.greet().await?;
             Ok(line)
         };
-        tokio::time::timeout(DIAL_TIMEOUT, opening).await.unwrap_or_else(|_| Err(too_slow()))
+        self.in_time(opening).await
+    }
+
+    /// Gives up what takes too long, and tells where it was that something failed.
+    async fn in_time<T>(
+        &self,
+        opening: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let opened = tokio::time::timeout(DIAL_TIMEOUT, opening).await;
+        opened
+            .unwrap_or_else(|_| Err(too_slow()))
+            .map_err(|error| error::at(&self.describe(), error))
     }
 
     /// A connection on which nothing was asked yet.
@@ -132,12 +143,13 @@ impl Route {
                 let made = MultiplexedConnection::new_with_config(&info, stream, config).await;
                 made.map(|(connection, driver)| {
                     let driver = tokio::spawn(driver).abort_handle();
-                    Line::new(connection, breach, Some(Driver(driver)))
+                    Line::new(connection, self.describe(), breach, Some(Driver(driver)))
                 })
             }
             Route::Client(client) => {
                 let made = client.get_multiplexed_async_connection_with_config(&config).await;
-                made.map(|connection| Line::new(connection, Breach::default(), None))
+                let place = self.describe();
+                made.map(|connection| Line::new(connection, place, Breach::default(), None))
             }
         };
         opened.map_err(|error| error::from_connection(&error))
@@ -156,7 +168,7 @@ impl Route {
             };
             opened.map_err(|error| error::from_connection(&error))
         };
-        tokio::time::timeout(DIAL_TIMEOUT, opening).await.unwrap_or_else(|_| Err(too_slow()))
+        self.in_time(opening).await
     }
 }
 
@@ -168,20 +180,27 @@ pub(super) struct Line {
     pub(super) seen_run: String,
     /// What people should know about this server.
     pub(super) warning: Option<String>,
+    place: String,
     breach: Breach,
     _driver: Option<Driver>,
 }
 
 impl Line {
-    fn new(connection: MultiplexedConnection, breach: Breach, driver: Option<Driver>) -> Self {
-        Line { connection, seen_run: String::new(), warning: None, breach, _driver: driver }
+    fn new(
+        connection: MultiplexedConnection,
+        place: String,
+        breach: Breach,
+        driver: Option<Driver>,
+    ) -> Self {
+        let (seen_run, warning) = (String::new(), None);
+        Line { connection, seen_run, warning, place, breach, _driver: driver }
     }
 
     /// What an exchange on this line failed of.
     pub(super) fn failure(&self, error: &RedisError) -> StoreError {
         match self.breach.get() {
             Some(what) => StoreError::Unexpected(what.clone()),
-            None => error::from_connection(error),
+            None => error::at(&self.place, error::from_connection(error)),
         }
     }
 
@@ -192,7 +211,12 @@ impl Line {
             pipeline.cmd("INFO").arg(section);
         }
         let replies = self.connection.send_packed_commands(&pipeline, 0, pipeline.len()).await;
-        for reply in replies.map_err(|error| self.failure(&error))? {
+        // Whoever opens the line adds the place.
+        let failure = |error: RedisError| match self.breach.get() {
+            Some(what) => StoreError::Unexpected(what.clone()),
+            None => error::from_connection(&error),
+        };
+        for reply in replies.map_err(failure)? {
             let text = match reply {
                 Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
                 Value::VerbatimString { text, .. } => text,
@@ -245,7 +269,8 @@ async fn dialled(connector: &dyn Connector) -> Result<Box<dyn Stream>, StoreErro
 }
 
 fn too_slow() -> StoreError {
-    StoreError::Unreachable(format!("no connection within {DIAL_TIMEOUT:?}"))
+    let why = "the host is silent, or a firewall drops what is sent to it";
+    StoreError::Unreachable(format!("no connection within {DIAL_TIMEOUT:?}; {why}"))
 }
 
 fn connection_info(login: &Login) -> RedisConnectionInfo {

@@ -66,7 +66,35 @@ pub(super) fn from_dial(error: &io::Error) -> StoreError {
         Some(other) => StoreError::Unreachable(cleaned(&format!(
             "TLS handshake failed: {other}; does this port speak TLS?"
         ))),
-        None => StoreError::Unreachable(cleaned(&error.to_string())),
+        None => StoreError::Unreachable(cleaned(&format!("{error}; {}", advice(error)))),
+    }
+}
+
+/// What to look at when a stream cannot be opened.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            "nothing listens there: start the store, or correct host and port"
+        }
+        io::ErrorKind::NotFound => "there is no such socket: start the store, or correct the path",
+        io::ErrorKind::PermissionDenied => "this user may not connect there: check its permissions",
+        io::ErrorKind::TimedOut
+        | io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable => "check the network and the firewalls on the way",
+        _ if error.to_string().contains("lookup address") => {
+            "the host's name is not known: correct it, or look at DNS"
+        }
+        _ => "check the store's address and the network to it",
+    }
+}
+
+/// The same error, with the place at which it happened.
+pub(super) fn at(place: &str, error: StoreError) -> StoreError {
+    match error {
+        StoreError::Unreachable(why) => StoreError::Unreachable(format!("{place}: {why}")),
+        StoreError::Denied(why) => StoreError::Denied(format!("{place}: {why}")),
+        StoreError::WrongNode(why) => StoreError::WrongNode(format!("{place}: {why}")),
+        other => other,
     }
 }
 

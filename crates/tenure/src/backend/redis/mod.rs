@@ -60,6 +60,8 @@ pub(crate) use self::fenced::{FenceReply, connection_error, fence_command, fence
 use self::listener::Listener;
 pub use self::mode::Mode;
 use self::request::Step;
+#[cfg(feature = "embedded")]
+pub(super) use self::scripts::script_digests;
 use self::sentinel::SentinelAddress;
 pub use self::url::{Login, Place, RedisUrl, TlsFiles};
 use self::warnings::Warnings;

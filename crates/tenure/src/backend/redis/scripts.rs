@@ -99,6 +99,12 @@ impl Script {
     }
 }
 
+/// The digests of all scripts, for a store that is to run no others.
+#[cfg(feature = "embedded")]
+pub(in crate::backend) fn script_digests() -> impl Iterator<Item = &'static str> {
+    Script::ALL.iter().map(|script| script.digest())
+}
+
 struct Source {
     text: String,
     digest: String,

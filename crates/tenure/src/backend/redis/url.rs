@@ -70,7 +70,7 @@ impl RedisUrl {
     }
 
     /// What a person should know before using this address.
-    pub fn warning(&self) -> Option<String> {
+    pub(super) fn warning(&self) -> Option<String> {
         match &self.place {
             Place::Tls { tls, .. } if tls.insecure => Some(format!(
                 "INSECURE: {self} takes any certificate, so anybody on the way can read and change \

@@ -53,11 +53,17 @@ impl Format {
             #[cfg(feature = "yaml")]
             "yaml" | "yml" => Ok(Format::Yaml),
             #[cfg(not(feature = "yaml"))]
-            "yaml" | "yml" => unknown("this program was built without YAML: use TOML or JSON"),
+            "yaml" | "yml" => unknown(
+                "this program was built without YAML: use TOML or JSON, or build it with the \
+                 feature `yaml` of tenure",
+            ),
             #[cfg(feature = "hcl")]
             "hcl" => Ok(Format::Hcl),
             #[cfg(not(feature = "hcl"))]
-            "hcl" => unknown("this program was built without HCL: use TOML or JSON"),
+            "hcl" => unknown(
+                "this program was built without HCL: use TOML or JSON, or build it with the \
+                 feature `hcl` of tenure",
+            ),
             _ => unknown("unknown format: end its name in .toml, .json, .yaml or .hcl"),
         }
     }

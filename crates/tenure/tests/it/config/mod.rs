@@ -297,6 +297,21 @@ fn values_of_the_wrong_kind_say_what_to_write() {
 }
 
 #[test]
+fn problems_of_every_layer_and_of_the_whole_are_told_together() {
+    let text = "instance = 'two words'\nttl = '5s'\n[elections.nightly]\nstop_grace = '9s'";
+    let loader = toml(text).environment([("TENURE_ENABLED", "perhaps")]);
+    let told = loader.set(["defaults", "priority"], "high", "--priority").load().unwrap_err();
+    for part in ["instance", "unknown setting ttl", "TENURE_ENABLED", "--priority"] {
+        assert!(told.to_string().contains(part), "{part}: {told}");
+    }
+    assert_eq!(told.problems().len(), 4, "what a wrong ttl may lead to is not guessed at: {told}");
+
+    let unreadable = Loader::new().file("/nowhere/tenure.toml");
+    let told = refusal(unreadable.environment([("TENURE_ENABLED", "perhaps")]));
+    assert!(told.contains("/nowhere") && told.contains("TENURE_ENABLED"), "{told}");
+}
+
+#[test]
 fn all_problems_are_told_at_once() {
     let text = "a = 1\ndefaults.ttl = 'x'\nprefix = 5";
     let error = toml(text).environment([("TENURE_X", "1")]).load().unwrap_err();

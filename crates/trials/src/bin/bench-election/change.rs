@@ -42,7 +42,7 @@ struct Side {
 
 impl Side {
     async fn join(url: &str, name: &str) -> Outcome<Self> {
-        let tenure = Tenure::builder().name(name).store(url).ttl(TTL).connect().await?;
+        let tenure = Tenure::builder().instance(name).store(url).ttl(TTL).connect().await?;
         let mut builder = tenure.election("change").fresh_store(true);
         let events = builder.events();
         Ok(Side { election: builder.start().await?, events })

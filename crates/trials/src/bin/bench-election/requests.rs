@@ -23,7 +23,7 @@ pub(crate) fn measure(runtime: &Runtime, scale: &Scale, report: &mut Report) -> 
         let mut clients = Vec::new();
         for index in 0..INSTANCES {
             let name = format!("n{index}");
-            let client = Tenure::builder().name(&name).store(&our_server.url()).ttl(TTL);
+            let client = Tenure::builder().instance(&name).store(&our_server.url()).ttl(TTL);
             let tenure = client.fresh_store(true).connect().await?;
             clients.push(tenure.election("quiet").start().await?);
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -6,6 +6,7 @@
 mod embedded;
 mod idle;
 mod memory;
+mod removal;
 mod report;
 mod servers;
 mod snapshot;
@@ -37,6 +38,7 @@ fn main() -> Outcome {
     idle::measure(&scale, &mut figures)?;
     memory::measure(&mut figures)?;
     stall::measure(&scale, &mut figures)?;
+    removal::measure(&mut figures)?;
     snapshot::measure(&scale, &mut figures)?;
     let speeds = speed::measure(&scale)?;
     speeds.print();

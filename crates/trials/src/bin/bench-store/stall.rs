@@ -20,7 +20,9 @@ pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
     let mut longest_turn_ms = 0.0;
     let waits = PerSide::measure(|side| {
         let server = start(side)?;
-        let wait_ms = longest_wait_ms(&server, scale.stall_keys)?;
+        let wait_ms = longest_wait_ms_during(&server, || {
+            insert(&server, 0..scale.stall_keys, Expiry::Never)
+        })?;
         if side == Side::Ours {
             longest_turn_ms = info(&server, "stats", "tenure_longest_turn_usec")? / 1e3;
         }
@@ -33,16 +35,20 @@ pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
     Ok(())
 }
 
-fn longest_wait_ms(server: &RedisServer, keys: usize) -> Outcome<f64> {
+/// How long a second connection waits for an answer at most while `work` is done.
+pub(crate) fn longest_wait_ms_during(
+    server: &RedisServer,
+    work: impl FnOnce() -> Outcome,
+) -> Outcome<f64> {
     let done = AtomicBool::new(false);
     let mut connection = TcpStream::connect(("127.0.0.1", server.port()))?;
     connection.set_nodelay(true)?;
     let longest = std::thread::scope(|scope| {
         let asker = scope.spawn(|| longest_ping(&mut connection, &done));
-        let inserted = insert(server, 0..keys, Expiry::Never);
+        let worked = work();
         done.store(true, Ordering::Relaxed);
         let longest = asker.join().expect("the asker does not panic")?;
-        inserted.map(|()| longest)
+        worked.map(|()| longest)
     })?;
     Ok(longest.as_secs_f64() * 1e3)
 }

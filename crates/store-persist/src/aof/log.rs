@@ -1,0 +1,473 @@
+//! The file being appended to: what waits, what is written, what is durable.
+//!
+//! ```text
+//! add ─► buffer ── flush ──► file ── sync ──► durable
+//!                    │ error: cut back what was torn, keep the buffer, refuse writes, try again
+//!                    └ with `always`: the process must end, since replies promise durability
+//! ```
+//! Owns no thread and no clock: moments come in, and what takes long goes out as a [`Job`].
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use store_resp::Request;
+
+use super::encode::Encoder;
+use super::layout::Layout;
+use super::manifest::Manifest;
+use super::plan::write_manifest;
+pub use super::rewrite::Switch;
+use crate::disk::{Disk, DiskFile, SyncFile};
+
+/// Between two syncs with `everysec`.
+const SYNC_PERIOD_MS: u64 = 1000;
+/// How long writes wait for a sync under way, since the system would make them wait: then they
+/// go ahead, so that no more than two seconds can be lost.
+const POSTPONED_MS_MAX: u64 = 2000;
+/// Between tries to write after an error.
+const RETRY_MS: u64 = 1000;
+/// What waits to be written. Beyond it a sync under way is not waited for; beyond it with a disk
+/// that fails, the buffer is given up and all is written anew once the disk works.
+const BUFFER_MAX: usize = 64 * 1024 * 1024;
+/// A buffer that grew beyond this is given back.
+const KEPT_CAPACITY_MAX: usize = 1024 * 1024;
+
+/// When bytes are made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FsyncPolicy {
+    /// Before the replies to what they hold.
+    Always,
+    /// Once a second, on another thread.
+    EverySecond,
+    /// When the system likes.
+    Never,
+}
+
+/// Settings in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppendSettings {
+    /// `appendfsync`.
+    pub policy: FsyncPolicy,
+    /// `aof-timestamp-enabled`.
+    pub has_timestamps: bool,
+    /// `no-appendfsync-on-rewrite`, while something is rewritten.
+    pub rests_now: bool,
+}
+
+/// The process cannot go on: what it has promised or would promise is not durable.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {error}", path.display())]
+pub struct AppendError {
+    /// The file.
+    pub path: PathBuf,
+    /// What the system says.
+    #[source]
+    pub error: io::Error,
+}
+
+/// Why writes are refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// What the system says.
+    pub reason: String,
+    /// Whether only a rewrite helps: bytes are missing in the file that were acknowledged.
+    pub needs_rewrite: bool,
+}
+
+/// What is to be done on another thread.
+pub enum Job {
+    /// Sync this, then tell [`AppendLog::handle_synced`].
+    Sync {
+        /// The file.
+        file: Arc<dyn SyncFile>,
+        /// Which sync it is.
+        number: u64,
+    },
+    /// Remove these files, then tell [`AppendLog::handle_removed`].
+    Remove(Vec<PathBuf>),
+}
+
+/// The append-only file while the server runs.
+pub struct AppendLog {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) layout: Layout,
+    pub(super) manifest: Manifest,
+    pub(super) file: OpenFile,
+    pub(super) encoder: Encoder,
+    /// Encoded and not written. All before `sealed` is covered by a checksum in it.
+    pub(super) buffer: Vec<u8>,
+    pub(super) sealed: usize,
+    /// Bytes of base and increments before the open one; all bytes after the last rewrite.
+    pub(super) earlier_len: u64,
+    pub(super) base_len: u64,
+    pub(super) rewritten_len: u64,
+    pub(super) switch: Option<Switch>,
+    pub(super) trouble: Option<Trouble>,
+    /// Whether units were given up since the last rewrite began.
+    pub(super) has_gap: bool,
+    retry_at_ms: u64,
+    synced_at_ms: u64,
+    /// The sync under way.
+    syncing: Option<Syncing>,
+    syncs: u64,
+    postponed_since_ms: Option<u64>,
+    delayed_syncs: u64,
+}
+
+/// A sync on another thread.
+#[derive(Clone, Copy, Debug)]
+struct Syncing {
+    number: u64,
+    /// Up to where it reaches.
+    len: u64,
+}
+
+/// The increment being written.
+pub(super) struct OpenFile {
+    pub(super) path: PathBuf,
+    pub(super) file: Box<dyn DiskFile>,
+    pub(super) syncer: Arc<dyn SyncFile>,
+    pub(super) len: u64,
+    pub(super) synced_len: u64,
+}
+
+impl OpenFile {
+    pub(super) fn open(path: PathBuf, file: Box<dyn DiskFile>, len: u64) -> io::Result<Self> {
+        let syncer = file.syncer()?;
+        Ok(Self { path, file, syncer, len, synced_len: len })
+    }
+}
+
+impl AppendLog {
+    /// Opens the last increment of what was loaded, or the first one of a new base. The caller
+    /// has made sure that there is a base or an increment, and nothing torn at the end.
+    pub fn open(disk: Arc<dyn Disk>, layout: Layout, mut manifest: Manifest) -> io::Result<Self> {
+        disk.make_folder(&layout.folder())?;
+        let is_new = manifest.increments.is_empty();
+        if is_new {
+            manifest.add_increment(&layout);
+        }
+        let size_of = |name: &str| disk.size(&layout.path_of(name)).unwrap_or(0);
+        let base_len = manifest.base.as_ref().map_or(0, |base| size_of(&base.name));
+        let all: u64 = manifest.increments.iter().map(|file| size_of(&file.name)).sum();
+        let name = &manifest.increments.last().expect("one was added above").name;
+        let (path, len) = (layout.path_of(name), size_of(name));
+        let file = OpenFile::open(path.clone(), disk.append(&path)?, len)?;
+        if is_new {
+            disk.sync_folder(&layout.folder())?;
+            write_manifest(&*disk, &layout, &manifest)?;
+        }
+        let earlier_len = base_len + all - len;
+        let mut log = Self::with_file(disk, layout, manifest, file);
+        (log.base_len, log.earlier_len) = (base_len, earlier_len);
+        log.rewritten_len = earlier_len + len;
+        Ok(log)
+    }
+
+    pub(super) fn with_file(
+        disk: Arc<dyn Disk>,
+        layout: Layout,
+        manifest: Manifest,
+        file: OpenFile,
+    ) -> Self {
+        let mut log = Self {
+            disk,
+            layout,
+            manifest,
+            file,
+            encoder: Encoder::new(),
+            buffer: Vec::new(),
+            sealed: 0,
+            earlier_len: 0,
+            base_len: 0,
+            rewritten_len: 0,
+            switch: None,
+            trouble: None,
+            has_gap: false,
+            retry_at_ms: 0,
+            synced_at_ms: 0,
+            syncing: None,
+            syncs: 0,
+            postponed_since_ms: None,
+            delayed_syncs: 0,
+        };
+        log.begin_file();
+        log
+    }
+
+    /// What follows stands in a file of its own, or behind what another process wrote.
+    pub(super) fn begin_file(&mut self) {
+        self.syncing = None;
+        self.postponed_since_ms = None;
+        self.encoder = Encoder::new();
+        Encoder::begin(&mut self.buffer);
+        self.sealed = self.buffer.len();
+    }
+
+    /// Takes one unit.
+    pub fn add<'r>(
+        &mut self,
+        now_ms: u64,
+        requests: impl ExactSizeIterator<Item = (usize, Request<'r>)>,
+        settings: &AppendSettings,
+    ) {
+        if settings.has_timestamps {
+            self.encoder.annotate(now_ms / 1000, &mut self.buffer);
+        }
+        self.encoder.add(requests, &mut self.buffer);
+    }
+
+    /// Writes what waits, and makes it durable as the settings say. To be called before replies
+    /// leave, and when [`wakes_at_ms`](Self::wakes_at_ms) is over.
+    ///
+    /// Fails only when the process must not go on.
+    pub fn flush(
+        &mut self,
+        now_ms: u64,
+        settings: &AppendSettings,
+    ) -> Result<Option<Job>, AppendError> {
+        if self.needs_rewrite() {
+            self.bound_buffer();
+            return Ok(None);
+        }
+        if self.trouble.is_some() && now_ms < self.retry_at_ms {
+            self.bound_buffer();
+            return Ok(None);
+        }
+        if self.postpones(now_ms, settings) {
+            return Ok(None);
+        }
+        if let Err(error) = self.write() {
+            self.fail(now_ms, &error, false);
+            return match settings.policy {
+                FsyncPolicy::Always => Err(self.error(error)),
+                _ => Ok(None),
+            };
+        }
+        self.trouble = None;
+        self.make_durable(now_ms, settings)
+    }
+
+    /// Writes and syncs everything, for the end of the process or of the file.
+    pub fn flush_all(&mut self) -> Result<(), AppendError> {
+        let work = |log: &mut Self| {
+            log.write()?;
+            log.sync()
+        };
+        if self.needs_rewrite() {
+            let error = io::Error::other("earlier bytes could not be made durable");
+            return Err(self.error(error));
+        }
+        work(self).map_err(|error| self.error(error))
+    }
+
+    /// Sync `number` came to its end on another thread.
+    pub fn handle_synced(&mut self, now_ms: u64, number: u64, result: Result<(), io::Error>) {
+        let ended = self.syncing.take_if(|syncing| syncing.number == number);
+        // One of an increment before this one: it was made durable when this one began.
+        let Some(syncing) = ended else { return };
+        match result {
+            Ok(()) => self.file.synced_len = self.file.synced_len.max(syncing.len),
+            // The system may have dropped the bytes: a later sync that works says nothing.
+            Err(error) => self.fail(now_ms, &error, true),
+        }
+    }
+
+    /// Old files are gone.
+    pub fn handle_removed(&mut self) {
+        self.manifest.history.clear();
+        // Files that are listed and gone are no harm: the next rewrite writes it anew.
+        let _ = write_manifest(&*self.disk, &self.layout, &self.manifest);
+    }
+
+    /// When [`flush`](Self::flush) is wanted though nothing was added.
+    pub fn wakes_at_ms(&self, settings: &AppendSettings) -> Option<u64> {
+        if self.needs_rewrite() {
+            return None;
+        }
+        if self.trouble.is_some() {
+            return Some(self.retry_at_ms);
+        }
+        let has_more = self.has_waiting() || self.file.synced_len < self.file.len;
+        let is_due = has_more && settings.policy == FsyncPolicy::EverySecond;
+        let may_sync = self.syncing.is_none() && !settings.rests_now;
+        match self.postponed_since_ms {
+            Some(since_ms) => Some(since_ms + POSTPONED_MS_MAX),
+            None => (is_due && may_sync).then_some(self.synced_at_ms + SYNC_PERIOD_MS),
+        }
+    }
+
+    /// Whether units wait to be written.
+    pub fn has_waiting(&self) -> bool {
+        self.buffer.len() > self.sealed
+    }
+
+    /// Why writes are refused, if they are.
+    pub fn trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_ref()
+    }
+
+    /// Whether a rewrite is the only way to make the file whole.
+    pub fn needs_rewrite(&self) -> bool {
+        self.trouble.as_ref().is_some_and(|trouble| trouble.needs_rewrite)
+    }
+
+    /// Bytes that wait.
+    pub fn buffer_len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Bytes of all files that count.
+    pub fn len(&self) -> u64 {
+        self.earlier_len + self.file.len
+    }
+
+    /// Whether no file that counts has a byte.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of all files at the last rewrite.
+    pub fn rewritten_len(&self) -> u64 {
+        self.rewritten_len
+    }
+
+    /// Whether a sync is under way.
+    pub fn is_syncing(&self) -> bool {
+        self.syncing.is_some()
+    }
+
+    /// How often a sync took so long that a write did not wait for it.
+    pub fn delayed_syncs(&self) -> u64 {
+        self.delayed_syncs
+    }
+
+    /// Files that count.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Where the files lie.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn postpones(&mut self, now_ms: u64, settings: &AppendSettings) -> bool {
+        let waits = settings.policy == FsyncPolicy::EverySecond
+            && self.syncing.is_some()
+            && self.has_waiting()
+            && self.buffer.len() < BUFFER_MAX;
+        if !waits {
+            self.postponed_since_ms = None;
+            return false;
+        }
+        let since_ms = *self.postponed_since_ms.get_or_insert(now_ms);
+        if now_ms < since_ms + POSTPONED_MS_MAX {
+            return true;
+        }
+        self.postponed_since_ms = None;
+        self.delayed_syncs += 1;
+        false
+    }
+
+    /// Writes the buffer. After an error the file has all of it or nothing, as far as the disk
+    /// lets itself be told.
+    pub(super) fn write(&mut self) -> io::Result<()> {
+        if self.buffer.len() > self.sealed {
+            Encoder::seal(&mut self.buffer, self.sealed);
+            self.sealed = self.buffer.len();
+        }
+        let mut written = 0;
+        while written < self.buffer.len() {
+            let error = match self.file.file.write(&self.buffer[written..]) {
+                Ok(0) => io::ErrorKind::WriteZero.into(),
+                Ok(count) => {
+                    written += count;
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => error,
+            };
+            if written > 0 && self.file.file.set_len(self.file.len).is_err() {
+                // It stays torn in the file; what is left continues it.
+                self.buffer.drain(..written);
+                self.sealed = self.buffer.len();
+                self.file.len += written as u64;
+            }
+            return Err(error);
+        }
+        self.file.len += written as u64;
+        self.buffer.clear();
+        self.buffer.shrink_to(KEPT_CAPACITY_MAX);
+        self.sealed = 0;
+        Ok(())
+    }
+
+    fn make_durable(
+        &mut self,
+        now_ms: u64,
+        settings: &AppendSettings,
+    ) -> Result<Option<Job>, AppendError> {
+        if self.file.synced_len == self.file.len || settings.rests_now {
+            return Ok(None);
+        }
+        match settings.policy {
+            FsyncPolicy::Always => {
+                self.sync().map_err(|error| self.error(error))?;
+                self.synced_at_ms = now_ms;
+                Ok(None)
+            }
+            FsyncPolicy::EverySecond => Ok(self.begin_sync(now_ms)),
+            FsyncPolicy::Never => Ok(None),
+        }
+    }
+
+    fn begin_sync(&mut self, now_ms: u64) -> Option<Job> {
+        let is_due = now_ms >= self.synced_at_ms + SYNC_PERIOD_MS;
+        if self.syncing.is_some() || !is_due {
+            return None;
+        }
+        self.synced_at_ms = now_ms;
+        self.syncs += 1;
+        let number = self.syncs;
+        self.syncing = Some(Syncing { number, len: self.file.len });
+        Some(Job::Sync { file: Arc::clone(&self.file.syncer), number })
+    }
+
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        if self.file.synced_len < self.file.len {
+            self.file.file.sync()?;
+            self.file.synced_len = self.file.len;
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, now_ms: u64, error: &io::Error, needs_rewrite: bool) {
+        let needs_rewrite = needs_rewrite || self.needs_rewrite();
+        self.retry_at_ms = now_ms + RETRY_MS;
+        self.trouble = Some(Trouble { reason: reason(error), needs_rewrite });
+    }
+
+    /// Keys still end while writes are refused, so the buffer may grow even then.
+    fn bound_buffer(&mut self) {
+        if self.buffer.len() > BUFFER_MAX
+            && let Some(trouble) = &mut self.trouble
+        {
+            trouble.needs_rewrite = true;
+            self.has_gap = true;
+            self.buffer = Vec::new();
+            self.sealed = 0;
+        }
+    }
+
+    pub(super) fn error(&self, error: io::Error) -> AppendError {
+        AppendError { path: self.file.path.clone(), error }
+    }
+}
+
+/// What the system says, without the number that Rust adds.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}

@@ -1,0 +1,280 @@
+//! Which files count, in what order.
+//!
+//! ```text
+//! file appendonly.aof.2.base.rdb seq 2 type b     at most one base
+//! file appendonly.aof.1.incr.aof seq 1 type h     history: to be removed
+//! file appendonly.aof.2.incr.aof seq 2 type i     increments, in ascending order
+//! ```
+
+use store_resp::split_quoted;
+
+use super::layout::Layout;
+
+/// A manifest is a few lines; Redis takes no longer ones either.
+const LINE_MAX: usize = 1024;
+
+/// What a listed file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// All keys at one moment.
+    Base,
+    /// Superseded; to be removed.
+    History,
+    /// What changed since the base or the increment before.
+    Increment,
+}
+
+impl FileKind {
+    fn letter(self) -> char {
+        match self {
+            Self::Base => 'b',
+            Self::History => 'h',
+            Self::Increment => 'i',
+        }
+    }
+}
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedFile {
+    /// Name within the folder.
+    pub name: String,
+    /// Bases and increments are each numbered from 1.
+    pub sequence: u64,
+    /// What it is.
+    pub kind: FileKind,
+}
+
+/// Why a manifest makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {why}")]
+pub struct ManifestError {
+    /// From 1 on.
+    pub line: usize,
+    /// What is wrong with it.
+    pub why: &'static str,
+}
+
+/// The files that count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// All keys at one moment; absent in a manifest of nothing.
+    pub base: Option<ListedFile>,
+    /// To be removed.
+    pub history: Vec<ListedFile>,
+    /// What changed since the base, in order.
+    pub increments: Vec<ListedFile>,
+    /// The highest number of a base so far.
+    pub base_sequence: u64,
+    /// The highest number of an increment so far.
+    pub increment_sequence: u64,
+}
+
+impl Manifest {
+    /// Reads what [`to_text`](Self::to_text) wrote, or Redis. Keys that a newer version may have
+    /// added to a line are passed over.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ManifestError> {
+        let mut manifest = Self::default();
+        let wrong = |line: usize, why| ManifestError { line, why };
+        if bytes.is_empty() {
+            return Err(wrong(1, "the manifest is empty"));
+        }
+        for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            let number = index + 1;
+            let Some(text) = line.strip_suffix(b"\n") else {
+                return Err(wrong(number, "the line does not end: the manifest is cut short"));
+            };
+            if line.len() > LINE_MAX {
+                return Err(wrong(number, "the line is too long"));
+            }
+            let text = text.trim_ascii();
+            if text.first() == Some(&b'#') {
+                continue;
+            }
+            if text.is_empty() {
+                return Err(wrong(number, "the line is empty"));
+            }
+            let file = parse_line(text).map_err(|why| wrong(number, why))?;
+            manifest.add(file).map_err(|why| wrong(number, why))?;
+        }
+        Ok(manifest)
+    }
+
+    fn add(&mut self, file: ListedFile) -> Result<(), &'static str> {
+        match file.kind {
+            FileKind::Base if self.base.is_some() => return Err("there is a second base"),
+            FileKind::Base => {
+                self.base_sequence = file.sequence;
+                self.base = Some(file);
+            }
+            FileKind::History => self.history.push(file),
+            FileKind::Increment => {
+                if file.sequence <= self.increment_sequence {
+                    return Err("the numbers of increments do not ascend");
+                }
+                self.increment_sequence = file.sequence;
+                self.increments.push(file);
+            }
+        }
+        Ok(())
+    }
+
+    /// The text of the file.
+    pub fn to_text(&self) -> String {
+        let files = self.base.iter().chain(&self.history).chain(&self.increments);
+        files
+            .map(|file| {
+                let (name, letter) = (quoted(&file.name), file.kind.letter());
+                format!("file {name} seq {} type {letter}\n", file.sequence)
+            })
+            .collect()
+    }
+
+    /// Whether no file counts.
+    pub fn is_empty(&self) -> bool {
+        self.base.is_none() && self.increments.is_empty()
+    }
+
+    /// Adds the next increment and returns its name.
+    pub fn add_increment(&mut self, layout: &Layout) -> String {
+        self.increment_sequence += 1;
+        let sequence = self.increment_sequence;
+        let name = layout.increment_name(sequence);
+        self.increments.push(ListedFile {
+            name: name.clone(),
+            sequence,
+            kind: FileKind::Increment,
+        });
+        name
+    }
+
+    /// Puts the next base in place of the present one, which becomes history, and returns its
+    /// name.
+    pub fn replace_base(&mut self, layout: &Layout, is_rdb: bool) -> String {
+        self.base_sequence += 1;
+        let sequence = self.base_sequence;
+        let name = layout.base_name(sequence, is_rdb);
+        let base = ListedFile { name: name.clone(), sequence, kind: FileKind::Base };
+        let old = self.base.replace(base);
+        self.history.extend(old.map(|old| ListedFile { kind: FileKind::History, ..old }));
+        name
+    }
+
+    /// Makes all increments history but the last `kept`.
+    pub fn retire_increments(&mut self, kept: usize) {
+        let retired = self.increments.len().saturating_sub(kept);
+        let retired = self.increments.drain(..retired);
+        self.history.extend(retired.map(|old| ListedFile { kind: FileKind::History, ..old }));
+    }
+}
+
+fn parse_line(text: &[u8]) -> Result<ListedFile, &'static str> {
+    let words = split_quoted(text).ok_or("the quotes do not match")?;
+    if words.len() < 6 || words.len() % 2 == 1 {
+        return Err("a line is `file NAME seq NUMBER type LETTER`");
+    }
+    let (mut name, mut sequence, mut kind) = (None, None, None);
+    for pair in words.chunks(2) {
+        let value = std::str::from_utf8(&pair[1]).map_err(|_| "a word is not UTF-8")?;
+        match pair[0].to_ascii_lowercase().as_slice() {
+            b"file" => name = Some(value.to_owned()),
+            b"seq" => sequence = Some(value.parse().map_err(|_| "seq is no number")?),
+            b"type" => {
+                kind = Some(match value {
+                    "b" => FileKind::Base,
+                    "h" => FileKind::History,
+                    "i" => FileKind::Increment,
+                    _ => return Err("type is none of b, h and i"),
+                });
+            }
+            _ => {}
+        }
+    }
+    let (Some(name), Some(sequence), Some(kind)) = (name, sequence, kind) else {
+        return Err("one of file, seq and type is missing");
+    };
+    if name.is_empty() || name.contains('/') {
+        return Err("the name is empty or leads out of the folder");
+    }
+    if sequence == 0 {
+        return Err("seq begins at 1");
+    }
+    Ok(ListedFile { name, sequence, kind })
+}
+
+/// The name as it is, or in quotes when a blank or something stranger is in it.
+fn quoted(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+    if name.bytes().all(is_plain) {
+        return name.to_owned();
+    }
+    let mut text = String::from("\"");
+    for byte in name.bytes() {
+        match byte {
+            b'"' | b'\\' => text.extend(['\\', char::from(byte)]),
+            0x20..=0x7e => text.push(char::from(byte)),
+            _ => text.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    text.push('"');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout() -> Layout {
+        Layout {
+            dir: "/data".into(),
+            folder_name: "appendonlydir".into(),
+            file_name: "appendonly.aof".into(),
+        }
+    }
+
+    #[test]
+    fn a_rewrite_passes_through_the_manifest() {
+        let mut manifest = Manifest::default();
+        assert_eq!(manifest.replace_base(&layout(), true), "appendonly.aof.1.base.rdb");
+        manifest.add_increment(&layout());
+        assert_eq!(manifest.add_increment(&layout()), "appendonly.aof.2.incr.aof");
+        manifest.replace_base(&layout(), false);
+        manifest.retire_increments(1);
+        let text = "file appendonly.aof.2.base.aof seq 2 type b\n\
+                    file appendonly.aof.1.base.rdb seq 1 type h\n\
+                    file appendonly.aof.1.incr.aof seq 1 type h\n\
+                    file appendonly.aof.2.incr.aof seq 2 type i\n";
+        assert_eq!(manifest.to_text(), text);
+        assert_eq!(Manifest::parse(text.as_bytes()).unwrap(), manifest);
+    }
+
+    #[test]
+    fn comments_quotes_and_unknown_keys_are_read() {
+        let text = b"# written by hand\nfile \"a b.aof\" seq 3 type i later 7\n";
+        let manifest = Manifest::parse(text).unwrap();
+        assert_eq!(manifest.increments[0].name, "a b.aof");
+        assert_eq!(manifest.to_text(), "file \"a b.aof\" seq 3 type i\n");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_its_line() {
+        let good = "file a seq 1 type i\n";
+        for (line, why) in [
+            ("file b seq 1 type i\n", "do not ascend"),
+            ("file b seq 2\n", "a line is"),
+            ("file b seq x type i\n", "no number"),
+            ("file b seq 2 type z\n", "none of b, h and i"),
+            ("file ../b seq 2 type i\n", "leads out"),
+            ("seq 2 type i key v\n", "missing"),
+            ("\n", "empty"),
+            ("file b seq 2 type i", "cut short"),
+            ("file b seq 0 type b\n", "begins at 1"),
+        ] {
+            let error = Manifest::parse((good.to_owned() + line).as_bytes()).unwrap_err();
+            assert!(error.line == 2 && error.why.contains(why), "{line:?}: {error}");
+        }
+        assert!(Manifest::parse(b"").is_err());
+        let bases = Manifest::parse(b"file a seq 1 type b\nfile b seq 2 type b\n");
+        assert!(bases.unwrap_err().why.contains("second base"));
+    }
+}

@@ -1,0 +1,202 @@
+//! Which files are to be loaded, in what order, and the move from the one file of old.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::layout::Layout;
+use super::manifest::{FileKind, ListedFile, Manifest, ManifestError};
+use crate::disk::{self, Disk};
+
+/// A manifest is a few lines.
+const MANIFEST_LEN_MAX: u64 = 1024 * 1024;
+
+/// Why there is nothing to load from, though there is something.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The disk fails.
+    #[error("{}: {error}", path.display())]
+    Disk {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
+    /// The manifest makes no sense.
+    #[error("the manifest {} is damaged, {error}", path.display())]
+    Manifest {
+        /// The manifest.
+        path: PathBuf,
+        /// Which line, and why.
+        #[source]
+        error: ManifestError,
+    },
+    /// A listed file is not there.
+    #[error("{} is listed in {} but is not there", path.display(), manifest.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// The manifest.
+        manifest: PathBuf,
+    },
+}
+
+/// One file to load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its name in the manifest.
+    pub name: String,
+    /// Its length now.
+    pub len: u64,
+    /// Whether it may be cut short: only the last may, since what follows the others would
+    /// not fit behind less.
+    pub is_last: bool,
+}
+
+/// What there is to load.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// The files that count, as listed.
+    pub manifest: Manifest,
+    /// Files in order; none in an empty store.
+    pub parts: Vec<Part>,
+    /// Whether the one file of a server before Redis 7.0 was moved into the folder.
+    pub was_upgraded: bool,
+}
+
+/// Looks what there is to load. A single file of old is moved into the folder and listed as its
+/// base, as Redis 7.0 does.
+pub fn make_plan(disk: &dyn Disk, layout: &Layout) -> Result<Plan, PlanError> {
+    let mut manifest = read_manifest(disk, layout)?;
+    let was_upgraded = disk::exists(disk, &layout.single_file())
+        && is_upgrade(disk, layout, &manifest)
+        && upgrade(disk, layout, &mut manifest)?;
+    let files: Vec<&ListedFile> = manifest.base.iter().chain(&manifest.increments).collect();
+    let mut parts = Vec::new();
+    for (index, file) in files.iter().enumerate() {
+        let path = layout.path_of(&file.name);
+        let len = match disk.size(&path) {
+            Ok(len) => len,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(PlanError::Missing { path, manifest: layout.manifest() });
+            }
+            Err(error) => return Err(PlanError::Disk { path, error }),
+        };
+        let is_last = index + 1 == files.len();
+        parts.push(Part { path, name: file.name.clone(), len, is_last });
+    }
+    Ok(Plan { manifest, parts, was_upgraded })
+}
+
+fn read_manifest(disk: &dyn Disk, layout: &Layout) -> Result<Manifest, PlanError> {
+    let path = layout.manifest();
+    match disk::read_small(disk, &path, MANIFEST_LEN_MAX) {
+        Ok(bytes) => Manifest::parse(&bytes).map_err(|error| PlanError::Manifest { path, error }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Manifest::default()),
+        Err(error) => Err(PlanError::Disk { path, error }),
+    }
+}
+
+/// The file in `dir` counts when no other does, or when a crash came between listing and moving
+/// it.
+fn is_upgrade(disk: &dyn Disk, layout: &Layout, manifest: &Manifest) -> bool {
+    match &manifest.base {
+        None => manifest.increments.is_empty(),
+        Some(base) => {
+            manifest.increments.is_empty()
+                && base.name == layout.file_name
+                && !disk::exists(disk, &layout.path_of(&base.name))
+        }
+    }
+}
+
+/// Lists the file first and moves it then: a crash in between is seen and finished.
+fn upgrade(disk: &dyn Disk, layout: &Layout, manifest: &mut Manifest) -> Result<bool, PlanError> {
+    let name = layout.file_name.clone();
+    manifest.base = Some(ListedFile { name: name.clone(), sequence: 1, kind: FileKind::Base });
+    manifest.base_sequence = 1;
+    let work = || -> io::Result<()> {
+        disk.make_folder(&layout.folder())?;
+        disk.sync_folder(&layout.dir)?;
+        write_manifest(disk, layout, manifest)?;
+        disk.rename(&layout.single_file(), &layout.path_of(&name))?;
+        disk.sync_folder(&layout.folder())?;
+        disk.sync_folder(&layout.dir)
+    };
+    work().map_err(|error| PlanError::Disk { path: layout.single_file(), error })?;
+    Ok(true)
+}
+
+/// Writes the manifest anew.
+pub(super) fn write_manifest(
+    disk: &dyn Disk,
+    layout: &Layout,
+    manifest: &Manifest,
+) -> io::Result<()> {
+    let text = manifest.to_text();
+    disk::replace(disk, &layout.manifest(), &layout.new_manifest(), text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::disk::SimulatedDisk;
+
+    fn layout() -> Layout {
+        Layout { dir: "d".into(), folder_name: "a".into(), file_name: "f.aof".into() }
+    }
+
+    fn put(disk: &SimulatedDisk, path: &str, text: &str) {
+        let path = Path::new(path);
+        disk::replace(disk, path, Path::new("d/beside"), text.as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn an_empty_folder_has_nothing_to_load() {
+        let plan = make_plan(&SimulatedDisk::seeded(1), &layout()).unwrap();
+        assert!(plan.parts.is_empty() && plan.manifest.is_empty());
+    }
+
+    #[test]
+    fn a_single_file_is_moved_and_listed_whenever_the_machine_crashes() {
+        for seed in 0..50 {
+            let disk = SimulatedDisk::seeded(seed);
+            put(&disk, "d/f.aof", "*1\r\n$4\r\nPING\r\n");
+            // In the middle: listed, and not moved yet.
+            if seed % 2 == 0 {
+                put(&disk, "d/a/f.aof.manifest", "file f.aof seq 1 type b\n");
+            }
+            let disk = disk.crash();
+            let plan = make_plan(&disk, &layout()).unwrap();
+            assert!(plan.was_upgraded, "seed {seed}");
+            let disk = disk.crash();
+            let plan = make_plan(&disk, &layout()).unwrap();
+            assert!(!plan.was_upgraded && plan.parts.len() == 1, "seed {seed}");
+            assert_eq!(plan.parts[0].path, Path::new("d/a/f.aof"));
+        }
+    }
+
+    #[test]
+    fn a_listed_file_that_is_not_there_is_named() {
+        let disk = SimulatedDisk::seeded(1);
+        put(&disk, "d/a/f.aof.manifest", "file f.aof.1.incr.aof seq 1 type i\n");
+        let error = make_plan(&disk, &layout()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "d/a/f.aof.1.incr.aof is listed in d/a/f.aof.manifest but is not there"
+        );
+    }
+
+    #[test]
+    fn a_damaged_manifest_is_told_with_its_line() {
+        let disk = SimulatedDisk::seeded(1);
+        put(&disk, "d/a/f.aof.manifest", "file f.aof.1.incr.aof seq x type i\n");
+        let error = make_plan(&disk, &layout()).unwrap_err();
+        assert!(error.to_string().contains("line 1"), "{error}");
+    }
+}

@@ -1,0 +1,220 @@
+//! The append-only file under crashes, in virtual time: what each policy may lose, and that what
+//! is left always loads.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use store_persist::aof::{
+    AofError, AppendLog, AppendSettings, CommandReader, Encoder, FsyncPolicy, Job, Layout,
+    create_base, make_plan,
+};
+use store_persist::disk::{Disk, DiskFile, Fault, SimulatedDisk, SyncFile};
+use store_resp::OwnedRequest;
+use testkit::Random;
+
+/// What `everysec` may lose.
+const LOST_MS_MAX: u64 = 2000;
+/// A sync takes less than this; a disk that takes longer loses more with Redis, too.
+const SYNC_MS_MAX: u64 = 900;
+
+fn layout() -> Layout {
+    Layout { dir: "d".into(), folder_name: "a".into(), file_name: "f.aof".into() }
+}
+
+fn settings(policy: FsyncPolicy) -> AppendSettings {
+    AppendSettings { policy, has_timestamps: false, rests_now: false }
+}
+
+/// One life of a server that counts: token 1, 2, 3, each written at a moment.
+struct World {
+    random: Random,
+    disk: SimulatedDisk,
+    log: AppendLog,
+    policy: FsyncPolicy,
+    now_ms: u64,
+    token: u64,
+    /// When each token was acknowledged.
+    acknowledged: Vec<(u64, u64)>,
+    /// A sync on another thread, and when it ends.
+    sync: Option<Sync>,
+    /// A rewrite: the token its base has, and when it is written.
+    base: Option<(u64, u64)>,
+}
+
+struct Sync {
+    file: Arc<dyn SyncFile>,
+    number: u64,
+    ends_ms: u64,
+}
+
+fn write_base(file: &mut dyn DiskFile, token: u64) {
+    let mut bytes = Vec::new();
+    Encoder::begin(&mut bytes);
+    let from = bytes.len();
+    let request = set_token(token);
+    Encoder::new().add([(0, request.as_request())].into_iter(), &mut bytes);
+    Encoder::seal(&mut bytes, from);
+    file.write_all(&bytes).unwrap();
+    file.sync().unwrap();
+}
+
+fn set_token(token: u64) -> OwnedRequest {
+    let text = token.to_string();
+    OwnedRequest::from_args([&b"SET"[..], b"token", text.as_bytes()])
+}
+
+impl World {
+    fn begin(seed: u64, policy: FsyncPolicy, fault: Option<Fault>) -> Self {
+        let disk = SimulatedDisk::seeded(seed);
+        let create = |path: &std::path::Path| {
+            write_base(&mut *disk.create(path)?, 0);
+            Ok(())
+        };
+        let manifest = create_base(&disk, &layout(), false, create).unwrap();
+        disk.set_fault(fault);
+        let log = AppendLog::open(Arc::new(disk.clone()), layout(), manifest).unwrap();
+        let random = Random::seeded(seed);
+        let (acknowledged, sync, base) = (Vec::new(), None, None);
+        Self { random, disk, log, policy, now_ms: 10_000, token: 0, acknowledged, sync, base }
+    }
+
+    /// A turn of the loop: time passes, other threads come to their ends, some writes happen.
+    fn turn(&mut self) {
+        self.now_ms += self.random.in_range(0..120);
+        if let Some(sync) = self.sync.take_if(|sync| sync.ends_ms <= self.now_ms) {
+            self.log.handle_synced(self.now_ms, sync.number, sync.file.sync());
+        }
+        if self.base.is_some_and(|(_, ends_ms)| ends_ms <= self.now_ms) {
+            self.finish_rewrite();
+        }
+        if self.base.is_none() && self.random.in_range(0..40) == 0 {
+            self.begin_rewrite();
+        }
+        let writes = self.random.in_range(0..3);
+        for _ in 0..writes {
+            self.token += 1;
+            let request = set_token(self.token);
+            let unit = [(0, request.as_request())].into_iter();
+            self.log.add(self.now_ms, unit, &settings(self.policy));
+        }
+        match self.log.flush(self.now_ms, &settings(self.policy)).unwrap() {
+            Some(Job::Sync { file, number }) => {
+                let ends_ms = self.now_ms + self.random.in_range(0..SYNC_MS_MAX);
+                // One that is under way comes to its end first, on the same thread.
+                if let Some(sync) = self.sync.replace(Sync { file, number, ends_ms }) {
+                    self.log.handle_synced(self.now_ms, sync.number, sync.file.sync());
+                }
+            }
+            Some(Job::Remove(_)) | None => {}
+        }
+        if writes > 0 {
+            self.acknowledged.push((self.token, self.now_ms));
+        }
+    }
+
+    fn begin_rewrite(&mut self) {
+        self.log.begin_switch(self.now_ms).unwrap();
+        self.base = Some((self.token, self.now_ms + self.random.in_range(0..2000)));
+    }
+
+    fn finish_rewrite(&mut self) {
+        let Some((token, _)) = self.base.take() else { return };
+        if self.random.in_range(0..4) == 0 {
+            return self.log.abort_switch();
+        }
+        write_base(&mut *self.disk.create(&self.log.layout().new_base()).unwrap(), token);
+        let Job::Remove(paths) = self.log.finish_switch(false).unwrap() else { panic!("no list") };
+        paths.iter().for_each(|path: &PathBuf| self.disk.remove(path).unwrap());
+        self.log.handle_removed();
+    }
+}
+
+/// The token that files have after a crash, or why they cannot be loaded.
+fn loaded(disk: &SimulatedDisk) -> Result<u64, String> {
+    let plan = make_plan(disk, &layout()).map_err(|error| error.to_string())?;
+    let mut token = None;
+    for part in &plan.parts {
+        let mut reader = CommandReader::new(disk.read(&part.path).unwrap(), 0);
+        loop {
+            match reader.advance() {
+                Ok(true) => {
+                    let request = reader.request();
+                    if request.arg(0) == b"SET" {
+                        let text = std::str::from_utf8(request.arg(2)).unwrap();
+                        token = Some(text.parse().unwrap());
+                    }
+                }
+                Ok(false) => break,
+                Err(AofError::Truncated { .. }) if part.is_last => break,
+                Err(error) => return Err(format!("{}: {error}", part.name)),
+            }
+        }
+    }
+    token.ok_or_else(|| "not even the base is there".to_owned())
+}
+
+/// Runs until a crash, and says what is worse than the policy allows.
+fn broken_promise(seed: u64, policy: FsyncPolicy, fault: Option<Fault>) -> Option<String> {
+    let mut world = World::begin(seed, policy, fault);
+    for _ in 0..world.random.in_range(1..150) {
+        world.turn();
+    }
+    let lost_ms_max = match policy {
+        FsyncPolicy::Always => 0,
+        FsyncPolicy::EverySecond => LOST_MS_MAX,
+        FsyncPolicy::Never => u64::MAX,
+    };
+    let promised = world
+        .acknowledged
+        .iter()
+        .rev()
+        .find(|(_, at_ms)| world.now_ms.saturating_sub(*at_ms) >= lost_ms_max);
+    let promised = promised.map_or(0, |(token, _)| *token);
+    match loaded(&world.disk.crash()) {
+        Ok(token) if token >= promised => None,
+        Ok(token) => Some(format!("seed {seed}: {promised} promised, {token} there")),
+        Err(error) => Some(format!("seed {seed}: {error}")),
+    }
+}
+
+/// `count` seeds, or so many times as many as `CRASH_ROUNDS` asks for.
+#[expect(clippy::disallowed_methods, reason = "a test may be told how long to run")]
+fn seeds(count: u64) -> impl Iterator<Item = u64> {
+    let seed = testkit::seed();
+    let times = std::env::var("CRASH_ROUNDS").ok().and_then(|text| text.parse().ok());
+    let count = count * times.unwrap_or(1);
+    (0..count).map(move |offset| seed.wrapping_add(offset))
+}
+
+#[test]
+fn always_loses_nothing_acknowledged() {
+    for seed in seeds(200) {
+        let broken = broken_promise(seed, FsyncPolicy::Always, None);
+        assert!(broken.is_none(), "{}", broken.unwrap());
+    }
+}
+
+#[test]
+fn everysec_loses_two_seconds_at_most() {
+    for seed in seeds(200) {
+        let broken = broken_promise(seed, FsyncPolicy::EverySecond, None);
+        assert!(broken.is_none(), "{}", broken.unwrap());
+    }
+}
+
+#[test]
+fn without_any_sync_of_ours_the_files_load_all_the_same() {
+    for seed in seeds(100) {
+        let broken = broken_promise(seed, FsyncPolicy::Never, None);
+        assert!(broken.is_none(), "{}", broken.unwrap());
+    }
+}
+
+#[test]
+fn syncs_that_do_nothing_are_caught() {
+    for policy in [FsyncPolicy::Always, FsyncPolicy::EverySecond] {
+        let lies = |seed| broken_promise(seed, policy, Some(Fault::SyncsLie)).is_some();
+        let caught = seeds(100).filter(|seed| lies(*seed)).count();
+        assert!(caught > 20, "{policy:?}: only {caught} of 100 were caught");
+    }
+}

@@ -1,0 +1,289 @@
+//! The base of the append-only file: all keys of one moment, written on a thread of its own.
+//!
+//! ```text
+//! loop ── snapshot_turn ─► parts ─► thread: encode, write, sync ─► FileEvent::BaseWritten
+//! ```
+//! It is a snapshot file, or with `aof-use-rdb-preamble no` a file of requests: RESTORE for every
+//! key, which says of a value what no shorter request could.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use store_engine::{Engine, SnapshotForm, SnapshotKind, SnapshotTurn};
+use store_persist::aof::Encoder;
+use store_persist::disk::{Disk, DiskFile};
+use store_persist::rdb::{FileWriter, Head, Part, SavedEntry};
+use store_resp::OwnedRequest;
+use store_types::dump;
+
+use super::worker::{FileEvent, Mailbox};
+
+const WRITE_LEN: usize = 256 * 1024;
+/// Slices of the walk per turn of the loop: about a millisecond.
+const SLICES_MAX: usize = 3;
+/// The walk goes on when so little waits to be written.
+const REFILL_BYTES: usize = 4 * 1024 * 1024;
+
+/// What a turn came to.
+pub(super) enum BaseTurn {
+    More,
+    /// It is whole and durable.
+    Done,
+    Failed(String),
+}
+
+/// What loop and thread share.
+#[derive(Default)]
+struct Shared {
+    /// Bytes of parts handed over and not written.
+    ahead_bytes: AtomicUsize,
+    /// Whether the walk waits for them.
+    loop_waits: AtomicBool,
+}
+
+/// A base being written. Parts that wait are bounded by the engine, which gives up a snapshot
+/// that is written too slowly.
+pub(super) struct BaseWriter {
+    parts: Option<Sender<Vec<Part>>>,
+    shared: Arc<Shared>,
+    /// Told by the thread.
+    pub(super) written: Option<Result<(), String>>,
+}
+
+impl BaseWriter {
+    /// Takes a snapshot of this moment, and starts the thread that writes it to `path`.
+    pub(super) fn begin(
+        disk: &dyn Disk,
+        path: &Path,
+        engine: &mut Engine,
+        now_us: u64,
+        is_rdb: bool,
+        mailbox: Mailbox,
+    ) -> io::Result<Self> {
+        let file = BaseFile::begin(disk, path, engine, is_rdb)?;
+        let form = form(engine, is_rdb);
+        if !engine.start_snapshot(now_us, SnapshotKind::Rewrite, form) {
+            return Err(io::Error::other("another snapshot is not over yet"));
+        }
+        let (parts, received) = channel();
+        let shared = Arc::new(Shared::default());
+        let of_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("tenure-rewrite".to_owned());
+        let spawned = thread.spawn(move || {
+            if let Some(result) = write_parts(file, &received, &of_thread, &mailbox) {
+                let result = result.map_err(|error| error.to_string());
+                mailbox.tell(FileEvent::BaseWritten(result));
+            }
+        });
+        if let Err(error) = spawned {
+            engine.abandon_snapshot("no thread to write it");
+            return Err(error);
+        }
+        Ok(Self { parts: Some(parts), shared, written: None })
+    }
+
+    /// Whether there is nothing to do before the thread says so.
+    pub(super) fn waits(&self) -> bool {
+        self.written.is_none()
+            && (self.parts.is_none() || self.shared.loop_waits.load(Ordering::SeqCst))
+    }
+
+    pub(super) fn turn(&mut self, engine: &mut Engine) -> BaseTurn {
+        match self.written.take() {
+            Some(Ok(())) => return BaseTurn::Done,
+            Some(Err(reason)) => return BaseTurn::Failed(reason),
+            None => {}
+        }
+        for _ in 0..SLICES_MAX {
+            if self.waits() {
+                break;
+            }
+            let ahead = self.shared.ahead_bytes.load(Ordering::SeqCst);
+            match engine.snapshot_turn(ahead) {
+                SnapshotTurn::More(parts) => self.hand_over(parts),
+                SnapshotTurn::Waiting(parts) => {
+                    self.hand_over(parts);
+                    self.wait();
+                }
+                SnapshotTurn::Done(parts) => {
+                    self.hand_over(parts);
+                    // Its end is the end of the file.
+                    self.hand_over_end();
+                }
+                SnapshotTurn::Abandoned(reason) => return BaseTurn::Failed(reason),
+                SnapshotTurn::Settling => {}
+                SnapshotTurn::Idle => return BaseTurn::Failed("the snapshot is gone".to_owned()),
+            }
+        }
+        BaseTurn::More
+    }
+
+    fn wait(&self) {
+        self.shared.loop_waits.store(true, Ordering::SeqCst);
+        // What was written between looking and waiting may have been the last of it.
+        if self.shared.ahead_bytes.load(Ordering::SeqCst) < REFILL_BYTES {
+            self.shared.loop_waits.store(false, Ordering::SeqCst);
+        }
+    }
+
+    fn hand_over(&self, parts: Vec<Part>) {
+        if let Some(sender) = self.parts.as_ref().filter(|_| !parts.is_empty()) {
+            let bytes: usize = parts.iter().map(Part::own_bytes).sum();
+            self.shared.ahead_bytes.fetch_add(bytes, Ordering::SeqCst);
+            // A thread that is gone has told why.
+            let _ = sender.send(parts);
+        }
+    }
+
+    /// An empty list is the end; without one the thread throws the file away.
+    fn hand_over_end(&mut self) {
+        if let Some(sender) = self.parts.take() {
+            let _ = sender.send(Vec::new());
+        }
+    }
+}
+
+/// Writes until the end. `None` when nobody wants the file any more.
+fn write_parts(
+    mut file: BaseFile,
+    received: &Receiver<Vec<Part>>,
+    shared: &Shared,
+    mailbox: &Mailbox,
+) -> Option<io::Result<()>> {
+    loop {
+        let parts = received.recv().ok()?;
+        if parts.is_empty() {
+            return Some(file.finish());
+        }
+        for part in parts {
+            if let Err(error) = file.part(&part) {
+                return Some(Err(error));
+            }
+            let bytes = part.own_bytes();
+            let ahead = shared.ahead_bytes.fetch_sub(bytes, Ordering::SeqCst) - bytes;
+            if ahead < REFILL_BYTES && shared.loop_waits.swap(false, Ordering::SeqCst) {
+                mailbox.tell(FileEvent::BaseWaits);
+            }
+        }
+    }
+}
+
+/// Writes all keys to `path` while everybody waits: before the first client is served.
+pub(super) fn write_base_now(
+    disk: &dyn Disk,
+    path: &Path,
+    engine: &mut Engine,
+    now_us: u64,
+    is_rdb: bool,
+) -> io::Result<()> {
+    let mut file = BaseFile::begin(disk, path, engine, is_rdb)?;
+    let form = form(engine, is_rdb);
+    if !engine.start_snapshot(now_us, SnapshotKind::Rewrite, form) {
+        return Err(io::Error::other("another snapshot is not over yet"));
+    }
+    loop {
+        let (parts, is_last) = match engine.snapshot_turn(0) {
+            SnapshotTurn::More(parts) | SnapshotTurn::Waiting(parts) => (parts, false),
+            SnapshotTurn::Done(parts) => (parts, true),
+            SnapshotTurn::Abandoned(reason) => return Err(io::Error::other(reason)),
+            SnapshotTurn::Settling | SnapshotTurn::Idle => (Vec::new(), true),
+        };
+        parts.iter().try_for_each(|part| file.part(part))?;
+        if is_last {
+            return file.finish();
+        }
+    }
+}
+
+fn form(engine: &Engine, is_rdb: bool) -> SnapshotForm {
+    match is_rdb {
+        true => SnapshotForm::Rdb { compresses: engine.config().is_on("rdbcompression") },
+        false => SnapshotForm::Entries,
+    }
+}
+
+type Output = BufWriter<Box<dyn DiskFile>>;
+
+enum BaseFile {
+    Snapshot(FileWriter<Output>),
+    Requests(RequestFile),
+}
+
+impl BaseFile {
+    fn begin(disk: &dyn Disk, path: &Path, engine: &Engine, is_rdb: bool) -> io::Result<Self> {
+        let output = BufWriter::with_capacity(WRITE_LEN, disk.create(path)?);
+        let head = engine.snapshot_head(true);
+        Ok(match is_rdb {
+            true => Self::Snapshot(FileWriter::begin(output, &head)?),
+            false => Self::Requests(RequestFile::begin(output, &head)?),
+        })
+    }
+
+    fn part(&mut self, part: &Part) -> io::Result<()> {
+        match (self, part) {
+            (Self::Snapshot(file), part) => file.part(part),
+            (Self::Requests(file), Part::Entry(entry)) => file.entry(entry),
+            // Entries come one by one, so this selects a database, and they say theirs.
+            (Self::Requests(_), Part::Run(_)) => Ok(()),
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        let output = match self {
+            Self::Snapshot(file) => file.finish()?.0,
+            Self::Requests(file) => file.finish()?,
+        };
+        output.into_inner().map_err(io::IntoInnerError::into_error)?.sync()
+    }
+}
+
+/// Keys as requests that make them.
+struct RequestFile {
+    output: Output,
+    encoder: Encoder,
+    /// Not written yet, and covered by the next checksum.
+    bytes: Vec<u8>,
+}
+
+impl RequestFile {
+    fn begin(output: Output, head: &Head) -> io::Result<Self> {
+        let mut file = Self { output, encoder: Encoder::new(), bytes: Vec::new() };
+        Encoder::begin(&mut file.bytes);
+        file.output.write_all(&file.bytes)?;
+        file.bytes.clear();
+        for code in &head.functions {
+            file.add(0, &[b"FUNCTION", b"LOAD", code])?;
+        }
+        Ok(file)
+    }
+
+    fn entry(&mut self, entry: &SavedEntry) -> io::Result<()> {
+        let payload = dump::dump(entry.value.as_ref(), None);
+        let ends = entry.expires_at.unwrap_or(0).to_string();
+        let words: [&[u8]; 5] = [b"RESTORE", &entry.key, ends.as_bytes(), &payload, b"ABSTTL"];
+        self.add(entry.db, &words)
+    }
+
+    fn add(&mut self, db: usize, words: &[&[u8]]) -> io::Result<()> {
+        let request = OwnedRequest::from_args(words.iter().copied());
+        self.encoder.add([(db, request.as_request())].into_iter(), &mut self.bytes);
+        if self.bytes.len() >= WRITE_LEN { self.seal() } else { Ok(()) }
+    }
+
+    fn seal(&mut self) -> io::Result<()> {
+        Encoder::seal(&mut self.bytes, 0);
+        self.output.write_all(&self.bytes)?;
+        self.bytes.clear();
+        Ok(())
+    }
+
+    fn finish(mut self) -> io::Result<Output> {
+        if !self.bytes.is_empty() {
+            self.seal()?;
+        }
+        Ok(self.output)
+    }
+}

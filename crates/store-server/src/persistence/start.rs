@@ -1,0 +1,375 @@
+//! Loading what an earlier process left, in slices, so that clients are answered meanwhile.
+//!
+//! ```text
+//! appendonly yes and files listed ─► base, then increments in order
+//! else dump.rdb, when data is to be kept
+//! ```
+//! A file that cannot be understood ends the start with its name, the place and what to do, and
+//! is left as it is. Only the end of the last increment may be cut: that is how a crash leaves it.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use store_engine::{Config, Engine, LoadOptions, LoadReport, Loaded as Ran, SessionId};
+use store_persist::aof::{
+    AofError, CommandReader, Manifest, Part, PlanError, has_preamble, make_plan,
+};
+use store_persist::disk::Disk;
+use store_persist::rdb::{FileReader, RdbError};
+
+use super::{layout, persists, snapshot_path};
+use crate::server::LogLevel;
+
+/// Requests or entries between two looks at the clock.
+const SLICE_LEN: usize = 256;
+/// Time that a slice may take: clients wait for it.
+const SLICE_US: u64 = 5000;
+/// Between lines about progress.
+const PROGRESS_US: u64 = 5_000_000;
+/// Failed requests that are told one by one.
+const FAILURES_SHOWN_MAX: u64 = 5;
+
+type Input = Box<dyn Read + Send>;
+
+/// What became of a slice.
+pub(crate) enum Step {
+    /// There is more.
+    More,
+    /// All is loaded.
+    Done(Loaded),
+}
+
+/// What was loaded.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    /// The files of the append-only file; of nothing without one.
+    pub(crate) manifest: Manifest,
+}
+
+/// Loads files one after the other.
+pub(crate) struct Loader {
+    disk: Arc<dyn Disk>,
+    manifest: Manifest,
+    parts: VecDeque<Part>,
+    current: Option<Current>,
+    session: Option<SessionId>,
+    is_aof: bool,
+    may_cut: bool,
+    total_bytes: u64,
+    done_bytes: u64,
+    keys: u64,
+    requests: u64,
+    failures: u64,
+    started_us: u64,
+    told_us: u64,
+    pub(crate) notes: Vec<(LogLevel, String)>,
+}
+
+/// The file being loaded.
+struct Current {
+    part: Part,
+    content: Content,
+}
+
+enum Content {
+    Snapshot(Box<FileReader<Input>>, LoadReport),
+    Requests(Box<CommandReader<Input>>),
+}
+
+impl Loader {
+    /// Looks what there is to load. `None` when data is not kept at all. Fails with what to tell.
+    pub(crate) fn find(disk: Arc<dyn Disk>, config: &Config) -> Result<Option<Self>, String> {
+        if !persists(config) {
+            return Ok(None);
+        }
+        let (mut manifest, mut parts, mut notes) = (Manifest::default(), Vec::new(), Vec::new());
+        let is_aof = config.is_on("appendonly");
+        if is_aof {
+            let plan = make_plan(&*disk, &layout(config)).map_err(|error| advise(&error))?;
+            if plan.was_upgraded {
+                let line = "Successfully migrated an old-style AOF into its folder";
+                notes.push((LogLevel::Notice, line.to_owned()));
+            }
+            (manifest, parts) = (plan.manifest, plan.parts);
+        }
+        let mut loader = Self {
+            disk,
+            manifest,
+            parts: parts.into(),
+            current: None,
+            session: None,
+            is_aof,
+            may_cut: config.is_on("aof-load-truncated"),
+            total_bytes: 0,
+            done_bytes: 0,
+            keys: 0,
+            requests: 0,
+            failures: 0,
+            started_us: 0,
+            told_us: 0,
+            notes,
+        };
+        if loader.parts.is_empty() {
+            loader.is_aof = false;
+            loader.parts.extend(loader.snapshot_part(&snapshot_path(config))?);
+        }
+        loader.total_bytes = loader.parts.iter().map(|part| part.len).sum();
+        Ok(Some(loader))
+    }
+
+    /// The snapshot file, if it is there. With an append-only file that is wanted and not there
+    /// yet it is where the data is.
+    fn snapshot_part(&self, path: &Path) -> Result<Option<Part>, String> {
+        match self.disk.size(path) {
+            Ok(len) => {
+                let name = path.display().to_string();
+                Ok(Some(Part { path: path.to_owned(), name, len, is_last: true }))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+        }
+    }
+
+    /// Loads for a few milliseconds. Fails with what to tell; nothing may be served then.
+    pub(crate) fn step(
+        &mut self,
+        engine: &mut Engine,
+        now_us: &dyn Fn() -> u64,
+    ) -> Result<Step, String> {
+        let began_us = now_us();
+        let session = match self.session {
+            Some(session) => session,
+            None => self.begin(engine, began_us),
+        };
+        loop {
+            let Some(mut current) = self.current.take() else {
+                match self.parts.pop_front() {
+                    Some(part) => self.current = Some(self.open(part, engine)?),
+                    None => return Ok(Step::Done(self.finish(engine, session, now_us()))),
+                }
+                continue;
+            };
+            let is_over = match &mut current.content {
+                Content::Snapshot(file, report) => {
+                    load_entries(file, report, engine, began_us, self.is_aof)
+                        .map_err(|error| rdb_advice(&current.part.path, &error))?
+                }
+                Content::Requests(reader) => {
+                    self.load_requests(&current.part, reader, engine, session, began_us)?
+                }
+            };
+            self.tell_progress(engine, &current, now_us());
+            match is_over {
+                true => self.current = self.next_content(current),
+                false => self.current = Some(current),
+            }
+            if now_us() - began_us > SLICE_US {
+                return Ok(Step::More);
+            }
+        }
+    }
+
+    fn begin(&mut self, engine: &mut Engine, now_us: u64) -> SessionId {
+        (self.started_us, self.told_us) = (now_us, now_us);
+        let session = engine.begin_loading(now_us, self.total_bytes);
+        self.session = Some(session);
+        session
+    }
+
+    fn open(&self, part: Part, engine: &Engine) -> Result<Current, String> {
+        let read = || -> io::Result<(Vec<u8>, Input)> {
+            let mut input = self.disk.read(&part.path)?;
+            let mut head = Vec::new();
+            input.by_ref().take(5).read_to_end(&mut head)?;
+            Ok((head, input))
+        };
+        let (head, input) =
+            read().map_err(|error| format!("cannot read {}: {error}", part.path.display()))?;
+        let is_snapshot = has_preamble(&head) || !self.is_aof;
+        let input: Input = Box::new(io::Cursor::new(head).chain(input));
+        let content = if is_snapshot {
+            let file = FileReader::begin(input, engine.state().limits)
+                .map_err(|error| rdb_advice(&part.path, &error))?;
+            let report = LoadReport { version: file.version(), ..LoadReport::default() };
+            Content::Snapshot(Box::new(file), report)
+        } else {
+            Content::Requests(Box::new(CommandReader::new(input, 0)))
+        };
+        Ok(Current { part, content })
+    }
+
+    /// What follows in the same file: requests behind a snapshot, or nothing.
+    fn next_content(&mut self, current: Current) -> Option<Current> {
+        let Current { part, content } = current;
+        match content {
+            Content::Snapshot(file, report) => {
+                self.keys += report.keys;
+                if !self.is_aof {
+                    self.done_bytes += part.len;
+                    return None;
+                }
+                let offset = file.offset();
+                let (input, rest) = file.into_rest();
+                let input: Input = Box::new(io::Cursor::new(rest).chain(input));
+                let content = Content::Requests(Box::new(CommandReader::new(input, offset)));
+                Some(Current { part, content })
+            }
+            Content::Requests(reader) => {
+                self.requests += reader.requests();
+                self.done_bytes += part.len;
+                None
+            }
+        }
+    }
+
+    /// Runs some requests. True at the end of the file.
+    fn load_requests(
+        &mut self,
+        part: &Part,
+        reader: &mut CommandReader<Input>,
+        engine: &mut Engine,
+        session: SessionId,
+        now_us: u64,
+    ) -> Result<bool, String> {
+        for _ in 0..SLICE_LEN {
+            match reader.advance() {
+                Ok(false) => return Ok(true),
+                Ok(true) => {}
+                Err(AofError::Truncated { at, valid_len, inside })
+                    if part.is_last && self.may_cut =>
+                {
+                    engine.drop_loaded_transaction(now_us, session);
+                    self.cut(part, at, valid_len, inside)?;
+                    return Ok(true);
+                }
+                Err(error) => return Err(aof_advice(&part.path, &error)),
+            }
+            if let Ran::Failed(error) = engine.load_request(now_us, session, reader.request()) {
+                self.note_failure(part, reader.offset(), &error)?;
+            }
+        }
+        Ok(false)
+    }
+
+    /// A crash left the end of the last file torn: what is whole stays.
+    fn cut(&mut self, part: &Part, at: u64, valid_len: u64, inside: &str) -> Result<(), String> {
+        let path = part.path.display();
+        self.warn(format!("!!! Warning: short read while loading the AOF file {}!!!", part.name));
+        self.warn(format!(
+            "{path} ends at offset {at} in the middle of {inside}: truncating it to {valid_len} \
+             bytes, {} less than it had. Set aof-load-truncated to no to have such a start refused.",
+            part.len.saturating_sub(valid_len)
+        ));
+        self.disk
+            .truncate(&part.path, valid_len)
+            .map_err(|error| format!("cannot truncate {path}: {error}"))?;
+        self.warn(format!("AOF {} loaded anyway because aof-load-truncated is enabled", part.name));
+        Ok(())
+    }
+
+    /// What ran before can fail now only when the data is not what it was; what nobody knows
+    /// was written by another kind of server.
+    fn note_failure(&mut self, part: &Part, offset: u64, error: &str) -> Result<(), String> {
+        let path = part.path.display();
+        if error.starts_with("ERR unknown command") {
+            return Err(format!(
+                "{path} has a request at offset {offset} that this server does not know: {error}. \
+                 The file is left as it is; load it with the server that wrote it"
+            ));
+        }
+        self.failures += 1;
+        if self.failures <= FAILURES_SHOWN_MAX {
+            self.warn(format!("{path}: the request at offset {offset} was refused: {error}"));
+        }
+        Ok(())
+    }
+
+    fn tell_progress(&mut self, engine: &mut Engine, current: &Current, now_us: u64) {
+        let (offset, keys, requests) = match &current.content {
+            Content::Snapshot(file, report) => (file.offset(), report.keys, 0),
+            Content::Requests(reader) => (reader.offset(), 0, reader.requests()),
+        };
+        let done = self.done_bytes + offset;
+        engine.note_loaded(done);
+        if now_us - self.told_us >= PROGRESS_US {
+            self.told_us = now_us;
+            let percent = 100 * done / self.total_bytes.max(1);
+            let (keys, requests) = (self.keys + keys, self.requests + requests);
+            let line = format!(
+                "Loading {}: {percent}% of {} bytes, {keys} keys and {requests} requests so far",
+                current.part.name, self.total_bytes
+            );
+            self.notes.push((LogLevel::Notice, line));
+        }
+    }
+
+    fn finish(&mut self, engine: &mut Engine, session: SessionId, now_us: u64) -> Loaded {
+        engine.end_loading(session);
+        if self.failures > FAILURES_SHOWN_MAX {
+            self.warn(format!("{} requests of the files were refused in all", self.failures));
+        }
+        if self.total_bytes > 0 {
+            let seconds = (now_us - self.started_us) as f64 / 1e6;
+            let from = if self.is_aof { "append only file" } else { "disk" };
+            let (keys, requests) = (self.keys, self.requests);
+            self.notes.push((
+                LogLevel::Notice,
+                format!("DB loaded from {from}: {seconds:.3} seconds, {keys} keys and {requests} requests"),
+            ));
+        }
+        Loaded { manifest: std::mem::take(&mut self.manifest) }
+    }
+
+    fn warn(&mut self, line: String) {
+        self.notes.push((LogLevel::Warning, line));
+    }
+}
+
+/// Takes some entries of a snapshot. True behind the last.
+fn load_entries(
+    file: &mut FileReader<Input>,
+    report: &mut LoadReport,
+    engine: &mut Engine,
+    now_us: u64,
+    keeps_ended: bool,
+) -> Result<bool, RdbError> {
+    let options = LoadOptions { keeps_ended };
+    for _ in 0..SLICE_LEN {
+        let Some(item) = file.next_item()? else { return Ok(true) };
+        engine
+            .load_item(now_us, item, options, report)
+            .map_err(|fault| RdbError::Damaged { offset: file.offset(), fault })?;
+    }
+    Ok(false)
+}
+
+fn rdb_advice(path: &Path, error: &RdbError) -> String {
+    format!("{}: {error}. The file is left as it is", path.display())
+}
+
+fn aof_advice(path: &Path, error: &AofError) -> String {
+    let path = path.display();
+    let next = match error {
+        AofError::Read { .. } => "check the disk".to_owned(),
+        AofError::Truncated { .. } => format!(
+            "to start without what is cut, set aof-load-truncated to yes if it is the last file, \
+             or run `tenure check-aof --fix {path}`"
+        ),
+        _ => format!(
+            "restore it from a backup, or run `tenure check-aof {path}` to see and \
+             `tenure check-aof --fix {path}` to cut everything behind that place"
+        ),
+    };
+    format!("{path} {error}. The file is left as it is; {next}")
+}
+
+fn advise(error: &PlanError) -> String {
+    let next = match error {
+        PlanError::Disk { .. } => "check the setting dir and its permissions",
+        PlanError::Manifest { .. } => "restore it from a backup, or correct the line by hand",
+        _ => "restore it from a backup, or remove its line if you can do without its data",
+    };
+    format!("{error}. Nothing was changed; {next}")
+}

@@ -1,0 +1,98 @@
+//! The thread for what takes long on a disk: syncing and removing files.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use mio::Waker;
+use store_persist::aof::Job;
+use store_persist::disk::Disk;
+
+use crate::event_loop::Message;
+
+/// Jobs that wait: one sync at a time, and a list of files per rewrite.
+const JOBS_MAX: usize = 16;
+
+/// What came of a job.
+#[derive(Debug)]
+pub(crate) enum FileEvent {
+    /// A sync ended.
+    Synced { number: u64, result: io::Result<()> },
+    /// Old files are gone.
+    Removed,
+    /// The base of a rewrite is whole and durable, or it is not.
+    BaseWritten(Result<(), String>),
+    /// The walk for a base may go on.
+    BaseWaits,
+}
+
+/// How the loop is told.
+#[derive(Clone)]
+pub(crate) struct Mailbox {
+    pub(crate) messages: Sender<Message>,
+    pub(crate) waker: Arc<Waker>,
+}
+
+impl Mailbox {
+    /// A loop that is gone does not want to know.
+    pub(crate) fn tell(&self, event: FileEvent) {
+        if self.messages.send(Message::File(event)).is_ok() {
+            let _ = self.waker.wake();
+        }
+    }
+}
+
+/// A thread that is started with the first job, and ends with the value.
+pub(super) struct Worker {
+    disk: Arc<dyn Disk>,
+    mailbox: Mailbox,
+    running: Option<(SyncSender<Job>, JoinHandle<()>)>,
+}
+
+impl Worker {
+    pub(super) fn new(disk: Arc<dyn Disk>, mailbox: Mailbox) -> Self {
+        Self { disk, mailbox, running: None }
+    }
+
+    pub(super) fn mailbox(&self) -> Mailbox {
+        self.mailbox.clone()
+    }
+
+    /// Hands on a job. Fails when there is no thread to be had.
+    pub(super) fn give(&mut self, job: Job) -> io::Result<()> {
+        if self.running.is_none() {
+            let (sender, jobs) = sync_channel(JOBS_MAX);
+            let (disk, mailbox) = (Arc::clone(&self.disk), self.mailbox.clone());
+            let thread = std::thread::Builder::new()
+                .name("tenure-files".to_owned())
+                .spawn(move || jobs.iter().for_each(|job| mailbox.tell(work(&*disk, job))))?;
+            self.running = Some((sender, thread));
+        }
+        let Some((sender, _)) = &self.running else { return Ok(()) };
+        sender.send(job).map_err(|_| io::Error::other("the thread for files is gone"))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Some((sender, thread)) = self.running.take() {
+            drop(sender);
+            // A panic has printed itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(disk: &dyn Disk, job: Job) -> FileEvent {
+    match job {
+        Job::Sync { file, number } => FileEvent::Synced { number, result: file.sync() },
+        Job::Remove(paths) => {
+            for path in paths {
+                // One that stays is listed as history, and tried again at the next start.
+                let _ = disk.remove(&path);
+            }
+            FileEvent::Removed
+        }
+    }
+}

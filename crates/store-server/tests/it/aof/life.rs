@@ -1,0 +1,91 @@
+//! What elections are told of the data's history across restarts.
+
+use std::path::Path;
+
+use store_server::{Server, SimulatedDisk};
+use testkit::TempFolder;
+
+use super::{connect, fact, persistent};
+
+/// Incarnation and history mark.
+fn life(server: &Server) -> (String, String) {
+    let mut connection = connect(server);
+    (fact(&mut connection, "tenure_incarnation"), fact(&mut connection, "tenure_history"))
+}
+
+#[test]
+fn a_clean_restart_continues_the_incarnation() {
+    let folder = TempFolder::create();
+    let start = || persistent(folder.path()).any_port().start().unwrap();
+    let first = life(&start());
+    assert_eq!(first.1, "unknown", "nobody knows what was before");
+    assert_eq!(life(&start()), first);
+    assert_eq!(life(&start()), first);
+}
+
+#[test]
+fn a_store_that_nobody_outside_can_reach_has_forgotten_nobody() {
+    let folder = TempFolder::create();
+    let start = || persistent(folder.path()).start().unwrap();
+    let first = life(&start());
+    assert_eq!(first.1, "complete");
+    assert_eq!(life(&start()), first);
+    let in_memory = Server::builder().start().unwrap();
+    assert_eq!(life(&in_memory).1, "complete");
+    let reachable = Server::builder().any_port().start().unwrap();
+    assert_eq!(life(&reachable).1, "unknown");
+}
+
+#[test]
+fn a_crash_begins_a_new_incarnation() {
+    let disk = SimulatedDisk::seeded(testkit::seed());
+    let start = |disk: &SimulatedDisk| {
+        persistent(Path::new("data")).disk(disk.clone()).any_port().start().unwrap()
+    };
+    let server = start(&disk);
+    let first = life(&server);
+    let disk = disk.crash();
+    drop(server);
+    let second = life(&start(&disk));
+    assert_ne!(second.0, first.0);
+    assert_eq!(second.1, "unknown");
+    // A clean end after that continues the second one.
+    assert_eq!(life(&start(&disk)).0, second.0);
+}
+
+#[test]
+fn an_older_copy_of_the_files_begins_a_new_incarnation() {
+    let folder = TempFolder::create();
+    let start = || persistent(folder.path()).any_port().start().unwrap();
+    let file = folder.path().join("appendonlydir/appendonly.aof.1.incr.aof");
+    let server = start();
+    connect(&server).words("SET token 1");
+    let first = life(&server);
+    drop(server);
+    let copy = std::fs::read(&file).unwrap();
+    let server = start();
+    connect(&server).words("SET token 2");
+    assert_eq!(life(&server), first);
+    drop(server);
+    std::fs::write(&file, copy).unwrap();
+    assert_ne!(life(&start()).0, first.0);
+}
+
+#[test]
+fn a_snapshot_at_the_end_is_a_clean_end_and_none_is_not() {
+    let folder = TempFolder::create();
+    let dir = folder.path().to_str().unwrap();
+    let start = || Server::builder().setting("dir", dir).setting("save", "3600 1").start().unwrap();
+    let server = start();
+    connect(&server).words("SET a 1");
+    let first = life(&server);
+    connect(&server).send(&["SHUTDOWN"]);
+    server.wait().unwrap();
+    let server = start();
+    assert_eq!(life(&server), first);
+    connect(&server).words("SET a 2");
+    connect(&server).send(&["SHUTDOWN", "NOSAVE"]);
+    server.wait().unwrap();
+    let server = start();
+    assert_ne!(life(&server).0, first.0);
+}

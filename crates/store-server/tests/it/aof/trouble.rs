@@ -1,0 +1,119 @@
+//! Disks that fail: never a silent gap.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use store_resp::Reply;
+use store_server::{Fault, Server, SimulatedDisk};
+
+use super::{connect, fact, persistent, wait_for_fact};
+
+fn start(disk: &SimulatedDisk, policy: &str) -> Server {
+    let builder = persistent(Path::new("data")).disk(disk.clone());
+    builder.setting("appendfsync", policy).start().unwrap()
+}
+
+fn is_refused(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error(text) if text.starts_with("MISCONF Errors writing to the AOF file"))
+}
+
+/// Writes until one is refused; returns the last that was not.
+fn write_until_refused(connection: &mut crate::connection::Connection) -> u64 {
+    let mut accepted = 0;
+    testkit::wait_until("a write is refused", testkit::GENEROUS, || {
+        let reply = connection.words(&format!("SET token {}", accepted + 1));
+        accepted += u64::from(!is_refused(&reply));
+        is_refused(&reply)
+    });
+    accepted
+}
+
+#[test]
+fn with_everysec_writes_are_refused_until_the_disk_works_again_and_nothing_is_missing() {
+    for fault in [Fault::WritesFail, Fault::FullAfter(1000), Fault::FullAfter(0)] {
+        let disk = SimulatedDisk::seeded(1);
+        let server = start(&disk, "everysec");
+        let mut connection = connect(&server);
+        disk.set_fault(Some(fault));
+        let accepted = write_until_refused(&mut connection);
+        assert!(is_refused(&connection.words("PING")));
+        assert!(is_refused(&connection.words("EVAL return(redis.call('SET','a',1)) 0")));
+        assert!(matches!(connection.words("GET token"), Reply::Bulk(_)));
+        assert_eq!(fact(&mut connection, "aof_last_write_status"), "err");
+        disk.set_fault(None);
+        wait_for_fact(&mut connection, "aof_last_write_status", "ok");
+        assert_eq!(connection.words("SET after 1"), super::ok());
+        drop(server);
+        let server = start(&disk, "everysec");
+        let token = connect(&server).words("GET token");
+        assert_eq!(token, Reply::Bulk(accepted.to_string().into_bytes()), "{fault:?}");
+        assert_eq!(connect(&server).words("GET after"), Reply::Bulk(b"1".to_vec()));
+    }
+}
+
+#[test]
+fn a_failed_sync_is_healed_by_writing_all_anew() {
+    let disk = SimulatedDisk::seeded(1);
+    let server = start(&disk, "everysec");
+    let mut connection = connect(&server);
+    disk.set_fault(Some(Fault::SyncsFail));
+    let accepted = write_until_refused(&mut connection);
+    disk.set_fault(None);
+    // A sync that works says nothing of the bytes that one before it dropped.
+    testkit::wait_until("writes are accepted", testkit::GENEROUS, || {
+        connection.words("SET after 1") == super::ok()
+    });
+    assert_ne!(fact(&mut connection, "aof_rewrites"), "0");
+    wait_for_fact(&mut connection, "aof_pending_bio_fsync", "0");
+    drop(server);
+    let disk = disk.crash();
+    let server = start(&disk, "everysec");
+    let token = connect(&server).words("GET token");
+    assert_eq!(token, Reply::Bulk(accepted.to_string().into_bytes()));
+}
+
+#[test]
+fn with_always_the_server_ends_rather_than_break_its_word() {
+    for fault in [Fault::WritesFail, Fault::FullAfter(3000), Fault::SyncsFail] {
+        let disk = SimulatedDisk::seeded(1);
+        let log = Arc::new(Mutex::new(String::new()));
+        let seen = Arc::clone(&log);
+        let server = persistent(Path::new("data"))
+            .disk(disk.clone())
+            .setting("appendfsync", "always")
+            .log(move |_, line| seen.lock().unwrap().push_str(line))
+            .start()
+            .unwrap();
+        let mut connection = connect(&server);
+        disk.set_fault(Some(fault));
+        let mut acknowledged = 0;
+        // The connection ends without a reply to the write that was not kept.
+        while connection.ask(&["SET", "token", &(acknowledged + 1).to_string()]).is_some() {
+            acknowledged += 1;
+        }
+        let error = server.wait().unwrap_err().to_string();
+        assert!(error.contains("'always'") && error.contains("incr.aof"), "{error}");
+        assert!(log.lock().unwrap().contains("Exiting"));
+        let disk = disk.crash();
+        let server = start(&disk, "always");
+        let token = match connect(&server).words("GET token") {
+            Reply::Bulk(text) => String::from_utf8(text).unwrap().parse().unwrap(),
+            _ => 0,
+        };
+        assert!(token >= acknowledged, "{fault:?}: {acknowledged} was promised, {token} is there");
+    }
+}
+
+#[test]
+fn short_writes_are_continued() {
+    let disk = SimulatedDisk::seeded(1);
+    let server = start(&disk, "always");
+    disk.set_fault(Some(Fault::ShortWrites));
+    let mut connection = connect(&server);
+    for token in 0..50 {
+        assert_eq!(connection.words(&format!("SET token {token}")), super::ok());
+    }
+    drop(server);
+    let server = start(&disk.crash(), "always");
+    assert_eq!(connect(&server).words("GET token"), Reply::Bulk(b"49".to_vec()));
+}

@@ -1,0 +1,30 @@
+//! A plain conversation with a store, for commands beside `tenure cli`.
+
+use std::time::Duration;
+
+use store_resp::{Protocol, Reply};
+use tenure::backend::redis::RedisUrl;
+
+use super::connection::Connection;
+use super::target::Target;
+
+/// A connection that has logged in.
+pub(crate) struct Conversation(Connection);
+
+impl Conversation {
+    /// Connects and logs in. Fails with a text that never repeats a password.
+    pub(crate) fn open(url: RedisUrl, connect_within: Duration) -> Result<Self, String> {
+        let target = Target {
+            place: url.place,
+            login: url.login,
+            protocol: Protocol::Resp2,
+            connect_within,
+        };
+        Connection::open(&target).map(Conversation).map_err(|error| error.to_string())
+    }
+
+    /// Asks one thing; an error reply is an answer as well.
+    pub(crate) fn ask(&mut self, words: &[&str]) -> Result<Reply, String> {
+        self.0.ask(words).map_err(|error| error.to_string())
+    }
+}

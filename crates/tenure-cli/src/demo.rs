@@ -1,0 +1,340 @@
+//! `tenure demo`: three real instances on a store of their own, killed and paused in turn.
+//!
+//! ```text
+//! this process: the store, the page, the plot
+//!   ├─ ada ─┐
+//!   ├─ bob ─┼─ contend for one resource; each is this program again
+//!   └─ eve ─┘
+//! ```
+//! The children die with this process, whatever becomes of it: on Linux the kernel sees to that.
+
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, getppid, kill_process};
+use store_server::Server as Store;
+use tenure::core::protocol::{HistoryEntry, HistoryKind};
+use tenure::{Tenure, Token};
+use tenure_sidecar::{Server, ServerSettings, Sidecar, SidecarError};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+use crate::clock;
+use crate::exit::{self, Failure};
+use crate::output::{duration, result, talk};
+use crate::sidecar::{asked_to_end, runtime};
+
+const RESOURCE: &str = "nightly-report";
+const NAMES: [&str; 3] = ["ada", "bob", "eve"];
+/// Short, so that there is something to see.
+const TTL: Duration = Duration::from_secs(2);
+/// Between two acts, so that people can follow.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// Longer than anything here takes on a healthy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How many lines of the children may wait to be read.
+const LINES_QUEUED_MAX: usize = 64;
+/// Where the page is unless that place is taken.
+const PAGE: &str = "127.0.0.1:8420";
+
+/// Show elections at work: three instances, killed and paused in turn, and a page to watch.
+///
+/// Needs nothing else: the store is part of the program. Ends on Ctrl-C.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// End by itself after this many seconds.
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
+    /// The address of the page; 127.0.0.1:8420 or any free port by default.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Be one of the instances.
+    #[arg(long, hide = true, requires = "store", value_name = "NAME")]
+    instance: Option<String>,
+    #[arg(long, hide = true, value_name = "URL")]
+    store: Option<String>,
+    /// The process that shows the demo.
+    #[arg(long, hide = true, value_name = "PID")]
+    parent: Option<u32>,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    match (&arguments.instance, &arguments.store) {
+        (Some(name), Some(store)) => runtime()?.block_on(take_part(name, store, arguments.parent)),
+        _ => runtime()?.block_on(show(&arguments)),
+    }
+}
+
+// ---------------------------------------------------------------------- an instance
+
+/// What each of the three processes does: says when it leads, and works until it must not.
+async fn take_part(name: &str, store: &str, parent: Option<u32>) -> Result<ExitCode, Failure> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| no(&e))?;
+    let found = getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
+    if parent.is_some_and(|parent| found != Some(parent)) {
+        return Err(Failure::new(exit::NO, "the demo is over already"));
+    }
+    let tenure = Tenure::builder().name(name).store(store).ttl(TTL).connect().await?;
+    let election = tenure.election(RESOURCE).version(env!("CARGO_PKG_VERSION"));
+    let election = election.fresh_store(true).start().await?;
+    let leading = election.run_while_leader(|term| async move {
+        result(&format!("leads {}", term.token()));
+        term.stopping().await;
+        let why = term.stop_reason().map_or_else(String::new, |reason| reason.to_string());
+        result(&format!("stops {why}"));
+    });
+    tokio::select! {
+        done = leading => done?,
+        () = asked_to_end()? => {}
+    }
+    tenure.shutdown().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+// ---------------------------------------------------------------------- the show
+
+async fn show(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let ends = asked_to_end()?;
+    let store = Store::builder().any_port().start().map_err(|error| no(&error))?;
+    let port = store.port().ok_or_else(|| Failure::new(exit::NO, "the store listens nowhere"))?;
+    let address = format!("redis://127.0.0.1:{port}");
+    let mut stage = Stage::set(&address)?;
+
+    let operator = Tenure::builder().name("operator").store(&address).connect().await?;
+    let sidecar = Sidecar::builder(operator.clone()).observe(RESOURCE).start()?;
+    let page = serve_page(&sidecar, arguments.listen.as_deref()).await?;
+    let url = page.url().map_err(|error| no(&error))?;
+    result(&format!("three instances contend for {RESOURCE:?}; each lease lasts {TTL:?}"));
+    result(&format!("\n  watch them at {url}\n"));
+
+    let limit = arguments.seconds.map_or(Duration::MAX, Duration::from_secs);
+    let played = tokio::select! {
+        played = timeout(limit, stage.play(&operator)) => played.unwrap_or(Ok(())),
+        () = page.serve(std::future::pending()) => Ok(()),
+        () = ends => Ok(()),
+    };
+    stage.clear().await;
+    operator.shutdown().await;
+    result("\nthe demo is over; nothing of it is left running");
+    played.map(|()| ExitCode::SUCCESS)
+}
+
+/// The usual port, or any other if that is taken; the one that was asked for, or none.
+async fn serve_page(sidecar: &Sidecar, listen: Option<&str>) -> Result<Server, SidecarError> {
+    let bind = |address: &str| Server::bind(sidecar, ServerSettings::listen(address));
+    match listen {
+        Some(address) => bind(address).await,
+        None => match bind(PAGE).await {
+            Err(SidecarError::Listen { .. }) => bind("127.0.0.1:0").await,
+            bound => bound,
+        },
+    }
+}
+
+fn no(error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(exit::NO, error.to_string())
+}
+
+/// The three processes and what they say.
+struct Stage {
+    store: String,
+    players: Vec<Player>,
+    said: mpsc::Receiver<Line>,
+    says: mpsc::Sender<Line>,
+    began_at: std::time::Instant,
+    leader: Option<(String, Token)>,
+}
+
+struct Player {
+    name: &'static str,
+    process: Child,
+}
+
+struct Line {
+    name: &'static str,
+    text: String,
+}
+
+impl Stage {
+    fn set(store: &str) -> Result<Self, Failure> {
+        let (says, said) = mpsc::channel(LINES_QUEUED_MAX);
+        let mut stage = Stage {
+            store: store.to_owned(),
+            players: Vec::new(),
+            said,
+            says,
+            began_at: clock::now(),
+            leader: None,
+        };
+        for name in NAMES {
+            stage.enter(name)?;
+        }
+        Ok(stage)
+    }
+
+    fn enter(&mut self, name: &'static str) -> Result<(), Failure> {
+        let program = std::env::current_exe().map_err(|error| no(&error))?;
+        let mut process = Command::new(program)
+            .args(["demo", "--instance", name, "--store", &self.store])
+            .args(["--parent", &std::process::id().to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            // Ctrl-C is for the one who shows, not for those who are shown.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| no(&error))?;
+        if let Some(output) = process.stdout.take() {
+            let says = self.says.clone();
+            tokio::spawn(async move {
+                let mut lines = BufReader::new(output).lines();
+                while let Ok(Some(text)) = lines.next_line().await {
+                    if says.send(Line { name, text }).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        self.players.retain(|player| player.name != name);
+        self.players.push(Player { name, process });
+        Ok(())
+    }
+
+    /// The plot: again and again, until somebody ends it.
+    async fn play(&mut self, operator: &Tenure) -> Result<(), Failure> {
+        self.next_leader(operator, "the start", self.began_at).await?;
+        loop {
+            sleep(INTERVAL).await;
+            self.planned_hand_over(operator).await?;
+            sleep(INTERVAL).await;
+            self.crash(operator).await?;
+            sleep(INTERVAL).await;
+            self.pause(operator).await?;
+            sleep(INTERVAL).await;
+            self.farewell(operator).await?;
+        }
+    }
+
+    async fn planned_hand_over(&mut self, operator: &Tenure) -> Result<(), Failure> {
+        let (from, to) = (self.leader_name(), self.other_than_leader());
+        self.say(&format!("an operator asks {from} to hand over to {to}"));
+        let asked_at = clock::now();
+        let asked = operator.ask_to_hand_over(RESOURCE, to).await?;
+        if !asked.is_done() {
+            talk(&format!("the hand-over did not take place: {asked:?}"));
+            return Ok(());
+        }
+        self.next_leader(operator, "the request", asked_at).await
+    }
+
+    async fn crash(&mut self, operator: &Tenure) -> Result<(), Failure> {
+        let victim = self.leader_name();
+        self.say(&format!("{victim} is killed (SIGKILL): its lease has to run out first"));
+        let killed_at = clock::now();
+        self.signal(victim, Signal::KILL);
+        self.next_leader(operator, "the kill", killed_at).await?;
+        self.say(&format!("{victim} is started again"));
+        self.enter(victim)
+    }
+
+    async fn pause(&mut self, operator: &Tenure) -> Result<(), Failure> {
+        let victim = self.leader_name();
+        self.say(&format!("{victim} is frozen (SIGSTOP), as by a long pause of its host"));
+        let stopped_at = clock::now();
+        self.signal(victim, Signal::STOP);
+        let led = self.next_leader(operator, "the freeze", stopped_at).await;
+        sleep(TTL / 2).await;
+        self.say(&format!("{victim} thaws, and knows at once that it leads no more"));
+        self.signal(victim, Signal::CONT);
+        led
+    }
+
+    async fn farewell(&mut self, operator: &Tenure) -> Result<(), Failure> {
+        let leaver = self.leader_name();
+        self.say(&format!("{leaver} is asked to end (SIGTERM): it stops working, then lets go"));
+        let asked_at = clock::now();
+        self.signal(leaver, Signal::TERM);
+        self.next_leader(operator, "the signal", asked_at).await?;
+        self.enter(leaver)
+    }
+
+    /// Shows what is said until somebody new leads, and how long that took.
+    async fn next_leader(
+        &mut self,
+        operator: &Tenure,
+        what: &str,
+        since: std::time::Instant,
+    ) -> Result<(), Failure> {
+        loop {
+            let Ok(Some(Line { name, text })) = timeout(PATIENCE, self.said.recv()).await else {
+                return Err(Failure::new(exit::TIMED_OUT, "nobody leads: is the machine asleep?"));
+            };
+            let Some((verb, rest)) = text.split_once(' ') else { continue };
+            match (verb, rest.parse().ok().and_then(Token::new)) {
+                ("leads", Some(token)) => {
+                    let took = clock::now().saturating_duration_since(since);
+                    self.leader = Some((name.to_owned(), token));
+                    let gap = gap_before(&operator.history(RESOURCE, 8).await?, token);
+                    let gap = gap
+                        .map_or_else(String::new, |gap| format!(", nobody led for {}", fine(gap)));
+                    let took = duration(took);
+                    self.say(&format!("{name} leads, {took} after {what}{gap} (token {token})"));
+                    return Ok(());
+                }
+                _ => self.say(&format!("{name} stops its work ({rest})")),
+            }
+        }
+    }
+
+    fn say(&self, text: &str) {
+        let at = clock::now().saturating_duration_since(self.began_at).as_secs_f64();
+        result(&format!("{at:>8.3} s  {text}"));
+    }
+
+    fn leader_name(&self) -> &'static str {
+        let leads = |name: &&&str| self.leader.as_ref().is_some_and(|(leader, _)| leader == **name);
+        NAMES.iter().find(leads).copied().unwrap_or(NAMES[0])
+    }
+
+    fn other_than_leader(&self) -> &'static str {
+        let leader = self.leader_name();
+        NAMES.into_iter().find(|name| *name != leader).unwrap_or(NAMES[0])
+    }
+
+    fn signal(&self, name: &str, signal: Signal) {
+        let player = self.players.iter().find(|player| player.name == name);
+        let id = player.and_then(|player| player.process.id());
+        if let Some(pid) = id.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
+            // Whoever is gone already needs no signal.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Nobody stays behind.
+    async fn clear(&mut self) {
+        for player in &mut self.players {
+            // It may have ended by itself.
+            let _ = player.process.kill().await;
+        }
+    }
+}
+
+/// How long nobody led before the term `token`, by the store's clock. Newest entries come first.
+fn gap_before(entries: &[HistoryEntry], token: Token) -> Option<Duration> {
+    let granted = entries
+        .iter()
+        .position(|entry| entry.token == token && matches!(entry.what, HistoryKind::Granted))?;
+    let mut before = entries[granted + 1..].iter();
+    let closed = before.find(|entry| matches!(entry.what, HistoryKind::Closed { .. }))?;
+    Some(entries[granted].at.since(closed.at))
+}
+
+fn fine(gap: Duration) -> String {
+    match gap.as_micros() {
+        micros @ 0..10_000 => format!("{:.1} ms", micros as f64 / 1000.0),
+        _ => duration(gap),
+    }
+}

@@ -1,0 +1,207 @@
+//! One election: whether it can have a leader, and whether that leader lasts.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tenure::core::protocol::{HistoryEntry, Member};
+use tenure::{Leadership, Observation, Vacancy};
+
+use super::finding::Finding;
+use crate::history::{Past, PastTerm, past};
+use crate::members::{is_alive, silence};
+use crate::output::{duration, plain};
+
+/// How far back changes of leader are counted.
+const FLAPPING_WITHIN: Duration = Duration::from_secs(10 * 60);
+/// More terms than this within that time are too many.
+const TERMS_MAX: usize = 5;
+
+/// What was seen of an election.
+pub(super) struct ElectionFacts<'a> {
+    pub(super) seen: &'a Observation,
+    pub(super) history: &'a [HistoryEntry],
+}
+
+impl ElectionFacts<'_> {
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        if self.never_started() {
+            let what = "nobody has ever taken part under this name".to_owned();
+            let next = "check name, --prefix and --store; start a candidate with `tenure run`";
+            return vec![Finding::problem("never-started", what, next)];
+        }
+        let mut found = Vec::new();
+        found.extend(self.holder());
+        found.extend(self.leader());
+        found.extend(self.candidates());
+        found.extend(self.not_acquired());
+        found.extend(self.duplicates());
+        found.extend(self.leases());
+        found.extend(self.flapping());
+        found.extend(self.warnings());
+        found
+    }
+
+    fn never_started(&self) -> bool {
+        let vacant = matches!(self.seen.leadership, Leadership::Vacant(Vacancy::Free));
+        vacant && self.seen.members.is_empty() && self.history.is_empty()
+    }
+
+    fn living(&self) -> Vec<&Member> {
+        let now = self.seen.server_time;
+        self.seen.members.iter().filter(|member| is_alive(now, member)).collect()
+    }
+
+    /// What stands at the key.
+    fn holder(&self) -> Vec<Finding> {
+        let mut found = Vec::new();
+        let Leadership::Led { leader, remaining } = &self.seen.leadership else { return found };
+        let id = plain(leader.id.as_str());
+        if leader.foreign {
+            let what = format!("the key holds {id:?}, which no instance of this protocol wrote");
+            let next = "let one program use the key, or set fleet_max_ttl to its longest lease; \
+                        choose another --key otherwise";
+            found.push(Finding::problem("foreign-key", what, next));
+        }
+        if remaining.is_none() {
+            let what = format!("the key of {id} never expires, so it blocks the election");
+            let next = "candidates heal it after a lease; `tenure clear` does so at once";
+            found.push(Finding::problem("key-without-ttl", what, next));
+        }
+        found
+    }
+
+    /// Whether the leader lives and works.
+    fn leader(&self) -> Option<Finding> {
+        let leader = self.seen.leadership.leader().filter(|leader| !leader.foreign)?;
+        let member = self.seen.members.iter().find(|member| member.id == leader.id)?;
+        let id = plain(leader.id.as_str());
+        if member.record.stalled {
+            let what = format!("{id} leads but its work does not beat: nothing is processed");
+            return Some(Finding::problem("leader-stalled", what, "look at the work's own log"));
+        }
+        if is_alive(self.seen.server_time, member) {
+            return None;
+        }
+        let silent = duration(silence(self.seen.server_time, member));
+        let what = format!("{id} holds the lease but was not heard of for {silent}");
+        let next = "look at that host; `tenure clear` ends the term if it is gone";
+        Some(Finding::problem("leader-silent", what, next))
+    }
+
+    fn candidates(&self) -> Option<Finding> {
+        let led = self.seen.leadership.leader().is_some();
+        match self.living().as_slice() {
+            [] if !led => {
+                let what = "no candidate was heard of lately, so nobody can lead".to_owned();
+                Some(Finding::problem("no-candidate", what, "start one with `tenure run`"))
+            }
+            [one] => {
+                let what = format!(
+                    "{} is the only candidate: when it stops, nobody takes over",
+                    plain(one.id.as_str())
+                );
+                Some(Finding::risk("one-candidate", what, "start a second one on another host"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Why nobody leads although somebody would.
+    fn not_acquired(&self) -> Option<Finding> {
+        let Leadership::Vacant(why) = &self.seen.leadership else { return None };
+        match why {
+            Vacancy::Paused { left } => {
+                let what = format!("an operator paused it, {} left", duration(*left));
+                Some(Finding::problem("paused", what, "`tenure resume` ends the pause"))
+            }
+            Vacancy::Quarantine { left } => {
+                let what = format!(
+                    "leases from before a loss of data may still be believed in, {} left",
+                    duration(*left)
+                );
+                let next = "wait; persistence in the store avoids this after a restart";
+                Some(Finding::note("quarantine", what, next))
+            }
+            _ => {
+                let living = self.living();
+                let none_ready = !living.iter().any(|member| {
+                    member.record.ready && !member.record.stalled && !member.record.departing
+                });
+                (!living.is_empty() && none_ready).then(|| {
+                    let what = "candidates are there, but none is ready".to_owned();
+                    let next =
+                        "`tenure members` shows why; a stalled one beats again after a check";
+                    Finding::problem("none-ready", what, next)
+                })
+            }
+        }
+    }
+
+    fn duplicates(&self) -> Vec<Finding> {
+        let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
+        let living = self.living();
+        for member in &living {
+            *by_name.entry(member.id.name()).or_default() += 1;
+        }
+        let twice = by_name.into_iter().filter(|(_, count)| *count > 1);
+        twice
+            .map(|(name, count)| {
+                let what = format!("{count} processes call themselves {}", plain(name));
+                let next = "give each its own --id: a hand-over to that name is ambiguous";
+                Finding::risk("duplicate-id", what, next)
+            })
+            .collect()
+    }
+
+    fn leases(&self) -> Option<Finding> {
+        let mut ttls: Vec<Duration> = self.living().iter().map(|m| m.record.ttl).collect();
+        ttls.sort_unstable();
+        let (shortest, longest) = (ttls.first()?, ttls.last()?);
+        (shortest != longest).then(|| {
+            let what = format!(
+                "members use leases from {} to {}",
+                duration(*shortest),
+                duration(*longest)
+            );
+            let next = "give all the same ttl, or set fleet_min_ttl and fleet_max_ttl to those";
+            Finding::risk("different-ttls", what, next)
+        })
+    }
+
+    fn flapping(&self) -> Option<Finding> {
+        let now = self.seen.server_time;
+        let stretches = past(self.history);
+        let terms: Vec<&PastTerm> = stretches
+            .iter()
+            .filter_map(|stretch| match stretch {
+                Past::Term(term) => Some(term),
+                Past::Quarantine { .. } => None,
+            })
+            .filter(|term| term.began_at.is_some_and(|at| now.since(at) <= FLAPPING_WITHIN))
+            .collect();
+        if terms.len() <= TERMS_MAX {
+            return None;
+        }
+        let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+        for reason in terms.iter().filter_map(|term| term.reason) {
+            *reasons.entry(reason).or_default() += 1;
+        }
+        let shown: Vec<_> = reasons.iter().map(|(word, count)| format!("{count} {word}")).collect();
+        let what = format!(
+            "{} terms within {} ({})",
+            terms.len(),
+            duration(FLAPPING_WITHIN),
+            shown.join(", ")
+        );
+        let next = "lease-ended or expired: a longer ttl or a nearer store; released: the program \
+                    keeps ending, see its log";
+        Some(Finding::problem("frequent-changes", what, next))
+    }
+
+    fn warnings(&self) -> Vec<Finding> {
+        let each = |warning: &String| {
+            Finding::risk("store-warning", plain(warning), "see docs/acl.md for what is missing")
+        };
+        self.seen.warnings.iter().map(each).collect()
+    }
+}

@@ -1,0 +1,131 @@
+//! `tenure doctor`: what is wrong with the store and the elections on it, and what to do.
+
+mod election;
+mod finding;
+mod store;
+
+use std::process::ExitCode;
+
+use serde_json::json;
+use tenure::backend::redis::RedisUrl;
+use tenure::config::Config;
+use tenure::{Tenure, blocking};
+
+use self::election::ElectionFacts;
+use self::finding::{Finding, Severity};
+use self::store::StoreFacts;
+use crate::exit::{self, Failure};
+use crate::output::OutputOptions;
+use crate::store_options::{self, StoreOptions, blame};
+
+/// How much of the history is looked at.
+const ENTRIES: usize = 100;
+
+/// Look for what is wrong with a store and its elections, and say what to do.
+///
+/// Without names it looks at the store and at the elections that the configuration names. Changes
+/// nothing. Exits with 1 when it finds a problem; risks and notes alone are 0.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The elections.
+    names: Vec<String>,
+    #[command(flatten)]
+    store: StoreOptions,
+    #[command(flatten)]
+    output: OutputOptions,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let config = store_options::load(arguments.store.loader())?;
+    let mut names = arguments.names;
+    if names.is_empty() {
+        names = config.elections.keys().cloned().collect();
+    }
+    let mut findings = configuration(&config);
+    findings.extend(store(&config)?);
+    let tenure = store_options::connect(config)?;
+    for name in &names {
+        findings.extend(election(&tenure, name)?);
+    }
+    findings.sort_by_key(|finding| finding.severity);
+    let problems = findings.iter().filter(|finding| finding.severity == Severity::Problem).count();
+    let json = json!({
+        "store": tenure.store(),
+        "elections": names,
+        "problems": problems,
+        "findings": findings.iter().map(Finding::as_json).collect::<Vec<_>>(),
+    });
+    arguments.output.print(&json, || as_text(&tenure, &names, &findings));
+    Ok(ExitCode::from(if problems == 0 { 0 } else { exit::NO }))
+}
+
+fn as_text(tenure: &Tenure, names: &[String], findings: &[Finding]) -> String {
+    let looked = match names {
+        [] => "no election: name some to have them looked at".to_owned(),
+        names => names.join(", "),
+    };
+    let mut text = format!("looked at {} and {looked}\n", tenure.store());
+    for finding in findings {
+        text += &finding.as_text();
+    }
+    if findings.is_empty() {
+        text += "nothing found\n";
+    }
+    text
+}
+
+fn configuration(config: &Config) -> Vec<Finding> {
+    let each = |warning: &tenure::config::Warning| {
+        let what = format!("{}: {}", warning.key, warning.text);
+        Finding::risk("configuration", what, "`tenure config check` shows where it stands")
+            .about(&warning.origin.to_string())
+    };
+    config.warnings().iter().map(each).collect()
+}
+
+fn store(config: &Config) -> Result<Vec<Finding>, Failure> {
+    let Some(url) = config.store.url() else { return Ok(Vec::new()) };
+    let about = config.store.to_string();
+    // Stores of other kinds have their own doctors.
+    let Ok(url) = RedisUrl::parse(url.reveal()) else { return Ok(Vec::new()) };
+    let key = format!("{}doctor", config.prefix);
+    match StoreFacts::gather(url, &key) {
+        Ok(facts) => Ok(facts.findings().into_iter().map(|found| found.about(&about)).collect()),
+        Err(why) if is_refusal(&why) => {
+            let why = format!("{about}: {why}: check user and password");
+            Err(Failure::new(exit::CONFIGURATION, why))
+        }
+        Err(why) => {
+            let next = "start it, or name another by --store";
+            Err(Failure::new(exit::UNREACHABLE, format!("{about}: {why}: {next}")))
+        }
+    }
+}
+
+fn is_refusal(why: &str) -> bool {
+    ["WRONGPASS", "NOAUTH", "NOPERM"].iter().any(|word| why.contains(word))
+}
+
+fn election(tenure: &Tenure, name: &str) -> Result<Vec<Finding>, Failure> {
+    let observer = tenure.observe(name)?;
+    let seen = match blocking::wait(observer.look()) {
+        Ok(seen) => seen,
+        Err(tenure::Error::Conflict { what }) => {
+            let next = "choose another --key, or remove it yourself";
+            return Ok(vec![Finding::problem("foreign-key", what, next).about(name)]);
+        }
+        Err(tenure::Error::Store(error @ tenure::core::StoreError::Denied(_))) => {
+            let found = Finding::problem("acl", error.to_string(), "grant what docs/acl.md lists");
+            return Ok(vec![found.about(name)]);
+        }
+        // The store itself answered before, so this is about the election.
+        Err(tenure::Error::Store(error)) => {
+            let next = "see what else is found about the store";
+            return Ok(vec![Finding::problem("no-answer", error.to_string(), next).about(name)]);
+        }
+        Err(error) => return Err(blame(tenure, error)),
+    };
+    let history = blocking::wait(observer.history(ENTRIES)).unwrap_or_default();
+    let facts = ElectionFacts { seen: &seen, history: &history };
+    Ok(facts.findings().into_iter().map(|found| found.about(name)).collect())
+}

@@ -1,0 +1,334 @@
+//! The store: whether it can keep what elections put into it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use store_resp::Reply;
+use tenure::backend::redis::{Mode, Place, RedisUrl};
+
+use super::finding::Finding;
+use crate::cli::Conversation;
+use crate::clock;
+
+/// How long connecting and each answer may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often the round trip is measured.
+const PINGS: usize = 11;
+/// A round trip from which leases of some seconds are renewed late now and then.
+const ROUND_TRIP_MAX: Duration = Duration::from_millis(50);
+/// How far the store's wall clock may be off before history is hard to read.
+const CLOCK_OFFSET_MAX: Duration = Duration::from_secs(2);
+/// For how long the pace of the two clocks is compared.
+const PACE_MEASURED_FOR: Duration = Duration::from_secs(1);
+/// Leases assume that clocks agree to this; measuring adds the round trip.
+const PACE_ERROR_MAX: f64 = 0.01;
+
+/// The commands that an instance needs, as docs/acl.md lists them, each with words that fit.
+const NEEDED: [&[&str]; 12] = [
+    &["set", "K", "x"],
+    &["get", "K"],
+    &["del", "K"],
+    &["pexpire", "K", "1"],
+    &["pttl", "K"],
+    &["type", "K"],
+    &["hset", "K", "f", "v"],
+    &["hgetall", "K"],
+    &["zadd", "K", "1", "m"],
+    &["zrange", "K", "0", "-1"],
+    &["xadd", "K", "*", "f", "v"],
+    &["publish", "K", "x"],
+];
+const OPTIONAL: [&[&str]; 2] = [&["info"], &["time"]];
+
+/// What was seen of the store.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StoreFacts {
+    pub(super) info: BTreeMap<String, String>,
+    /// What CONFIG tells, if it may be asked.
+    pub(super) settings: BTreeMap<String, String>,
+    pub(super) round_trip: Duration,
+    /// How far its wall clock is from ours.
+    pub(super) clock_offset: Duration,
+    /// How much faster or slower it goes, as a share.
+    pub(super) pace_error: f64,
+    /// Commands that the login may not use, as far as a script could tell.
+    pub(super) denied: Vec<String>,
+    pub(super) is_loopback: bool,
+    pub(super) is_encrypted: bool,
+    pub(super) has_password: bool,
+    pub(super) is_strict: bool,
+}
+
+impl StoreFacts {
+    /// Looks at the store. `key` is one that this login should be able to use.
+    pub(super) fn gather(url: RedisUrl, key: &str) -> Result<Self, String> {
+        let mut facts = StoreFacts {
+            is_loopback: is_loopback(&url.place),
+            is_encrypted: matches!(url.place, Place::Tls { .. }),
+            has_password: url.login.password.is_some(),
+            is_strict: !matches!(url.mode, Mode::Available),
+            ..StoreFacts::default()
+        };
+        let mut store = Conversation::open(url, ANSWER_TIMEOUT)?;
+        facts.info = info(&mut store);
+        for name in ["maxmemory", "maxmemory-policy", "save", "appendonly"] {
+            if let Some(value) = setting(&mut store, name) {
+                facts.settings.insert(name.to_owned(), value);
+            }
+        }
+        facts.round_trip = round_trip(&mut store)?;
+        facts.compare_clocks(&mut store)?;
+        facts.denied = denied(&mut store, key);
+        Ok(facts)
+    }
+
+    fn compare_clocks(&mut self, store: &mut Conversation) -> Result<(), String> {
+        let Some(first) = time(store) else { return Ok(()) };
+        let (ours, steady) = (clock::unix_us(), clock::steady());
+        self.clock_offset = Duration::from_micros(first.abs_diff(ours));
+        std::thread::sleep(PACE_MEASURED_FOR);
+        let Some(second) = time(store) else { return Ok(()) };
+        let here = (clock::steady() - steady).as_secs_f64();
+        let there = second.saturating_sub(first) as f64 / 1e6;
+        // A round trip more or less is no drift.
+        let slack = self.round_trip.as_secs_f64() * 2.0;
+        self.pace_error = ((there - here).abs() - slack).max(0.0) / here;
+        Ok(())
+    }
+
+    fn info(&self, field: &str) -> &str {
+        self.info.get(field).map_or("", String::as_str)
+    }
+
+    fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.get(name).map(String::as_str)
+    }
+
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let mut found = Vec::new();
+        found.extend(self.eviction());
+        found.extend(self.persistence());
+        found.extend(self.replication());
+        found.extend(self.access());
+        found.extend(self.rights());
+        found.extend(self.clocks());
+        found.extend(self.slowness());
+        found
+    }
+
+    fn eviction(&self) -> Option<Finding> {
+        let policy = self.setting("maxmemory-policy").unwrap_or(self.info("maxmemory_policy"));
+        let limit = self.setting("maxmemory").unwrap_or(self.info("maxmemory"));
+        if policy.is_empty() || policy == "noeviction" {
+            return None;
+        }
+        let what = format!(
+            "maxmemory-policy is {policy} (maxmemory {limit}), so leases and records may be evicted"
+        );
+        let next = "CONFIG SET maxmemory-policy noeviction, or give elections a store of their own";
+        Some(Finding::problem("eviction", what, next))
+    }
+
+    fn persistence(&self) -> Option<Finding> {
+        let appends = self.info("aof_enabled") == "1";
+        let saves = self.setting("save").is_none_or(|points| !points.is_empty());
+        if appends || saves {
+            return None;
+        }
+        let what = "nothing is written to disk: a restart forgets history and tokens, and the next \
+                    leader waits until old leases are over";
+        let next = "CONFIG SET appendonly yes";
+        Some(Finding::risk("no-persistence", what.to_owned(), next))
+    }
+
+    fn replication(&self) -> Option<Finding> {
+        if self.info("role") == "slave" {
+            let what = "this is a replica: it takes no writes".to_owned();
+            return Some(Finding::problem("replica", what, "name the primary in the address"));
+        }
+        if self.info("cluster_enabled") == "1" {
+            return None;
+        }
+        match self.info("connected_slaves") {
+            "0" => {
+                let what = "one node without replicas: while it is down, nobody leads".to_owned();
+                let next = "add a replica with Sentinel, if an outage of the store matters";
+                Some(Finding::note("single-node", what, next))
+            }
+            count if !self.is_strict && !count.is_empty() => {
+                let what = format!(
+                    "{count} replicas in mode available: after a failover, clients that still \
+                     reach the old primary may lead beside the new leader (split brain)"
+                );
+                let next = "add ?mode=strict&replicas=N to the address, and check tokens at the \
+                            resource";
+                Some(Finding::risk("split-brain-risk", what, next))
+            }
+            _ => None,
+        }
+    }
+
+    fn access(&self) -> Vec<Finding> {
+        let mut found = Vec::new();
+        if self.is_loopback {
+            return found;
+        }
+        if !self.has_password {
+            let what = "no password is used and the store is not on this host".to_owned();
+            let next = "set requirepass or an ACL user there, and TENURE_STORE or \
+                        store.password_file here";
+            found.push(Finding::risk("no-auth", what, next));
+        }
+        if !self.is_encrypted {
+            let what = "the connection leaves this host without TLS".to_owned();
+            found.push(Finding::risk("no-tls", what, "use rediss:// and tls-port on the server"));
+        }
+        found
+    }
+
+    fn rights(&self) -> Option<Finding> {
+        if self.denied.is_empty() {
+            return None;
+        }
+        let what = format!("the login may not use {}", self.denied.join(", "));
+        Some(Finding::problem("acl", what, "grant what docs/acl.md lists"))
+    }
+
+    fn clocks(&self) -> Vec<Finding> {
+        let mut found = Vec::new();
+        if self.pace_error > PACE_ERROR_MAX {
+            let percent = self.pace_error * 100.0;
+            let what = format!(
+                "its clock goes {percent:.1} % faster or slower than ours; leases allow for 1 %"
+            );
+            let next = "look at the time service of both hosts; mutual exclusion is not given";
+            found.push(Finding::problem("clock-drift", what, next));
+        }
+        if self.clock_offset > CLOCK_OFFSET_MAX {
+            let what = format!(
+                "its wall clock is {:.1?} off ours: no harm to elections, but history is hard to \
+                 read",
+                self.clock_offset
+            );
+            found.push(Finding::note("clock-offset", what, "run a time service on both hosts"));
+        }
+        found
+    }
+
+    fn slowness(&self) -> Option<Finding> {
+        if self.round_trip <= ROUND_TRIP_MAX {
+            return None;
+        }
+        let what = format!("a round trip takes {:.1?}: renewals will be late", self.round_trip);
+        let next = "move the store closer, look at SLOWLOG GET, or lengthen the ttl";
+        Some(Finding::risk("slow-store", what, next))
+    }
+}
+
+/// Whether nobody else's network lies between.
+fn is_loopback(place: &Place) -> bool {
+    match place {
+        Place::Unix { .. } => true,
+        Place::Tcp { host, .. } | Place::Tls { host, .. } => {
+            let address = host.parse::<std::net::IpAddr>();
+            host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        }
+    }
+}
+
+fn info(store: &mut Conversation) -> BTreeMap<String, String> {
+    let Ok(Reply::Bulk(text)) = store.ask(&["INFO"]) else { return BTreeMap::new() };
+    let text = String::from_utf8_lossy(&text);
+    let fields = text.lines().filter_map(|line| line.split_once(':'));
+    fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
+}
+
+fn setting(store: &mut Conversation, name: &str) -> Option<String> {
+    match store.ask(&["CONFIG", "GET", name]).ok()? {
+        Reply::Array(pair) => match pair.as_slice() {
+            [_, Reply::Bulk(value)] => Some(String::from_utf8_lossy(value).into_owned()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The middle one of several: one slow answer is no slow store.
+fn round_trip(store: &mut Conversation) -> Result<Duration, String> {
+    let mut took = Vec::with_capacity(PINGS);
+    for _ in 0..PINGS {
+        let asked_at = clock::steady();
+        store.ask(&["PING"])?;
+        took.push(clock::steady() - asked_at);
+    }
+    took.sort_unstable();
+    Ok(took[PINGS / 2])
+}
+
+/// Microseconds since 1970 by the store's clock.
+fn time(store: &mut Conversation) -> Option<u64> {
+    let Ok(Reply::Array(parts)) = store.ask(&["TIME"]) else { return None };
+    let number = |part: &Reply| match part {
+        Reply::Bulk(digits) => std::str::from_utf8(digits).ok()?.parse::<u64>().ok(),
+        _ => None,
+    };
+    Some(number(parts.first()?)? * 1_000_000 + number(parts.get(1)?)?)
+}
+
+/// Which of the needed commands the login may not use, asked of the server itself: a script can
+/// tell without doing anything.
+fn denied(store: &mut Conversation, key: &str) -> Vec<String> {
+    let mut denied = Vec::new();
+    for words in NEEDED.iter().chain(&OPTIONAL) {
+        let words = words.iter().map(|word| if *word == "K" { key } else { word });
+        let quoted: Vec<String> = words.map(|word| format!("{word:?}")).collect();
+        let script = format!("return redis.acl_check_cmd({}) and 1 or 0", quoted.join(","));
+        match store.ask(&["EVAL", &script, "0"]) {
+            Ok(Reply::Integer(0)) => denied.push(quoted[0].trim_matches('"').to_owned()),
+            Ok(Reply::Error(text)) if text.starts_with("NOPERM") => {
+                denied.push("eval".to_owned());
+                return denied;
+            }
+            // An older server that cannot tell; the election itself will.
+            Ok(_) => {}
+            Err(_) => return denied,
+        }
+    }
+    denied
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn healthy() -> StoreFacts {
+        let info = [("role", "master"), ("connected_slaves", "1"), ("aof_enabled", "1")];
+        StoreFacts {
+            info: info.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            is_loopback: true,
+            is_strict: true,
+            ..StoreFacts::default()
+        }
+    }
+
+    fn codes(change: impl FnOnce(&mut StoreFacts)) -> Vec<&'static str> {
+        let mut facts = healthy();
+        change(&mut facts);
+        facts.findings().iter().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn a_healthy_store_has_no_findings() {
+        assert!(codes(|_| {}).is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_planted_on_a_server_is_found_in_its_facts() {
+        assert_eq!(codes(|facts| facts.pace_error = 0.02), ["clock-drift"]);
+        assert_eq!(codes(|facts| facts.clock_offset = Duration::from_secs(3600)), ["clock-offset"]);
+        assert_eq!(codes(|facts| facts.round_trip = Duration::from_millis(80)), ["slow-store"]);
+        assert_eq!(codes(|facts| facts.is_loopback = false), ["no-auth", "no-tls"]);
+        assert_eq!(codes(|facts| facts.is_strict = false), ["split-brain-risk"]);
+        assert_eq!(codes(|facts| facts.denied = vec!["set".into()]), ["acl"]);
+    }
+}

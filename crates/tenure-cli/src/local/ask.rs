@@ -1,0 +1,54 @@
+//! A word with the local store, without a client around it.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use store_resp::{Reply, ReplyParser};
+
+/// How long the store may take to answer. It is on this machine, so this only ends a hang.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest answer that is read: INFO is a few kilobytes.
+const ANSWER_LEN_MAX: usize = 1 << 20;
+
+/// Asks one thing. A stream that ends without an answer is an error of its own kind.
+pub(super) fn ask(stream: &mut UnixStream, words: &[&str]) -> io::Result<Reply> {
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    let mut request = format!("*{}\r\n", words.len());
+    for word in words {
+        request += &format!("${}\r\n{word}\r\n", word.len());
+    }
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    let mut chunk = [0; 4096];
+    while answer.len() <= ANSWER_LEN_MAX {
+        match stream.read(&mut chunk)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            len => answer.extend_from_slice(&chunk[..len]),
+        }
+        match ReplyParser.parse(&answer).map_err(io::Error::other)? {
+            Some((reply, _)) => return Ok(reply),
+            None => continue,
+        }
+    }
+    Err(io::Error::other("the answer is too long"))
+}
+
+/// A field of INFO.
+pub(super) fn info(stream: &mut UnixStream, section: &str, field: &str) -> io::Result<String> {
+    match ask(stream, &["INFO", section])? {
+        Reply::Bulk(text) => {
+            let text = String::from_utf8_lossy(&text);
+            let found = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+            found.map(str::to_owned).ok_or_else(|| io::Error::other(format!("no {field} in INFO")))
+        }
+        other => Err(io::Error::other(format!("{other:?} to INFO"))),
+    }
+}
+
+/// How many others are connected.
+pub(super) fn other_clients(stream: &mut UnixStream) -> io::Result<u64> {
+    let count = info(stream, "clients", "connected_clients")?;
+    let count: u64 = count.trim().parse().map_err(io::Error::other)?;
+    Ok(count.saturating_sub(1))
+}

@@ -1,0 +1,88 @@
+//! `tenure sidecar`: elections over HTTP, for programs in any language and for people.
+
+use std::process::ExitCode;
+
+use tenure_sidecar::{Server, ServerSettings, Sidecar, SidecarError};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::exit::{self, Failure};
+use crate::output::{result, talk};
+use crate::store_options::StoreOptions;
+
+/// Take part in elections and serve their health, status, metrics, events and a page over HTTP.
+///
+/// Without names it takes part in every election of the configuration. docs/sidecar.md lists the
+/// routes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The elections to take part in.
+    names: Vec<String>,
+    /// An election only to look at; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    observe: Vec<String>,
+    /// The address to listen on; 127.0.0.1:8420 by default. Beyond loopback it needs a token or
+    /// client certificates, set in the configuration.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    #[command(flatten)]
+    store: StoreOptions,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    runtime()?.block_on(serve(arguments))
+}
+
+/// Renewals have a thread of their own in the library; this one only answers.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failure::new(exit::NO, format!("no runtime: {error}")))
+}
+
+async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let mut loader = arguments.store.loader();
+    if let Some(listen) = &arguments.listen {
+        loader = loader.set(["sidecar", "listen"], listen, "--listen");
+    }
+    if !arguments.observe.is_empty() {
+        loader = loader.set(["sidecar", "observe"], arguments.observe.join(","), "--observe");
+    }
+    let config = loader.load()?;
+    for warning in config.warnings() {
+        talk(&warning.to_string());
+    }
+    let settings = ServerSettings::from_config(&config.sidecar)?;
+    let sidecar = match arguments.names.as_slice() {
+        [] => Sidecar::from_config(config).await?,
+        names => Sidecar::taking_part(config, names).await?,
+    };
+    let server = Server::bind(&sidecar, settings).await?;
+    let url = server.url().map_err(|error| Failure::new(exit::NO, error.to_string()))?;
+    result(&format!("serving {} at {url}", sidecar.names().collect::<Vec<_>>().join(", ")));
+    server.serve(asked_to_end()?).await;
+    sidecar.tenure().shutdown().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Resolves on the first of the signals that ask a program to end.
+pub(crate) fn asked_to_end() -> Result<impl Future<Output = ()>, Failure> {
+    let listen =
+        |kind| signal(kind).map_err(|error| Failure::new(exit::NO, format!("no signals: {error}")));
+    let (mut terminate, mut interrupt) =
+        (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+impl From<SidecarError> for Failure {
+    fn from(error: SidecarError) -> Self {
+        match error {
+            SidecarError::Tenure(error) => error.into(),
+            SidecarError::Listen { .. } => Failure::new(exit::NO, error.to_string()),
+            other => Failure::new(exit::CONFIGURATION, other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The local store: there when it is needed, once, and gone when it is not.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use testkit::{GENEROUS, Process, TempFolder, wait_until};
+
+use crate::stage::{Said, is_alive, plain_command};
+
+/// A user's folders. The store is ended with the value.
+struct User {
+    folder: TempFolder,
+}
+
+impl User {
+    fn new() -> Self {
+        User { folder: TempFolder::create() }
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = plain_command(words);
+        command.env("XDG_RUNTIME_DIR", self.folder.path().join("run"));
+        command.env("XDG_STATE_HOME", self.folder.path().join("state"));
+        command
+    }
+
+    fn tenure(&self, words: &[&str]) -> Said {
+        Said::of(self.command(words))
+    }
+
+    fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.tenure(&["local", "status", "--json"]).out).unwrap()
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("run/tenure/store.sock")
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let _ = self.command(&["local", "stop", "--force"]).output();
+    }
+}
+
+#[test]
+fn a_command_without_a_store_starts_one_for_its_user_alone() {
+    let user = User::new();
+    assert_eq!(user.tenure(&["local", "status"]).code, 1);
+    let said = user.tenure(&["run", "job", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(said.code, 7, "and it leads without waiting: {said:?}");
+    let mode = |path: PathBuf| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(user.socket()), 0o600);
+    assert_eq!(mode(user.socket().parent().unwrap().to_owned()), 0o700);
+    assert_eq!(user.status()["running"], true);
+    let history = user.tenure(&["history", "job", "--json"]);
+    assert!(history.out.contains("released"), "{history:?}");
+}
+
+#[test]
+fn twenty_commands_at_once_end_up_with_one_store() {
+    let user = User::new();
+    let started: Vec<_> = (0..20)
+        .map(|number| {
+            let command = user.command(&["run", &format!("job-{number}"), "--", "true"]);
+            std::thread::spawn(move || Said::of(command))
+        })
+        .collect();
+    for command in started {
+        let said = command.join().unwrap();
+        assert_eq!(said.code, 0, "{said:?}");
+    }
+    for number in 0..20 {
+        let history = user.tenure(&["history", &format!("job-{number}"), "--json"]);
+        assert!(history.out.contains("released"), "one store knows them all: {history:?}");
+    }
+}
+
+#[test]
+fn it_leaves_when_nobody_uses_it_and_not_before() {
+    let user = User::new();
+    assert_eq!(user.tenure(&["local", "start", "--idle", "3s"]).code, 0);
+    let pid = u32::try_from(user.status()["pid"].as_u64().unwrap()).unwrap();
+    let mut using = Process::spawn(user.command(&["run", "job", "--", "sleep", "600"]));
+    wait_until("the command to lead", GENEROUS, || user.tenure(&["who", "job"]).code == 0);
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    assert!(is_alive(pid), "somebody uses it");
+    using.terminate();
+    using.wait(GENEROUS);
+    wait_until("the store to leave", GENEROUS, || !is_alive(pid));
+    assert!(!user.socket().exists());
+    assert_eq!(user.tenure(&["run", "job", "--ttl", "1s", "--", "true"]).code, 0, "another starts");
+}
+
+#[test]
+fn a_store_that_is_used_is_not_stopped_unless_forced() {
+    let user = User::new();
+    let _using = Process::spawn(user.command(&["run", "job", "--", "sleep", "600"]));
+    wait_until("the command to lead", GENEROUS, || user.tenure(&["who", "job"]).code == 0);
+    let refused = user.tenure(&["local", "stop"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("--force"), "{refused:?}");
+    assert_eq!(user.tenure(&["local", "stop", "--force"]).code, 0);
+    assert_eq!(user.status()["running"], false);
+}
+
+#[test]
+fn a_folder_that_others_may_open_is_refused() {
+    let user = User::new();
+    let folder = user.folder.path().join("run/tenure");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let said = user.tenure(&["who", "job"]);
+    assert_eq!(said.code, 78, "{said:?}");
+    assert!(said.err.contains("chmod"), "{said:?}");
+}

@@ -1,0 +1,296 @@
+// One election: who leads and for how long, who takes part, what happened.
+
+import { ask } from "./dialog.js";
+import { Timeline, WINDOWS } from "./timeline.js";
+import { duration, el, ending, fine, say, svg } from "./words.js";
+import { get, post } from "./wire.js";
+
+const TERMS_SHOWN = 6;
+const TRIPS_KEPT = 120;
+const SPARK_MIN = 30;
+const RING = 2 * Math.PI * 44;
+
+export class Card {
+  constructor(name) {
+    this.name = name;
+    this.trips = [];
+    this.history = { terms: [] };
+    this.zoomed = false;
+    this.timeline = new Timeline(name);
+    this.node = this.build();
+  }
+
+  // ------------------------------------------------------------------ structure
+
+  build() {
+    const id = `r-${Math.random().toString(36).slice(2)}`;
+    this.key = el("code", { class: "key" });
+    this.pill = el("span", { class: "pill" });
+    this.caption = el("p", { class: "caption" }, "Leader");
+    this.leader = el("p", { class: "leader" }, "…");
+    this.facts = el("p", { class: "facts" });
+    this.resign = el("button", { class: "ghost", onclick: () => this.askResign() }, "Resign…");
+    this.note = el("p", { class: "note", hidden: true });
+    this.zoomBar = el("div", { class: "zoom", role: "group", "aria-label": "How far back" },
+      ...WINDOWS.map((window) => el("button", {
+        "aria-pressed": "false", onclick: () => this.zoom(window.ms, true), data: { ms: window.ms },
+      }, window.label)));
+    this.members = el("tbody");
+    this.terms = el("tbody");
+    this.latency = el("div", { class: "latency" });
+    return el("section", { class: "card", "aria-labelledby": id, data: { name: this.name } },
+      el("header", { class: "card-head" },
+        el("h2", { id }, this.name), this.key, this.pill),
+      el("div", { class: "hero" },
+        el("div", { class: "who-leads" }, this.caption, this.leader, this.facts,
+          el("div", { class: "actions" }, this.resign)),
+        this.buildRing()),
+      this.note,
+      el("div", { class: "block" },
+        el("div", { class: "block-head" }, el("h3", {}, "Terms"), this.zoomBar),
+        this.timeline.node),
+      el("div", { class: "columns" },
+        el("div", { class: "block grow" }, el("h3", {}, "Members"), this.table("members",
+          ["Instance", "Stands", "Priority", "Heartbeat", ""], this.members)),
+        el("div", { class: "block" }, el("h3", { class: "latency-title" }, "Renewals"), this.latency)),
+      el("details", { class: "block" },
+        el("summary", {}, "Latest terms"),
+        this.table("terms", ["Token", "Instance", "Lasted", "Ended", "Gap before"], this.terms)));
+  }
+
+  table(kind, heads, body) {
+    const cells = heads.map((head) => el("th", { scope: "col" }, head));
+    return el("div", { class: "scroll" }, el("table", { class: kind },
+      el("thead", {}, el("tr", {}, ...cells)), body));
+  }
+
+  buildRing() {
+    this.arc = svg("circle", { class: "arc", cx: 50, cy: 50, r: 44, "stroke-dasharray": RING });
+    this.left = svg("text", { class: "left", x: 50, y: 53 }, "–");
+    this.leftUnit = svg("text", { class: "unit", x: 50, y: 68 }, "lease");
+    return svg("svg", { class: "ring", viewBox: "0 0 100 100", role: "timer", "aria-label": "time left of the lease" },
+      svg("circle", { class: "track", cx: 50, cy: 50, r: 44 }), this.arc, this.left, this.leftUnit);
+  }
+
+  // ------------------------------------------------------------------ what came in
+
+  /** How it stands, as of now. */
+  update(view) {
+    const before = this.view;
+    this.view = view;
+    this.seenAt = performance.now();
+    if (view.store.round_trip_ms !== null) {
+      this.trips.push(view.store.round_trip_ms);
+      if (this.trips.length > TRIPS_KEPT) this.trips.shift();
+    }
+    this.showLeader();
+    this.showMembers();
+    this.timeline.people(view.members.filter((member) => member.alive).map((member) => member.instance));
+    this.showLatency();
+    const turned = !before || before.leader?.token !== view.leader?.token
+      || Boolean(before.vacancy) !== Boolean(view.vacancy);
+    if (turned) this.loadHistory();
+  }
+
+  async loadHistory() {
+    try {
+      const history = await get(`history/${encodeURIComponent(this.name)}`);
+      const [server, here] = [Date.parse(history.server_time ?? new Date()), performance.now()];
+      this.history = history;
+      this.timeline.show({ ...history, clock: () => server + performance.now() - here });
+      if (!this.zoomed) this.zoom(fitting(history.terms, server), false);
+      this.showTerms();
+      this.timeline.frame();
+    } catch {
+      // The stream says when the connection is gone; the next change asks again.
+    }
+  }
+
+  /** Nothing is known any more, so nothing is claimed. */
+  disconnect() {
+    this.node.dataset.stale = "";
+    this.lost = true;
+  }
+
+  connect() {
+    delete this.node.dataset.stale;
+    if (this.lost) this.loadHistory();
+    this.lost = false;
+  }
+
+  zoom(ms, byHand) {
+    this.zoomed ||= byHand;
+    this.timeline.zoom(ms);
+    for (const button of this.zoomBar.children) {
+      button.setAttribute("aria-pressed", String(Number(button.dataset.ms) === ms));
+    }
+    this.timeline.frame();
+  }
+
+  // ------------------------------------------------------------------ showing
+
+  showLeader() {
+    const { view } = this;
+    say(this.key, view.key);
+    say(this.pill, view.enabled ? standing(view) : "switched off");
+    this.pill.dataset.role = view.role;
+    const { leader } = view;
+    this.node.dataset.led = String(Boolean(leader));
+    say(this.leader, leader ? leader.instance : view.vacancy ? "Nobody" : "…");
+    this.leader.title = leader?.id ?? "";
+    this.resign.hidden = !leader || leader.foreign || !view.enabled;
+    const problem = view.store.error ?? view.warnings[0] ?? view.vacancy?.text ?? null;
+    this.note.hidden = problem === null || (Boolean(leader) && problem === view.vacancy?.text);
+    if (problem !== null) say(this.note, problem);
+    this.tick();
+  }
+
+  showFacts() {
+    const { leader, vacancy } = this.view;
+    if (!leader) {
+      const left = vacancy?.left_ms ? `, ${duration(vacancy.left_ms - this.age())} left` : "";
+      return say(this.facts, vacancy ? `${vacancy.code}${left}` : "waiting for the store");
+    }
+    const parts = [];
+    if (leader.foreign) parts.push("a foreign program");
+    if (leader.token !== null) parts.push(`token ${leader.token}`);
+    if (leader.leads_for_ms !== null) parts.push(`for ${duration(leader.leads_for_ms + this.age())}`);
+    say(this.facts, parts.join("  ·  "));
+  }
+
+  showMembers() {
+    const rows = this.view.members.map((member) => {
+      const canLead = member.ready && member.alive && !member.leads && !member.departing;
+      return el("tr", { data: { leads: member.leads, alive: member.alive, id: member.id } },
+        el("th", { scope: "row", title: member.id }, member.instance,
+          member.is_self ? el("span", { class: "self" }, "this one") : null),
+        el("td", {}, el("span", { class: "dot", "aria-hidden": "true" }), memberStands(member)),
+        el("td", { class: "number" }, String(member.priority)),
+        el("td", { class: "beat" }, this.beat(member)),
+        el("td", { class: "do" }, canLead && this.view.leader && !this.view.leader.foreign
+          ? el("button", { class: "ghost", onclick: () => this.askHandOver(member) }, "Hand over…")
+          : null));
+    });
+    if (rows.length === 0) {
+      rows.push(el("tr", {}, el("td", { colspan: 5, class: "quiet" }, "Nobody takes part.")));
+    }
+    // A pressed or focused button must not vanish under the finger.
+    if (this.members.contains(document.activeElement) && sameRows(this.members, rows)) return;
+    this.members.replaceChildren(...rows);
+  }
+
+  beat(member) {
+    const full = member.lease_ms * 3;
+    const share = Math.max(0, Math.min(1, 1 - member.beat_ms_ago / full));
+    return el("span", { class: "pulse" },
+      svg("svg", { viewBox: "0 0 48 6", "aria-hidden": "true" },
+        svg("rect", { class: "base", width: 48, height: 6, rx: 3 }),
+        svg("rect", { class: "level", width: (48 * share).toFixed(1), height: 6, rx: 3 })),
+      el("span", {}, `${duration(member.beat_ms_ago)} ago`));
+  }
+
+  showTerms() {
+    const { terms } = this.history;
+    const rows = terms.slice(-TERMS_SHOWN).reverse().map((term) => {
+      const lasted = term.ended_at ? duration(Date.parse(term.ended_at) - Date.parse(term.began_at)) : "…";
+      return el("tr", {},
+        el("td", { class: "number" }, String(term.token)),
+        el("th", { scope: "row", title: term.id }, term.instance),
+        el("td", { class: "number" }, lasted),
+        el("td", {}, term.reason ? ending(term.reason) : "leads"),
+        el("td", { class: "number" }, duration(term.gap_ms)));
+    });
+    this.terms.replaceChildren(...rows);
+  }
+
+  showLatency() {
+    const own = this.view.renewals_ms.length > 0;
+    const values = own ? this.view.renewals_ms : this.trips;
+    say(this.node.querySelector(".latency-title"), own ? "Renewals" : "Round trips to the store");
+    if (values.length === 0) return this.latency.replaceChildren(el("p", { class: "quiet" }, "None yet."));
+    const sorted = [...values].sort((a, b) => a - b);
+    const at = (share) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
+    const figures = el("dl", { class: "figures" }, ...[["last", values.at(-1)], ["median", at(0.5)], ["p99", at(0.99)]]
+      .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, fine(value)))));
+    this.latency.replaceChildren(figures, sparkline(values, at(1)));
+  }
+
+  age() {
+    return performance.now() - this.seenAt;
+  }
+
+  /** What moves by itself. */
+  tick() {
+    if (!this.view || this.lost) return;
+    const { leader, lease_ms } = this.view;
+    const remaining = leader?.remaining_ms === null || !leader ? null
+      : Math.max(0, leader.remaining_ms - this.age());
+    this.timeline.lease(remaining, lease_ms);
+    this.timeline.frame();
+    const share = remaining === null || !lease_ms ? 0 : Math.min(1, remaining / lease_ms);
+    this.arc.setAttribute("stroke-dashoffset", String(RING * (1 - share)));
+    say(this.left, remaining === null ? "–" : (remaining / 1000).toFixed(1));
+    say(this.leftUnit, remaining === null ? "no lease" : "s of lease");
+    this.showFacts();
+  }
+
+  // ------------------------------------------------------------------ asking
+
+  askResign() {
+    const { leader } = this.view;
+    return ask({
+      title: `Let ${leader.instance} resign?`,
+      text: `${leader.instance} leads ${this.name}. It is asked to stop its work and give the leadership back; whoever is next takes over.`,
+      yes: "Resign",
+      act: () => post(`resign/${encodeURIComponent(this.name)}`),
+    });
+  }
+
+  askHandOver(member) {
+    const { leader } = this.view;
+    return ask({
+      title: `Hand over to ${member.instance}?`,
+      text: `${leader.instance} leads ${this.name}. It is asked to stop its work; then ${member.instance} takes over, after about a round trip.`,
+      yes: "Hand over",
+      act: () => post(`hand-over/${encodeURIComponent(this.name)}`, { to: member.id }),
+    });
+  }
+}
+
+function standing(view) {
+  if (!view.takes_part) return "looks on";
+  if (view.role === "leader") return "leads here";
+  return view.role;
+}
+
+function memberStands(member) {
+  if (!member.alive) return "silent";
+  if (member.leads) return "leads";
+  if (member.departing) return "leaving";
+  if (member.stalled) return "work stalled";
+  return member.ready ? "ready" : "not ready";
+}
+
+function sameRows(body, rows) {
+  return body.children.length === rows.length
+    && rows.every((row, index) => row.dataset.id === body.children[index].dataset.id
+      && row.dataset.leads === body.children[index].dataset.leads);
+}
+
+/** The smallest window that has the latest few terms in it. */
+function fitting(terms, now) {
+  const some = terms.slice(-5)[0];
+  const back = some ? now - Date.parse(some.began_at) : 0;
+  return (WINDOWS.find((window) => window.ms * 0.95 >= back) ?? WINDOWS.at(-1)).ms;
+}
+
+function sparkline(values, top) {
+  const [width, height] = [240, 44];
+  const ceiling = Math.max(top * 1.15, 0.5);
+  // A short past is not drawn as a long one, nor squeezed into a corner.
+  const step = width / Math.max(SPARK_MIN, values.length - 1);
+  const start = width - (values.length - 1) * step;
+  const points = values.map((value, i) => `${(start + i * step).toFixed(1)},${(height - (value / ceiling) * (height - 4) - 2).toFixed(1)}`);
+  return svg("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    svg("polyline", { points: points.join(" ") }));
+}

@@ -1,0 +1,101 @@
+// Puts it together: one card per election, one list of what happened, one word on the connection.
+
+import { Card } from "./card.js";
+import { askToken } from "./dialog.js";
+import { el, say, timeOfDay } from "./words.js";
+import { follow, get, Refused, useToken } from "./wire.js";
+
+const ENTRIES_SHOWN = 60;
+const cards = new Map();
+const byId = (id) => document.getElementById(id);
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+
+function card(name) {
+  if (!cards.has(name)) {
+    cards.set(name, new Card(name));
+    const sorted = [...cards.keys()].sort((a, b) => a.localeCompare(b));
+    byId("resources").replaceChildren(...sorted.map((known) => cards.get(known).node));
+  }
+  return cards.get(name);
+}
+
+function title() {
+  const led = [...cards.values()].map(({ view }) => view?.leader?.instance).filter(Boolean);
+  document.title = led.length > 0 ? `${led.join(", ")} · Tenure` : "Tenure";
+}
+
+function write(entry) {
+  const list = byId("journal");
+  const item = el("li", { data: { kind: entry.kind } },
+    el("time", { datetime: entry.at }, timeOfDay(entry.at)),
+    el("span", { class: "name" }, entry.name),
+    el("span", { class: "text" }, entry.text));
+  list.prepend(item);
+  while (list.children.length > ENTRIES_SHOWN) list.lastElementChild.remove();
+  byId("journal-empty").hidden = true;
+}
+
+function aside(text) {
+  byId("journal").prepend(el("li", { data: { kind: "aside" } }, el("span", { class: "text" }, text)));
+}
+
+function link(state, text) {
+  byId("link").dataset.state = state;
+  say(byId("link-text"), text);
+}
+
+async function overview() {
+  const status = await get("status");
+  say(byId("instance"), status.instance);
+  say(byId("store"), status.store);
+  say(byId("version"), `Tenure ${status.version}`);
+  for (const view of status.resources) card(view.name).update(view);
+  byId("resources").removeAttribute("aria-busy");
+  title();
+}
+
+let lostAt = null;
+
+const on = {
+  event(kind, data) {
+    if (kind === "entry") write(data);
+    else if (kind === "resource") card(data.name).update(data);
+    else if (kind === "missed") aside(`${data.count} entries were missed`);
+    else if (kind === "restarted") aside("the sidecar was started anew");
+    title();
+  },
+  up() {
+    lostAt = null;
+    link("live", "live");
+    byId("notice").hidden = true;
+    for (const known of cards.values()) known.connect();
+    overview().catch(() => {});
+  },
+  down(why) {
+    lostAt ??= new Date();
+    link("lost", "connection lost");
+    say(byId("notice"), `Connection lost: ${why}. What you see is from ${timeOfDay(lostAt)}. Trying again…`);
+    byId("notice").hidden = false;
+    for (const known of cards.values()) known.disconnect();
+  },
+  async refused() {
+    link("lost", "token needed");
+    await askToken(useToken);
+  },
+};
+
+function tick() {
+  for (const known of cards.values()) known.tick();
+}
+
+function schedule() {
+  // Smooth where motion is welcome, a step per second where it is not.
+  if (calm.matches || document.hidden) return setTimeout(() => { tick(); schedule(); }, 1000);
+  return requestAnimationFrame(() => { tick(); schedule(); });
+}
+
+overview().catch((error) => {
+  if (!(error instanceof Refused)) link("lost", "connection lost");
+});
+schedule();
+follow(on);

@@ -1,0 +1,331 @@
+//! The tasks behind a sidecar: one that looks at each resource, and one that listens to each
+//! election this instance takes part in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::{Event, EventKind, Events, Observation, Role, Status, Token, Vacancy};
+use tokio::sync::Notify;
+
+use crate::hooks::{Happening, Hooks, Turn};
+use crate::journal::{Journal, What};
+use crate::streams::Streams;
+use crate::watched::{Seen, Watched};
+
+/// How often to look while somebody watches, and while nobody does.
+const LOOK_EVERY_WATCHED: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// The shortest pause between two looks, however many reasons there are.
+const LOOK_PAUSE_MIN: Duration = Duration::from_millis(20);
+/// The store ends a lease on a whole millisecond: looking at the very one finds it still there.
+const EXPIRY_GRAIN: Duration = Duration::from_millis(3);
+/// How soon to follow changes again after that failed.
+const FOLLOW_AGAIN: Duration = Duration::from_secs(1);
+
+/// Tells when the store says that something changed.
+pub(crate) async fn follow_changes(watched: Arc<Watched>, changed: Arc<Notify>) {
+    loop {
+        if let Ok(mut changes) = watched.observer.changes().await {
+            while let Ok(_) | Err(tenure::Error::Store(_)) = changes.next().await {
+                changed.notify_one();
+            }
+        }
+        tokio::time::sleep(FOLLOW_AGAIN).await;
+    }
+}
+
+/// Looks at a resource whenever there is a reason to, and writes down what changed.
+pub(crate) async fn look_on(
+    watched: Arc<Watched>,
+    changed: Arc<Notify>,
+    journal: Arc<Journal>,
+    streams: Arc<Streams>,
+) {
+    let mut before = Seen::default();
+    loop {
+        watched.look().await;
+        let seen = watched.seen();
+        write_down(&journal, &watched, &before, &seen);
+        let every = if streams.any() { LOOK_EVERY_WATCHED } else { LOOK_EVERY };
+        let lease = seen.remaining().filter(|left| !left.is_zero());
+        let pause = lease.map_or(every, |left| every.min(left + EXPIRY_GRAIN));
+        before = seen;
+        tokio::time::sleep(LOOK_PAUSE_MIN).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = changed.notified() => {}
+            () = watched.look_soon.notified() => {}
+            () = streams.arrival() => {}
+        }
+    }
+}
+
+/// What a person who looks on would call a change.
+fn write_down(journal: &Journal, watched: &Watched, before: &Seen, after: &Seen) {
+    let add = |what: What| journal.add(watched.name(), what);
+    match (&before.error, &after.error) {
+        (None, Some(error)) => {
+            add(What { kind: "store-lost", text: error.clone(), ..What::default() });
+        }
+        (Some(_), None) => {
+            let text = "the store answers again".to_owned();
+            add(What { kind: "store-back", text, ..What::default() });
+        }
+        _ => {}
+    }
+    let Some(seen) = &after.observation else { return };
+    let earlier = before.observation.as_deref();
+    let leader = |o: &Observation| o.leadership.leader().map(|l| (l.id.clone(), l.token));
+    if earlier.map(leader) != Some(leader(seen)) {
+        add(new_leader(seen, after));
+    }
+    if let Some(earlier) = earlier {
+        write_members(earlier, seen, add);
+        write_requests(earlier, seen, add);
+    }
+}
+
+fn new_leader(seen: &Observation, after: &Seen) -> What {
+    let Some(leader) = seen.leadership.leader() else {
+        let tenure::Leadership::Vacant(vacancy) = &seen.leadership else {
+            unreachable!("without a leader there is a vacancy")
+        };
+        let text = format!("nobody leads: {}", vacancy_text(vacancy));
+        return What {
+            kind: "vacant",
+            text,
+            reason: Some(vacancy_word(vacancy)),
+            ..What::default()
+        };
+    };
+    let gap = after.terms.last().filter(|term| term.token == leader.token.get());
+    let gap_ms = gap.and_then(|term| term.gap_ms);
+    let text = match gap_ms {
+        Some(gap) => format!("{} leads, {gap} ms after the term before", leader.id.name()),
+        None => format!("{} leads", leader.id.name()),
+    };
+    What {
+        kind: "leads",
+        text,
+        token: Some(leader.token.get()),
+        id: Some(leader.id.to_string()),
+        took_ms: gap_ms.map(|gap| gap as f64),
+        ..What::default()
+    }
+}
+
+fn write_members(earlier: &Observation, seen: &Observation, add: impl Fn(What)) {
+    let entry = |kind, id: &tenure::InstanceId, verb: &str| What {
+        kind,
+        text: format!("{} {verb}", id.name()),
+        id: Some(id.to_string()),
+        ..What::default()
+    };
+    for member in &seen.members {
+        match earlier.members.iter().find(|known| known.id == member.id) {
+            None => add(entry("joined", &member.id, "joined")),
+            Some(known) if known.record.ready != member.record.ready => {
+                let verb = if member.record.ready { "is ready" } else { "is not ready" };
+                add(entry("readiness", &member.id, verb));
+            }
+            Some(_) => {}
+        }
+    }
+    for known in &earlier.members {
+        if !seen.members.iter().any(|member| member.id == known.id) {
+            add(entry("left", &known.id, "left"));
+        }
+    }
+}
+
+fn write_requests(earlier: &Observation, seen: &Observation, add: impl Fn(What)) {
+    if earlier.paused_for.is_some() != seen.paused_for.is_some() {
+        let (kind, text) = match seen.paused_for {
+            Some(left) => ("paused", format!("paused by an operator for up to {left:?}")),
+            None => ("resumed", "resumed".to_owned()),
+        };
+        add(What { kind, text, ..What::default() });
+    }
+    if earlier.wish != seen.wish
+        && let Some(wish) = &seen.wish
+    {
+        let (by, token) = (wish.by.name(), Some(wish.token.get()));
+        let text = match (&wish.kind, &wish.refused) {
+            (_, Some(why)) => format!("refused: {why}"),
+            (tenure::core::protocol::WishKind::Resign, None) => format!("{by} asks to resign"),
+            (tenure::core::protocol::WishKind::HandOver { to }, None) => {
+                format!("{by} asks to hand over to {to}")
+            }
+        };
+        add(What { kind: "asked", text, token, ..What::default() });
+    }
+}
+
+/// A stable word for why nobody leads.
+pub(crate) fn vacancy_word(vacancy: &Vacancy) -> &'static str {
+    match vacancy {
+        Vacancy::Quarantine { .. } => "quarantine",
+        Vacancy::Paused { .. } => "paused",
+        Vacancy::Reserved { .. } => "reserved",
+        _ => "free",
+    }
+}
+
+pub(crate) fn vacancy_text(vacancy: &Vacancy) -> String {
+    match vacancy {
+        Vacancy::Quarantine { .. } => {
+            "leases from before a loss of data may still be believed in".to_owned()
+        }
+        Vacancy::Paused { .. } => "an operator paused the election".to_owned(),
+        Vacancy::Reserved { to, .. } => format!("{to} is about to take over"),
+        _ => "the next candidate may".to_owned(),
+    }
+}
+
+/// Takes over what an election of this instance tells, and tells the hooks.
+pub(crate) async fn listen(
+    watched: Arc<Watched>,
+    mut events: Events,
+    journal: Arc<Journal>,
+    hooks: Arc<Hooks>,
+) {
+    let mut listener = Listener { watched, journal, hooks, leads_under: None };
+    listener.catch_up();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => listener.hear(&event),
+            Err(lagged) => {
+                let text = lagged.to_string();
+                listener.add(What { kind: "lagged", text, ..What::default() });
+                listener.catch_up();
+            }
+        }
+    }
+}
+
+struct Listener {
+    watched: Arc<Watched>,
+    journal: Arc<Journal>,
+    hooks: Arc<Hooks>,
+    /// The term that the hooks know of.
+    leads_under: Option<Token>,
+}
+
+impl Listener {
+    /// Events from before we listened, or that were dropped: the status has their outcome.
+    fn catch_up(&mut self) {
+        let Some(status) = self.watched.status() else { return };
+        match status.token {
+            Some(token) if self.leads_under != Some(token) => {
+                self.watched.note_grant();
+                self.gained(&status, token);
+            }
+            None if self.leads_under.is_some() => self.lost(&status, "unknown"),
+            _ => {}
+        }
+        if status.role != Role::Unknown {
+            self.watched.note_answer();
+        }
+    }
+
+    fn hear(&mut self, event: &Event) {
+        let Some(status) = self.watched.status() else { return };
+        match &event.kind {
+            EventKind::Acquired { token, .. } if self.leads_under != Some(*token) => {
+                self.watched.note_grant();
+                self.gained(&status, *token);
+            }
+            EventKind::Renewed { ends_at, .. } => {
+                // The deadline counts from the sending, so the two readings tell how long it took.
+                let took = status.timing.ends_at(event.at, status.timing.ttl()).since(*ends_at);
+                self.watched.note_renewal(took);
+            }
+            EventKind::Lost { token, reason } if self.leads_under == Some(*token) => {
+                self.watched.note_loss();
+                self.lost(&status, reason.code());
+            }
+            EventKind::LeaderSeen(_) | EventKind::MembersSeen(_) => self.watched.note_answer(),
+            EventKind::StateChanged { to, .. } if *to != Role::Unknown => {
+                self.watched.note_answer();
+            }
+            _ => {}
+        }
+        if let Some(what) = what(&event.kind) {
+            self.add(what);
+        }
+        if !matches!(event.kind, EventKind::Renewed { .. } | EventKind::ElectionFailed { .. }) {
+            self.watched.look_soon.notify_one();
+        }
+    }
+
+    fn gained(&mut self, status: &Status, token: Token) {
+        self.leads_under = Some(token);
+        self.tell_hooks(status, Turn::Gain, token, "granted");
+    }
+
+    fn lost(&mut self, status: &Status, reason: &'static str) {
+        let token = self.leads_under.take().unwrap_or(Token::NONE);
+        self.tell_hooks(status, Turn::Loss, token, reason);
+    }
+
+    fn tell_hooks(&self, status: &Status, turn: Turn, token: Token, reason: &'static str) {
+        let name = self.watched.name().to_owned();
+        let id = status.id.to_string();
+        self.hooks.tell(&Arc::new(Happening { turn, name, id, token: token.get(), reason }));
+    }
+
+    fn add(&self, what: What) {
+        self.journal.add(self.watched.name(), what);
+    }
+}
+
+/// What an event means to a reader; `None` for what the looks tell better.
+fn what(kind: &EventKind) -> Option<What> {
+    let what = match kind {
+        EventKind::StateChanged { from, to, reason } => What {
+            kind: "role",
+            text: format!("this instance: {from} → {to} ({reason})"),
+            reason: Some(reason.code()),
+            ..What::default()
+        },
+        EventKind::Acquired { token, .. } => What {
+            kind: "gained",
+            text: format!("this instance leads under token {token}"),
+            token: Some(token.get()),
+            ..What::default()
+        },
+        EventKind::StopWork { token, reason, .. } => What {
+            kind: "stopping",
+            text: format!("work stops: {reason}"),
+            reason: Some(reason.code()),
+            token: Some(token.get()),
+            ..What::default()
+        },
+        EventKind::Overrun { token } => What {
+            kind: "overrun",
+            text: "work was still running when it had to be gone".to_owned(),
+            token: Some(token.get()),
+            ..What::default()
+        },
+        EventKind::Lost { token, reason } => What {
+            kind: "lost",
+            text: format!("this instance leads no more: {reason}"),
+            reason: Some(reason.code()),
+            token: Some(token.get()),
+            ..What::default()
+        },
+        EventKind::HandedOver { token, to } => What {
+            kind: "handed-over",
+            text: format!("handed over to {}", to.name()),
+            token: Some(token.get()),
+            id: Some(to.to_string()),
+            ..What::default()
+        },
+        EventKind::HandOverRefused { why } => {
+            What { kind: "refused", text: format!("no hand-over: {why}"), ..What::default() }
+        }
+        EventKind::Warning(text) => What { kind: "warning", text: text.clone(), ..What::default() },
+        _ => return None,
+    };
+    Some(what)
+}

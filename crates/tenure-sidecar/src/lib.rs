@@ -1,0 +1,46 @@
+//! Elections over HTTP: health, status, metrics, events, hooks, and a page to look at.
+//!
+//! A [`Sidecar`] watches the elections that a [`Tenure`](tenure::Tenure) client takes part in, and
+//! others that it only looks at. Its [`router`](Sidecar::router) can be mounted into an axum
+//! application; a [`Server`] serves it alone, with limits, and checks who asks. `docs/sidecar.md`
+//! lists every route and field.
+//!
+//! ```no_run
+//! use tenure::Tenure;
+//! use tenure_sidecar::Sidecar;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let tenure = Tenure::connect("redis://127.0.0.1").await?;
+//! let election = tenure.election("nightly-report").start().await?;
+//! let sidecar = Sidecar::builder(tenure).election(election).observe("mailer").start()?;
+//! let application = axum::Router::new().nest("/tenure", sidecar.router());
+//! # let _ = application;
+//! # Ok(()) }
+//! ```
+//! The flow: `follow` fills what `watched` and `journal` know, `view` and `metrics` turn it into
+//! answers, `routes` gives them out, `access` decides to whom.
+
+mod access;
+mod clock;
+mod error;
+mod events;
+mod follow;
+mod hooks;
+mod journal;
+mod metrics;
+mod page;
+mod routes;
+mod server;
+mod sidecar;
+mod streams;
+mod terms;
+mod timestamp;
+mod tls;
+mod view;
+mod watched;
+
+pub use access::Access;
+pub use error::SidecarError;
+pub use hooks::{HOOK_QUEUED_MAX, HOOK_TRIES_MAX, Hook, WebhookError};
+pub use server::{CONNECTIONS_MAX, Server, ServerSettings};
+pub use sidecar::{Sidecar, SidecarBuilder};

@@ -1,0 +1,320 @@
+//! The routes. Handlers copy what is known into answers; only `/status`, `/history` and what an
+//! operator asks for wait for the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use tenure::{Asked, SeenLeader};
+
+use crate::sidecar::Shared;
+use crate::terms::{TermRecord, terms};
+use crate::timestamp::Timestamp;
+use crate::view::{HealthStatus, Overview, Standby, health, resource, standby, whole_ms};
+use crate::watched::{HISTORY_READ_MAX, Watched};
+use crate::{clock, events, metrics, page};
+
+/// The largest body that a request may have, in bytes: a name fits many times.
+const BODY_LEN_MAX: usize = 16 * 1024;
+/// How long `/status` waits for a fresh look before it shows the last one.
+const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+/// A look this young is fresh: many callers at once share it.
+const FRESH: Duration = Duration::from_millis(50);
+
+type Shares = State<Arc<Shared>>;
+
+pub(crate) fn router(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route("/health", get(health_route))
+        .route("/monitoring/standby-status", get(standby_route))
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/leader", get(leader_of_all))
+        .route("/leader/{name}", get(leader))
+        .route("/status", get(status))
+        .route("/history/{name}", get(history))
+        .route("/metrics", get(metrics_route))
+        .route("/events", get(events::events))
+        .route("/resign/{name}", post(resign))
+        .route("/hand-over/{name}", post(hand_over))
+        .route("/openapi.json", get(openapi))
+        .merge(page::router())
+        .fallback(|| async { problem(StatusCode::NOT_FOUND, "no such route: see /openapi.json") })
+        .layer(DefaultBodyLimit::max(BODY_LEN_MAX))
+        .with_state(shared)
+}
+
+/// An answer that says what is wrong and what to do.
+pub(crate) fn problem(status: StatusCode, error: impl Into<String>) -> Response {
+    #[derive(Serialize)]
+    struct Problem {
+        error: String,
+    }
+    (status, Json(Problem { error: error.into() })).into_response()
+}
+
+fn unknown(shared: &Shared, name: &str) -> Response {
+    let known: Vec<&str> = shared.resources.iter().map(|watched| watched.name()).collect();
+    let known = known.join(", ");
+    problem(StatusCode::NOT_FOUND, format!("{name:?} is not watched here; known: {known}"))
+}
+
+/// Answers about a moment must not be kept.
+fn fresh(response: impl IntoResponse) -> Response {
+    ([(header::CACHE_CONTROL, "no-store")], response).into_response()
+}
+
+// ---------------------------------------------------------------------- probes
+
+async fn health_route(State(shared): Shares) -> Response {
+    let (id, connection) = (shared.tenure.id().to_string(), shared.tenure.connection());
+    let health = health(&shared.resources, id, &connection, shared.standby_is_degraded);
+    let status = match health.status {
+        HealthStatus::Unhealthy => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::OK,
+    };
+    fresh((status, Json(health)))
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: Option<String>,
+}
+
+async fn standby_route(State(shared): Shares, Query(query): Query<Named>) -> Response {
+    let (id, connection) = (shared.tenure.id().to_string(), shared.tenure.connection());
+    let view = |watched: &Arc<Watched>| standby(watched, &id, &connection);
+    if let Some(name) = query.name {
+        return match shared.resource(&name) {
+            Some(watched) => fresh(Json(view(watched))),
+            None => unknown(&shared, &name),
+        };
+    }
+    let mut views = shared.resources.iter().map(view);
+    let Some(mut first) = views.next() else { return unknown(&shared, "") };
+    first.resources = views.map(|view: Standby| (view.name.clone(), view)).collect();
+    fresh(Json(first))
+}
+
+/// Whether the process turns over at all. The store has no say in this.
+async fn livez() -> Response {
+    fresh("ok\n")
+}
+
+/// Whether it knows enough to be asked: a standby is ready, and stays so when the store goes.
+async fn readyz(State(shared): Shares) -> Response {
+    let stranger = shared.resources.iter().find(|watched| !watched.is_acquainted());
+    match stranger {
+        None => fresh("ok\n"),
+        Some(watched) => {
+            let text = format!("{}: the store has not answered yet\n", watched.name());
+            fresh((StatusCode::SERVICE_UNAVAILABLE, text))
+        }
+    }
+}
+
+// ---------------------------------------------------------------------- who leads
+
+#[derive(Serialize)]
+struct Leading {
+    name: String,
+    is_leader: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    valid_for_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remaining_ms: Option<u64>,
+    /// Who leads instead, as last seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leader: Option<String>,
+}
+
+/// Decided at this very moment: no task and no timer has a part in it.
+fn leading(watched: &Watched) -> Leading {
+    let name = watched.name().to_owned();
+    match watched.promise() {
+        Some(promised) => Leading {
+            name,
+            is_leader: true,
+            token: Some(promised.token.get()),
+            valid_for_ms: Some(whole_ms(promised.valid_for)),
+            remaining_ms: Some(whole_ms(promised.remaining)),
+            leader: None,
+        },
+        None => {
+            let leader = watched.seen().leader().map(|leader| leader.id.to_string());
+            let (token, valid_for_ms, remaining_ms) = (None, None, None);
+            Leading { name, is_leader: false, token, valid_for_ms, remaining_ms, leader }
+        }
+    }
+}
+
+fn code(is_leader: bool) -> StatusCode {
+    if is_leader { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+}
+
+async fn leader(State(shared): Shares, Path(name): Path<String>) -> Response {
+    match shared.resource(&name) {
+        Some(watched) => {
+            let leading = leading(watched);
+            fresh((code(leading.is_leader), Json(leading)))
+        }
+        None => unknown(&shared, &name),
+    }
+}
+
+/// Of the only resource; of several, whether this instance leads them all.
+async fn leader_of_all(State(shared): Shares) -> Response {
+    if let [watched] = shared.resources.as_slice() {
+        let leading = leading(watched);
+        return fresh((code(leading.is_leader), Json(leading)));
+    }
+    let all: Vec<Leading> = shared.resources.iter().map(|watched| leading(watched)).collect();
+    let is_leader = all.iter().all(|leading| leading.is_leader);
+    fresh((code(is_leader), Json(serde_json::json!({ "is_leader": is_leader, "resources": all }))))
+}
+
+// ---------------------------------------------------------------------- status and history
+
+async fn refresh(watched: &Watched) {
+    let is_fresh = watched.seen().age().is_some_and(|age| age < FRESH);
+    if watched.is_held() && !is_fresh {
+        // Past this the last look is shown, with its age.
+        let _ = tokio::time::timeout(LOOK_PATIENCE, watched.look()).await;
+    }
+}
+
+async fn status(State(shared): Shares) -> Response {
+    let looks = shared.resources.iter().map(|watched| refresh(watched));
+    futures_util::future::join_all(looks).await;
+    fresh(Json(overview(&shared)))
+}
+
+pub(crate) fn overview(shared: &Shared) -> Overview {
+    let connection = shared.tenure.connection();
+    let resources = shared.resources.iter().map(|watched| resource(watched, &connection));
+    Overview {
+        instance: shared.tenure.id().to_string(),
+        store: shared.tenure.store(),
+        version: env!("CARGO_PKG_VERSION"),
+        started_at: Timestamp(shared.started_at_ms),
+        now: Timestamp(clock::unix_ms()),
+        resources: resources.collect(),
+    }
+}
+
+#[derive(Deserialize)]
+struct Count {
+    count: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct History {
+    name: String,
+    /// Whether the last term still runs.
+    running: bool,
+    /// The store's clock, with which all moments here compare.
+    server_time: Option<Timestamp>,
+    terms: Vec<TermRecord>,
+}
+
+async fn history(
+    State(shared): Shares,
+    Path(name): Path<String>,
+    Query(query): Query<Count>,
+) -> Response {
+    let Some(watched) = shared.resource(&name) else { return unknown(&shared, &name) };
+    let count = query.count.unwrap_or(HISTORY_READ_MAX).clamp(1, HISTORY_READ_MAX);
+    refresh(watched).await;
+    let terms = match watched.observer.history(count).await {
+        Ok(entries) => terms(&entries),
+        Err(error) => return problem(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+    };
+    let seen = watched.seen();
+    let leader = seen.leader().map(|leader| leader.token.get());
+    let running = terms.last().is_some_and(|term| Some(term.token) == leader);
+    let age = seen.age().unwrap_or_default();
+    let server_time = seen.observation.as_ref().map(|o| o.server_time.as_millis() + whole_ms(age));
+    fresh(Json(History { name, running, server_time: server_time.map(Timestamp), terms }))
+}
+
+async fn metrics_route(State(shared): Shares) -> Response {
+    match metrics::render(&shared) {
+        Ok(text) => fresh(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text)),
+        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], include_str!("openapi.json")).into_response()
+}
+
+// ---------------------------------------------------------------------- what an operator asks for
+
+async fn resign(State(shared): Shares, Path(name): Path<String>) -> Response {
+    if shared.resource(&name).is_none() {
+        return unknown(&shared, &name);
+    }
+    tracing::info!(target: "tenure", resource = name, "sidecar: asked to resign");
+    answer(shared.tenure.ask_to_resign(&name).await)
+}
+
+#[derive(Deserialize)]
+struct HandOver {
+    /// The name or the whole id of the successor.
+    to: String,
+}
+
+async fn hand_over(
+    State(shared): Shares,
+    Path(name): Path<String>,
+    body: Result<Json<HandOver>, axum::extract::rejection::JsonRejection>,
+) -> Response {
+    if shared.resource(&name).is_none() {
+        return unknown(&shared, &name);
+    }
+    let to = match body {
+        Ok(Json(HandOver { to })) if !to.is_empty() => to,
+        Ok(_) => return problem(StatusCode::BAD_REQUEST, "to is empty: name the successor"),
+        Err(rejection) => {
+            let error = format!("{rejection}; send {{\"to\": \"INSTANCE\"}} as application/json");
+            return problem(rejection.status(), error);
+        }
+    };
+    tracing::info!(target: "tenure", resource = name, "sidecar: asked to hand over");
+    answer(shared.tenure.ask_to_hand_over(&name, &to).await)
+}
+
+/// What came of asking a leader.
+fn answer(asked: Result<Asked, tenure::Error>) -> Response {
+    #[derive(Serialize)]
+    struct Outcome {
+        outcome: &'static str,
+        text: String,
+        leader: Option<String>,
+    }
+    let id = |leader: &SeenLeader| leader.id.to_string();
+    let (status, outcome, text, leader) = match asked {
+        Ok(Asked::Done { leader }) => {
+            let text = match &leader {
+                Some(leader) => format!("{} leads now", leader.id.name()),
+                None => "it gave way; nobody leads yet".to_owned(),
+            };
+            (StatusCode::OK, "done", text, leader.as_ref().map(id))
+        }
+        Ok(Asked::Refused { why }) => (StatusCode::CONFLICT, "refused", why, None),
+        Ok(Asked::NotAnswered { leader }) => {
+            let text = format!("{} did not answer: it may be stuck", leader.id.name());
+            (StatusCode::GATEWAY_TIMEOUT, "not-answered", text, Some(id(&leader)))
+        }
+        Ok(_) => (StatusCode::CONFLICT, "nobody-leads", "there is nobody to ask".to_owned(), None),
+        Err(error) => return problem(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+    };
+    fresh((status, Json(Outcome { outcome, text, leader })))
+}

@@ -1,0 +1,241 @@
+//! The handle of a sidecar, and how it comes into being.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::Router;
+use tenure::config::{Config, SidecarConfig};
+use tenure::{Election, Events, Tenure};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use crate::error::SidecarError;
+use crate::hooks::{Hook, Hooks};
+use crate::journal::Journal;
+use crate::streams::Streams;
+use crate::watched::Watched;
+use crate::{clock, follow, routes};
+
+/// A running sidecar. Cheap to clone; what it does beside answering ends with the last clone.
+#[derive(Clone, Debug)]
+pub struct Sidecar {
+    shared: Arc<Shared>,
+    _tasks: Arc<Tasks>,
+}
+
+/// What the routes share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) tenure: Tenure,
+    /// By name.
+    pub(crate) resources: Vec<Arc<Watched>>,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) hooks: Arc<Hooks>,
+    pub(crate) standby_is_degraded: bool,
+    pub(crate) started_at_ms: u64,
+}
+
+impl Shared {
+    pub(crate) fn resource(&self, name: &str) -> Option<&Arc<Watched>> {
+        self.resources.iter().find(|watched| watched.name() == name)
+    }
+}
+
+/// Ends what runs beside, so that it does not outlive whoever wanted it.
+#[derive(Debug)]
+struct Tasks(Vec<AbortHandle>);
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.0.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl Sidecar {
+    /// A sidecar of this client.
+    pub fn builder(tenure: Tenure) -> SidecarBuilder {
+        SidecarBuilder {
+            tenure,
+            elections: Vec::new(),
+            observed: Vec::new(),
+            hooks: Vec::new(),
+            standby_is_degraded: false,
+        }
+    }
+
+    /// A client and a sidecar as the configuration says: it takes part in every election that is
+    /// named there, and looks at those of `sidecar.observe`.
+    ///
+    /// Fails with what is wrong in the configuration; a store that does not answer is no failure.
+    pub async fn from_config(config: Config) -> Result<Self, SidecarError> {
+        let names: Vec<String> = config.elections.keys().cloned().collect();
+        Self::taking_part(config, &names).await
+    }
+
+    /// As [`from_config`](Self::from_config), but takes part in the elections about `names`,
+    /// whether the configuration names them or not.
+    pub async fn taking_part(config: Config, names: &[String]) -> Result<Self, SidecarError> {
+        let settings = config.sidecar.clone();
+        let tenure = Tenure::from_config(config).await?;
+        let mut builder = Sidecar::builder(tenure.clone())
+            .standby_is_degraded(settings.standby_is_degraded)
+            .hooks(configured_hooks(&settings)?);
+        for name in names {
+            let mut starting = tenure.election(name);
+            let events = starting.events();
+            builder = builder.election_from_start(starting.start().await?, events);
+        }
+        for name in &settings.observe {
+            builder = builder.observe(name);
+        }
+        builder.start()
+    }
+
+    /// The routes, to be served by a [`Server`](crate::Server) or mounted into another router.
+    ///
+    /// They trust whoever asks: mounted elsewhere, [`Access`](crate::Access) or the application
+    /// around them decides who may.
+    pub fn router(&self) -> Router {
+        routes::router(Arc::clone(&self.shared))
+    }
+
+    /// The client behind it.
+    pub fn tenure(&self) -> &Tenure {
+        &self.shared.tenure
+    }
+
+    /// The names of what it watches.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.shared.resources.iter().map(|watched| watched.name())
+    }
+}
+
+fn configured_hooks(settings: &SidecarConfig) -> Result<Vec<Hook>, SidecarError> {
+    let mut hooks = Vec::new();
+    hooks.extend(settings.on_gain.clone().map(Hook::command_on_gain));
+    hooks.extend(settings.on_loss.clone().map(Hook::command_on_loss));
+    if let Some(url) = &settings.on_gain_url {
+        let hook = Hook::webhook_on_gain(url);
+        let setting = "on_gain_url";
+        hooks.push(hook.map_err(|source| SidecarError::Webhook { setting, source })?);
+    }
+    if let Some(url) = &settings.on_loss_url {
+        let hook = Hook::webhook_on_loss(url);
+        let setting = "on_loss_url";
+        hooks.push(hook.map_err(|source| SidecarError::Webhook { setting, source })?);
+    }
+    Ok(hooks)
+}
+
+/// What a sidecar watches and whom it tells.
+#[derive(Debug)]
+#[must_use = "nothing happens before `start`"]
+pub struct SidecarBuilder {
+    tenure: Tenure,
+    elections: Vec<(Election, Events)>,
+    observed: Vec<String>,
+    hooks: Vec<Hook>,
+    standby_is_degraded: bool,
+}
+
+impl SidecarBuilder {
+    /// Watches an election that this client takes part in.
+    pub fn election(self, election: Election) -> Self {
+        let events = election.events();
+        self.election_from_start(election, events)
+    }
+
+    /// As [`election`](Self::election), with the events since it was started.
+    pub fn election_from_start(mut self, election: Election, events: Events) -> Self {
+        self.elections.push((election, events));
+        self
+    }
+
+    /// Looks at the election about `name` without taking part.
+    pub fn observe(mut self, name: &str) -> Self {
+        self.observed.push(name.to_owned());
+        self
+    }
+
+    /// Adds a hook.
+    pub fn hook(mut self, hook: Hook) -> Self {
+        self.hooks.push(hook);
+        self
+    }
+
+    fn hooks(mut self, hooks: Vec<Hook>) -> Self {
+        self.hooks.extend(hooks);
+        self
+    }
+
+    /// Lets `/health` call a standby Degraded and an instance without a store Unhealthy, as some
+    /// other systems do. By default a standby is Healthy, for it is what it should be.
+    pub fn standby_is_degraded(mut self, is_so: bool) -> Self {
+        self.standby_is_degraded = is_so;
+        self
+    }
+
+    /// Starts watching. Fails when there is nothing to watch, or a name cannot be used.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, in which it does its work.
+    pub fn start(self) -> Result<Sidecar, SidecarError> {
+        let mut listening = Vec::new();
+        let mut resources = Vec::new();
+        for (election, events) in self.elections {
+            let resource = election.resource();
+            let observer = self.tenure.observe_key(resource.name(), resource.key())?;
+            let watched = Arc::new(Watched::new(observer, Some(election)));
+            listening.push((Arc::clone(&watched), events));
+            resources.push(watched);
+        }
+        for name in &self.observed {
+            resources.push(Arc::new(Watched::new(self.tenure.observe(name)?, None)));
+        }
+        check_names(&resources)?;
+        resources.sort_by(|a, b| a.name().cmp(b.name()));
+        let shared = Arc::new(Shared {
+            tenure: self.tenure,
+            resources,
+            journal: Arc::new(Journal::new()),
+            streams: Arc::default(),
+            hooks: Arc::new(Hooks::new(self.hooks)),
+            standby_is_degraded: self.standby_is_degraded,
+            started_at_ms: clock::unix_ms(),
+        });
+        let tasks = start_tasks(&shared, listening);
+        Ok(Sidecar { shared, _tasks: Arc::new(Tasks(tasks)) })
+    }
+}
+
+fn check_names(resources: &[Arc<Watched>]) -> Result<(), SidecarError> {
+    if resources.is_empty() {
+        return Err(SidecarError::NothingToWatch);
+    }
+    let mut names = BTreeSet::new();
+    match resources.iter().find(|watched| !names.insert(watched.name())) {
+        None => Ok(()),
+        Some(watched) => Err(SidecarError::NamedTwice { name: watched.name().to_owned() }),
+    }
+}
+
+fn start_tasks(shared: &Arc<Shared>, listening: Vec<(Arc<Watched>, Events)>) -> Vec<AbortHandle> {
+    let mut tasks: Vec<AbortHandle> = Vec::new();
+    tasks.extend(shared.hooks.workers().into_iter().map(|work| tokio::spawn(work).abort_handle()));
+    for (watched, events) in listening {
+        let (journal, hooks) = (Arc::clone(&shared.journal), Arc::clone(&shared.hooks));
+        let keeping = Arc::clone(&watched);
+        tasks.push(tokio::spawn(follow::listen(watched, events, journal, hooks)).abort_handle());
+        tasks.push(tokio::spawn(async move { keeping.keep_promises().await }).abort_handle());
+    }
+    for watched in shared.resources.iter().filter(|watched| watched.is_held()) {
+        let changed = Arc::new(Notify::new());
+        let following = follow::follow_changes(Arc::clone(watched), Arc::clone(&changed));
+        tasks.push(tokio::spawn(following).abort_handle());
+        let (journal, streams) = (Arc::clone(&shared.journal), Arc::clone(&shared.streams));
+        let looking = follow::look_on(Arc::clone(watched), changed, journal, streams);
+        tasks.push(tokio::spawn(looking).abort_handle());
+    }
+    tasks
+}

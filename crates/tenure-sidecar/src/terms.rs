@@ -1,0 +1,105 @@
+//! From the store's history to terms with gaps between them, as a timeline shows them.
+
+use serde::Serialize;
+use tenure::core::protocol::{HistoryEntry, HistoryKind};
+
+use crate::timestamp::Timestamp;
+
+/// One leadership, as history tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct TermRecord {
+    /// Whose.
+    pub(crate) id: String,
+    /// What people call it.
+    pub(crate) instance: String,
+    pub(crate) token: u64,
+    pub(crate) began_at: Timestamp,
+    /// `None` while history does not know its end: it runs, or its leader was not heard of again.
+    pub(crate) ended_at: Option<Timestamp>,
+    /// How it ended, in a stable word.
+    pub(crate) reason: Option<&'static str>,
+    /// The successor, or an operator's words.
+    pub(crate) detail: Option<String>,
+    /// How long nobody led before it, by the store's clock; `None` for the first that is known.
+    pub(crate) gap_ms: Option<u64>,
+    /// Why nobody could lead in that gap, if the store had lost its past.
+    pub(crate) quarantined: Option<String>,
+}
+
+/// The terms in `entries`, which come newest first; the oldest term comes first.
+pub(crate) fn terms(entries: &[HistoryEntry]) -> Vec<TermRecord> {
+    let mut terms: Vec<TermRecord> = Vec::new();
+    let mut quarantined = None;
+    for entry in entries.iter().rev() {
+        let at = Timestamp(entry.at.as_millis());
+        let token = entry.token.get();
+        match &entry.what {
+            HistoryKind::Granted => {
+                let ended_at = terms.last().and_then(|term| term.ended_at);
+                terms.push(TermRecord {
+                    id: entry.id.to_string(),
+                    instance: entry.id.name().to_owned(),
+                    token,
+                    began_at: at,
+                    ended_at: None,
+                    reason: None,
+                    detail: None,
+                    gap_ms: ended_at.map(|ended_at| at.0.saturating_sub(ended_at.0)),
+                    quarantined: quarantined.take(),
+                });
+            }
+            HistoryKind::Closed { reason, detail } => {
+                if let Some(term) = terms.iter_mut().rev().find(|term| term.token == token) {
+                    term.ended_at = Some(at.max(term.began_at));
+                    term.reason = Some(reason.as_str());
+                    term.detail = Some(detail.clone()).filter(|detail| !detail.is_empty());
+                }
+            }
+            HistoryKind::Quarantined { detail } => quarantined = Some(detail.clone()),
+            // A word that a newer version wrote.
+            _ => {}
+        }
+    }
+    terms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure::core::protocol::{CloseReason, ServerTime};
+    use tenure::{InstanceId, Token};
+
+    fn entry(at_ms: u64, id: &str, token: u64, what: HistoryKind) -> HistoryEntry {
+        let (at, token) = (ServerTime(at_ms * 1000), Token::new(token).unwrap());
+        HistoryEntry { at, id: InstanceId::seen(id), token, what }
+    }
+
+    #[test]
+    fn a_gap_lies_between_the_end_of_one_term_and_the_beginning_of_the_next() {
+        let closed =
+            HistoryKind::Closed { reason: CloseReason::HandedOver, detail: "bob_1".to_owned() };
+        let entries = [
+            entry(1250, "bob_1", 8, HistoryKind::Granted),
+            entry(1200, "ada_1", 7, closed),
+            entry(200, "ada_1", 7, HistoryKind::Granted),
+        ];
+        let terms = terms(&entries);
+        assert_eq!((terms[0].instance.as_str(), terms[0].reason), ("ada", Some("handed-over")));
+        assert_eq!((terms[0].gap_ms, terms[1].gap_ms), (None, Some(50)));
+        assert_eq!((terms[0].ended_at, terms[1].ended_at), (Some(Timestamp(1200)), None));
+    }
+
+    #[test]
+    fn what_is_cut_off_at_the_oldest_end_is_no_term() {
+        let closed = HistoryKind::Closed { reason: CloseReason::Released, detail: String::new() };
+        let lost = HistoryKind::Quarantined { detail: "restarted empty".to_owned() };
+        let entries = [
+            entry(9, "bob_1", 8, HistoryKind::Granted),
+            entry(6, "~quarantine", 0, lost),
+            entry(5, "ada_1", 7, closed),
+        ];
+        let terms = terms(&entries);
+        assert_eq!(terms.len(), 1);
+        assert_eq!(terms[0].quarantined.as_deref(), Some("restarted empty"));
+    }
+}

@@ -1,0 +1,137 @@
+//! `/health`: whether this instance is well, in the shape that health checks of other systems have.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tenure::backend::Connection;
+use tenure::{Reason, Role};
+
+use crate::watched::Watched;
+
+/// How well something is, the worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) enum HealthStatus {
+    Healthy,
+    Degraded,
+    Unhealthy,
+}
+
+/// The whole answer.
+#[derive(Debug, Serialize)]
+pub(crate) struct Health {
+    pub(crate) status: HealthStatus,
+    pub(crate) results: Results,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Results {
+    pub(crate) leader_election: Check,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Check {
+    pub(crate) status: HealthStatus,
+    pub(crate) description: String,
+    pub(crate) data: Data,
+}
+
+/// Of the one resource, or of all together.
+#[derive(Debug, Serialize)]
+pub(crate) struct Data {
+    /// Whether this instance leads anything.
+    pub(crate) is_leader: bool,
+    pub(crate) instance_id: String,
+    /// The role in the only election, else the most that it is in any.
+    pub(crate) role: &'static str,
+    pub(crate) resources: BTreeMap<String, Part>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Part {
+    pub(crate) status: HealthStatus,
+    pub(crate) description: String,
+    pub(crate) is_leader: bool,
+    pub(crate) role: &'static str,
+    pub(crate) reason: &'static str,
+}
+
+/// How well this instance is.
+pub(crate) fn health(
+    resources: &[std::sync::Arc<Watched>],
+    instance_id: String,
+    connection: &Connection,
+    standby_is_degraded: bool,
+) -> Health {
+    let parts: BTreeMap<String, Part> = resources
+        .iter()
+        .map(|watched| (watched.name().to_owned(), part(watched, connection, standby_is_degraded)))
+        .collect();
+    let worst = parts.values().max_by_key(|part| part.status);
+    let (status, description) = match worst {
+        Some(part) => (part.status, part.description.clone()),
+        None => (HealthStatus::Unhealthy, "no election is configured".to_owned()),
+    };
+    let leader = parts.values().find(|part| part.is_leader);
+    let role = leader.or(worst).map_or("unknown", |part| part.role);
+    let data = Data { is_leader: leader.is_some(), instance_id, role, resources: parts };
+    let leader_election = Check { status, description, data };
+    Health { status, results: Results { leader_election } }
+}
+
+fn part(watched: &Watched, connection: &Connection, standby_is_degraded: bool) -> Part {
+    let Some(election) = &watched.election else {
+        return observer_part(watched, connection, standby_is_degraded);
+    };
+    let status = election.status();
+    let is_leader = election.is_leader();
+    let down = match connection {
+        Connection::Down(error) if status.enabled => Some(error.to_string()),
+        _ => None,
+    };
+    let name = watched.name();
+    let (health, description) = match (&status.role, down) {
+        (Role::Stopped, _) => {
+            (HealthStatus::Unhealthy, format!("{name}: the election was stopped"))
+        }
+        _ if matches!(status.reason, Reason::Conflict(_)) => {
+            (HealthStatus::Unhealthy, format!("{name}: {}", status.reason))
+        }
+        (_, Some(error)) => {
+            (without_store(standby_is_degraded), format!("{name}: store unreachable: {error}"))
+        }
+        (Role::Unknown, None) => (
+            without_store(standby_is_degraded),
+            format!("{name}: nothing is known yet ({})", status.reason),
+        ),
+        (Role::Suspect, None) => {
+            (HealthStatus::Degraded, format!("{name}: leads, but the last renewal failed"))
+        }
+        (Role::Leader | Role::Yielding, None) => (HealthStatus::Healthy, format!("{name}: leads")),
+        (_, None) if standby_is_degraded => {
+            (HealthStatus::Degraded, format!("{name}: stands by ({})", status.reason))
+        }
+        (_, None) => (HealthStatus::Healthy, format!("{name}: stands by ({})", status.reason)),
+    };
+    let (role, reason) = (status.role.as_str(), status.reason.code());
+    Part { status: health, description, is_leader, role, reason }
+}
+
+fn without_store(standby_is_degraded: bool) -> HealthStatus {
+    if standby_is_degraded { HealthStatus::Unhealthy } else { HealthStatus::Degraded }
+}
+
+fn observer_part(watched: &Watched, connection: &Connection, strict: bool) -> Part {
+    let (seen, name) = (watched.seen(), watched.name());
+    let error = match connection {
+        Connection::Down(error) => Some(error.to_string()),
+        _ => seen.error.clone(),
+    };
+    let (status, description) = match error {
+        Some(error) => (without_store(strict), format!("{name}: store unreachable: {error}")),
+        None if seen.observation.is_none() => {
+            (without_store(strict), format!("{name}: nothing is known yet"))
+        }
+        None => (HealthStatus::Healthy, format!("{name}: looks on")),
+    };
+    Part { status, description, is_leader: false, role: "observer", reason: "observes" }
+}

@@ -1,0 +1,289 @@
+//! One resource: who leads, who takes part, and how this instance stands.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure::backend::Connection;
+use tenure::core::protocol::{Member as SeenMember, ServerTime, Wish as SeenWish, WishKind};
+use tenure::{Leadership, Status, Vacancy as SeenVacancy};
+
+use super::{fine_ms, whole_ms};
+use crate::follow::{vacancy_text, vacancy_word};
+use crate::watched::{Seen, Watched};
+
+/// A member that was silent for this many of its own leases is taken for gone.
+const SILENT_LEASES_MAX: u32 = 3;
+
+/// One element of `resources` in `/status`; what `/events` sends as `resource`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Resource {
+    pub(crate) name: String,
+    pub(crate) key: String,
+    /// Whether this instance takes part or only looks on.
+    pub(crate) takes_part: bool,
+    /// Off: alone, leading, without a store.
+    pub(crate) enabled: bool,
+    /// How this instance stands; `observer` where it only looks on.
+    pub(crate) role: &'static str,
+    pub(crate) reason: Option<Reason>,
+    pub(crate) is_leader: bool,
+    pub(crate) token: Option<u64>,
+    /// What is left of the own lease.
+    pub(crate) remaining_ms: Option<u64>,
+    pub(crate) renewed_ms_ago: Option<u64>,
+    pub(crate) lease_ms: Option<u64>,
+    pub(crate) leader: Option<Leader>,
+    pub(crate) vacancy: Option<Vacancy>,
+    pub(crate) members: Vec<Member>,
+    pub(crate) wish: Option<Wish>,
+    pub(crate) paused_for_ms: Option<u64>,
+    pub(crate) store: Store,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) counts: Option<Counts>,
+    pub(crate) leader_changes: u64,
+    /// How long the latest renewals took, oldest first.
+    pub(crate) renewals_ms: Vec<f64>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Reason {
+    pub(crate) code: &'static str,
+    pub(crate) text: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Leader {
+    pub(crate) id: String,
+    pub(crate) instance: String,
+    pub(crate) token: Option<u64>,
+    /// A program that does not speak this protocol.
+    pub(crate) foreign: bool,
+    /// What is left of its lease; `null` for one without an end.
+    pub(crate) remaining_ms: Option<u64>,
+    /// How long it has led, by the store's clock.
+    pub(crate) leads_for_ms: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Vacancy {
+    pub(crate) code: &'static str,
+    pub(crate) text: String,
+    pub(crate) left_ms: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Member {
+    pub(crate) id: String,
+    pub(crate) instance: String,
+    /// Whether this is the instance that answers.
+    pub(crate) is_self: bool,
+    pub(crate) leads: bool,
+    pub(crate) priority: i32,
+    pub(crate) ready: bool,
+    pub(crate) ready_for_ms: Option<u64>,
+    pub(crate) departing: bool,
+    pub(crate) stalled: bool,
+    /// Heard of within three of its leases.
+    pub(crate) alive: bool,
+    pub(crate) beat_ms_ago: u64,
+    pub(crate) lease_ms: u64,
+    pub(crate) version: String,
+    pub(crate) metadata: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Wish {
+    /// `resign` or `hand-over`.
+    pub(crate) kind: &'static str,
+    pub(crate) to: Option<String>,
+    pub(crate) by: String,
+    pub(crate) refused: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Store {
+    /// `up`, `connecting` or `down`.
+    pub(crate) state: &'static str,
+    pub(crate) error: Option<String>,
+    /// How long the last look took.
+    pub(crate) round_trip_ms: Option<f64>,
+    /// How old what is shown is.
+    pub(crate) seen_ms_ago: Option<u64>,
+    /// Which life of the store.
+    pub(crate) incarnation: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Counts {
+    pub(crate) terms: u64,
+    pub(crate) ends: u64,
+    pub(crate) losses: u64,
+    pub(crate) renewals: u64,
+    pub(crate) renewals_failed: u64,
+    pub(crate) attempts_failed: u64,
+}
+
+/// How a resource stands now.
+pub(crate) fn resource(watched: &Watched, connection: &Connection) -> Resource {
+    let (seen, status) = (watched.seen(), watched.status());
+    let own = status.as_ref();
+    let is_held = watched.is_held();
+    Resource {
+        name: watched.name().to_owned(),
+        key: watched.observer.resource().key().to_owned(),
+        takes_part: own.is_some(),
+        enabled: is_held,
+        role: own.map_or("observer", |status| status.role.as_str()),
+        reason: own
+            .map(|status| Reason { code: status.reason.code(), text: status.reason.to_string() }),
+        is_leader: watched.election.as_ref().is_some_and(tenure::Election::is_leader),
+        token: own.and_then(|status| Some(status.token?.get())),
+        remaining_ms: own.and_then(|status| Some(whole_ms(status.remaining?))),
+        renewed_ms_ago: watched.renewal_age().map(whole_ms),
+        lease_ms: lease(own, &seen).map(whole_ms),
+        leader: leader(&seen, own, is_held),
+        vacancy: vacancy(&seen, own, is_held),
+        members: members(&seen, own),
+        wish: seen.observation.as_ref().and_then(|seen| seen.wish.as_ref()).map(wish),
+        paused_for_ms: seen.observation.as_ref().and_then(|seen| seen.paused_for).map(whole_ms),
+        store: store(&seen, connection, is_held),
+        warnings: warnings(&seen, own),
+        counts: own.map(counts),
+        leader_changes: seen.leader_changes,
+        renewals_ms: watched.renewals().into_iter().map(fine_ms).collect(),
+    }
+}
+
+/// The lease that counts here: the own, else the leader's.
+fn lease(own: Option<&Status>, seen: &Seen) -> Option<Duration> {
+    if let Some(status) = own {
+        return Some(status.timing.ttl());
+    }
+    let leader = seen.leader()?;
+    let members = &seen.observation.as_ref()?.members;
+    members.iter().find(|member| member.id == leader.id).map(|member| member.record.ttl)
+}
+
+fn leader(seen: &Seen, own: Option<&Status>, is_held: bool) -> Option<Leader> {
+    // This instance knows of itself without asking.
+    if let Some(status) = own
+        && let Some(token) = status.token
+    {
+        return Some(Leader {
+            id: status.id.to_string(),
+            instance: status.id.name().to_owned(),
+            token: Some(token.get()),
+            foreign: false,
+            remaining_ms: status.remaining.map(whole_ms),
+            leads_for_ms: leads_for(seen, token.get()),
+        });
+    }
+    let leader = seen.leader().filter(|_| is_held)?;
+    let token = leader.token.is_some().then(|| leader.token.get());
+    Some(Leader {
+        id: leader.id.to_string(),
+        instance: leader.id.name().to_owned(),
+        token,
+        foreign: leader.foreign,
+        remaining_ms: seen.remaining().map(whole_ms),
+        leads_for_ms: token.and_then(|token| leads_for(seen, token)),
+    })
+}
+
+fn leads_for(seen: &Seen, token: u64) -> Option<u64> {
+    let term = seen.terms.iter().rev().find(|term| term.token == token)?;
+    let server_ms = seen.observation.as_ref()?.server_time.as_millis();
+    let age = seen.age().unwrap_or_default();
+    Some(server_ms.saturating_sub(term.began_at.0) + whole_ms(age))
+}
+
+fn vacancy(seen: &Seen, own: Option<&Status>, is_held: bool) -> Option<Vacancy> {
+    if own.is_some_and(|status| status.token.is_some()) || !is_held {
+        return None;
+    }
+    let observation = seen.observation.as_ref()?;
+    let Leadership::Vacant(vacancy) = &observation.leadership else { return None };
+    let left = match vacancy {
+        SeenVacancy::Quarantine { left }
+        | SeenVacancy::Paused { left }
+        | SeenVacancy::Reserved { left, .. } => {
+            Some(left.saturating_sub(seen.age().unwrap_or_default()))
+        }
+        _ => None,
+    };
+    let (code, text) = (vacancy_word(vacancy), vacancy_text(vacancy));
+    Some(Vacancy { code, text, left_ms: left.map(whole_ms) })
+}
+
+fn members(seen: &Seen, own: Option<&Status>) -> Vec<Member> {
+    let Some(observation) = &seen.observation else { return Vec::new() };
+    let (age, leader) = (seen.age().unwrap_or_default(), seen.leader());
+    let view = |member: &SeenMember| {
+        let beat = observation.server_time.since(member.beat_at) + age;
+        let ready_for = |since: ServerTime| whole_ms(observation.server_time.since(since) + age);
+        let record = &member.record;
+        Member {
+            id: member.id.to_string(),
+            instance: member.id.name().to_owned(),
+            is_self: own.is_some_and(|status| status.id == member.id),
+            leads: leader.is_some_and(|leader| leader.id == member.id),
+            priority: record.priority,
+            ready: record.ready,
+            ready_for_ms: member.ready_since.map(ready_for),
+            departing: record.departing,
+            stalled: record.stalled,
+            alive: beat <= record.ttl.saturating_mul(SILENT_LEASES_MAX),
+            beat_ms_ago: whole_ms(beat),
+            lease_ms: whole_ms(record.ttl),
+            version: record.version.clone(),
+            metadata: record.metadata.clone(),
+        }
+    };
+    let mut members: Vec<Member> = observation.members.iter().map(view).collect();
+    members.sort_by(|a, b| (b.priority, &a.id).cmp(&(a.priority, &b.id)));
+    members
+}
+
+fn wish(wish: &SeenWish) -> Wish {
+    let (kind, to) = match &wish.kind {
+        WishKind::Resign => ("resign", None),
+        WishKind::HandOver { to } => ("hand-over", Some(to.clone())),
+    };
+    Wish { kind, to, by: wish.by.to_string(), refused: wish.refused.clone() }
+}
+
+fn store(seen: &Seen, connection: &Connection, is_held: bool) -> Store {
+    let (state, error) = match connection {
+        _ if !is_held => ("up", None),
+        Connection::Down(error) => ("down", Some(error.to_string())),
+        _ if seen.error.is_some() => ("down", seen.error.clone()),
+        Connection::Up => ("up", None),
+        Connection::Connecting => ("connecting", None),
+    };
+    Store {
+        state,
+        error,
+        round_trip_ms: seen.round_trip.map(fine_ms),
+        seen_ms_ago: seen.age().map(whole_ms),
+        incarnation: seen.observation.as_ref().map(|seen| seen.incarnation.clone()),
+    }
+}
+
+fn warnings(seen: &Seen, own: Option<&Status>) -> Vec<String> {
+    let own = own.and_then(|status| status.warning.as_deref()).map(str::to_owned);
+    let seen = seen.observation.iter().flat_map(|seen| seen.warnings.iter().cloned());
+    own.into_iter().chain(seen).collect()
+}
+
+fn counts(status: &Status) -> Counts {
+    let counts = status.counts;
+    Counts {
+        terms: counts.terms,
+        ends: counts.ends,
+        losses: counts.losses,
+        renewals: counts.renewals,
+        renewals_failed: counts.renewals_failed,
+        attempts_failed: counts.attempts_failed,
+    }
+}

@@ -1,0 +1,97 @@
+//! `/monitoring/standby-status`: the fields that dashboards of hot-standby pairs read.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure::backend::Connection;
+use tenure::{Role, Status};
+
+use crate::timestamp::Timestamp;
+use crate::watched::{Seen, Watched};
+
+/// One resource in those words.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Standby {
+    pub(crate) standby_enabled: bool,
+    pub(crate) instance_id: String,
+    /// `PRIMARY` or `STANDBY`.
+    pub(crate) role: &'static str,
+    pub(crate) redis_available: bool,
+    /// The id of whoever leads.
+    pub(crate) current_lock_holder: Option<String>,
+    /// The last renewal, or without a term the last answer to a look.
+    pub(crate) last_successful_refresh: Option<Timestamp>,
+    pub(crate) has_warning: bool,
+    /// Why, in words.
+    pub(crate) warnings: Vec<String>,
+    pub(crate) name: String,
+    /// The others by name, where there are several.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) resources: BTreeMap<String, Standby>,
+}
+
+/// How a resource stands, in those words.
+pub(crate) fn standby(watched: &Watched, instance_id: &str, connection: &Connection) -> Standby {
+    let (status, seen) = (watched.status(), watched.seen());
+    let is_held = watched.is_held();
+    let leads = watched.election.as_ref().is_some_and(tenure::Election::is_leader);
+    let redis_available = !is_held || (*connection == Connection::Up && seen.error.is_none());
+    let current_lock_holder = match &status {
+        Some(status) if leads => Some(status.id.to_string()),
+        _ => seen.leader().filter(|_| is_held).map(|leader| leader.id.to_string()),
+    };
+    let lacks_leader = current_lock_holder.is_none();
+    let warnings = warnings(watched, status.as_ref(), &seen, redis_available, lacks_leader);
+    Standby {
+        standby_enabled: is_held,
+        instance_id: instance_id.to_owned(),
+        role: if leads { "PRIMARY" } else { "STANDBY" },
+        redis_available,
+        current_lock_holder,
+        last_successful_refresh: watched.refreshed_at_ms().map(Timestamp),
+        has_warning: !warnings.is_empty(),
+        warnings,
+        name: watched.name().to_owned(),
+        resources: BTreeMap::new(),
+    }
+}
+
+/// What a person should look at. Each line raises `hasWarning`.
+fn warnings(
+    watched: &Watched,
+    status: Option<&Status>,
+    seen: &Seen,
+    redis_available: bool,
+    lacks_leader: bool,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut warn = |text: String| warnings.push(text);
+    if !redis_available {
+        warn("the store does not answer".to_owned());
+    }
+    if lacks_leader {
+        warn("nobody leads".to_owned());
+    }
+    if let Some(status) = status {
+        match status.role {
+            Role::Suspect => warn("the last renewal failed".to_owned()),
+            Role::Stopped => warn("the election was stopped".to_owned()),
+            _ => {}
+        }
+        if let Some(text) = &status.warning {
+            warn(text.to_string());
+        }
+        if watched.renewal_age().is_some_and(|age| is_stale(age, status)) {
+            warn("the last renewal is older than it should be".to_owned());
+        }
+    }
+    seen.observation.iter().flat_map(|seen| &seen.warnings).for_each(|text| warn(text.clone()));
+    warnings
+}
+
+/// Two renewals in a row did not come through.
+fn is_stale(age: Duration, status: &Status) -> bool {
+    age > status.timing.renew_every() * 2 + status.timing.try_timeout()
+}

@@ -1,0 +1,282 @@
+//! One resource as the sidecar knows it: what the store showed last, and, where this instance
+//! takes part, its election and the promises made in its name.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use tenure::{Election, Leadership, Observation, Observer, Status, Term, Token};
+use tokio::sync::{Notify, watch};
+
+use crate::clock;
+use crate::terms::{TermRecord, terms};
+
+/// How many entries of the history are read: about a hundred terms.
+pub(crate) const HISTORY_READ_MAX: usize = 200;
+/// How many renewals the page draws.
+const RENEWALS_KEPT_MAX: usize = 120;
+/// How much sooner than its grace a promise ends, so that whoever trusted it is done in time.
+const PROMISE_MARGIN: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) observer: Observer,
+    pub(crate) election: Option<Election>,
+    seen: watch::Sender<Seen>,
+    notes: Mutex<Notes>,
+    promise: Mutex<Promise>,
+    /// Somebody wants to know more than the last look showed.
+    pub(crate) look_soon: Notify,
+    pub(crate) renewal_seconds: Histogram,
+    pub(crate) term_seconds: Histogram,
+}
+
+/// What the store showed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) observation: Option<Arc<Observation>>,
+    /// When the look began that showed it.
+    pub(crate) looked_at: Option<Instant>,
+    pub(crate) looked_at_ms: Option<u64>,
+    pub(crate) round_trip: Option<Duration>,
+    /// Why the last look showed nothing.
+    pub(crate) error: Option<String>,
+    pub(crate) terms: Arc<[TermRecord]>,
+    /// How often somebody else, or the same one anew, was found to lead.
+    pub(crate) leader_changes: u64,
+}
+
+impl Seen {
+    pub(crate) fn leader(&self) -> Option<&tenure::SeenLeader> {
+        self.observation.as_ref()?.leadership.leader()
+    }
+
+    /// How long ago it was seen.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        self.looked_at.map(|looked_at| clock::now().saturating_duration_since(looked_at))
+    }
+
+    /// How long the lease lasts that was seen, counted on from then.
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        match self.observation.as_ref()?.leadership {
+            Leadership::Led { remaining: Some(left), .. } => {
+                Some(left.saturating_sub(self.age().unwrap_or_default()))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What this instance's own events told.
+#[derive(Debug, Default)]
+struct Notes {
+    renewed_at: Option<Instant>,
+    renewed_at_ms: Option<u64>,
+    term_began_at: Option<Instant>,
+    renewals: VecDeque<Duration>,
+    /// Whether the store ever answered this election.
+    answered: bool,
+}
+
+/// What callers were told they may rely on.
+#[derive(Debug, Default)]
+struct Promise {
+    /// Keeps the term from being given to others while somebody relies on it.
+    guard: Option<Term>,
+    until: Option<Instant>,
+}
+
+/// A leadership that somebody may act on for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Promised {
+    pub(crate) token: Token,
+    /// How long the caller may act on it, counted from when it asked.
+    pub(crate) valid_for: Duration,
+    /// How long the lease lasts unless renewed.
+    pub(crate) remaining: Duration,
+}
+
+impl Watched {
+    pub(crate) fn new(observer: Observer, election: Option<Election>) -> Self {
+        Watched {
+            observer,
+            election,
+            seen: watch::Sender::new(Seen::default()),
+            notes: Mutex::default(),
+            promise: Mutex::default(),
+            look_soon: Notify::new(),
+            renewal_seconds: Histogram::new(exponential_buckets(0.000_25, 2.0, 14)),
+            term_seconds: Histogram::new(exponential_buckets(1.0, 4.0, 10)),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.observer.resource().name()
+    }
+
+    pub(crate) fn seen(&self) -> Seen {
+        self.seen.borrow().clone()
+    }
+
+    pub(crate) fn follow(&self) -> watch::Receiver<Seen> {
+        self.seen.subscribe()
+    }
+
+    pub(crate) fn status(&self) -> Option<Status> {
+        self.election.as_ref().map(Election::status)
+    }
+
+    /// Whether the store holds this election. Switched off, nobody else knows of it.
+    pub(crate) fn is_held(&self) -> bool {
+        self.status().is_none_or(|status| status.enabled)
+    }
+
+    /// Whether anything was ever heard from the store.
+    pub(crate) fn is_acquainted(&self) -> bool {
+        !self.is_held() || self.lock_notes().answered || self.seen.borrow().observation.is_some()
+    }
+
+    // ------------------------------------------------------------------ looking
+
+    /// Looks once and remembers what it saw. Never longer than the library's own time-out.
+    pub(crate) async fn look(&self) {
+        let (began_at, began_at_ms) = (clock::now(), clock::unix_ms());
+        let looked = self.observer.look().await;
+        let round_trip = clock::now().saturating_duration_since(began_at);
+        let history = match &looked {
+            Ok(observation) if self.needs_history(observation) => {
+                self.observer.history(HISTORY_READ_MAX).await.ok()
+            }
+            _ => None,
+        };
+        self.seen.send_modify(|seen| match looked {
+            Ok(observation) => {
+                let token = observation.leadership.leader().map(|leader| leader.token);
+                let before = seen.leader().map(|leader| leader.token);
+                seen.leader_changes += u64::from(token.is_some() && token != before);
+                seen.observation = Some(Arc::new(observation));
+                seen.looked_at = Some(began_at);
+                seen.looked_at_ms = Some(began_at_ms);
+                seen.round_trip = Some(round_trip);
+                seen.error = None;
+                if let Some(entries) = history {
+                    seen.terms = terms(&entries).into();
+                }
+            }
+            Err(error) => seen.error = Some(error.to_string()),
+        });
+    }
+
+    /// History changes with the leader only; an ended term is told when the next begins, or by its
+    /// own leader.
+    fn needs_history(&self, observation: &Observation) -> bool {
+        let seen = self.seen.borrow();
+        let last = seen.terms.last();
+        match observation.leadership.leader() {
+            Some(leader) => last.is_none_or(|term| term.token != leader.token.get()),
+            None => last.is_none_or(|term| term.ended_at.is_none()),
+        }
+    }
+
+    // ------------------------------------------------------------------ what events tell
+
+    pub(crate) fn note_grant(&self) {
+        let mut notes = self.lock_notes();
+        let now = clock::now();
+        (notes.renewed_at, notes.renewed_at_ms) = (Some(now), Some(clock::unix_ms()));
+        notes.term_began_at = Some(now);
+        notes.answered = true;
+    }
+
+    pub(crate) fn note_renewal(&self, took: Duration) {
+        self.renewal_seconds.observe(took.as_secs_f64());
+        let mut notes = self.lock_notes();
+        (notes.renewed_at, notes.renewed_at_ms) = (Some(clock::now()), Some(clock::unix_ms()));
+        if notes.renewals.len() == RENEWALS_KEPT_MAX {
+            notes.renewals.pop_front();
+        }
+        notes.renewals.push_back(took);
+    }
+
+    pub(crate) fn note_loss(&self) {
+        let mut notes = self.lock_notes();
+        (notes.renewed_at, notes.renewed_at_ms) = (None, None);
+        if let Some(began_at) = notes.term_began_at.take() {
+            let lasted = clock::now().saturating_duration_since(began_at);
+            self.term_seconds.observe(lasted.as_secs_f64());
+        }
+    }
+
+    pub(crate) fn note_answer(&self) {
+        self.lock_notes().answered = true;
+    }
+
+    /// How long ago the term was granted or renewed.
+    pub(crate) fn renewal_age(&self) -> Option<Duration> {
+        let renewed_at = self.lock_notes().renewed_at?;
+        Some(clock::now().saturating_duration_since(renewed_at))
+    }
+
+    /// When the store last did what it was asked: a renewal, or, without a term, a look.
+    pub(crate) fn refreshed_at_ms(&self) -> Option<u64> {
+        self.lock_notes().renewed_at_ms.or(self.seen.borrow().looked_at_ms)
+    }
+
+    pub(crate) fn renewals(&self) -> Vec<Duration> {
+        self.lock_notes().renewals.iter().copied().collect()
+    }
+
+    // ------------------------------------------------------------------ promises
+
+    /// A leadership to act on, if this instance leads now. Decided at this very moment by the
+    /// election's own clock. Whatever is promised is kept: the term is given to nobody else until
+    /// the promise is over.
+    pub(crate) fn promise(&self) -> Option<Promised> {
+        let election = self.election.as_ref()?;
+        let mut promise = self.lock_promise();
+        if !election.is_leader() {
+            return None;
+        }
+        let status = election.status();
+        let token = status.token?;
+        if promise.guard.as_ref().is_none_or(|guard| guard.token() != token) {
+            promise.guard = Some(election.term()?);
+        }
+        let term = promise.guard.as_ref().filter(|term| term.token() == token)?;
+        let remaining = term.remaining();
+        let valid_for = remaining.min(status.timing.stop_grace()).saturating_sub(PROMISE_MARGIN);
+        if remaining.is_zero() || term.is_stopping() {
+            return None;
+        }
+        let until = clock::now() + valid_for;
+        promise.until = Some(promise.until.map_or(until, |known| known.max(until)));
+        Some(Promised { token, valid_for, remaining })
+    }
+
+    /// Takes a guard on each term and lets go of it when work has to stop and every promise is
+    /// over. Ends with the election.
+    pub(crate) async fn keep_promises(&self) {
+        let Some(election) = &self.election else { return };
+        while let Ok(term) = election.wait_for_leadership().await {
+            // Held to the end of this turn, beside the guard of a promise made before it was here.
+            term.stopping().await;
+            let until = self.lock_promise().until.take();
+            if let Some(until) = until {
+                tokio::select! {
+                    () = tokio::time::sleep_until(until.into()) => {}
+                    () = term.lost() => {}
+                }
+            }
+            self.lock_promise().guard = None;
+        }
+    }
+
+    fn lock_promise(&self) -> MutexGuard<'_, Promise> {
+        self.promise.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,115 @@
+//! Hooks: told on gain and loss, tried again, and never told a lie.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use tenure::Secret;
+use tenure_sidecar::{Hook, Sidecar};
+use testkit::{GENEROUS, TempFolder, wait_until};
+
+use crate::stage::Stage;
+
+fn lines(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn commands_hear_of_gain_and_loss() {
+    let stage = Stage::embedded();
+    let folder = TempFolder::create();
+    let log = folder.path().join("log");
+    let word = "\"$TENURE_EVENT $TENURE_NAME $TENURE_ID $TENURE_TOKEN $TENURE_REASON\"";
+    let command = format!("echo {word} >> {}", log.display());
+    let (ada, leading) = stage.leader("ada");
+    let token = leading.status().token.unwrap();
+    let builder = Sidecar::builder(ada.clone()).election(leading.clone());
+    let builder = builder.hook(Hook::command_on_gain(&command));
+    let _served = stage.serve(builder.hook(Hook::command_on_loss(&command)));
+    wait_until("the gain was told", GENEROUS, || lines(&log).len() == 1);
+
+    stage.runtime.block_on(leading.resign());
+    wait_until("the loss was told, and the gain after it", GENEROUS, || lines(&log).len() == 3);
+    let told = lines(&log);
+    let id = ada.id();
+    assert_eq!(told[0], format!("gain nightly-report {id} {token} granted"));
+    assert_eq!(told[1], format!("loss nightly-report {id} {token} resigned"));
+    assert!(told[2].starts_with("gain"), "{told:?}");
+}
+
+#[test]
+fn a_hook_that_fails_is_tried_again_until_it_succeeds() {
+    let stage = Stage::embedded();
+    let folder = TempFolder::create();
+    let log = folder.path().join("log");
+    let file = log.display();
+    let command = format!("echo x >> {file}; test $(wc -l < {file}) -ge 3");
+    let (ada, leading) = stage.leader("ada");
+    let builder = Sidecar::builder(ada).election(leading);
+    let served = stage.serve(builder.hook(Hook::command_on_gain(command)));
+    wait_until("the third try succeeds", GENEROUS, || {
+        let metrics = served.get("/metrics").body;
+        metrics.contains("tenure_hooks_total{hook=\"gain-0\",outcome=\"done\"} 1")
+    });
+    assert_eq!(lines(&log).len(), 3);
+    let metrics = served.get("/metrics").body;
+    assert!(metrics.contains("tenure_hooks_total{hook=\"gain-0\",outcome=\"retried\"} 2"));
+}
+
+#[test]
+fn a_gain_is_not_told_after_the_loss() {
+    let stage = Stage::embedded();
+    let folder = TempFolder::create();
+    let gate = folder.path().join("gate");
+    let log = folder.path().join("log");
+    let command = format!("test -e {} && echo told >> {}", gate.display(), log.display());
+    let (ada, leading) = stage.leader("ada");
+    let builder = Sidecar::builder(ada).election(leading.clone());
+    let served = stage.serve(builder.hook(Hook::command_on_gain(command)));
+    wait_until("the hook fails", GENEROUS, || {
+        served.get("/metrics").body.contains("outcome=\"retried\"} 1")
+    });
+    stage.runtime.block_on(leading.stop());
+    wait_until("the gain is given up", GENEROUS, || {
+        served.get("/metrics").body.contains("outcome=\"superseded\"} 1")
+    });
+    std::fs::write(&gate, "").unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(lines(&log).is_empty(), "told of a leadership that was over");
+}
+
+#[test]
+fn a_webhook_is_posted_to_until_it_says_yes() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = Secret::new(format!("http://user:pass@{}/hook?x=1", listener.local_addr().unwrap()));
+    let (requests, received) = mpsc::channel();
+    std::thread::spawn(move || {
+        for (stream, answer) in listener.incoming().zip(["500 No", "200 OK"]) {
+            let mut stream = stream.unwrap();
+            let mut text = vec![0; 4096];
+            let mut length = 0;
+            while !text[..length].ends_with(b"}") {
+                length += stream.read(&mut text[length..]).unwrap();
+            }
+            let head = format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+            requests.send(String::from_utf8_lossy(&text[..length]).into_owned()).unwrap();
+        }
+    });
+    let stage = Stage::embedded();
+    let (ada, leading) = stage.leader("ada");
+    let builder = Sidecar::builder(ada.clone()).election(leading);
+    let served = stage.serve(builder.hook(Hook::webhook_on_gain(&url).unwrap()));
+    let (first, second) =
+        (received.recv_timeout(GENEROUS).unwrap(), received.recv_timeout(GENEROUS).unwrap());
+    assert_eq!(first, second, "the same news");
+    assert!(first.starts_with("POST /hook?x=1 HTTP/1.1\r\n"), "{first}");
+    assert!(first.to_lowercase().contains("authorization: basic dxnlcjpwyxnz"), "{first}");
+    assert!(first.contains("\"event\":\"gain\"") && first.contains(ada.id().as_str()), "{first}");
+    wait_until("it counts as done", GENEROUS, || {
+        served.get("/metrics").body.contains("outcome=\"done\"} 1")
+    });
+}

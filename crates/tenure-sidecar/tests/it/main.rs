@@ -1,0 +1,13 @@
+//! The sidecar over real sockets, on redis-server and on the embedded store.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+mod access;
+mod events;
+mod hooks;
+mod http;
+mod leader;
+mod metrics;
+mod openmetrics;
+mod routes;
+mod stage;
+mod truth;

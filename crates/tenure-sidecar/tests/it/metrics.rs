@@ -1,0 +1,77 @@
+//! `/metrics`: well formed, and true.
+
+use tenure_sidecar::Sidecar;
+use testkit::{GENEROUS, wait_until};
+
+use crate::openmetrics::{Sample, parse};
+use crate::stage::{RESOURCE, Served, Stage};
+
+fn scrape(served: &Served) -> Vec<Sample> {
+    let answer = served.get("/metrics");
+    assert_eq!(answer.status, 200);
+    assert!(answer.head.contains("application/openmetrics-text"), "{}", answer.head);
+    parse(&answer.body)
+}
+
+/// The value of `name` for the resource.
+fn value(samples: &[Sample], name: &str) -> Option<f64> {
+    let mut found = samples.iter().filter(|sample| {
+        sample.name == name && sample.labels.get("name").is_none_or(|label| label == RESOURCE)
+    });
+    found.next().map(|sample| sample.value)
+}
+
+#[test]
+fn numbers_follow_the_truth_on_each_store() {
+    Stage::on_each(|stage| {
+        let (ada, leading) = stage.leader("ada");
+        let served = stage.serve_election(&ada, &leading);
+        let bob = stage.client("bob");
+        let on_bob = stage.elect(&bob);
+        let beside = stage.serve_election(&bob, &on_bob);
+        wait_until("ada was renewed", GENEROUS, || {
+            value(&scrape(&served), "tenure_renewal_duration_seconds_count") > Some(0.0)
+        });
+        let (here, there) = (scrape(&served), scrape(&beside));
+        assert_eq!(value(&here, "leader_election_master_status"), Some(1.0));
+        assert_eq!(value(&there, "leader_election_master_status"), Some(0.0));
+        assert!(value(&here, "tenure_lease_remaining_seconds") > Some(0.0));
+        assert!(value(&here, "tenure_renewal_age_seconds").unwrap() < 60.0);
+        assert_eq!(value(&there, "tenure_renewal_age_seconds"), None);
+        assert_eq!(value(&here, "tenure_terms_total"), Some(1.0));
+        assert_eq!(value(&here, "tenure_store_up"), Some(1.0));
+        let role = |samples: &[Sample], role: &str| {
+            let found =
+                samples.iter().find(|s| s.name == "tenure_role" && s.labels["role"] == role);
+            found.unwrap().value
+        };
+        assert_eq!((role(&here, "leader"), role(&there, "leader")), (1.0, 0.0));
+
+        wait_until("bob leads", GENEROUS, || {
+            served.post("/hand-over/nightly-report", "{\"to\":\"bob\"}");
+            on_bob.is_leader()
+        });
+        let (here, there) = (scrape(&served), scrape(&beside));
+        assert_eq!(value(&here, "leader_election_master_status"), Some(0.0));
+        assert_eq!(value(&there, "leader_election_master_status"), Some(1.0));
+        assert_eq!(value(&here, "tenure_terms_ended_total"), Some(1.0));
+        assert_eq!(value(&here, "tenure_losses_total"), Some(0.0), "it was handed over");
+        wait_until("the term was measured", GENEROUS, || {
+            value(&scrape(&served), "tenure_term_duration_seconds_count") == Some(1.0)
+        });
+    });
+}
+
+#[test]
+fn odd_names_do_not_break_the_format() {
+    let stage = Stage::embedded();
+    let looker = stage.client("operator");
+    let odd = "a\"b\\c{d}";
+    let served = stage.serve(Sidecar::builder(looker).observe(odd));
+    wait_until("it was looked at", GENEROUS, || {
+        scrape(&served).iter().any(|sample| sample.name == "tenure_members")
+    });
+    let samples = scrape(&served);
+    let known = samples.iter().find(|sample| sample.name == "tenure_leader_known").unwrap();
+    assert_eq!(known.labels["name"], odd);
+}

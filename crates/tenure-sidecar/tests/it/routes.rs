@@ -1,0 +1,143 @@
+//! Every route, on each kind of store.
+
+use serde_json::Value;
+use tenure_sidecar::Sidecar;
+
+use crate::http::request;
+use crate::stage::{RESOURCE, Stage};
+
+#[test]
+fn every_route_answers_on_each_store() {
+    Stage::on_each(|stage| {
+        let (ada, leading) = stage.leader("ada");
+        let served = stage.serve_election(&ada, &leading);
+        let bob = stage.client("bob");
+        let standing_by = stage.elect(&bob);
+        let beside = stage.serve_election(&bob, &standing_by);
+        beside.wait_for("bob knows its leader", "/status", |status| {
+            status["resources"][0]["leader"]["instance"] == "ada"
+        });
+
+        for path in ["/livez", "/readyz", "/health", "/status", "/metrics", "/openapi.json", "/"] {
+            assert_eq!(served.get(path).status, 200, "{path}");
+            assert_eq!(beside.get(path).status, 200, "{path}");
+        }
+        for path in ["/leader", "/leader/nightly-report"] {
+            let (here, there) = (served.get(path), beside.get(path));
+            assert_eq!((here.status, there.status), (200, 503), "{path}");
+            assert_eq!(here.json()["token"], leading.status().token.unwrap().get());
+            assert!(here.json()["valid_for_ms"].as_u64().unwrap() > 0);
+            assert_eq!(there.json()["leader"], ada.id().as_str());
+        }
+        let history = served.json("/history/nightly-report");
+        assert_eq!(history["terms"][0]["instance"], "ada");
+        assert_eq!(history["running"], true);
+
+        let handed = served.post("/hand-over/nightly-report", "{\"to\":\"bob\"}");
+        assert_eq!((handed.status, &handed.json()["outcome"]), (200, &"done".into()), "{handed:?}");
+        let terms = beside.json("/history/nightly-report");
+        assert_eq!(terms["terms"][0]["reason"], "handed-over", "{terms}");
+        assert!(terms["terms"][1]["gap_ms"].is_u64(), "{terms}");
+
+        let resigned = served.post("/resign/nightly-report", "");
+        assert_eq!((resigned.status, &resigned.json()["outcome"]), (200, &"done".into()));
+    });
+}
+
+#[test]
+fn an_observer_sees_all_and_leads_nothing() {
+    Stage::on_each(|stage| {
+        let (_ada, _leading) = stage.leader("ada");
+        let looker = stage.client("operator");
+        let served = stage.serve(Sidecar::builder(looker).observe(RESOURCE));
+        let resource = served.resource();
+        assert_eq!(resource["role"], "observer");
+        assert_eq!(resource["leader"]["instance"], "ada");
+        assert_eq!(served.get("/leader").status, 503);
+        assert_eq!(served.get("/health").json()["status"], "Healthy");
+    });
+}
+
+#[test]
+fn what_is_not_there_is_told_with_the_next_step() {
+    let stage = Stage::embedded();
+    let (ada, leading) = stage.leader("ada");
+    let served = stage.serve_election(&ada, &leading);
+    for (method, path, status, word) in [
+        ("GET", "/leader/unknown", 404, "nightly-report"),
+        ("GET", "/history/unknown", 404, "nightly-report"),
+        ("POST", "/resign/unknown", 404, "nightly-report"),
+        ("GET", "/monitoring/standby-status?name=unknown", 404, "nightly-report"),
+        ("GET", "/nowhere", 404, "/openapi.json"),
+    ] {
+        let answer = request(served.address, method, path, &[], "");
+        assert_eq!(answer.status, status, "{path}");
+        assert!(answer.json()["error"].as_str().unwrap().contains(word), "{answer:?}");
+    }
+    assert_eq!(served.get("/resign/nightly-report").status, 405);
+    assert_eq!(served.post("/hand-over/nightly-report", "").status, 400);
+    assert_eq!(served.post("/hand-over/nightly-report", "{}").status, 422);
+    assert_eq!(served.post("/hand-over/nightly-report", "{\"to\":\"\"}").status, 400);
+    let nobody = served.post("/hand-over/nightly-report", "{\"to\":\"nobody\"}");
+    assert_eq!((nobody.status, &nobody.json()["outcome"]), (409, &"refused".into()));
+    let long = format!("{{\"to\":\"{}\"}}", "x".repeat(32 * 1024));
+    assert_eq!(served.post("/hand-over/nightly-report", &long).status, 413);
+}
+
+#[test]
+fn the_description_lists_every_route_and_every_field() {
+    let stage = Stage::embedded();
+    let (ada, leading) = stage.leader("ada");
+    let served = stage.serve_election(&ada, &leading);
+    served.wait_for("a member is listed", "/status", |status| {
+        status["resources"][0]["members"][0].is_object()
+    });
+    let description = served.json("/openapi.json");
+    let paths = description["paths"].as_object().unwrap();
+    assert_eq!(paths.len(), 13);
+    for (path, methods) in paths {
+        let path = path.replace("{name}", "nightly-report");
+        for method in methods.as_object().unwrap().keys() {
+            if path != "/events" {
+                let answer = request(served.address, &method.to_uppercase(), &path, &[], "");
+                assert!(!matches!(answer.status, 404 | 405), "{method} {path}: {answer:?}");
+            }
+        }
+    }
+    served.wait_for("ada leads again", "/leader", |leading| leading["is_leader"] == true);
+    let described =
+        |schema: &str| names(&description["components"]["schemas"][schema]["properties"]);
+    let status = served.json("/status");
+    let resource = &status["resources"][0];
+    assert_eq!(names(&status), described("Status"));
+    assert_eq!(names(resource), described("Resource"));
+    assert_eq!(names(&resource["members"][0]), described("Member"));
+    assert_eq!(names(&served.json("/health")), described("Health"));
+    assert_eq!(names(&served.json("/monitoring/standby-status")), described("Standby"));
+    let history = served.json("/history/nightly-report");
+    assert_eq!(names(&history), described("History"));
+    assert_eq!(names(&history["terms"][0]), described("Term"));
+}
+
+/// The names of an object's members, in order.
+fn names(value: &Value) -> Vec<String> {
+    let mut names: Vec<String> = value.as_object().unwrap().keys().cloned().collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn several_resources_are_told_apart() {
+    let stage = Stage::embedded();
+    let (ada, leading) = stage.leader("ada");
+    let builder = Sidecar::builder(ada).election(leading).observe("mailer");
+    let served = stage.serve(builder);
+    assert_eq!(served.get("/leader/nightly-report").status, 200);
+    assert_eq!(served.get("/leader/mailer").status, 503);
+    assert_eq!(served.get("/leader").status, 503, "it does not lead them all");
+    let standby = served.json("/monitoring/standby-status");
+    assert_eq!((&standby["name"], &standby["role"]), (&"mailer".into(), &"STANDBY".into()));
+    assert_eq!(standby["resources"]["nightly-report"]["role"], "PRIMARY");
+    let one = served.json("/monitoring/standby-status?name=nightly-report");
+    assert_eq!(one["role"], "PRIMARY");
+}
