@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn serve(
-    config: Config,
+    mut config: Config,
     file: Option<&Path>,
     logger: Logger,
     supervisor: &Supervisor,
@@ -70,6 +70,7 @@ fn serve(
     // Before the working directory changes: what is relative is relative to where we are.
     let file = file.map(std::path::absolute).transpose()?;
     std::env::set_current_dir(&directory).with_context(|| format!("cannot use dir {directory}"))?;
+    name_directory(&mut config)?;
     logger.log(LogLevel::Notice, &format!("Tenure is starting, pid={}", std::process::id()));
     let sink = logger.clone();
     let folder = std::env::current_dir()?;
@@ -94,6 +95,13 @@ fn serve(
     server.wait()?;
     logger.log(LogLevel::Notice, "Bye bye...");
     Ok(ExitCode::SUCCESS)
+}
+
+/// From here on `dir` is the working directory, by its whole name, as redis-server tells it.
+fn name_directory(config: &mut Config) -> anyhow::Result<()> {
+    let directory = std::env::current_dir()?.display().to_string();
+    let setting = Config::find("dir").expect("it is in the table");
+    config.set(setting, &[&directory]).map_err(anyhow::Error::msg)
 }
 
 fn print_version() {

@@ -4,6 +4,8 @@
 
 mod check_rdb;
 mod cli;
+mod crash;
+mod demo;
 mod diary;
 mod doctor;
 mod exclusive;
@@ -14,4 +16,5 @@ mod operate;
 mod refusals;
 mod run;
 mod serve;
+mod sidecar;
 mod stage;
