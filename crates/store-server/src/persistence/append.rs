@@ -248,7 +248,7 @@ impl Append {
         engine.set_propagating(false);
         self.rewrite_wanted = false;
         if self.base.take().is_some() {
-            engine.abandon_snapshot("the append-only file was turned off");
+            engine.abandon_snapshot();
         }
         let Some(mut log) = self.log.take() else { return };
         if let Err(error) = log.flush_all() {
@@ -260,7 +260,7 @@ impl Append {
     /// Makes all durable. True when the files hold everything.
     pub(super) fn close(&mut self, engine: &mut Engine) -> Result<bool, AppendError> {
         if self.base.take().is_some() {
-            engine.abandon_snapshot("the server ends");
+            engine.abandon_snapshot();
         }
         let Some(mut log) = self.log.take() else { return Ok(false) };
         self.note("Calling fsync() on the AOF file.".to_owned());
@@ -362,7 +362,7 @@ impl Append {
         self.facts.last_rewrite_ok = false;
         self.facts.rewrite_failures += 1;
         self.base = None;
-        engine.abandon_snapshot("the append-only file could not be written anew");
+        engine.abandon_snapshot();
         let over = self.facts.rewrite_failures.saturating_sub(FAILURES_MAX).min(16);
         let wait_ms = if over == 0 { 1000 } else { RETRY_MS << (over - 1) };
         self.retry_at_ms = now_ms + wait_ms.min(RETRY_MS_MAX);
