@@ -51,8 +51,6 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    CheckAof(check_aof::Arguments),
-    CheckRdb(check_rdb::Arguments),
     Run(run::Arguments),
     Once(once::Arguments),
     Who(who::Arguments),
@@ -75,6 +73,7 @@ enum Command {
     Serve(serve::Arguments),
     Cli(cli::Arguments),
     CheckRdb(check_rdb::Arguments),
+    CheckAof(check_aof::Arguments),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -110,14 +109,13 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Clear(arguments) => pause::clear(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Config(command) => config_check::run(command),
-        Command::CheckAof(arguments) => Ok(check_aof::run(arguments)?),
         Command::Local(command) => local::run(command),
         Command::Sidecar(arguments) => sidecar::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
-        Command::CheckRdb(arguments) => Ok(check_rdb::run(arguments)?),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),
         Command::Cli(arguments) => Ok(cli::run(&arguments)),
         Command::CheckRdb(arguments) => check_rdb::run(&arguments),
+        Command::CheckAof(arguments) => check_aof::run(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
         Command::Man(arguments) => manual::man(&arguments, Arguments::command()),
     }
