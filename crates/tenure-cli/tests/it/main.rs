@@ -14,3 +14,4 @@ mod refusals;
 mod run;
 mod serve;
 mod stage;
+mod take_over;
