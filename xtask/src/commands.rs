@@ -2,7 +2,9 @@
 
 mod bench;
 mod compat;
+mod crash;
 mod fuzz;
+mod pictures;
 mod sanitize;
 mod simulate;
 mod test;
@@ -14,7 +16,9 @@ use crate::command::Command;
 pub(crate) const COMMANDS: &[&Command] = &[
     &bench::COMMAND,
     &compat::COMMAND,
+    &crash::COMMAND,
     &fuzz::COMMAND,
+    &pictures::COMMAND,
     &sanitize::COMMAND,
     &simulate::COMMAND,
     &test::COMMAND,

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod check_rdb;
 mod cli;
+mod crash;
+mod demo;
 mod diary;
 mod doctor;
 mod exclusive;
@@ -13,5 +16,6 @@ mod operate;
 mod refusals;
 mod run;
 mod serve;
+mod sidecar;
 mod stage;
 mod take_over;
