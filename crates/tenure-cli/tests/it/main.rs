@@ -9,6 +9,7 @@ mod demo;
 mod diary;
 mod doctor;
 mod exclusive;
+mod foreground;
 mod local;
 mod look;
 mod once;
