@@ -10,6 +10,7 @@ mod diary;
 mod doctor;
 mod exclusive;
 mod foreground;
+mod guard;
 mod local;
 mod look;
 mod once;
