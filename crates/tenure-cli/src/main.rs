@@ -79,8 +79,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // Not one of the commands: nobody but `run` starts it, and it is to stay small.
-    if std::env::args_os().nth(1).is_some_and(|word| word == run::guard::SUBCOMMAND) {
+    let word = std::env::args_os().nth(1).unwrap_or_default();
+    // What stays beside a program is to stay small, from the first allocation on.
+    if word == "run" || word == "once" || word == run::guard::SUBCOMMAND {
+        run::guard::stay_small();
+    }
+    // Not one of the commands: nobody but `run` starts it.
+    if word == run::guard::SUBCOMMAND {
         return run::guard::run();
     }
     let arguments = match Arguments::try_parse() {
