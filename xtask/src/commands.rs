@@ -2,6 +2,7 @@
 
 mod bench;
 mod compat;
+mod crash;
 mod fuzz;
 mod pictures;
 mod sanitize;
@@ -15,6 +16,7 @@ use crate::command::Command;
 pub(crate) const COMMANDS: &[&Command] = &[
     &bench::COMMAND,
     &compat::COMMAND,
+    &crash::COMMAND,
     &fuzz::COMMAND,
     &pictures::COMMAND,
     &sanitize::COMMAND,

@@ -4,6 +4,7 @@
 //! an exit code of [`exit`]. A subcommand is a module with `Arguments` and `run`, and two lines
 //! here: one in [`Command`], one in [`dispatch`].
 
+mod check_aof;
 mod check_rdb;
 mod cli;
 mod clock;
@@ -72,6 +73,7 @@ enum Command {
     Serve(serve::Arguments),
     Cli(cli::Arguments),
     CheckRdb(check_rdb::Arguments),
+    CheckAof(check_aof::Arguments),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -107,6 +109,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Clear(arguments) => pause::clear(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Config(command) => config_check::run(command),
+        Command::CheckAof(arguments) => Ok(check_aof::run(arguments)?),
         Command::Local(command) => local::run(command),
         Command::Sidecar(arguments) => sidecar::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),

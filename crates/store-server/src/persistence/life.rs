@@ -48,11 +48,21 @@ pub(crate) fn resume(
             let is_old = now_ms.saturating_sub(life.began_at_ms) > OLD_MS;
             Life { is_complete: life.is_complete || is_old, ..life }
         }
-        _ => fresh,
+        _ => fresh.clone(),
     };
     // From here on only another clean end continues it.
-    write(disk, dir, &Mark { life: life.clone(), files: None })?;
-    Ok(life)
+    match write(disk, dir, &Mark { life: life.clone(), files: None }) {
+        Ok(()) => Ok(life),
+        Err(_) => forget(disk, dir).map(|()| fresh),
+    }
+}
+
+/// A full disk takes no mark, but the old one must not be believed again.
+fn forget(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    match disk.remove(&dir.join(NAME)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => disk.sync_folder(dir),
+    }
 }
 
 /// All data is durable in these files, and nothing follows.
@@ -172,6 +182,16 @@ mod tests {
         end_cleanly(&disk, dir, &[], &life('a', false)).unwrap();
         let later = resume(&disk, dir, &[], 2000 + OLD_MS, life('b', false)).unwrap();
         assert_eq!(later, life('a', true));
+    }
+
+    #[test]
+    fn a_full_disk_starts_a_new_life_and_never_an_old_one() {
+        let (dir, disk) = (Path::new("d"), SimulatedDisk::seeded(1));
+        end_cleanly(&disk, dir, &[], &life('a', true)).unwrap();
+        disk.set_fault(Some(store_persist::disk::Fault::FullAfter(0)));
+        assert_eq!(resume(&disk, dir, &[], 0, life('b', false)).unwrap(), life('b', false));
+        let disk = disk.crash();
+        assert_eq!(resume(&disk, dir, &[], 0, life('c', false)).unwrap(), life('c', false));
     }
 
     #[test]

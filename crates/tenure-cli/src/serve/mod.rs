@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn serve(
-    config: Config,
+    mut config: Config,
     file: Option<&Path>,
     logger: Logger,
     supervisor: &Supervisor,
@@ -70,6 +70,7 @@ fn serve(
     // Before the working directory changes: what is relative is relative to where we are.
     let file = file.map(std::path::absolute).transpose()?;
     std::env::set_current_dir(&directory).with_context(|| format!("cannot use dir {directory}"))?;
+    name_directory(&mut config)?;
     logger.log(LogLevel::Notice, &format!("Tenure is starting, pid={}", std::process::id()));
     let sink = logger.clone();
     let folder = std::env::current_dir()?;
@@ -81,6 +82,8 @@ fn serve(
     if let Some(path) = &file {
         builder = builder.config_file(path);
     }
+    // Before anybody can be served: whoever ends the server right after that ends it in order.
+    let signals = Signals::new([SIGTERM, SIGINT])?;
     let server = builder.start().inspect_err(|error| {
         // In the background nobody reads what goes to stderr.
         logger.log(LogLevel::Warning, &format!("Cannot start: {error}"));
@@ -88,10 +91,17 @@ fn serve(
     let _pid_file = PidFile::create(&pid_path, &logger);
     announce(&server, &logger);
     supervisor.tell_ready(&logger);
-    stop_on_signals(server.stopper(), logger.clone())?;
+    stop_on_signals(signals, server.stopper(), logger.clone());
     server.wait()?;
     logger.log(LogLevel::Notice, "Bye bye...");
     Ok(ExitCode::SUCCESS)
+}
+
+/// From here on `dir` is the working directory, by its whole name, as redis-server tells it.
+fn name_directory(config: &mut Config) -> anyhow::Result<()> {
+    let directory = std::env::current_dir()?.display().to_string();
+    let setting = Config::find("dir").expect("it is in the table");
+    config.set(setting, &[&directory]).map_err(anyhow::Error::msg)
 }
 
 fn print_version() {
@@ -111,8 +121,7 @@ fn announce(server: &Server, logger: &Logger) {
     logger.log(LogLevel::Notice, "Ready to accept connections");
 }
 
-fn stop_on_signals(stopper: Stopper, logger: Logger) -> anyhow::Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+fn stop_on_signals(mut signals: Signals, stopper: Stopper, logger: Logger) {
     std::thread::spawn(move || {
         for signal in signals.forever() {
             let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
@@ -120,5 +129,4 @@ fn stop_on_signals(stopper: Stopper, logger: Logger) -> anyhow::Result<()> {
             stopper.stop();
         }
     });
-    Ok(())
 }

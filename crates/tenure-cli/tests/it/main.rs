@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod check_rdb;
 mod cli;
+mod crash;
 mod demo;
 mod diary;
 mod doctor;

@@ -1,0 +1,339 @@
+//! `tenure check-aof`: whether an append-only file is whole, and cutting it where it is not.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde_json::json;
+use store_persist::aof::{AofError, Layout, Manifest, Report, check, has_preamble};
+use store_persist::rdb::FileReader;
+use store_types::Limits;
+
+/// The file is damaged.
+const DAMAGED: u8 = 65;
+/// There is no such file, or it cannot be read.
+const UNREADABLE: u8 = 66;
+/// Files longer than this show progress.
+const PROGRESS_BYTES: u64 = 64 * 1024 * 1024;
+/// A manifest is a few lines.
+const MANIFEST_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Check an append-only file: every byte is read as at a start.
+///
+/// FILE is a manifest, which stands for all files it lists, or one of them. Damage is told with its
+/// place. Where the last file is cut short or damaged, it can be cut behind what is whole: with
+/// --fix at once, at a terminal after a question, else not at all.
+///
+/// Exit code: 0 when all is whole or was made so, 65 when it is damaged, 66 when it cannot be read.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// appendonly.aof.manifest, or a file beside it.
+    file: PathBuf,
+    /// Cut the file behind what is whole, without asking.
+    #[arg(long)]
+    fix: bool,
+    /// Print what was found as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found in one file.
+#[derive(Debug)]
+struct Checked {
+    path: PathBuf,
+    bytes: u64,
+    /// Keys of the snapshot it begins with.
+    keys: Option<u64>,
+    outcome: Outcome,
+    /// Whether everything behind what is whole was cut off.
+    was_cut: bool,
+}
+
+#[derive(Debug)]
+enum Outcome {
+    /// Its requests were looked through.
+    Requests(Report),
+    /// What it begins with is damaged: there is nothing to cut to.
+    Hopeless(String),
+}
+
+impl Checked {
+    fn damage(&self) -> Option<String> {
+        match &self.outcome {
+            Outcome::Requests(report) => report.damage.as_ref().map(|d| d.error.to_string()),
+            Outcome::Hopeless(reason) => Some(reason.clone()),
+        }
+    }
+
+    /// Up to where it is whole, when it is worth cutting.
+    fn cut_to(&self) -> Option<u64> {
+        match &self.outcome {
+            Outcome::Requests(report) if report.damage.is_some() => Some(report.valid_len),
+            _ => None,
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.was_cut || self.damage().is_none()
+    }
+}
+
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let mut files = match listed(&arguments.file).and_then(|paths| check_all(&paths)) {
+        Ok(files) => files,
+        Err(failure) => {
+            eprintln!("tenure: {}", failure.text);
+            return Ok(ExitCode::from(failure.code));
+        }
+    };
+    if let Some(last) = files.last_mut() {
+        mend(last, arguments.fix)?;
+    }
+    match arguments.json {
+        true => println!("{}", to_json(&files)),
+        false => files.iter().for_each(print),
+    }
+    let is_whole = files.iter().all(Checked::is_whole);
+    for file in files.iter().filter(|file| !file.is_whole()) {
+        let damage = file.damage().unwrap_or_default();
+        eprintln!("tenure: {}: {damage}. {}", file.path.display(), next_step(file, &files));
+    }
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(DAMAGED) })
+}
+
+/// Why nothing could be checked.
+struct Failure {
+    code: u8,
+    text: String,
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure { code: UNREADABLE, text: format!("{}: {error}", path.display()) }
+}
+
+/// The files to check, in order.
+fn listed(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let Some(layout) = Layout::of_manifest(path) else { return Ok(vec![path.to_owned()]) };
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MANIFEST_BYTES_MAX).read_to_end(&mut bytes))
+        .map_err(|error| unreadable(path, &error))?;
+    let manifest = Manifest::parse(&bytes).map_err(|error| {
+        let text = format!(
+            "the manifest {} is damaged, {error}. Restore it from a backup, or correct it by hand",
+            path.display()
+        );
+        Failure { code: DAMAGED, text }
+    })?;
+    let files = manifest.base.iter().chain(&manifest.increments);
+    Ok(files.map(|file| layout.path_of(&file.name)).collect())
+}
+
+fn check_all(paths: &[PathBuf]) -> Result<Vec<Checked>, Failure> {
+    paths.iter().map(|path| check_file(path).map_err(|error| unreadable(path, &error))).collect()
+}
+
+fn check_file(path: &Path) -> io::Result<Checked> {
+    let file = File::open(path)?;
+    let bytes = file.metadata()?.len();
+    let mut input = BufReader::with_capacity(1 << 20, file);
+    let (mut keys, mut offset) = (None, 0);
+    let mut progress = |at: u64| {
+        if bytes > PROGRESS_BYTES {
+            eprintln!("{}: {} %, offset {at}", path.display(), at * 100 / bytes);
+        }
+    };
+    let rest: Box<dyn Read> = if has_preamble(input.fill_buf()?) {
+        match read_snapshot(input, &mut progress) {
+            Ok((count, end, rest)) => {
+                (keys, offset) = (Some(count), end);
+                rest
+            }
+            Err(reason) => {
+                let (path, outcome) = (path.to_owned(), Outcome::Hopeless(reason));
+                return Ok(Checked { path, bytes, keys, outcome, was_cut: false });
+            }
+        }
+    } else {
+        Box::new(input)
+    };
+    let report = match check(rest, offset, &mut progress) {
+        Ok(report) => report,
+        Err(AofError::Read { error, .. }) => return Err(error),
+        Err(error) => return Err(io::Error::other(error)),
+    };
+    let (path, outcome) = (path.to_owned(), Outcome::Requests(report));
+    Ok(Checked { path, bytes, keys, outcome, was_cut: false })
+}
+
+/// Keys of the snapshot at the front, where it ends, and what follows it.
+fn read_snapshot(
+    input: impl Read + 'static,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(u64, u64, Box<dyn Read>), String> {
+    let begin = FileReader::begin(input, Limits::default());
+    let mut file = begin.map_err(|error| error.to_string())?;
+    let (mut keys, mut progress_at) = (0, PROGRESS_BYTES);
+    while let Some(item) = file.next_item().map_err(|error| error.to_string())? {
+        keys += u64::from(matches!(item, store_persist::rdb::Item::Entry(_)));
+        if file.offset() >= progress_at {
+            progress_at = file.offset() + PROGRESS_BYTES;
+            progress(file.offset());
+        }
+    }
+    let end = file.offset();
+    let (input, rest) = file.into_rest();
+    Ok((keys, end, Box::new(io::Cursor::new(rest).chain(input))))
+}
+
+/// Cuts the last file behind what is whole, if somebody wants it.
+fn mend(file: &mut Checked, is_told_to: bool) -> io::Result<()> {
+    let Some(len) = file.cut_to() else { return Ok(()) };
+    let lost = file.bytes.saturating_sub(len);
+    let path = file.path.display();
+    if !is_told_to {
+        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return Ok(());
+        }
+        eprintln!("{path}: {}", file.damage().unwrap_or_default());
+        eprint!(
+            "This will shrink it from {} to {len} bytes, {lost} less. Continue? [y/N] ",
+            file.bytes
+        );
+        io::stderr().flush()?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        if !answer.trim().eq_ignore_ascii_case("y") {
+            return Ok(());
+        }
+    }
+    let handle = OpenOptions::new().write(true).open(&file.path)?;
+    handle.set_len(len)?;
+    handle.sync_all()?;
+    eprintln!("{path}: cut from {} to {len} bytes: the last {lost} bytes are gone", file.bytes);
+    file.was_cut = true;
+    Ok(())
+}
+
+fn next_step(file: &Checked, files: &[Checked]) -> &'static str {
+    let is_last = files.last().is_some_and(|last| last.path == file.path);
+    match (&file.outcome, is_last) {
+        (Outcome::Requests(_), true) => "Nothing was changed; --fix cuts it there",
+        (Outcome::Requests(_), false) => {
+            "Nothing was changed: what follows in other files needs it; restore it from a backup"
+        }
+        (Outcome::Hopeless(_), _) => "Nothing was changed",
+    }
+}
+
+fn print(file: &Checked) {
+    let state = match (file.damage(), file.was_cut) {
+        (None, _) => "whole",
+        (Some(_), true) => "cut: now whole",
+        (Some(_), false) => "damaged",
+    };
+    let snapshot = file.keys.map(|keys| format!(", a snapshot of {keys} keys")).unwrap_or_default();
+    let requests = match &file.outcome {
+        Outcome::Requests(report) => {
+            let Report { requests, valid_len, summed_len, .. } = report;
+            format!(
+                ", {requests} requests, whole up to offset {valid_len}, checksums up to {summed_len}"
+            )
+        }
+        Outcome::Hopeless(_) => String::new(),
+    };
+    println!("{}: {} bytes{snapshot}{requests}: {state}", file.path.display(), file.bytes);
+}
+
+fn to_json(files: &[Checked]) -> serde_json::Value {
+    let files_json: Vec<serde_json::Value> = files
+        .iter()
+        .map(|file| {
+            let report = match &file.outcome {
+                Outcome::Requests(report) => Some(report),
+                Outcome::Hopeless(_) => None,
+            };
+            json!({
+                "file": file.path.display().to_string(),
+                "bytes": file.bytes,
+                "keys": file.keys,
+                "requests": report.map(|report| report.requests),
+                "whole_bytes": report.map(|report| report.valid_len),
+                "checksummed_bytes": report.map(|report| report.summed_len),
+                "timestamp": report.and_then(|report| report.timestamp),
+                "damage": file.damage(),
+                "is_cut_short": report.and_then(|r| r.damage.as_ref()).map(|d| d.is_cut),
+                "was_cut": file.was_cut,
+            })
+        })
+        .collect();
+    json!({ "whole": files.iter().all(Checked::is_whole), "files": files_json })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REQUEST: &[u8] = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n";
+
+    fn folder(increment: &[u8]) -> testkit::TempFolder {
+        let folder = testkit::TempFolder::create();
+        let write = |name: &str, bytes: &[u8]| {
+            std::fs::write(folder.path().join(name), bytes).unwrap();
+        };
+        write("a.1.base.rdb", b"REDIS0004\xfe\x00\x00\x01s\x05hello\xff");
+        write("a.1.incr.aof", increment);
+        let manifest = "file a.1.base.rdb seq 1 type b\nfile a.1.incr.aof seq 1 type i\n";
+        write("a.manifest", manifest.as_bytes());
+        folder
+    }
+
+    fn checked(folder: &testkit::TempFolder) -> Vec<Checked> {
+        let paths = listed(&folder.path().join("a.manifest")).map_err(|f| f.text).unwrap();
+        check_all(&paths).map_err(|failure| failure.text).unwrap()
+    }
+
+    #[test]
+    fn a_manifest_stands_for_its_files() {
+        let files = checked(&folder(REQUEST));
+        assert_eq!(files.len(), 2);
+        assert_eq!(files[0].keys, Some(1));
+        let json = to_json(&files);
+        assert_eq!(json["whole"], true);
+        assert_eq!(json["files"][1]["requests"], 1);
+    }
+
+    #[test]
+    fn a_cut_file_is_cut_back_to_what_is_whole() {
+        let folder = folder(&[REQUEST, &REQUEST[..10]].concat());
+        let mut files = checked(&folder);
+        assert_eq!(files[1].cut_to(), Some(REQUEST.len() as u64));
+        assert!(to_json(&files)["files"][1]["is_cut_short"].as_bool().unwrap());
+        mend(&mut files[1], true).unwrap();
+        assert!(files.iter().all(Checked::is_whole));
+        assert_eq!(std::fs::read(folder.path().join("a.1.incr.aof")).unwrap(), REQUEST);
+        assert!(checked(&folder).iter().all(|file| file.damage().is_none()));
+    }
+
+    #[test]
+    fn without_being_told_nothing_is_cut() {
+        let folder = folder(b"nonsense");
+        let mut files = checked(&folder);
+        // Standard input of a test is no terminal.
+        mend(&mut files[1], false).unwrap();
+        assert!(!files[1].is_whole());
+        assert_eq!(std::fs::read(folder.path().join("a.1.incr.aof")).unwrap(), b"nonsense");
+        assert!(next_step(&files[1], &files).contains("--fix"));
+    }
+
+    #[test]
+    fn a_damaged_snapshot_cannot_be_cut() {
+        let folder = folder(REQUEST);
+        std::fs::write(folder.path().join("a.1.base.rdb"), b"REDIS0004\xfe\x00\x00\x01s\x05he")
+            .unwrap();
+        let files = checked(&folder);
+        assert_eq!(files[0].cut_to(), None);
+        assert!(files[0].damage().is_some());
+    }
+}
