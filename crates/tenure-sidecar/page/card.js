@@ -14,6 +14,8 @@ export class Card {
   constructor(name) {
     this.name = name;
     this.trips = [];
+    this.rows = new Map();
+    this.nobody = el("tr", {}, el("td", { colspan: 5, class: "quiet" }, "Nobody takes part."));
     this.history = { terms: [] };
     this.zoomed = false;
     this.timeline = new Timeline(name);
@@ -161,35 +163,20 @@ export class Card {
     facts.forEach((fact, index) => say(this.facts.children[index], fact));
   }
 
+  /** Rows stay what they are and only change their words: a button must not vanish under a finger. */
   showMembers() {
-    const rows = this.view.members.map((member) => {
-      const canLead = member.ready && member.alive && !member.leads && !member.departing;
-      return el("tr", { data: { leads: member.leads, alive: member.alive, id: member.id } },
-        el("th", { scope: "row", title: member.id }, member.instance,
-          member.is_self ? el("span", { class: "self" }, "this one") : null),
-        el("td", {}, el("span", { class: "dot", "aria-hidden": "true" }), memberStands(member)),
-        el("td", { class: "number" }, String(member.priority)),
-        el("td", { class: "beat" }, this.beat(member)),
-        el("td", { class: "do" }, canLead && this.view.leader && !this.view.leader.foreign
-          ? el("button", { class: "ghost", onclick: () => this.askHandOver(member) }, "Hand over…")
-          : null));
+    const { members } = this.view;
+    const rows = members.map((member) => {
+      const row = this.rows.get(member.id) ?? new MemberRow(this, member);
+      row.update(member, this.view.leader);
+      return row;
     });
-    if (rows.length === 0) {
-      rows.push(el("tr", {}, el("td", { colspan: 5, class: "quiet" }, "Nobody takes part.")));
-    }
-    // A pressed or focused button must not vanish under the finger.
-    if (this.members.contains(document.activeElement) && sameRows(this.members, rows)) return;
-    this.members.replaceChildren(...rows);
-  }
-
-  beat(member) {
-    const full = member.lease_ms * 3;
-    const share = Math.max(0, Math.min(1, 1 - member.beat_ms_ago / full));
-    return el("span", { class: "pulse" },
-      svg("svg", { viewBox: "0 0 48 6", "aria-hidden": "true" },
-        svg("rect", { class: "base", width: 48, height: 6, rx: 3 }),
-        svg("rect", { class: "level", width: (48 * share).toFixed(1), height: 6, rx: 3 })),
-      el("span", {}, `${duration(member.beat_ms_ago)} ago`));
+    this.rows = new Map(rows.map((row) => [row.member.id, row]));
+    const nodes = rows.map((row) => row.node);
+    if (nodes.length === 0) nodes.push(this.nobody);
+    const shown = [...this.members.children];
+    const same = shown.length === nodes.length && shown.every((node, index) => node === nodes[index]);
+    if (!same) this.members.replaceChildren(...nodes);
   }
 
   showTerms() {
@@ -274,10 +261,38 @@ function memberStands(member) {
   return member.ready ? "ready" : "not ready";
 }
 
-function sameRows(body, rows) {
-  return body.children.length === rows.length
-    && rows.every((row, index) => row.dataset.id === body.children[index].dataset.id
-      && row.dataset.leads === body.children[index].dataset.leads);
+/** One member's line. */
+class MemberRow {
+  constructor(card, member) {
+    this.stands = document.createTextNode("");
+    this.priority = el("td", { class: "number" });
+    this.level = svg("rect", { class: "level", height: 6, rx: 3 });
+    this.ago = el("span");
+    this.button = el("button", { class: "ghost", onclick: () => card.askHandOver(this.member) }, "Hand over…");
+    this.node = el("tr", { data: { id: member.id } },
+      el("th", { scope: "row", title: member.id }, member.instance,
+        member.is_self ? el("span", { class: "self" }, "this one") : null),
+      el("td", {}, el("span", { class: "dot", "aria-hidden": "true" }), this.stands),
+      this.priority,
+      el("td", { class: "beat" }, el("span", { class: "pulse" },
+        svg("svg", { viewBox: "0 0 48 6", "aria-hidden": "true" },
+          svg("rect", { class: "base", width: 48, height: 6, rx: 3 }), this.level),
+        this.ago)),
+      el("td", { class: "do" }, this.button));
+  }
+
+  update(member, leader) {
+    this.member = member;
+    this.node.dataset.leads = member.leads;
+    this.node.dataset.alive = member.alive;
+    say(this.stands, memberStands(member));
+    say(this.priority, String(member.priority));
+    const share = Math.max(0, Math.min(1, 1 - member.beat_ms_ago / (member.lease_ms * 3)));
+    this.level.setAttribute("width", (48 * share).toFixed(1));
+    say(this.ago, `${duration(member.beat_ms_ago)} ago`);
+    const canLead = member.ready && member.alive && !member.leads && !member.departing;
+    this.button.hidden = !canLead || !leader || leader.foreign;
+  }
 }
 
 /** The smallest window that has the latest few terms in it. */

@@ -12,9 +12,11 @@ use crate::journal::{Journal, What};
 use crate::streams::Streams;
 use crate::watched::{Seen, Watched};
 
-/// How often to look while somebody watches, and while nobody does.
-const LOOK_EVERY_WATCHED: Duration = Duration::from_secs(1);
+/// How often to look while nobody watches.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often at the least and at the most while somebody does.
+const LOOK_EVERY_WATCHED: (Duration, Duration) =
+    (Duration::from_millis(250), Duration::from_secs(1));
 /// The shortest pause between two looks, however many reasons there are.
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(20);
 /// The store ends a lease on a whole millisecond: looking at the very one finds it still there.
@@ -46,7 +48,7 @@ pub(crate) async fn look_on(
         watched.look().await;
         let seen = watched.seen();
         write_down(&journal, &watched, &before, &seen);
-        let every = if streams.any() { LOOK_EVERY_WATCHED } else { LOOK_EVERY };
+        let every = if streams.any() { while_watched(&seen) } else { LOOK_EVERY };
         let lease = seen.remaining().filter(|left| !left.is_zero());
         let pause = lease.map_or(every, |left| every.min(left + EXPIRY_GRAIN));
         before = seen;
@@ -58,6 +60,12 @@ pub(crate) async fn look_on(
             () = streams.arrival() => {}
         }
     }
+}
+
+/// Often enough to see a short lease renewed.
+fn while_watched(seen: &Seen) -> Duration {
+    let (least, most) = LOOK_EVERY_WATCHED;
+    seen.leader_ttl().map_or(most, |ttl| (ttl / 6).clamp(least, most))
 }
 
 /// What a person who looks on would call a change.
@@ -241,6 +249,7 @@ impl Listener {
                 // The deadline counts from the sending, so the two readings tell how long it took.
                 let took = status.timing.ends_at(event.at, status.timing.ttl()).since(*ends_at);
                 self.watched.note_renewal(took);
+                self.watched.nudge();
             }
             EventKind::Lost { token, reason } if self.leads_under == Some(*token) => {
                 self.watched.note_loss();

@@ -63,7 +63,9 @@ impl Scrape {
             }),
             ("tenure_leader_known", "1 if the store says that somebody leads", |w| {
                 let leads = w.election.as_ref().is_some_and(tenure::Election::is_leader);
-                Some(yes(leads || w.seen().remaining().is_some_and(|left| !left.is_zero())))
+                let seen = w.seen();
+                let lasts = seen.remaining().is_none_or(|left| !left.is_zero());
+                Some(yes(leads || (seen.leader().is_some() && lasts)))
             }),
             ("tenure_token", "The token of the term that was last seen", |w| {
                 let own = w.status().and_then(|status| status.token);

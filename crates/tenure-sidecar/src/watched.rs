@@ -57,6 +57,13 @@ impl Seen {
         self.looked_at.map(|looked_at| clock::now().saturating_duration_since(looked_at))
     }
 
+    /// The lease that the leader asks for, as it told the others.
+    pub(crate) fn leader_ttl(&self) -> Option<Duration> {
+        let leader = self.leader()?;
+        let members = &self.observation.as_ref()?.members;
+        members.iter().find(|member| member.id == leader.id).map(|member| member.record.ttl)
+    }
+
     /// How long the lease lasts that was seen, counted on from then.
     pub(crate) fn remaining(&self) -> Option<Duration> {
         match self.observation.as_ref()?.leadership {
@@ -125,6 +132,11 @@ impl Watched {
 
     pub(crate) fn status(&self) -> Option<Status> {
         self.election.as_ref().map(Election::status)
+    }
+
+    /// Lets everyone who follows look again, though the store showed nothing new.
+    pub(crate) fn nudge(&self) {
+        self.seen.send_modify(|_| {});
     }
 
     /// Whether the store holds this election. Switched off, nobody else knows of it.

@@ -157,12 +157,7 @@ pub(crate) fn resource(watched: &Watched, connection: &Connection) -> Resource {
 
 /// The lease that counts here: the own, else the leader's.
 fn lease(own: Option<&Status>, seen: &Seen) -> Option<Duration> {
-    if let Some(status) = own {
-        return Some(status.timing.ttl());
-    }
-    let leader = seen.leader()?;
-    let members = &seen.observation.as_ref()?.members;
-    members.iter().find(|member| member.id == leader.id).map(|member| member.record.ttl)
+    own.map(|status| status.timing.ttl()).or_else(|| seen.leader_ttl())
 }
 
 fn leader(seen: &Seen, own: Option<&Status>, is_held: bool) -> Option<Leader> {
