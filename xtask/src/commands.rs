@@ -4,6 +4,7 @@ mod bench;
 mod compat;
 mod crash;
 mod fuzz;
+mod pictures;
 mod sanitize;
 mod simulate;
 mod test;
@@ -17,6 +18,7 @@ pub(crate) const COMMANDS: &[&Command] = &[
     &compat::COMMAND,
     &crash::COMMAND,
     &fuzz::COMMAND,
+    &pictures::COMMAND,
     &sanitize::COMMAND,
     &simulate::COMMAND,
     &test::COMMAND,

@@ -67,9 +67,7 @@ impl World<'_> {
     pub(crate) fn build_party(&mut self, party: usize) -> Party {
         if party == 0 {
             self.judge.ignore(self.subject.ignores());
-            if self.case.has_replica {
-                self.attach_replica();
-            }
+            self.attach_replicas();
         }
         let clock = Clock::new(self.random.between(SECOND, 100_000 * SECOND), self.drift());
         let name = (b'a' + party as u8) as char;

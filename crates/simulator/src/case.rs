@@ -3,6 +3,7 @@
 use crate::clock::MILLISECOND;
 use crate::control::Subject;
 use crate::fault::Fault;
+use crate::flaw::Flaw;
 use crate::promise::Promise;
 use crate::random::Random;
 use crate::rival::LEASE;
@@ -19,7 +20,17 @@ pub struct Case {
     pub excused: &'static [Promise],
     pub(crate) faults: &'static [(Fault, u32)],
     wires: Wires,
-    pub(crate) has_replica: bool,
+    pub(crate) replicas: Replicas,
+}
+
+/// Who stands by to take the store over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replicas {
+    None,
+    /// One, somewhat behind: mode `available`.
+    Lagging,
+    /// One to three that must all confirm what counts: mode `strict`.
+    Confirming,
 }
 
 /// How bad the wires are.
@@ -93,7 +104,38 @@ const MIXTURE: &[(Fault, u32)] = &[
     (Fault::RenewNow, 2),
 ];
 
-/// All cases, by what PROTOCOL says of mode `available`.
+const STRICT_MIXTURE: &[(Fault, u32)] = &[
+    (Fault::Pause, 5),
+    (Fault::Suspend, 3),
+    (Fault::Crash, 3),
+    (Fault::Stop, 3),
+    (Fault::Break, 5),
+    (Fault::CutOff, 4),
+    (Fault::CutReplies, 4),
+    (Fault::Slow, 4),
+    (Fault::Deaf, 2),
+    (Fault::ForgedHint, 4),
+    (Fault::ClockRate, 2),
+    (Fault::ServerPause, 2),
+    (Fault::RestartEmpty, 2),
+    (Fault::Failover, 2),
+    (Fault::AskToResign, 3),
+    (Fault::AskToHandOver, 3),
+    (Fault::Resign, 2),
+    (Fault::HandOver, 3),
+    (Fault::OperatorPause, 1),
+    (Fault::OperatorResume, 2),
+    (Fault::Clear, 1),
+    (Fault::Unready, 1),
+    (Fault::Ready, 2),
+    (Fault::PauseHere, 1),
+    (Fault::ResumeHere, 2),
+    (Fault::BeatsFail, 1),
+    (Fault::RenewNow, 2),
+    (Fault::IsolatedPrimary, 3),
+];
+
+/// All cases, by what PROTOCOL says of modes `available` and `strict`.
 pub const CASES: &[Case] = &[
     Case {
         name: "calm",
@@ -101,7 +143,7 @@ pub const CASES: &[Case] = &[
         excused: &[],
         faults: &[(Fault::Resign, 1), (Fault::HandOver, 1), (Fault::AskToHandOver, 1)],
         wires: Wires::Good,
-        has_replica: false,
+        replicas: Replicas::None,
     },
     Case {
         name: "drift",
@@ -109,7 +151,7 @@ pub const CASES: &[Case] = &[
         excused: &[],
         faults: &[(Fault::ClockRate, 6), (Fault::Pause, 2), (Fault::CutOff, 3), (Fault::Crash, 1)],
         wires: Wires::Good,
-        has_replica: false,
+        replicas: Replicas::None,
     },
     Case {
         name: "pauses",
@@ -117,7 +159,7 @@ pub const CASES: &[Case] = &[
         excused: &[],
         faults: &[(Fault::Pause, 6), (Fault::ServerPause, 2), (Fault::Resign, 1)],
         wires: Wires::Any,
-        has_replica: false,
+        replicas: Replicas::None,
     },
     Case {
         name: "suspend",
@@ -125,7 +167,7 @@ pub const CASES: &[Case] = &[
         excused: &[],
         faults: &[(Fault::Suspend, 6), (Fault::Pause, 1), (Fault::Break, 1)],
         wires: Wires::Any,
-        has_replica: false,
+        replicas: Replicas::None,
     },
     Case {
         name: "wires",
@@ -139,7 +181,7 @@ pub const CASES: &[Case] = &[
             (Fault::Resign, 1),
         ],
         wires: Wires::Bad,
-        has_replica: false,
+        replicas: Replicas::None,
     },
     Case {
         name: "hints",
@@ -147,7 +189,7 @@ pub const CASES: &[Case] = &[
         excused: &[],
         faults: &[(Fault::ForgedHint, 20), (Fault::Deaf, 4), (Fault::Crash, 2), (Fault::Resign, 3)],
         wires: Wires::Any,
-        has_replica: false,
+        replicas: Replicas::None,
     },
     Case {
         name: "hand-overs",
@@ -155,7 +197,7 @@ pub const CASES: &[Case] = &[
         excused: &[],
         faults: PEOPLE,
         wires: Wires::Any,
-        has_replica: false,
+        replicas: Replicas::None,
     },
     Case {
         name: "churn",
@@ -163,7 +205,7 @@ pub const CASES: &[Case] = &[
         excused: &[],
         faults: &[(Fault::Crash, 5), (Fault::Stop, 4), (Fault::Pause, 1), (Fault::Break, 2)],
         wires: Wires::Any,
-        has_replica: false,
+        replicas: Replicas::None,
     },
     Case {
         name: "restart-empty",
@@ -177,7 +219,7 @@ pub const CASES: &[Case] = &[
             (Fault::Resign, 1),
         ],
         wires: Wires::Any,
-        has_replica: false,
+        replicas: Replicas::None,
     },
     Case {
         name: "failover",
@@ -192,7 +234,7 @@ pub const CASES: &[Case] = &[
             (Fault::HandOver, 3),
         ],
         wires: Wires::Any,
-        has_replica: true,
+        replicas: Replicas::Lagging,
     },
     Case {
         name: "flush-veterans",
@@ -205,7 +247,7 @@ pub const CASES: &[Case] = &[
             (Fault::Resign, 2),
         ],
         wires: Wires::Any,
-        has_replica: false,
+        replicas: Replicas::None,
     },
     Case {
         name: "mixture",
@@ -213,7 +255,53 @@ pub const CASES: &[Case] = &[
         excused: &[],
         faults: MIXTURE,
         wires: Wires::Any,
-        has_replica: true,
+        replicas: Replicas::Lagging,
+    },
+    Case {
+        name: "strict-failover",
+        about: "strict: a replica takes over from a dead primary",
+        excused: &[],
+        faults: &[
+            (Fault::Failover, 4),
+            (Fault::Pause, 2),
+            (Fault::Crash, 2),
+            (Fault::CutReplies, 2),
+            (Fault::Resign, 2),
+            (Fault::HandOver, 3),
+        ],
+        wires: Wires::Any,
+        replicas: Replicas::Confirming,
+    },
+    Case {
+        name: "strict-isolated",
+        about: "strict: the old primary goes on serving some",
+        excused: &[],
+        faults: &[
+            (Fault::IsolatedPrimary, 4),
+            (Fault::Failover, 1),
+            (Fault::Pause, 2),
+            (Fault::Crash, 1),
+            (Fault::Resign, 2),
+            (Fault::HandOver, 3),
+        ],
+        wires: Wires::Any,
+        replicas: Replicas::Confirming,
+    },
+    Case {
+        name: "strict-mixture",
+        about: "strict: everything at once, an isolated primary too",
+        excused: &[],
+        faults: STRICT_MIXTURE,
+        wires: Wires::Any,
+        replicas: Replicas::Confirming,
+    },
+    Case {
+        name: "strict-clock",
+        about: "strict: the store's clock steps forward",
+        excused: &[Promise::P1],
+        faults: &[(Fault::ServerClockForward, 3), (Fault::Pause, 1), (Fault::CutOff, 1)],
+        wires: Wires::Good,
+        replicas: Replicas::Confirming,
     },
     Case {
         name: "isolated-primary",
@@ -221,7 +309,7 @@ pub const CASES: &[Case] = &[
         excused: &[Promise::P1, Promise::P2],
         faults: &[(Fault::IsolatedPrimary, 3), (Fault::Pause, 1), (Fault::Crash, 1)],
         wires: Wires::Good,
-        has_replica: true,
+        replicas: Replicas::Lagging,
     },
     Case {
         name: "server-clock",
@@ -229,7 +317,7 @@ pub const CASES: &[Case] = &[
         excused: &[Promise::P1],
         faults: &[(Fault::ServerClockForward, 3), (Fault::Pause, 1), (Fault::CutOff, 1)],
         wires: Wires::Good,
-        has_replica: false,
+        replicas: Replicas::None,
     },
     Case {
         name: "flush-newcomer",
@@ -237,7 +325,7 @@ pub const CASES: &[Case] = &[
         excused: &[Promise::P1],
         faults: &[(Fault::FlushForNewcomer, 2), (Fault::Pause, 2)],
         wires: Wires::Good,
-        has_replica: false,
+        replicas: Replicas::None,
     },
     Case {
         name: "vm-pause",
@@ -245,7 +333,7 @@ pub const CASES: &[Case] = &[
         excused: &[Promise::P1],
         faults: &[(Fault::VmPause, 4), (Fault::Break, 1)],
         wires: Wires::Good,
-        has_replica: false,
+        replicas: Replicas::None,
     },
 ];
 
@@ -274,6 +362,11 @@ impl Case {
         let (loss_percent, copy_percent) = (when_bad(15), when_bad(15));
         let hint_loss_percent = when_bad(60);
         let delay_max = when_bad(lease / 3).max(5 * MILLISECOND);
+        let replicas = match (self.replicas, subject) {
+            (Replicas::Confirming, Subject::Flawed(Flaw::FewerReplicas)) => random.between(2, 3),
+            (Replicas::Confirming, _) => random.between(1, 3),
+            _ => 0,
+        };
         Climate {
             lease,
             strikes_every: random.share(lease, 150, 1_500),
@@ -284,6 +377,7 @@ impl Case {
             reorders: is_bad && random.percent(50),
             stubborn_percent: random.between(0, 30),
             lag_max: random.share(lease, 0, 2_000),
+            replicas: replicas as usize,
             leases_differ: random.percent(20),
         }
     }

@@ -31,16 +31,37 @@ pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Node>,
     pub(crate) primary: usize,
     flaw: Option<Flaw>,
-    replica: Option<Replica>,
+    replicas: Vec<Replica>,
     runs: u64,
+    /// Counts what was executed on any node.
+    pub(crate) writes: u64,
 }
 
-/// A copy of the primary that hears of every write a little later.
+/// A copy of a primary that hears of every write a little later.
 struct Replica {
+    /// The node that it copies.
+    of: usize,
     copied: MemoryStore,
     clock: Clock,
-    /// What the primary executed since the copy was made, and when.
-    stream: Vec<(Real, ServerTime, Call)>,
+    /// What the primary executed since the copy was made, and when this replica heard of it.
+    stream: Vec<Heard>,
+}
+
+/// One write as a replica hears of it.
+struct Heard {
+    at: Real,
+    /// The write's place among all writes of all nodes.
+    number: u64,
+    executed_at: ServerTime,
+    call: Call,
+}
+
+impl Replica {
+    /// When it hears of what is executed now: later than of everything before.
+    fn hears_at(&self, now: Real, lag: u64) -> Real {
+        let last = self.stream.last().map_or(0, |heard| heard.at);
+        (now + lag).max(last)
+    }
 }
 
 /// What came of one request.
@@ -57,7 +78,7 @@ impl Cluster {
         let started_at = ServerTime((EPOCH - up_for) / 1_000);
         let store = MemoryStore::redis_like(started_at, 1);
         let node = Node { store, clock, is_alive: true, paused_until: 0 };
-        Cluster { nodes: vec![node], primary: 0, flaw, replica: None, runs: 1 }
+        Cluster { nodes: vec![node], primary: 0, flaw, replicas: Vec::new(), runs: 1, writes: 0 }
     }
 
     pub(crate) fn primary(&mut self) -> &mut Node {
@@ -71,21 +92,30 @@ impl Cluster {
         clock.step_forward(now, reading - clock.at(now));
         clock.set_rate(now, off_ppm);
         let copied = self.primary().store.clone();
-        self.replica = Some(Replica { copied, clock, stream: Vec::new() });
+        self.replicas.push(Replica { of: self.primary, copied, clock, stream: Vec::new() });
     }
 
-    pub(crate) fn has_replica(&self) -> bool {
-        self.replica.is_some()
+    /// Lets go of the primary's replicas: they start anew from a copy. Answers how many there were.
+    pub(crate) fn detach_replicas(&mut self) -> usize {
+        let (primary, before) = (self.primary, self.replicas.len());
+        self.replicas.retain(|replica| replica.of != primary);
+        before - self.replicas.len()
     }
 
-    /// The replica, as far as it has heard by `now` with `lag`, becomes the primary.
-    pub(crate) fn promote_replica(&mut self, now: Real, lag: u64) {
-        let Some(replica) = self.replica.take() else { return };
+    /// How many replicas copy a node.
+    pub(crate) fn replicas_of(&self, node: usize) -> usize {
+        self.replicas.iter().filter(|replica| replica.of == node).count()
+    }
+
+    /// A replica of the primary, as far as it has heard by `now` with `lag`, takes its place.
+    pub(crate) fn promote_replica(&mut self, now: Real, lag: u64, choice: usize) {
+        let primary = self.primary;
+        let mut places = (0..self.replicas.len()).filter(|at| self.replicas[*at].of == primary);
+        let Some(place) = places.nth(choice) else { return };
+        let replica = self.replicas.swap_remove(place);
         let mut store = replica.copied;
-        for (executed_at, server_time, call) in &replica.stream {
-            if executed_at.saturating_add(lag) <= now {
-                store.execute(*server_time, call);
-            }
+        for heard in replica.stream.iter().filter(|heard| heard.at.saturating_add(lag) <= now) {
+            store.execute(heard.executed_at, &heard.call);
         }
         self.runs += 1;
         let clock = replica.clock;
@@ -95,10 +125,18 @@ impl Cluster {
     }
 
     /// Carries out a request on one node.
-    pub(crate) fn execute(&mut self, at: usize, now: Real, op: &Op, from: &Caller) -> Executed {
+    /// Replicas hear of it with these `lags`; those without one, at once.
+    pub(crate) fn execute(
+        &mut self,
+        at: usize,
+        now: Real,
+        op: &Op,
+        from: &Caller,
+        lags: &[u64],
+    ) -> Executed {
         let server_time = self.nodes[at].server_time(now);
         match op {
-            Op::Call(request) => self.call(at, now, server_time, request, from),
+            Op::Call(request) => self.call((at, now, server_time), request, from, lags),
             plain => Executed {
                 reply: execute_plain(&mut self.nodes[at].store, server_time, plain),
                 hints: Vec::new(),
@@ -107,13 +145,24 @@ impl Cluster {
         }
     }
 
+    /// When so many replicas of a node will have heard of a write; `None` when it has fewer.
+    pub(crate) fn confirmed_at(&self, node: usize, write: u64, count: usize) -> Option<Real> {
+        let copies = self.replicas.iter().filter(|replica| replica.of == node);
+        let heard_at = |replica: &Replica| {
+            let heard = replica.stream.iter().rev().find(|heard| heard.number == write);
+            heard.map(|heard| heard.at)
+        };
+        let mut heard: Vec<Real> = copies.filter_map(heard_at).collect();
+        heard.sort_unstable();
+        heard.get(count.checked_sub(1)?).copied()
+    }
+
     fn call(
         &mut self,
-        at: usize,
-        now: Real,
-        server_time: ServerTime,
+        (at, now, server_time): (usize, Real, ServerTime),
         request: &Request,
         from: &Caller,
+        lags: &[u64],
     ) -> Executed {
         let mut call = Call {
             resource: from.resource.clone(),
@@ -140,10 +189,11 @@ impl Cluster {
             }
             _ => false,
         };
-        if at == self.primary
-            && let Some(replica) = &mut self.replica
-        {
-            replica.stream.push((now, server_time, call));
+        self.writes += 1;
+        for (index, replica) in self.replicas.iter_mut().filter(|one| one.of == at).enumerate() {
+            let heard_at = replica.hears_at(now, lags.get(index).copied().unwrap_or(0));
+            let (number, call) = (self.writes, call.clone());
+            replica.stream.push(Heard { at: heard_at, number, executed_at: server_time, call });
         }
         Executed { reply: Reply::Answer(answer), hints, touched_other_term }
     }

@@ -94,6 +94,18 @@ pub const CONTROLS: &[Control] = &[
         Subject::Flawed(Flaw::ThirdPartyRelease),
         "hand-overs",
     ),
+    control(
+        "wait-elsewhere",
+        "strict: replicas are waited for on another connection",
+        Subject::Flawed(Flaw::WaitElsewhere),
+        "strict-isolated",
+    ),
+    control(
+        "fewer-replicas",
+        "strict: one replica fewer than there are is enough",
+        Subject::Flawed(Flaw::FewerReplicas),
+        "strict-isolated",
+    ),
 ];
 
 const fn control(

@@ -4,6 +4,7 @@ use tenure_core::protocol::{Hint, Request, Token, WishKind};
 use tenure_core::{InstanceId, ServerTime};
 
 use crate::algorithm::{Op, Want};
+use crate::case::Replicas;
 use crate::clock::{MILLISECOND, Real, SECOND};
 use crate::flaw::Flaw;
 use crate::network::RECONNECTS_WITHIN;
@@ -247,9 +248,7 @@ impl World<'_> {
 
     fn flush(&mut self) {
         self.cluster.primary().store.flush();
-        if self.cluster.has_replica() {
-            self.attach_replica();
-        }
+        self.attach_replicas();
     }
 
     fn restart_empty(&mut self) {
@@ -259,28 +258,44 @@ impl World<'_> {
         node.paused_until = now + down_for;
         let started_at = ServerTime(node.server_time(now).0 + down_for / 1_000);
         node.store.restart_empty(started_at);
-        if self.cluster.has_replica() {
-            self.attach_replica();
-        }
+        self.attach_replicas();
         let node = self.cluster.primary;
         self.break_links_to(node);
     }
 
-    pub(crate) fn attach_replica(&mut self) {
-        let reach = self.climate.lease / 4;
-        let ahead = self.random.between(0, 2 * reach) as i64 - reach as i64;
-        let off_ppm = self.drift();
-        self.cluster.attach_replica(self.now, ahead, off_ppm);
+    /// The replicas of the primary begin anew from a copy of it.
+    pub(crate) fn attach_replicas(&mut self) {
+        self.cluster.detach_replicas();
+        let count = match self.case.replicas {
+            Replicas::None => 0,
+            Replicas::Lagging => 1,
+            Replicas::Confirming => self.climate.replicas,
+        };
+        for _ in 0..count {
+            let reach = self.climate.lease / 4;
+            let ahead = self.random.between(0, 2 * reach) as i64 - reach as i64;
+            let off_ppm = self.drift();
+            self.cluster.attach_replica(self.now, ahead, off_ppm);
+        }
     }
 
     fn promote_replica(&mut self) {
+        let is_strict = self.case.replicas == Replicas::Confirming;
         let lag = match self.random.percent(50) {
+            // What was confirmed was heard of: there the lag is drawn for each write.
+            _ if is_strict => 0,
             true => self.random.below(50 * MILLISECOND),
             false => self.random.below(self.climate.lag_max + 1),
         };
         self.note("store", || format!("fails over to a replica {:?} behind", span(lag)));
-        self.cluster.promote_replica(self.now, lag);
-        self.attach_replica();
+        let choice = match self.cluster.replicas_of(self.cluster.primary) {
+            0 | 1 => 0,
+            // Not always the one that heard most.
+            count => self.random.below(count as u64) as usize,
+        };
+        self.cluster.promote_replica(self.now, lag, choice);
+        // Others stay with the old primary for as long as that lives; new ones come.
+        self.attach_replicas();
     }
 
     fn fail_over(&mut self) {
@@ -430,9 +445,11 @@ impl World<'_> {
     }
 
     /// After a release the next leader comes at once, unless a loss of data that this case does not
-    /// cover is noticed only then: that costs one more quarantine.
+    /// cover is noticed only then, or somebody saw a term on an isolated primary that nobody
+    /// confirmed: either costs one more quarantine.
     pub(crate) fn successor_due_within(&self) -> u64 {
-        match self.case.is_promised() {
+        let isolates = self.case.faults.iter().any(|(fault, _)| *fault == Fault::IsolatedPrimary);
+        match self.case.is_promised() && !isolates {
             true => RELEASE_HEARD_WITHIN,
             false => self.leader_due_within(),
         }

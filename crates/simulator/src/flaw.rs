@@ -21,6 +21,10 @@ pub enum Flaw {
     CloseWithoutRelease,
     /// An operator's wish to resign is carried out by releasing the leader's key.
     ThirdPartyRelease,
+    /// Strict: the replicas are waited for on a connection that wrote nothing.
+    WaitElsewhere,
+    /// Strict: one replica fewer than there are is enough.
+    FewerReplicas,
 }
 
 impl Flaw {

@@ -2,14 +2,16 @@
 //! out of order, and connections that break.
 
 use tenure_core::StoreError;
-use tenure_core::protocol::Hint;
+use tenure_core::protocol::{Hint, Outcome};
 
 use crate::algorithm::{Op, Reply};
+use crate::case::Replicas;
 use crate::clock::MILLISECOND;
 use crate::cluster::{Caller, granted};
 use crate::driver::ANY_EPOCH;
+use crate::flaw::Flaw;
 use crate::promise::Promise;
-use crate::world::{Event, Letter, World};
+use crate::world::{Awaited, Event, Letter, World};
 
 /// How soon a healed world's connections stand again.
 pub(crate) const RECONNECTS_WITHIN: u64 = 100 * MILLISECOND;
@@ -98,6 +100,53 @@ impl World<'_> {
         if is_cut || letter.is_copy {
             return;
         }
+        match self.awaited_replicas(&reply) {
+            0 => self.answer(letter, Ok(reply)),
+            count => self.await_replicas(letter, reply, count),
+        }
+    }
+
+    /// How many replicas must have heard of what came to this reply before it counts.
+    fn awaited_replicas(&self, reply: &Reply) -> usize {
+        let Reply::Answer(answer) = reply else { return 0 };
+        let counts = matches!(answer.outcome, Outcome::Granted { .. } | Outcome::Renewed);
+        match self.subject.flaw() {
+            _ if !counts => 0,
+            Some(Flaw::WaitElsewhere) => 0,
+            Some(Flaw::FewerReplicas) => self.climate.replicas - 1,
+            _ => self.climate.replicas,
+        }
+    }
+
+    fn await_replicas(&mut self, letter: Letter, reply: Reply, count: usize) {
+        let write = self.cluster.writes;
+        let confirmed_at = self.cluster.confirmed_at(letter.node, write, count);
+        let gives_up_at = self.now + self.climate.lease / 8;
+        let at = confirmed_at.filter(|at| *at <= gives_up_at).unwrap_or(gives_up_at);
+        self.at(at, Event::Confirm(Box::new(Awaited { letter, reply, write, count })));
+    }
+
+    /// The node has heard from its replicas, or has waited long enough.
+    pub(crate) fn confirm(&mut self, awaited: Awaited) {
+        let node = &self.cluster.nodes[awaited.letter.node];
+        if !node.is_alive {
+            return;
+        }
+        if self.now < node.paused_until {
+            let resumes_at = node.paused_until;
+            return self.at(resumes_at, Event::Confirm(Box::new(awaited)));
+        }
+        let Awaited { letter, reply, write, count } = awaited;
+        // Whoever took over meanwhile confirms nothing any more.
+        let confirmed_at = self.cluster.confirmed_at(letter.node, write, count);
+        if confirmed_at.is_none_or(|at| at > self.now) {
+            let error = StoreError::NotNow("too few replicas confirmed it".into());
+            return self.answer(letter, Err(error));
+        }
+        self.answer(letter, Ok(reply));
+    }
+
+    fn answer(&mut self, letter: Letter, reply: Result<Reply, StoreError>) {
         let party = letter.party;
         if self.is_lost(self.parties[party].link.loses_replies_until) {
             return self.note_party(party, || format!("reply {} is lost", letter.ask));
@@ -105,14 +154,17 @@ impl World<'_> {
         let delay = self.delay(party);
         let arrives = self.in_order(party, delay, |link| &mut link.reply_arrives);
         let Letter { life, epoch, ask, .. } = letter;
-        self.at(arrives, Event::Reply { party, life, epoch, ask, reply: Ok(reply) });
+        self.at(arrives, Event::Reply { party, life, epoch, ask, reply });
     }
 
     /// Carries a request out and lets subscribers hear of it.
     pub(crate) fn execute(&mut self, node: usize, op: &Op, caller: &Caller) -> Reply {
-        let executed = self.cluster.execute(node, self.now, op, caller);
+        let lags = self.lags(node);
+        let executed = self.cluster.execute(node, self.now, op, caller, &lags);
         self.note("store", || format!("{} {op:?} -> {:?}", caller.id, executed.reply));
-        if let Some(token) = granted(&executed.reply) {
+        // A grant that waits for replicas may never count; P2 is then judged as terms begin.
+        let counts_at_once = self.awaited_replicas(&executed.reply) == 0;
+        if let Some(token) = granted(&executed.reply).filter(|_| counts_at_once) {
             self.judge.grant(self.now, token, &caller.id);
         }
         if executed.touched_other_term {
@@ -123,6 +175,20 @@ impl World<'_> {
             self.publish(node, &hint);
         }
         executed.reply
+    }
+
+    /// How long each replica of a node takes to hear of the next write.
+    fn lags(&mut self, node: usize) -> Vec<u64> {
+        if self.case.replicas != Replicas::Confirming {
+            return Vec::new();
+        }
+        let lag_max = self.climate.lease / 6;
+        let count = self.cluster.replicas_of(node);
+        let lag = |world: &mut Self| match world.is_healed() || world.random.percent(80) {
+            true => world.random.below(2 * MILLISECOND),
+            false => world.random.below(lag_max),
+        };
+        (0..count).map(|_| lag(self)).collect()
     }
 
     fn publish(&mut self, node: usize, hint: &Hint) {

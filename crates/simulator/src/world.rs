@@ -28,6 +28,8 @@ pub(crate) enum Event {
     Wake { party: usize, life: u32, wake: u32 },
     /// A request reaches its node.
     Arrive(Box<Letter>),
+    /// Replicas have, or should have, heard of what a request did.
+    Confirm(Box<Awaited>),
     /// A reply, or the end of waiting for one, reaches its process.
     Reply { party: usize, life: u32, epoch: u32, ask: u64, reply: Result<Reply, StoreError> },
     /// A hint reaches a process.
@@ -75,6 +77,17 @@ pub(crate) struct Letter {
     pub(crate) is_copy: bool,
 }
 
+/// A reply that waits for replicas.
+#[derive(Debug)]
+pub(crate) struct Awaited {
+    pub(crate) letter: Letter,
+    pub(crate) reply: Reply,
+    /// The write that replicas must have heard of.
+    pub(crate) write: u64,
+    /// How many of them.
+    pub(crate) count: usize,
+}
+
 #[derive(Debug)]
 struct Scheduled {
     at: Real,
@@ -113,6 +126,8 @@ pub(crate) struct Climate {
     /// In percent, how often work does not stop when told to.
     pub(crate) stubborn_percent: u64,
     pub(crate) lag_max: u64,
+    /// How many replicas there are where they must confirm.
+    pub(crate) replicas: usize,
     /// Whether some instances ask for shorter leases than others.
     pub(crate) leases_differ: bool,
 }
@@ -226,6 +241,7 @@ impl<'a> World<'a> {
         match event {
             Event::Wake { party, wake, .. } => self.wake(party, wake),
             Event::Arrive(letter) => self.arrive(*letter),
+            Event::Confirm(awaited) => self.confirm(*awaited),
             Event::Reply { party, epoch, ask, reply, .. } => {
                 self.deliver_reply(party, epoch, ask, reply);
             }

@@ -158,7 +158,8 @@ fn needs_data(cx: &Context<'_>) -> bool {
     any_command(cx, |command| !command.has(flag::LOADING))
 }
 
-fn any_command(cx: &Context<'_>, holds: impl Fn(&Command) -> bool) -> bool {
+/// Whether it holds for the request's command or, at EXEC, for one that was queued.
+pub(crate) fn any_command(cx: &Context<'_>, holds: impl Fn(&Command) -> bool) -> bool {
     let command = cx.server.registry.row(cx.row).command;
     let queued = match &cx.session.transaction {
         Some(transaction) if command.name == "exec" => transaction.queued.as_slice(),

@@ -70,6 +70,7 @@ impl Engine {
         // What was loaded has been counted when it first ran.
         state.registry.reset_stats();
         state.stats = Default::default();
+        state.eviction.look_again();
         let keyspace = self.keyspace_mut();
         keyspace.set_loading(false);
         keyspace.stats = Default::default();

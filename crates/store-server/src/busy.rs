@@ -18,6 +18,7 @@ use crate::event_loop::{
     ACCEPTS_MAX, EVENTS_MAX, Handshakes, LISTENER_BASE, Message, WAKER, find_listener, refusal,
 };
 use crate::listen::Listener;
+use crate::newcomers::{Newcomers, is_new};
 use crate::persistence::Persistence;
 use crate::stream::Stream;
 use crate::tls::TlsSlot;
@@ -35,6 +36,7 @@ pub(crate) struct Attending<'a> {
     pub(crate) listeners: &'a [Listener],
     pub(crate) tls: &'a TlsSlot,
     pub(crate) handshakes: &'a mut Handshakes,
+    pub(crate) newcomers: &'a mut Newcomers,
     pub(crate) messages: &'a Receiver<Message>,
     pub(crate) clock: &'a Clock,
     pub(crate) to_read: &'a mut Vec<usize>,
@@ -129,8 +131,9 @@ impl Attending<'_> {
                 Ok((stream, origin)) => self.open(stream, origin, busy),
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
-                    // No more, or out of descriptors: the next client makes us look again.
-                    _ => return,
+                    io::ErrorKind::WouldBlock => return,
+                    // Most likely out of descriptors: the loop looks again.
+                    _ => break,
                 },
             }
         }
@@ -140,13 +143,20 @@ impl Attending<'_> {
     fn open(&mut self, mut stream: Stream, origin: Origin, busy: &mut Busy<'_>) {
         let is_handshaking = stream.is_handshaking();
         let refusal = refusal(busy.state(), &origin);
-        if refusal.is_some() || is_handshaking && !self.handshakes.has_room(self.clients) {
+        let is_newcomer = is_handshaking || !origin.is_unix && busy.state().needs_login();
+        let is_new = |id| is_new(busy.state(), self.clients, id);
+        let is_full = is_newcomer && !self.newcomers.have_room(&origin, is_new);
+        if refusal.is_some() || is_full {
             // A client that is refused may not read; it is not worth waiting for.
             let text = refusal.map_or("", |refusal| refusal.text());
             let _ = io::Write::write(&mut stream, text.as_bytes());
             return;
         }
+        let from = is_newcomer.then(|| origin.clone());
         let session = busy.open_session(self.clock.now_us(), origin);
+        if let Some(origin) = &from {
+            self.newcomers.add(session, origin);
+        }
         let slot = session.slot();
         if self.clients.len() <= slot {
             self.clients.resize_with(slot + 1, || None);

@@ -25,6 +25,7 @@ mod clock;
 mod event_loop;
 mod freeing;
 mod listen;
+mod newcomers;
 mod outside;
 mod persistence;
 mod process;

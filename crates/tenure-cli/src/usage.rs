@@ -31,8 +31,8 @@ no password need stand in a process list; `tenure config check` shows what count
 `tenure --help` lists all commands, `tenure COMMAND --help` explains one.";
 
 pub(crate) const EXIT_CODES: &str = "\
-Exit codes: 0 done; 1 the answer is no; 64 usage; 69 store unreachable; 75 waited in vain;
-78 configuration or login. A program that was run passes its own code on.";
+Exit codes: 0 done; 1 the answer is no; 64 usage; 65 damaged file; 66 no such file; 69 store
+unreachable; 75 waited in vain; 78 configuration or login. A program that was run passes its own code on.";
 
 /// What `tenure` alone prints.
 pub(crate) fn teach() -> Result<ExitCode, Failure> {

@@ -147,15 +147,18 @@ export class Card {
 
   showFacts() {
     const { leader, vacancy } = this.view;
+    const facts = [];
     if (!leader) {
-      const left = vacancy?.left_ms ? `, ${duration(vacancy.left_ms - this.age())} left` : "";
-      return say(this.facts, vacancy ? `${vacancy.code}${left}` : "waiting for the store");
+      facts.push(vacancy ? vacancy.code : "waiting for the store");
+      if (vacancy?.left_ms) facts.push(`${duration(vacancy.left_ms - this.age())} left`);
+    } else {
+      if (leader.leads_for_ms !== null) facts.push(`for ${duration(leader.leads_for_ms + this.age())}`);
+      if (leader.token !== null) facts.push(`token ${leader.token}`);
+      if (leader.foreign) facts.push("a foreign program");
     }
-    const parts = [];
-    if (leader.foreign) parts.push("a foreign program");
-    if (leader.token !== null) parts.push(`token ${leader.token}`);
-    if (leader.leads_for_ms !== null) parts.push(`for ${duration(leader.leads_for_ms + this.age())}`);
-    say(this.facts, parts.join("  ·  "));
+    while (this.facts.children.length > facts.length) this.facts.lastElementChild.remove();
+    while (this.facts.children.length < facts.length) this.facts.append(el("span"));
+    facts.forEach((fact, index) => say(this.facts.children[index], fact));
   }
 
   showMembers() {

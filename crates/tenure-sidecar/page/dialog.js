@@ -52,7 +52,7 @@ function open({ title, text, yes, secret, act }) {
       part("outcome").textContent = outcome.text;
     };
     button.onclick = pressed;
-    dialog.oncancel = (event) => secret && event.preventDefault();
+    dialog.oncancel = (event) => { if (secret) event.preventDefault(); };
     dialog.onclose = () => done();
     if (!dialog.open) dialog.showModal();
     (secret ? part("input") : part("no")).focus();

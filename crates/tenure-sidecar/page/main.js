@@ -88,10 +88,9 @@ function tick() {
   for (const known of cards.values()) known.tick();
 }
 
+// Smooth enough for the eye and easy on the battery; a step per second where motion is unwelcome.
 function schedule() {
-  // Smooth where motion is welcome, a step per second where it is not.
-  if (calm.matches || document.hidden) return setTimeout(() => { tick(); schedule(); }, 1000);
-  return requestAnimationFrame(() => { tick(); schedule(); });
+  setTimeout(() => requestAnimationFrame(() => { tick(); schedule(); }), calm.matches ? 1000 : 60);
 }
 
 overview().catch((error) => {

@@ -91,8 +91,10 @@ fn new_leader(seen: &Observation, after: &Seen) -> What {
             unreachable!("without a leader there is a vacancy")
         };
         let text = format!("nobody leads: {}", vacancy_text(vacancy));
+        // On its way to a successor is no news to worry about.
+        let is_reserved = matches!(vacancy, Vacancy::Reserved { .. });
         return What {
-            kind: "vacant",
+            kind: if is_reserved { "reserved" } else { "vacant" },
             text,
             reason: Some(vacancy_word(vacancy)),
             ..What::default()
@@ -177,7 +179,7 @@ pub(crate) fn vacancy_text(vacancy: &Vacancy) -> String {
             "leases from before a loss of data may still be believed in".to_owned()
         }
         Vacancy::Paused { .. } => "an operator paused the election".to_owned(),
-        Vacancy::Reserved { to, .. } => format!("{to} is about to take over"),
+        Vacancy::Reserved { to, .. } => format!("{} may take over", to.name()),
         _ => "the next candidate may".to_owned(),
     }
 }

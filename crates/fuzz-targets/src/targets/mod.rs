@@ -1,12 +1,14 @@
 //! The list of targets. A new one is a file beside the others, and its line here.
 
 mod acl;
+mod append_log;
 mod commands;
 mod reply;
 mod request;
 mod restore;
 mod script;
 mod settings;
+mod snapshot;
 mod world;
 
 /// Something that reads bytes from outside.
@@ -27,6 +29,8 @@ pub const TARGETS: &[Target] = &[
     request::TARGET,
     reply::TARGET,
     restore::TARGET,
+    snapshot::TARGET,
+    append_log::TARGET,
     script::TARGET,
     settings::TARGET,
     acl::TARGET,

@@ -189,7 +189,7 @@ fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "mem_clients_slaves" => 0,
         "mem_clients_normal" => account.clients,
         "mem_cluster_links" => 0,
-        "mem_aof_buffer" => cx.server.persistence.aof.buffer_len,
+        "mem_aof_buffer" => account.file_buffer,
         "mem_allocator" => "unknown",
         "active_defrag_running" => 0,
         "lazyfree_pending_objects" => freeing.pending_objects,

@@ -86,12 +86,14 @@ pub(super) struct Account {
     pub(super) clients: usize,
     /// Values that wait to be freed.
     pub(super) freeing: usize,
+    /// What waits to be written to the append-only file.
+    pub(super) file_buffer: usize,
 }
 
 impl Account {
     /// What `maxmemory` does not count.
     pub(super) fn uncounted(&self) -> usize {
-        self.clients + self.freeing
+        self.clients + self.freeing + self.file_buffer
     }
 
     pub(super) fn dataset_share(&self) -> f64 {
@@ -125,8 +127,9 @@ pub(super) fn account(cx: &Context<'_>) -> Account {
     let others: usize = cx.server.sessions.iter().map(Session::memory).sum();
     let clients = others + cx.session.memory();
     let (base, freeing) = (cx.server.base_memory, cx.db.freeing_stats().pending_bytes);
-    let used = base + cx.db.memory() + scripts + clients + freeing;
-    let overhead = base + tables + scripts + clients + freeing;
+    let file_buffer = cx.server.persistence.aof.buffer_len;
+    let beside = base + scripts + clients + freeing + file_buffer;
+    let (used, overhead) = (beside + cx.db.memory(), beside + tables);
     Account {
         used,
         peak: cx.server.stats.memory_peak.max(used),
@@ -137,6 +140,7 @@ pub(super) fn account(cx: &Context<'_>) -> Account {
         keys,
         clients,
         freeing,
+        file_buffer,
     }
 }
 
@@ -155,7 +159,7 @@ fn memory_stats(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     count(reply, "clients.slaves", 0);
     count(reply, "clients.normal", account.clients);
     count(reply, "cluster.links", 0);
-    count(reply, "aof.buffer", 0);
+    count(reply, "aof.buffer", account.file_buffer);
     count(reply, "lua.caches", scripts.script_bytes);
     count(reply, "functions.caches", scripts.library_bytes);
     for (db, table, volatile) in databases {

@@ -22,9 +22,9 @@ use crate::command::{Command, flag};
 use crate::context::Context;
 use crate::effects::ServerRequest;
 use crate::error::{CommandError, CommandResult};
+use crate::gate;
 use crate::keyspace::{Keyspace, Scope};
-use crate::session::Transaction;
-use crate::state::ServerState;
+use crate::state::{ServerState, server_gate};
 use policy::Order;
 use pool::{Candidate, Pool};
 
@@ -127,12 +127,8 @@ pub(crate) fn log_if_over(db: &mut Keyspace, server: &ServerState) {
 }
 
 fn needs_memory(cx: &Context<'_>, command: &Command) -> bool {
-    let grows = |queued: &Transaction| {
-        let commands = queued.queued.iter().map(|(row, _)| cx.server.registry.row(*row).command);
-        commands.into_iter().any(|command| command.has(flag::GROWS))
-    };
     match command.name {
-        "exec" => cx.session.transaction.as_deref().is_some_and(grows),
+        "exec" => gate::any_command(cx, |command| command.has(flag::GROWS)),
         "discard" | "quit" | "reset" => false,
         // Whatever is queued takes memory.
         _ => command.has(flag::GROWS) || cx.in_multi(),
@@ -150,8 +146,10 @@ pub(crate) fn make_room(db: &mut Keyspace, server: &mut ServerState) -> Room {
 
 fn look_and_make_room(db: &mut Keyspace, server: &mut ServerState) -> Room {
     let memory_max = server.config.tuned().memory_max;
-    // While clients are paused the data stays as it is: someone may be copying it.
-    if memory_max == 0 || server.pause.is_some() {
+    // While clients are paused the data stays as it is: someone may be copying it. While it is
+    // loaded, what comes next in the file counts on what came before.
+    let is_held = server.pause.is_some() || server.gates & server_gate::LOADING != 0;
+    if memory_max == 0 || is_held {
         server.eviction.state = Room::Enough;
         server.eviction.enough_at = None;
         return Room::Enough;
@@ -178,9 +176,10 @@ impl Eviction {
         self.enough_at = None;
     }
 
-    /// Memory grew though no change was counted: data was loaded.
+    /// Memory grew though no change was counted: data was loaded. The next turn looks at it.
     pub(crate) fn look_again(&mut self) {
         self.enough_at = None;
+        self.state = Room::Freeing;
     }
 
     /// Whether keys are to go even if no request comes.

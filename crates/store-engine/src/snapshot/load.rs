@@ -95,7 +95,6 @@ pub(crate) fn load<R: Read>(
     let mut file = FileReader::begin(input, server.limits)?;
     let mut report = LoadReport { version: file.version(), ..LoadReport::default() };
     let mut report_at = REPORT_BYTES;
-    server.eviction.look_again();
     while let Some(item) = file.next_item()? {
         let taken = take_item(db, server, item, options, &mut report);
         taken.map_err(|fault| RdbError::Damaged { offset: file.offset(), fault })?;
@@ -105,6 +104,7 @@ pub(crate) fn load<R: Read>(
         }
     }
     report.bytes = file.offset();
+    server.eviction.look_again();
     server.saving.loaded_keys = report.keys;
     server.saving.loaded_ended = report.ended;
     Ok((report, file))

@@ -395,3 +395,23 @@ fn replaying_what_is_propagated_gives_the_same_keys_under_a_limit() {
         assert_eq!(original.contents(), replica.contents(), "{policy}");
     }
 }
+
+#[test]
+fn nothing_goes_while_data_is_loaded_and_then_it_does() {
+    let mut world = limited(14, "allkeys-lru", 100);
+    let now_us = world.now_ms * 1000;
+    let loader = world.engine.begin_loading(now_us, 1);
+    for number in 0..500 {
+        let key = format!("key:{number:09}");
+        let words = [&b"SET"[..], key.as_bytes(), b"value"];
+        let request = store_resp::OwnedRequest::from_args(words);
+        world.engine.load_request(now_us, loader, request.as_request());
+        world.run("PING");
+    }
+    world.pass(1);
+    assert_eq!(world.engine.keyspace().counts(0).0, 500);
+    world.engine.end_loading(loader);
+    world.pass(1);
+    let held = world.engine.keyspace().counts(0).0;
+    assert!((50..250).contains(&held), "{held} keys");
+}

@@ -10,16 +10,16 @@ use store_engine::{Origin, ServerState, SessionId};
 use super::{EventLoop, LISTENER_BASE, Message};
 use crate::client::{Client, Fate};
 use crate::listen::Listener;
+use crate::newcomers::is_new;
 use crate::server::LogLevel;
 use crate::stream::Stream;
 
 /// Clients accepted per listener and turn, so that those connected are served meanwhile.
 pub(crate) const ACCEPTS_MAX: usize = 256;
+/// Between attempts to accept clients when there are no descriptors for them.
+const ACCEPT_AGAIN_MS: u64 = 100;
 /// How long a client may take to agree on TLS.
 const HANDSHAKE_MS_MAX: u64 = 10_000;
-/// Clients that agree on TLS at once. Each may hold 64 KiB and cost a signature, and none has
-/// shown yet who it is.
-const HANDSHAKES_MAX: usize = 1000;
 
 impl EventLoop {
     pub(super) fn take_messages(&mut self) {
@@ -47,10 +47,8 @@ impl EventLoop {
                     io::ErrorKind::WouldBlock => return,
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
                     _ => {
-                        // Most likely out of descriptors: the others are served meanwhile, and
-                        // the next client that comes makes us look again.
                         self.log(LogLevel::Warning, &format!("Accepting client: {error}"));
-                        return;
+                        return self.accept_later(number);
                     }
                 },
             }
@@ -58,18 +56,41 @@ impl EventLoop {
         self.to_accept.push(number);
     }
 
+    /// Most likely we are out of descriptors. The others are served meanwhile; no event tells
+    /// when there are descriptors again, so we look again after a while.
+    fn accept_later(&mut self, number: usize) {
+        self.stalled_listeners.push(number);
+        self.accepts_again_at_ms = Some(self.now_us / 1000 + ACCEPT_AGAIN_MS);
+    }
+
+    /// Looks again at listeners that could not be accepted from.
+    pub(super) fn accept_again(&mut self, now_ms: u64) {
+        if self.accepts_again_at_ms.is_some_and(|at| at <= now_ms) {
+            self.accepts_again_at_ms = None;
+            for number in std::mem::take(&mut self.stalled_listeners) {
+                self.accept(number);
+            }
+        }
+    }
+
     fn open(&mut self, mut stream: Stream, origin: Origin) {
         let is_handshaking = stream.is_handshaking();
-        let refusal = refusal(self.engine.state(), &origin);
-        if is_handshaking && !self.handshakes.has_room(&self.clients)
-            || refusal.is_some_and(|refusal| refusal.is_immediate() || !is_handshaking)
-        {
+        let is_newcomer = is_handshaking || !origin.is_unix && self.engine.needs_login();
+        let state = self.engine.state();
+        let is_new = |id| is_new(state, &self.clients, id);
+        let refusal = match refusal(state, &origin) {
+            None if is_newcomer && !self.newcomers.have_room(&origin, is_new) => {
+                Some(Refusal::TooManyClients)
+            }
+            refusal => refusal,
+        };
+        if let Some(refusal) = refusal.filter(|it| it.is_immediate() || !is_handshaking) {
             self.engine.measured_mut().rejected_connections += 1;
             // A client that is refused may not read; it is not worth waiting for.
-            let text = refusal.map_or("", Refusal::text);
-            let _ = io::Write::write(&mut stream, text.as_bytes());
+            let _ = io::Write::write(&mut stream, refusal.text().as_bytes());
             return;
         }
+        let from = is_newcomer.then(|| origin.clone());
         let session = self.engine.open_session(self.now_us, origin);
         let slot = session.slot();
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -83,6 +104,9 @@ impl EventLoop {
         }
         self.clients[slot] = Some(Box::new(Client::new(stream, session)));
         self.count_memory(slot);
+        if let Some(origin) = &from {
+            self.newcomers.add(session, origin);
+        }
         if is_handshaking {
             self.handshakes.add(self.now_us / 1000, session);
         }
@@ -143,17 +167,6 @@ pub(crate) struct Handshakes(VecDeque<(u64, SessionId)>);
 impl Handshakes {
     pub(crate) fn add(&mut self, now_ms: u64, id: SessionId) {
         self.0.push_back((now_ms + HANDSHAKE_MS_MAX, id));
-    }
-
-    /// Whether one more client may begin; those who are done or gone do not count.
-    pub(crate) fn has_room(&mut self, clients: &[Option<Box<Client>>]) -> bool {
-        if self.0.len() >= HANDSHAKES_MAX {
-            self.0.retain(|(_, id)| {
-                let client = clients.get(id.slot()).and_then(Option::as_ref);
-                client.is_some_and(|client| client.session == *id && client.stream.is_handshaking())
-            });
-        }
-        self.0.len() < HANDSHAKES_MAX
     }
 
     fn pop_overdue(&mut self, now_ms: u64) -> Option<SessionId> {

@@ -36,6 +36,7 @@ use crate::client::Client;
 use crate::clock::{Clock, thread_cpu};
 use crate::freeing::Freeing;
 use crate::listen::Listener;
+use crate::newcomers::Newcomers;
 use crate::outside::Outside;
 use crate::persistence::snapshot::{Generations, Saver};
 use crate::persistence::{FileEvent, Loader, Persistence};
@@ -103,6 +104,10 @@ pub(crate) struct EventLoop {
     to_close: Vec<usize>,
     /// Clients that have yet to agree on TLS.
     handshakes: Handshakes,
+    newcomers: Newcomers,
+    /// Listeners that could not be accepted from, and when to try again.
+    stalled_listeners: Vec<usize>,
+    accepts_again_at_ms: Option<u64>,
     /// Listeners that may have more clients.
     to_accept: Vec<usize>,
     next_client_check_ms: u64,
@@ -144,6 +149,7 @@ impl EventLoop {
             sink: log,
             log_level,
             handshakes: Handshakes::default(),
+            newcomers: Newcomers::default(),
             clients: Vec::new(),
             clock: Clock::new(),
             now_us: 0,
@@ -153,6 +159,8 @@ impl EventLoop {
             to_write: Vec::new(),
             to_read: Vec::new(),
             to_close: Vec::new(),
+            stalled_listeners: Vec::new(),
+            accepts_again_at_ms: None,
             to_accept: Vec::new(),
             next_client_check_ms: 0,
             freeing: Freeing::default(),
@@ -231,7 +239,9 @@ impl EventLoop {
         let check_at = self.checks_clients().then_some(self.next_client_check_ms);
         let handshake_at = self.handshakes.next_at_ms();
         let files_at = self.persistence.wakes_at_ms();
-        let wake_at = [engine_at, check_at, handshake_at, files_at].into_iter().flatten().min()?;
+        let accept_at = self.accepts_again_at_ms;
+        let moments = [engine_at, check_at, handshake_at, files_at, accept_at];
+        let wake_at = moments.into_iter().flatten().min()?;
         Some(Duration::from_millis(wake_at.saturating_sub(now_ms)))
     }
 
@@ -272,6 +282,7 @@ impl EventLoop {
         if self.is_tick_due(self.now_us) {
             self.engine.tick(self.now_us);
         }
+        self.accept_again(self.now_us / 1000);
         self.check_handshakes(self.now_us / 1000);
         self.check_clients(self.now_us / 1000);
         loop {

@@ -169,6 +169,7 @@ impl EventLoop {
             listeners: &self.listeners,
             tls: &self.ties.outside.tls,
             handshakes: &mut self.handshakes,
+            newcomers: &mut self.newcomers,
             messages: &self.messages,
             clock: &self.clock,
             to_read: &mut self.to_read,

@@ -317,7 +317,7 @@ fn a_subscriber_that_does_not_read_is_closed_at_its_limit() {
     let message = vec![b'x'; 100_000];
     // All of it in one transaction, so that nothing is written in between.
     connection.words("MULTI");
-    for _ in 0..500 {
+    for _ in 0..150 {
         connection.ask(&[&b"PUBLISH"[..], b"news", &message]).unwrap();
     }
     let Some(Reply::Array(counts)) = connection.ask(&["EXEC"]) else { panic!("EXEC answers") };

@@ -90,7 +90,7 @@ pub(crate) fn lay(loader: Loader) -> Result<Loader, Failure> {
         start_apart(&place)?;
     }
     let loader = loader.set(["store", "socket"], place.socket().display().to_string(), LABEL);
-    Ok(match place.first_life().exists() {
+    Ok(match place.unbroken().exists() {
         true => loader.set(["defaults", "fresh_store"], "true", LABEL),
         false => loader,
     })
@@ -139,16 +139,18 @@ fn greets(place: &Place) -> bool {
     greeting.is_ok()
 }
 
-/// Remembers whether this is the first store that this user ever has.
+/// Remembers whether anything can have been forgotten since the first start.
 fn note_life(place: &Place) -> io::Result<()> {
-    let is_first = File::create_new(place.started_before()).is_ok();
-    match is_first {
-        true => File::create(place.first_life()).map(drop),
-        false => match std::fs::remove_file(place.first_life()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        },
+    if place.running().exists() {
+        match std::fs::remove_file(place.unbroken()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    } else if !place.started().exists() {
+        File::create(place.unbroken())?;
+        File::create(place.started())?;
     }
+    File::create(place.running()).map(drop)
 }
 
 fn start(place: &Place, idle: Duration) -> io::Result<()> {

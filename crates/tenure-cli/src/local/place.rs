@@ -54,15 +54,20 @@ impl Place {
         self.state.join("store.log")
     }
 
-    /// There while the running store is the first that this user ever had: nobody can believe in
-    /// a lease from before.
-    pub(super) fn first_life(&self) -> PathBuf {
-        self.runtime.join("first-life")
+    /// There from the first start on.
+    pub(super) fn started(&self) -> PathBuf {
+        self.state.join("started")
     }
 
-    /// There from the first start on.
-    pub(super) fn started_before(&self) -> PathBuf {
-        self.state.join("started")
+    /// There while a store runs, and after one that did not end cleanly.
+    pub(super) fn running(&self) -> PathBuf {
+        self.state.join("running")
+    }
+
+    /// There for as long as every store since the first start ended cleanly: nothing was forgotten,
+    /// so nobody can believe in a lease that the store does not know.
+    pub(super) fn unbroken(&self) -> PathBuf {
+        self.state.join("unbroken")
     }
 }
 

@@ -30,18 +30,14 @@ pub(super) fn serve(place: &Place, idle: Duration) -> Result<(), Failure> {
     serve_while_used(place, &ends, idle, &mut ear);
     let stopper = server.stopper();
     stopper.stop();
-    let ended = server.wait();
+    server.wait().map_err(failed)?;
     let _ = fs::remove_file(place.socket());
-    let _ = fs::remove_file(place.first_life());
-    ended.map_err(failed)
+    // Only now is everything on disk; whoever starts the next store may rely on it.
+    fs::remove_file(place.running()).map_err(failed)
 }
 
 fn start(place: &Place) -> Result<Server, Failure> {
-    let builder = Server::builder()
-        .setting("dir", &place.state.display().to_string())
-        .setting("appendonly", "yes")
-        .unix_socket(place.socket())
-        .log(log);
+    let builder = Server::builder().persist(&place.state).unix_socket(place.socket()).log(log);
     builder.start().map_err(|error| Failure::new(exit::NO, format!("local store: {error}")))
 }
 

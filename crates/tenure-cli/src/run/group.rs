@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, kill_process_group, setpgid, waitid,
 };
+use rustix::thread::disable_transparent_huge_pages;
 
 use super::guard::{Order, reply};
 use super::guard_link::{GuardLink, WATCH_TIMEOUT, await_reply};
@@ -192,6 +193,8 @@ fn prepare(
     terminal: Option<Terminal>,
 ) {
     let in_child = move || {
+        // Ours to save memory, not the program's.
+        let _ = disable_transparent_huge_pages(false);
         setpgid(None, None)?;
         let group = getpid();
         let order = Order::Watch(group).to_bytes();

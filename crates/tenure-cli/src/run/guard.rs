@@ -77,6 +77,7 @@ pub(super) mod reply {
 
 /// What the program does as a guard.
 pub(crate) fn run() -> ExitCode {
+    stay_small();
     // Only SIGKILL and SIGSTOP get through: whoever ends the wrapper by a signal to everything
     // around it must not end the guard first.
     let _ = SigSet::all().thread_block();
@@ -92,6 +93,12 @@ pub(crate) fn run() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// With pages of two megabytes, each handful of allocations would cost one. The program that is run
+/// gets them back.
+pub(super) fn stay_small() {
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
 struct Guard {

@@ -19,6 +19,7 @@ use tenure::backend::Connection;
 use tenure::config::{Loader, OnLoss};
 use tenure::core::{Reason, StoreError, Timing};
 use tenure::{Election, Tenure, Term};
+use tenure_sidecar::{Server, ServerSettings, Sidecar};
 
 use self::health::HealthCheck;
 use self::program::Program;
@@ -67,6 +68,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5s",
           requires = "health_cmd")]
     health_every: Duration,
+    /// Serve health, status, metrics and a page at this address, as `tenure sidecar` does.
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<String>,
     #[command(flatten)]
     log: LogOptions,
     /// The program and its arguments.
@@ -134,6 +138,7 @@ impl ElectionOptions {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    guard::stay_small();
     arguments.log.start();
     let program = Program::find(arguments.command.clone())?;
     let name = &arguments.target.name;
@@ -141,7 +146,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     if let Some(on_loss) = &arguments.on_loss {
         loader = loader.set(["elections", name, "on_loss"], on_loss, "--on-loss");
     }
+    if let Some(address) = &arguments.http {
+        loader = loader.set(["sidecar", "listen"], address, "--http");
+    }
     let config = store_options::load(loader)?;
+    let http = match &arguments.http {
+        Some(_) => Some(ServerSettings::from_config(&config.sidecar)?),
+        None => None,
+    };
     let settings = config.election(name).clone();
     let timing = Timing::new(&settings.timing()).map_err(tenure::Error::from)?;
     let exits_on_loss = settings.on_loss == OnLoss::Exit;
@@ -152,13 +164,15 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             .health_cmd
             .map(|command| HealthCheck { command, every: arguments.health_every });
         let election = start(&tenure, name, check.as_ref()).await?;
+        if let Some(settings) = http {
+            serve_http(&tenure, &election, settings).await?;
+        }
         let stop_signal = arguments.child.stop_signal;
-        let supervisor = Supervisor::new(tenure, program, timing, stop_signal)?;
+        let supervisor = Supervisor::new(tenure.clone(), program, timing, stop_signal)?;
         let mut wrapper = Wrapper {
             supervisor,
-            election,
+            contest: Contest { tenure, election, wait_timeout: arguments.wait_timeout },
             check,
-            wait_timeout: arguments.wait_timeout,
             loss_code: exits_on_loss.then_some(arguments.loss_code),
         };
         wrapper.contend(&mut farewells).await
@@ -187,12 +201,26 @@ async fn start(
     Ok(builder.start().await?)
 }
 
+/// Answers over HTTP for as long as this process lives.
+async fn serve_http(
+    tenure: &Tenure,
+    election: &Election,
+    settings: ServerSettings,
+) -> Result<(), Failure> {
+    let sidecar = Sidecar::builder(tenure.clone()).election(election.clone()).start()?;
+    let server = Server::bind(&sidecar, settings).await?;
+    tokio::spawn(async move {
+        server.serve(std::future::pending()).await;
+        drop(sidecar);
+    });
+    Ok(())
+}
+
 /// An instance that runs its program in every term it gets.
 struct Wrapper {
     supervisor: Supervisor,
-    election: Election,
+    contest: Contest,
     check: Option<HealthCheck>,
-    wait_timeout: Option<Duration>,
     /// The exit code of a loss, unless this instance contends again.
     loss_code: Option<u8>,
 }
@@ -201,7 +229,7 @@ impl Wrapper {
     /// Contends, again and again, until there is an exit code.
     async fn contend(&mut self, farewells: &mut Signals) -> Result<u8, Failure> {
         let over = self.contend_until_over(farewells).await;
-        leave(&self.supervisor.tenure).await;
+        leave(&self.contest.tenure).await;
         over
     }
 
@@ -211,11 +239,12 @@ impl Wrapper {
             let term = tokio::select! {
                 biased;
                 signal = farewells.next_farewell() => return Ok(code_of(signal)),
-                failure = self.denied(), if !has_led => return Err(failure),
-                term = self.wait() => term?,
+                failure = self.contest.denied(), if !has_led => return Err(failure),
+                failure = self.supervisor.keep_guard() => return Err(failure),
+                term = self.contest.wait() => term?,
             };
             has_led = true;
-            let work = Work { election: &self.election, check: self.check.as_ref() };
+            let work = Work { election: &self.contest.election, check: self.check.as_ref() };
             let ended = self.supervisor.run(&term, Some(work)).await?;
             match ended {
                 Ended::ByItself(ending) | Ended::Leaving(ending) => return Ok(ending.code()),
@@ -235,14 +264,33 @@ impl Wrapper {
         }
     }
 
+    /// Gives up a term whose child is gone, so that the next child has a token of its own.
+    async fn stand_down(&self, term: Term) {
+        term.resign().await;
+        if let Some(check) = &self.check {
+            // Work that was found ill gets another chance, but not at once.
+            tokio::time::sleep(check.every).await;
+            self.contest.election.beat();
+        }
+    }
+}
+
+/// What this instance waits for.
+struct Contest {
+    tenure: Tenure,
+    election: Election,
+    wait_timeout: Option<Duration>,
+}
+
+impl Contest {
     async fn wait(&self) -> Result<Term, Failure> {
         let Some(limit) = self.wait_timeout else {
             return Ok(self.election.wait_for_leadership().await?);
         };
         let waited = self.election.wait_for_leadership_within(limit).await;
-        waited.map_err(|error| match (error, self.supervisor.tenure.connection()) {
+        waited.map_err(|error| match (error, self.tenure.connection()) {
             (tenure::Error::TimedOut { .. }, Connection::Down(error)) => {
-                blame(&self.supervisor.tenure, tenure::Error::Store(error))
+                blame(&self.tenure, tenure::Error::Store(error))
             }
             (tenure::Error::TimedOut { .. }, _) => {
                 let leader = self.election.leader().map(|leader| leader.id.to_string());
@@ -260,21 +308,11 @@ impl Wrapper {
         let mut watch = self.election.watch();
         loop {
             if let Connection::Down(error @ StoreError::Denied(_)) = watch.status().connection {
-                return blame(&self.supervisor.tenure, tenure::Error::Store(error));
+                return blame(&self.tenure, tenure::Error::Store(error));
             }
             if watch.changed().await.is_none() {
                 std::future::pending::<()>().await;
             }
-        }
-    }
-
-    /// Gives up a term whose child is gone, so that the next child has a token of its own.
-    async fn stand_down(&self, term: Term) {
-        term.resign().await;
-        if let Some(check) = &self.check {
-            // Work that was found ill gets another chance, but not at once.
-            tokio::time::sleep(check.every).await;
-            self.election.beat();
         }
     }
 }

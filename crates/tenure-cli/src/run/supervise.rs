@@ -3,7 +3,7 @@
 use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 use tenure::core::Timing;
 use tenure::{Election, Tenure, Term};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind};
 
 use super::group::{Ending, Group, Leader};
 use super::guard_link::GuardLink;
@@ -63,6 +63,21 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Replaces a guard that ends while nothing runs, so that the next child need not wait for one.
+    /// Returns only when there cannot be another.
+    pub(super) async fn keep_guard(&mut self) -> Failure {
+        let mut children = match child_signals() {
+            Ok(children) => children,
+            Err(failure) => return failure,
+        };
+        loop {
+            if let Err(failure) = self.renew_guard() {
+                return failure;
+            }
+            let _ = children.recv().await;
+        }
+    }
+
     /// Runs the program under `term` and returns when nothing of it is left.
     pub(crate) async fn run(
         &mut self,
@@ -72,8 +87,7 @@ impl Supervisor {
         self.renew_guard()?;
         // Listening before the child is there: its end must not be missed.
         let mut signals = Signals::listen()?;
-        let mut children = signal(SignalKind::child())
-            .map_err(|error| Failure::new(1, format!("cannot listen to signals: {error}")))?;
+        let mut children = child_signals()?;
         let environment = self.environment(term);
         self.extend(term);
         let group = Group::spawn(&self.program, &environment, &self.guard)?;
@@ -128,11 +142,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    async fn until_over(
-        &mut self,
-        signals: &mut Signals,
-        children: &mut tokio::signal::unix::Signal,
-    ) -> Ended {
+    async fn until_over(&mut self, signals: &mut Signals, children: &mut unix::Signal) -> Ended {
         loop {
             // Asked for before the deadline is read: a renewal in between is not missed.
             let renewal = self.term.renewal();
@@ -258,6 +268,12 @@ impl Watch<'_> {
         let kept: Vec<Pid> = self.health.as_ref().and_then(Health::pid).into_iter().collect();
         self.group.end(&mut self.supervisor.guard, &kept);
     }
+}
+
+/// Tells whenever a child ends or stops.
+fn child_signals() -> Result<unix::Signal, Failure> {
+    let heard = unix::signal(SignalKind::child());
+    heard.map_err(|error| Failure::new(1, format!("cannot listen to signals: {error}")))
 }
 
 async fn tick(health: &mut Option<Health>) {

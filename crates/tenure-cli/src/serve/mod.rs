@@ -82,6 +82,8 @@ fn serve(
     if let Some(path) = &file {
         builder = builder.config_file(path);
     }
+    // Before anybody can be served: whoever ends the server right after that ends it in order.
+    let signals = Signals::new([SIGTERM, SIGINT])?;
     let server = builder.start().inspect_err(|error| {
         // In the background nobody reads what goes to stderr.
         logger.log(LogLevel::Warning, &format!("Cannot start: {error}"));
@@ -89,7 +91,7 @@ fn serve(
     let _pid_file = PidFile::create(&pid_path, &logger);
     announce(&server, &logger);
     supervisor.tell_ready(&logger);
-    stop_on_signals(server.stopper(), logger.clone())?;
+    stop_on_signals(signals, server.stopper(), logger.clone());
     server.wait()?;
     logger.log(LogLevel::Notice, "Bye bye...");
     Ok(ExitCode::SUCCESS)
@@ -119,8 +121,7 @@ fn announce(server: &Server, logger: &Logger) {
     logger.log(LogLevel::Notice, "Ready to accept connections");
 }
 
-fn stop_on_signals(stopper: Stopper, logger: Logger) -> anyhow::Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+fn stop_on_signals(mut signals: Signals, stopper: Stopper, logger: Logger) {
     std::thread::spawn(move || {
         for signal in signals.forever() {
             let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
@@ -128,5 +129,4 @@ fn stop_on_signals(stopper: Stopper, logger: Logger) -> anyhow::Result<()> {
             stopper.stop();
         }
     });
-    Ok(())
 }

@@ -115,3 +115,35 @@ fn a_folder_that_others_may_open_is_refused() {
     assert_eq!(said.code, 78, "{said:?}");
     assert!(said.err.contains("chmod"), "{said:?}");
 }
+
+#[test]
+fn tokens_and_history_survive_a_restart_and_nothing_waits() {
+    let user = User::new();
+    assert_eq!(user.tenure(&["run", "job", "--", "true"]).code, 0);
+    assert_eq!(user.status()["persists"], true);
+    assert_eq!(user.tenure(&["local", "stop"]).code, 0);
+    // Quarantine would last as long as a lease: an hour.
+    let patience = ["--ttl", "1h", "--wait-timeout", "20s", "--", "true"];
+    for name in ["job", "new-job"] {
+        let said = user.tenure(&[&["run", name], &patience[..]].concat());
+        assert_eq!(said.code, 0, "{name}: {said:?}");
+    }
+    let history = user.tenure(&["history", "job", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&history.out).unwrap();
+    let terms = json["terms"].as_array().unwrap();
+    assert_eq!(terms.len(), 2, "{json}");
+    assert!(terms[0]["token"].as_u64() > terms[1]["token"].as_u64(), "{json}");
+}
+
+#[test]
+fn after_a_crash_of_the_store_old_leases_are_waited_out() {
+    let user = User::new();
+    assert_eq!(user.tenure(&["run", "job", "--", "true"]).code, 0);
+    let pid = u32::try_from(user.status()["pid"].as_u64().unwrap()).unwrap();
+    crate::stage::send(pid, rustix::process::Signal::KILL);
+    wait_until("the store to be gone", GENEROUS, || !is_alive(pid));
+    let said =
+        user.tenure(&["run", "new-job", "--ttl", "1h", "--wait-timeout", "2s", "--", "true"]);
+    assert_eq!(said.code, 75, "{said:?}");
+    assert_eq!(user.tenure(&["who", "new-job"]).code, 1);
+}

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod check_rdb;
 mod cli;
 mod crash;
+mod demo;
 mod diary;
 mod doctor;
 mod exclusive;
@@ -14,4 +16,5 @@ mod operate;
 mod refusals;
 mod run;
 mod serve;
+mod sidecar;
 mod stage;

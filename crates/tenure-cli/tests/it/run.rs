@@ -180,3 +180,32 @@ fn a_standby_does_not_run_its_program() {
         members["members"].as_array().unwrap().iter().any(|member| member["role"] == "leader")
     });
 }
+
+/// What a server says to a request for `path`, or nothing while it does not listen.
+fn http(port: u16, path: &str) -> Option<String> {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+#[test]
+fn a_wrapper_can_be_asked_over_http() {
+    let stage = crate::stage::Stage::on(crate::stage::Kind::Own);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let busy = stage.tenure(&["run", NAME, "--http", &address, "--", "true"]);
+    assert_eq!(busy.code, 1, "{busy:?}");
+    assert!(busy.err.contains(&address), "{busy:?}");
+
+    drop(taken);
+    let _wrapper = stage.wrap("ada", &["--http", &address], "sleep 600");
+    wait_until("the leader to say so", GENEROUS, || {
+        http(port, "/leader/job").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    });
+}

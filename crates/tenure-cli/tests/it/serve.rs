@@ -151,6 +151,30 @@ fn systemd_is_told_when_it_is_ready() {
 }
 
 #[test]
+fn clients_that_came_when_descriptors_ran_out_are_served_when_there_are_some_again() {
+    const DESCRIPTORS: usize = 24;
+    let folder = TempFolder::create();
+    let mut command = serve(folder.path());
+    command.args(quietly(folder.path()));
+    let server = Process::spawn(command);
+    let _ = server.next_line_with("Ready to accept connections", GENEROUS);
+    let limit = format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}");
+    let pid = server.pid().to_string();
+    assert!(Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap().success());
+    let connect = || UnixStream::connect(folder.path().join("store.sock")).unwrap();
+    let first: Vec<UnixStream> = (0..DESCRIPTORS).map(|_| connect()).collect();
+    let mut late = connect();
+    late.write_all(b"PING\r\n").unwrap();
+    let _ = server.next_line_with("Accepting client:", GENEROUS);
+    // Nobody comes meanwhile, so no event makes the server look.
+    drop(first);
+    late.set_read_timeout(Some(GENEROUS)).unwrap();
+    let mut answer = [0; 7];
+    late.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"+PONG\r\n");
+}
+
+#[test]
 fn it_serves_as_many_clients_as_there_are_descriptors() {
     let folder = TempFolder::create();
     let words = quietly(folder.path()).join(" ");

@@ -202,8 +202,7 @@ fn vacancy(seen: &Seen, own: Option<&Status>, is_held: bool) -> Option<Vacancy> 
     if own.is_some_and(|status| status.token.is_some()) || !is_held {
         return None;
     }
-    let observation = seen.observation.as_ref()?;
-    let Leadership::Vacant(vacancy) = &observation.leadership else { return None };
+    let Leadership::Vacant(vacancy) = &seen.observation.as_ref()?.leadership else { return None };
     let left = match vacancy {
         SeenVacancy::Quarantine { left }
         | SeenVacancy::Paused { left }

@@ -55,16 +55,31 @@ pub(crate) fn head(
     head + "\r\n"
 }
 
+/// Reads one answer: as long as it says that it is, or to the end of the connection.
 pub(crate) fn read(mut stream: impl Read) -> Answer {
     let mut text = Vec::new();
+    let mut part = [0; 16 * 1024];
     // A peer that cuts the connection after its answer is no failure.
-    let _ = stream.read_to_end(&mut text);
+    while let Ok(length @ 1..) = stream.read(&mut part) {
+        text.extend_from_slice(&part[..length]);
+        if is_whole(&text) {
+            break;
+        }
+    }
     let text = String::from_utf8(text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
     let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
     let body = if is_chunked { dechunked(body) } else { body.to_owned() };
     Answer { status, head: head.to_owned(), body }
+}
+
+fn is_whole(text: &[u8]) -> bool {
+    let Some(end) = text.windows(4).position(|window| window == b"\r\n\r\n") else { return false };
+    let head = String::from_utf8_lossy(&text[..end]).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+    let length: Option<usize> = length.and_then(|length| length.trim().parse().ok());
+    length.is_some_and(|length| text.len() >= end + 4 + length)
 }
 
 fn dechunked(mut body: &str) -> String {

@@ -2,12 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod access;
+mod alerts;
+mod browser;
 mod events;
 mod hooks;
 mod http;
 mod leader;
 mod metrics;
 mod openmetrics;
+mod page;
 mod routes;
 mod stage;
 mod truth;

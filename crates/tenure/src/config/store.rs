@@ -51,7 +51,9 @@ pub(super) fn shown_address(address: &str) -> String {
         Some((_, place)) => ("***@", place),
         None => ("", rest),
     };
-    let place = place.split(['?', '#', ',', '=']).next().unwrap_or_default();
+    // Sentinels are several; elsewhere options stand behind a comma, maybe a password.
+    let is_end = |c: char| "?#=".contains(c) || c == ',' && !scheme.ends_with("+sentinel");
+    let place = place.split(is_end).next().unwrap_or_default();
     format!("{scheme}://{login}{place}")
 }
 

@@ -42,13 +42,21 @@ impl Url {
 
     fn split_authority(&mut self) {
         let place = std::mem::take(&mut self.place);
-        let (authority, database) = split_off(&place, '/');
+        let (authority, path) = split_off(&place, '/');
+        let (master, database) = match (path, self.scheme.ends_with("+sentinel")) {
+            // The first part of the path is the name of the master there.
+            (Some(path), true) => {
+                let (master, database) = split_off(&path, '/');
+                (format!("/{master}"), database)
+            }
+            (path, _) => (String::new(), path),
+        };
         self.database = database.filter(|text| !text.is_empty()).or(self.take_option("db"));
         let (login, place) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (user, password) = split_off(login, ':');
         self.user = Some(user.to_owned()).filter(|user| !user.is_empty());
         self.password = password.filter(|password| !password.is_empty());
-        self.place = place.to_owned();
+        self.place = format!("{place}{master}");
     }
 
     fn is_unix(&self) -> bool {

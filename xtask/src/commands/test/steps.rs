@@ -19,6 +19,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "verify", what: "cargo xtask verify", run: verify::verify },
     Step { name: "lint", what: "clippy, warnings are errors", run: lint },
     Step { name: "tests", what: "unit and integration tests", run: tests },
+    Step { name: "own-store", what: "real processes on `tenure serve`", run: own_store },
     Step { name: "fuzz", what: "made-up bytes for every parser, briefly", run: fuzz::briefly },
     Step { name: "doctests", what: "the examples in the documentation", run: doctests },
     Step { name: "docs", what: "the documentation builds without a warning", run: docs },
@@ -47,6 +48,26 @@ fn tests() -> Result<(), Failure> {
     if std::env::var_os("TESTKIT_SEED").is_none() {
         command.env("TESTKIT_SEED", SEED);
     }
+    tools::succeed(command)
+}
+
+/// The trials that also run with our own store in place of redis-server: processes that die,
+/// networks that fail, hand-overs, tokens, keys.
+const OWN_STORE_TRIALS: &[&str] =
+    &["processes::", "weather::", "succession::", "tokens::", "keys::", "heartbeat::"];
+
+fn own_store() -> Result<(), Failure> {
+    cargo_run(&["build", "--package", "tenure-cli"])?;
+    // Beside this program, wherever cargo puts programs here.
+    let lost = |error| Failure::Failed(format!("this program does not know where it is: {error}"));
+    let program = std::env::current_exe().map_err(lost)?.with_file_name("tenure");
+    let words: &[&str] = match tools::is_there(&["cargo", "nextest", "--version"]) {
+        true => &["nextest", "run", "--package", "trials", "--test", "it"],
+        false => &["test", "--package", "trials", "--test", "it", "--"],
+    };
+    let mut command = cargo();
+    command.args(words).args(OWN_STORE_TRIALS);
+    command.env("TESTKIT_SERVER", format!("{} serve", program.display()));
     tools::succeed(command)
 }
 

@@ -26,6 +26,9 @@ const TOOLS: &[Tool] = &[
     Tool { probe: &["cargo", "clippy", "--version"], source: Source::Component("clippy") },
     Tool { probe: &["redis-server", "--version"], source: Source::Package("redis-server") },
     Tool { probe: &["redis-cli", "--version"], source: Source::Package("redis-tools") },
+    Tool { probe: &["chromium", "--version"], source: Source::Package("chromium") },
+    Tool { probe: &["chromedriver", "--version"], source: Source::Package("chromium-driver") },
+    Tool { probe: &["promtool", "--version"], source: Source::Package("prometheus") },
 ];
 
 /// Makes sure that all tools are there, installing packages where that is allowed.
@@ -87,7 +90,7 @@ fn advice(missing: &[&Tool]) -> String {
         let program = tool.probe.strip_suffix(&["--version"]).unwrap_or(tool.probe).join(" ");
         let next_step = match tool.source {
             Source::Package(name) => format!(
-                "install it with `apt-get install {name}`, or your system's package of Redis 7.0"
+                "install it with `apt-get install {name}`, or your system's package of that program"
             ),
             Source::Component(name) => format!("add it with `rustup component add {name}`"),
         };
@@ -144,7 +147,8 @@ mod tests {
             text.contains("redis-cli: install it with `apt-get install redis-tools`"),
             "{text}"
         );
-        assert_eq!(packages(&missing), ["redis-server", "redis-tools"]);
+        let expected = ["redis-server", "redis-tools", "chromium", "chromium-driver", "prometheus"];
+        assert_eq!(packages(&missing), expected);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod interactive;
 mod one_shot;
 mod same_output;
 mod terminal;
+mod tls;
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

@@ -35,6 +35,10 @@ fn an_address_is_a_url_or_its_parts() {
         ("store = { url = 'redis://h/1', password = 'p' }", "redis://:p@h/1"),
         ("store = { url = 'redis://u@h', password = 'p' }", "redis://u:p@h"),
         ("store = { url = 'other://h', password = 'p' }", "other://:p@h"),
+        (
+            "store = { url = 'redis+sentinel://a,b:1/main', password = 'p', database = 2 }",
+            "redis+sentinel://:p@a,b:1/main/2",
+        ),
     ];
     for (text, expected) in cases {
         assert_eq!(url(toml(text)), expected, "{text}");

@@ -1,0 +1,48 @@
+//! Snapshot files: whatever lies in the store's folder when it starts.
+
+use std::io::Read;
+
+use store_persist::rdb::{FileReader, Item};
+use store_types::Limits;
+use store_types::dump::{dump, restore};
+
+use super::Target;
+
+pub(super) const TARGET: Target = Target {
+    name: "snapshot",
+    about: "RDB files, without their checksum",
+    run,
+    words: &[
+        b"REDIS0010",
+        b"REDIS0003",
+        b"\xfa",
+        b"\xfb\x01\x00",
+        b"\xfc\x00\x00\x00\x00\x00\x00\x00\x00",
+        b"\xfd\x00\x00\x00\x00",
+        b"\xfe\x00",
+        b"\xff",
+        b"\xf5",
+        b"\xf7",
+        b"\xf8\x05",
+        b"\xf9\x05",
+        b"\x80\xff\xff\xff\xff",
+        b"\x81\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\xc3",
+    ],
+};
+
+fn run(bytes: &[u8]) {
+    // Zeros at the end mean that the file has no checksum, so that mutations come through.
+    let input = bytes.chain(&[0_u8; 8][..]);
+    let Ok(mut file) = FileReader::begin(input, Limits::default()) else { return };
+    let mut offset = file.offset();
+    while let Ok(Some(item)) = file.next_item() {
+        assert!(file.offset() > offset, "a record without bytes");
+        offset = file.offset();
+        if let Item::Entry(entry) = item {
+            let payload = dump(entry.value.as_ref(), None);
+            let again = restore(&payload, &Limits::default());
+            assert!(again.is_ok(), "a loaded value cannot be restored: {again:?}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `tenure sidecar` from outside.
+
+use std::io::{Read, Write};
+use std::process::Command;
+
+use testkit::{GENEROUS, Process, RedisServer, TempFolder, wait_until};
+
+fn sidecar(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    command.arg("sidecar").args(words);
+    command
+}
+
+fn get(address: &str, path: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn it_takes_part_serves_and_lets_go_when_asked_to_end() {
+    let server = RedisServer::start();
+    let folder = TempFolder::create();
+    let text = "defaults.fresh_store = true\nelections.report.ttl = '2s'\n";
+    let config = folder.write("tenure.toml", text);
+    let url = server.url();
+    let mut process = Process::spawn(sidecar(&[
+        "--config",
+        config.to_str().unwrap(),
+        "--store",
+        &url,
+        "--listen",
+        "127.0.0.1:0",
+    ]));
+    let line = process.next_line_with("serving report at http://", GENEROUS);
+    let address = line.trim_end_matches('/').rsplit('/').next().unwrap().to_owned();
+    wait_until("it leads", GENEROUS, || {
+        get(&address, "/leader/report").starts_with("HTTP/1.1 200")
+    });
+    process.terminate();
+    assert!(process.wait(GENEROUS).success());
+    assert_eq!(server.cli(&["EXISTS", "tenure:report"]), "0", "the lease was given back");
+}
+
+#[test]
+fn what_cannot_work_is_told_in_one_line() {
+    let folder = TempFolder::create();
+    let empty = folder.write("empty.toml", "");
+    let empty = empty.to_str().unwrap();
+    let store = ["--store", "redis://127.0.0.1:1"];
+    for (words, code, told) in [
+        (&["--config", empty][..], 78, "no election is configured"),
+        (&["report", "--listen", "0.0.0.0:0"], 78, "callers must identify themselves"),
+        (&["report", "--listen", "nowhere"], 78, "is no address"),
+        (&["report", "--observe", "report"], 78, "named twice"),
+    ] {
+        let output = sidecar(words).args(store).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {text}");
+        assert!(text.contains(told) && text.trim().lines().count() == 1, "{words:?}: {text}");
+    }
+}

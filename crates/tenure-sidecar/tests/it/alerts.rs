@@ -1,0 +1,191 @@
+//! The alert rules, evaluated by Prometheus' own tool on what bad situations really scrape.
+
+use std::fmt::Write as _;
+use std::process::Command;
+use std::time::Duration;
+
+use tenure_sidecar::Sidecar;
+use testkit::{GENEROUS, TempFolder, wait_until};
+
+use crate::openmetrics::{Sample, parse};
+use crate::stage::{Served, Stage};
+
+const RULES: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/prometheus/tenure.rules.yaml");
+/// Prometheus scrapes less often than the tests can wait: each scrape stands for this long.
+const SCRAPE_SECONDS: u64 = 15;
+
+/// What one instance told, scrape by scrape.
+struct Target {
+    name: &'static str,
+    scrapes: Vec<Vec<Sample>>,
+}
+
+impl Target {
+    fn new(name: &'static str) -> Self {
+        Target { name, scrapes: Vec::new() }
+    }
+
+    fn scrape(&mut self, served: &Served) {
+        self.scrapes.push(parse(&served.get("/metrics").body));
+    }
+
+    /// The situation lasts: the latest scrape again, as often as this.
+    fn go_on(&mut self, times: usize) {
+        let last = self.scrapes.last().unwrap().clone();
+        self.scrapes.extend(std::iter::repeat_n(last, times));
+    }
+
+    /// As the tool writes series: one line of values each, `_` where there was none.
+    fn series(&self, text: &mut String) {
+        let mut names: Vec<String> = Vec::new();
+        for sample in self.scrapes.iter().flatten() {
+            let series = self.name_of(sample);
+            if !names.contains(&series) {
+                names.push(series);
+            }
+        }
+        for name in names {
+            let value = |scrape: &Vec<Sample>| {
+                let found = scrape.iter().find(|sample| self.name_of(sample) == name);
+                found.map_or("_".to_owned(), |sample| sample.value.to_string())
+            };
+            let values: Vec<String> = self.scrapes.iter().map(value).collect();
+            writeln!(text, "      - series: '{name}'").unwrap();
+            writeln!(text, "        values: '{}'", values.join(" ")).unwrap();
+        }
+    }
+
+    fn name_of(&self, sample: &Sample) -> String {
+        let mut labels = format!("instance=\"{}\"", self.name);
+        for (label, value) in &sample.labels {
+            write!(labels, ",{label}=\"{value}\"").unwrap();
+        }
+        format!("{}{{{labels}}}", sample.name)
+    }
+}
+
+/// The alerts that fire after the last scrape.
+fn firing(targets: &[&Target]) -> Vec<&'static str> {
+    let alerts =
+        ["TenureNoLeader", "TenureTwoLeaders", "TenureRenewalStale", "TenureChangesTooOften"];
+    alerts.into_iter().filter(|alert| fires(targets, alert)).collect()
+}
+
+/// Whether an alert fires. The tool can only be asked to expect silence, so its "no" is our yes.
+fn fires(targets: &[&Target], alert: &str) -> bool {
+    let count = targets.iter().map(|target| target.scrapes.len()).max().unwrap() as u64;
+    let mut text = format!(
+        "rule_files: [{RULES}]\nevaluation_interval: {SCRAPE_SECONDS}s\ntests:\n  - interval: \
+         {SCRAPE_SECONDS}s\n    input_series:\n"
+    );
+    targets.iter().for_each(|target| target.series(&mut text));
+    let at = (count - 1) * SCRAPE_SECONDS;
+    write!(text, "    alert_rule_test:\n      - eval_time: {at}s\n        alertname: {alert}\n")
+        .unwrap();
+    text.push_str("        exp_alerts: []\n");
+    let folder = TempFolder::create();
+    let file = folder.write("test.yaml", &text);
+    let output = promtool(&["test", "rules", file.to_str().unwrap()]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    match output.status.success() {
+        true => false,
+        // Anything but an unexpected alert is a mistake of ours.
+        false if told.contains(&format!("alertname: {alert}")) => true,
+        false => panic!("promtool: {told}\n{text}"),
+    }
+}
+
+fn promtool(words: &[&str]) -> std::process::Output {
+    let output = Command::new("promtool").args(words).output();
+    output.expect("promtool is missing: apt-get install prometheus")
+}
+
+#[test]
+fn the_rules_are_sound_and_silent_while_all_is_well() {
+    let checked = promtool(&["check", "rules", RULES]);
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    let stage = Stage::embedded();
+    let (ada, on_ada) = stage.leader("ada");
+    let served = stage.serve_election(&ada, &on_ada);
+    let (bob, mut well, mut beside) = (stage.client("bob"), Target::new("a"), Target::new("b"));
+    let on_bob = stage.elect(&bob);
+    let standing_by = stage.serve_election(&bob, &on_bob);
+    well.scrape(&served);
+    beside.scrape(&standing_by);
+    well.go_on(8);
+    beside.go_on(8);
+    assert_eq!(firing(&[&well, &beside]), Vec::<&str>::new());
+}
+
+#[test]
+fn nobody_leading_is_an_alert() {
+    let stage = Stage::embedded();
+    let ada = stage.client("ada");
+    let election = stage.runtime.block_on(ada.election("nightly-report").ready(false).start());
+    let served = stage.serve_election(&ada, &election.unwrap());
+    let mut target = Target::new("a");
+    target.scrape(&served);
+    target.go_on(4);
+    assert_eq!(firing(&[&target]), ["TenureNoLeader"]);
+}
+
+#[test]
+fn two_leaders_are_an_alert() {
+    // Two stores: each instance is right in its own world.
+    let (here, there) = (Stage::embedded(), Stage::embedded());
+    let mut targets = [Target::new("a"), Target::new("b")];
+    for (stage, target) in [&here, &there].into_iter().zip(&mut targets) {
+        let (client, election) = stage.leader("ada");
+        let served = stage.serve(Sidecar::builder(client).election(election));
+        target.scrape(&served);
+        target.go_on(4);
+    }
+    assert_eq!(firing(&[&targets[0], &targets[1]]), ["TenureTwoLeaders"]);
+}
+
+#[test]
+fn a_renewal_that_does_not_come_is_an_alert() {
+    let mut stage = Stage::redis();
+    let client = stage.runtime.block_on(stage.builder("ada").ttl(Duration::from_secs(6)).connect());
+    let client = client.unwrap();
+    let election = stage.elect(&client);
+    wait_until("it leads", GENEROUS, || election.is_leader());
+    let served = stage.serve_election(&client, &election);
+    let mut target = Target::new("a");
+    target.scrape(&served);
+    stage.server().pause();
+    let age = |samples: &[Sample]| {
+        let found = samples.iter().find(|sample| sample.name == "tenure_renewal_age_seconds");
+        found.map_or(0.0, |sample| sample.value)
+    };
+    wait_until("the renewal is late", GENEROUS, || {
+        target.scrape(&served);
+        let late = age(target.scrapes.last().unwrap()) > 0.65 * 6.0;
+        if !late {
+            target.scrapes.pop();
+        }
+        late
+    });
+    target.go_on(1);
+    assert_eq!(firing(&[&target]), ["TenureRenewalStale"]);
+    stage.server().resume();
+}
+
+#[test]
+fn leaders_that_change_too_often_are_an_alert() {
+    let stage = Stage::embedded();
+    let (ada, on_ada) = stage.leader("ada");
+    let served = stage.serve_election(&ada, &on_ada);
+    let mut target = Target::new("a");
+    for _ in 0..8 {
+        target.scrape(&served);
+        let terms = on_ada.status().counts.terms;
+        stage.runtime.block_on(on_ada.resign());
+        wait_until("it leads again", GENEROUS, || {
+            on_ada.is_leader() && on_ada.status().counts.terms > terms
+        });
+    }
+    target.scrape(&served);
+    assert_eq!(firing(&[&target]), ["TenureChangesTooOften"]);
+}
