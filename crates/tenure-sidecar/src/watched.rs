@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use tenure::{Election, Leadership, Observation, Observer, Status, Term, Token};
+use tenure::core::Timing;
+use tenure::{Election, Leadership, Moment, Observation, Observer, Status, Term, Token};
 use tokio::sync::{Notify, watch};
 
 use crate::clock;
@@ -16,8 +17,6 @@ use crate::terms::{TermRecord, terms};
 pub(crate) const HISTORY_READ_MAX: usize = 200;
 /// How many renewals the page draws.
 const RENEWALS_KEPT_MAX: usize = 120;
-/// How much sooner than its grace a promise ends, so that whoever trusted it is done in time.
-const PROMISE_MARGIN: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(crate) struct Watched {
@@ -257,7 +256,7 @@ impl Watched {
         }
         let term = promise.guard.as_ref().filter(|term| term.token() == token)?;
         let remaining = term.remaining();
-        let valid_for = remaining.min(status.timing.stop_grace()).saturating_sub(PROMISE_MARGIN);
+        let valid_for = remaining.min(promise_max(&status.timing));
         if remaining.is_zero() || term.is_stopping() {
             return None;
         }
@@ -290,5 +289,28 @@ impl Watched {
 
     fn lock_notes(&self) -> MutexGuard<'_, Notes> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The longest promise: work that is told to stop must be gone when it would be cut off, so whoever
+/// trusts an answer gets four fifths of that time and the guard the rest.
+fn promise_max(timing: &Timing) -> Duration {
+    let ends_at = Moment::NEVER;
+    let cut_off_before_end = timing.kill_at(ends_at).until(ends_at);
+    timing.stop_grace().saturating_sub(cut_off_before_end) * 4 / 5
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure::core::TimingSettings;
+
+    #[test]
+    fn a_promise_ends_before_work_is_cut_off() {
+        for (ttl, expected) in [(10_000, 2_240), (2_000, 400)] {
+            let ttl = Duration::from_millis(ttl);
+            let timing = Timing::new(&TimingSettings { ttl, ..TimingSettings::default() }).unwrap();
+            assert_eq!(promise_max(&timing), Duration::from_millis(expected));
+        }
     }
 }
