@@ -57,16 +57,24 @@ const OWN_STORE_TRIALS: &[&str] =
     &["processes::", "weather::", "succession::", "tokens::", "keys::", "heartbeat::"];
 
 fn own_store() -> Result<(), Failure> {
-    cargo_run(&["build", "--package", "tenure-cli"])?;
-    // Beside this program, wherever cargo puts programs here.
+    // Beside this program, wherever cargo puts programs here; the step before has built it.
     let lost = |error| Failure::Failed(format!("this program does not know where it is: {error}"));
     let program = std::env::current_exe().map_err(lost)?.with_file_name("tenure");
-    let words: &[&str] = match tools::is_there(&["cargo", "nextest", "--version"]) {
-        true => &["nextest", "run", "--package", "trials", "--test", "it"],
-        false => &["test", "--package", "trials", "--test", "it", "--"],
-    };
     let mut command = cargo();
-    command.args(words).args(OWN_STORE_TRIALS);
+    match tools::is_there(&["cargo", "nextest", "--version"]) {
+        // The whole workspace is named so that what the step before has built is used again.
+        true => {
+            let named: Vec<_> =
+                OWN_STORE_TRIALS.iter().map(|name| format!("test(/^{name}/)")).collect();
+            let chosen = format!("package(trials) and ({})", named.join(" or "));
+            command.args(["nextest", "run", "--workspace", "--filterset", &chosen]);
+        }
+        false => {
+            cargo_run(&["build", "--package", "tenure-cli"])?;
+            command.args(["test", "--package", "trials", "--test", "it", "--"]);
+            command.args(OWN_STORE_TRIALS);
+        }
+    }
     command.env("TESTKIT_SERVER", format!("{} serve", program.display()));
     tools::succeed(command)
 }
