@@ -375,6 +375,10 @@ impl Engine {
                 }
             }
         }
+        if self.keyspace.is_settling() {
+            self.keyspace.snapshot_turn(0);
+            soon |= self.keyspace.is_settling();
+        }
         self.save_if_due();
         while let Some((deadline, id)) = self.deadlines.first().copied()
             && deadline <= now_ms
@@ -390,6 +394,9 @@ impl Engine {
 
     /// When [`tick`](Self::tick) is wanted next.
     pub fn next_tick(&self) -> NextTick {
+        if self.keyspace.is_settling() {
+            return NextTick::Soon;
+        }
         if self.state.eviction.is_under_way() {
             return NextTick::Soon;
         }

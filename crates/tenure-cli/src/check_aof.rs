@@ -10,10 +10,9 @@ use store_persist::aof::{AofError, Layout, Manifest, Report, check, has_preamble
 use store_persist::rdb::FileReader;
 use store_types::Limits;
 
-/// The file is damaged.
-const DAMAGED: u8 = 65;
-/// There is no such file, or it cannot be read.
-const UNREADABLE: u8 = 66;
+use crate::exit::{self, Failure};
+use crate::output::{self, OutputOptions};
+
 /// Files longer than this show progress.
 const PROGRESS_BYTES: u64 = 64 * 1024 * 1024;
 /// A manifest is a few lines.
@@ -33,9 +32,8 @@ pub(crate) struct Arguments {
     /// Cut the file behind what is whole, without asking.
     #[arg(long)]
     fix: bool,
-    /// Print what was found as JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 /// What was found in one file.
@@ -79,37 +77,25 @@ impl Checked {
     }
 }
 
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut files = match listed(&arguments.file).and_then(|paths| check_all(&paths)) {
-        Ok(files) => files,
-        Err(failure) => {
-            eprintln!("tenure: {}", failure.text);
-            return Ok(ExitCode::from(failure.code));
-        }
-    };
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let mut files = check_all(&listed(&arguments.file)?)?;
     if let Some(last) = files.last_mut() {
-        mend(last, arguments.fix)?;
+        mend(last, arguments.fix).map_err(|error| unreadable(&last.path, &error))?;
     }
-    match arguments.json {
-        true => println!("{}", to_json(&files)),
-        false => files.iter().for_each(print),
-    }
+    arguments
+        .output
+        .print(&to_json(&files), || files.iter().map(describe).collect::<Vec<_>>().join("\n"));
     let is_whole = files.iter().all(Checked::is_whole);
     for file in files.iter().filter(|file| !file.is_whole()) {
         let damage = file.damage().unwrap_or_default();
-        eprintln!("tenure: {}: {damage}. {}", file.path.display(), next_step(file, &files));
+        let next = next_step(file, &files);
+        output::talk(&format!("{}: {damage}. {next}", file.path.display()));
     }
-    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(DAMAGED) })
-}
-
-/// Why nothing could be checked.
-struct Failure {
-    code: u8,
-    text: String,
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(exit::DAMAGED) })
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    Failure { code: UNREADABLE, text: format!("{}: {error}", path.display()) }
+    Failure::new(exit::NO_INPUT, format!("{}: {error}", path.display()))
 }
 
 /// The files to check, in order.
@@ -124,7 +110,7 @@ fn listed(path: &Path) -> Result<Vec<PathBuf>, Failure> {
             "the manifest {} is damaged, {error}. Restore it from a backup, or correct it by hand",
             path.display()
         );
-        Failure { code: DAMAGED, text }
+        Failure::new(exit::DAMAGED, text)
     })?;
     let files = manifest.base.iter().chain(&manifest.increments);
     Ok(files.map(|file| layout.path_of(&file.name)).collect())
@@ -141,7 +127,7 @@ fn check_file(path: &Path) -> io::Result<Checked> {
     let (mut keys, mut offset) = (None, 0);
     let mut progress = |at: u64| {
         if bytes > PROGRESS_BYTES {
-            eprintln!("{}: {} %, offset {at}", path.display(), at * 100 / bytes);
+            output::talk(&format!("{}: {} %, offset {at}", path.display(), at * 100 / bytes));
         }
     };
     let rest: Box<dyn Read> = if has_preamble(input.fill_buf()?) {
@@ -227,7 +213,7 @@ fn next_step(file: &Checked, files: &[Checked]) -> &'static str {
     }
 }
 
-fn print(file: &Checked) {
+fn describe(file: &Checked) -> String {
     let state = match (file.damage(), file.was_cut) {
         (None, _) => "whole",
         (Some(_), true) => "cut: now whole",
@@ -243,7 +229,7 @@ fn print(file: &Checked) {
         }
         Outcome::Hopeless(_) => String::new(),
     };
-    println!("{}: {} bytes{snapshot}{requests}: {state}", file.path.display(), file.bytes);
+    format!("{}: {} bytes{snapshot}{requests}: {state}", file.path.display(), file.bytes)
 }
 
 fn to_json(files: &[Checked]) -> serde_json::Value {
@@ -290,8 +276,9 @@ mod tests {
     }
 
     fn checked(folder: &testkit::TempFolder) -> Vec<Checked> {
-        let paths = listed(&folder.path().join("a.manifest")).map_err(|f| f.text).unwrap();
-        check_all(&paths).map_err(|failure| failure.text).unwrap()
+        let paths =
+            listed(&folder.path().join("a.manifest")).map_err(|failure| failure.message).unwrap();
+        check_all(&paths).map_err(|failure| failure.message).unwrap()
     }
 
     #[test]

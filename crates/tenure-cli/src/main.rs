@@ -79,8 +79,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // Not one of the commands: nobody but `run` starts it, and it is to stay small.
-    if std::env::args_os().nth(1).is_some_and(|word| word == run::guard::SUBCOMMAND) {
+    let word = std::env::args_os().nth(1).unwrap_or_default();
+    // What stays beside a program is to stay small, from the first allocation on.
+    if word == "run" || word == "once" || word == run::guard::SUBCOMMAND {
+        run::guard::stay_small();
+    }
+    // Not one of the commands: nobody but `run` starts it.
+    if word == run::guard::SUBCOMMAND {
         return run::guard::run();
     }
     let arguments = match Arguments::try_parse() {
@@ -109,13 +114,13 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Clear(arguments) => pause::clear(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Config(command) => config_check::run(command),
-        Command::CheckAof(arguments) => Ok(check_aof::run(arguments)?),
         Command::Local(command) => local::run(command),
         Command::Sidecar(arguments) => sidecar::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Serve(arguments) => Ok(serve::run(arguments)?),
         Command::Cli(arguments) => Ok(cli::run(&arguments)),
         Command::CheckRdb(arguments) => check_rdb::run(&arguments),
+        Command::CheckAof(arguments) => check_aof::run(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
         Command::Man(arguments) => manual::man(&arguments, Arguments::command()),
     }

@@ -10,23 +10,26 @@ use crate::output;
 const TOUR: &str = "\
 tenure: one leader among many processes, and the store it needs
 
+See it: three instances, killed and handed over before your eyes:
+  tenure demo
+
 Run a program on one instance at a time; the others wait, and take over:
-  tenure run nightly --store redis://127.0.0.1 -- ./worker
+  tenure run nightly -- ./worker                                       on this machine
+  tenure run nightly --store redis://redis.internal -- ./worker        on many
 
 Run a program once per hour, whichever instance comes first:
-  tenure once report --every 1h --store redis://127.0.0.1 -- ./report
+  tenure once report --every 1h -- ./report
 
-Who leads, who else takes part, what happened:
-  tenure who nightly        tenure status nightly        tenure history nightly
+Who leads, who else takes part, what happened, what is wrong:
+  tenure who nightly       tenure status nightly       tenure watch nightly
+  tenure history nightly   tenure doctor nightly
 
 Move it, for example before a deployment:
   tenure hand-over nightly --to web-2        tenure resign nightly
 
-Run a Redis-compatible store:
-  tenure serve --port 6379
-
-Where the store is may also stand in TENURE_STORE or in a configuration file (`--config`), so that
-no password need stand in a process list; `tenure config check` shows what counts and why.
+Without a store, one of your own is started on this machine. Where else it is may also stand in
+TENURE_STORE or in a configuration file (`--config`), so that no password need stand in a process
+list; `tenure config check` shows what counts and why.
 
 `tenure --help` lists all commands, `tenure COMMAND --help` explains one.";
 

@@ -87,7 +87,8 @@ fn bgrewriteaof(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     }
     aof.is_scheduled = true;
     cx.db.effects.requests.push(ServerRequest::RewriteAof);
-    cx.reply.simple("Background append only file rewriting started");
+    let begins = if cx.server.saving.is_running() { "scheduled" } else { "started" };
+    cx.reply.simple(&format!("Background append only file rewriting {begins}"));
     Ok(())
 }
 

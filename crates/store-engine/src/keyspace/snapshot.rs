@@ -81,8 +81,8 @@ pub enum SnapshotTurn {
     Waiting(Vec<Part>),
     /// The last parts.
     Done(Vec<Part>),
-    /// It was given up for this reason: what was written of it is to be thrown away. The next one
-    /// can begin once turns are [`Idle`](Self::Idle) again.
+    /// It was given up for this reason: what was written of it is to be thrown away. Its last
+    /// traces go by themselves; then the next one can begin.
     Abandoned(String),
     /// One that was abandoned leaves its last traces.
     Settling,
@@ -164,7 +164,20 @@ impl Keyspace {
         self.snapshot.is_some()
     }
 
-    /// Gives up the running snapshot, if there is one.
+    /// Gives up the running snapshot on behalf of whoever takes its parts.
+    pub(crate) fn drop_snapshot(&mut self) {
+        self.abandon_snapshot("");
+        if let Some(walk) = self.snapshot.as_mut() {
+            walk.end = End::Settling;
+        }
+    }
+
+    /// Whether a snapshot that was given up leaves its last traces, and all know.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.snapshot.as_ref().is_some_and(|walk| matches!(walk.end, End::Settling))
+    }
+
+    /// Gives up the running snapshot, if there is one; whoever takes its parts is told why.
     pub(crate) fn abandon_snapshot(&mut self, reason: &str) {
         if let Some(walk) = self.snapshot.as_mut().filter(|walk| walk.is_open()) {
             walk.abandon(reason.to_owned());
@@ -361,7 +374,7 @@ impl Walk {
                 if entry.mark() != mark {
                     entry.set_mark(mark);
                     let db = self.db;
-                    work += if self.is_open() { self.save(db, entry, access) } else { 0 };
+                    work += if self.is_open() { self.save(db, entry, access) } else { 1 };
                 }
             });
             self.cursor = next;

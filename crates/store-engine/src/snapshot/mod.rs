@@ -52,9 +52,10 @@ impl Engine {
         self.keyspace.has_snapshot()
     }
 
-    /// Gives the running snapshot up; the next turn says so.
-    pub fn abandon_snapshot(&mut self, reason: &str) {
-        self.keyspace.abandon_snapshot(reason);
+    /// Gives the running snapshot up. Nobody needs to take turns any more: its last traces go
+    /// with [`tick`](Self::tick).
+    pub fn abandon_snapshot(&mut self) {
+        self.keyspace.drop_snapshot();
     }
 
     /// What a snapshot file of this moment begins with; `is_aof_base` when an append-only file

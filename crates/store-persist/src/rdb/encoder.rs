@@ -96,8 +96,9 @@ impl Encoder {
 
     fn end_run(&mut self) {
         if !self.run.bytes.is_empty() {
-            let run =
-                Run { bytes: Vec::with_capacity(RUN_BYTES + RUN_BYTES / 8), strings: Vec::new() };
+            // As long as the last: a slice's worth, or the few entries that changed in a turn.
+            let bytes = Vec::with_capacity(self.run.bytes.len().min(RUN_BYTES));
+            let run = Run { bytes, strings: Vec::new() };
             let run = std::mem::replace(&mut self.run, run);
             self.push(Part::Run(run));
         }

@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use store_engine::{AofFacts, Config, Engine, Unit};
+use store_engine::{AofFacts, Config, Engine, SnapshotTurn, Unit};
 use store_persist::aof::{
     AppendError, AppendLog, AppendSettings, FsyncPolicy, Job, create_base, make_plan,
 };
@@ -35,6 +35,8 @@ pub(crate) struct Append {
     is_wanted: bool,
     /// The base being written.
     base: Option<BaseWriter>,
+    /// Whether a snapshot was given up and leaves its last traces: no other can begin meanwhile.
+    settles: bool,
     /// Whether a rewrite was asked for and has not begun.
     rewrite_wanted: bool,
     retry_at_ms: u64,
@@ -79,6 +81,7 @@ impl Append {
             log: None,
             is_wanted: false,
             base: None,
+            settles: false,
             rewrite_wanted: false,
             retry_at_ms: 0,
             settings: Settings::of(config),
@@ -131,12 +134,13 @@ impl Append {
     /// Whether nothing is to be done before replies leave.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        self.log.is_none() && self.base.is_none() && !self.is_wanted && !self.rewrite_wanted
+        let is_at_work = self.base.is_some() || self.settles || self.rewrite_wanted;
+        self.log.is_none() && !self.is_wanted && !is_at_work
     }
 
     /// Whether the base wants more of the loop's time.
     pub(super) fn is_busy(&self) -> bool {
-        self.base.as_ref().is_some_and(|base| !base.waits())
+        self.settles || self.base.as_ref().is_some_and(|base| !base.waits())
     }
 
     pub(super) fn take_units(&mut self, now_ms: u64, units: &[Unit]) {
@@ -153,6 +157,9 @@ impl Append {
         self.flush(now_ms)?;
         if self.base.is_some() {
             self.rewrite_turn(now_ms, engine);
+        } else if self.settles {
+            let turn = engine.snapshot_turn(0);
+            self.settles = !matches!(turn, SnapshotTurn::Idle);
         } else if self.wants_rewrite(now_ms) && !engine.has_snapshot() {
             self.begin_rewrite(now_ms, engine);
         }
@@ -248,7 +255,8 @@ impl Append {
         engine.set_propagating(false);
         self.rewrite_wanted = false;
         if self.base.take().is_some() {
-            engine.abandon_snapshot("the append-only file was turned off");
+            self.settles = true;
+            engine.abandon_snapshot();
         }
         let Some(mut log) = self.log.take() else { return };
         if let Err(error) = log.flush_all() {
@@ -260,7 +268,7 @@ impl Append {
     /// Makes all durable. True when the files hold everything.
     pub(super) fn close(&mut self, engine: &mut Engine) -> Result<bool, AppendError> {
         if self.base.take().is_some() {
-            engine.abandon_snapshot("the server ends");
+            engine.abandon_snapshot();
         }
         let Some(mut log) = self.log.take() else { return Ok(false) };
         self.note("Calling fsync() on the AOF file.".to_owned());
@@ -314,7 +322,10 @@ impl Append {
                 self.base = Some(base);
                 self.note("Background append only file rewriting started".to_owned());
             }
-            Err(error) => self.rewrite_failed(now_ms, engine, &error.to_string()),
+            Err(error) => {
+                self.settles = engine.has_snapshot();
+                self.rewrite_failed(now_ms, engine, &error.to_string());
+            }
         }
     }
 
@@ -361,8 +372,10 @@ impl Append {
         self.end_rewrite(now_ms);
         self.facts.last_rewrite_ok = false;
         self.facts.rewrite_failures += 1;
-        self.base = None;
-        engine.abandon_snapshot("the append-only file could not be written anew");
+        if self.base.take().is_some() {
+            self.settles = true;
+            engine.abandon_snapshot();
+        }
         let over = self.facts.rewrite_failures.saturating_sub(FAILURES_MAX).min(16);
         let wait_ms = if over == 0 { 1000 } else { RETRY_MS << (over - 1) };
         self.retry_at_ms = now_ms + wait_ms.min(RETRY_MS_MAX);

@@ -79,7 +79,7 @@ impl BaseWriter {
             }
         });
         if let Err(error) = spawned {
-            engine.abandon_snapshot("no thread to write it");
+            engine.abandon_snapshot();
             return Err(error);
         }
         Ok(Self { parts: Some(parts), shared, written: None })

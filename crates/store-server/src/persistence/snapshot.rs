@@ -190,8 +190,8 @@ struct BackgroundSave {
     shared: Arc<Shared>,
     /// Why the walk gave it up.
     abandoned: Option<String>,
-    /// Whether the result was told. An abandoned walk may go on for a while.
-    is_over: bool,
+    /// Whether the running snapshot is this save's.
+    walks: bool,
 }
 
 impl BackgroundSave {
@@ -213,7 +213,7 @@ impl BackgroundSave {
             let _ = result.send(written.and_then(|file| file.finish(&generations, generation)));
             wake();
         })?;
-        Ok(Self { work: Some(work), results, shared, abandoned: None, is_over: false })
+        Ok(Self { work: Some(work), results, shared, abandoned: None, walks: true })
     }
 
     /// A save that has ended before it began.
@@ -221,7 +221,7 @@ impl BackgroundSave {
         let (result, results) = channel();
         let sent = result.send(Err(SaveFailure::Failed(reason)));
         sent.expect("the other end is in hand");
-        Self { work: None, results, shared: Arc::default(), abandoned: None, is_over: false }
+        Self { work: None, results, shared: Arc::default(), abandoned: None, walks: false }
     }
 
     /// Walks one slice and hands over what was found.
@@ -240,15 +240,14 @@ impl BackgroundSave {
                 self.hand_over(parts);
                 self.send(Work::End);
                 self.work = None;
-                SliceEnd::Nothing
+                SliceEnd::Ends
             }
             SnapshotTurn::Abandoned(reason) => {
                 // Without an end, the thread throws the file away.
                 self.work = None;
                 SliceEnd::Abandoned(reason)
             }
-            SnapshotTurn::Settling => SliceEnd::More,
-            SnapshotTurn::Idle => SliceEnd::Nothing,
+            SnapshotTurn::Settling | SnapshotTurn::Idle => SliceEnd::Ends,
         }
     }
 
@@ -257,7 +256,7 @@ impl BackgroundSave {
         // What was written between looking and waiting may have been the last of it.
         match self.shared.ahead_bytes.load(Ordering::SeqCst) < REFILL_BYTES {
             true => SliceEnd::More,
-            false => SliceEnd::Nothing,
+            false => SliceEnd::Waits,
         }
     }
 
@@ -299,7 +298,7 @@ impl Saver {
     ) {
         let started = BackgroundSave::start(job, self.generations.clone(), wake);
         self.running = Some(started.unwrap_or_else(|error| {
-            engine.abandon_snapshot("no thread");
+            engine.abandon_snapshot();
             BackgroundSave::failed(format!("there is no thread to write it: {error}"))
         }));
         self.is_busy = true;
@@ -319,40 +318,33 @@ impl Saver {
         let save = self.running.as_mut()?;
         let until_us = now_us() + TURN_US;
         self.is_busy = false;
-        while engine.has_snapshot() {
+        while save.walks {
             match save.slice(engine) {
-                SliceEnd::More => self.is_busy = true,
-                SliceEnd::Nothing => self.is_busy = false,
-                SliceEnd::Abandoned(reason) => {
-                    save.abandoned = Some(reason);
+                SliceEnd::More if now_us() < until_us => {}
+                SliceEnd::More => {
                     self.is_busy = true;
+                    break;
+                }
+                SliceEnd::Waits => break,
+                SliceEnd::Ends => save.walks = false,
+                SliceEnd::Abandoned(reason) => {
+                    save.walks = false;
+                    save.abandoned = Some(reason);
                 }
             }
-            if !self.is_busy || now_us() >= until_us {
-                break;
-            }
         }
-        let result = save.results.try_recv().ok();
-        if matches!(result, Some(Err(_))) {
-            engine.abandon_snapshot("the file cannot be written");
-        }
-        // The walk's reason is the better one: the thread knows only that no more came.
-        let result = match (result, save.abandoned.take()) {
-            (Some(Err(_)), Some(reason)) => Some(Err(SaveFailure::Failed(reason))),
-            (result, reason) => {
-                save.abandoned = reason;
-                result
-            }
-        };
-        save.is_over |= result.is_some();
-        if !engine.has_snapshot() {
+        let result = save.results.try_recv().ok()?;
+        if save.walks {
+            // The file cannot be written; nobody takes further parts.
+            engine.abandon_snapshot();
             self.is_busy = false;
-            // The next snapshot's parts are not for this file.
-            self.running.take_if(|save| save.is_over);
-        } else if save.is_over {
-            self.is_busy = true;
         }
-        result
+        let abandoned = self.running.take().and_then(|save| save.abandoned);
+        // The walk's reason is the better one: the thread knows only that no more came.
+        match (result, abandoned) {
+            (Err(_), Some(reason)) => Some(Err(SaveFailure::Failed(reason))),
+            (result, _) => Some(result),
+        }
     }
 }
 
@@ -360,8 +352,10 @@ impl Saver {
 enum SliceEnd {
     /// There is more to do at once.
     More,
-    /// Nothing to do until somebody says so.
-    Nothing,
+    /// The thread has to catch up.
+    Waits,
+    /// The walk is over.
+    Ends,
     /// The snapshot was given up.
     Abandoned(String),
 }

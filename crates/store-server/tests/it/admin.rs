@@ -206,7 +206,7 @@ fn users_may_stand_in_the_configuration() {
     let mut config = Config::default();
     let text = "user ann on >pw ~a* (%R~b +get) +@read\nuser default off\n";
     parse(&mut config, text);
-    let server = Server::builder().config(config).start().unwrap();
+    let server = Server::builder().config(config).setting("save", "").start().unwrap();
     let mut connection = connect(&server);
     assert!(matches!(connection.words("PING"), Reply::Error(text) if text.starts_with("NOAUTH")));
     assert_eq!(connection.words("AUTH ann pw"), ok());
@@ -228,7 +228,7 @@ fn users_survive_a_rewrite_of_the_configuration() {
     let read = || {
         let mut config = Config::default();
         parse(&mut config, &std::fs::read_to_string(&path).unwrap());
-        Server::builder().config(config).config_file(&path).start().unwrap()
+        Server::builder().config(config).config_file(&path).setting("save", "").start().unwrap()
     };
     let server = read();
     let mut connection = connect(&server);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use store_resp::Reply;
 use store_server::Server;
-use testkit::RedisServer;
+use testkit::{RedisServer, TempFolder};
 
 use crate::connection::Connection;
 use crate::script::{Line, Step, agree};
@@ -12,6 +12,8 @@ use crate::script::{Line, Step, agree};
 /// Our server and theirs, with connections by name.
 pub(crate) struct Pair {
     ours: Server,
+    /// Where ours may write; it outlives it.
+    folder: TempFolder,
     theirs: RedisServer,
     connections: BTreeMap<String, (Connection, Connection)>,
     /// What CLIENT ID tells on either side.
@@ -25,8 +27,10 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn start(protocol: u8) -> Self {
+        let folder = TempFolder::create();
         Self {
-            ours: start_ours(),
+            ours: start_ours(&folder),
+            folder,
             theirs: RedisServer::builder().args(["--enable-debug-command", "yes"]).start(),
             connections: BTreeMap::new(),
             ids: BTreeMap::new(),
@@ -62,7 +66,7 @@ impl Pair {
     /// Empty databases on both sides, and no connections.
     pub(crate) fn start_over(&mut self) {
         self.connections.clear();
-        self.ours = start_ours();
+        self.ours = start_ours(&self.folder);
         let mut theirs = Connection::tcp(self.theirs.port());
         theirs.words("FLUSHALL");
         theirs.words("CONFIG RESETSTAT");
@@ -169,8 +173,9 @@ fn wait_for_blocked(connection: &mut Connection, count: usize, side: &str) {
     });
 }
 
-fn start_ours() -> Server {
-    let builder = Server::builder().any_port().seed(7);
+fn start_ours(folder: &TempFolder) -> Server {
+    let folder = folder.path().to_str().expect("a path of ours is text");
+    let builder = Server::builder().any_port().seed(7).setting("dir", folder);
     builder.setting("enable-debug-command", "yes").start().expect("our server starts")
 }
 

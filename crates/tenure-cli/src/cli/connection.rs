@@ -123,8 +123,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads once. Fails at the end of the stream, and with `WouldBlock` told apart by the caller
-    /// only where the stream does not block.
+    /// Reads once. Fails at the end of the stream, and with `WouldBlock` where the stream does not
+    /// block and has nothing.
     pub(super) fn read_once(&mut self) -> io::Result<usize> {
         let filled = self.received.len();
         if filled - self.taken > REPLY_MAX {

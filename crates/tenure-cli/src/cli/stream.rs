@@ -41,7 +41,7 @@ impl Stream {
         }
     }
 
-    /// Whether bytes that were read wait inside the encryption layer to be sent.
+    /// Whether encrypted bytes wait to be sent.
     pub(super) fn wants_write(&self) -> bool {
         matches!(self, Self::Tls(stream) if stream.conn.wants_write())
     }

@@ -202,6 +202,7 @@ fn prepare(
         loop {
             match await_reply(&replies, WATCH_TIMEOUT) {
                 Some(reply::WATCHING) => break,
+                Some(reply::TOO_LATE) => return Err(io::Error::from(io::ErrorKind::TimedOut)),
                 Some(_) => {}
                 None => return Err(io::Error::from(io::ErrorKind::TimedOut)),
             }

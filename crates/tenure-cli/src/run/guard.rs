@@ -70,6 +70,8 @@ impl Order {
 pub(super) mod reply {
     pub(in crate::run) const READY: u8 = b'r';
     pub(in crate::run) const WATCHING: u8 = b'w';
+    /// The deadline has passed before there was a group: it must not run.
+    pub(in crate::run) const TOO_LATE: u8 = b'l';
     pub(in crate::run) const FORGOTTEN: u8 = b'f';
     /// The deadline passed, so the group was killed.
     pub(in crate::run) const KILLED: u8 = b'k';
@@ -77,7 +79,6 @@ pub(super) mod reply {
 
 /// What the program does as a guard.
 pub(crate) fn run() -> ExitCode {
-    stay_small();
     // Only SIGKILL and SIGSTOP get through: whoever ends the wrapper by a signal to everything
     // around it must not end the guard first.
     let _ = SigSet::all().thread_block();
@@ -97,7 +98,7 @@ pub(crate) fn run() -> ExitCode {
 
 /// With pages of two megabytes, each handful of allocations would cost one. The program that is run
 /// gets them back.
-pub(super) fn stay_small() {
+pub(crate) fn stay_small() {
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
@@ -106,6 +107,8 @@ struct Guard {
     replies: File,
     timer: OwnedFd,
     watched: Option<Pid>,
+    /// The deadline has passed and was not moved since.
+    expired: bool,
 }
 
 impl Guard {
@@ -113,7 +116,8 @@ impl Guard {
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
         // Not the standard library's stdout, which would keep bytes back.
         let replies = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-        let mut guard = Guard { orders: io::stdin(), replies, timer, watched: None };
+        let mut guard =
+            Guard { orders: io::stdin(), replies, timer, watched: None, expired: false };
         guard.answer(reply::READY);
         Ok(guard)
     }
@@ -132,8 +136,11 @@ impl Guard {
                 }
             } else if due {
                 self.disarm();
-                self.kill("its lease ends and the wrapper did not act");
-                self.answer(reply::KILLED);
+                self.expired = true;
+                if self.watched.is_some() {
+                    self.kill("its lease ends and the wrapper did not act");
+                    self.answer(reply::KILLED);
+                }
             }
         }
     }
@@ -157,6 +164,8 @@ impl Guard {
 
     fn obey(&mut self, order: Order) {
         match order {
+            // The wrapper may have been stopped between its last look at the clock and the fork.
+            Order::Watch(_) if self.expired || self.is_due() => self.answer(reply::TOO_LATE),
             Order::Watch(group) => {
                 self.watched = Some(group);
                 self.answer(reply::WATCHING);
@@ -170,7 +179,16 @@ impl Guard {
         }
     }
 
+    /// Whether the deadline has passed, though nobody has acted on it yet.
+    fn is_due(&self) -> bool {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut fds = [PollFd::new(&self.timer, PollFlags::IN)];
+        // Not to know is as bad as to be late.
+        !matches!(poll(&mut fds, Some(&at_once)), Ok(0))
+    }
+
     fn arm(&mut self, moment: u64) {
+        self.expired = false;
         // Zero would mean "never" to the timer, but a term that is over ends at the origin.
         let moment = moment.max(1);
         let value = Timespec {

@@ -138,7 +138,6 @@ impl ElectionOptions {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    guard::stay_small();
     arguments.log.start();
     let program = Program::find(arguments.command.clone())?;
     let name = &arguments.target.name;

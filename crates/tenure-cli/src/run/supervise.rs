@@ -89,8 +89,12 @@ impl Supervisor {
         let mut signals = Signals::listen()?;
         let mut children = child_signals()?;
         let environment = self.environment(term);
-        self.extend(term);
-        let group = Group::spawn(&self.program, &environment, &self.guard)?;
+        let group = match self.spawn(term, &environment) {
+            Ok(group) => group,
+            // Too late to begin: the guard lets nothing run that it would have to kill.
+            Err(_) if term.remaining() < self.timing.stop_grace() => return Ok(Ended::WithItsTerm),
+            Err(failure) => return Err(failure),
+        };
         let health = work
             .as_ref()
             .and_then(|work| work.check)
@@ -108,6 +112,22 @@ impl Supervisor {
         let ended = watch.until_over(&mut signals, &mut children).await;
         watch.end();
         Ok(ended)
+    }
+
+    fn spawn(
+        &mut self,
+        term: &Term,
+        environment: &[(&'static str, String)],
+    ) -> Result<Group, Failure> {
+        self.extend(term);
+        let spawned = Group::spawn(&self.program, environment, &self.guard);
+        if spawned.is_ok() || self.guard.is_alive() {
+            return spawned;
+        }
+        // The guard was killed just now, so nobody answered the child.
+        self.renew_guard()?;
+        self.extend(term);
+        Group::spawn(&self.program, environment, &self.guard)
     }
 
     /// What the program is told about the term.

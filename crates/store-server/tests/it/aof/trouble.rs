@@ -105,6 +105,31 @@ fn with_always_the_server_ends_rather_than_break_its_word() {
 }
 
 #[test]
+fn a_rewrite_that_fails_changes_nothing_and_the_next_one_works() {
+    let disk = SimulatedDisk::seeded(1);
+    let server = start(&disk, "everysec");
+    let mut connection = connect(&server);
+    connection.words("DEBUG POPULATE 20000");
+    connection.words("SET token 1");
+    // Enough for the new increment and the manifest, too little for the base.
+    disk.set_fault(Some(Fault::FullAfter(50_000)));
+    connection.words("BGREWRITEAOF");
+    wait_for_fact(&mut connection, "aof_last_bgrewrite_status", "err");
+    disk.set_fault(None);
+    connection.words("SET token 2");
+    testkit::wait_until("a rewrite that works", testkit::GENEROUS, || {
+        connection.words("BGREWRITEAOF");
+        wait_for_fact(&mut connection, "aof_rewrite_in_progress", "0");
+        fact(&mut connection, "aof_last_bgrewrite_status") == "ok"
+    });
+    drop(server);
+    let server = start(&disk.crash(), "everysec");
+    let mut connection = connect(&server);
+    assert_eq!(connection.words("GET token"), Reply::Bulk(b"2".to_vec()));
+    assert_eq!(connection.words("EXISTS key:0 key:19999"), Reply::Integer(2));
+}
+
+#[test]
 fn short_writes_are_continued() {
     let disk = SimulatedDisk::seeded(1);
     let server = start(&disk, "always");

@@ -35,7 +35,7 @@ pub(super) fn run(mut client: Client) -> Result<Outcome, ClientError> {
                     return Ok(Outcome::Fine);
                 }
             }
-            // Ctrl-C gives the line up; on an empty one, as Ctrl-D, it leaves.
+            // At the prompt, Ctrl-C leaves as in redis-cli, and so does Ctrl-D on an empty line.
             Err(ReadlineError::Interrupted | ReadlineError::Eof) => return Ok(Outcome::Fine),
             Err(error) => return Err(unusable(error)),
         }

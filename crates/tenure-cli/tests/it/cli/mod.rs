@@ -4,7 +4,7 @@ mod bulk;
 mod interactive;
 mod one_shot;
 mod same_output;
-mod terminal;
+pub(crate) mod terminal;
 mod tls;
 
 use std::io::Write;

@@ -13,7 +13,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use testkit::{GENEROUS, wait_until};
 
 /// What a person has before them: keys to press and a screen to read.
-pub(super) struct Terminal {
+pub(crate) struct Terminal {
     keyboard: File,
     screen: Arc<Mutex<String>>,
     child: Child,
@@ -21,7 +21,7 @@ pub(super) struct Terminal {
 
 impl Terminal {
     /// Starts the program with this terminal as its controlling one.
-    pub(super) fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -50,13 +50,13 @@ impl Terminal {
     }
 
     /// Presses keys.
-    pub(super) fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
     /// Waits until `text` is on the screen, and wipes it up to there.
     #[track_caller]
-    pub(super) fn sees(&self, text: &str) -> String {
+    pub(crate) fn sees(&self, text: &str) -> String {
         let mut before = None;
         let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             wait_until(text, GENEROUS, || {
@@ -76,7 +76,7 @@ impl Terminal {
     }
 
     /// Waits for the program's end.
-    pub(super) fn ends(&mut self) -> Option<i32> {
+    pub(crate) fn ends(&mut self) -> Option<i32> {
         let mut code = None;
         wait_until("the program's end", GENEROUS, || {
             let status = self.child.try_wait().unwrap();

@@ -131,7 +131,8 @@ impl Shared {
         let name: Arc<str> = channel.into();
         let channel = channels.entry(Arc::clone(&name)).or_insert_with(|| {
             unconfirmed.push(name);
-            Channel::default()
+            // One each, nearly always: a vector that grows by itself begins with four.
+            Channel { ears: Vec::with_capacity(1), is_confirmed: false }
         });
         channel.ears.retain(|ear| !ear.is_closed());
         if channel.is_confirmed {
