@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getppid, kill_process};
 use store_server::Server as Store;
-use tenure::core::protocol::{HistoryEntry, HistoryKind};
+use tenure::core::protocol::{CloseReason, HistoryEntry, HistoryKind};
 use tenure::{Tenure, Token};
 use tenure_sidecar::{Server, ServerSettings, Sidecar, SidecarError};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -207,13 +207,13 @@ impl Stage {
     async fn play(&mut self, operator: &Tenure) -> Result<(), Failure> {
         self.next_leader(operator, "the start", self.began_at).await?;
         loop {
-            sleep(INTERVAL).await;
+            self.linger(INTERVAL).await;
             self.planned_hand_over(operator).await?;
-            sleep(INTERVAL).await;
+            self.linger(INTERVAL).await;
             self.crash(operator).await?;
-            sleep(INTERVAL).await;
+            self.linger(INTERVAL).await;
             self.pause(operator).await?;
-            sleep(INTERVAL).await;
+            self.linger(INTERVAL).await;
             self.farewell(operator).await?;
         }
     }
@@ -246,7 +246,7 @@ impl Stage {
         let stopped_at = clock::now();
         self.signal(victim, Signal::STOP);
         let led = self.next_leader(operator, "the freeze", stopped_at).await;
-        sleep(TTL / 2).await;
+        self.linger(TTL / 2).await;
         self.say(&format!("{victim} thaws, and knows at once that it leads no more"));
         self.signal(victim, Signal::CONT);
         led
@@ -269,24 +269,42 @@ impl Stage {
         since: std::time::Instant,
     ) -> Result<(), Failure> {
         loop {
-            let Ok(Some(Line { name, text })) = timeout(PATIENCE, self.said.recv()).await else {
+            let Ok(Some(line)) = timeout(PATIENCE, self.said.recv()).await else {
                 return Err(Failure::new(exit::TIMED_OUT, "nobody leads: is the machine asleep?"));
             };
-            let Some((verb, rest)) = text.split_once(' ') else { continue };
-            match (verb, rest.parse().ok().and_then(Token::new)) {
-                ("leads", Some(token)) => {
-                    let took = clock::now().saturating_duration_since(since);
-                    self.leader = Some((name.to_owned(), token));
-                    let gap = gap_before(&operator.history(RESOURCE, 8).await?, token);
-                    let gap = gap
-                        .map_or_else(String::new, |gap| format!(", nobody led for {}", fine(gap)));
-                    let took = duration(took);
-                    self.say(&format!("{name} leads, {took} after {what}{gap} (token {token})"));
-                    return Ok(());
+            let Some(token) = self.hear(&line) else { continue };
+            let took = duration(clock::now().saturating_duration_since(since));
+            let gap = gap_before(&operator.history(RESOURCE, 8).await?, token).unwrap_or_default();
+            self.say(&format!("{} leads, {took} after {what}{gap} (token {token})", line.name));
+            return Ok(());
+        }
+    }
+
+    /// Lets time pass, and shows what is said meanwhile.
+    async fn linger(&mut self, time: Duration) {
+        let mut pause = std::pin::pin!(sleep(time));
+        loop {
+            tokio::select! {
+                () = &mut pause => return,
+                Some(line) = self.said.recv() => {
+                    if self.hear(&line).is_some() {
+                        self.say(&format!("{} leads, unasked: the machine stalled", line.name));
+                    }
                 }
-                _ => self.say(&format!("{name} stops its work ({rest})")),
             }
         }
+    }
+
+    /// Takes over who leads, or shows who stops.
+    fn hear(&mut self, line: &Line) -> Option<Token> {
+        let (verb, rest) = line.text.split_once(' ')?;
+        if verb != "leads" {
+            self.say(&format!("{} stops its work ({rest})", line.name));
+            return None;
+        }
+        let token = rest.parse().ok().and_then(Token::new)?;
+        self.leader = Some((line.name.to_owned(), token));
+        Some(token)
     }
 
     fn say(&self, text: &str) {
@@ -322,14 +340,22 @@ impl Stage {
     }
 }
 
-/// How long nobody led before the term `token`, by the store's clock. Newest entries come first.
-fn gap_before(entries: &[HistoryEntry], token: Token) -> Option<Duration> {
+/// How long nobody led before the term `token`, by the store's clock, in words. Newest entries come
+/// first.
+fn gap_before(entries: &[HistoryEntry], token: Token) -> Option<String> {
     let granted = entries
         .iter()
         .position(|entry| entry.token == token && matches!(entry.what, HistoryKind::Granted))?;
-    let mut before = entries[granted + 1..].iter();
-    let closed = before.find(|entry| matches!(entry.what, HistoryKind::Closed { .. }))?;
-    Some(entries[granted].at.since(closed.at))
+    let before = entries[granted + 1..].iter().find_map(|entry| match &entry.what {
+        HistoryKind::Closed { reason, .. } => Some((entry.at, *reason)),
+        _ => None,
+    });
+    let (closed_at, reason) = before?;
+    let gap = fine(entries[granted].at.since(closed_at));
+    Some(match reason {
+        CloseReason::Expired => format!(", {gap} after the lease was over"),
+        _ => format!(", nobody led for {gap}"),
+    })
 }
 
 fn fine(gap: Duration) -> String {
