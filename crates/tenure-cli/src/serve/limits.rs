@@ -55,12 +55,12 @@ fn allow_descriptors(config: &mut Config, logger: &Logger) -> anyhow::Result<()>
 }
 
 /// Filling a page of two megabytes with zeros stalls the loop for milliseconds, so the setting
-/// `disable-thp` keeps the system from using such pages. Only the program may decide this.
+/// `disable-thp` keeps the system from using such pages. Only the program may decide this; its
+/// allocator has begun without them, or an idle server would hold four megabytes of zeros.
 fn keep_pages_small(config: &Config, logger: &Logger) {
-    if config.is_on("disable-thp")
-        && let Err(error) = rustix::thread::disable_transparent_huge_pages(true)
-    {
-        logger.log(LogLevel::Warning, &format!("Cannot disable huge pages: {error}"));
+    let is_disabled = config.is_on("disable-thp");
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(is_disabled) {
+        logger.log(LogLevel::Warning, &format!("Cannot change the use of huge pages: {error}"));
     }
 }
 
