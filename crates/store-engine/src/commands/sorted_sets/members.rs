@@ -1,7 +1,7 @@
 //! Single members, members at random, and all of them in steps.
 
 use store_resp::ReplyWriter;
-use store_types::number::format_f64;
+use store_types::number::{exact_integer, format_f64};
 use store_types::{Element, SortedSet};
 
 use super::super::collection::{
@@ -134,13 +134,21 @@ pub(super) fn zscan(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult
         return Ok(());
     };
     let options = parse_options(request, 3, false)?;
+    let is_small = set.as_listpack().is_some();
     let mut text = Vec::new();
     let next = set.scan(cursor, options.count, |member, score| {
-        if member.with_bytes(|text| options.wants(text)) {
-            text.clear();
-            format_f64(&mut text, score);
-            found.push(member);
-            found.push(Element::Bytes(&text));
+        if !member.with_bytes(|text| options.wants(text)) {
+            return;
+        }
+        found.push(member);
+        // A small set answers scores as they are stored, here alone.
+        match exact_integer(score).filter(|_| is_small) {
+            Some(integer) => found.push(Element::Int(integer)),
+            None => {
+                text.clear();
+                format_f64(&mut text, score);
+                found.push(Element::Bytes(&text));
+            }
         }
     });
     found.end(next);
