@@ -204,8 +204,7 @@ impl EventLoop {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             Err(error) => return Err(error),
         }
-        self.clock.follow_wall_clock();
-        self.now_us = self.clock.now_us();
+        self.now_us = self.clock.follow_wall_clock();
         self.turn_started_us = self.now_us;
         self.turn(events);
         self.measure_turn(self.now_us - self.turn_started_us);
