@@ -34,6 +34,8 @@ pub(crate) struct Client {
     pub(crate) written: usize,
     /// Whether it is in the list of clients to write to.
     pub(crate) wants_write: bool,
+    /// Whether bytes of it wait to be run in this turn.
+    pub(crate) has_arrived: bool,
     /// Whether it is in the list of clients to read from in the next turn.
     pub(crate) waits_to_read: bool,
     /// Whether the stream may have more to read.
@@ -66,6 +68,7 @@ impl Client {
             fate: Fate::Lives,
             written: 0,
             wants_write: false,
+            has_arrived: false,
             waits_to_read: false,
             may_read: true,
             over_soft_since_ms: None,

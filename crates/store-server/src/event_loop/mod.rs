@@ -7,7 +7,8 @@
 //!         └───────────────────────────────────────────────────────────────┘
 //! ```
 //! One file per stage. A turn is bounded: clients whose turn did not come are read first in the
-//! next one.
+//! next one. A few clients are read from before the first of them is served, so that the memory
+//! their requests need is fetched meanwhile.
 
 mod accept;
 mod close;
@@ -41,6 +42,7 @@ use crate::outside::Outside;
 use crate::persistence::snapshot::{Generations, Saver};
 use crate::persistence::{FileEvent, Loader, Persistence};
 use crate::server::{Log, LogLevel, StartError};
+use read::Arrival;
 use run::Pending;
 
 /// Token of the waker.
@@ -49,9 +51,6 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 pub(crate) const LISTENER_BASE: usize = usize::MAX / 2;
 /// Events taken from the system at once.
 pub(crate) const EVENTS_MAX: usize = 1024;
-/// Read at once per client and turn; larger requests take several turns, so that no client
-/// keeps the others waiting.
-const READ_LEN: usize = 64 * 1024;
 /// Processor time is asked for once per so much time in turns, since asking costs a system
 /// call; the longest turn may be told this much too long.
 const TURN_GROUP_US: u64 = 500;
@@ -93,8 +92,10 @@ pub(crate) struct EventLoop {
     /// The clock when it was last read.
     now_us: u64,
     turn_started_us: u64,
+    /// What was read and is to be run next, in order.
+    arrivals: Vec<Arrival>,
     /// Scratch for reads, shared by all clients.
-    buffer: Vec<u8>,
+    read_buffers: Vec<Vec<u8>>,
     /// Scratch for the requests of one client that are run at once.
     batch: Vec<Pending>,
     /// Clients with output to write at the end of the turn.
@@ -154,7 +155,8 @@ impl EventLoop {
             clock: Clock::new(),
             now_us: 0,
             turn_started_us: 0,
-            buffer: vec![0; READ_LEN],
+            arrivals: Vec::new(),
+            read_buffers: Vec::new(),
             batch: Vec::new(),
             to_write: Vec::new(),
             to_read: Vec::new(),
@@ -279,6 +281,7 @@ impl EventLoop {
                 }
             }
         }
+        self.run_arrivals();
         self.measure_requests(None);
         self.engine.sample_rates(self.now_us);
         if self.is_tick_due(self.now_us) {

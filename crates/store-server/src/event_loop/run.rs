@@ -163,6 +163,7 @@ impl EventLoop {
 
     /// Runs a request that may take long, serving other clients meanwhile.
     fn execute_attended(&mut self, id: SessionId, request: Request<'_>) -> Outcome {
+        self.hand_out_arrivals();
         let mut attending = Attending {
             poll: &mut self.poll,
             clients: &mut self.clients,
