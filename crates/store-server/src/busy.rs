@@ -267,7 +267,7 @@ fn unwritten(session: &Session, client: &Client) -> usize {
 
 fn write(client: &mut Client, busy: &mut Busy<'_>) -> io::Result<()> {
     let Some(session) = busy.session_mut(client.session) else { return Ok(()) };
-    let written = client.write(&mut session.output);
+    let written = client.write(&mut session.output, &mut Vec::new());
     session.output_written = client.written;
     written.map(drop)
 }

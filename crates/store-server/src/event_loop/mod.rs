@@ -8,7 +8,7 @@
 //! ```
 //! One file per stage. A turn is bounded: clients whose turn did not come are read first in the
 //! next one. A few clients are read from before the first of them is served, so that the memory
-//! their requests need is fetched meanwhile.
+//! their requests need is fetched meanwhile; large replies leave before the turn ends.
 
 mod accept;
 mod close;
@@ -96,6 +96,8 @@ pub(crate) struct EventLoop {
     arrivals: Vec<Arrival>,
     /// Scratch for reads, shared by all clients.
     read_buffers: Vec<Vec<u8>>,
+    /// Scratch for large replies, lent to one client after the other.
+    spare_output: Vec<u8>,
     /// Scratch for the requests of one client that are run at once.
     batch: Vec<Pending>,
     /// Clients with output to write at the end of the turn.
@@ -157,6 +159,7 @@ impl EventLoop {
             turn_started_us: 0,
             arrivals: Vec::new(),
             read_buffers: Vec::new(),
+            spare_output: Vec::new(),
             batch: Vec::new(),
             to_write: Vec::new(),
             to_read: Vec::new(),
@@ -267,7 +270,7 @@ impl EventLoop {
                 WAKER => self.take_messages(),
                 Token(index) if index >= LISTENER_BASE => self.accept(index - LISTENER_BASE),
                 Token(slot) => {
-                    if event.is_writable() {
+                    if event.is_writable() && self.awaits_room(slot) {
                         self.resume_writing(slot);
                     }
                     let is_ended = event.is_read_closed() || event.is_error();

@@ -132,6 +132,11 @@ impl EventLoop {
         self.clients.get(slot)?.as_deref()
     }
 
+    /// Whether a client may write again what it could not.
+    pub(super) fn awaits_room(&self, slot: usize) -> bool {
+        self.client_at(slot).is_some_and(Client::awaits_room)
+    }
+
     /// A handshake takes long enough to count as a part of the turn. What was written meanwhile
     /// can go when it is done.
     fn follow_handshake(&mut self, slot: usize, outcome: &ReadOutcome) {
