@@ -310,7 +310,7 @@ impl Engine {
         }
     }
 
-    /// The first of two steps that fetch the memory which a request of a session will need, when
+    /// The first of three steps that fetch the memory which a request of a session will need, when
     /// other work is done in between: to be called as soon as `key` is known.
     #[inline]
     pub fn foresee(&self, id: SessionId, key: &[u8]) -> Option<Foreseen> {
@@ -322,6 +322,12 @@ impl Engine {
     #[inline]
     pub fn prefetch_entry(&self, foreseen: Foreseen) {
         self.keyspace.prefetch_entry(foreseen);
+    }
+
+    /// The third step, shortly before the request runs.
+    #[inline]
+    pub fn prefetch_value(&self, foreseen: Foreseen) {
+        self.keyspace.prefetch_value(foreseen);
     }
 
     /// Whether the request just executed can only have taken so little time that it need not

@@ -278,9 +278,11 @@ impl Keyspace {
             table.prefetch_bucket(*slot);
             count += 1;
         }
-        for hash in &hashes[..count] {
-            table.prefetch_entry(*hash);
+        let mut entries = [None; PREFETCH_MAX];
+        for (slot, hash) in entries.iter_mut().zip(&hashes[..count]) {
+            *slot = table.prefetch_entry(*hash);
         }
+        entries.iter().flatten().for_each(|entry: &&Entry| entry.prefetch_value());
     }
 
     /// The first step of fetching what a lookup of `key` in database `db` will touch.
@@ -295,6 +297,14 @@ impl Keyspace {
     #[inline]
     pub(crate) fn prefetch_entry(&self, foreseen: Foreseen) {
         self.databases[foreseen.db].prefetch_entry(foreseen.hash);
+    }
+
+    /// The third step, when the entry's beginning is there: the rest of it.
+    #[inline]
+    pub(crate) fn prefetch_value(&self, foreseen: Foreseen) {
+        if let Some(entry) = self.databases[foreseen.db].prefetch_entry(foreseen.hash) {
+            entry.prefetch_value();
+        }
     }
 
     #[inline]

@@ -107,6 +107,9 @@ impl EventLoop {
             self.engine.prefetch_entry(last);
         }
         for index in 0..self.arrivals.len() {
+            if let Some(next) = self.arrivals.get(index + 1).and_then(|next| next.foreseen) {
+                self.engine.prefetch_value(next);
+            }
             let arrival = std::mem::take(&mut self.arrivals[index]);
             self.take_input(arrival.slot, &arrival.buffer[..arrival.len]);
             self.read_buffers.push(arrival.buffer);
