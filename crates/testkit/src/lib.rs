@@ -15,6 +15,7 @@
 //! ```
 
 mod child;
+mod cluster;
 mod folder;
 mod lines;
 mod monitor;
@@ -27,6 +28,7 @@ mod server;
 mod wait;
 mod wall_clock;
 
+pub use cluster::ClusterGroup;
 pub use folder::TempFolder;
 pub use monitor::{Monitor, MonitorLine};
 pub use process::Process;
