@@ -24,6 +24,7 @@
 //! Without `publish` and `subscribe` elections work by their timers; without `info` a failover
 //! behind a running connection goes unnoticed; both are reported as warnings.
 
+mod audience;
 mod backoff;
 mod connection;
 mod dial;
@@ -33,6 +34,7 @@ mod guard;
 mod hint;
 mod listener;
 mod mode;
+mod node;
 mod record;
 mod reply;
 mod request;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::verdict::Node;
 use crate::backend::redis::mode::{Mode, ModeOptions};
+use crate::backend::redis::node::Node;
 use crate::backend::redis::url::{
     self, Host, Login, Place, RedisUrl, Suffix, TlsFiles, parse_credentials, parse_database,
     parse_query,
