@@ -69,7 +69,8 @@ impl Ear {
         }
     }
 
-    fn is_closed(&self) -> bool {
+    /// Whether nobody listens with it any more.
+    pub(super) fn is_closed(&self) -> bool {
         match self {
             Ear::Queue(queue) => queue.is_closed(),
             Ear::Sink { sink, is_over } => is_over.load(Ordering::Acquire) || sink.is_closed(),
@@ -143,6 +144,19 @@ impl Audience {
         if let Some(channel) = self.board().channels.get(name) {
             channel.tell(&Signal::Hint(hint));
         }
+    }
+
+    /// Takes away the listeners of some channels: the store speaks of those elsewhere.
+    pub(super) fn take(&self, is_leaving: impl Fn(&str) -> bool) -> Vec<(Arc<str>, Ear)> {
+        let mut board = self.board();
+        let mut taken = Vec::new();
+        for (name, channel) in board.channels.extract_if(|name, _| is_leaving(name)) {
+            if channel.is_confirmed {
+                channel.tell(&Signal::Deaf);
+            }
+            taken.extend(channel.ears.into_iter().map(|ear| (Arc::clone(&name), ear)));
+        }
+        taken
     }
 
     /// Forgets channels that nobody listens to any more.

@@ -140,7 +140,7 @@ impl Ears {
 }
 
 /// Waits until the connection for requests is another one than the first.
-async fn replaced(lines_opened: &mut watch::Receiver<u64>) {
+pub(super) async fn replaced(lines_opened: &mut watch::Receiver<u64>) {
     loop {
         if lines_opened.changed().await.is_err() {
             return std::future::pending().await;
