@@ -18,6 +18,7 @@ mod child;
 mod folder;
 mod lines;
 mod monitor;
+mod network;
 mod port;
 mod process;
 pub mod proxy;
@@ -29,6 +30,7 @@ mod wall_clock;
 
 pub use folder::TempFolder;
 pub use monitor::{Monitor, MonitorLine};
+pub use network::{Host, Network};
 pub use process::Process;
 pub use proxy::Proxy;
 pub use random::{Random, seed};
