@@ -14,6 +14,7 @@
 //! assert_eq!(server.cli(&["GET", "greeting"]), "hello");
 //! ```
 
+mod certificates;
 mod child;
 mod folder;
 mod lines;
@@ -28,6 +29,7 @@ mod server;
 mod wait;
 mod wall_clock;
 
+pub use certificates::Certificates;
 pub use folder::TempFolder;
 pub use monitor::{Monitor, MonitorLine};
 pub use network::{Host, Network};

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::child::GuardedChild;
@@ -70,6 +71,16 @@ impl RedisServer {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.number()
+    }
+
+    /// The port on which it speaks TLS.
+    ///
+    /// # Panics
+    /// When none was asked for.
+    #[must_use]
+    pub fn tls_port(&self) -> u16 {
+        let port = self.settings.tls_port.as_ref();
+        port.expect("ask for a port that speaks TLS with tls()").number()
     }
 
     /// The process id; another one after [`restart`](Self::restart).
@@ -221,6 +232,7 @@ pub struct RedisServerBuilder {
     unix_socket: bool,
     acl: Option<String>,
     login: Option<Login>,
+    tls_port: Option<Arc<ReservedPort>>,
 }
 
 #[derive(Debug, Clone)]
@@ -284,6 +296,16 @@ impl RedisServerBuilder {
     pub fn login(mut self, user: &str, password: &str) -> Self {
         self.login = Some(Login { user: Some(user.into()), password: password.into() });
         self
+    }
+
+    /// Speaks TLS on a second port, [`RedisServer::tls_port`], with these settings: see
+    /// [`Certificates::settings`](crate::Certificates::settings).
+    pub fn tls(mut self, settings: [(&'static str, String); 4]) -> Self {
+        let port = Arc::new(ReservedPort::reserve());
+        let number = port.number().to_string();
+        self.tls_port = Some(port);
+        let settings = settings.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]);
+        self.args(["--tls-port".into(), number].into_iter().chain(settings))
     }
 
     /// Gives the server this much memory for data.
