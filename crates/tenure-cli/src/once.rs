@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     let program = Program::find(arguments.command.clone())?;
     let name = &arguments.target.name;
-    let loader = arguments.election.lay(arguments.target.loader(), name);
+    let loader = arguments.election.lay(arguments.target.loader()?, name);
     let config = store_options::load(loader)?;
     let timing = Timing::new(&config.election(name).timing()).map_err(tenure::Error::from)?;
     let code = block_on(async {

@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         list(arguments.output);
         return Ok(ExitCode::SUCCESS);
     }
-    let config = store_options::load(arguments.store.loader())?;
+    let config = store_options::load(arguments.store.loader()?)?;
     let mut names = arguments.names;
     if names.is_empty() {
         names = config.elections.keys().cloned().collect();
