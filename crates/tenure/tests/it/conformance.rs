@@ -127,3 +127,13 @@ async fn the_store_in_memory_keeps_the_contract() {
     let report = conformance::check(|| Arc::new(store.clone())).await;
     report.assert_passed();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_can_be_one_of_several_nodes() {
+    let server = RedisServer::start();
+    conformance::check_node(|| opened(&server)).await.assert_passed();
+    let store = EmbeddedStore::start().unwrap();
+    conformance::check_node(|| Arc::new(store.backend()) as Arc<dyn Backend>).await.assert_passed();
+    let memory = Arc::new(MemoryBackend::new());
+    conformance::check_node(|| Arc::clone(&memory) as Arc<dyn Backend>).await.assert_passed();
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::protocol::{Acquire, Call, Request, Tick, TickOutcome, WishKind};
+use tenure_core::protocol::{Acquire, Ballot, Call, Request, Tick, TickOutcome, WishKind};
 use tenure_core::{InstanceId, Resource, Token};
 
 use super::record;
@@ -98,12 +98,15 @@ fn heartbeat_key(call: &Call) -> Option<String> {
 /// How long a heartbeat for other programs is kept after a request; `None` where none is due.
 fn heartbeat_kept(request: &Request) -> Option<Duration> {
     match request {
-        Request::Acquire(Acquire { ttl, .. }) | Request::Renew { ttl, .. } => {
-            Some(*ttl + HEARTBEAT_OUTLASTS)
-        }
-        Request::Release { .. } | Request::Transfer { .. } | Request::Abandon { .. } => {
-            Some(Duration::ZERO)
-        }
+        // The heartbeat is a leader's: there is none to announce yet.
+        Request::Acquire(Acquire { ballot: Ballot::Propose, .. }) => None,
+        Request::Acquire(Acquire { ttl, .. })
+        | Request::Renew { ttl, .. }
+        | Request::Adopt { ttl, .. } => Some(*ttl + HEARTBEAT_OUTLASTS),
+        Request::Release { .. }
+        | Request::Transfer { .. }
+        | Request::PassOn { .. }
+        | Request::Abandon { .. } => Some(Duration::ZERO),
         _ => None,
     }
 }
@@ -122,7 +125,16 @@ fn plan(call: &Call) -> Result<Plan, String> {
     let members = || keys_with_members(resource);
     Ok(match &call.request {
         Request::Acquire(acquire) => (Script::Acquire, members(), acquire_arguments(acquire)),
-        Request::Renew { token, ttl } => (Script::Renew, lease(), vec![number(token), millis(ttl)]),
+        Request::Renew { token, ttl, .. } => {
+            (Script::Renew, lease(), vec![number(token), millis(ttl)])
+        }
+        Request::Adopt { token, ttl, fleet_max_ttl } => {
+            (Script::Adopt, lease(), vec![number(token), millis(ttl), millis(fleet_max_ttl)])
+        }
+        Request::PassOn { token, to, claim_ttl } => {
+            let arguments = vec![number(token), unescaped(to.as_str()), millis(claim_ttl)];
+            (Script::PassOn, history(), arguments)
+        }
         Request::Release { token, reason } => {
             (Script::Release, lease(), vec![number(token), text(reason.as_str())])
         }
@@ -211,6 +223,11 @@ fn acquire_arguments(acquire: &Acquire) -> Vec<Vec<u8>> {
         text(&record::encode(&acquire.record)),
         flag(acquire.record.ready),
         flag(acquire.members),
+        match acquire.ballot {
+            Ballot::Alone => Vec::new(),
+            Ballot::Propose => text("p"),
+            Ballot::Settle(token) => number(&token),
+        },
     ]
 }
 
