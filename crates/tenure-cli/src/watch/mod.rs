@@ -28,11 +28,15 @@ const TERMS_SHOWN: usize = 8;
 ///
 /// Into a pipe it writes one line per change; with --json, one object.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure watch nightly
+  tenure watch nightly --json")]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    target: Target,
-    #[command(flatten)]
     output: OutputOptions,
+    #[command(flatten)]
+    target: Target,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
