@@ -1,7 +1,7 @@
 //! Real servers, real instances, real faults, and what became of the promises.
 //!
 //! ```text
-//! rows ─► world: network, store, fleet ─► fault, heal, fault, heal … ─► history ─► verdict ─► table
+//! rows ─► world: network, store, fleet ─► fault, heal, fault, heal … ─► history ─► verdict
 //! ```
 //! A row is a store of some topology in some mode, the faults that strike it, and what they may do:
 //! nothing where PROTOCOL's table gives a promise; where it says that a promise does not hold, the

@@ -2,8 +2,8 @@
 //! anybody and one that checks tokens.
 //!
 //! The work is as careless as work in the field is: a thread that nothing cancels reads, thinks and
-//! writes, and looks whether it leads only before it begins. A pause in between makes a stale write,
-//! which the resource alone can refuse.
+//! writes, and looks whether it leads only before it begins. A pause in between makes a stale
+//! write, which the resource alone can refuse.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
