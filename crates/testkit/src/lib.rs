@@ -16,6 +16,7 @@
 
 mod certificates;
 mod child;
+mod cluster;
 mod folder;
 mod lines;
 mod monitor;
@@ -30,6 +31,7 @@ mod wait;
 mod wall_clock;
 
 pub use certificates::Certificates;
+pub use cluster::ClusterGroup;
 pub use folder::TempFolder;
 pub use monitor::{Monitor, MonitorLine};
 pub use network::{Host, Network};

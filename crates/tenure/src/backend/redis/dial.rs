@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
-use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisError, Value};
+use redis::{
+    AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError, Value,
+};
 use socket2::{SockRef, TcpKeepalive};
 use tenure_core::StoreError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
 use super::error;
@@ -175,6 +177,28 @@ impl Route {
             }
         };
         opened.map_err(|error| error::from_connection(&error))
+    }
+
+    /// A connection on which messages come beside the answers, into `pushes`.
+    pub(super) async fn open_for_pushes(
+        &self,
+        backlog: Arc<Backlog>,
+        pushes: mpsc::UnboundedSender<PushInfo>,
+    ) -> Result<Line, StoreError> {
+        let Route::Streams { connector, login } = self else {
+            return Err(StoreError::Unexpected("only addresses lead to a cluster".into()));
+        };
+        let opening = async {
+            let config = AsyncConnectionConfig::new().set_response_timeout(None);
+            let config = config.set_push_sender(pushes);
+            let stream = Guarded::with_backlog(dialled(connector.as_ref()).await?, backlog);
+            let info = connection_info(login).set_protocol(ProtocolVersion::RESP3);
+            let made = MultiplexedConnection::new_with_config(&info, stream, config).await;
+            let (connection, driver) = made.map_err(|error| error::from_connection(&error))?;
+            let driver = Driver(tokio::spawn(driver).abort_handle());
+            Ok(Line::new(connection, self.describe(), Breach::default(), Some(driver)))
+        };
+        self.in_time(opening).await
     }
 
     /// A connection for messages.
