@@ -109,6 +109,15 @@ impl SentinelGroup {
         self.servers.iter().position(|server| server.port().to_string() == **most)
     }
 
+    /// Whether all sentinels that are alive name the same master and none sees trouble with it.
+    #[must_use]
+    pub fn sentinels_agree(&self) -> bool {
+        let alive = || self.sentinels.iter().filter(|one| one.is_alive);
+        let mut ports = alive().map(|one| one.field("port"));
+        let first = ports.next();
+        ports.all(|port| Some(port) == first) && alive().all(|one| one.field("flags") == "master")
+    }
+
     /// Waits until most sentinels name another master than `old` and it says so itself.
     ///
     /// # Panics
