@@ -23,6 +23,7 @@ mod process;
 mod redis_foreign;
 mod redis_hostile;
 mod redis_messages;
+mod redis_quorum;
 mod redis_refusal;
 mod redis_sentinel;
 mod redis_strict;

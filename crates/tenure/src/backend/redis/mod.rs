@@ -33,6 +33,7 @@ mod guard;
 mod hint;
 mod listener;
 mod mode;
+mod node;
 mod record;
 mod reply;
 mod request;
@@ -59,6 +60,7 @@ pub use self::dial::{Connector, Dialing, Stream};
 pub(crate) use self::fenced::{FenceReply, connection_error, fence_command, fence_reply};
 use self::listener::Listener;
 pub use self::mode::Mode;
+pub(in crate::backend) use self::node::{NodeFacts, QuorumParts, look_at};
 use self::request::Step;
 #[cfg(feature = "embedded")]
 pub(super) use self::scripts::script_digests;
@@ -103,8 +105,12 @@ impl RedisBackend {
         if SentinelAddress::is_meant(address.trim()) {
             return Self::open_by_sentinels(address);
         }
-        let url = RedisUrl::parse(address)?;
-        let backend = Self::start(Route::to(&url)?, url.mode);
+        Self::open_url(&RedisUrl::parse(address)?)
+    }
+
+    /// The store at an address that was parsed before.
+    pub(in crate::backend) fn open_url(url: &RedisUrl) -> Result<Self, ConnectError> {
+        let backend = Self::start(Route::to(url)?, url.mode);
         url.warning().into_iter().for_each(|warning| backend.shared.warnings.tell(warning));
         Ok(backend)
     }

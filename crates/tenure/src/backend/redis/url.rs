@@ -10,9 +10,10 @@ use crate::backend::{ConnectError, Secret};
 /// What the address of a Redis store may look like, for messages.
 pub(super) const SUPPORTED: &str = "redis://[user[:password]@]host[:port][/db], rediss://… with \
                                     ?ca=FILE&cert=FILE&key=FILE, \
-                                    redis+sentinel://host1,host2/master-name, or \
+                                    redis+sentinel://host1,host2/master-name, \
+                                    redis+quorum://host1,host2,host3, or \
                                     unix:///path?db=N";
-const DEFAULT_PORT: u16 = 6379;
+pub(super) const DEFAULT_PORT: u16 = 6379;
 /// The highest database number that is sent; servers have 16 unless told otherwise.
 const DATABASE_MAX: u32 = 65_535;
 
@@ -139,7 +140,7 @@ fn parse(address: &str) -> Result<RedisUrl, String> {
 
 /// The text for an address whose scheme is not ours.
 pub(super) fn unsupported_scheme(scheme: &str) -> String {
-    let later = ["cluster", "quorum"].into_iter().find(|word| scheme.contains(word));
+    let later = ["cluster"].into_iter().find(|word| scheme.contains(word));
     match later {
         Some(word) => format!("{word} is not supported yet: write {SUPPORTED}"),
         None => format!("unknown scheme {scheme:?}: write {SUPPORTED}"),
