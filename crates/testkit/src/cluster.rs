@@ -325,8 +325,10 @@ impl ClusterGroup {
     }
 
     fn promote(&self, master: usize, words: &[&str]) -> usize {
-        let replicas = self.replicas_of(master);
-        let replica = *replicas.first().expect("the master has a replica that answers");
+        // One that came back only just now is not a replica in everybody's eyes yet.
+        let replica = wait_for("a replica of the master that answers", GENEROUS, || {
+            self.replicas_of(master).first().copied()
+        });
         let id = &self.nodes[replica].id;
         self.tell(replica, words);
         wait_until("every node to know the new master", GENEROUS, || {
