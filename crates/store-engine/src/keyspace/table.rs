@@ -174,12 +174,13 @@ impl Table {
         }
     }
 
-    /// Begins to fetch the entry that a look at the first bucket of `hash` suggests.
+    /// Begins to fetch the entry that a look at the first bucket of `hash` suggests, which is
+    /// returned: most likely the one that a lookup finds.
     #[inline]
-    pub(super) fn prefetch_entry(&self, hash: u64) {
+    pub(super) fn prefetch_entry(&self, hash: u64) -> Option<&Entry> {
         let segment = &self.segments[self.segment_of(hash) as usize];
         if segment.len == 0 {
-            return;
+            return None;
         }
         let bucket = &segment.buckets[segment.home(hash)];
         let candidates = bucket.slots_tagged(tag_of(hash));
@@ -187,9 +188,12 @@ impl Table {
             && let Some(entry) = &bucket.slots[candidates.trailing_zeros() as usize / 8]
         {
             entry.prefetch();
-        } else if let Some(next) = segment.next(bucket) {
+            return Some(entry);
+        }
+        if let Some(next) = segment.next(bucket) {
             prefetch(segment.bucket(next));
         }
+        None
     }
 
     /// The entry at a place just found.
