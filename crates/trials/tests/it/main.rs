@@ -19,5 +19,6 @@ mod secrets;
 mod storm;
 mod succession;
 mod tokens;
+mod torture;
 mod wall_clock;
 mod weather;

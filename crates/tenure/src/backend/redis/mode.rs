@@ -25,6 +25,12 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// Whether a server that has run for long, and has no record, may be taken for new. It may have
+    /// been flushed; where an operator asks for more than the default, that is not risked.
+    pub(super) fn trusts_age(self) -> bool {
+        self == Mode::Available
+    }
+
     /// The command after a pipeline that asks how far it got, for a batch that must be answered
     /// by `deadline`. Some of the time is left for the answer's way back.
     pub(super) fn question(self, now: Instant, deadline: Instant) -> Option<redis::Cmd> {
