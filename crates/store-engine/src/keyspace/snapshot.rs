@@ -231,6 +231,8 @@ impl Keyspace {
                 return false;
             }
             walk.db += 1;
+            // A table that FLUSHDB took away half-walked leaves its cursor behind.
+            walk.cursor = 0;
             self.dropped
                 .extend(walk.detached.extract_if(.., |table| table.snapshot_db < Some(walk.db)));
         }
