@@ -415,7 +415,10 @@ impl Node {
             return Some(format!("not in step\n{info}"));
         }
         let state = self.server.cli(&["CLUSTER", "INFO"]);
-        (!state.contains("cluster_state:ok")).then_some("cluster_state is not ok".to_owned())
+        match state.contains("cluster_state:ok") {
+            true => None,
+            false => Some(format!("{state}\n{}", self.server.cli(&["CLUSTER", "NODES"]))),
+        }
     }
 
     #[track_caller]

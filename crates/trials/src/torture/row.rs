@@ -190,14 +190,14 @@ fn cluster(mode: Mode) -> Group {
     let rows = match mode {
         Mode::Available => vec![
             Row::breaks("flush", Flush),
-            Row::breaks("clock step", StepClock),
             Row::holds(&dead_master),
             Row::open("old master alive", &two_masters),
+            Row::breaks("clock step", StepClock),
         ],
         Mode::Strict => vec![
             Row { name: "promised: flush", ..Row::holds(&[Flush]) },
-            Row::breaks("clock step", StepClock),
             Row::holds(&[dead_master, two_masters].concat()),
+            Row::breaks("clock step", StepClock),
         ],
     };
     Group { topology: Topology::Cluster, mode, rows }
