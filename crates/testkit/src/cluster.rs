@@ -8,6 +8,8 @@ use crate::{GENEROUS, Host, RedisServer, RedisServerBuilder, ServerProgram, wait
 const NODE_TIMEOUT_MS: &str = "2000";
 /// How many slots a cluster has.
 const SLOT_COUNT: usize = 16_384;
+/// How far the port of the nodes' own traffic is from the one of clients.
+const BUS_PORT_OFFSET: u16 = 10_000;
 /// How long one MIGRATE may take, in milliseconds.
 const MIGRATE_TIMEOUT_MS: &str = "5000";
 
@@ -25,6 +27,8 @@ struct Node {
     server: RedisServer,
     /// By which the nodes know it.
     id: String,
+    /// On which the nodes talk to it: another one than ours where they speak TLS.
+    port: String,
     /// Not ended or stopped by the test.
     answers: bool,
 }
@@ -241,8 +245,8 @@ impl ClusterGroup {
     /// When nobody owns the slot or the nodes do not reach each other.
     pub fn migrate_key(&self, slot: u16, to: usize, key: &str) {
         let from = self.owner(slot);
-        let (host, port) = self.server(to).place();
-        let said = self.server(from).cli(&["MIGRATE", &host, &port, key, "0", MIGRATE_TIMEOUT_MS]);
+        let (host, port) = (self.server(to).host(), &self.nodes[to].port);
+        let said = self.server(from).cli(&["MIGRATE", &host, port, key, "0", MIGRATE_TIMEOUT_MS]);
         // A key may have expired meanwhile.
         assert!(["OK", "NOKEY"].contains(&said.as_str()), "MIGRATE of {key}: {said}");
     }
@@ -322,8 +326,7 @@ impl ClusterGroup {
             node.tell(&["CLUSTER", "SET-CONFIG-EPOCH", &format!("{epoch}")]);
         }
         for node in &self.nodes[1..] {
-            let (host, port) = node.server.place();
-            self.nodes[0].tell(&["CLUSTER", "MEET", &host, &port]);
+            self.nodes[0].tell(&["CLUSTER", "MEET", &node.server.host(), &node.port]);
         }
         wait_until("the nodes to know each other", GENEROUS, || {
             self.nodes.iter().all(|node| {
@@ -402,8 +405,16 @@ impl ClusterGroup {
 impl Node {
     fn start(builder: RedisServerBuilder) -> Self {
         let server = builder.start();
-        let id = server.cli(&["CLUSTER", "MYID"]);
-        Node { server, id, answers: true }
+        let nodes = server.cli(&["CLUSTER", "NODES"]);
+        let mut words = nodes.split_whitespace();
+        // `id :port@bus-port,host myself,master …`
+        let (id, place) = (words.next(), words.next());
+        let bus = place.and_then(|place| place.split(['@', ',']).nth(1));
+        let port = bus.and_then(|bus| bus.parse::<u16>().ok()?.checked_sub(BUS_PORT_OFFSET));
+        let (Some(id), Some(port)) = (id.map(str::to_owned), port) else {
+            panic!("CLUSTER NODES said {nodes:?}");
+        };
+        Node { server, id, port: port.to_string(), answers: true }
     }
 
     /// Why it does not serve as a master with a replica, or as a replica in step with its master.

@@ -67,17 +67,16 @@ impl RedisServer {
         format!("redis://{login}{}:{port}", self.settings.host.address())
     }
 
-    /// Host and port as other servers are told them.
+    /// The address of its host, as other servers are told it.
     #[must_use]
-    pub fn place(&self) -> (String, String) {
-        (self.settings.host.address().to_string(), self.port().to_string())
+    pub fn host(&self) -> String {
+        self.settings.host.address().to_string()
     }
 
     /// Host and port in one word.
     #[must_use]
     pub fn authority(&self) -> String {
-        let (host, port) = self.place();
-        format!("{host}:{port}")
+        format!("{}:{}", self.host(), self.port())
     }
 
     /// The TCP port on 127.0.0.1. It stays this server's own through stops and restarts.

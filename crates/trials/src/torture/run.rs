@@ -115,7 +115,7 @@ pub fn run_group(group: &Group, budget: &Budget, tell: &dyn Fn(&str)) -> Vec<Out
         match catch_unwind(AssertUnwindSafe(run)) {
             Ok(outcome) => outcomes.extend(outcome),
             Err(_) => {
-                outcomes.push(gave_up(row, &mut world));
+                outcomes.push(gave_up(row, &mut world, &resource_url));
                 break;
             }
         }
@@ -124,8 +124,8 @@ pub fn run_group(group: &Group, budget: &Budget, tell: &dyn Fn(&str)) -> Vec<Out
 }
 
 /// A row that could not be run to its end. What state the store is in, nobody knows.
-fn gave_up(row: &Row, world: &mut World) -> Outcome {
-    let history = std::mem::take(&mut world.fleet.history);
+fn gave_up(row: &Row, world: &mut World, resource: &str) -> Outcome {
+    let history = finish(world, resource);
     let mut outcome = weigh(row, world, 0, BTreeMap::new(), Gaps::default(), history);
     outcome.faulty.insert(0, "ended before its time, see above".to_owned());
     outcome

@@ -162,7 +162,10 @@ impl Store for Watched {
         // Nobody took over: it is the master, and the others will follow it into oblivion.
         let (host, port) = match master == node {
             true => ("no".to_owned(), "one".to_owned()),
-            false => self.group.servers[master].place(),
+            false => {
+                let master = &self.group.servers[master];
+                (master.host(), master.port().to_string())
+            }
         };
         self.group.servers[node].restart_with(["--replicaof", &host, &port]);
     }

@@ -266,6 +266,13 @@ impl Line {
                 },
                 _ => return Err(StoreError::Unexpected("no text in answer to INFO".into())),
             };
+            if field(&text, "redis_mode").is_some_and(|mode| mode == "sentinel") {
+                return Err(StoreError::Unexpected(format!(
+                    "{} is a sentinel, which keeps no data: write redis+sentinel://host:port/\
+                     master-name",
+                    self.place
+                )));
+            }
             if field(&text, "role").is_some_and(|role| role == "slave") {
                 return Err(StoreError::WrongNode("it is a replica".into()));
             }

@@ -150,6 +150,12 @@ fn parse(address: &str) -> Result<RedisUrl, String> {
 
 /// The text for an address whose scheme is not ours.
 pub(super) fn unsupported_scheme(scheme: &str) -> String {
+    if let Some((plain, "sentinel" | "cluster")) = scheme.split_once('+') {
+        return format!(
+            "{scheme:?} leads to several servers, and here one is meant: write {plain}://host:port \
+             of that one"
+        );
+    }
     if scheme.contains("cluster") {
         return "a cluster's address is written redis+cluster://host1,host2 (or rediss+cluster://)"
             .into();
@@ -462,6 +468,8 @@ mod tests {
             ("http://u:c4nary@host", "unknown scheme \"http\""),
             ("redis-sentinel://u:c4nary@host", "redis+sentinel://host1"),
             ("redis-cluster://u:c4nary@host", "redis+cluster://host1"),
+            ("rediss+cluster://u:c4nary@host", "write rediss://host:port"),
+            ("redis+sentinel://u:c4nary@host/main", "write redis://host:port"),
             ("quorum://a,b,c", "quorum is not supported yet"),
             ("localhost:6380", "redis://localhost:6380"),
             ("u:c4nary@localhost", "no scheme: write redis://["),
