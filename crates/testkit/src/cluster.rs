@@ -283,8 +283,8 @@ impl ClusterGroup {
         });
     }
 
-    /// Waits until every node that answers says that the cluster is whole and every replica that
-    /// answers is in step with its master.
+    /// Waits until every node that answers knows an owner of every slot and says that the cluster
+    /// is up, and every replica that answers is in step with its master.
     ///
     /// # Panics
     /// When that takes far too long.
@@ -294,7 +294,10 @@ impl ClusterGroup {
                 let info = node.server.cli(&["INFO", "replication"]);
                 let is_in_step =
                     info.contains("role:master") || info.contains("master_link_status:up");
-                is_in_step && node.server.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
+                let cluster = node.server.cli(&["CLUSTER", "INFO"]);
+                // Without the demand for full coverage, a node is content before it knows all.
+                let knows_all = cluster.contains("cluster_slots_assigned:16384");
+                is_in_step && knows_all && cluster.contains("cluster_state:ok")
             })
         });
     }
@@ -358,8 +361,10 @@ impl ClusterGroup {
     }
 
     fn promote(&self, master: usize, words: &[&str]) -> usize {
-        let replicas = self.replicas_of(master);
-        let replica = *replicas.first().expect("the master has a replica that answers");
+        // One that came back only just now is not a replica in everybody's eyes yet.
+        let replica = wait_for("a replica of the master that answers", GENEROUS, || {
+            self.replicas_of(master).first().copied()
+        });
         let id = &self.nodes[replica].id;
         self.tell(replica, words);
         wait_until("every node to know the new master", GENEROUS, || {

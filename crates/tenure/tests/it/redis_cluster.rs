@@ -126,14 +126,22 @@ async fn leadership_follows_the_owner_of_the_slot() {
     assert!(waited < 3 * ttl + Duration::from_secs(10), "{waited:?}");
     assert!(third > second && second >= first);
 
-    // By a take-over that nobody agreed to, once the dead one is a replica.
+    // By silence: the connections to it stay open, and it comes back as a replica.
     group.restart(new);
     group.wait_until_whole();
+    let owner = group.owner_of(slot).unwrap();
+    group.pause(owner);
+    group.wait_for_another_owner(slot, owner);
+    let fourth = leader([&ada, &bob], |token| token > third).await;
+    group.resume(owner);
+    group.wait_until_whole();
+
+    // By a take-over that nobody agreed to.
     let owner = group.owner_of(slot).unwrap();
     let newest = group.take_over(owner);
     leader([&ada, &bob], |token| {
         let holder = group.server(newest).cli(&["GET", KEY]);
-        token >= third && [&ada, &bob].iter().any(|one| one.id().as_str() == holder)
+        token >= fourth && [&ada, &bob].iter().any(|one| one.id().as_str() == holder)
     })
     .await;
 }

@@ -36,6 +36,7 @@ mod hint;
 mod listener;
 mod mode;
 mod node;
+mod quorum_node;
 mod record;
 mod reply;
 mod request;
@@ -62,6 +63,7 @@ use self::dial::Route;
 pub use self::dial::{Connector, Dialing, Stream};
 pub(crate) use self::fenced::{FenceReply, connection_error, fence_command, fence_reply};
 pub use self::mode::Mode;
+pub(in crate::backend) use self::quorum_node::{NodeFacts, QuorumParts, look_at};
 #[cfg(feature = "embedded")]
 pub(super) use self::scripts::script_digests;
 use self::sentinel::SentinelAddress;
@@ -108,8 +110,12 @@ impl RedisBackend {
         if ClusterAddress::is_meant(address.trim()) {
             return Self::open_cluster(address);
         }
-        let url = RedisUrl::parse(address)?;
-        let backend = Self::start(Route::to(&url)?, url.mode);
+        Self::open_url(&RedisUrl::parse(address)?)
+    }
+
+    /// The store at an address that was parsed before.
+    pub(in crate::backend) fn open_url(url: &RedisUrl) -> Result<Self, ConnectError> {
+        let backend = Self::start(Route::to(url)?, url.mode);
         url.warning().into_iter().for_each(|warning| backend.shared.warnings.tell(warning));
         Ok(backend)
     }

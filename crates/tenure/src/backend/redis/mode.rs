@@ -103,8 +103,8 @@ impl ModeOptions {
             (None | Some("available"), Some(_)) => {
                 Err("?replicas= needs mode=strict: write ?mode=strict&replicas=1".into())
             }
-            (Some("quorum"), _) => Err("mode=quorum needs several independent nodes in one \
-                                        address, which is not supported yet"
+            (Some("quorum"), _) => Err("mode=quorum needs several independent nodes: write \
+                                        redis+quorum://host1,host2,host3"
                 .into()),
             (Some(_), _) => Err("?mode= is available or strict".into()),
         }
