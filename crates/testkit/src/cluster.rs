@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::{GENEROUS, RedisServer, RedisServerBuilder, ServerProgram, wait_for, wait_until};
+use crate::{GENEROUS, Host, RedisServer, RedisServerBuilder, ServerProgram, wait_for, wait_until};
 
 /// How long a node is silent before the others give it up, in milliseconds.
 const NODE_TIMEOUT_MS: &str = "2000";
@@ -66,7 +66,20 @@ impl ClusterGroup {
     /// When a program is missing or does not start.
     #[must_use]
     pub fn start_with(wish: impl Fn(RedisServerBuilder) -> RedisServerBuilder) -> Self {
-        let nodes = (0..2 * Self::MASTERS).map(|_| Node::start(wish(builder()))).collect();
+        Self::start_on(&vec![Host::loopback(); 2 * Self::MASTERS], wish)
+    }
+
+    /// The same with a node on each of six hosts.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start.
+    #[must_use]
+    pub fn start_on(
+        hosts: &[Host],
+        wish: impl Fn(RedisServerBuilder) -> RedisServerBuilder,
+    ) -> Self {
+        assert_eq!(hosts.len(), 2 * Self::MASTERS, "a host for each node");
+        let nodes = hosts.iter().map(|host| Node::start(wish(builder().on(host)))).collect();
         let group = ClusterGroup { nodes };
         group.introduce();
         group.share_slots();
@@ -84,7 +97,7 @@ impl ClusterGroup {
     /// The address that names these nodes.
     #[must_use]
     pub fn url_of(&self, places: &[usize]) -> String {
-        let host = |place: &usize| format!("127.0.0.1:{}", self.server(*place).port());
+        let host = |place: &usize| self.server(*place).authority();
         format!("redis+cluster://{}", places.iter().map(host).collect::<Vec<_>>().join(","))
     }
 
@@ -235,9 +248,8 @@ impl ClusterGroup {
     /// When nobody owns the slot or the nodes do not reach each other.
     pub fn migrate_key(&self, slot: u16, to: usize, key: &str) {
         let from = self.owner(slot);
-        let port = &self.nodes[to].port;
-        let said =
-            self.server(from).cli(&["MIGRATE", "127.0.0.1", port, key, "0", MIGRATE_TIMEOUT_MS]);
+        let (host, port) = (self.server(to).host(), &self.nodes[to].port);
+        let said = self.server(from).cli(&["MIGRATE", &host, port, key, "0", MIGRATE_TIMEOUT_MS]);
         // A key may have expired meanwhile.
         assert!(["OK", "NOKEY"].contains(&said.as_str()), "MIGRATE of {key}: {said}");
     }
@@ -293,6 +305,27 @@ impl ClusterGroup {
         });
     }
 
+    /// What keeps the cluster from being whole: a node that does not answer, is not in step, or
+    /// sees trouble. `None` when nothing does.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        (0..self.len()).find_map(|place| {
+            let node = &self.nodes[place];
+            if !node.answers {
+                return Some(format!("node {place} has ended or is stopped"));
+            }
+            if let Some(why) = node.out_of_step() {
+                return Some(format!("node {place}: {why}"));
+            }
+            let seen = node.sees();
+            let is_ill = |one: &&Seen| {
+                !one.is_linked || ["fail", "fail?", "handshake"].iter().any(|flag| one.has(flag))
+            };
+            let ill = seen.iter().find(is_ill)?;
+            Some(format!("node {place} sees {} as {}", ill.id, ill.flags.join(",")))
+        })
+    }
+
     fn introduce(&self) {
         for (epoch, node) in (1..).zip(&self.nodes) {
             // Equal epochs would be sorted out by the nodes, one exchange after the other.
@@ -312,7 +345,7 @@ impl ClusterGroup {
             if introduced_at.is_none_or(|at| at.elapsed() > INTRODUCE_EVERY) {
                 introduced_at = Some(Instant::now());
                 for node in &self.nodes[1..] {
-                    self.nodes[0].tell(&["CLUSTER", "MEET", "127.0.0.1", &node.port]);
+                    self.nodes[0].tell(&["CLUSTER", "MEET", &node.server.host(), &node.port]);
                 }
             }
             know_each_other()
@@ -399,6 +432,21 @@ impl Node {
             panic!("CLUSTER NODES said {nodes:?}");
         };
         Node { server, id, port: port.to_string(), answers: true }
+    }
+
+    /// Why it does not serve as a master with a replica, or as a replica in step with its master.
+    fn out_of_step(&self) -> Option<String> {
+        let info = self.server.cli(&["INFO", "replication"]);
+        let is_in_step = info.contains("role:master") && info.contains("state=online")
+            || info.contains("master_link_status:up");
+        if !is_in_step {
+            return Some(format!("not in step\n{info}"));
+        }
+        let state = self.server.cli(&["CLUSTER", "INFO"]);
+        match state.contains("cluster_state:ok") {
+            true => None,
+            false => Some(format!("{state}\n{}", self.server.cli(&["CLUSTER", "NODES"]))),
+        }
     }
 
     #[track_caller]

@@ -131,8 +131,10 @@ impl SentinelGroup {
 }
 
 fn builder(password: Option<&str>) -> RedisServerBuilder {
-    // A replica that lost its master looks for it again at once.
-    let builder = RedisServer::builder().args(["--repl-ping-replica-period", "1"]);
+    // Always the real thing: our own store has no replicas. One that lost its master looks for it
+    // again at once.
+    let redis = ServerProgram::new(ServerProgram::REDIS);
+    let builder = RedisServer::builder().program(redis).args(["--repl-ping-replica-period", "1"]);
     match password {
         Some(password) => builder.password(password).args(["--masterauth", password]),
         None => builder,

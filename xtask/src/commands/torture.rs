@@ -15,7 +15,7 @@ its own in network namespaces; where those are not permitted (they need root and
 behind proxies, as a line then says.
 
   --minutes N      how long, all in all; 10 unless told otherwise
-  --topology NAME  only stores of this kind: single or sentinel
+  --topology NAME  only stores of this kind: single, sentinel or cluster
   --mode NAME      only this mode: available or strict
   --row NAME       only the row of this name, for example \"isolated master\"
   --seed N         repeats a run's choices; what the machine does with them is its own affair

@@ -1,7 +1,6 @@
 //! `cargo xtask torture`: see its manual.
 
 use std::error::Error;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -125,15 +124,7 @@ fn torture(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     let mut outcomes = Vec::new();
     let mut all_is_well = true;
     for group in &chosen {
-        let run = || run_group(group, &budget, &|words| eprintln!("{words}"));
-        match catch_unwind(AssertUnwindSafe(run)) {
-            Ok(more) => outcomes.extend(more),
-            Err(_) => {
-                // The reason was printed when it happened.
-                eprintln!("{} {}: ended before its time", group.topology, group.mode);
-                all_is_well = false;
-            }
-        }
+        outcomes.extend(run_group(group, &budget, &|words| eprintln!("{words}")));
     }
     println!("{}", table(&outcomes));
     for outcome in &outcomes {

@@ -35,6 +35,8 @@ pub enum Fault {
     RollingRestart,
     /// A sentinel is stopped.
     LoseSentinel,
+    /// The resource's keys move to another master, one by one.
+    MigrateSlot,
     /// The sentinels are told to promote another.
     FailOverOnCommand,
     /// Nobody reaches the master, until another has taken over.
@@ -67,6 +69,7 @@ impl Fault {
             Fault::KillLaggedMaster => "kill-lagged-master",
             Fault::RollingRestart => "rolling-restart",
             Fault::LoseSentinel => "lose-sentinel",
+            Fault::MigrateSlot => "migrate-slot",
             Fault::FailOverOnCommand => "fail-over",
             Fault::CutMaster => "cut-master",
             Fault::CutMasterOneWay => "cut-master-one-way",
@@ -131,12 +134,15 @@ impl Fault {
                 world.pause_node(main);
                 match world.topology {
                     Topology::Single => world.endure(0.2, 1.5),
-                    // Well below the silence after which sentinels promote another.
-                    Topology::Sentinel => world.sleep(Duration::from_millis(600)),
+                    // Well below the silence after which another is promoted.
+                    Topology::Sentinel | Topology::Cluster => {
+                        world.sleep(Duration::from_millis(600))
+                    }
                 }
             }
             Fault::PauseReplica => {
-                let replica = world.other_node(main);
+                let replicas = world.store.replicas();
+                let replica = *world.random.choose(&replicas);
                 world.pause_node(replica);
                 world.endure(0.3, 1.5);
             }
@@ -164,6 +170,10 @@ impl Fault {
             Fault::LoseSentinel => {
                 world.pause_watcher();
                 world.endure(0.5, 1.0);
+            }
+            Fault::MigrateSlot => {
+                world.store.migrate();
+                world.endure(0.1, 0.5);
             }
             _ => self.strike_with_two_masters(world, main),
         }
@@ -204,7 +214,7 @@ fn cut_client(world: &mut World, way: Way) {
 }
 
 fn lag_replicas(world: &mut World, main: usize) {
-    for node in (0..world.topology.nodes()).filter(|node| *node != main) {
+    for node in world.store.replicas() {
         world.net.part_nodes(main, node, Way::Forth);
     }
 }
@@ -256,7 +266,7 @@ fn step_clock(world: &mut World) {
 fn flush(world: &mut World) {
     world.cut_leader_off();
     let main = world.store.main_node();
-    world.store.nodes()[main].cli(&["FLUSHALL"]);
+    world.store.cli(main, &["FLUSHALL"]);
     if world.mode == Mode::Strict {
         // Newcomers must not be told apart by the time that replicas need.
         world.sleep(Duration::from_millis(20));

@@ -1,6 +1,7 @@
 //! Runs rows: fault, heal, fault, heal, until their time is over; then judges what happened.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -109,11 +110,25 @@ pub fn run_group(group: &Group, budget: &Budget, tell: &dyn Fn(&str)) -> Vec<Out
         resource.cli(&["FLUSHALL"]);
         let all_places = places(&mut world.net, world.store.as_ref());
         world.fleet = new_fleet(budget, &resource_url, all_places);
-        if let Some(outcome) = run_row(row, &mut world, budget, &resource_url, tell) {
-            outcomes.push(outcome);
+        let run = || run_row(row, &mut world, budget, &resource_url, tell);
+        // Helpers of tests end by panic, with words that say what they waited for.
+        match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(outcome) => outcomes.extend(outcome),
+            Err(_) => {
+                outcomes.push(gave_up(row, &mut world, &resource_url));
+                break;
+            }
         }
     }
     outcomes
+}
+
+/// A row that could not be run to its end. What state the store is in, nobody knows.
+fn gave_up(row: &Row, world: &mut World, resource: &str) -> Outcome {
+    let history = finish(world, resource);
+    let mut outcome = weigh(row, world, 0, BTreeMap::new(), Gaps::default(), history);
+    outcome.faulty.insert(0, "ended before its time, see above".to_owned());
+    outcome
 }
 
 fn new_fleet(budget: &Budget, resource: &str, places: Vec<Place>) -> Fleet {

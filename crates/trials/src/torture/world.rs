@@ -17,6 +17,8 @@ use crate::clock;
 pub(super) const INSTANCES: usize = 3;
 /// How often the instances are listened to.
 const LISTEN_EVERY: Duration = Duration::from_millis(20);
+/// Looking at every server costs a process each.
+const LOOK_WHETHER_WHOLE_EVERY: Duration = Duration::from_millis(300);
 /// How far a wall clock jumps, in seconds: further than any lease lasts.
 const CLOCK_STEP: i64 = 3_600;
 /// How often the leader is struck rather than any other: it is the one that matters.
@@ -68,12 +70,6 @@ impl World {
         }
     }
 
-    /// Any server but this one.
-    pub(super) fn other_node(&mut self, node: usize) -> usize {
-        let others: Vec<_> = (0..self.topology.nodes()).filter(|other| *other != node).collect();
-        *self.random.choose(&others)
-    }
-
     /// Lets some time pass: so many leases, drawn between the two.
     pub(super) fn endure(&mut self, least: f64, most: f64) {
         let drawn = self.random.in_range(0..1_000) as f64 / 1_000.0;
@@ -118,12 +114,12 @@ impl World {
     }
 
     pub(super) fn pause_node(&mut self, node: usize) {
-        self.store.nodes()[node].pause();
+        self.store.pause(node);
         self.wounds.paused.insert(node);
     }
 
     pub(super) fn kill_node(&mut self, node: usize) {
-        self.store.nodes()[node].kill();
+        self.store.kill(node);
         self.wounds.dead.insert(node);
     }
 
@@ -149,7 +145,7 @@ impl World {
     pub(super) fn heal(&mut self) {
         self.net.heal();
         for node in std::mem::take(&mut self.wounds.paused) {
-            self.store.nodes()[node].resume();
+            self.store.resume(node);
         }
         if std::mem::take(&mut self.wounds.watcher_paused) {
             self.store.set_watcher_paused(false);
@@ -162,9 +158,10 @@ impl World {
 
     pub(super) fn await_whole(&mut self) {
         let until = clock::now() + WHOLE_AGAIN_MAX;
-        while !self.store.is_whole() {
-            assert!(clock::now() < until, "the store is not whole after {WHOLE_AGAIN_MAX:?}");
-            self.sleep(LISTEN_EVERY * 5);
+        while let Some(trouble) = self.store.trouble() {
+            let is_patient = clock::now() < until;
+            assert!(is_patient, "the store is not whole after {WHOLE_AGAIN_MAX:?}: {trouble}");
+            self.sleep(LOOK_WHETHER_WHOLE_EVERY);
         }
     }
 
