@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(Command::Check(arguments): Command) -> Result<ExitCode, Failure> {
-    let config = arguments.store.loader().load()?;
+    let config = arguments.store.loader()?.load()?;
     arguments.output.print(&as_json(&config), || as_text(&config));
     for warning in config.warnings() {
         talk(&format!("{} ({}): {}", warning.key, warning.origin, warning.text));

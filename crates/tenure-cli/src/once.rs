@@ -25,8 +25,9 @@ const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 ///
 /// A tick is a period by the store's clock (`--every`) or a name (`--tick`). When it was run before
 /// or runs elsewhere, this exits with 0 and says `skipped` on stderr; with `--wait` it waits for
-/// the outcome, and exits with 1 if the run failed. Without a tick the program runs whenever nobody
-/// else runs it.
+/// the outcome, and exits with 1 if the run failed. Ticks of one name never overlap: one that comes
+/// while another still runs is skipped, or waits its turn. Without a tick the program runs whenever
+/// nobody else runs it.
 ///
 /// A runner that crashes is run again by default, so a tick may begin twice. Exactly once needs a
 /// resource that checks TENURE_TOKEN.
@@ -80,7 +81,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     let program = Program::find(arguments.command.clone())?;
     let name = &arguments.target.name;
-    let loader = arguments.election.lay(arguments.target.loader(), name);
+    let loader = arguments.election.lay(arguments.target.loader()?, name);
     let config = store_options::load(loader)?;
     let timing = Timing::new(&config.election(name).timing()).map_err(tenure::Error::from)?;
     let code = block_on(async {

@@ -6,8 +6,9 @@ use tenure_sidecar::{Server, ServerSettings, Sidecar, SidecarError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{self, Failure};
+use crate::local;
 use crate::output::{result, talk};
-use crate::store_options::StoreOptions;
+use crate::store_options::{self, StoreOptions};
 
 /// Take part in elections and serve their health, status, metrics, events and a page over HTTP.
 ///
@@ -39,14 +40,15 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let mut loader = arguments.store.loader();
+    let mut loader = arguments.store.loader()?;
     if let Some(listen) = &arguments.listen {
         loader = loader.set(["sidecar", "listen"], listen, "--listen");
     }
     if !arguments.observe.is_empty() {
         loader = loader.set(["sidecar", "observe"], arguments.observe.join(","), "--observe");
     }
-    let config = loader.load()?;
+    let config = store_options::load(loader)?;
+    let is_local = local::serves(&config);
     for warning in config.warnings() {
         talk(&warning.to_string());
     }
@@ -55,6 +57,9 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
         [] => Sidecar::from_config(config).await?,
         names => Sidecar::taking_part(config, names).await?,
     };
+    if is_local {
+        local::keep(sidecar.tenure());
+    }
     let server = Server::bind(&sidecar, settings).await?;
     let url = server.url().map_err(|error| Failure::new(exit::NO, error.to_string()))?;
     result(&format!("serving {} at {url}", sidecar.names().collect::<Vec<_>>().join(", ")));

@@ -48,8 +48,9 @@ pub(crate) struct KeyOption {
 }
 
 impl StoreOptions {
-    /// The layers, with these flags on top.
-    pub(crate) fn loader(&self) -> Loader {
+    /// The layers, with these flags on top. Fails when a mode is asked for that the local store
+    /// does not have.
+    pub(crate) fn loader(&self) -> Result<Loader, Failure> {
         let mut loader = Loader::of_process();
         if let Some(file) = &self.config {
             loader = loader.file(file);
@@ -61,28 +62,36 @@ impl StoreOptions {
             loader = loader.set(["store", "url"], store, "--store");
         }
         if let Some(mode) = &self.mode {
-            let replicas = self.replicas.map(|count| format!("&replicas={count}"));
-            let options = format!("mode={mode}{}", replicas.unwrap_or_default());
-            loader = with_options(loader, &options);
+            loader = self.with_mode(loader, mode)?;
         }
         if let Some(prefix) = &self.prefix {
             loader = loader.set(["prefix"], prefix, "--prefix");
         }
-        loader
+        Ok(loader)
     }
-}
 
-/// Adds to the address that the layers name. Where that is wrong or missing, the final load says
-/// so.
-fn with_options(loader: Loader, options: &str) -> Loader {
-    let Ok(config) = loader.clone().load() else { return loader };
-    let Some(url) = config.store.url() else { return loader };
-    let (address, fragment) = match url.reveal().split_once('#') {
-        Some((address, fragment)) => (address, format!("#{fragment}")),
-        None => (url.reveal(), String::new()),
-    };
-    let joint = if address.contains('?') { '&' } else { '?' };
-    loader.set(["store", "url"], format!("{address}{joint}{options}{fragment}"), "--mode")
+    /// Adds the mode to the address that the layers name. Where that is wrong, the final load says
+    /// so.
+    fn with_mode(&self, loader: Loader, mode: &str) -> Result<Loader, Failure> {
+        let Ok(config) = loader.clone().load() else { return Ok(loader) };
+        let Some(url) = config.store.url() else {
+            return match mode {
+                "strict" if config.enabled => Err(Failure::usage(
+                    "--mode strict waits for replicas, and the local store has none: name a store \
+                     by --store",
+                )),
+                _ => Ok(loader),
+            };
+        };
+        let (address, fragment) = match url.reveal().split_once('#') {
+            Some((address, fragment)) => (address, format!("#{fragment}")),
+            None => (url.reveal(), String::new()),
+        };
+        let joint = if address.contains('?') { '&' } else { '?' };
+        let replicas = self.replicas.map(|count| format!("&replicas={count}")).unwrap_or_default();
+        let url = format!("{address}{joint}mode={mode}{replicas}{fragment}");
+        Ok(loader.set(["store", "url"], url, "--mode"))
+    }
 }
 
 /// One election on one store: what most commands look at.
@@ -98,17 +107,17 @@ pub(crate) struct Target {
 
 impl Target {
     /// The layers, with the flags on top.
-    pub(crate) fn loader(&self) -> Loader {
-        let loader = self.store.loader();
-        match &self.key.key {
+    pub(crate) fn loader(&self) -> Result<Loader, Failure> {
+        let loader = self.store.loader()?;
+        Ok(match &self.key.key {
             Some(key) => loader.set(["elections", &self.name, "key"], key, "--key"),
             None => loader,
-        }
+        })
     }
 
     /// Somebody who looks at the election.
     pub(crate) fn look_on(&self) -> Result<OnLooker, Failure> {
-        let tenure = connect(load(self.loader())?)?;
+        let tenure = connect(load(self.loader()?)?)?;
         let observer = tenure.observe(&self.name)?;
         Ok(OnLooker { tenure, observer })
     }
@@ -158,5 +167,10 @@ pub(crate) fn connect(config: Config) -> Result<Tenure, Failure> {
     for warning in config.warnings() {
         output::talk(&format!("{} ({}): {}", warning.key, warning.origin, warning.text));
     }
-    Ok(blocking::wait(Tenure::from_config(config))?)
+    let is_local = local::serves(&config);
+    let tenure = blocking::wait(Tenure::from_config(config))?;
+    if is_local {
+        local::keep(&tenure);
+    }
+    Ok(tenure)
 }

@@ -141,7 +141,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     arguments.log.start();
     let program = Program::find(arguments.command.clone())?;
     let name = &arguments.target.name;
-    let mut loader = arguments.election.lay(arguments.target.loader(), name);
+    let mut loader = arguments.election.lay(arguments.target.loader()?, name);
     if let Some(on_loss) = &arguments.on_loss {
         loader = loader.set(["elections", name, "on_loss"], on_loss, "--on-loss");
     }

@@ -27,11 +27,13 @@ pub struct Registry {
 }
 
 impl Default for Registry {
-    /// Knows `redis`, `rediss` and `unix`, the first two also with `+sentinel` and `+quorum`, and
-    /// `embedded` with the feature of that name.
+    /// Knows `redis`, `rediss` and `unix`, the first two also with `+sentinel`, `+cluster` and
+    /// `+quorum`, and `embedded` with the feature of that name.
     fn default() -> Self {
         let mut registry = Registry { starters: BTreeMap::new() };
-        for scheme in ["redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel"] {
+        let plain = ["redis", "rediss", "unix"];
+        let many = ["redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"];
+        for scheme in plain.into_iter().chain(many) {
             registry.register(scheme, |address| Box::pin(async move { open_redis(&address) }));
         }
         for scheme in super::quorum::SCHEMES {

@@ -51,8 +51,9 @@ pub(super) fn shown_address(address: &str) -> String {
         Some((_, place)) => ("***@", place),
         None => ("", rest),
     };
-    // Sentinels are several; elsewhere options stand behind a comma, maybe a password.
-    let is_end = |c: char| "?#=".contains(c) || c == ',' && !scheme.ends_with("+sentinel");
+    // Sentinels and nodes are several; elsewhere options stand behind a comma, maybe a password.
+    let is_several = ["+sentinel", "+cluster"].iter().any(|end| scheme.ends_with(end));
+    let is_end = |c: char| "?#=".contains(c) || c == ',' && !is_several;
     let place = place.split(is_end).next().unwrap_or_default();
     format!("{scheme}://{login}{place}")
 }

@@ -41,6 +41,19 @@ impl Step {
         Step { script, number, keys, caller: None, channel: String::new(), arguments }
     }
 
+    /// The keys that it touches, in the order of the script.
+    pub(super) fn keys(&self) -> &[String] {
+        &self.keys
+    }
+
+    /// Makes it publish to the shard that has its keys, rather than to all nodes of a cluster.
+    pub(super) fn publish_in_shard(&mut self) {
+        if !self.channel.is_empty() {
+            // No name contains a space: see the scripts' prelude.
+            self.channel = format!("shard {}", self.channel);
+        }
+    }
+
     /// The command that runs it: by digest where the connection has run it before.
     pub(super) fn command(&self, by_digest: bool, seen_run: &str) -> redis::Cmd {
         let mut command = redis::cmd(if by_digest { "EVALSHA" } else { "EVAL" });

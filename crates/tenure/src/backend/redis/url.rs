@@ -11,6 +11,7 @@ use crate::backend::{ConnectError, Secret};
 pub(super) const SUPPORTED: &str = "redis://[user[:password]@]host[:port][/db], rediss://… with \
                                     ?ca=FILE&cert=FILE&key=FILE, \
                                     redis+sentinel://host1,host2/master-name, \
+                                    redis+cluster://host1,host2, \
                                     redis+quorum://host1,host2,host3, or \
                                     unix:///path?db=N";
 pub(super) const DEFAULT_PORT: u16 = 6379;
@@ -38,6 +39,16 @@ pub enum Place {
     Tls { host: String, port: u16, tls: TlsFiles },
     /// `unix://`
     Unix { path: PathBuf },
+}
+
+impl Place {
+    /// A place in the network, encrypted if files are given.
+    pub(super) fn network(host: String, port: u16, tls: Option<TlsFiles>) -> Self {
+        match tls {
+            Some(tls) => Place::Tls { host, port, tls },
+            None => Place::Tcp { host, port },
+        }
+    }
 }
 
 /// Files for an encrypted connection; without `ca` the system's certificate authorities count.
@@ -140,11 +151,16 @@ fn parse(address: &str) -> Result<RedisUrl, String> {
 
 /// The text for an address whose scheme is not ours.
 pub(super) fn unsupported_scheme(scheme: &str) -> String {
-    let later = ["cluster"].into_iter().find(|word| scheme.contains(word));
-    match later {
-        Some(word) => format!("{word} is not supported yet: write {SUPPORTED}"),
-        None => format!("unknown scheme {scheme:?}: write {SUPPORTED}"),
+    if scheme.contains("cluster") {
+        return "a cluster's address is written redis+cluster://host1,host2 (or rediss+cluster://)"
+            .into();
     }
+    if scheme.contains("quorum") {
+        return "a quorum's address is written redis+quorum://host1,host2,host3 (or \
+                rediss+quorum://)"
+            .into();
+    }
+    format!("unknown scheme {scheme:?}: write {SUPPORTED}")
 }
 
 fn is_scheme(scheme: &str, rest: &str) -> bool {
@@ -447,8 +463,8 @@ mod tests {
             ("unix://run/redis.sock", "absolute path"),
             ("http://u:c4nary@host", "unknown scheme \"http\""),
             ("redis-sentinel://u:c4nary@host", "redis+sentinel://host1"),
-            ("redis+cluster://u:c4nary@host", "cluster is not supported yet"),
-            ("quorum://a,b,c", "quorum is not supported yet"),
+            ("redis-cluster://u:c4nary@host", "redis+cluster://host1"),
+            ("quorum://a,b,c", "is written redis+quorum://host1"),
             ("localhost:6380", "redis://localhost:6380"),
             ("u:c4nary@localhost", "no scheme: write redis://["),
             ("c4nary", "no scheme: write redis://["),

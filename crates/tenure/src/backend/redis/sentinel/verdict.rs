@@ -1,27 +1,11 @@
 //! What the sentinels' answers come to.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use tenure_core::StoreError;
 
+use crate::backend::redis::node::Node;
 use crate::backend::redis::text::cleaned;
-
-/// A server as sentinels name it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Node {
-    pub(super) host: String,
-    pub(super) port: u16,
-}
-
-impl fmt::Display for Node {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "[{}]:{}", cleaned(&self.host), self.port),
-            false => write!(f, "{}:{}", cleaned(&self.host), self.port),
-        }
-    }
-}
 
 /// One sentinel's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
