@@ -11,7 +11,8 @@ use crate::backend::{ConnectError, Secret};
 pub(super) const SUPPORTED: &str = "redis://[user[:password]@]host[:port][/db], rediss://… with \
                                     ?ca=FILE&cert=FILE&key=FILE, \
                                     redis+sentinel://host1,host2/master-name, \
-                                    redis+cluster://host1,host2, redis+quorum://host1,host2,host3, or \
+                                    redis+cluster://host1,host2, \
+                                    redis+quorum://host1,host2,host3, or \
                                     unix:///path?db=N";
 pub(super) const DEFAULT_PORT: u16 = 6379;
 /// The highest database number that is sent; servers have 16 unless told otherwise.
@@ -158,6 +159,11 @@ pub(super) fn unsupported_scheme(scheme: &str) -> String {
     }
     if scheme.contains("cluster") {
         return "a cluster's address is written redis+cluster://host1,host2 (or rediss+cluster://)"
+            .into();
+    }
+    if scheme.contains("quorum") {
+        return "a quorum's address is written redis+quorum://host1,host2,host3 (or \
+                rediss+quorum://)"
             .into();
     }
     format!("unknown scheme {scheme:?}: write {SUPPORTED}")
@@ -466,7 +472,7 @@ mod tests {
             ("redis-cluster://u:c4nary@host", "redis+cluster://host1"),
             ("rediss+cluster://u:c4nary@host", "write rediss://host:port"),
             ("redis+sentinel://u:c4nary@host/main", "write redis://host:port"),
-            ("quorum://a,b,c", "redis+quorum://host1,host2,host3"),
+            ("quorum://a,b,c", "is written redis+quorum://host1"),
             ("localhost:6380", "redis://localhost:6380"),
             ("u:c4nary@localhost", "no scheme: write redis://["),
             ("c4nary", "no scheme: write redis://["),
