@@ -3,24 +3,28 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use store_engine::{Config, Host, SaveJob, Usage};
+use store_persist::disk::Disk;
 use store_persist::rdb::Part;
 
 use crate::outside::Outside;
 use crate::persistence::snapshot::{self, Generations};
 
 /// The process this server runs in.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Process {
     outside: Outside,
+    /// Where data lies.
+    disk: Arc<dyn Disk>,
     /// Shared with the saves in the background.
     generations: Generations,
 }
 
 impl Process {
-    pub(crate) fn new(outside: Outside, generations: Generations) -> Self {
-        Self { outside, generations }
+    pub(crate) fn new(outside: Outside, disk: Arc<dyn Disk>, generations: Generations) -> Self {
+        Self { outside, disk, generations }
     }
 }
 
@@ -77,13 +81,14 @@ impl Host for Process {
         job: &SaveJob,
         next: &mut dyn FnMut() -> Option<Vec<Part>>,
     ) -> Result<(), String> {
-        snapshot::save(job, &self.generations, next)
+        snapshot::save(Arc::clone(&self.disk), job, &self.generations, next)
     }
 
     fn open_file(&self, path: &Path) -> Result<Box<dyn io::Read>, String> {
-        let opened = fs::File::open(path);
-        let file = opened.map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Box::new(file))
+        match self.disk.read(path) {
+            Ok(file) => Ok(file),
+            Err(error) => Err(format!("{}: {error}", path.display())),
+        }
     }
 
     fn fill_secret(&self, bytes: &mut [u8]) -> bool {

@@ -237,10 +237,10 @@ impl ServerBuilder {
         let (messages, received) = channel();
         if !self.config.text("save").is_empty() {
             let folder = Path::new(self.config.text("dir"));
-            remove_leftovers(&folder.join(self.config.text("dbfilename")));
+            remove_leftovers(&*self.disk, &folder.join(self.config.text("dbfilename")));
         }
         let generations = Generations::default();
-        let process = Process::new(outside.clone(), generations.clone());
+        let process = Process::new(outside.clone(), Arc::clone(&self.disk), generations.clone());
         let mailbox = Mailbox { messages: messages.clone(), waker: Arc::clone(&waker) };
         let persistence = Persistence::new(Arc::clone(&self.disk), &self.config, mailbox);
         let loader = Loader::find(self.disk, &self.config).map_err(StartError::Data)?;

@@ -25,15 +25,18 @@ const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 ///
 /// A tick is a period by the store's clock (`--every`) or a name (`--tick`). When it was run before
 /// or runs elsewhere, this exits with 0 and says `skipped` on stderr; with `--wait` it waits for
-/// the outcome, and exits with 1 if the run failed. Without a tick the program runs whenever nobody
-/// else runs it.
+/// the outcome, and exits with 1 if the run failed. Ticks of one name never overlap: one that comes
+/// while another still runs is skipped, or waits its turn. Without a tick the program runs whenever
+/// nobody else runs it.
 ///
 /// A runner that crashes is run again by default, so a tick may begin twice. Exactly once needs a
 /// resource that checks TENURE_TOKEN.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure once report --every 1h -- ./report
+  tenure once migrate --tick 2026-11-15-users --wait -- ./migrate")]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    target: Target,
     /// Once per period of this length, by the store's clock.
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "tick")]
     every: Option<Duration>,
@@ -52,15 +55,17 @@ pub(crate) struct Arguments {
     /// What to do about a tick that somebody began and never finished.
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     on_crash: OnCrash,
+    /// The program and its arguments.
+    #[arg(index = 2, last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+    #[command(flatten)]
+    target: Target,
     #[command(flatten)]
     election: ElectionOptions,
     #[command(flatten)]
     child: ChildOptions,
     #[command(flatten)]
     log: LogOptions,
-    /// The program and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -80,7 +85,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     let program = Program::find(arguments.command.clone())?;
     let name = &arguments.target.name;
-    let loader = arguments.election.lay(arguments.target.loader(), name);
+    let loader = arguments.election.lay(arguments.target.loader()?, name);
     let config = store_options::load(loader)?;
     let timing = Timing::new(&config.election(name).timing()).map_err(tenure::Error::from)?;
     let code = block_on(async {

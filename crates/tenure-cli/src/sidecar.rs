@@ -6,14 +6,20 @@ use tenure_sidecar::{Server, ServerSettings, Sidecar, SidecarError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{self, Failure};
+use crate::local;
 use crate::output::{result, talk};
-use crate::store_options::StoreOptions;
+use crate::store_options::{self, StoreOptions};
 
 /// Take part in elections and serve their health, status, metrics, events and a page over HTTP.
 ///
 /// Without names it takes part in every election of the configuration. docs/sidecar.md lists the
 /// routes.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure sidecar nightly
+  tenure sidecar --config tenure.toml
+  tenure sidecar nightly --observe report --listen 127.0.0.1:9000")]
 pub(crate) struct Arguments {
     /// The elections to take part in.
     names: Vec<String>,
@@ -39,14 +45,15 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let mut loader = arguments.store.loader();
+    let mut loader = arguments.store.loader()?;
     if let Some(listen) = &arguments.listen {
         loader = loader.set(["sidecar", "listen"], listen, "--listen");
     }
     if !arguments.observe.is_empty() {
         loader = loader.set(["sidecar", "observe"], arguments.observe.join(","), "--observe");
     }
-    let config = loader.load()?;
+    let config = store_options::load(loader)?;
+    let is_local = local::serves(&config);
     for warning in config.warnings() {
         talk(&warning.to_string());
     }
@@ -55,6 +62,9 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
         [] => Sidecar::from_config(config).await?,
         names => Sidecar::taking_part(config, names).await?,
     };
+    if is_local {
+        local::keep(sidecar.tenure());
+    }
     let server = Server::bind(&sidecar, settings).await?;
     let url = server.url().map_err(|error| Failure::new(exit::NO, error.to_string()))?;
     result(&format!("serving {} at {url}", sidecar.names().collect::<Vec<_>>().join(", ")));

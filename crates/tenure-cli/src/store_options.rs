@@ -48,8 +48,9 @@ pub(crate) struct KeyOption {
 }
 
 impl StoreOptions {
-    /// The layers, with these flags on top.
-    pub(crate) fn loader(&self) -> Loader {
+    /// The layers, with these flags on top. Fails when a mode is asked for that the local store
+    /// does not have.
+    pub(crate) fn loader(&self) -> Result<Loader, Failure> {
         let mut loader = Loader::of_process();
         if let Some(file) = &self.config {
             loader = loader.file(file);
@@ -61,34 +62,43 @@ impl StoreOptions {
             loader = loader.set(["store", "url"], store, "--store");
         }
         if let Some(mode) = &self.mode {
-            let replicas = self.replicas.map(|count| format!("&replicas={count}"));
-            let options = format!("mode={mode}{}", replicas.unwrap_or_default());
-            loader = with_options(loader, &options);
+            loader = self.with_mode(loader, mode)?;
         }
         if let Some(prefix) = &self.prefix {
             loader = loader.set(["prefix"], prefix, "--prefix");
         }
-        loader
+        Ok(loader)
     }
-}
 
-/// Adds to the address that the layers name. Where that is wrong or missing, the final load says
-/// so.
-fn with_options(loader: Loader, options: &str) -> Loader {
-    let Ok(config) = loader.clone().load() else { return loader };
-    let Some(url) = config.store.url() else { return loader };
-    let (address, fragment) = match url.reveal().split_once('#') {
-        Some((address, fragment)) => (address, format!("#{fragment}")),
-        None => (url.reveal(), String::new()),
-    };
-    let joint = if address.contains('?') { '&' } else { '?' };
-    loader.set(["store", "url"], format!("{address}{joint}{options}{fragment}"), "--mode")
+    /// Adds the mode to the address that the layers name. Where that is wrong, the final load says
+    /// so.
+    fn with_mode(&self, loader: Loader, mode: &str) -> Result<Loader, Failure> {
+        let Ok(config) = loader.clone().load() else { return Ok(loader) };
+        let Some(url) = config.store.url() else {
+            return match mode {
+                "strict" if config.enabled => Err(Failure::usage(
+                    "--mode strict waits for replicas, and the local store has none: name a store \
+                     by --store",
+                )),
+                _ => Ok(loader),
+            };
+        };
+        let (address, fragment) = match url.reveal().split_once('#') {
+            Some((address, fragment)) => (address, format!("#{fragment}")),
+            None => (url.reveal(), String::new()),
+        };
+        let joint = if address.contains('?') { '&' } else { '?' };
+        let replicas = self.replicas.map(|count| format!("&replicas={count}")).unwrap_or_default();
+        let url = format!("{address}{joint}mode={mode}{replicas}{fragment}");
+        Ok(loader.set(["store", "url"], url, "--mode"))
+    }
 }
 
 /// One election on one store: what most commands look at.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Target {
     /// The election's name.
+    #[arg(index = 1)]
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) store: StoreOptions,
@@ -98,17 +108,17 @@ pub(crate) struct Target {
 
 impl Target {
     /// The layers, with the flags on top.
-    pub(crate) fn loader(&self) -> Loader {
-        let loader = self.store.loader();
-        match &self.key.key {
+    pub(crate) fn loader(&self) -> Result<Loader, Failure> {
+        let loader = self.store.loader()?;
+        Ok(match &self.key.key {
             Some(key) => loader.set(["elections", &self.name, "key"], key, "--key"),
             None => loader,
-        }
+        })
     }
 
     /// Somebody who looks at the election.
     pub(crate) fn look_on(&self) -> Result<OnLooker, Failure> {
-        let tenure = connect(load(self.loader())?)?;
+        let tenure = connect(load(self.loader()?)?)?;
         let observer = tenure.observe(&self.name)?;
         Ok(OnLooker { tenure, observer })
     }
@@ -130,18 +140,28 @@ impl OnLooker {
     }
 }
 
-/// Names the store in what went wrong there.
+/// Names the store in what went wrong there, and the next step where that is not said yet.
 pub(crate) fn blame(tenure: &Tenure, error: tenure::Error) -> Failure {
     let from_store = matches!(error, tenure::Error::Store(_));
     let mut failure = Failure::from(error);
     if from_store {
-        let next = match failure.code {
-            exit::UNREACHABLE => "start it, or name another by --store",
-            _ => "see docs/acl.md for what the login needs",
-        };
-        failure.message = format!("{}: {}: {next}", tenure.store(), failure.message);
+        failure.message = blamed(&tenure.store(), &failure);
     }
     failure
+}
+
+fn blamed(store: &str, failure: &Failure) -> String {
+    let message = match failure.message.contains(store) {
+        true => failure.message.clone(),
+        false => format!("{store}: {}", failure.message),
+    };
+    // What the library advises stands behind a semicolon.
+    match (failure.code, message.contains("; ")) {
+        (exit::UNREACHABLE, true) => format!("{message}, or name another by --store"),
+        (exit::UNREACHABLE, false) => format!("{message}: start it, or name another by --store"),
+        (_, true) => message,
+        (_, false) => format!("{message}: see docs/acl.md for what the login needs"),
+    }
 }
 
 /// The whole configuration. Where nobody names a store, it is the local one.
@@ -158,5 +178,32 @@ pub(crate) fn connect(config: Config) -> Result<Tenure, Failure> {
     for warning in config.warnings() {
         output::talk(&format!("{} ({}): {}", warning.key, warning.origin, warning.text));
     }
-    Ok(blocking::wait(Tenure::from_config(config))?)
+    let is_local = local::serves(&config);
+    let tenure = blocking::wait(Tenure::from_config(config))?;
+    if is_local {
+        local::keep(&tenure);
+    }
+    Ok(tenure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_store_is_said_once_and_so_is_what_to_do() {
+        let of = |code, text: &str| blamed("redis://h:1/0", &Failure::new(code, text));
+        assert_eq!(
+            of(exit::UNREACHABLE, "store unreachable: redis://h:1/0: refused; start the store"),
+            "store unreachable: redis://h:1/0: refused; start the store, or name another by --store"
+        );
+        assert_eq!(
+            of(exit::UNREACHABLE, "no answer within 3s"),
+            "redis://h:1/0: no answer within 3s: start it, or name another by --store"
+        );
+        assert_eq!(
+            of(exit::CONFIGURATION, "the store denies access"),
+            "redis://h:1/0: the store denies access: see docs/acl.md for what the login needs"
+        );
+    }
 }

@@ -11,6 +11,7 @@ pub mod memory_store;
 mod moment;
 mod name;
 pub mod protocol;
+pub mod quorum;
 mod random;
 mod settings;
 pub mod timing;

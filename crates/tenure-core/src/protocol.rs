@@ -90,6 +90,18 @@ pub enum Request {
         token: Token,
         /// The lease to set.
         ttl: Duration,
+        /// The longest lease any peer may believe in.
+        fleet_max_ttl: Duration,
+    },
+    /// To one of several nodes: extend the lease of exactly this term, or take it over where the
+    /// key is gone, no later term is known and nothing was lost.
+    Adopt {
+        /// The term.
+        token: Token,
+        /// The lease to set.
+        ttl: Duration,
+        /// The longest lease any peer may believe in.
+        fleet_max_ttl: Duration,
     },
     /// End exactly this term and wake the others.
     Release {
@@ -110,6 +122,16 @@ pub enum Request {
         /// The successor.
         to: InstanceId,
         /// How long it has to claim the resource before everyone may try.
+        claim_ttl: Duration,
+    },
+    /// To one of several nodes: end exactly this term and let `to` go first. Unlike a transfer it
+    /// reserves nothing.
+    PassOn {
+        /// The term that ends.
+        token: Token,
+        /// The successor.
+        to: InstanceId,
+        /// How long the others let it go first.
         claim_ttl: Duration,
     },
     /// Read without taking part.
@@ -209,6 +231,20 @@ pub struct Acquire {
     pub record: MemberRecord,
     /// Whether to list the members in the answer.
     pub members: bool,
+    /// Which part this is of a decision of several nodes.
+    pub ballot: Ballot,
+}
+
+/// Which part an attempt plays where several nodes decide together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ballot {
+    /// The store decides alone, and numbers the term itself.
+    #[default]
+    Alone,
+    /// Only say whether the resource could be had, and above which number. No lease is written.
+    Propose,
+    /// Take it under this number, unless a term with this number or a later one is known.
+    Settle(Token),
 }
 
 /// How a term ended, as history tells it.
@@ -408,16 +444,21 @@ pub enum Outcome {
         /// How long at the most.
         left: Duration,
     },
+    /// Acquire: several nodes decide, and no majority of them came together. The attempt is over.
+    Contested {
+        /// Why, for people.
+        why: String,
+    },
     /// Something that is not ours stands at a key. Nothing was touched.
     Conflict {
         /// What stands where, for people.
         what: String,
     },
-    /// Renew: extended.
+    /// Renew, adopt: extended.
     Renewed,
-    /// Renew, release, transfer, refuse, tick: the caller does not hold this term.
+    /// Renew, adopt, release, transfer, pass on, refuse, tick: the caller does not hold this term.
     Lost(LostWhy),
-    /// Release: done.
+    /// Release, pass on: done.
     Released,
     /// Abandon: done; `true` when the attempt had got the resource.
     Abandoned {

@@ -258,11 +258,9 @@ async fn openapi() -> Response {
 // ---------------------------------------------------------------------- what an operator asks for
 
 async fn resign(State(shared): Shares, Path(name): Path<String>) -> Response {
-    if shared.resource(&name).is_none() {
-        return unknown(&shared, &name);
-    }
+    let Some(watched) = shared.resource(&name) else { return unknown(&shared, &name) };
     tracing::info!(target: "tenure", resource = name, "sidecar: asked to resign");
-    answer(shared.tenure.ask_to_resign(&name).await)
+    answer(watched.observer.ask_to_resign().await)
 }
 
 #[derive(Deserialize)]
@@ -276,9 +274,7 @@ async fn hand_over(
     Path(name): Path<String>,
     body: Result<Json<HandOver>, axum::extract::rejection::JsonRejection>,
 ) -> Response {
-    if shared.resource(&name).is_none() {
-        return unknown(&shared, &name);
-    }
+    let Some(watched) = shared.resource(&name) else { return unknown(&shared, &name) };
     let to = match body {
         Ok(Json(HandOver { to })) if !to.is_empty() => to,
         Ok(_) => return problem(StatusCode::BAD_REQUEST, "to is empty: name the successor"),
@@ -288,7 +284,7 @@ async fn hand_over(
         }
     };
     tracing::info!(target: "tenure", resource = name, "sidecar: asked to hand over");
-    answer(shared.tenure.ask_to_hand_over(&name, &to).await)
+    answer(watched.observer.ask_to_hand_over(&to).await)
 }
 
 /// What came of asking a leader.

@@ -23,7 +23,8 @@ use crate::tls;
 
 /// How many connections may be open at a time; more wait in the listener's queue.
 pub const CONNECTIONS_MAX: usize = 256;
-/// How long a caller may take to send the head of a request, and to agree on encryption.
+/// How long a caller may take to send the head of a request, and to agree on encryption, unless
+/// told otherwise.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes that a head may have.
 const HEAD_LEN_MAX: usize = 32 * 1024;
@@ -35,18 +36,25 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 const FAREWELL: Duration = Duration::from_millis(500);
 
 /// Where to serve and whom to serve.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ServerSettings {
     listen: String,
     access: Access,
     token: Option<Secret>,
     tls: Option<tls::Files>,
+    head_timeout: Duration,
 }
 
 impl ServerSettings {
     /// Serves at this address, such as `127.0.0.1:8420`.
     pub fn listen(address: impl Into<String>) -> Self {
-        ServerSettings { listen: address.into(), ..ServerSettings::default() }
+        ServerSettings {
+            listen: address.into(),
+            access: Access::default(),
+            token: None,
+            tls: None,
+            head_timeout: HEAD_TIMEOUT,
+        }
     }
 
     /// As the section `sidecar` of a configuration says. Fails when its certificates do not fit
@@ -75,6 +83,14 @@ impl ServerSettings {
         self
     }
 
+    /// Hangs up on callers who take longer than this to send the head of a request, or to agree on
+    /// encryption; 10 s by default. A silent caller has one of [`CONNECTIONS_MAX`] places.
+    #[must_use]
+    pub fn head_timeout(mut self, limit: Duration) -> Self {
+        self.head_timeout = limit;
+        self
+    }
+
     /// Refuses what would let strangers in.
     fn check(&self, address: SocketAddr) -> Result<(), SidecarError> {
         if let Some(token) = &self.token
@@ -97,6 +113,7 @@ pub struct Server {
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
     router: Router,
+    head_timeout: Duration,
 }
 
 impl Server {
@@ -116,7 +133,7 @@ impl Server {
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|source| SidecarError::Listen { address, source })?;
         let router = settings.access.guard(sidecar.router());
-        Ok(Server { listener, acceptor, router })
+        Ok(Server { listener, acceptor, router, head_timeout: settings.head_timeout })
     }
 
     /// Where it listens.
@@ -134,12 +151,13 @@ impl Server {
     pub async fn serve(self, ends: impl Future<Output = ()>) {
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let (farewell, _) = watch::channel(false);
-        let service = Service { router: self.router, acceptor: self.acceptor };
+        let Server { listener, acceptor, router, head_timeout } = self;
+        let service = Service { router, acceptor, head_timeout };
         let mut ends = std::pin::pin!(ends);
         loop {
             let accepted = tokio::select! {
                 () = &mut ends => break,
-                accepted = accept(&self.listener, &places) => accepted,
+                accepted = accept(&listener, &places) => accepted,
             };
             match accepted {
                 Ok((stream, place)) => {
@@ -151,7 +169,7 @@ impl Server {
                 }
             }
         }
-        drop(self.listener);
+        drop(listener);
         farewell.send_replace(true);
         let all = u32::try_from(CONNECTIONS_MAX).expect("a few hundred");
         // Whoever is not done by then is cut off with the process.
@@ -180,6 +198,7 @@ async fn accept(
 struct Service {
     router: Router,
     acceptor: Option<TlsAcceptor>,
+    head_timeout: Duration,
 }
 
 impl Service {
@@ -189,33 +208,33 @@ impl Service {
         farewell: watch::Receiver<bool>,
         _place: OwnedSemaphorePermit,
     ) {
-        let Some(acceptor) = self.acceptor else {
-            return converse(stream, self.router, farewell).await;
+        let Some(acceptor) = self.acceptor.clone() else {
+            return self.converse(stream, farewell).await;
         };
-        match tokio::time::timeout(HEAD_TIMEOUT, acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => converse(stream, self.router, farewell).await,
+        match tokio::time::timeout(self.head_timeout, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => self.converse(stream, farewell).await,
             Ok(Err(error)) => tracing::debug!(target: "tenure", %error, "sidecar: no trust"),
             Err(_) => {}
         }
     }
-}
 
-async fn converse<S>(stream: S, router: Router, mut farewell: watch::Receiver<bool>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(HEAD_LEN_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let mut connection = std::pin::pin!(connection);
-    // A caller who hangs up in the middle is no news.
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        _ = farewell.wait_for(|leaves| *leaves) => {}
+    async fn converse<S>(self, stream: S, mut farewell: watch::Receiver<bool>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.head_timeout)
+            .max_buf_size(HEAD_LEN_MAX)
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router));
+        let mut connection = std::pin::pin!(connection);
+        // A caller who hangs up in the middle is no news.
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            _ = farewell.wait_for(|leaves| *leaves) => {}
+        }
+        // Streams of events have no end of their own.
+        connection.as_mut().graceful_shutdown();
+        let _ = tokio::time::timeout(FAREWELL / 2, connection).await;
     }
-    // Streams of events have no end of their own.
-    connection.as_mut().graceful_shutdown();
-    let _ = tokio::time::timeout(FAREWELL / 2, connection).await;
 }

@@ -55,13 +55,13 @@ impl Tenure {
     /// Asks the leader of `name` to step down, and waits for what comes of it. Its work ends
     /// before anybody else leads.
     pub async fn ask_to_resign(&self, name: &str) -> Result<Asked, Error> {
-        self.observe(name)?.ask_leader(WishKind::Resign).await
+        self.observe(name)?.ask_to_resign().await
     }
 
     /// Asks the leader of `name` to hand over to the member called `to`, by name or whole id, and
     /// waits for what comes of it.
     pub async fn ask_to_hand_over(&self, name: &str, to: &str) -> Result<Asked, Error> {
-        self.observe(name)?.ask_leader(WishKind::HandOver { to: to.to_owned() }).await
+        self.observe(name)?.ask_to_hand_over(to).await
     }
 
     /// Grants no new term of `name` to anybody for as long as `lasts`, for maintenance. A running
@@ -133,6 +133,18 @@ fn longest_lease(seen: &Observation, own: Duration) -> Duration {
 }
 
 impl Observer {
+    /// As [`Tenure::ask_to_resign`], about the resource that this observer looks at, whatever its
+    /// key is.
+    pub async fn ask_to_resign(&self) -> Result<Asked, Error> {
+        self.ask_leader(WishKind::Resign).await
+    }
+
+    /// As [`Tenure::ask_to_hand_over`], about the resource that this observer looks at, whatever
+    /// its key is.
+    pub async fn ask_to_hand_over(&self, to: &str) -> Result<Asked, Error> {
+        self.ask_leader(WishKind::HandOver { to: to.to_owned() }).await
+    }
+
     async fn expect_done(&self, request: Request, asked: &str) -> Result<(), Error> {
         match self.ask(request).await?.outcome {
             Outcome::Done => Ok(()),

@@ -14,10 +14,13 @@
 //! assert_eq!(server.cli(&["GET", "greeting"]), "hello");
 //! ```
 
+mod certificates;
 mod child;
+mod cluster;
 mod folder;
 mod lines;
 mod monitor;
+mod network;
 mod port;
 mod process;
 pub mod proxy;
@@ -27,8 +30,11 @@ mod server;
 mod wait;
 mod wall_clock;
 
+pub use certificates::Certificates;
+pub use cluster::ClusterGroup;
 pub use folder::TempFolder;
 pub use monitor::{Monitor, MonitorLine};
+pub use network::{Host, Network};
 pub use process::Process;
 pub use proxy::Proxy;
 pub use random::{Random, seed};

@@ -8,7 +8,10 @@ use crate::folder::TempFolder;
 use crate::lines::Lines;
 use crate::port::ReservedPort;
 use crate::server::{ServerProgram, redis_cli};
-use crate::{GENEROUS, RedisServer, RedisServerBuilder, wait_until};
+use crate::{GENEROUS, Host, RedisServer, RedisServerBuilder, wait_until};
+
+/// How many sentinels there are: the fewest that can lose one.
+const SENTINELS: usize = 3;
 
 /// How long a master is silent before the sentinels give it up, unless a test says otherwise.
 const DOWN_AFTER: Duration = Duration::from_millis(1500);
@@ -42,9 +45,35 @@ impl SentinelGroup {
     /// When a program is missing or does not start.
     #[must_use]
     pub fn start_with(replicas: usize, passwords: Option<(&str, &str)>) -> Self {
-        let servers = start_servers(replicas, passwords.map(|(servers, _)| servers));
-        let sentinels: Vec<_> =
-            (0..3).map(|_| Sentinel::start(servers[0].port(), passwords)).collect();
+        let hosts = vec![Host::loopback(); replicas + 1];
+        let sentinels = vec![Host::loopback(); SENTINELS];
+        let builder = builder(passwords.map(|(servers, _)| servers));
+        Self::start_each(&builder, &hosts, &sentinels, passwords)
+    }
+
+    /// The same on hosts of a network: a server on each, set up as `settings` says, and a sentinel
+    /// beside each of the first three.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start, or there are too few hosts for the sentinels.
+    #[must_use]
+    pub fn start_on(
+        hosts: &[Host],
+        settings: impl FnOnce(RedisServerBuilder) -> RedisServerBuilder,
+    ) -> Self {
+        Self::start_each(&settings(builder(None)), hosts, &hosts[..SENTINELS], None)
+    }
+
+    fn start_each(
+        builder: &RedisServerBuilder,
+        hosts: &[Host],
+        sentinels: &[Host],
+        passwords: Option<(&str, &str)>,
+    ) -> Self {
+        let replicas = hosts.len() - 1;
+        let servers = start_servers(builder, hosts);
+        let start = |host| Sentinel::start(host, (&hosts[0], servers[0].port()), passwords);
+        let sentinels: Vec<_> = sentinels.iter().map(start).collect();
         let group = SentinelGroup { servers, sentinels };
         wait_until("the sentinels to know each other and every replica", GENEROUS, || {
             group.sentinels.iter().all(|sentinel| {
@@ -64,7 +93,10 @@ impl SentinelGroup {
     /// The sentinels as they stand in an address.
     #[must_use]
     pub fn hosts(&self) -> String {
-        let hosts = self.sentinels.iter().map(|one| format!("127.0.0.1:{}", one.port.number()));
+        let hosts = self
+            .sentinels
+            .iter()
+            .map(|one| format!("{}:{}", one.host.address(), one.port.number()));
         hosts.collect::<Vec<_>>().join(",")
     }
 
@@ -75,6 +107,15 @@ impl SentinelGroup {
         let named: Vec<String> = alive.map(|one| one.field("port")).collect();
         let most = named.iter().max_by_key(|port| named.iter().filter(|p| p == port).count())?;
         self.servers.iter().position(|server| server.port().to_string() == **most)
+    }
+
+    /// Whether all sentinels that are alive name the same master and none sees trouble with it.
+    #[must_use]
+    pub fn sentinels_agree(&self) -> bool {
+        let alive = || self.sentinels.iter().filter(|one| one.is_alive);
+        let mut ports = alive().map(|one| one.field("port"));
+        let first = ports.next();
+        ports.all(|port| Some(port) == first) && alive().all(|one| one.field("flags") == "master")
     }
 
     /// Waits until most sentinels name another master than `old` and it says so itself.
@@ -89,25 +130,35 @@ impl SentinelGroup {
     }
 }
 
-fn start_servers(replicas: usize, password: Option<&str>) -> Vec<RedisServer> {
-    let builder = || -> RedisServerBuilder {
-        // A replica that lost its master looks for it again at once.
-        let builder = RedisServer::builder().args(["--repl-ping-replica-period", "1"]);
-        match password {
-            Some(password) => builder.password(password).args(["--masterauth", password]),
-            None => builder,
-        }
-    };
-    let master = builder().start();
-    let port = master.port().to_string();
-    let replica = |_| builder().args(["--replicaof", "127.0.0.1", &port]).start();
-    let mut servers: Vec<_> = (0..replicas).map(replica).collect();
-    for replica in &servers {
+fn builder(password: Option<&str>) -> RedisServerBuilder {
+    // Always the real thing: our own store has no replicas. One that lost its master looks for it
+    // again at once.
+    let redis = ServerProgram::new(ServerProgram::REDIS);
+    let builder = RedisServer::builder().program(redis).args(["--repl-ping-replica-period", "1"]);
+    match password {
+        Some(password) => builder.password(password).args(["--masterauth", password]),
+        None => builder,
+    }
+}
+
+fn start_servers(builder: &RedisServerBuilder, hosts: &[Host]) -> Vec<RedisServer> {
+    let mut servers: Vec<RedisServer> = Vec::new();
+    for host in hosts {
+        let builder = builder.clone().on(host);
+        let server = match servers.first() {
+            None => builder.start(),
+            Some(master) => {
+                let (address, port) = (hosts[0].address().to_string(), master.port().to_string());
+                builder.args(["--replicaof", &address, &port]).start()
+            }
+        };
+        servers.push(server);
+    }
+    for replica in &servers[1..] {
         wait_until("a replica to be in step", GENEROUS, || {
             replica.cli(&["INFO", "replication"]).contains("master_link_status:up")
         });
     }
-    servers.insert(0, master);
     servers
 }
 
@@ -117,6 +168,7 @@ pub struct Sentinel {
     child: GuardedChild,
     /// Whether it still answers: not ended or stopped by the test.
     is_alive: bool,
+    host: Host,
     port: ReservedPort,
     password: Option<String>,
     _log: Lines,
@@ -124,14 +176,18 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    fn start(master_port: u16, passwords: Option<(&str, &str)>) -> Self {
+    fn start(host: &Host, master: (&Host, u16), passwords: Option<(&str, &str)>) -> Self {
         let (folder, port) = (TempFolder::create(), ReservedPort::reserve());
         let name = SentinelGroup::MASTER;
+        let addresses: Vec<_> = host.listens_on().iter().map(ToString::to_string).collect();
         let mut lines = format!(
-            "port {}\nbind 127.0.0.1\nsentinel monitor {name} 127.0.0.1 {master_port} 2\n\
+            "port {}\nbind {}\nprotected-mode no\nsentinel monitor {name} {} {} 2\n\
              sentinel down-after-milliseconds {name} {}\n\
              sentinel failover-timeout {name} 6000\nsentinel parallel-syncs {name} 5\n",
             port.number(),
+            addresses.join(" "),
+            master.0.address(),
+            master.1,
             DOWN_AFTER.as_millis(),
         );
         if let Some((of_servers, of_sentinels)) = passwords {
@@ -142,6 +198,7 @@ impl Sentinel {
         }
         let file = folder.write("sentinel.conf", &lines);
         let mut command = Command::new(ServerProgram::REDIS);
+        host.enter(&mut command);
         command.arg(file).arg("--sentinel").current_dir(folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = GuardedChild::spawn(command)
@@ -151,7 +208,8 @@ impl Sentinel {
         let ready = log.find(GENEROUS, |line| line.contains("+monitor master"));
         assert!(ready.is_some(), "no sentinel:\n{}", log.snapshot().join("\n"));
         let password = passwords.map(|(_, password)| password.to_owned());
-        Sentinel { child, is_alive: true, port, password, _log: log, _folder: folder }
+        let host = host.clone();
+        Sentinel { child, is_alive: true, host, port, password, _log: log, _folder: folder }
     }
 
     /// Runs `redis-cli` with these words on the sentinel and returns what it printed.
@@ -160,7 +218,7 @@ impl Sentinel {
     /// When it cannot be reached.
     #[track_caller]
     pub fn cli(&self, words: &[&str]) -> String {
-        redis_cli(self.port.number(), None, self.password.as_deref(), words)
+        redis_cli(&self.host, self.port.number(), None, self.password.as_deref(), words)
     }
 
     /// Ends it as SIGKILL does.
@@ -176,6 +234,15 @@ impl Sentinel {
     pub fn pause(&mut self) {
         self.is_alive = false;
         self.child.pause();
+    }
+
+    /// Lets a stopped one run on, as SIGCONT does.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn resume(&mut self) {
+        self.child.resume();
+        self.is_alive = true;
     }
 
     /// A field of what it knows about the master.

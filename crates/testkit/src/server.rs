@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::child::GuardedChild;
@@ -11,7 +12,7 @@ use crate::folder::TempFolder;
 use crate::lines::Lines;
 use crate::monitor::Monitor;
 use crate::port::ReservedPort;
-use crate::{GENEROUS, Process, wait_for};
+use crate::{GENEROUS, Host, Process, WallClock, wait_for};
 
 /// A strange program may take the port between our look and the server's start. That this happens
 /// so many times in a row is not chance.
@@ -63,13 +64,35 @@ impl RedisServer {
             }
             None => String::new(),
         };
-        format!("redis://{login}127.0.0.1:{port}")
+        format!("redis://{login}{}:{port}", self.settings.host.address())
+    }
+
+    /// The address of its host, as other servers are told it.
+    #[must_use]
+    pub fn host(&self) -> String {
+        self.settings.host.address().to_string()
+    }
+
+    /// Host and port in one word.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        format!("{}:{}", self.host(), self.port())
     }
 
     /// The TCP port on 127.0.0.1. It stays this server's own through stops and restarts.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.number()
+    }
+
+    /// The port on which it speaks TLS.
+    ///
+    /// # Panics
+    /// When none was asked for.
+    #[must_use]
+    pub fn tls_port(&self) -> u16 {
+        let port = self.settings.tls_port.as_ref();
+        port.expect("ask for a port that speaks TLS with tls()").number()
     }
 
     /// The process id; another one after [`restart`](Self::restart).
@@ -136,6 +159,18 @@ impl RedisServer {
         });
     }
 
+    /// Ends the server, if it runs, and starts it again, empty, with these arguments in addition to
+    /// its own, for example `["--replicaof", "127.0.0.1", "7000"]`. They last until the next one.
+    ///
+    /// # Panics
+    /// When it does not start again.
+    pub fn restart_with<A: AsRef<OsStr>>(&mut self, arguments: impl IntoIterator<Item = A>) {
+        let settings = self.settings.clone();
+        self.settings = settings.clone().args(arguments);
+        self.restart();
+        self.settings = settings;
+    }
+
     /// Runs `redis-cli` with these words and returns what it printed, without the last line break.
     /// An error reply is returned as its text.
     ///
@@ -145,7 +180,8 @@ impl RedisServer {
     pub fn cli(&self, words: &[&str]) -> String {
         let login = self.settings.login.as_ref();
         let user = login.and_then(|login| login.user.as_deref());
-        redis_cli(self.port(), user, login.map(|login| login.password.as_str()), words)
+        let password = login.map(|login| login.password.as_str());
+        redis_cli(&self.settings.host, self.port(), user, password, words)
     }
 
     /// Collects what clients ask this server from now on.
@@ -159,15 +195,17 @@ impl RedisServer {
     }
 }
 
-/// Runs `redis-cli` on a port of loopback.
+/// Runs `redis-cli` on a host, for a port of its loopback.
 #[track_caller]
 pub(crate) fn redis_cli(
+    host: &Host,
     port: u16,
     user: Option<&str>,
     password: Option<&str>,
     words: &[&str],
 ) -> String {
     let mut command = Command::new("redis-cli");
+    host.enter(&mut command);
     command.args(["-h", "127.0.0.1", "-p", &port.to_string()]);
     if let Some(password) = password {
         // By environment, so that a password's canary never stands in a process list.
@@ -200,10 +238,13 @@ fn output_of(command: Command, words: &[&str]) -> String {
 #[must_use]
 pub struct RedisServerBuilder {
     program: ServerProgram,
+    host: Host,
+    environment: Vec<(OsString, OsString)>,
     arguments: Vec<OsString>,
     unix_socket: bool,
     acl: Option<String>,
     login: Option<Login>,
+    tls_port: Option<Arc<ReservedPort>>,
 }
 
 #[derive(Debug, Clone)]
@@ -223,6 +264,18 @@ impl RedisServerBuilder {
     /// Starts this program instead of the one that [`ServerProgram::default`] names.
     pub fn program(mut self, program: ServerProgram) -> Self {
         self.program = program;
+        self
+    }
+
+    /// Starts it on this host instead of loopback.
+    pub fn on(mut self, host: &Host) -> Self {
+        self.host = host.clone();
+        self
+    }
+
+    /// Puts it under this wall clock.
+    pub fn under(mut self, clock: &WallClock) -> Self {
+        self.environment.extend(clock.environment());
         self
     }
 
@@ -255,6 +308,16 @@ impl RedisServerBuilder {
     pub fn login(mut self, user: &str, password: &str) -> Self {
         self.login = Some(Login { user: Some(user.into()), password: password.into() });
         self
+    }
+
+    /// Speaks TLS on a second port, [`RedisServer::tls_port`], with these settings: see
+    /// [`Certificates::settings`](crate::Certificates::settings).
+    pub fn tls(mut self, settings: [(&'static str, String); 4]) -> Self {
+        let port = Arc::new(ReservedPort::reserve());
+        let number = port.number().to_string();
+        self.tls_port = Some(port);
+        let settings = settings.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]);
+        self.args(["--tls-port".into(), number].into_iter().chain(settings))
     }
 
     /// Gives the server this much memory for data.
@@ -305,7 +368,15 @@ impl RedisServerBuilder {
     fn command(&self, folder: &TempFolder, port: u16) -> Command {
         let mut command = Command::new(&self.program.path);
         command.args(&self.program.arguments);
-        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+        self.host.enter(&mut command);
+        command.envs(self.environment.iter().cloned());
+        command.args(["--port", &port.to_string(), "--bind"]);
+        let addresses = self.host.listens_on();
+        command.args(addresses.iter().map(ToString::to_string));
+        if addresses.len() > 1 {
+            // Nobody but this test is on its network.
+            command.args(["--protected-mode", "no"]);
+        }
         command.args(["--save", "", "--appendonly", "no"]);
         command.arg("--dir").arg(folder.path());
         if self.unix_socket {

@@ -1,5 +1,6 @@
 //! A wall clock that a test moves, for one child program.
 
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
@@ -50,7 +51,15 @@ impl WallClock {
 
     /// Puts the program that `command` will start under this clock.
     pub fn govern(&self, command: &mut Command) {
-        command.env("LD_PRELOAD", &self.library).env("TESTKIT_WALL_CLOCK", self.offset_file());
+        command.envs(self.environment());
+    }
+
+    /// The variables that put a program under this clock.
+    pub(crate) fn environment(&self) -> [(OsString, OsString); 2] {
+        [
+            ("LD_PRELOAD".into(), self.library.clone().into()),
+            ("TESTKIT_WALL_CLOCK".into(), self.offset_file().into()),
+        ]
     }
 
     /// Moves the clock to so many seconds after, or before, the host's.

@@ -29,6 +29,7 @@ fn run(words: &[String]) -> Result<(), Failure> {
         ("tenure-cli", "crash::"),
         ("store-persist", "append_log::"),
         ("store-server", "aof::crash"),
+        ("store-server", "snapshot_disk::"),
     ] {
         let mut command = cargo();
         command.args(["test", "--quiet", "--package", package, "--test", "it", "--", filter]);

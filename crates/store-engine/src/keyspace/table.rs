@@ -25,6 +25,7 @@
 //! within a segment is not hash order, so each SCAN call would have to rehash a whole segment, and
 //! a lookup would touch one more cache line.
 
+mod plan;
 mod sample;
 
 pub(crate) use sample::Scope;
@@ -312,7 +313,10 @@ impl Table {
                 continue;
             }
             self.memory -= segment.memory();
-            segment.rebuild((buckets * 2).clamp(BUCKETS_MIN, buckets_max), hash_of);
+            // One of a layout that was planned gets all its buckets at once.
+            let planned = buckets == 0 && segment.depth > 0;
+            let wanted = if planned { buckets_max } else { buckets * 2 };
+            segment.rebuild(wanted.clamp(BUCKETS_MIN, buckets_max), hash_of);
             self.memory += segment.memory();
             if segment.is_full() || !segment.spill.is_empty() {
                 // Hashes that collide: neither more buckets nor a split would part them.

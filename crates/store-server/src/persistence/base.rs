@@ -73,10 +73,9 @@ impl BaseWriter {
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("tenure-rewrite".to_owned());
         let spawned = thread.spawn(move || {
-            if let Some(result) = write_parts(file, &received, &of_thread, &mailbox) {
-                let result = result.map_err(|error| error.to_string());
-                mailbox.tell(FileEvent::BaseWritten(result));
-            }
+            let mut word = LastWord { mailbox, result: Some(Err(PANICKED.to_owned())) };
+            let written = write_parts(file, &received, &of_thread, &word.mailbox);
+            word.result = written.map(|written| written.map_err(|error| error.to_string()));
         });
         if let Err(error) = spawned {
             engine.abandon_snapshot();
@@ -142,6 +141,22 @@ impl BaseWriter {
     fn hand_over_end(&mut self) {
         if let Some(sender) = self.parts.take() {
             let _ = sender.send(Vec::new());
+        }
+    }
+}
+
+/// What the loop is told when the thread ends, be it by a panic, which has printed itself.
+struct LastWord {
+    mailbox: Mailbox,
+    result: Option<Result<(), String>>,
+}
+
+const PANICKED: &str = "the thread that writes the base has panicked";
+
+impl Drop for LastWord {
+    fn drop(&mut self) {
+        if let Some(result) = self.result.take() {
+            self.mailbox.tell(FileEvent::BaseWritten(result));
         }
     }
 }

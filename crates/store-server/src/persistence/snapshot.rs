@@ -6,7 +6,6 @@
 //!   └──────────────── how much waits (ahead_bytes), Message::SaveFinished ◄──────┘
 //! ```
 
-use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,6 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use store_engine::{Engine, SaveFailure, SaveJob, SnapshotTurn};
+use store_persist::disk::{Disk, DiskFile, folder_of};
 use store_persist::rdb::{FileWriter, Part};
 
 /// Written between two syncs, so that the last one is not a long wait for everybody's disk.
@@ -45,25 +45,31 @@ impl Generations {
 
 /// A snapshot file that has not got its name yet. Dropped, it vanishes.
 pub(crate) struct SnapshotFile {
+    disk: Arc<dyn Disk>,
     temporary: PathBuf,
     path: PathBuf,
-    file: Option<FileWriter<BufWriter<File>>>,
+    file: Option<FileWriter<BufWriter<Box<dyn DiskFile>>>>,
     synced: u64,
 }
 
 impl SnapshotFile {
     /// Begins the file of a job; `purpose` tells files of one process apart.
-    pub(crate) fn create(job: &SaveJob, purpose: &str) -> Result<Self, String> {
+    pub(crate) fn create(
+        disk: Arc<dyn Disk>,
+        job: &SaveJob,
+        purpose: &str,
+    ) -> Result<Self, String> {
         let name = job.path.file_name().unwrap_or_default().to_string_lossy();
         let process = std::process::id();
         let temporary = job.path.with_file_name(format!("temp-{process}-{purpose}-{name}"));
-        let file = File::create(&temporary)
+        let file = disk
+            .create(&temporary)
             .and_then(|file| {
                 let out = BufWriter::with_capacity(WRITE_BYTES, file);
                 FileWriter::begin(out, &job.head)
             })
             .map_err(|error| about(&temporary, &error))?;
-        Ok(Self { temporary, path: job.path.clone(), file: Some(file), synced: 0 })
+        Ok(Self { disk, temporary, path: job.path.clone(), file: Some(file), synced: 0 })
     }
 
     /// Writes a part.
@@ -75,7 +81,7 @@ impl SnapshotFile {
                 self.synced = file.written();
                 file.sync(|out| {
                     out.flush()?;
-                    out.get_ref().sync_data()
+                    out.get_mut().sync()
                 })?;
             }
             Ok(())
@@ -93,14 +99,15 @@ impl SnapshotFile {
         let file = self.file.take().expect("finish is called once");
         let write = || {
             let (out, written) = file.finish()?;
-            out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+            out.into_inner().map_err(io::IntoInnerError::into_error)?.sync()?;
             Ok(written)
         };
         let failed = |error: io::Error| SaveFailure::Failed(about(&self.path, &error));
         let written = write().map_err(failed)?;
         let renamed = generations.while_newest(generation, || {
-            fs::rename(&self.temporary, &self.path)?;
-            sync_folder(&self.path)
+            self.disk.rename(&self.temporary, &self.path)?;
+            // A name is on the disk only once its folder is.
+            self.disk.sync_folder(folder_of(&self.path))
         });
         match renamed {
             Some(result) => result.map(|()| written).map_err(failed),
@@ -112,7 +119,7 @@ impl SnapshotFile {
 impl Drop for SnapshotFile {
     fn drop(&mut self) {
         // After a rename there is nothing left under this name.
-        let _ = fs::remove_file(&self.temporary);
+        let _ = self.disk.remove(&self.temporary);
     }
 }
 
@@ -120,19 +127,11 @@ fn about(path: &Path, error: &io::Error) -> String {
     format!("{}: {error}", path.display())
 }
 
-/// A name is on the disk only once its folder is.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-}
-
 /// Removes what processes that are gone have left half-written beside the file at `path`.
-pub(crate) fn remove_leftovers(path: &Path) {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let Ok(entries) = fs::read_dir(folder.unwrap_or(Path::new("."))) else { return };
+pub(crate) fn remove_leftovers(disk: &dyn Disk, path: &Path) {
+    let Ok(names) = disk.list(folder_of(path)) else { return };
     let ending = format!("-{}", path.file_name().unwrap_or_default().to_string_lossy());
-    for entry in entries.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
+    for name in names {
         let process = name
             .strip_prefix("temp-")
             .and_then(|rest| rest.strip_suffix(&ending))
@@ -140,19 +139,20 @@ pub(crate) fn remove_leftovers(path: &Path) {
             .and_then(|digits| digits.parse::<u32>().ok());
         if process.is_some_and(|id| !Path::new("/proc").join(id.to_string()).exists()) {
             // Whoever cannot remove it cannot write a snapshot either, and learns it then.
-            let _ = fs::remove_file(entry.path());
+            let _ = disk.remove(&path.with_file_name(name));
         }
     }
 }
 
 /// Writes a snapshot while everybody waits.
 pub(crate) fn save(
+    disk: Arc<dyn Disk>,
     job: &SaveJob,
     generations: &Generations,
     next: &mut dyn FnMut() -> Option<Vec<Part>>,
 ) -> Result<(), String> {
     let generation = generations.advance();
-    let mut file = SnapshotFile::create(job, "save")?;
+    let mut file = SnapshotFile::create(disk, job, "save")?;
     while let Some(parts) = next() {
         parts.iter().try_for_each(|part| file.part(part))?;
     }
@@ -198,6 +198,7 @@ impl BackgroundSave {
     /// Starts the thread that writes the file of `job`; it calls `wake` when it has something to
     /// tell.
     fn start(
+        disk: Arc<dyn Disk>,
         job: SaveJob,
         generations: Generations,
         wake: impl Fn() + Send + 'static,
@@ -208,10 +209,10 @@ impl BackgroundSave {
         let generation = generations.advance();
         let of_thread = shared.clone();
         std::thread::Builder::new().name("tenure-save".to_owned()).spawn(move || {
-            let written = write(&job, &received, &of_thread, &wake);
-            // A loop that is gone needs no result.
-            let _ = result.send(written.and_then(|file| file.finish(&generations, generation)));
-            wake();
+            let failed = Err(SaveFailure::Failed(PANICKED.to_owned()));
+            let mut word = LastWord { sender: result, result: failed, wake: &wake };
+            let written = write(disk, &job, &received, &of_thread, &wake);
+            word.result = written.and_then(|file| file.finish(&generations, generation));
         })?;
         Ok(Self { work: Some(work), results, shared, abandoned: None, walks: true })
     }
@@ -276,8 +277,27 @@ impl BackgroundSave {
     }
 }
 
+/// What the loop is told when the thread ends, be it by a panic, which has printed itself.
+struct LastWord<'a> {
+    sender: Sender<SaveResult>,
+    result: SaveResult,
+    wake: &'a dyn Fn(),
+}
+
+const PANICKED: &str = "the thread that writes it has panicked";
+
+impl Drop for LastWord<'_> {
+    fn drop(&mut self) {
+        let result = std::mem::replace(&mut self.result, Err(SaveFailure::Cancelled));
+        // A loop that is gone needs no result.
+        let _ = self.sender.send(result);
+        (self.wake)();
+    }
+}
+
 /// Saves in the background for the loop: one at a time.
 pub(crate) struct Saver {
+    disk: Arc<dyn Disk>,
     generations: Generations,
     running: Option<BackgroundSave>,
     /// Whether the walk can go on at once.
@@ -285,8 +305,8 @@ pub(crate) struct Saver {
 }
 
 impl Saver {
-    pub(crate) fn new(generations: Generations) -> Self {
-        Self { generations, running: None, is_busy: false }
+    pub(crate) fn new(disk: Arc<dyn Disk>, generations: Generations) -> Self {
+        Self { disk, generations, running: None, is_busy: false }
     }
 
     /// A snapshot began.
@@ -296,7 +316,8 @@ impl Saver {
         engine: &mut Engine,
         wake: impl Fn() + Send + 'static,
     ) {
-        let started = BackgroundSave::start(job, self.generations.clone(), wake);
+        let disk = Arc::clone(&self.disk);
+        let started = BackgroundSave::start(disk, job, self.generations.clone(), wake);
         self.running = Some(started.unwrap_or_else(|error| {
             engine.abandon_snapshot();
             BackgroundSave::failed(format!("there is no thread to write it: {error}"))
@@ -361,12 +382,13 @@ enum SliceEnd {
 }
 
 fn write(
+    disk: Arc<dyn Disk>,
     job: &SaveJob,
     received: &Receiver<Work>,
     shared: &Shared,
     wake: &dyn Fn(),
 ) -> Result<SnapshotFile, SaveFailure> {
-    let mut file = SnapshotFile::create(job, "bgsave").map_err(SaveFailure::Failed)?;
+    let mut file = SnapshotFile::create(disk, job, "bgsave").map_err(SaveFailure::Failed)?;
     loop {
         let parts = match received.recv() {
             Ok(Work::Parts(parts)) => parts,

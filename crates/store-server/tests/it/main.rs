@@ -23,5 +23,6 @@ mod limits;
 mod replay;
 mod script;
 mod server;
+mod snapshot_disk;
 mod snapshots;
 mod tls;

@@ -5,7 +5,6 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::version::{TLS12, TLS13};
@@ -14,58 +13,21 @@ use rustls::{
 };
 use store_resp::Reply;
 use store_server::{Server, ServerBuilder, StartError};
-use testkit::TempFolder;
+use testkit::{Certificates, TempFolder};
 
 use crate::connection::Connection;
 
-/// An authority, and what it signed for the server (`localhost`) and for a client.
-struct Certificates {
-    folder: TempFolder,
+/// A server of these certificates; `auth_clients` as the setting.
+fn server_of(certificates: &Certificates, auth_clients: &str) -> ServerBuilder {
+    let settings = certificates.settings("localhost", auth_clients);
+    let builder = Server::builder().any_tls_port();
+    settings.iter().fold(builder, |builder, (name, value)| builder.setting(name, value))
 }
 
-impl Certificates {
-    fn issue() -> Self {
-        let folder = TempFolder::create();
-        let mut params = named("authority", Vec::new());
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let _ = folder.write("ca.pem", &authority.pem());
-        for name in ["localhost", "client"] {
-            let key = KeyPair::generate().unwrap();
-            let certificate =
-                named(name, vec![name.to_owned()]).signed_by(&key, &authority).unwrap();
-            let _ = folder.write(&format!("{name}.pem"), &certificate.pem());
-            let _ = folder.write(&format!("{name}.key"), &key.serialize_pem());
-        }
-        Self { folder }
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.folder.path().join(name).to_str().unwrap().to_owned()
-    }
-
-    /// A server of these certificates; `auth_clients` as the setting.
-    fn server(&self, auth_clients: &str) -> ServerBuilder {
-        Server::builder()
-            .any_tls_port()
-            .setting("tls-cert-file", &self.file("localhost.pem"))
-            .setting("tls-key-file", &self.file("localhost.key"))
-            .setting("tls-ca-cert-file", &self.file("ca.pem"))
-            .setting("tls-auth-clients", auth_clients)
-    }
-
-    fn roots(&self) -> RootCertStore {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_file(self.file("ca.pem")).unwrap()).unwrap();
-        roots
-    }
-}
-
-/// With a name of its own: two of one name would look like one that signed itself.
-fn named(name: &str, hosts: Vec<String>) -> CertificateParams {
-    let mut params = CertificateParams::new(hosts).unwrap();
-    params.distinguished_name.push(DnType::CommonName, name);
-    params
+fn roots(certificates: &Certificates) -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(certificates.file("ca.pem")).unwrap()).unwrap();
+    roots
 }
 
 /// What a client trusts, shows and speaks.
@@ -85,7 +47,7 @@ impl<'a> Dialer<'a> {
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[self.version])
             .unwrap()
-            .with_root_certificates(self.trusts.roots());
+            .with_root_certificates(roots(self.trusts));
         let config = match self.shows {
             None => builder.with_no_client_auth(),
             Some(own) => {
@@ -121,7 +83,7 @@ fn assert_closed(mut stream: TcpStream) {
 #[test]
 fn requests_large_and_small_pass_through_both_versions() {
     let certificates = Certificates::issue();
-    let server = certificates.server("no").start().unwrap();
+    let server = server_of(&certificates, "no").start().unwrap();
     assert_eq!(server.port(), None);
     for version in [&TLS12, &TLS13] {
         let mut client = Dialer { version, ..Dialer::new(&certificates) }.dial(&server);
@@ -143,8 +105,8 @@ fn requests_large_and_small_pass_through_both_versions() {
 #[test]
 fn only_those_with_a_certificate_of_the_authority_are_served() {
     let (ours, strangers) = (Certificates::issue(), Certificates::issue());
-    let asks = ours.server("yes").start().unwrap();
-    let may = ours.server("optional").start().unwrap();
+    let asks = server_of(&ours, "yes").start().unwrap();
+    let may = server_of(&ours, "optional").start().unwrap();
     let trusting = Dialer::new(&ours);
     let known = Dialer { shows: Some(&ours), ..Dialer::new(&ours) };
     let stranger = Dialer { shows: Some(&strangers), ..Dialer::new(&ours) };
@@ -169,7 +131,7 @@ fn only_those_with_a_certificate_of_the_authority_are_served() {
 #[test]
 fn redis_cli_speaks_to_it() {
     let certificates = Certificates::issue();
-    let server = certificates.server("yes").start().unwrap();
+    let server = server_of(&certificates, "yes").start().unwrap();
     let port = server.tls_port().unwrap().to_string();
     let run = |extra: &[&str]| {
         let ca = certificates.file("ca.pem");
@@ -185,7 +147,7 @@ fn redis_cli_speaks_to_it() {
 #[test]
 fn plain_requests_on_the_tls_port_are_closed_on() {
     let certificates = Certificates::issue();
-    let server = certificates.server("no").start().unwrap();
+    let server = server_of(&certificates, "no").start().unwrap();
     for bytes in
         [&b"PING\r\n"[..], b"*1\r\n$4\r\nPING\r\n", b"GET / HTTP/1.1\r\n\r\n", &[0x16; 900]]
     {
@@ -199,7 +161,7 @@ fn plain_requests_on_the_tls_port_are_closed_on() {
 #[test]
 fn a_handshake_that_never_ends_is_ended_and_harms_nobody() {
     let certificates = Certificates::issue();
-    let server = certificates.server("no").start().unwrap();
+    let server = server_of(&certificates, "no").start().unwrap();
     // A hello that announces 16,000 bytes and never brings them, and one that says nothing.
     let half_open: Vec<TcpStream> = (0..50)
         .map(|number| {
@@ -220,7 +182,7 @@ fn a_handshake_that_never_ends_is_ended_and_harms_nobody() {
 #[test]
 fn certificates_are_read_anew_when_they_are_set_anew() {
     let (before, after) = (Certificates::issue(), Certificates::issue());
-    let server = before.server("no").any_port().start().unwrap();
+    let server = server_of(&before, "no").any_port().start().unwrap();
     let mut admin = Connection::tcp(server.port().unwrap());
     let mut old_client = Dialer::new(&before).dial(&server);
     assert_eq!(old_client.words("PING"), Reply::Simple("PONG".into()));
@@ -244,7 +206,8 @@ fn certificates_are_read_anew_when_they_are_set_anew() {
 #[test]
 fn what_cannot_be_had_stops_the_start_with_the_setting_and_the_reason() {
     let certificates = Certificates::issue();
-    let empty = certificates.folder.write("empty.pem", "");
+    let folder = TempFolder::create();
+    let empty = folder.write("empty.pem", "");
     for (setting, value, reason) in [
         ("tls-cert-file", "", "tls-cert-file: not set"),
         ("tls-cert-file", "/nosuch", "tls-cert-file: /nosuch: No such file"),
@@ -257,7 +220,7 @@ fn what_cannot_be_had_stops_the_start_with_the_setting_and_the_reason() {
         ("tls-ciphers", "RC4-MD5", "tls-ciphers: RC4-MD5 is not supported"),
         ("tls-dh-params-file", "x", "only elliptic curves are supported"),
     ] {
-        let builder = certificates.server("yes").setting(setting, value);
+        let builder = server_of(&certificates, "yes").setting(setting, value);
         let Err(error) = builder.start() else { panic!("{setting} {value} was taken") };
         assert!(matches!(error, StartError::Tls(_)), "{error}");
         assert!(error.to_string().contains(reason), "{error}");
@@ -267,12 +230,12 @@ fn what_cannot_be_had_stops_the_start_with_the_setting_and_the_reason() {
 #[test]
 fn versions_and_suites_follow_the_settings() {
     let certificates = Certificates::issue();
-    let modern = certificates.server("no").setting("tls-protocols", "TLSv1.3").start().unwrap();
+    let modern =
+        server_of(&certificates, "no").setting("tls-protocols", "TLSv1.3").start().unwrap();
     let older = Dialer { version: &TLS12, ..Dialer::new(&certificates) };
     assert!(!older.is_served(&modern));
     assert!(Dialer::new(&certificates).is_served(&modern));
-    let picky = certificates
-        .server("no")
+    let picky = server_of(&certificates, "no")
         .setting("tls-protocols", "TLSv1.2")
         .setting("tls-ciphers", "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256")
         .setting("tls-session-caching", "no")

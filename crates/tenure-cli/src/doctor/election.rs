@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure::core::protocol::{HistoryEntry, Member};
 use tenure::{Leadership, Observation, Vacancy};
 
-use super::finding::Finding;
+use super::finding::{Code, Finding};
 use crate::history::{Past, PastTerm, past};
 use crate::members::{is_alive, silence};
 use crate::output::{duration, plain};
@@ -27,7 +27,7 @@ impl ElectionFacts<'_> {
         if self.never_started() {
             let what = "nobody has ever taken part under this name".to_owned();
             let next = "check name, --prefix and --store; start a candidate with `tenure run`";
-            return vec![Finding::problem("never-started", what, next)];
+            return vec![Finding::new(Code::NeverStarted, what, next)];
         }
         let mut found = Vec::new();
         found.extend(self.holder());
@@ -60,12 +60,12 @@ impl ElectionFacts<'_> {
             let what = format!("the key holds {id:?}, which no instance of this protocol wrote");
             let next = "let one program use the key, or set fleet_max_ttl to its longest lease; \
                         choose another --key otherwise";
-            found.push(Finding::problem("foreign-key", what, next));
+            found.push(Finding::new(Code::ForeignKey, what, next));
         }
         if remaining.is_none() {
             let what = format!("the key of {id} never expires, so it blocks the election");
             let next = "candidates heal it after a lease; `tenure clear` does so at once";
-            found.push(Finding::problem("key-without-ttl", what, next));
+            found.push(Finding::new(Code::KeyWithoutTtl, what, next));
         }
         found
     }
@@ -77,7 +77,7 @@ impl ElectionFacts<'_> {
         let id = plain(leader.id.as_str());
         if member.record.stalled {
             let what = format!("{id} leads but its work does not beat: nothing is processed");
-            return Some(Finding::problem("leader-stalled", what, "look at the work's own log"));
+            return Some(Finding::new(Code::LeaderStalled, what, "look at the work's own log"));
         }
         if is_alive(self.seen.server_time, member) {
             return None;
@@ -85,7 +85,7 @@ impl ElectionFacts<'_> {
         let silent = duration(silence(self.seen.server_time, member));
         let what = format!("{id} holds the lease but was not heard of for {silent}");
         let next = "look at that host; `tenure clear` ends the term if it is gone";
-        Some(Finding::problem("leader-silent", what, next))
+        Some(Finding::new(Code::LeaderSilent, what, next))
     }
 
     fn candidates(&self) -> Option<Finding> {
@@ -93,14 +93,14 @@ impl ElectionFacts<'_> {
         match self.living().as_slice() {
             [] if !led => {
                 let what = "no candidate was heard of lately, so nobody can lead".to_owned();
-                Some(Finding::problem("no-candidate", what, "start one with `tenure run`"))
+                Some(Finding::new(Code::NoCandidate, what, "start one with `tenure run`"))
             }
             [one] => {
                 let what = format!(
                     "{} is the only candidate: when it stops, nobody takes over",
                     plain(one.id.as_str())
                 );
-                Some(Finding::risk("one-candidate", what, "start a second one on another host"))
+                Some(Finding::new(Code::OneCandidate, what, "start a second one on another host"))
             }
             _ => None,
         }
@@ -112,7 +112,7 @@ impl ElectionFacts<'_> {
         match why {
             Vacancy::Paused { left } => {
                 let what = format!("an operator paused it, {} left", duration(*left));
-                Some(Finding::problem("paused", what, "`tenure resume` ends the pause"))
+                Some(Finding::new(Code::Paused, what, "`tenure resume` ends the pause"))
             }
             Vacancy::Quarantine { left } => {
                 let what = format!(
@@ -120,7 +120,7 @@ impl ElectionFacts<'_> {
                     duration(*left)
                 );
                 let next = "wait; persistence in the store avoids this after a restart";
-                Some(Finding::note("quarantine", what, next))
+                Some(Finding::new(Code::Quarantine, what, next))
             }
             _ => {
                 let living = self.living();
@@ -131,7 +131,7 @@ impl ElectionFacts<'_> {
                     let what = "candidates are there, but none is ready".to_owned();
                     let next =
                         "`tenure members` shows why; a stalled one beats again after a check";
-                    Finding::problem("none-ready", what, next)
+                    Finding::new(Code::NoneReady, what, next)
                 })
             }
         }
@@ -148,7 +148,7 @@ impl ElectionFacts<'_> {
             .map(|(name, count)| {
                 let what = format!("{count} processes call themselves {}", plain(name));
                 let next = "give each its own --id: a hand-over to that name is ambiguous";
-                Finding::risk("duplicate-id", what, next)
+                Finding::new(Code::DuplicateId, what, next)
             })
             .collect()
     }
@@ -164,7 +164,7 @@ impl ElectionFacts<'_> {
                 duration(*longest)
             );
             let next = "give all the same ttl, or set fleet_min_ttl and fleet_max_ttl to those";
-            Finding::risk("different-ttls", what, next)
+            Finding::new(Code::DifferentTtls, what, next)
         })
     }
 
@@ -195,12 +195,12 @@ impl ElectionFacts<'_> {
         );
         let next = "lease-ended or expired: a longer ttl or a nearer store; released: the program \
                     keeps ending, see its log";
-        Some(Finding::problem("frequent-changes", what, next))
+        Some(Finding::new(Code::FrequentChanges, what, next))
     }
 
     fn warnings(&self) -> Vec<Finding> {
         let each = |warning: &String| {
-            Finding::risk("store-warning", plain(warning), "see docs/acl.md for what is missing")
+            Finding::new(Code::StoreWarning, plain(warning), "see docs/acl.md for what is missing")
         };
         self.seen.warnings.iter().map(each).collect()
     }

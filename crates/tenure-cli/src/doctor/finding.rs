@@ -23,11 +23,71 @@ impl Severity {
     }
 }
 
-/// One finding: a stable word, what was seen, and the next step.
+/// One list makes the words, their weight and what is looked for, so that `doctor --list` tells all
+/// there is and no finding can be missing from it.
+macro_rules! codes {
+    ($($variant:ident $word:literal $severity:ident $sought:literal)*) => {
+        /// What can be found.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Code {
+            $(#[doc = $sought] $variant,)*
+        }
+
+        impl Code {
+            /// All of them, the store's before an election's.
+            pub(super) const ALL: &[Code] = &[$(Code::$variant),*];
+
+            /// A stable word.
+            pub(super) fn word(self) -> &'static str {
+                match self { $(Code::$variant => $word,)* }
+            }
+
+            pub(super) fn severity(self) -> Severity {
+                match self { $(Code::$variant => Severity::$severity,)* }
+            }
+
+            /// What is looked for.
+            pub(super) fn sought(self) -> &'static str {
+                match self { $(Code::$variant => $sought,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    Configuration "configuration" Risk "a setting that works but is probably not meant"
+    Eviction "eviction" Problem "the store may evict leases and records"
+    NoPersistence "no-persistence" Risk "the store writes nothing to disk"
+    Replica "replica" Problem "the address leads to a replica"
+    SingleNode "single-node" Note "the store has no replicas"
+    SplitBrainRisk "split-brain-risk" Risk "replicas that grants do not wait for"
+    NoAuth "no-auth" Risk "no password, and the store is on another host"
+    NoTls "no-tls" Risk "no TLS, and the store is on another host"
+    Acl "acl" Problem "a right that elections need is missing"
+    ClockDrift "clock-drift" Problem "the store's clock goes faster or slower than ours"
+    ClockOffset "clock-offset" Note "the store's wall clock is off ours"
+    SlowStore "slow-store" Risk "the store takes long to answer"
+    NoAnswer "no-answer" Problem "the store answers, but not about this election"
+    NeverStarted "never-started" Problem "nobody has ever taken part under this name"
+    ForeignKey "foreign-key" Problem "something else uses the key"
+    KeyWithoutTtl "key-without-ttl" Problem "the key never expires"
+    LeaderStalled "leader-stalled" Problem "the leader's work does not go on"
+    LeaderSilent "leader-silent" Problem "the leader holds the lease and is not heard of"
+    NoCandidate "no-candidate" Problem "nobody takes part now"
+    OneCandidate "one-candidate" Risk "only one instance takes part"
+    Paused "paused" Problem "an operator paused the election"
+    Quarantine "quarantine" Note "leases from before a loss of data are waited out"
+    NoneReady "none-ready" Problem "candidates are there, but none is ready"
+    DuplicateId "duplicate-id" Risk "two processes under one name"
+    DifferentTtls "different-ttls" Risk "members use leases of different length"
+    FrequentChanges "frequent-changes" Problem "the leader changes too often"
+    StoreWarning "store-warning" Risk "the store warns about what it keeps of the election"
+}
+
+/// One finding: what was seen, and the next step.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
-    pub(super) code: &'static str,
-    pub(super) severity: Severity,
+    pub(super) code: Code,
     /// The election, or the store.
     pub(super) about: String,
     pub(super) what: String,
@@ -35,20 +95,8 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    pub(super) fn problem(code: &'static str, what: String, next: &str) -> Self {
-        Self::new(code, Severity::Problem, what, next)
-    }
-
-    pub(super) fn risk(code: &'static str, what: String, next: &str) -> Self {
-        Self::new(code, Severity::Risk, what, next)
-    }
-
-    pub(super) fn note(code: &'static str, what: String, next: &str) -> Self {
-        Self::new(code, Severity::Note, what, next)
-    }
-
-    fn new(code: &'static str, severity: Severity, what: String, next: &str) -> Self {
-        Finding { code, severity, about: String::new(), what, next: next.to_owned() }
+    pub(super) fn new(code: Code, what: impl Into<String>, next: &str) -> Self {
+        Finding { code, about: String::new(), what: what.into(), next: next.to_owned() }
     }
 
     pub(super) fn about(mut self, about: &str) -> Self {
@@ -56,11 +104,15 @@ impl Finding {
         self
     }
 
+    pub(super) fn severity(&self) -> Severity {
+        self.code.severity()
+    }
+
     /// `code`, `severity` (`problem`, `risk` or `note`), `about`, `what`, `do`.
     pub(super) fn as_json(&self) -> Value {
         json!({
-            "code": self.code,
-            "severity": self.severity.word(),
+            "code": self.code.word(),
+            "severity": self.severity().word(),
             "about": self.about,
             "what": self.what,
             "do": self.next,
@@ -68,7 +120,8 @@ impl Finding {
     }
 
     pub(super) fn as_text(&self) -> String {
-        let Finding { code, about, what, next, .. } = self;
-        format!("{:<8} {about}: {what} [{code}]\n         do: {next}\n", self.severity.word())
+        let Finding { about, what, next, .. } = self;
+        let (severity, code) = (self.severity().word(), self.code.word());
+        format!("{severity:<8} {about}: {what} [{code}]\n         do: {next}\n")
     }
 }

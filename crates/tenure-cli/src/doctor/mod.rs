@@ -12,10 +12,10 @@ use tenure::config::Config;
 use tenure::{Tenure, blocking};
 
 use self::election::ElectionFacts;
-use self::finding::{Finding, Severity};
+use self::finding::{Code, Finding, Severity};
 use self::store::StoreFacts;
 use crate::exit::{self, Failure};
-use crate::output::OutputOptions;
+use crate::output::{OutputOptions, table};
 use crate::store_options::{self, StoreOptions, blame};
 
 /// How much of the history is looked at.
@@ -26,17 +26,29 @@ const ENTRIES: usize = 100;
 /// Without names it looks at the store and at the elections that the configuration names. Changes
 /// nothing. Exits with 1 when it finds a problem; risks and notes alone are 0.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure doctor nightly report
+  tenure doctor --store redis://redis.internal
+  tenure doctor --list")]
 pub(crate) struct Arguments {
     /// The elections.
     names: Vec<String>,
-    #[command(flatten)]
-    store: StoreOptions,
+    /// Say what is looked for, and look at nothing.
+    #[arg(long)]
+    list: bool,
     #[command(flatten)]
     output: OutputOptions,
+    #[command(flatten)]
+    store: StoreOptions,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let config = store_options::load(arguments.store.loader())?;
+    if arguments.list {
+        list(arguments.output);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let config = store_options::load(arguments.store.loader()?)?;
     let mut names = arguments.names;
     if names.is_empty() {
         names = config.elections.keys().cloned().collect();
@@ -47,8 +59,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     for name in &names {
         findings.extend(election(&tenure, name)?);
     }
-    findings.sort_by_key(|finding| finding.severity);
-    let problems = findings.iter().filter(|finding| finding.severity == Severity::Problem).count();
+    findings.sort_by_key(|finding| finding.severity());
+    let problems =
+        findings.iter().filter(|finding| finding.severity() == Severity::Problem).count();
     let json = json!({
         "store": tenure.store(),
         "elections": names,
@@ -57,6 +70,24 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     });
     arguments.output.print(&json, || as_text(&tenure, &names, &findings));
     Ok(ExitCode::from(if problems == 0 { 0 } else { exit::NO }))
+}
+
+/// Per finding: `code`, `severity`, `looks_for`.
+fn list(output: OutputOptions) {
+    let each = |code: &Code| {
+        json!({
+            "code": code.word(),
+            "severity": code.severity().word(),
+            "looks_for": code.sought(),
+        })
+    };
+    let json = json!({ "findings": Code::ALL.iter().map(each).collect::<Vec<_>>() });
+    output.print(&json, || {
+        let row = |code: &Code| [code.word(), code.severity().word(), code.sought()];
+        let rows: Vec<_> =
+            Code::ALL.iter().map(|code| row(code).map(str::to_owned).into()).collect();
+        table(&["CODE", "SEVERITY", "LOOKS FOR"], &rows)
+    });
 }
 
 fn as_text(tenure: &Tenure, names: &[String], findings: &[Finding]) -> String {
@@ -77,7 +108,7 @@ fn as_text(tenure: &Tenure, names: &[String], findings: &[Finding]) -> String {
 fn configuration(config: &Config) -> Vec<Finding> {
     let each = |warning: &tenure::config::Warning| {
         let what = format!("{}: {}", warning.key, warning.text);
-        Finding::risk("configuration", what, "`tenure config check` shows where it stands")
+        Finding::new(Code::Configuration, what, "`tenure config check` shows where it stands")
             .about(&warning.origin.to_string())
     };
     config.warnings().iter().map(each).collect()
@@ -112,16 +143,16 @@ fn election(tenure: &Tenure, name: &str) -> Result<Vec<Finding>, Failure> {
         Ok(seen) => seen,
         Err(tenure::Error::Conflict { what }) => {
             let next = "choose another --key, or remove it yourself";
-            return Ok(vec![Finding::problem("foreign-key", what, next).about(name)]);
+            return Ok(vec![Finding::new(Code::ForeignKey, what, next).about(name)]);
         }
         Err(tenure::Error::Store(error @ tenure::core::StoreError::Denied(_))) => {
-            let found = Finding::problem("acl", error.to_string(), "grant what docs/acl.md lists");
+            let found = Finding::new(Code::Acl, error.to_string(), "grant what docs/acl.md lists");
             return Ok(vec![found.about(name)]);
         }
         // The store itself answered before, so this is about the election.
         Err(tenure::Error::Store(error)) => {
             let next = "see what else is found about the store";
-            return Ok(vec![Finding::problem("no-answer", error.to_string(), next).about(name)]);
+            return Ok(vec![Finding::new(Code::NoAnswer, error.to_string(), next).about(name)]);
         }
         Err(error) => return Err(blame(tenure, error)),
     };

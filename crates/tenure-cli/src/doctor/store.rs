@@ -6,7 +6,7 @@ use std::time::Duration;
 use store_resp::Reply;
 use tenure::backend::redis::{Mode, Place, RedisUrl};
 
-use super::finding::Finding;
+use super::finding::{Code, Finding};
 use crate::cli::Conversation;
 use crate::clock;
 
@@ -126,7 +126,7 @@ impl StoreFacts {
             "maxmemory-policy is {policy} (maxmemory {limit}), so leases and records may be evicted"
         );
         let next = "CONFIG SET maxmemory-policy noeviction, or give elections a store of their own";
-        Some(Finding::problem("eviction", what, next))
+        Some(Finding::new(Code::Eviction, what, next))
     }
 
     fn persistence(&self) -> Option<Finding> {
@@ -138,13 +138,13 @@ impl StoreFacts {
         let what = "nothing is written to disk: a restart forgets history and tokens, and the next \
                     leader waits until old leases are over";
         let next = "CONFIG SET appendonly yes";
-        Some(Finding::risk("no-persistence", what.to_owned(), next))
+        Some(Finding::new(Code::NoPersistence, what.to_owned(), next))
     }
 
     fn replication(&self) -> Option<Finding> {
         if self.info("role") == "slave" {
             let what = "this is a replica: it takes no writes".to_owned();
-            return Some(Finding::problem("replica", what, "name the primary in the address"));
+            return Some(Finding::new(Code::Replica, what, "name the primary in the address"));
         }
         if self.info("cluster_enabled") == "1" {
             return None;
@@ -153,7 +153,7 @@ impl StoreFacts {
             "0" => {
                 let what = "one node without replicas: while it is down, nobody leads".to_owned();
                 let next = "add a replica with Sentinel, if an outage of the store matters";
-                Some(Finding::note("single-node", what, next))
+                Some(Finding::new(Code::SingleNode, what, next))
             }
             count if !self.is_strict && !count.is_empty() => {
                 let what = format!(
@@ -162,7 +162,7 @@ impl StoreFacts {
                 );
                 let next = "add ?mode=strict&replicas=N to the address, and check tokens at the \
                             resource";
-                Some(Finding::risk("split-brain-risk", what, next))
+                Some(Finding::new(Code::SplitBrainRisk, what, next))
             }
             _ => None,
         }
@@ -177,11 +177,11 @@ impl StoreFacts {
             let what = "no password is used and the store is not on this host".to_owned();
             let next = "set requirepass or an ACL user there, and TENURE_STORE or \
                         store.password_file here";
-            found.push(Finding::risk("no-auth", what, next));
+            found.push(Finding::new(Code::NoAuth, what, next));
         }
         if !self.is_encrypted {
             let what = "the connection leaves this host without TLS".to_owned();
-            found.push(Finding::risk("no-tls", what, "use rediss:// and tls-port on the server"));
+            found.push(Finding::new(Code::NoTls, what, "use rediss:// and tls-port on the server"));
         }
         found
     }
@@ -191,7 +191,7 @@ impl StoreFacts {
             return None;
         }
         let what = format!("the login may not use {}", self.denied.join(", "));
-        Some(Finding::problem("acl", what, "grant what docs/acl.md lists"))
+        Some(Finding::new(Code::Acl, what, "grant what docs/acl.md lists"))
     }
 
     fn clocks(&self) -> Vec<Finding> {
@@ -202,7 +202,7 @@ impl StoreFacts {
                 "its clock goes {percent:.1} % faster or slower than ours; leases allow for 1 %"
             );
             let next = "look at the time service of both hosts; mutual exclusion is not given";
-            found.push(Finding::problem("clock-drift", what, next));
+            found.push(Finding::new(Code::ClockDrift, what, next));
         }
         if self.clock_offset > CLOCK_OFFSET_MAX {
             let what = format!(
@@ -210,7 +210,7 @@ impl StoreFacts {
                  read",
                 self.clock_offset
             );
-            found.push(Finding::note("clock-offset", what, "run a time service on both hosts"));
+            found.push(Finding::new(Code::ClockOffset, what, "run a time service on both hosts"));
         }
         found
     }
@@ -221,7 +221,7 @@ impl StoreFacts {
         }
         let what = format!("a round trip takes {:.1?}: renewals will be late", self.round_trip);
         let next = "move the store closer, look at SLOWLOG GET, or lengthen the ttl";
-        Some(Finding::risk("slow-store", what, next))
+        Some(Finding::new(Code::SlowStore, what, next))
     }
 }
 
@@ -314,7 +314,7 @@ mod tests {
     fn codes(change: impl FnOnce(&mut StoreFacts)) -> Vec<&'static str> {
         let mut facts = healthy();
         change(&mut facts);
-        facts.findings().iter().map(|finding| finding.code).collect()
+        facts.findings().iter().map(|finding| finding.code.word()).collect()
     }
 
     #[test]
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_planted_on_a_server_is_found_in_its_facts() {
+    fn each_fact_that_is_not_well_is_a_finding_of_its_own() {
         assert_eq!(codes(|facts| facts.pace_error = 0.02), ["clock-drift"]);
         assert_eq!(codes(|facts| facts.clock_offset = Duration::from_secs(3600)), ["clock-offset"]);
         assert_eq!(codes(|facts| facts.round_trip = Duration::from_millis(80)), ["slow-store"]);

@@ -4,6 +4,7 @@
 //! in the background; a lock makes sure that two who do so at once end up with one store.
 
 mod ask;
+mod keep;
 mod lock;
 mod place;
 mod store;
@@ -15,9 +16,10 @@ use std::process::{Command as Process, ExitCode, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
-use tenure::config::Loader;
+use tenure::config::{Config, Loader, Origin};
 
 use self::ask::{ask, info, other_clients};
+pub(crate) use self::keep::keep;
 use self::lock::Lock;
 use self::place::Place;
 use crate::exit::{self, Failure};
@@ -44,6 +46,10 @@ pub(crate) enum Command {
 
 /// Say whether it runs, where, and what it keeps. Exits with 1 when it does not run.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure local status
+  tenure local status --json")]
 pub(crate) struct Status {
     #[command(flatten)]
     output: OutputOptions,
@@ -51,6 +57,9 @@ pub(crate) struct Status {
 
 /// Start it now rather than when it is needed.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure local start --idle 8h")]
 pub(crate) struct Start {
     /// How long it stays without anybody.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = IDLE_DEFAULT)]
@@ -59,6 +68,9 @@ pub(crate) struct Start {
 
 /// End it. Refuses while somebody uses it, unless forced.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure local stop")]
 pub(crate) struct Stop {
     /// Even though somebody uses it.
     #[arg(long)]
@@ -82,9 +94,27 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
     }
 }
 
+/// Where a value comes from that nobody gave.
+const LABEL: &str = "the local store";
+
+/// Whether `config` has the local store because it names none.
+pub(crate) fn serves(config: &Config) -> bool {
+    config.settings().iter().any(|setting| setting.origin == Origin::Argument(LABEL.to_owned()))
+}
+
+/// Whether this process is a local store, which whoever happens to be its parent lets live.
+pub(crate) fn is_store(pid: rustix::process::Pid) -> bool {
+    let pid = pid.as_raw_nonzero();
+    let program = std::fs::read_link(format!("/proc/{pid}/exe"));
+    let is_ours =
+        program.is_ok_and(|program| std::env::current_exe().is_ok_and(|own| own == program));
+    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut words = words.split(|byte| *byte == 0).skip(1);
+    is_ours && words.next() == Some(b"local") && words.next() == Some(b"serve")
+}
+
 /// Adds the local store to a configuration that names none, and starts it if need be.
 pub(crate) fn lay(loader: Loader) -> Result<Loader, Failure> {
-    const LABEL: &str = "the local store";
     let place = Place::of_user()?;
     if !greets(&place) {
         start_apart(&place)?;

@@ -16,6 +16,7 @@ use super::guard_link::{GuardLink, WATCH_TIMEOUT, await_reply};
 use super::program::Program;
 use super::terminal::Terminal;
 use crate::exit::{self, Failure};
+use crate::local;
 use crate::output::talk;
 
 /// How long the end of killed processes is waited for. Only a process that hangs inside the kernel
@@ -130,8 +131,9 @@ impl Group {
         let looks = REAP_TIMEOUT.as_millis() / REAP_PAUSE.as_millis();
         for _ in 0..looks {
             self.signal(Signal::KILL);
-            let strays: Vec<Pid> =
-                children().into_iter().filter(|child| !known.contains(child)).collect();
+            let mut strays = children();
+            // The local store serves others, too. If it crashed, it was started again from here.
+            strays.retain(|child| !known.contains(child) && !local::is_store(*child));
             for stray in &strays {
                 let _ = kill_process(*stray, Signal::KILL);
                 let _ = waitid(WaitId::Pid(*stray), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);

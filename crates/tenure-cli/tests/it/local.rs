@@ -147,3 +147,46 @@ fn after_a_crash_of_the_store_old_leases_are_waited_out() {
     assert_eq!(said.code, 75, "{said:?}");
     assert_eq!(user.tenure(&["who", "new-job"]).code, 1);
 }
+
+#[test]
+fn a_store_that_crashed_is_started_again_by_whoever_uses_it() {
+    let user = User::new();
+    let folder = user.folder.path();
+    let script = "echo $TENURE_TOKEN >> terms; exec sleep 600";
+    let mut command = user.command(&["run", "job", "--ttl", "2s", "--", "sh", "-c", script]);
+    let mut wrapper = Process::spawn({
+        command.current_dir(folder);
+        command
+    });
+    let terms = || std::fs::read_to_string(folder.join("terms")).unwrap_or_default();
+    wait_until("the command to lead", GENEROUS, || !terms().is_empty());
+    let pid = || user.status()["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+    let first = pid().unwrap();
+    crate::stage::send(first, rustix::process::Signal::KILL);
+    wait_until("another store", GENEROUS, || pid().is_some_and(|pid| pid != first));
+    wait_until("the command to lead on it", GENEROUS, || user.tenure(&["who", "job"]).code == 0);
+
+    // It is the store of others, too: the wrapper leaves it alone when it kills what it started.
+    let second = pid().unwrap();
+    wrapper.terminate();
+    assert_eq!(wrapper.wait(GENEROUS).code(), Some(143));
+    assert_eq!(pid(), Some(second));
+}
+
+#[test]
+fn a_sidecar_without_a_store_uses_the_local_one() {
+    let user = User::new();
+    let mut sidecar = Process::spawn(user.command(&["sidecar", "job", "--listen", "127.0.0.1:0"]));
+    let line = sidecar.next_line_with("serving job at http://", GENEROUS);
+    assert_eq!(user.status()["running"], true, "{line}");
+    wait_until("it to lead", GENEROUS, || user.tenure(&["who", "job"]).code == 0);
+    sidecar.terminate();
+    assert!(sidecar.wait(GENEROUS).success());
+}
+
+#[test]
+fn a_mode_that_the_local_store_does_not_have_is_refused() {
+    let said = User::new().tenure(&["run", "job", "--mode", "strict", "--", "true"]);
+    assert_eq!(said.code, 64, "{said:?}");
+    assert!(said.err.contains("--store"), "{said:?}");
+}

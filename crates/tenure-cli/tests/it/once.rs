@@ -1,20 +1,69 @@
 //! `tenure once`: one run per tick.
 
-use testkit::{GENEROUS, Process, wait_until};
+use std::process::Command;
 
-use crate::stage::{Said, is_alive, number_in, on_every_store};
+use testkit::{GENEROUS, Process, WallClock, wait_until};
+
+use crate::stage::{Kind, Said, Stage, is_alive, number_in, on_every_store};
+
+const DAY: i64 = 24 * 60 * 60;
 
 fn lines(folder: &std::path::Path, file: &str) -> usize {
     std::fs::read_to_string(folder.join(file)).unwrap_or_default().lines().count()
 }
 
+/// Puts a command under a wall clock of its own, so many seconds off.
+fn skew(stage: &Stage, clock: &WallClock, command: &mut Command, seconds: i64) {
+    clock.govern(command);
+    let offset = stage.folder.path().join(format!("off-by-{seconds}"));
+    std::fs::write(&offset, seconds.to_ne_bytes()).unwrap();
+    command.env("TESTKIT_WALL_CLOCK", offset);
+}
+
+/// Some contend for every tick, and all of them know its outcome before they go on to the next.
+#[test]
+fn five_hundred_ticks_are_five_hundred_runs() {
+    const CONTENDERS: usize = 2;
+    const TICKS: usize = 500;
+    let stage = Stage::on(Kind::Own);
+    let contend = |stage: &Stage| {
+        for tick in 0..TICKS {
+            let tick = tick.to_string();
+            let words = ["once", "batch", "--tick", &tick, "--wait", "--"];
+            let mut command = stage.command(&words);
+            command.args(["sh", "-c", "echo $0 $TENURE_TOKEN >> runs", &tick]);
+            command.current_dir(stage.folder.path());
+            let said = Said::of(command);
+            assert_eq!(said.code, 0, "tick {tick}: {said:?}");
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..CONTENDERS).for_each(|_| {
+            scope.spawn(|| contend(&stage));
+        });
+    });
+    let runs = std::fs::read_to_string(stage.folder.path().join("runs")).unwrap();
+    let runs = runs.lines().map(|line| line.split_once(' ').unwrap());
+    let (ticks, tokens): (Vec<usize>, Vec<u64>) = runs
+        .map(|(tick, token)| (tick.parse::<usize>().unwrap(), token.parse::<u64>().unwrap()))
+        .unzip();
+    assert_eq!(ticks, (0..TICKS).collect::<Vec<_>>(), "each once, in order");
+    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+}
+
 on_every_store! {
-    fn twenty_instances_run_one_tick_once(stage: crate::stage::Stage) {
+    fn twenty_instances_whose_clocks_differ_run_one_tick_once(stage: crate::stage::Stage) {
+        let clock = WallClock::build();
+        // A year, so that the tick hardly ends during the test, and clocks that differ by years.
+        let words = ["once", "report", "--every", "365d", "--"];
         let started: Vec<_> = (0..20)
-            .map(|_| {
-                let mut command = stage.command(&["once", "report", "--every", "1h", "--"]);
+            .map(|number| {
+                let mut command = stage.command(&words);
                 command.args(["sh", "-c", "echo ran >> runs; sleep 0.3"]);
                 command.current_dir(stage.folder.path());
+                if let Some(clock) = &clock {
+                    skew(&stage, clock, &mut command, (number - 10) * 400 * DAY);
+                }
                 std::thread::spawn(move || Said::of(command))
             })
             .collect();
@@ -23,6 +72,8 @@ on_every_store! {
             assert_eq!(said.code, 0, "whoever comes second skips it: {said:?}");
         }
         assert_eq!(lines(stage.folder.path(), "runs"), 1);
+        let late = stage.tenure(&[&words[..], &["echo", "again"]].concat());
+        assert_eq!((late.code, late.out.as_str()), (0, ""), "{late:?}");
     }
 
     fn a_finished_tick_is_skipped_and_another_is_not(stage: crate::stage::Stage) {

@@ -5,13 +5,15 @@ use std::process::Command;
 
 use testkit::{GENEROUS, Process, RedisServer, TempFolder, wait_until};
 
+use crate::stage::plain_command;
+
 fn sidecar(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
-    command.arg("sidecar").args(words);
+    let mut command = plain_command(&["sidecar"]);
+    command.args(words);
     command
 }
 
-fn get(address: &str, path: &str) -> String {
+pub(crate) fn get(address: &str, path: &str) -> String {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
@@ -45,6 +47,31 @@ fn it_takes_part_serves_and_lets_go_when_asked_to_end() {
 }
 
 #[test]
+fn the_flags_say_what_a_grant_waits_for() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let shown = |words: &[&str]| {
+        let mut command = sidecar(&["report", "--store", &url, "--listen", "127.0.0.1:0"]);
+        command.args(words).env("TENURE_DEFAULTS__FRESH_STORE", "true");
+        let process = Process::spawn(command);
+        let line = process.next_line_with("serving report at http://", GENEROUS);
+        let address = line.trim_end_matches('/').rsplit('/').next().unwrap().to_owned();
+        let leads = || get(&address, "/leader/report").starts_with("HTTP/1.1 200");
+        // There is no replica, so nobody can be granted anything in mode strict.
+        if words.contains(&"strict") {
+            assert!(!leads(), "nobody has confirmed it");
+        } else {
+            wait_until("it leads", GENEROUS, leads);
+        }
+        get(&address, "/status")
+    };
+    let strict = shown(&["--mode", "strict", "--replicas", "2"]);
+    assert!(strict.contains("mode=strict&replicas=2"), "{strict}");
+    let available = shown(&["--mode", "available"]);
+    assert!(!available.contains("mode=strict"), "{available}");
+}
+
+#[test]
 fn what_cannot_work_is_told_in_one_line() {
     let folder = TempFolder::create();
     let empty = folder.write("empty.toml", "");
@@ -55,6 +82,10 @@ fn what_cannot_work_is_told_in_one_line() {
         (&["report", "--listen", "0.0.0.0:0"], 78, "callers must identify themselves"),
         (&["report", "--listen", "nowhere"], 78, "is no address"),
         (&["report", "--observe", "report"], 78, "named twice"),
+        (&["report", "--replicas", "1"], 64, "--mode"),
+        (&["report", "--mode", "strct"], 64, "'strict'"),
+        (&["report", "--mode", "strict", "--replicas", "0"], 78, "replicas"),
+        (&["report", "--lisen", "127.0.0.1:0"], 64, "'--listen'"),
     ] {
         let output = sidecar(words).args(store).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::{Acquire, Answer, Hint, Outcome, Request, StoreError, View};
+use crate::protocol::{Acquire, Answer, Ballot, Hint, Outcome, Request, StoreError, View};
 use crate::{Contest, EventKind, InstanceId, Moment, Reason, Role};
 
 use super::farewell::Farewell;
@@ -113,6 +113,7 @@ impl Election {
             heal: self.endless_holder(now),
             record: self.record(),
             members: self.wants_members(now),
+            ballot: Ballot::Alone,
         });
         let timeout = self.settings.timing.try_timeout();
         self.ask_about_lease(now, LeaseAsk::Acquire, request, timeout);
@@ -138,7 +139,10 @@ impl Election {
             Ok(answer) => answer,
             Err(error) => return self.fail_attempt(now, error),
         };
-        self.failures = 0;
+        // Losing a contest again and again asks for more distance, as failing does.
+        if !matches!(answer.outcome, Outcome::Contested { .. }) {
+            self.failures = 0;
+        }
         let wait = match answer.outcome {
             Outcome::Granted { token } => {
                 self.attempt_is_open = false;
@@ -168,6 +172,7 @@ impl Election {
             Outcome::Reserved { left } => (Reason::Reserved(left), left + EXPIRY_GRAIN),
             Outcome::Delayed { left } => (Reason::LockDelay(left), left + EXPIRY_GRAIN),
             Outcome::Paused { left } => (Reason::PausedByOperator, left + EXPIRY_GRAIN),
+            Outcome::Contested { why } => (Reason::Store(StoreError::NotNow(why)), self.back_off()),
             Outcome::AttemptRefused => (Reason::AttemptRefused, Duration::ZERO),
             Outcome::Conflict { what } => (Reason::Conflict(what), ttl),
             other => {

@@ -113,7 +113,11 @@ impl Election {
         let Stage::Leading(term) = &mut self.stage else { return };
         let timing = &self.settings.timing;
         let timeout = timing.try_timeout().min(now.until(term.ends_at));
-        let request = Request::Renew { token: term.token, ttl: timing.ttl() };
+        let request = Request::Renew {
+            token: term.token,
+            ttl: timing.ttl(),
+            fleet_max_ttl: timing.fleet_max_ttl(),
+        };
         term.renews_at = now + timing.renew_every();
         self.ask_about_lease(now, LeaseAsk::Renew, request, timeout);
     }

@@ -303,7 +303,10 @@ impl Election {
     /// Leave for good: work stops, the term closes, the store is told, as far as it answers.
     pub fn stop(&mut self, now: Moment) {
         self.catch_up(now);
-        self.will.stops = true;
+        if !std::mem::replace(&mut self.will.stops, true) && self.will.work_runs {
+            // At once: work may take its grace to stop, and nobody shall hand over to us meanwhile.
+            self.beats_at = now;
+        }
         self.yield_term(now, Reason::Stopped, None);
         self.proceed(now);
     }

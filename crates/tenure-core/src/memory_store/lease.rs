@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::{Acquire, CloseReason, Hint, HistoryKind, LostWhy, Outcome, Token};
+use crate::protocol::{Acquire, Ballot, CloseReason, Hint, HistoryKind, LostWhy, Outcome, Token};
 use crate::{InstanceId, ServerTime};
 
 use super::keys::Value;
@@ -15,8 +15,12 @@ const FLOOR_AHEAD_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 impl Step<'_> {
     pub(super) fn acquire(&mut self, ask: &Acquire) -> Outcome {
-        if self.floor_is_absurd(ask.floor) {
-            let what = format!("token floor {} lies over a year ahead", ask.floor);
+        let floor = match ask.ballot {
+            Ballot::Settle(token) => ask.floor.max(token),
+            _ => ask.floor,
+        };
+        if self.floor_is_absurd(floor) {
+            let what = format!("token floor {floor} lies over a year ahead");
             return Outcome::Conflict { what };
         }
         let longest = ask.ttl.max(ask.fleet_max_ttl);
@@ -24,7 +28,10 @@ impl Step<'_> {
             self.note_quarantine(ask.floor);
         }
         let outcome = self.acquire_checked(ask, longest);
-        self.sit_down(&ask.record);
+        // Who settles has proposed, and said so then.
+        if !matches!(ask.ballot, Ballot::Settle(_)) {
+            self.sit_down(&ask.record);
+        }
         outcome
     }
 
@@ -62,8 +69,32 @@ impl Step<'_> {
         if let Some(left) = self.quarantine_left() {
             return self.quarantine(left);
         }
+        match ask.ballot {
+            Ballot::Propose => return self.proposal(ask.floor),
+            Ballot::Settle(settled) if settled < token => {
+                return Outcome::Lost(LostWhy::OtherTerm(token));
+            }
+            // Nobody believes in the earlier number: the attempt was not granted by a majority.
+            Ballot::Settle(settled) => self.renumber(settled),
+            Ballot::Alone => {}
+        }
+        let token = self.shelf.meta.as_ref().map_or(token, |meta| meta.token);
         self.extend(ask.ttl, longest);
         Outcome::Granted { token }
+    }
+
+    /// Above which number this node would grant the resource.
+    fn proposal(&self, floor: Token) -> Outcome {
+        match self.next_token(floor) {
+            Some(token) => Outcome::Granted { token },
+            None => Outcome::Conflict { what: "the tokens of this resource are used up".into() },
+        }
+    }
+
+    fn renumber(&mut self, token: Token) {
+        if let Some(meta) = &mut self.shelf.meta {
+            meta.token = token;
+        }
     }
 
     /// Something stands at the key: a reservation for the caller, or a reason to wait.
@@ -74,7 +105,11 @@ impl Step<'_> {
         holder: &InstanceId,
     ) -> Outcome {
         match self.pending_claim().filter(|claim| claim.to == *holder) {
-            Some(claim) if claim.to == self.call.id && claim.token >= ask.floor => {
+            Some(claim)
+                if claim.to == self.call.id
+                    && claim.token >= ask.floor
+                    && ask.ballot == Ballot::Alone =>
+            {
                 return self.claim(ask, longest);
             }
             Some(_) => return Outcome::Reserved { left: self.time_left().unwrap_or_default() },
@@ -88,8 +123,14 @@ impl Step<'_> {
     }
 
     fn grant(&mut self, ask: &Acquire, longest: Duration) -> Outcome {
-        let Some(token) = self.next_token(ask.floor) else {
-            return Outcome::Conflict { what: "the tokens of this resource are used up".into() };
+        let token = match (ask.ballot, self.proposal(ask.floor)) {
+            (Ballot::Propose, proposal) => return proposal,
+            (Ballot::Settle(token), _) => match self.stored_token() {
+                stored if stored >= token => return Outcome::Lost(LostWhy::OtherTerm(stored)),
+                _ => token,
+            },
+            (Ballot::Alone, Outcome::Granted { token }) => token,
+            (Ballot::Alone, refusal) => return refusal,
         };
         self.close_forgotten_term();
         let meta = self.shelf.meta.get_or_insert_with(|| Meta::blank(self.life.mark));
@@ -139,12 +180,73 @@ impl Step<'_> {
         Outcome::Renewed
     }
 
+    /// One of several nodes hears of a term that a majority holds.
+    pub(super) fn adopt(&mut self, token: Token, ttl: Duration, longest: Duration) -> Outcome {
+        let Some(why) = self.not_mine(token) else {
+            self.extend(ttl, ttl);
+            return Outcome::Renewed;
+        };
+        if self.holder().is_some() || self.quarantine_left().is_some() {
+            return Outcome::Lost(why);
+        }
+        let id = &self.call.id;
+        match &self.shelf.meta {
+            None if !self.life.history_is_complete || self.shelf.was_emptied => {
+                self.begin_quarantine(
+                    self.believed_for(longest),
+                    "this node has no record of earlier terms",
+                );
+                let meta = self.shelf.meta.get_or_insert_with(|| Meta::blank(self.life.mark));
+                meta.max_ttl = longest;
+                return Outcome::Lost(why);
+            }
+            Some(meta) if meta.token > token => {
+                return Outcome::Lost(LostWhy::OtherTerm(meta.token));
+            }
+            Some(meta)
+                if meta.token == token && !(meta.is_open && meta.holder.as_ref() == Some(id)) =>
+            {
+                return Outcome::Lost(why);
+            }
+            _ => {}
+        }
+        self.take_over(token, ttl);
+        Outcome::Renewed
+    }
+
+    fn take_over(&mut self, token: Token, ttl: Duration) {
+        let id = self.call.id.clone();
+        let is_known = self.stored_token() == token;
+        let meta = self.shelf.meta.get_or_insert_with(|| Meta::blank(self.life.mark));
+        meta.holder = Some(id.clone());
+        meta.token = token;
+        if !is_known {
+            meta.attempt = 0;
+        }
+        meta.is_open = true;
+        meta.claim = None;
+        meta.wish = None;
+        self.keys.set(self.now, self.call.resource.key(), Value::Text(id), Some(ttl));
+        self.extend(ttl, ttl);
+    }
+
     pub(super) fn release(&mut self, token: Token, reason: CloseReason) -> Outcome {
         if let Some(why) = self.not_mine(token) {
             return Outcome::Lost(why);
         }
         self.refuse_attempt_of_term();
         self.vacate(token, reason);
+        Outcome::Released
+    }
+
+    pub(super) fn pass_on(&mut self, token: Token, to: &InstanceId, lasts: Duration) -> Outcome {
+        if let Some(why) = self.not_mine(token) {
+            return Outcome::Lost(why);
+        }
+        self.refuse_attempt_of_term();
+        self.keys.delete(self.now, self.call.resource.key());
+        self.shelf.close_term(self.now, CloseReason::HandedOver, to.as_str());
+        self.hints.push(Hint::Transferred { to: to.clone(), claim_ttl: lasts });
         Outcome::Released
     }
 
@@ -300,8 +402,12 @@ impl Step<'_> {
 
     /// Above every token that the store, its clock or the caller knows of.
     fn next_token(&self, floor: Token) -> Option<Token> {
-        let stored = self.shelf.meta.as_ref().map_or(Token::NONE, |meta| meta.token);
+        let stored = self.stored_token();
         Token::new(self.now.0.max(stored.get() + 1).max(floor.get() + 1))
+    }
+
+    fn stored_token(&self) -> Token {
+        self.shelf.meta.as_ref().map_or(Token::NONE, |meta| meta.token)
     }
 
     fn floor_is_absurd(&self, floor: Token) -> bool {

@@ -190,16 +190,23 @@ impl Step<'_> {
             Request::Renew { ttl, .. } => {
                 self.notice_other_life(*ttl);
             }
+            Request::Adopt { ttl, fleet_max_ttl, .. } => {
+                self.notice_other_life(*ttl.max(fleet_max_ttl));
+            }
             _ => {
                 self.notice_other_life(Duration::ZERO);
             }
         }
         match &self.call.request {
             Request::Acquire(ask) => self.acquire(ask),
-            Request::Renew { token, ttl } => self.renew(*token, *ttl),
+            Request::Renew { token, ttl, .. } => self.renew(*token, *ttl),
+            Request::Adopt { token, ttl, fleet_max_ttl } => {
+                self.adopt(*token, *ttl, *ttl.max(fleet_max_ttl))
+            }
             Request::Release { token, reason } => self.release(*token, *reason),
             Request::Abandon { attempt } => self.abandon(*attempt),
             Request::Transfer { token, to, claim_ttl } => self.transfer(*token, to, *claim_ttl),
+            Request::PassOn { token, to, claim_ttl } => self.pass_on(*token, to, *claim_ttl),
             Request::Clear { reason, quarantine } => self.clear(reason, *quarantine),
             Request::Pause { lasts } => self.pause(*lasts),
             Request::Resume => self.pause(Duration::ZERO),
@@ -242,8 +249,10 @@ impl Step<'_> {
         use crate::protocol::LostWhy;
         match &self.call.request {
             Request::Renew { .. }
+            | Request::Adopt { .. }
             | Request::Release { .. }
             | Request::Transfer { .. }
+            | Request::PassOn { .. }
             | Request::Refuse { .. }
             | Request::TickBegin { .. }
             | Request::TickFinish { .. } => Outcome::Lost(LostWhy::Overwritten(what)),

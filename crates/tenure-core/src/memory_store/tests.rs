@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::protocol::{
-    Acquire, Call, CloseReason, Hint, HistoryKind, LostWhy, MemberRecord, Outcome, Request, Tick,
-    TickOutcome, Token, WishKind,
+    Acquire, Ballot, Call, CloseReason, Hint, HistoryKind, LostWhy, MemberRecord, Outcome, Request,
+    Tick, TickOutcome, Token, WishKind,
 };
 use crate::{InstanceId, Resource, ServerTime};
 
@@ -62,7 +62,7 @@ impl Desk {
     }
 
     fn renew(&mut self, who: &str, token: Token) -> Outcome {
-        self.ask(who, Request::Renew { token, ttl: TTL })
+        self.ask(who, Request::Renew { token, ttl: TTL, fleet_max_ttl: TTL })
     }
 
     fn release(&mut self, who: &str, token: Token) -> Outcome {
@@ -94,6 +94,7 @@ fn acquire_with(attempt: u64, change: impl FnOnce(&mut Acquire)) -> Request {
         heal: None,
         record: MemberRecord { ready: true, ttl: TTL, ..MemberRecord::default() },
         members: false,
+        ballot: Ballot::Alone,
     };
     change(&mut ask);
     Request::Acquire(ask)
@@ -391,7 +392,7 @@ fn a_wish_reaches_exactly_the_term_it_names() {
     assert_eq!(desk.ask("operator", wish(other)), Outcome::NoSuchTerm);
     assert_eq!(desk.ask("operator", wish(token)), Outcome::Done);
     assert_eq!(desk.hints, [Hint::Wished { token }]);
-    let answer = desk.answer("ada", Request::Renew { token, ttl: TTL });
+    let answer = desk.answer("ada", Request::Renew { token, ttl: TTL, fleet_max_ttl: TTL });
     assert_eq!(answer.view.wish.unwrap().by, id("operator"));
 
     desk.ask("ada", Request::Refuse { token, reason: "busy".into() });

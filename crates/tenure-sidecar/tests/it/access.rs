@@ -1,8 +1,9 @@
 //! Who may ask, and what a stranger gets.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure::Secret;
 use tenure::config::{Format, Loader};
@@ -130,6 +131,24 @@ fn certificates_that_do_not_fit_together_are_told() {
     };
     assert!(settings("sidecar.tls.cert_file = 'x'").contains("key_file"));
     assert!(settings("sidecar.tls.client_ca_file = 'x'").contains("cert_file"));
+}
+
+/// Half a head, and then nothing: whoever does that must not keep others out for ever.
+#[test]
+fn whoever_does_not_finish_its_head_is_hung_up_on() {
+    let stage = Stage::embedded();
+    let builder = Sidecar::builder(stage.client("ada")).observe(RESOURCE);
+    let settings = ServerSettings::listen("127.0.0.1:0").head_timeout(Duration::from_millis(200));
+    let served = stage.serve_at(builder, settings).unwrap();
+    for said in ["", "GET /livez HTTP/1.1\r\nHo"] {
+        let mut stream = TcpStream::connect(served.address).unwrap();
+        stream.set_read_timeout(Some(GENEROUS)).unwrap();
+        stream.write_all(said.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("the server hangs up");
+        assert!(!String::from_utf8_lossy(&answer).contains("200 OK"), "after {said:?}");
+    }
+    assert_eq!(served.get("/livez").status, 200, "others are served");
 }
 
 /// Whoever issues the certificates of a test.

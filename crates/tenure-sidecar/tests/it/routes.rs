@@ -45,6 +45,29 @@ fn every_route_answers_on_each_store() {
 }
 
 #[test]
+fn an_election_whose_key_was_chosen_in_code_can_be_asked() {
+    let stage = Stage::embedded();
+    let join = |name: &str| {
+        let client = stage.client(name);
+        let election = client.election(RESOURCE).key("elsewhere:report").start();
+        (client.clone(), stage.runtime.block_on(election).unwrap())
+    };
+    let (ada, on_ada) = join("ada");
+    testkit::wait_until("ada leads", testkit::GENEROUS, || on_ada.is_leader());
+    let served = stage.serve_election(&ada, &on_ada);
+    let (_bob, on_bob) = join("bob");
+    served.wait_for("bob is listed", "/status", |status| {
+        status["resources"][0]["members"].as_array().unwrap().len() == 2
+    });
+    let handed = served.post("/hand-over/nightly-report", "{\"to\":\"bob\"}");
+    assert_eq!((handed.status, &handed.json()["outcome"]), (200, &"done".into()), "{handed:?}");
+    testkit::wait_until("bob leads", testkit::GENEROUS, || on_bob.is_leader());
+    let resigned = served.post("/resign/nightly-report", "");
+    assert_eq!((resigned.status, &resigned.json()["outcome"]), (200, &"done".into()));
+    testkit::wait_until("ada leads again", testkit::GENEROUS, || on_ada.is_leader());
+}
+
+#[test]
 fn an_observer_sees_all_and_leads_nothing() {
     Stage::on_each(|stage| {
         let (_ada, _leading) = stage.leader("ada");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure::backend::Backend;
 use tenure::backend::redis::RedisBackend;
 use tenure::core::protocol::{
-    Acquire, Answer, Call, CloseReason, MemberRecord, Outcome, Request, StoreError, Token,
+    Acquire, Answer, Ballot, Call, CloseReason, MemberRecord, Outcome, Request, StoreError, Token,
 };
 use tenure::core::{InstanceId, Resource};
 
@@ -61,7 +61,7 @@ impl Actor {
     }
 
     pub(crate) async fn renew(&self, token: Token) -> Result<Answer, StoreError> {
-        self.ask(Request::Renew { token, ttl: LONG }).await
+        self.ask(Request::Renew { token, ttl: LONG, fleet_max_ttl: LONG }).await
     }
 
     pub(crate) async fn release(&self, token: Token) -> Result<Answer, StoreError> {
@@ -100,6 +100,7 @@ pub(crate) fn attempt_of(attempt: u64, ttl: Duration) -> Acquire {
         heal: None,
         record: MemberRecord { ready: true, ttl, ..MemberRecord::default() },
         members: false,
+        ballot: Ballot::Alone,
     }
 }
 

@@ -49,7 +49,7 @@ impl Backend for Broken {
                 Box::pin(async move {
                     let look = with(&call, Request::Observe { members: false });
                     let token = sound.call(look).await?.view.token;
-                    sound.call(with(&call, Request::Renew { token, ttl })).await
+                    sound.call(with(&call, Request::Renew { token, ttl, fleet_max_ttl: ttl })).await
                 })
             }
             (Flaw::ReservesNothing, Request::Transfer { token, .. }) => {

@@ -9,7 +9,7 @@ use tenure::backend::conformance::{self, Meddler, Meddling};
 use tenure::backend::redis::{Connector, RedisBackend};
 use tenure::backend::{Backend, EmbeddedStore};
 use tenure::core::Resource;
-use testkit::RedisServer;
+use testkit::{ClusterGroup, RedisServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn opened(server: &RedisServer) -> Arc<dyn Backend> {
@@ -27,6 +27,13 @@ trait Commands: Send + Sync + 'static {
 impl Commands for Arc<RedisServer> {
     fn give(&self, words: &[&str]) -> Said {
         Box::pin(std::future::ready(self.cli(words)))
+    }
+}
+
+impl Commands for Arc<ClusterGroup> {
+    fn give(&self, words: &[&str]) -> Said {
+        // redis-cli finds the node by itself.
+        Box::pin(std::future::ready(self.server(0).cli(&[&["-c"], words].concat())))
     }
 }
 
@@ -97,6 +104,15 @@ async fn redis_keeps_the_contract() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_keeps_the_contract() {
+    let group = Arc::new(ClusterGroup::start());
+    let opened = || -> Arc<dyn Backend> { Arc::new(RedisBackend::open(&group.url()).unwrap()) };
+    let report = conformance::check_with(opened, Stranger(Arc::clone(&group))).await;
+    report.assert_passed();
+    assert!(report.skipped().is_empty() && report.passed().len() > 40, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_embedded_store_keeps_the_contract() {
     let store = EmbeddedStore::start().unwrap();
     let meddler = Stranger(store.clone());
@@ -110,4 +126,14 @@ async fn the_store_in_memory_keeps_the_contract() {
     let store = MemoryBackend::new();
     let report = conformance::check(|| Arc::new(store.clone())).await;
     report.assert_passed();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_can_be_one_of_several_nodes() {
+    let server = RedisServer::start();
+    conformance::check_node(|| opened(&server)).await.assert_passed();
+    let store = EmbeddedStore::start().unwrap();
+    conformance::check_node(|| Arc::new(store.backend()) as Arc<dyn Backend>).await.assert_passed();
+    let memory = Arc::new(MemoryBackend::new());
+    conformance::check_node(|| Arc::clone(&memory) as Arc<dyn Backend>).await.assert_passed();
 }

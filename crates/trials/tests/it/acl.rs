@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure::core::protocol::StoreError;
 use tenure::fence::FencedValue;
 use tenure::{Error, EventKind, Force, Tenure, Tick};
-use testkit::{GENEROUS, RedisServer};
+use testkit::{GENEROUS, RedisServer, SentinelGroup, wait_until};
 
 use crate::player::{Player, start};
 
@@ -97,6 +97,8 @@ fn the_page_lists_what_the_scripts_call_and_nothing_else() {
             words.filter(|word| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase()));
         called.extend(words.map(str::to_lowercase).filter(|word| commands.contains(word.as_str())));
     }
+    // Called in a cluster only, and granted in the page's row for clusters.
+    assert!(called.remove("spublish"));
     let rules = documented();
     let granted: BTreeSet<String> =
         rules.split(' ').filter_map(|rule| rule.strip_prefix('+')).map(str::to_owned).collect();
@@ -119,6 +121,54 @@ async fn a_database_needs_select_as_the_page_says() {
     let term = builder.connect().await.unwrap().try_acquire("job").await.unwrap().unwrap();
     assert_eq!(server.cli(&["-n", "5", "EXISTS", "tenure:job"]), "1");
     drop(term);
+}
+
+#[tokio::test]
+async fn strict_needs_wait_as_the_page_says() {
+    for (rules, is_enough) in [(format!("{} +wait", documented()), true), (documented(), false)] {
+        let (server, url) = server_with(&rules);
+        let port = server.port().to_string();
+        let replica = RedisServer::builder()
+            .args(["--replicaof", "127.0.0.1", &port, "--masteruser", "admin"])
+            .args(["--masterauth", "admin"])
+            .start();
+        wait_until("the replica to be in step", GENEROUS, || {
+            replica.cli(&["INFO", "replication"]).contains("master_link_status:up")
+        });
+        let url = format!("{url}/0?mode=strict&replicas=1");
+        let builder = Tenure::builder().store(&url).ttl(TTL).fresh_store(true);
+        let held = builder.connect().await.unwrap().try_acquire("job").await;
+        match held {
+            Ok(term) => assert!(is_enough && term.is_some(), "granted without WAIT"),
+            Err(error) => {
+                assert!(!is_enough && matches!(error, Error::Store(StoreError::Denied(_))));
+                assert!(error.to_string().contains("docs/acl.md"), "{error} gives no next step");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_sentinel_user_of_the_page_is_enough() {
+    let page = std::fs::read_to_string(repository("docs/acl.md")).unwrap();
+    let rules = page.lines().find_map(|line| line.strip_prefix("user app on >PASSWORD reset"));
+    let rules: Vec<String> = rules.unwrap().split(' ').map(str::to_owned).collect();
+    let group = SentinelGroup::start(1);
+    for sentinel in &group.sentinels {
+        let mut words = vec!["ACL", "SETUSER", "app", "reset", "on", ">a-password"];
+        words.extend(rules.iter().skip(1).map(String::as_str));
+        assert_eq!(sentinel.cli(&words), "OK");
+    }
+    let url = format!("{}?sentinel_user=app&sentinel_password={PASSWORD}", group.url());
+    let mut ada = join(&url, "ada").await;
+    let before = ada.leads().await;
+    assert_eq!(group.sentinels[0].cli(&["SENTINEL", "FAILOVER", SentinelGroup::MASTER]), "OK");
+    group.wait_for_another_master(0);
+    let after = ada.leads().await;
+    assert!(after > before, "{after} is not above {before}");
+    for sentinel in &group.sentinels {
+        assert_eq!(sentinel.cli(&["ACL", "LOG"]), "", "something was denied");
+    }
 }
 
 #[tokio::test]

@@ -1,61 +1,14 @@
 //! Encrypted connections.
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use testkit::{RedisServer, TempFolder};
+use testkit::{Certificates, RedisServer};
 
 use super::{our_store, run, stderr, stdout, tenure_cli};
 
-/// An authority, and what it signed for `localhost`.
-struct Certificates {
-    folder: TempFolder,
-}
-
-impl Certificates {
-    fn issue() -> Self {
-        let folder = TempFolder::create();
-        let mut params = named("authority", Vec::new());
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let key = KeyPair::generate().unwrap();
-        let params = named("localhost", vec!["localhost".to_owned()]);
-        let certificate = params.signed_by(&key, &authority).unwrap();
-        let certificates = Self { folder };
-        for (name, text) in [
-            ("ca.pem", authority.pem()),
-            ("localhost.pem", certificate.pem()),
-            ("localhost.key", key.serialize_pem()),
-        ] {
-            std::fs::write(certificates.file(name), text).unwrap();
-        }
-        certificates
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.folder.path().join(name).to_str().unwrap().to_owned()
-    }
-}
-
-fn named(name: &str, hosts: Vec<String>) -> CertificateParams {
-    let mut params = CertificateParams::new(hosts).unwrap();
-    params.distinguished_name.push(DnType::CommonName, name);
-    params
-}
-
 /// Our store, and the port on which it speaks TLS.
 fn encrypted_store(certificates: &Certificates) -> (RedisServer, String) {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port().to_string();
-    drop(free);
-    let file = |name| certificates.file(name);
-    let server = our_store().args(["--tls-port", &port, "--tls-auth-clients", "no"]).args([
-        "--tls-cert-file",
-        &file("localhost.pem"),
-        "--tls-key-file",
-        &file("localhost.key"),
-        "--tls-ca-cert-file",
-        &file("ca.pem"),
-    ]);
-    (server.start(), port)
+    let server = our_store().tls(certificates.settings("localhost", "no")).start();
+    let port = server.tls_port().to_string();
+    (server, port)
 }
 
 #[test]

@@ -100,12 +100,12 @@ async fn a_wish_reaches_the_holder_of_exactly_that_term(stage: Stage) -> Verdict
     let token = ada.lead(1, LONG).await?;
     let stale = bob.outcome(wish(beyond(token, 1), WishKind::Resign, LONG)).await?;
     shaped!(stale, Outcome::NoSuchTerm);
-    let answer = ada.ask(Request::Renew { token, ttl: LONG }).await?;
+    let answer = ada.ask(Request::Renew { token, ttl: LONG, fleet_max_ttl: LONG }).await?;
     ensure!(answer.view.wish.is_none(), "a wish for nobody's term: {:?}", answer.view.wish);
 
     let kind = WishKind::HandOver { to: "bob".into() };
     shaped!(bob.outcome(wish(token, kind.clone(), LONG)).await?, Outcome::Done);
-    let answer = ada.ask(Request::Renew { token, ttl: LONG }).await?;
+    let answer = ada.ask(Request::Renew { token, ttl: LONG, fleet_max_ttl: LONG }).await?;
     let found = shaped!(answer.view.wish, Some(wish) => wish);
     ensure!(found.kind == kind && found.by == bob.id, "the wish is {found:?}");
     ensure!(found.token == token && found.refused.is_none(), "the wish is {found:?}");
@@ -121,7 +121,7 @@ async fn a_wish_ends_with_its_term(stage: Stage) -> Verdict {
     let stale = bob.outcome(wish(token, WishKind::Resign, LONG)).await?;
     shaped!(stale, Outcome::NoSuchTerm);
     let token = ada.lead(2, LONG).await?;
-    let answer = ada.ask(Request::Renew { token, ttl: LONG }).await?;
+    let answer = ada.ask(Request::Renew { token, ttl: LONG, fleet_max_ttl: LONG }).await?;
     ensure!(answer.view.wish.is_none(), "the new term has {:?}", answer.view.wish);
     Ok(())
 }

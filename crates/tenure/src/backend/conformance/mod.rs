@@ -18,6 +18,7 @@ mod hand_over;
 mod lease;
 mod meddling;
 mod members;
+mod nodes;
 mod player;
 mod ticks;
 
@@ -77,6 +78,10 @@ macro_rules! shaped {
 
 use {cases, ensure, shaped};
 
+/// The cases that need nothing but the backend.
+const EVERYWHERE: &[&[Case]] =
+    &[lease::CASES, hand_over::CASES, admin::CASES, members::CASES, ticks::CASES];
+
 /// The longest that a case may take: it only ends hung ones.
 const CASE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -106,12 +111,22 @@ pub type Meddling = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Runs all cases that need nothing but the backend. `make` is called twice: the two backends stand
 /// for two processes.
 pub async fn check(make: impl Fn() -> Arc<dyn Backend>) -> Report {
-    run(&make, None, |_| true).await
+    run(&make, None, EVERYWHERE, |_| true).await
+}
+
+/// Runs the cases about being one of several nodes that decide together, which not every store can.
+pub async fn check_node(make: impl Fn() -> Arc<dyn Backend>) -> Report {
+    run(&make, None, &[nodes::CASES], |_| true).await
+}
+
+/// Runs all cases but those called like this, for a backend that says why it cannot keep them.
+pub async fn check_without(make: impl Fn() -> Arc<dyn Backend>, left_out: &[&str]) -> Report {
+    run(&make, None, EVERYWHERE, |case| !left_out.contains(&case)).await
 }
 
 /// Runs the case of this name only, for work on a backend that does not keep it yet.
 pub async fn check_case(make: impl Fn() -> Arc<dyn Backend>, name: &str) -> Report {
-    run(&make, None, |case| case == name).await
+    run(&make, None, EVERYWHERE, |case| case == name).await
 }
 
 /// Runs all cases, those about foreign data included.
@@ -119,18 +134,18 @@ pub async fn check_with(
     make: impl Fn() -> Arc<dyn Backend>,
     meddler: impl Meddler + 'static,
 ) -> Report {
-    run(&make, Some(Arc::new(meddler)), |_| true).await
+    run(&make, Some(Arc::new(meddler)), EVERYWHERE, |_| true).await
 }
 
 async fn run(
     make: &dyn Fn() -> Arc<dyn Backend>,
     meddler: Option<Arc<dyn Meddler>>,
+    suite: &[&'static [Case]],
     is_wanted: impl Fn(&str) -> bool,
 ) -> Report {
     let backends = [make(), make()];
-    let everywhere = [lease::CASES, hand_over::CASES, admin::CASES, members::CASES, ticks::CASES];
     let meddled = if meddler.is_some() { meddling::CASES } else { &[] };
-    let wanted = everywhere.into_iter().flatten().chain(meddled).filter(|c| is_wanted(c.name));
+    let wanted = suite.iter().copied().flatten().chain(meddled).filter(|c| is_wanted(c.name));
     let running = wanted.map(|case| {
         let stage = Stage::new(case.name, &backends, meddler.clone());
         async move {

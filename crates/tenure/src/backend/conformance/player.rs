@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::protocol::{
-    Acquire, Answer, Call, CloseReason, MemberRecord, Outcome, Request, Token, View,
+    Acquire, Answer, Ballot, Call, CloseReason, MemberRecord, Outcome, Request, Token, View,
 };
 use tenure_core::{InstanceId, Resource};
 
@@ -135,7 +135,7 @@ impl Player {
     }
 
     pub(super) async fn renew(&self, token: Token, ttl: Duration) -> Result<Outcome, String> {
-        self.outcome(Request::Renew { token, ttl }).await
+        self.outcome(Request::Renew { token, ttl, fleet_max_ttl: ttl }).await
     }
 
     pub(super) async fn release(&self, token: Token) -> Result<Outcome, String> {
@@ -187,6 +187,7 @@ pub(super) fn attempt_of(attempt: u64, ttl: Duration) -> Acquire {
         heal: None,
         record: record(0, ttl),
         members: false,
+        ballot: Ballot::Alone,
     }
 }
 

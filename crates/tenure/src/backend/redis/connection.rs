@@ -54,6 +54,8 @@ const DENIED_WAIT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Replies {
     pub(super) values: Vec<Value>,
+    /// The steps themselves, for another node to carry out.
+    pub(super) steps: Vec<Step>,
     /// Whether what they wrote is where the mode wants it.
     pub(super) settled: Result<(), StoreError>,
 }
@@ -64,7 +66,52 @@ pub(super) struct Job {
     pub(super) steps: Vec<Step>,
     pub(super) deadline: Instant,
     pub(super) timeout: Duration,
+    pub(super) manner: Manner,
     pub(super) done: oneshot::Sender<Result<Replies, StoreError>>,
+}
+
+impl Job {
+    /// How many replies it gets.
+    fn reply_count(&self) -> usize {
+        self.steps.len() * self.manner.replies_each()
+    }
+}
+
+/// How steps go to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// As to whom they belong to.
+    Plain,
+    /// Another node sent them there for this once, with ASK: each is announced by ASKING.
+    Asking,
+}
+
+impl Manner {
+    fn replies_each(self) -> usize {
+        match self {
+            Manner::Plain => 1,
+            Manner::Asking => 2,
+        }
+    }
+}
+
+/// Whether the server is a store by itself or a node among others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Company {
+    /// A server that sends requests elsewhere is the wrong one.
+    Alone,
+    /// It sends some requests elsewhere, which says nothing about the others.
+    Cluster,
+}
+
+/// What a connection is to be like.
+#[derive(Clone, Debug)]
+pub(super) struct Terms {
+    pub(super) mode: Mode,
+    pub(super) company: Company,
+    pub(super) warnings: Arc<Warnings>,
+    /// Counts the pipelines sent.
+    pub(super) batches_sent: Arc<AtomicU64>,
 }
 
 /// The way to the task that owns the connection.
@@ -73,25 +120,21 @@ pub(super) struct Supervisor {
     queue: mpsc::Sender<Job>,
     state: watch::Receiver<Connection>,
     lines_opened: watch::Receiver<u64>,
-    batches_sent: Arc<AtomicU64>,
 }
 
 impl Supervisor {
     /// Starts the task in the current runtime. It ends after this value and all its jobs.
-    pub(super) fn start(route: Route, mode: Mode, warnings: Arc<Warnings>) -> Self {
+    pub(super) fn start(route: Route, terms: Terms) -> Self {
         let (queue, jobs) = mpsc::channel(CALLS_QUEUED_MAX);
         let (state_sender, state) = watch::channel(Connection::Connecting);
         let (lines_sender, lines_opened) = watch::channel(0);
-        let batches_sent = Arc::new(AtomicU64::new(0));
         let keeper = Keeper {
             moved: route.moved(),
             route,
-            mode,
-            warnings,
+            terms,
             jobs,
             state: state_sender,
             lines_opened: lines_sender,
-            batches_sent: Arc::clone(&batches_sent),
             waiting: VecDeque::new(),
             open: None,
             retired: None,
@@ -100,11 +143,28 @@ impl Supervisor {
             backoff: Backoff::default(),
         };
         tokio::spawn(keeper.run());
-        Supervisor { queue, state, lines_opened, batches_sent }
+        Supervisor { queue, state, lines_opened }
+    }
+
+    /// Queues steps now; the future only waits.
+    pub(super) fn carry_out(
+        &self,
+        steps: Vec<Step>,
+        deadline: Instant,
+        timeout: Duration,
+        manner: Manner,
+    ) -> impl Future<Output = Result<Replies, StoreError>> + Send + use<> {
+        let (done, replies) = oneshot::channel();
+        let queued = self.queue(Job { steps, deadline, timeout, manner, done });
+        let state = self.state.clone();
+        async move {
+            queued?;
+            in_time(replies, deadline, timeout, &state).await
+        }
     }
 
     /// Queues a job. Fails at once when too many wait already.
-    pub(super) fn queue(&self, job: Job) -> Result<(), StoreError> {
+    fn queue(&self, job: Job) -> Result<(), StoreError> {
         self.queue.try_send(job).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => {
                 StoreError::NotNow(format!("{CALLS_QUEUED_MAX} calls wait already"))
@@ -124,10 +184,22 @@ impl Supervisor {
     pub(super) fn lines_opened(&self) -> watch::Receiver<u64> {
         self.lines_opened.clone()
     }
+}
 
-    /// How many pipelines were sent so far.
-    pub(super) fn batches_sent(&self) -> u64 {
-        self.batches_sent.load(Ordering::Relaxed)
+/// Waits for replies until the deadline. After it, the state of the connection says what is wrong.
+pub(super) async fn in_time(
+    replies: oneshot::Receiver<Result<Replies, StoreError>>,
+    deadline: Instant,
+    timeout: Duration,
+    state: &watch::Receiver<Connection>,
+) -> Result<Replies, StoreError> {
+    match tokio::time::timeout_at(deadline, replies).await {
+        Ok(Ok(replies)) => replies,
+        Ok(Err(_)) => Err(StoreError::Unreachable("the connection has ended".into())),
+        Err(_) => Err(match &*state.borrow() {
+            Connection::Down(why) if !matches!(why, StoreError::TimedOut(_)) => why.clone(),
+            _ => StoreError::TimedOut(timeout),
+        }),
     }
 }
 
@@ -184,12 +256,10 @@ struct Keeper {
     route: Route,
     /// Changes when the store has moved to another place.
     moved: Option<watch::Receiver<u64>>,
-    mode: Mode,
-    warnings: Arc<Warnings>,
+    terms: Terms,
     jobs: mpsc::Receiver<Job>,
     state: watch::Sender<Connection>,
     lines_opened: watch::Sender<u64>,
-    batches_sent: Arc<AtomicU64>,
     waiting: VecDeque<Job>,
     open: Option<Open>,
     /// The line before, for as long as somebody waits for answers on it.
@@ -279,8 +349,8 @@ impl Keeper {
                     false => continue,
                 }
             }
-            let number = self.batches_sent.fetch_add(1, Ordering::Relaxed);
-            let mut flying = open.send(number, jobs, self.mode);
+            let number = self.terms.batches_sent.fetch_add(1, Ordering::Relaxed);
+            let mut flying = open.send(number, jobs, self.terms.mode);
             // Polled once right here, so that batches enter the connection in their order.
             let polled = std::future::poll_fn(|context| Poll::Ready(flying.as_mut().poll(context)));
             match polled.await {
@@ -325,25 +395,30 @@ impl Keeper {
         values: Vec<Value>,
         is_current: bool,
     ) -> Result<(), StoreError> {
-        let step_count: usize = jobs.iter().map(|job| job.steps.len()).sum();
-        let settled = self.mode.verdict(values.get(step_count));
+        let reply_count: usize = jobs.iter().map(Job::reply_count).sum();
+        let settled = self.terms.mode.verdict(values.get(reply_count));
+        let company = self.terms.company;
         let mut values = values.into_iter();
         let mut verdict = Ok(());
         let mut again = Vec::new();
         for job in jobs {
-            let replies: Vec<Value> = values.by_ref().take(job.steps.len()).collect();
+            let replies = values.by_ref().take(job.reply_count());
+            // Only the last of each step's replies says something.
+            let each = job.manner.replies_each();
+            let replies: Vec<Value> = replies.skip(each - 1).step_by(each).collect();
             if is_current && replies.iter().any(is_unknown_script) && job.deadline > timer_now() {
                 again.push(job);
                 continue;
             }
             match in_step(&job.steps, &replies) {
                 Ok(()) => {
-                    if let Some(error) = replies.iter().find_map(node_left) {
+                    if let Some(error) = replies.iter().find_map(|reply| node_left(reply, company))
+                    {
                         verdict = Err(error);
                     }
                     // The caller may have given up; then nobody waits for it.
-                    let replies = Replies { values: replies, settled: settled.clone() };
-                    let _ = job.done.send(Ok(replies));
+                    let (steps, settled) = (job.steps, settled.clone());
+                    let _ = job.done.send(Ok(Replies { values: replies, steps, settled }));
                 }
                 Err(error) => {
                     let _ = job.done.send(Err(error.clone()));
@@ -400,7 +475,7 @@ impl Keeper {
     }
 
     fn use_line(&mut self, line: Line) {
-        line.warning.iter().for_each(|warning| self.warnings.tell(warning.clone()));
+        line.warning.iter().for_each(|warning| self.terms.warnings.tell(warning.clone()));
         let number = self.lines_opened.borrow().wrapping_add(1);
         self.retired = self.open.replace(Open {
             line,
@@ -438,9 +513,16 @@ impl Open {
         self.due.iter().map(|due| due.latest).max().unwrap_or_else(timer_now)
     }
 
-    fn send(&mut self, batch_number: u64, jobs: Vec<Job>, mode: Mode) -> Flying {
+    fn send(&mut self, batch_number: u64, mut jobs: Vec<Job>, mode: Mode) -> Flying {
+        if !mode.trusts_age() {
+            jobs.iter_mut().flat_map(|job| &mut job.steps).for_each(Step::distrust_age);
+        }
         let mut pipeline = redis::Pipeline::with_capacity(jobs.len());
-        for step in jobs.iter().flat_map(|job| &job.steps) {
+        let steps = jobs.iter().flat_map(|job| job.steps.iter().map(|step| (step, job.manner)));
+        for (step, manner) in steps {
+            if manner == Manner::Asking {
+                pipeline.add_command(redis::cmd("ASKING"));
+            }
             let is_known = &mut self.known_scripts[step.script as usize];
             pipeline.add_command(step.command(*is_known, &self.line.seen_run));
             *is_known = true;
@@ -518,8 +600,11 @@ fn is_unknown_script(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
-fn node_left(reply: &Value) -> Option<StoreError> {
+fn node_left(reply: &Value, company: Company) -> Option<StoreError> {
     let Value::ServerError(error) = reply else { return None };
+    if company == Company::Cluster && ["MOVED", "ASK"].contains(&error.code()) {
+        return None;
+    }
     Some(error::from_reply(error)).filter(error::leaves_node)
 }
 

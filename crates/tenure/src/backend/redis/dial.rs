@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
-use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisError, Value};
+use redis::{
+    AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError, Value,
+};
 use socket2::{SockRef, TcpKeepalive};
 use tenure_core::StoreError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
 use super::error;
@@ -112,21 +114,44 @@ impl Route {
     pub(super) async fn open(&self) -> Result<Line, StoreError> {
         let opening = async {
             let mut line = self.open_unchecked().await?;
-            line.greet().await?;
+            line.greet().await.map_err(|error| self.at_first_words(error))?;
             Ok(line)
         };
         self.in_time(opening).await
     }
 
     /// Gives up what takes too long, and tells where it was that something failed.
-    async fn in_time<T>(
+    pub(super) async fn in_time<T>(
         &self,
         opening: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let opened = tokio::time::timeout(DIAL_TIMEOUT, opening).await;
         opened
-            .unwrap_or_else(|_| Err(too_slow()))
+            .unwrap_or_else(|_| Err(self.too_slow()))
             .map_err(|error| error::at(&self.describe(), error))
+    }
+
+    /// A server that takes the connection and ends it at the first words wants other words.
+    fn at_first_words(&self, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Unreachable(why) if !self.is_encrypted() => StoreError::Unreachable(
+                format!("{why} at the first request; if this port speaks TLS, write rediss://"),
+            ),
+            other => other,
+        }
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.describe().starts_with("rediss")
+    }
+
+    fn too_slow(&self) -> StoreError {
+        let why = match self.is_encrypted() {
+            // A plain Redis takes the handshake for a request that has not ended yet.
+            true => "the host is silent, a firewall drops what is sent, or the port has no TLS",
+            false => "the host is silent, or a firewall drops what is sent to it",
+        };
+        StoreError::Unreachable(format!("no connection within {DIAL_TIMEOUT:?}; {why}"))
     }
 
     /// A connection on which nothing was asked yet.
@@ -141,10 +166,9 @@ impl Route {
                 let stream = Guarded::new(stream, Arc::clone(&breach));
                 let info = connection_info(login);
                 let made = MultiplexedConnection::new_with_config(&info, stream, config).await;
-                made.map(|(connection, driver)| {
-                    let driver = tokio::spawn(driver).abort_handle();
-                    Line::new(connection, self.describe(), breach, Some(Driver(driver)))
-                })
+                let (connection, driver) = made.map_err(|error| known_or(&breach, &error))?;
+                let driver = tokio::spawn(driver).abort_handle();
+                Ok(Line::new(connection, self.describe(), breach, Some(Driver(driver))))
             }
             Route::Client(client) => {
                 let made = client.get_multiplexed_async_connection_with_config(&config).await;
@@ -153,6 +177,28 @@ impl Route {
             }
         };
         opened.map_err(|error| error::from_connection(&error))
+    }
+
+    /// A connection on which messages come beside the answers, into `pushes`.
+    pub(super) async fn open_for_pushes(
+        &self,
+        backlog: Arc<Backlog>,
+        pushes: mpsc::UnboundedSender<PushInfo>,
+    ) -> Result<Line, StoreError> {
+        let Route::Streams { connector, login } = self else {
+            return Err(StoreError::Unexpected("only addresses lead to a cluster".into()));
+        };
+        let opening = async {
+            let config = AsyncConnectionConfig::new().set_response_timeout(None);
+            let config = config.set_push_sender(pushes);
+            let stream = Guarded::with_backlog(dialled(connector.as_ref()).await?, backlog);
+            let info = connection_info(login).set_protocol(ProtocolVersion::RESP3);
+            let made = MultiplexedConnection::new_with_config(&info, stream, config).await;
+            let (connection, driver) = made.map_err(|error| error::from_connection(&error))?;
+            let driver = Driver(tokio::spawn(driver).abort_handle());
+            Ok(Line::new(connection, self.describe(), Breach::default(), Some(driver)))
+        };
+        self.in_time(opening).await
     }
 
     /// A connection for messages.
@@ -198,10 +244,7 @@ impl Line {
 
     /// What an exchange on this line failed of.
     pub(super) fn failure(&self, error: &RedisError) -> StoreError {
-        match self.breach.get() {
-            Some(what) => StoreError::Unexpected(what.clone()),
-            None => error::at(&self.place, error::from_connection(error)),
-        }
+        error::at(&self.place, known_or(&self.breach, error))
     }
 
     /// Asks who the server is: proves that it answers, lets us in and is no replica.
@@ -212,11 +255,7 @@ impl Line {
         }
         let replies = self.connection.send_packed_commands(&pipeline, 0, pipeline.len()).await;
         // Whoever opens the line adds the place.
-        let failure = |error: RedisError| match self.breach.get() {
-            Some(what) => StoreError::Unexpected(what.clone()),
-            None => error::from_connection(&error),
-        };
-        for reply in replies.map_err(failure)? {
+        for reply in replies.map_err(|error| known_or(&self.breach, &error))? {
             let text = match reply {
                 Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
                 Value::VerbatimString { text, .. } => text,
@@ -227,6 +266,13 @@ impl Line {
                 },
                 _ => return Err(StoreError::Unexpected("no text in answer to INFO".into())),
             };
+            if field(&text, "redis_mode").is_some_and(|mode| mode == "sentinel") {
+                return Err(StoreError::Unexpected(format!(
+                    "{} is a sentinel, which keeps no data: write redis+sentinel://host:port/\
+                     master-name",
+                    self.place
+                )));
+            }
             if field(&text, "role").is_some_and(|role| role == "slave") {
                 return Err(StoreError::WrongNode("it is a replica".into()));
             }
@@ -260,7 +306,7 @@ impl Drop for Driver {
     }
 }
 
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
@@ -268,9 +314,9 @@ async fn dialled(connector: &dyn Connector) -> Result<Box<dyn Stream>, StoreErro
     connector.connect().await.map_err(|error| error::from_dial(&error))
 }
 
-fn too_slow() -> StoreError {
-    let why = "the host is silent, or a firewall drops what is sent to it";
-    StoreError::Unreachable(format!("no connection within {DIAL_TIMEOUT:?}; {why}"))
+/// Why a connection broke, rather than that it did.
+fn known_or(breach: &Breach, error: &RedisError) -> StoreError {
+    breach.get().cloned().unwrap_or_else(|| error::from_connection(error))
 }
 
 fn connection_info(login: &Login) -> RedisConnectionInfo {

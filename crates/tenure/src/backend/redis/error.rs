@@ -26,6 +26,11 @@ const DENIED: [&str; 10] = [
     "SELECT is not allowed",
 ];
 
+/// What to do about words of a cluster. The ways to one follow them, so the address is not that of
+/// one.
+const CLUSTER_REMEDY: &str =
+    "this is a node of a cluster: write redis+cluster:// in the store's address";
+
 /// The error for an error reply.
 pub(super) fn from_reply(error: &ServerError) -> StoreError {
     from_words(error.code(), error.details().unwrap_or_default())
@@ -53,20 +58,60 @@ pub(super) fn from_connection(error: &RedisError) -> StoreError {
     }
 }
 
+/// The error for a stream that was broken off while it was read, where its encryption is why.
+pub(super) fn of_encryption(error: &io::Error) -> Option<StoreError> {
+    error.get_ref().and_then(|inner| inner.downcast_ref()).map(from_tls)
+}
+
 /// The error for a stream that could not be opened.
 pub(super) fn from_dial(error: &io::Error) -> StoreError {
     if let Some(known) = error.get_ref().and_then(|inner| inner.downcast_ref::<StoreError>()) {
         return known.clone();
     }
-    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    match tls {
-        Some(rustls::Error::InvalidCertificate(reason)) => StoreError::Denied(cleaned(&format!(
-            "the server's certificate is not accepted: {reason}; name its issuer with ?ca=FILE"
+    of_encryption(error)
+        .unwrap_or_else(|| StoreError::Unreachable(cleaned(&format!("{error}; {}", advice(error)))))
+}
+
+/// The error for a stream that cannot be encrypted, or that the peer ends with a reason.
+fn from_tls(error: &rustls::Error) -> StoreError {
+    use rustls::{AlertDescription as Alert, Error};
+    match error {
+        Error::InvalidCertificate(reason) => StoreError::Denied(cleaned(&format!(
+            "the server's certificate is not accepted: {reason}; {}",
+            certificate_advice(reason)
         ))),
-        Some(other) => StoreError::Unreachable(cleaned(&format!(
+        Error::AlertReceived(Alert::CertificateRequired) => StoreError::Denied(
+            "the server asks for a client certificate; name one with ?cert=FILE&key=FILE".into(),
+        ),
+        Error::AlertReceived(
+            Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+            | Alert::AccessDenied
+            | Alert::DecryptError,
+        ) => StoreError::Denied(cleaned(&format!(
+            "the client certificate is refused: {error}; show one of an issuer that the server \
+             trusts, with ?cert=FILE&key=FILE"
+        ))),
+        other => StoreError::Unreachable(cleaned(&format!(
             "TLS handshake failed: {other}; does this port speak TLS?"
         ))),
-        None => StoreError::Unreachable(cleaned(&format!("{error}; {}", advice(error)))),
+    }
+}
+
+/// What helps against a certificate that is not accepted.
+fn certificate_advice(reason: &rustls::CertificateError) -> &'static str {
+    use rustls::CertificateError as Why;
+    match reason {
+        Why::Expired | Why::ExpiredContext { .. } => "renew it, or correct this machine's clock",
+        Why::NotValidYet | Why::NotValidYetContext { .. } => "correct this machine's clock",
+        Why::NotValidForName | Why::NotValidForNameContext { .. } => {
+            "write a name that it holds as the host, or give it this one"
+        }
+        _ => "name its issuer with ?ca=FILE",
     }
 }
 
@@ -112,6 +157,10 @@ fn from_words(code: &str, words: &str) -> StoreError {
     };
     if DENIED.iter().any(&says) {
         StoreError::Denied(format!("{text}; {}", remedy(&text)))
+    } else if code == "CROSSSLOT" {
+        StoreError::Unexpected(format!("{text}; {CLUSTER_REMEDY}"))
+    } else if ["MOVED", "ASK"].contains(&code) {
+        StoreError::WrongNode(format!("{text}; {CLUSTER_REMEDY}"))
     } else if WRONG_NODE.iter().any(&says) {
         StoreError::WrongNode(text)
     } else if NOT_NOW.iter().any(&says) || words.contains("max number of clients") {
@@ -151,6 +200,8 @@ mod tests {
             ("READONLY You can't write against a read only replica.", "WrongNode"),
             ("MASTERDOWN Link with MASTER is down", "WrongNode"),
             ("MOVED 3999 127.0.0.1:6381", "WrongNode"),
+            ("ASK 3999 127.0.0.1:6381", "WrongNode"),
+            ("CROSSSLOT Keys in request don't hash to the same slot", "Unexpected"),
             ("LOADING Redis is loading the dataset in memory", "NotNow"),
             ("CLUSTERDOWN Hash slot not served", "NotNow"),
             ("MISCONF Redis is configured to save RDB snapshots", "NotNow"),

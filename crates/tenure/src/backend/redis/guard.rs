@@ -12,7 +12,10 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
+use tenure_core::StoreError;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::error;
 
 /// The deepest nesting of a reply; ours need four.
 const DEPTH_MAX: usize = 16;
@@ -43,9 +46,9 @@ impl Backlog {
     }
 }
 
-/// How the server broke the protocol, once it has: the client library only tells that the
-/// connection ended.
-pub(super) type Breach = Arc<OnceLock<String>>;
+/// Why the stream broke, once it has and the reason is known: the client library only tells that
+/// the connection ended.
+pub(super) type Breach = Arc<OnceLock<StoreError>>;
 
 /// A stream with the guard in front of its reading side.
 #[derive(Debug)]
@@ -85,7 +88,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
             }
         }
         let before = buffer.filled().len();
-        std::task::ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        if let Err(error) = std::task::ready!(Pin::new(&mut self.stream).poll_read(context, buffer))
+        {
+            if let Some(reason) = error::of_encryption(&error) {
+                let _ = self.breach.set(reason);
+            }
+            return Poll::Ready(Err(error));
+        }
         let fresh = &buffer.filled()[before..];
         if let Some(backlog) = &self.backlog {
             backlog.bytes.fetch_add(fresh.len(), Ordering::AcqRel);
@@ -94,7 +103,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
             Ok(()) => Poll::Ready(Ok(())),
             Err(what) => {
                 let what = format!("the server broke the protocol: {what}");
-                let what = self.breach.get_or_init(|| what).clone();
+                let _ = self.breach.set(StoreError::Unexpected(what.clone()));
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, what)))
             }
         }

@@ -1,85 +1,33 @@
 //! The connection for messages: one for all subscriptions, made again when it breaks.
 //!
-//! In: subscriptions, and messages from the store. Out: signals to the subscribers. A message is
-//! handed over at once or dropped, so a slow subscriber holds up nobody.
+//! In: subscriptions, and messages from the store. Out: signals to the subscribers.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::stream::StreamExt;
 use redis::aio::{PubSubSink, PubSubStream};
 use tenure_core::StoreError;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::watch;
 
+use super::audience::{Audience, CHANNELS_AT_ONCE, Ear};
 use super::backoff::Backoff;
 use super::dial::{DIAL_TIMEOUT, Route};
 use super::error;
 use super::guard::Backlog;
-use super::hint;
 use super::warnings::Warnings;
-use crate::backend::{Listening, Signal, SignalSink, Subscription};
+use crate::backend::{Listening, SignalSink, Subscription};
 
-/// How many channels one command names: ten thousand elections must not wait one by one.
-const CHANNELS_AT_ONCE: usize = 500;
 /// The wait before the next try when subscribing is not allowed: a person has to act first.
-const DENIED_WAIT: Duration = Duration::from_secs(30);
+pub(super) const DENIED_WAIT: Duration = Duration::from_secs(30);
 /// How often channels without a subscriber are given up.
-const SWEEP_EVERY: Duration = Duration::from_secs(5);
+pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// The subscriptions of a backend.
 #[derive(Debug)]
 pub(super) struct Listener {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    board: Mutex<Board>,
-    /// Wakes the task when there is something to subscribe, or nobody is left.
-    changed: Notify,
-    is_closed: AtomicBool,
-}
-
-/// Who listens to what.
-#[derive(Debug, Default)]
-struct Board {
-    channels: HashMap<Arc<str>, Channel>,
-    /// Channels that the store has not confirmed on the running connection; names that nobody
-    /// listens to any more may be among them.
-    unconfirmed: Vec<Arc<str>>,
-}
-
-#[derive(Debug, Default)]
-struct Channel {
-    ears: Vec<Ear>,
-    is_confirmed: bool,
-}
-
-/// One listener.
-#[derive(Debug)]
-enum Ear {
-    Queue(mpsc::Sender<Signal>),
-    Sink { sink: SignalSink, is_over: Arc<AtomicBool> },
-}
-
-impl Ear {
-    fn put(&self, signal: Signal) {
-        match self {
-            // Full: it has enough hints to look at the store once more anyway.
-            Ear::Queue(queue) => drop(queue.try_send(signal)),
-            Ear::Sink { sink, .. } => drop(sink.put(signal)),
-        }
-    }
-
-    fn is_closed(&self) -> bool {
-        match self {
-            Ear::Queue(queue) => queue.is_closed(),
-            Ear::Sink { sink, is_over } => is_over.load(Ordering::Acquire) || sink.is_closed(),
-        }
-    }
+    shared: Arc<Audience>,
 }
 
 impl Listener {
@@ -90,7 +38,7 @@ impl Listener {
         lines_opened: watch::Receiver<u64>,
         warnings: Arc<Warnings>,
     ) -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Audience::default());
         let ears = Ears { route, shared: Arc::clone(&shared), lines_opened, warnings };
         tokio::spawn(ears.run());
         Listener { shared }
@@ -98,130 +46,28 @@ impl Listener {
 
     /// Adds a listener with a queue of its own.
     pub(super) fn subscribe(&self, channel: &str) -> Subscription {
-        let (sender, subscription) = Subscription::channel();
-        self.shared.add(channel, Ear::Queue(sender));
+        let (ear, subscription) = Ear::queue();
+        self.shared.add(channel, ear);
         subscription
     }
 
     /// Adds a listener that takes signals at once.
     pub(super) fn listen(&self, channel: &str, sink: SignalSink) -> Listening {
-        let is_over = Arc::new(AtomicBool::new(false));
-        self.shared.add(channel, Ear::Sink { sink, is_over: Arc::clone(&is_over) });
-        // The next sweep does the rest: a listener may end in the middle of a signal.
-        Listening::until_dropped(move || is_over.store(true, Ordering::Release))
+        let (ear, listening) = Ear::sink(sink);
+        self.shared.add(channel, ear);
+        listening
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.shared.is_closed.store(true, Ordering::Release);
-        self.shared.changed.notify_one();
-    }
-}
-
-impl Shared {
-    fn board(&self) -> MutexGuard<'_, Board> {
-        // Nothing that runs under this lock leaves the board half changed.
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, channel: &str, ear: Ear) {
-        let mut board = self.board();
-        let Board { channels, unconfirmed } = &mut *board;
-        let name: Arc<str> = channel.into();
-        let channel = channels.entry(Arc::clone(&name)).or_insert_with(|| {
-            unconfirmed.push(name);
-            // One each, nearly always: a vector that grows by itself begins with four.
-            Channel { ears: Vec::with_capacity(1), is_confirmed: false }
-        });
-        channel.ears.retain(|ear| !ear.is_closed());
-        if channel.is_confirmed {
-            ear.put(Signal::Listening);
-        }
-        channel.ears.push(ear);
-        if !unconfirmed.is_empty() {
-            self.changed.notify_one();
-        }
-    }
-
-    /// Some channels to subscribe next.
-    fn unconfirmed(&self) -> Vec<Arc<str>> {
-        let mut board = self.board();
-        let Board { channels, unconfirmed } = &mut *board;
-        unconfirmed.retain(|name| channels.contains_key(name));
-        unconfirmed.iter().take(CHANNELS_AT_ONCE).cloned().collect()
-    }
-
-    /// These are subscribed now.
-    fn confirm(&self, names: &[Arc<str>]) {
-        let mut board = self.board();
-        let Board { channels, unconfirmed } = &mut *board;
-        let confirmed: HashSet<&str> = names.iter().map(|name| &**name).collect();
-        unconfirmed.retain(|name| !confirmed.contains(&**name));
-        for name in names {
-            if let Some(channel) = channels.get_mut(name) {
-                channel.is_confirmed = true;
-                channel.tell(&Signal::Listening);
-            }
-        }
-    }
-
-    fn deafen(&self) {
-        let mut board = self.board();
-        let Board { channels, unconfirmed } = &mut *board;
-        for channel in channels.values_mut() {
-            if std::mem::take(&mut channel.is_confirmed) {
-                channel.tell(&Signal::Deaf);
-            }
-        }
-        *unconfirmed = channels.keys().cloned().collect();
-    }
-
-    fn hear(&self, name: &str, message: &[u8]) {
-        let Some(hint) = hint::parse(message) else { return };
-        if let Some(channel) = self.board().channels.get(name) {
-            channel.tell(&Signal::Hint(hint));
-        }
-    }
-
-    /// Forgets channels that nobody listens to any more.
-    fn sweep(&self) -> Vec<Arc<str>> {
-        let mut abandoned = Vec::new();
-        self.board().channels.retain(|name, channel| {
-            channel.ears.retain(|ear| !ear.is_closed());
-            let is_used = !channel.ears.is_empty();
-            if !is_used {
-                abandoned.push(Arc::clone(name));
-            }
-            is_used
-        });
-        abandoned
-    }
-
-    fn is_idle(&self) -> bool {
-        self.board().channels.is_empty()
-    }
-
-    fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Acquire)
-    }
-
-    async fn closing(&self) {
-        while !self.is_closed() {
-            self.changed.notified().await;
-        }
-    }
-}
-
-impl Channel {
-    fn tell(&self, signal: &Signal) {
-        self.ears.iter().for_each(|ear| ear.put(signal.clone()));
+        self.shared.close();
     }
 }
 
 struct Ears {
     route: Route,
-    shared: Arc<Shared>,
+    shared: Arc<Audience>,
     lines_opened: watch::Receiver<u64>,
     warnings: Arc<Warnings>,
 }
@@ -254,7 +100,7 @@ impl Ears {
     /// Opens a connection and listens on it for as long as it lasts.
     async fn listen_once(
         &mut self,
-        shared: &Shared,
+        shared: &Audience,
         backoff: &mut Backoff,
     ) -> Result<(), StoreError> {
         let backlog = Arc::new(Backlog::default());
@@ -266,7 +112,7 @@ impl Ears {
     /// Listens until the connection breaks, should be replaced, or nobody is left to hear.
     async fn listen(
         &mut self,
-        shared: &Shared,
+        shared: &Audience,
         mut sink: PubSubSink,
         mut stream: PubSubStream,
         backlog: &Backlog,
@@ -294,7 +140,7 @@ impl Ears {
 }
 
 /// Waits until the connection for requests is another one than the first.
-async fn replaced(lines_opened: &mut watch::Receiver<u64>) {
+pub(super) async fn replaced(lines_opened: &mut watch::Receiver<u64>) {
     loop {
         if lines_opened.changed().await.is_err() {
             return std::future::pending().await;
@@ -307,7 +153,7 @@ async fn replaced(lines_opened: &mut watch::Receiver<u64>) {
 
 /// Subscribes whatever is not yet confirmed. Messages are heard meanwhile.
 async fn subscribe_open(
-    shared: &Shared,
+    shared: &Audience,
     sink: &mut PubSubSink,
     stream: &mut PubSubStream,
 ) -> Result<bool, StoreError> {
@@ -344,12 +190,12 @@ async fn timed(
     }
 }
 
-fn drain(shared: &Shared, stream: &mut PubSubStream) {
+fn drain(shared: &Audience, stream: &mut PubSubStream) {
     while let Some(Some(message)) = stream.next().now_or_never() {
         hear(shared, &message);
     }
 }
 
-fn hear(shared: &Shared, message: &redis::Msg) {
+fn hear(shared: &Audience, message: &redis::Msg) {
     shared.hear(message.get_channel_name(), message.get_payload_bytes());
 }

@@ -24,15 +24,19 @@
 //! Without `publish` and `subscribe` elections work by their timers; without `info` a failover
 //! behind a running connection goes unnoticed; both are reported as warnings.
 
+mod audience;
 mod backoff;
+mod cluster;
 mod connection;
 mod dial;
 mod error;
 mod fenced;
 mod guard;
 mod hint;
+mod independent;
 mod listener;
 mod mode;
+mod node;
 mod record;
 mod reply;
 mod request;
@@ -42,42 +46,42 @@ mod text;
 mod tls;
 mod url;
 mod warnings;
+mod ways;
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_core::protocol::{Answer, Call, Outcome, Request, StoreError, View};
 use tenure_core::{Resource, Token};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
-use self::connection::{Job, Replies, Supervisor};
+use self::cluster::{Cluster, ClusterAddress};
+use self::connection::Replies;
 use self::dial::Route;
 pub use self::dial::{Connector, Dialing, Stream};
 pub(crate) use self::fenced::{FenceReply, connection_error, fence_command, fence_reply};
-use self::listener::Listener;
+pub(in crate::backend) use self::independent::{NodeFacts, QuorumParts, look_at};
 pub use self::mode::Mode;
-use self::request::Step;
 #[cfg(feature = "embedded")]
 pub(super) use self::scripts::script_digests;
 use self::sentinel::SentinelAddress;
 pub use self::url::{Login, Place, RedisUrl, TlsFiles};
 use self::warnings::Warnings;
+use self::ways::Ways;
 use crate::backend::{
     Backend, Calling, ConnectError, Connection, Listening, SignalSink, Subscription,
 };
-use crate::clock::timer_now;
 use crate::fence::FencedWrite;
 
-/// Elections on a Redis or Valkey server.
+/// Elections on a Redis or Valkey server, or on a cluster of them.
 ///
-/// One connection carries all requests, one all hints, for any number of elections. Both are
-/// opened in the background, watched and replaced; an unreachable server is not an error here.
+/// One connection carries all requests, one all hints, for any number of elections; in a cluster,
+/// one each per node. They are opened in the background, watched and replaced; an unreachable
+/// server is not an error here.
 pub struct RedisBackend {
-    supervisor: Supervisor,
-    listener: Listener,
+    ways: Ways,
     shared: Arc<Shared>,
     place: String,
 }
@@ -93,9 +97,9 @@ struct Shared {
 const WEAKNESS: &str = "INFO is not allowed in scripts";
 
 impl RedisBackend {
-    /// The store at an address such as `redis://127.0.0.1`, see [`RedisUrl::parse`], or
-    /// `redis+sentinel://host1,host2,host3/master-name`. Fails when the
-    /// address or a file that it names is unusable.
+    /// The store at an address such as `redis://127.0.0.1`, see [`RedisUrl::parse`],
+    /// `redis+sentinel://host1,host2,host3/master-name`, or `redis+cluster://host1,host2`. Fails
+    /// when the address or a file that it names is unusable.
     ///
     /// # Panics
     /// Outside a tokio runtime, in which its connections are to live.
@@ -103,8 +107,15 @@ impl RedisBackend {
         if SentinelAddress::is_meant(address.trim()) {
             return Self::open_by_sentinels(address);
         }
-        let url = RedisUrl::parse(address)?;
-        let backend = Self::start(Route::to(&url)?, url.mode);
+        if ClusterAddress::is_meant(address.trim()) {
+            return Self::open_cluster(address);
+        }
+        Self::open_url(&RedisUrl::parse(address)?)
+    }
+
+    /// The store at an address that was parsed before.
+    pub(in crate::backend) fn open_url(url: &RedisUrl) -> Result<Self, ConnectError> {
+        let backend = Self::start(Route::to(url)?, url.mode);
         url.warning().into_iter().for_each(|warning| backend.shared.warnings.tell(warning));
         Ok(backend)
     }
@@ -115,6 +126,13 @@ impl RedisBackend {
         let backend = Self::start(Route::by_sentinels(address)?, mode);
         warning.into_iter().for_each(|warning| backend.shared.warnings.tell(warning));
         Ok(backend)
+    }
+
+    fn open_cluster(address: &str) -> Result<Self, ConnectError> {
+        let address = ClusterAddress::parse(address)?;
+        let (place, warnings) = (address.to_string(), Arc::new(Warnings::default()));
+        let cluster = Cluster::start(address, Arc::clone(&warnings))?;
+        Ok(Self::over(Ways::Cluster(cluster), place, warnings))
     }
 
     /// The store at the other end of the streams that `connector` opens.
@@ -135,14 +153,13 @@ impl RedisBackend {
     }
 
     fn start(route: Route, mode: Mode) -> Self {
-        let place = route.describe();
-        let warnings = Arc::new(Warnings::default());
-        let supervisor = Supervisor::start(route.clone(), mode, Arc::clone(&warnings));
-        let lines_opened = supervisor.lines_opened();
-        let listener = Listener::start(route, lines_opened, Arc::clone(&warnings));
+        let (place, warnings) = (route.describe(), Arc::new(Warnings::default()));
+        Self::over(Ways::to_one(route, mode, &warnings), place, warnings)
+    }
+
+    fn over(ways: Ways, place: String, warnings: Arc<Warnings>) -> Self {
         let numbers = AtomicU64::new(fastrand::u64(..1 << 52));
-        let shared = Arc::new(Shared { numbers, warnings });
-        RedisBackend { supervisor, listener, shared, place }
+        RedisBackend { ways, shared: Arc::new(Shared { numbers, warnings }), place }
     }
 
     /// A fenced write, see [`crate::fence::FencedValue::write_through`].
@@ -155,39 +172,17 @@ impl RedisBackend {
         timeout: Duration,
     ) -> Result<FenceReply, StoreError> {
         let number = self.shared.numbers.fetch_add(1, Ordering::Relaxed);
-        let replies = self.queue(vec![fenced::step(key, fence_key, token, write, number)], timeout);
+        let replies =
+            self.ways.carry_out(vec![fenced::step(key, fence_key, token, write, number)], timeout);
         match replies.await?.values.as_slice() {
             [reply] => fence_reply(reply),
             _ => Err(StoreError::Unexpected("no reply".into())),
         }
     }
 
-    /// Queues steps now; the future only waits.
-    fn queue(
-        &self,
-        steps: Vec<Step>,
-        timeout: Duration,
-    ) -> impl Future<Output = Result<Replies, StoreError>> + Send + use<> {
-        let deadline = timer_now() + timeout;
-        let (done, replies) = oneshot::channel();
-        let queued = self.supervisor.queue(Job { steps, deadline, timeout, done });
-        let state = self.supervisor.state().clone();
-        async move {
-            queued?;
-            match tokio::time::timeout_at(deadline, replies).await {
-                Ok(Ok(replies)) => replies,
-                Ok(Err(_)) => Err(StoreError::Unreachable("the connection has ended".into())),
-                Err(_) => Err(match &*state.borrow() {
-                    Connection::Down(why) if !matches!(why, StoreError::TimedOut(_)) => why.clone(),
-                    _ => StoreError::TimedOut(timeout),
-                }),
-            }
-        }
-    }
-
     /// How many pipelines were sent so far: calls made together share one.
     pub fn pipelines_sent(&self) -> u64 {
-        self.supervisor.batches_sent()
+        self.ways.batches_sent()
     }
 }
 
@@ -199,21 +194,21 @@ impl Backend for RedisBackend {
             Err(what) => return Box::pin(std::future::ready(Ok(impossible(what)))),
         };
         let courtesies: Vec<_> = steps.iter().skip(1).map(|step| step.script.courtesy()).collect();
-        let replies = self.queue(steps, call.timeout);
+        let replies = self.ways.carry_out(steps, call.timeout);
         let shared = Arc::clone(&self.shared);
         Box::pin(async move { shared.answer(&call.request, &replies.await?, &courtesies) })
     }
 
     fn subscribe(&self, resource: &Resource) -> Subscription {
-        self.listener.subscribe(&request::channel(resource))
+        self.ways.subscribe(&request::channel(resource))
     }
 
     fn listen(&self, resource: &Resource, sink: SignalSink) -> Listening {
-        self.listener.listen(&request::channel(resource), sink)
+        self.ways.listen(&request::channel(resource), sink)
     }
 
     fn connection(&self) -> watch::Receiver<Connection> {
-        self.supervisor.state().clone()
+        self.ways.state().clone()
     }
 
     fn describe(&self) -> String {

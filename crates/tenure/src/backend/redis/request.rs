@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::protocol::{Acquire, Call, Request, Tick, TickOutcome, WishKind};
+use tenure_core::protocol::{Acquire, Ballot, Call, Request, Tick, TickOutcome, WishKind};
 use tenure_core::{InstanceId, Resource, Token};
 
 use super::record;
@@ -18,6 +18,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// How much longer than a lease a heartbeat for other programs is kept, as they keep theirs.
 const HEARTBEAT_OUTLASTS: Duration = Duration::from_secs(5);
+
+/// Where an attempt's arguments say whether the store is known to be fresh.
+const FRESH_STORE: usize = 4;
 
 /// One script run. The store's answer carries `number` back.
 #[derive(Clone, Debug)]
@@ -39,6 +42,26 @@ impl Step {
         arguments: Vec<Vec<u8>>,
     ) -> Self {
         Step { script, number, keys, caller: None, channel: String::new(), arguments }
+    }
+
+    /// The keys that it touches, in the order of the script.
+    pub(super) fn keys(&self) -> &[String] {
+        &self.keys
+    }
+
+    /// Makes it publish to the shard that has its keys, rather than to all nodes of a cluster.
+    pub(super) fn publish_in_shard(&mut self) {
+        if !self.channel.is_empty() {
+            // No name contains a space: see the scripts' prelude.
+            self.channel = format!("shard {}", self.channel);
+        }
+    }
+
+    /// Lets no server's age speak for it: see [`Mode::trusts_age`](super::mode::Mode::trusts_age).
+    pub(super) fn distrust_age(&mut self) {
+        if self.script == Script::Acquire && self.arguments[FRESH_STORE] == flag(false) {
+            self.arguments[FRESH_STORE] = text("-");
+        }
     }
 
     /// The command that runs it: by digest where the connection has run it before.
@@ -85,12 +108,15 @@ fn heartbeat_key(call: &Call) -> Option<String> {
 /// How long a heartbeat for other programs is kept after a request; `None` where none is due.
 fn heartbeat_kept(request: &Request) -> Option<Duration> {
     match request {
-        Request::Acquire(Acquire { ttl, .. }) | Request::Renew { ttl, .. } => {
-            Some(*ttl + HEARTBEAT_OUTLASTS)
-        }
-        Request::Release { .. } | Request::Transfer { .. } | Request::Abandon { .. } => {
-            Some(Duration::ZERO)
-        }
+        // The heartbeat is a leader's: there is none to announce yet.
+        Request::Acquire(Acquire { ballot: Ballot::Propose, .. }) => None,
+        Request::Acquire(Acquire { ttl, .. })
+        | Request::Renew { ttl, .. }
+        | Request::Adopt { ttl, .. } => Some(*ttl + HEARTBEAT_OUTLASTS),
+        Request::Release { .. }
+        | Request::Transfer { .. }
+        | Request::PassOn { .. }
+        | Request::Abandon { .. } => Some(Duration::ZERO),
         _ => None,
     }
 }
@@ -109,7 +135,16 @@ fn plan(call: &Call) -> Result<Plan, String> {
     let members = || keys_with_members(resource);
     Ok(match &call.request {
         Request::Acquire(acquire) => (Script::Acquire, members(), acquire_arguments(acquire)),
-        Request::Renew { token, ttl } => (Script::Renew, lease(), vec![number(token), millis(ttl)]),
+        Request::Renew { token, ttl, .. } => {
+            (Script::Renew, lease(), vec![number(token), millis(ttl)])
+        }
+        Request::Adopt { token, ttl, fleet_max_ttl } => {
+            (Script::Adopt, lease(), vec![number(token), millis(ttl), millis(fleet_max_ttl)])
+        }
+        Request::PassOn { token, to, claim_ttl } => {
+            let arguments = vec![number(token), unescaped(to.as_str()), millis(claim_ttl)];
+            (Script::PassOn, history(), arguments)
+        }
         Request::Release { token, reason } => {
             (Script::Release, lease(), vec![number(token), text(reason.as_str())])
         }
@@ -198,6 +233,11 @@ fn acquire_arguments(acquire: &Acquire) -> Vec<Vec<u8>> {
         text(&record::encode(&acquire.record)),
         flag(acquire.record.ready),
         flag(acquire.members),
+        match acquire.ballot {
+            Ballot::Alone => Vec::new(),
+            Ballot::Propose => text("p"),
+            Ballot::Settle(token) => number(&token),
+        },
     ]
 }
 

@@ -7,7 +7,9 @@ use std::sync::LazyLock;
 pub(super) enum Script {
     Acquire,
     Renew,
+    Adopt,
     Release,
+    PassOn,
     Note,
     Herald,
     Abandon,
@@ -33,7 +35,9 @@ impl Script {
     const ALL: [Script; SCRIPT_COUNT] = [
         Script::Acquire,
         Script::Renew,
+        Script::Adopt,
         Script::Release,
+        Script::PassOn,
         Script::Note,
         Script::Herald,
         Script::Abandon,
@@ -78,7 +82,9 @@ impl Script {
         match self {
             Script::Acquire => &[PRELUDE, JOURNAL, ROSTER, include_str!("scripts/acquire.lua")],
             Script::Renew => &[PRELUDE, include_str!("scripts/renew.lua")],
+            Script::Adopt => &[PRELUDE, include_str!("scripts/adopt.lua")],
             Script::Release => &[PRELUDE, include_str!("scripts/release.lua")],
+            Script::PassOn => &[PRELUDE, JOURNAL, include_str!("scripts/pass_on.lua")],
             Script::Note => &[PRELUDE, JOURNAL, ROSTER, include_str!("scripts/note.lua")],
             Script::Herald => &[PRELUDE, include_str!("scripts/herald.lua")],
             Script::Abandon => &[PRELUDE, JOURNAL, include_str!("scripts/abandon.lua")],
@@ -136,7 +142,7 @@ mod tests {
 
     #[test]
     fn renew_and_release_need_no_key_beyond_the_first_two() {
-        for script in [Script::Renew, Script::Release] {
+        for script in [Script::Renew, Script::Adopt, Script::Release] {
             for key in 3..=9 {
                 assert!(!script.source().contains(&format!("KEYS[{key}]")), "{script:?}");
             }

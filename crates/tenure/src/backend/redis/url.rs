@@ -10,9 +10,11 @@ use crate::backend::{ConnectError, Secret};
 /// What the address of a Redis store may look like, for messages.
 pub(super) const SUPPORTED: &str = "redis://[user[:password]@]host[:port][/db], rediss://… with \
                                     ?ca=FILE&cert=FILE&key=FILE, \
-                                    redis+sentinel://host1,host2/master-name, or \
+                                    redis+sentinel://host1,host2/master-name, \
+                                    redis+cluster://host1,host2, \
+                                    redis+quorum://host1,host2,host3, or \
                                     unix:///path?db=N";
-const DEFAULT_PORT: u16 = 6379;
+pub(super) const DEFAULT_PORT: u16 = 6379;
 /// The highest database number that is sent; servers have 16 unless told otherwise.
 const DATABASE_MAX: u32 = 65_535;
 
@@ -37,6 +39,16 @@ pub enum Place {
     Tls { host: String, port: u16, tls: TlsFiles },
     /// `unix://`
     Unix { path: PathBuf },
+}
+
+impl Place {
+    /// A place in the network, encrypted if files are given.
+    pub(super) fn network(host: String, port: u16, tls: Option<TlsFiles>) -> Self {
+        match tls {
+            Some(tls) => Place::Tls { host, port, tls },
+            None => Place::Tcp { host, port },
+        }
+    }
 }
 
 /// Files for an encrypted connection; without `ca` the system's certificate authorities count.
@@ -139,11 +151,22 @@ fn parse(address: &str) -> Result<RedisUrl, String> {
 
 /// The text for an address whose scheme is not ours.
 pub(super) fn unsupported_scheme(scheme: &str) -> String {
-    let later = ["cluster", "quorum"].into_iter().find(|word| scheme.contains(word));
-    match later {
-        Some(word) => format!("{word} is not supported yet: write {SUPPORTED}"),
-        None => format!("unknown scheme {scheme:?}: write {SUPPORTED}"),
+    if let Some((plain, "sentinel" | "cluster" | "quorum")) = scheme.split_once('+') {
+        return format!(
+            "{scheme:?} leads to several servers, and here one is meant: write {plain}://host:port \
+             of that one"
+        );
     }
+    if scheme.contains("cluster") {
+        return "a cluster's address is written redis+cluster://host1,host2 (or rediss+cluster://)"
+            .into();
+    }
+    if scheme.contains("quorum") {
+        return "a quorum's address is written redis+quorum://host1,host2,host3 (or \
+                rediss+quorum://)"
+            .into();
+    }
+    format!("unknown scheme {scheme:?}: write {SUPPORTED}")
 }
 
 fn is_scheme(scheme: &str, rest: &str) -> bool {
@@ -446,8 +469,10 @@ mod tests {
             ("unix://run/redis.sock", "absolute path"),
             ("http://u:c4nary@host", "unknown scheme \"http\""),
             ("redis-sentinel://u:c4nary@host", "redis+sentinel://host1"),
-            ("redis+cluster://u:c4nary@host", "cluster is not supported yet"),
-            ("quorum://a,b,c", "quorum is not supported yet"),
+            ("redis-cluster://u:c4nary@host", "redis+cluster://host1"),
+            ("rediss+cluster://u:c4nary@host", "write rediss://host:port"),
+            ("redis+sentinel://u:c4nary@host/main", "write redis://host:port"),
+            ("quorum://a,b,c", "is written redis+quorum://host1"),
             ("localhost:6380", "redis://localhost:6380"),
             ("u:c4nary@localhost", "no scheme: write redis://["),
             ("c4nary", "no scheme: write redis://["),

@@ -1,11 +1,14 @@
 -- Take the resource if it is free, reserved for the caller, or was granted to this attempt.
--- ARGV: attempt, ttl, longest lease in the fleet, floor, fresh store, lock delay, heal?, healed
--- value, record, ready?, list members?
+-- ARGV: attempt, ttl, longest lease in the fleet, floor, fresh store (- for no, and its age says
+-- nothing), lock delay, heal?, healed value, record, ready?, list members?, ballot: empty,
+-- p(ropose) or the number to settle at
 local attempt, ttl, fleet_ttl = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local floor, fresh, lock_delay = tonumber(ARGV[8]), ARGV[9] == '1', tonumber(ARGV[10])
+local age_counts = ARGV[9] ~= '-'
 local heals, healed, record, ready, lists = ARGV[11] == '1', ARGV[12], ARGV[13], ARGV[14], ARGV[15]
+local alone, proposes, settled = ARGV[16] == '', ARGV[16] == 'p', tonumber(ARGV[16])
 
-if floor > now + YEAR then
+if math.max(floor, settled or 0) > now + YEAR then
   conflict = conflict or 'the token that this instance saw is over a year ahead of the store clock'
 end
 if conflict then
@@ -16,7 +19,10 @@ local longest = believed_for(fleet_ttl)
 
 -- The heartbeat rides along with every outcome, after the lease write.
 local function finish(kind, first, second)
-  beat(record, ready, ttl)
+  -- Who settles has proposed, and said so then.
+  if not settled then
+    beat(record, ready, ttl)
+  end
   if lists == '1' then
     list_members()
   end
@@ -28,6 +34,11 @@ local function quarantine_why()
     return 'somebody else put the resource into quarantine'
   end
   return meta.quarantine_why
+end
+
+-- Above which number this node would grant the resource, where several decide.
+local function proposal()
+  return finish('granted', text(math.max((token or 0) + 1, now, floor + 1)))
 end
 
 local function granted(term)
@@ -42,9 +53,21 @@ if is_mine(token) and meta.attempt == text(attempt) and token >= floor then
   if quarantine_until > now then
     return finish('quarantine', text(remaining(quarantine_until)), quarantine_why())
   end
+  if proposes then
+    return proposal()
+  end
+  if settled and settled < token then
+    return finish('lost', 'other', text(token))
+  end
   local fault = must('PEXPIRE', K, text(ttl))
   if fault then return fault end
   pttl = ttl
+  if settled and settled > token then
+    -- Nobody believes in the earlier number: the attempt was not granted by a majority.
+    fault = must('HSET', META, 'token', text(settled))
+    if fault then return fault end
+    token, meta.token = settled, text(settled)
+  end
   side('side record', 'HSET', META, 'renewed_at', text(now), 'expires_at', text(now + ttl * 1000))
   return finish('granted', text(token))
 end
@@ -59,7 +82,9 @@ end
 -- What this store may have forgotten: a new life, or fewer tokens than the caller has seen.
 local change = token and life_changed() or nil
 local why = change and change.why
-local never_failed = not life.weak and not life.failed_over and life.uptime * 1000 > longest + 1000
+-- Where several nodes decide, none of them may be the one that forgot.
+local never_failed = alone and age_counts and not life.weak and not life.failed_over
+  and life.uptime * 1000 > longest + 1000
 local nobody_led = floor == 0 and (life.complete or never_failed or fresh)
 if not token and not nobody_led then
   why = 'the store has no record of earlier terms'
@@ -104,7 +129,7 @@ local paused_ms = remaining(number(meta.paused_until) or 0)
 local reserved = is_reserved()
 
 -- Reserved for the caller by a hand-over: the token was drawn then.
-if reserved and holder == ME and token >= floor then
+if reserved and alone and holder == ME and token >= floor then
   -- A claim begins a term: after a loss of data, leases from before may still be believed in.
   settle_life(fleet_ttl)
   if quarantine_until > now then
@@ -160,7 +185,13 @@ if is_open and lock_delay > 0 and expires_at + lock_delay * 1000 > now then
 end
 
 -- Free: grant.
-local term = math.max((token or 0) + 1, now, floor + 1)
+if proposes then
+  return proposal()
+end
+if settled and (token or 0) >= settled then
+  return finish('lost', 'other', text(token))
+end
+local term = settled or math.max((token or 0) + 1, now, floor + 1)
 local fault = must('HSET', META, 'v', '1', 'holder', ME, 'token', text(term), 'attempt',
   text(attempt), 'granted_at', text(now), 'renewed_at', text(now), 'expires_at',
   text(now + ttl * 1000), 'max_ttl', text(math.max(max_ttl, fleet_ttl)), 'incarnation', life.record,

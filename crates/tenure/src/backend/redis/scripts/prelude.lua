@@ -1,6 +1,7 @@
 -- Shared by all scripts: reads how the resource stands, knows the store's life, builds answers.
 -- KEYS: the leader key, its side record, then what the script needs.
--- ARGV: call number, caller, run id seen at connect, events channel, then what the script needs.
+-- ARGV: call number, caller, run id seen at connect, events channel ('shard ' before it: in a
+-- cluster, for the nodes of its slot only), then what the script needs.
 -- Order in every script: checks, lease write, side writes through `side`, which never raises.
 local K, META = KEYS[1], KEYS[2]
 local NUMBER, ME, SEEN_RUN, CHANNEL = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -245,7 +246,17 @@ local function lost()
 end
 
 local function publish(message)
-  side('hints', 'PUBLISH', CHANNEL, message)
+  local shard = string.match(CHANNEL, '^shard (.*)$')
+  if shard then
+    local reply = redis.pcall('SPUBLISH', shard, message)
+    if not failed(reply) then
+      return
+    elseif not string.find(reply.err, 'nknown Redis command', 1, true) then
+      return warn('hints: ' .. reply.err)
+    end
+    -- Before 7.0 there are no shards to publish in.
+  end
+  side('hints', 'PUBLISH', shard or CHANNEL, message)
 end
 
 -- The words that make META refuse `attempt` and all earlier ones of the caller from now on.

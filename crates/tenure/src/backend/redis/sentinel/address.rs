@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::verdict::Node;
 use crate::backend::redis::mode::{Mode, ModeOptions};
+use crate::backend::redis::node::Node;
 use crate::backend::redis::url::{
     self, Host, Login, Place, RedisUrl, Suffix, TlsFiles, parse_credentials, parse_database,
     parse_query,
@@ -51,7 +51,7 @@ impl SentinelAddress {
     /// The address of a server that the sentinels named.
     pub(super) fn master_at(&self, node: &Node) -> RedisUrl {
         RedisUrl {
-            place: place(node.host.clone(), node.port, self.tls.clone()),
+            place: Place::network(node.host.clone(), node.port, self.tls.clone()),
             login: self.login.clone(),
             mode: self.mode,
         }
@@ -84,13 +84,6 @@ impl fmt::Display for SentinelAddress {
         }
         let mode = Suffix(self.mode, '?');
         write!(f, "/{}/{}{mode}", self.master, self.login.database)
-    }
-}
-
-fn place(host: String, port: u16, tls: Option<TlsFiles>) -> Place {
-    match tls {
-        Some(tls) => Place::Tls { host, port, tls },
-        None => Place::Tcp { host, port },
     }
 }
 
@@ -146,7 +139,7 @@ fn sentinels(hosts: &str, login: &Login, tls: Option<&TlsFiles>) -> Result<Vec<R
     let mut sentinels: Vec<RedisUrl> = Vec::new();
     for host in hosts.split(',') {
         let (host, port) = url::parse_host(host, SENTINEL_PORT)?;
-        let place = place(host, port, tls.cloned());
+        let place = Place::network(host, port, tls.cloned());
         let sentinel = RedisUrl { place, login: login.clone(), mode: Mode::default() };
         if sentinels.contains(&sentinel) {
             return Err(format!("the sentinel {sentinel} stands there twice: name each once"));

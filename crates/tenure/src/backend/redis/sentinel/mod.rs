@@ -19,9 +19,10 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 pub(super) use self::address::SentinelAddress;
-use self::verdict::{Named, Node, verdict};
+use self::verdict::{Named, verdict};
 use super::dial::{Connector, Dialing, Route, open_stream};
 use super::error;
+use super::node::Node;
 use super::url::Login;
 use crate::backend::ConnectError;
 

@@ -1,27 +1,11 @@
 //! What the sentinels' answers come to.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use tenure_core::StoreError;
 
+use crate::backend::redis::node::Node;
 use crate::backend::redis::text::cleaned;
-
-/// A server as sentinels name it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Node {
-    pub(super) host: String,
-    pub(super) port: u16,
-}
-
-impl fmt::Display for Node {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "[{}]:{}", cleaned(&self.host), self.port),
-            false => write!(f, "{}:{}", cleaned(&self.host), self.port),
-        }
-    }
-}
 
 /// One sentinel's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,8 +57,14 @@ fn disagreement(votes: &BTreeMap<&Node, Vec<&str>>) -> String {
 
 fn silence(silent: &[(&str, &StoreError)]) -> StoreError {
     // Refused everywhere is for a person to mend; anything else may pass.
-    let denied = silent.iter().find(|(_, error)| matches!(error, StoreError::Denied(_)));
-    match denied.or(silent.first()) {
+    let lasting = silent.iter().find(|(_, error)| !error.is_temporary());
+    match lasting.or(silent.first()) {
+        Some((server, StoreError::Unexpected(words))) if words.contains("unknown command") => {
+            StoreError::Unexpected(format!(
+                "{server} is no sentinel ({words}): write redis://host:port if it is the store \
+                 itself, or the sentinels' own port"
+            ))
+        }
         Some((sentinel, StoreError::Denied(why))) => {
             StoreError::Denied(format!("the sentinel at {sentinel}: {why}"))
         }

@@ -1,0 +1,46 @@
+//! A process that lasts keeps its local store: when that crashes, it starts another.
+
+use std::time::Duration;
+
+use tenure::Tenure;
+use tenure::backend::Connection;
+
+use super::place::Place;
+use super::{greets, start_apart};
+use crate::output::talk;
+
+/// Between two looks at the connection, and between the first two restarts.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// The longest pause between two restarts: a store that cannot live must not be started for ever
+/// and ever at the cost of everything else.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// Starts the local store again whenever `tenure` misses it and it has crashed, for as long as this
+/// process lives. One that was told to end is left alone.
+pub(crate) fn keep(tenure: &Tenure) {
+    let tenure = tenure.clone();
+    let keeping = std::thread::Builder::new().name("local-store".to_owned());
+    let kept = keeping.spawn(move || watch_over(&tenure));
+    if let Err(error) = kept {
+        talk(&format!("nobody will start the local store again if it crashes: {error}"));
+    }
+}
+
+fn watch_over(tenure: &Tenure) {
+    let Ok(place) = Place::of_user() else { return };
+    let mut pause = LOOK_EVERY;
+    loop {
+        std::thread::sleep(pause);
+        let is_down = matches!(tenure.connection(), Connection::Down(_));
+        if !is_down || !place.running().exists() || greets(&place) {
+            // What lives is trusted a little more with every look.
+            pause = (pause / 2).max(LOOK_EVERY);
+            continue;
+        }
+        talk("the local store has crashed: starting it again");
+        if let Err(failure) = start_apart(&place) {
+            talk(&failure.message);
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}

@@ -1,0 +1,408 @@
+//! Rounds over stores in memory whose replies a test delays, loses and reorders.
+
+use std::time::Duration;
+
+use crate::memory_store::MemoryStore;
+use crate::protocol::{
+    Acquire, Answer, Ballot, Call, CloseReason, Hint, LostWhy, MemberRecord, Outcome, Request,
+    StoreError, Tick, Token, WishKind,
+};
+use crate::{InstanceId, Moment, Resource, ServerTime};
+
+use super::{HintCount, Quorum, QuorumError, Round, RoundOutput};
+
+const TTL: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_millis(500);
+const BEGIN: u64 = 1_700_000_000_000_000;
+
+/// Some nodes, who of them is there, and what their clocks show.
+struct Nodes {
+    stores: Vec<MemoryStore>,
+    is_up: Vec<bool>,
+    ahead: Vec<u64>,
+    now: u64,
+}
+
+impl Nodes {
+    fn new(count: usize) -> Self {
+        let store = |node| MemoryStore::redis_like(ServerTime(BEGIN - 1), node as u64 + 7);
+        Nodes {
+            stores: (0..count).map(store).collect(),
+            is_up: vec![true; count],
+            ahead: vec![0; count],
+            now: BEGIN,
+        }
+    }
+
+    fn wait(&mut self, millis: u64) {
+        self.now += millis * 1_000;
+    }
+
+    fn at(&mut self, node: usize, who: &str, request: &Request) -> Result<Answer, StoreError> {
+        if !self.is_up[node] {
+            return Err(StoreError::Unreachable(format!("node {node} is down")));
+        }
+        let call = Call {
+            resource: Resource::named("job").unwrap(),
+            id: InstanceId::seen(who),
+            request: request.clone(),
+            timeout: TIMEOUT,
+        };
+        let time = ServerTime(self.now + self.ahead[node]);
+        Ok(self.stores[node].execute(time, &call).0)
+    }
+
+    /// Runs a round to its end, every request delivered at once.
+    fn ask(&mut self, who: &str, request: Request) -> Result<Answer, StoreError> {
+        self.ask_through(who, request, |_, _| true)
+    }
+
+    /// The same, but only requests that pass `arrives` reach their node; the others time out.
+    fn ask_through(
+        &mut self,
+        who: &str,
+        request: Request,
+        arrives: impl Fn(usize, &Request) -> bool,
+    ) -> Result<Answer, StoreError> {
+        let quorum = Quorum::of(self.stores.len()).unwrap();
+        let mut round = Round::new(quorum, request, Moment::ORIGIN, TIMEOUT);
+        loop {
+            match round.poll_output() {
+                Some(RoundOutput::Ask { node, step, request }) if arrives(node, &request) => {
+                    let reply = self.at(node, who, &request);
+                    round.handle_reply(Moment::ORIGIN, node, step, reply);
+                }
+                Some(RoundOutput::Ask { .. }) => {}
+                Some(RoundOutput::Tell { node, request }) => drop(self.at(node, who, &request)),
+                Some(RoundOutput::Done(verdict)) => return verdict,
+                None => round.handle_timeout(),
+            }
+        }
+    }
+
+    fn outcome(&mut self, who: &str, request: Request) -> Outcome {
+        self.ask(who, request).unwrap().outcome
+    }
+
+    fn lead(&mut self, who: &str, attempt: u64) -> Token {
+        match self.outcome(who, acquire(attempt)) {
+            Outcome::Granted { token } => token,
+            other => panic!("{who} should lead, but: {other:?}"),
+        }
+    }
+
+    fn renew(&mut self, who: &str, token: Token) -> Result<Answer, StoreError> {
+        self.ask(who, renewal(token))
+    }
+
+    fn holder_at(&mut self, node: usize) -> (Option<String>, Token) {
+        let view = self.at(node, "eve", &Request::Observe { members: false }).unwrap().view;
+        (view.holder.map(|id| id.as_str().to_owned()), view.token)
+    }
+}
+
+fn acquire(attempt: u64) -> Request {
+    Request::Acquire(Acquire {
+        attempt,
+        ttl: TTL,
+        fleet_max_ttl: TTL,
+        floor: Token::NONE,
+        fresh_store: true,
+        lock_delay: Duration::ZERO,
+        heal: None,
+        record: MemberRecord { ready: true, ttl: TTL, ..MemberRecord::default() },
+        members: true,
+        ballot: Ballot::Alone,
+    })
+}
+
+fn renewal(token: Token) -> Request {
+    Request::Renew { token, ttl: TTL, fleet_max_ttl: TTL }
+}
+
+fn release(token: Token) -> Request {
+    Request::Release { token, reason: CloseReason::Released }
+}
+
+fn settles(request: &Request) -> bool {
+    matches!(request, Request::Acquire(Acquire { ballot: Ballot::Settle(_), .. }))
+}
+
+#[test]
+fn a_quorum_is_an_odd_number_from_three() {
+    assert_eq!(Quorum::of(2), Err(QuorumError::TooFew(2)));
+    assert_eq!(Quorum::of(4), Err(QuorumError::Even(4)));
+    assert_eq!(Quorum::of(17), Err(QuorumError::TooMany(17)));
+    assert_eq!(Quorum::of(5).unwrap().majority(), 3);
+}
+
+#[test]
+fn a_term_is_settled_under_one_number_on_every_node() {
+    let mut nodes = Nodes::new(3);
+    nodes.ahead = vec![0, 700, 90_000];
+    let token = nodes.lead("ada", 1);
+    for node in 0..3 {
+        assert_eq!(nodes.holder_at(node), (Some("ada".into()), token));
+    }
+    let answer = nodes.ask("bob", acquire(1)).unwrap();
+    assert_eq!(answer.outcome, Outcome::Held);
+    assert_eq!(answer.view.holder, Some(InstanceId::seen("ada")));
+    assert_eq!((answer.view.token, answer.view.pttl), (token, Some(TTL)));
+    assert_eq!(answer.view.members.unwrap().len(), 2, "both said that they are there");
+}
+
+#[test]
+fn one_clock_far_ahead_does_not_spoil_the_numbers() {
+    let mut nodes = Nodes::new(3);
+    nodes.ahead[2] = 3_600_000_000;
+    let token = nodes.lead("ada", 1);
+    assert!(token.get() < BEGIN + 1_000_000, "{token:?}");
+    assert_eq!(nodes.holder_at(2).1, token);
+}
+
+#[test]
+fn tokens_grow_even_where_every_clock_goes_back() {
+    let mut nodes = Nodes::new(3);
+    let first = nodes.lead("ada", 1);
+    nodes.outcome("ada", release(first));
+    nodes.now -= 100_000_000;
+    assert!(nodes.lead("bob", 1) > first);
+}
+
+#[test]
+fn a_majority_is_enough_and_less_is_not() {
+    let mut nodes = Nodes::new(3);
+    nodes.is_up[1] = false;
+    let token = nodes.lead("ada", 1);
+    assert_eq!(nodes.renew("ada", token).unwrap().outcome, Outcome::Renewed);
+    nodes.is_up[2] = false;
+    let error = nodes.renew("ada", token).unwrap_err().to_string();
+    assert!(error.contains("1 of 3 nodes answered, 2 must"), "{error}");
+    assert!(error.contains("node 1 is down"), "{error}");
+    let error = nodes.ask("bob", acquire(1)).unwrap_err().to_string();
+    assert!(error.contains("1 of 3 nodes answered"), "{error}");
+}
+
+#[test]
+fn an_attempt_that_settles_on_a_minority_is_undone_there() {
+    let mut nodes = Nodes::new(3);
+    let got = nodes.ask_through("ada", acquire(1), |node, request| node == 0 || !settles(request));
+    assert!(matches!(got.unwrap().outcome, Outcome::Contested { .. }));
+    for node in 0..3 {
+        assert_eq!(nodes.holder_at(node), (None, Token::NONE));
+    }
+    assert_eq!(nodes.outcome("ada", acquire(1)), Outcome::AttemptRefused);
+    nodes.lead("ada", 2);
+}
+
+#[test]
+fn a_node_that_would_grant_is_not_taken_for_a_majority_that_did() {
+    let mut nodes = Nodes::new(3);
+    for node in 0..2 {
+        nodes.at(node, "ada", &acquire(1)).unwrap();
+    }
+    // At its very last millisecond a key is still there, with nothing left.
+    nodes.wait(3_000);
+    let got = nodes.outcome("bob", acquire(1));
+    assert!(matches!(got, Outcome::Contested { .. } | Outcome::Held), "{got:?}");
+}
+
+#[test]
+fn a_proposal_writes_no_lease() {
+    let mut nodes = Nodes::new(3);
+    let got = nodes.ask_through("ada", acquire(1), |_, request| !settles(request));
+    assert!(matches!(got.unwrap().outcome, Outcome::Contested { .. }));
+    nodes.lead("bob", 1);
+}
+
+#[test]
+fn a_node_that_lost_the_key_is_adopted_again() {
+    let mut nodes = Nodes::new(3);
+    nodes.is_up[2] = false;
+    let token = nodes.lead("ada", 1);
+    nodes.is_up[2] = true;
+    assert_eq!(nodes.renew("ada", token).unwrap().outcome, Outcome::Renewed);
+    assert_eq!(nodes.holder_at(2), (None, Token::NONE), "it does not know what it has missed");
+    nodes.wait(1_000);
+    assert_eq!(nodes.renew("ada", token).unwrap().outcome, Outcome::Renewed);
+    nodes.wait(2_033);
+    assert_eq!(nodes.renew("ada", token).unwrap().outcome, Outcome::Renewed);
+    assert_eq!(nodes.holder_at(2), (Some("ada".into()), token), "the quarantine is over");
+    nodes.is_up[0] = false;
+    assert_eq!(nodes.renew("ada", token).unwrap().outcome, Outcome::Renewed);
+}
+
+#[test]
+fn a_restarted_node_gives_nobody_its_vote_before_the_quarantine_ends() {
+    let mut nodes = Nodes::new(3);
+    nodes.is_up[2] = false;
+    let token = nodes.lead("ada", 1);
+    let now = ServerTime(nodes.now);
+    nodes.is_up = vec![false, true, true];
+    nodes.stores[1].restart_empty(now);
+    let Request::Acquire(ask) = acquire(1) else { unreachable!() };
+    let newcomer = Request::Acquire(Acquire { fresh_store: false, ..ask });
+    let got = nodes.outcome("bob", newcomer);
+    assert!(matches!(got, Outcome::Quarantine { left, .. } if left > TTL), "{got:?}");
+    nodes.is_up[0] = true;
+    let got = nodes.renew("ada", token).unwrap().outcome;
+    assert!(matches!(got, Outcome::Lost(_)), "two of three keep everyone out: {got:?}");
+    assert_eq!(nodes.holder_at(0), (None, Token::NONE), "what is left of the term is given back");
+}
+
+#[test]
+fn who_has_seen_a_token_takes_no_node_for_a_fresh_one() {
+    let mut nodes = Nodes::new(3);
+    let token = nodes.lead("ada", 1);
+    let now = ServerTime(nodes.now);
+    nodes.stores.iter_mut().for_each(|store| store.restart_empty(now));
+    let Request::Acquire(ask) = acquire(1) else { unreachable!() };
+    assert!(ask.fresh_store);
+    let got = nodes.outcome("bob", Request::Acquire(Acquire { floor: token, ..ask }));
+    assert!(matches!(got, Outcome::Quarantine { .. }), "{got:?}");
+}
+
+#[test]
+fn a_closed_term_is_adopted_nowhere() {
+    let mut nodes = Nodes::new(3);
+    let token = nodes.lead("ada", 1);
+    nodes.outcome("ada", release(token));
+    let got = nodes.renew("ada", token).unwrap().outcome;
+    assert_eq!(got, Outcome::Lost(LostWhy::KeyVanished));
+    let later = nodes.lead("bob", 1);
+    nodes.outcome("bob", release(later));
+    let got = nodes.renew("ada", token).unwrap().outcome;
+    assert_eq!(got, Outcome::Lost(LostWhy::OtherTerm(later)));
+}
+
+#[test]
+fn a_hand_over_is_a_release_that_lets_the_successor_go_first() {
+    let mut nodes = Nodes::new(3);
+    let token = nodes.lead("ada", 1);
+    let (to, claim_ttl) = (InstanceId::seen("bob"), Duration::from_millis(750));
+    let got = nodes.outcome("ada", Request::Transfer { token, to, claim_ttl });
+    assert_eq!(got, Outcome::Transferred { token });
+    assert!(nodes.lead("bob", 1) > token);
+}
+
+#[test]
+fn a_wish_on_one_counted_node_reaches_the_leader() {
+    let mut nodes = Nodes::new(3);
+    nodes.ahead = vec![0, 5_000_000, 0];
+    let token = nodes.lead("ada", 1);
+    let wish = Request::Ask { token, wish: WishKind::Resign, stands_for: TTL };
+    nodes.at(1, "eve", &wish).unwrap();
+    let view = nodes.renew("ada", token).unwrap().view;
+    let wish = view.wish.unwrap();
+    assert_eq!(wish.until.since(view.server_time), TTL, "told by the clock of the view");
+}
+
+#[test]
+fn one_server_under_two_names_counts_once() {
+    let mut nodes = Nodes::new(3);
+    nodes.stores[1] = MemoryStore::redis_like(ServerTime(BEGIN - 1), 7);
+    nodes.is_up[2] = false;
+    let error = nodes.ask("ada", acquire(1)).unwrap_err().to_string();
+    assert!(error.contains("nodes 1 and 2 of the quorum are the same server"), "{error}");
+}
+
+#[test]
+fn what_comes_after_the_deadline_does_not_count() {
+    let quorum = Quorum::of(3).unwrap();
+    let mut nodes = Nodes::new(3);
+    let mut round = Round::new(quorum, acquire(1), Moment::ORIGIN, TIMEOUT);
+    let late = Moment::ORIGIN + TIMEOUT;
+    let mut verdict = None;
+    while let Some(output) = round.poll_output() {
+        match output {
+            RoundOutput::Ask { node, step, request } => {
+                let now = if settles(&request) { late } else { Moment::ORIGIN };
+                let reply = nodes.at(node, "ada", &request);
+                round.handle_reply(now, node, step, reply);
+            }
+            RoundOutput::Tell { node, request } => drop(nodes.at(node, "ada", &request)),
+            RoundOutput::Done(got) => verdict = Some(got),
+        }
+    }
+    let got = verdict.unwrap().unwrap().outcome;
+    assert!(matches!(got, Outcome::Contested { .. }), "{got:?}");
+    assert_eq!(nodes.holder_at(0), (None, Token::NONE));
+}
+
+#[test]
+fn a_tick_is_refused_with_what_to_do() {
+    let mut nodes = Nodes::new(3);
+    let tick = Tick::Number(1);
+    let got = nodes.outcome("ada", Request::TickLook { tick });
+    assert!(matches!(&got, Outcome::Conflict { what } if what.contains("once needs one store")));
+}
+
+#[test]
+fn history_tells_each_term_once_and_no_failed_attempt() {
+    let mut nodes = Nodes::new(3);
+    let got = nodes.ask_through("bob", acquire(1), |node, request| node == 0 || !settles(request));
+    assert!(matches!(got.unwrap().outcome, Outcome::Contested { .. }));
+    let token = nodes.lead("ada", 1);
+    nodes.outcome("ada", release(token));
+    let Outcome::History(entries) = nodes.outcome("eve", Request::History { count: 9 }) else {
+        panic!("no history");
+    };
+    let told: Vec<_> = entries.iter().map(|entry| (entry.id.as_str(), entry.token)).collect();
+    assert_eq!(told, [("ada", token), ("ada", token)], "{entries:?}");
+}
+
+#[test]
+fn a_hint_counts_once_a_majority_gave_it() {
+    let mut count = HintCount::new(Quorum::of(3).unwrap());
+    let released = Hint::Released { token: Token::new(9).unwrap() };
+    assert_eq!(count.hear(0, released.clone()), None);
+    assert_eq!(count.hear(0, released.clone()), None, "the same node again");
+    assert_eq!(count.hear(2, released.clone()), Some(released.clone()));
+    assert_eq!(count.hear(1, released.clone()), None, "a part of the same");
+    assert_eq!(count.hear(1, released.clone()), None, "something new");
+    assert_eq!(count.hear(0, released.clone()), Some(released));
+}
+
+/// Whatever is lost and in whatever order rivals and nodes act, no two hold a majority at once.
+#[test]
+fn no_two_hold_a_majority_whatever_is_lost() {
+    use proptest::prelude::*;
+    let step = (0..3u8, 0..2usize, any::<u8>(), any::<u8>());
+    let steps = proptest::collection::vec(step, 1..40);
+    proptest!(|(steps in steps, wide in any::<bool>())| {
+        let count = if wide { 5 } else { 3 };
+        let mut nodes = Nodes::new(count);
+        let (mut terms, mut last) = ([None::<(Token, u64)>; 2], Token::NONE);
+        for (attempt, (what, who, first, second)) in steps.into_iter().enumerate() {
+            let name = ["ada", "bob"][who];
+            let passes = move |node: usize, request: &Request| {
+                let mask = if settles(request) { second } else { first };
+                mask & (1 << node) != 0
+            };
+            nodes.wait(u64::from(first % 16) * 100);
+            let request = match (what, terms[who]) {
+                (1, Some((token, _))) => renewal(token),
+                (2, Some((token, _))) => release(token),
+                _ => acquire(attempt as u64 + 1),
+            };
+            if let Request::Release { .. } = &request {
+                terms[who] = None;
+            }
+            let ends_at = nodes.now + 2_900_000;
+            let reply = nodes.ask_through(name, request.clone(), passes);
+            match reply.map(|answer| answer.outcome) {
+                Ok(Outcome::Granted { token }) => {
+                    prop_assert!(token > last, "{token:?} after {last:?}");
+                    last = token;
+                    terms[who] = Some((token, ends_at));
+                }
+                Ok(Outcome::Renewed) => terms[who] = terms[who].map(|(token, _)| (token, ends_at)),
+                Ok(Outcome::Lost(_)) => terms[who] = None,
+                _ => {}
+            }
+            let now = nodes.now;
+            terms = terms.map(|term| term.filter(|(_, until)| *until > now));
+            prop_assert!(terms.iter().flatten().count() < 2, "two lead at once: {terms:?}");
+        }
+    });
+}

@@ -1,0 +1,168 @@
+//! A store that is a cluster: many nodes, each with its share of the slots.
+//!
+//! In: steps whose keys share a slot, as those of one resource do. Out: their replies, from
+//! whichever node has that slot. Nodes are found by asking any of those that the address names
+//! (`survey`), requests find their node by the map that comes of it (`map`, `router`), listeners
+//! likewise (`ears`). Each node has a connection as a single server has.
+
+mod address;
+mod ears;
+mod map;
+mod redirect;
+mod router;
+mod slot;
+mod survey;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tenure_core::StoreError;
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub(super) use self::address::ClusterAddress;
+use self::ears::Ears;
+use self::router::{Errand, Router};
+use self::slot::Slot;
+use super::audience::Ear;
+use super::connection::{CALLS_QUEUED_MAX, Company, Replies, Terms, in_time};
+use super::dial::Route;
+use super::request::Step;
+use super::warnings::Warnings;
+use crate::backend::{ConnectError, Connection, Listening, SignalSink, Subscription};
+use crate::clock::timer_now;
+
+/// The way to a cluster.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    errands: mpsc::Sender<Errand>,
+    state: watch::Receiver<Connection>,
+    ears: Arc<Ears>,
+    warnings: Arc<Warnings>,
+    batches_sent: Arc<AtomicU64>,
+}
+
+impl Cluster {
+    /// Starts its task in the current runtime. Fails when a file that the address names is not
+    /// usable.
+    pub(super) fn start(
+        address: ClusterAddress,
+        warnings: Arc<Warnings>,
+    ) -> Result<Self, ConnectError> {
+        if let Some(seed) = address.seeds().first() {
+            // The files serve every node: a bad one is found now.
+            Route::to(&address.node_at(seed))?;
+        }
+        address.warning().into_iter().for_each(|warning| warnings.tell(warning));
+        let (errands, received) = mpsc::channel(CALLS_QUEUED_MAX);
+        let (tell, state) = watch::channel(Connection::Connecting);
+        let ears = Arc::new(Ears::default());
+        let batches_sent = Arc::new(AtomicU64::new(0));
+        let terms = Terms {
+            mode: address.mode(),
+            company: Company::Cluster,
+            warnings: Arc::clone(&warnings),
+            batches_sent: Arc::clone(&batches_sent),
+        };
+        let router = Router::new(Arc::new(address), terms, received, Arc::clone(&ears), tell);
+        tokio::spawn(router.run());
+        Ok(Cluster { errands, state, ears, warnings, batches_sent })
+    }
+
+    /// Queues steps now; the future only waits.
+    pub(super) fn carry_out(
+        &self,
+        steps: Vec<Step>,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Replies, StoreError>> + Send + use<> {
+        let deadline = timer_now() + timeout;
+        let (done, replies) = oneshot::channel();
+        let queued =
+            self.queue(steps, |slot, steps| Errand::new(slot, steps, deadline, timeout, done));
+        let state = self.state.clone();
+        async move {
+            queued?;
+            in_time(replies, deadline, timeout, &state).await
+        }
+    }
+
+    fn queue(
+        &self,
+        steps: Vec<Step>,
+        errand: impl FnOnce(Slot, Vec<Step>) -> Errand,
+    ) -> Result<(), StoreError> {
+        let (slot, steps) = self.in_one_slot(steps)?;
+        self.errands.try_send(errand(slot, steps)).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => {
+                StoreError::NotNow(format!("{CALLS_QUEUED_MAX} calls wait already"))
+            }
+            mpsc::error::TrySendError::Closed(_) => {
+                StoreError::Unreachable("the runtime of this connection has ended".into())
+            }
+        })
+    }
+
+    /// The slot of the first step, which counts, and all steps that stay in it.
+    fn in_one_slot(&self, steps: Vec<Step>) -> Result<(Slot, Vec<Step>), StoreError> {
+        let mut slot = None;
+        let mut kept = Vec::with_capacity(steps.len());
+        for mut step in steps {
+            let stray = step.keys().iter().find(|key| {
+                let of_key = Slot::of(key);
+                *slot.get_or_insert(of_key) != of_key
+            });
+            match stray {
+                None => {
+                    step.publish_in_shard();
+                    kept.push(step);
+                }
+                Some(stray) if kept.is_empty() => return Err(astray(stray)),
+                Some(stray) => self.warnings.tell(format!(
+                    "{} is not written: {}",
+                    step.script.courtesy(),
+                    astray(stray)
+                )),
+            }
+        }
+        let slot = slot.ok_or_else(|| StoreError::Unexpected("a request without keys".into()))?;
+        Ok((slot, kept))
+    }
+
+    /// Adds a listener with a queue of its own.
+    pub(super) fn subscribe(&self, channel: &str) -> Subscription {
+        let (ear, subscription) = Ear::queue();
+        self.ears.add(channel, ear);
+        subscription
+    }
+
+    /// Adds a listener that takes signals at once.
+    pub(super) fn listen(&self, channel: &str, sink: SignalSink) -> Listening {
+        let (ear, listening) = Ear::sink(sink);
+        self.ears.add(channel, ear);
+        listening
+    }
+
+    /// How the cluster stands.
+    pub(super) fn state(&self) -> &watch::Receiver<Connection> {
+        &self.state
+    }
+
+    /// How many pipelines were sent so far, to all nodes.
+    pub(super) fn batches_sent(&self) -> u64 {
+        self.batches_sent.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.ears.close();
+    }
+}
+
+fn astray(key: &str) -> StoreError {
+    StoreError::Unexpected(format!(
+        "the key {key} lies in another slot of the cluster than the keys beside it: enclose the \
+         part that they share in {{…}}"
+    ))
+}

@@ -1,0 +1,141 @@
+//! Asks nodes which of them has which slot.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use redis::Value;
+use tenure_core::StoreError;
+
+use super::address::ClusterAddress;
+use super::map::SlotMap;
+use crate::backend::redis::dial::Route;
+use crate::backend::redis::error;
+use crate::backend::redis::node::Node;
+use crate::backend::redis::text::cleaned;
+
+/// How long one node may take to answer. Others are asked at the same time, so a dead one costs
+/// nothing while another answers.
+const ASK_TIMEOUT: Duration = Duration::from_millis(1500);
+/// How many of the known nodes are asked at once, beside one that the address names: a node that
+/// was cut off tells an old story, so another one is asked each time.
+const KNOWN_ASKED: usize = 2;
+
+/// Whom to ask: everyone that the address names as long as nothing is known, then a few.
+pub(super) fn nodes_to_ask(address: &ClusterAddress, map: Option<&SlotMap>) -> Vec<Node> {
+    let Some(map) = map else { return address.seeds().to_vec() };
+    let mut nodes = map.nodes().to_vec();
+    fastrand::shuffle(&mut nodes);
+    nodes.truncate(KNOWN_ASKED);
+    // Names may lead elsewhere by now, which nobody else would tell.
+    let seed = fastrand::choice(address.seeds()).filter(|seed| !nodes.contains(seed));
+    nodes.extend(seed.cloned());
+    nodes
+}
+
+/// The first answer of `nodes`. The error is the one that a person can do most about.
+pub(super) async fn survey(
+    address: Arc<ClusterAddress>,
+    nodes: Vec<Node>,
+) -> Result<SlotMap, StoreError> {
+    let mut asking: FuturesUnordered<_> = nodes.iter().map(|node| ask(&address, node)).collect();
+    let mut failures = Vec::new();
+    while let Some((node, answer)) = asking.next().await {
+        match answer {
+            Ok(map) => return Ok(map),
+            Err(error) => failures.push((node, error)),
+        }
+    }
+    Err(verdict(&failures))
+}
+
+async fn ask<'a>(
+    address: &ClusterAddress,
+    node: &'a Node,
+) -> (&'a Node, Result<SlotMap, StoreError>) {
+    let asking = async {
+        let route = Route::to(&address.node_at(node));
+        let route = route.map_err(|error| StoreError::Unreachable(error.to_string()))?;
+        let mut line = route.open_unchecked().await?;
+        let mut question = redis::cmd("CLUSTER");
+        question.arg("SLOTS");
+        // Some servers' errors come as values, some as errors.
+        match line.connection.send_packed_command(&question).await {
+            Ok(Value::ServerError(error)) => Err(refusal(address, node, error::from_reply(&error))),
+            Ok(reply) => SlotMap::parse(&reply, node).map_err(|fault| {
+                StoreError::Unexpected(format!("{node} answered {fault} to CLUSTER SLOTS"))
+            }),
+            Err(error) => Err(refusal(address, node, error::from_connection(&error))),
+        }
+    };
+    let timed_out = |_| Err(StoreError::TimedOut(ASK_TIMEOUT));
+    (node, tokio::time::timeout(ASK_TIMEOUT, asking).await.unwrap_or_else(timed_out))
+}
+
+/// A server that knows no clusters says so in words of its own.
+fn refusal(address: &ClusterAddress, node: &Node, error: StoreError) -> StoreError {
+    match &error {
+        StoreError::Unexpected(words)
+            if words.contains("cluster support disabled") || words.contains("unknown command") =>
+        {
+            StoreError::Unexpected(format!(
+                "{node} is no node of a cluster ({}): write {} in the store's address",
+                cleaned(words),
+                address.node_at(node)
+            ))
+        }
+        _ => error,
+    }
+}
+
+fn verdict(failures: &[(&Node, StoreError)]) -> StoreError {
+    let lasting = failures.iter().find(|(_, error)| !error.is_temporary());
+    match lasting.or(failures.first()) {
+        Some((node, StoreError::Denied(why))) => {
+            StoreError::Denied(format!("the node at {node}: {why}"))
+        }
+        Some((_, error @ StoreError::Unexpected(_))) => error.clone(),
+        Some((node, error)) => {
+            let why = match error {
+                StoreError::Unreachable(why) => why.clone(),
+                other => other.to_string(),
+            };
+            StoreError::Unreachable(format!(
+                "none of {} nodes that were asked answers; the one at {node}: {why}",
+                failures.len()
+            ))
+        }
+        None => StoreError::Unreachable("no node was asked".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_person_can_mend_is_told_before_silence() {
+        let node = Node { host: "a".into(), port: 1 };
+        let silent = || (&node, StoreError::Unreachable("refused".into()));
+        let denied = || (&node, StoreError::Denied("NOAUTH; do this".into()));
+        let text = verdict(&[silent(), denied()]).to_string();
+        assert!(text.contains("the node at a:1: NOAUTH; do this"), "{text}");
+        let text = verdict(&[silent(), silent()]).to_string();
+        assert!(text.contains("none of 2 nodes that were asked answers"), "{text}");
+    }
+
+    #[test]
+    fn a_few_of_many_are_asked_and_one_that_the_address_names() {
+        let address = ClusterAddress::parse("redis+cluster://seed-1,seed-2").unwrap();
+        assert_eq!(nodes_to_ask(&address, None).len(), 2);
+        let asked = Node { host: "a".into(), port: 1 };
+        let mut map = SlotMap::parse(&Value::Array(vec![]), &asked).unwrap();
+        for port in 1..100 {
+            let slot = super::super::slot::Slot::numbered(u64::from(port)).unwrap();
+            map.learn(slot, &Node { host: "known".into(), port });
+        }
+        let asked = nodes_to_ask(&address, Some(&map));
+        assert_eq!(asked.len(), 3);
+        assert!(asked[2].host.starts_with("seed-"), "{asked:?}");
+    }
+}

@@ -1,0 +1,526 @@
+//! A cluster of real servers, and what operators do to one.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::{GENEROUS, Host, RedisServer, RedisServerBuilder, ServerProgram, wait_for, wait_until};
+
+/// How long a node is silent before the others give it up, in milliseconds.
+const NODE_TIMEOUT_MS: &str = "2000";
+/// How often nodes that do not know each other yet are introduced.
+const INTRODUCE_EVERY: Duration = Duration::from_secs(5);
+/// How many slots a cluster has.
+const SLOT_COUNT: usize = 16_384;
+/// How far the port of the nodes' own traffic is from the one of clients.
+const BUS_PORT_OFFSET: u16 = 10_000;
+/// How long one MIGRATE may take, in milliseconds.
+const MIGRATE_TIMEOUT_MS: &str = "5000";
+
+/// Three masters with a replica each, on loopback. Everything ends when the value is dropped.
+///
+/// Nodes are known by their place: the first three began as masters, each of the others as the
+/// replica of the one three places before it.
+#[derive(Debug)]
+pub struct ClusterGroup {
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug)]
+struct Node {
+    server: RedisServer,
+    /// By which the nodes know it.
+    id: String,
+    /// On which the nodes talk to it: another one than ours where they speak TLS.
+    port: String,
+    /// Not ended or stopped by the test.
+    answers: bool,
+}
+
+/// One line of `CLUSTER NODES`.
+struct Seen {
+    id: String,
+    flags: Vec<String>,
+    master: String,
+    is_linked: bool,
+    slots: Vec<(usize, usize)>,
+}
+
+impl ClusterGroup {
+    /// How many nodes begin as masters, and how many as replicas.
+    pub const MASTERS: usize = 3;
+
+    /// Starts six nodes and returns once all of them say that the cluster is whole and every
+    /// replica is in step.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::start_with(|builder| builder)
+    }
+
+    /// The same with servers to the test's liking, for example with
+    /// `--cluster-require-full-coverage no`.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start.
+    #[must_use]
+    pub fn start_with(wish: impl Fn(RedisServerBuilder) -> RedisServerBuilder) -> Self {
+        Self::start_on(&vec![Host::loopback(); 2 * Self::MASTERS], wish)
+    }
+
+    /// The same with a node on each of six hosts.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start.
+    #[must_use]
+    pub fn start_on(
+        hosts: &[Host],
+        wish: impl Fn(RedisServerBuilder) -> RedisServerBuilder,
+    ) -> Self {
+        assert_eq!(hosts.len(), 2 * Self::MASTERS, "a host for each node");
+        let nodes = hosts.iter().map(|host| Node::start(wish(builder().on(host)))).collect();
+        let group = ClusterGroup { nodes };
+        group.introduce();
+        group.share_slots();
+        group.attach_replicas();
+        group.wait_until_whole();
+        group
+    }
+
+    /// The address as clients take it: one master and one replica, which is enough to find all.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_of(&[0, Self::MASTERS + 1])
+    }
+
+    /// The address that names these nodes.
+    #[must_use]
+    pub fn url_of(&self, places: &[usize]) -> String {
+        let host = |place: &usize| self.server(*place).authority();
+        format!("redis+cluster://{}", places.iter().map(host).collect::<Vec<_>>().join(","))
+    }
+
+    /// How many nodes there are.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a cluster is never empty")]
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The server of a node.
+    #[must_use]
+    pub fn server(&self, place: usize) -> &RedisServer {
+        &self.nodes[place].server
+    }
+
+    /// Ends a node as SIGKILL does.
+    pub fn kill(&mut self, place: usize) {
+        self.nodes[place].answers = false;
+        self.nodes[place].server.kill();
+    }
+
+    /// Stops a node as SIGSTOP does.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn pause(&mut self, place: usize) {
+        self.nodes[place].answers = false;
+        self.nodes[place].server.pause();
+    }
+
+    /// Lets a stopped node run on.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn resume(&mut self, place: usize) {
+        self.nodes[place].server.resume();
+        self.nodes[place].answers = true;
+    }
+
+    /// Ends a node, if it runs, and starts it again: empty, but it remembers the cluster.
+    ///
+    /// # Panics
+    /// When it does not start again.
+    pub fn restart(&mut self, place: usize) {
+        self.nodes[place].server.restart();
+        self.nodes[place].answers = true;
+    }
+
+    /// The slot of a key.
+    #[must_use]
+    pub fn slot_of(&self, key: &str) -> u16 {
+        let slot = self.witness().server.cli(&["CLUSTER", "KEYSLOT", key]);
+        slot.parse().expect("a slot is a number")
+    }
+
+    /// The master that most nodes believe to serve a slot; `None` when they know none.
+    #[must_use]
+    pub fn owner_of(&self, slot: u16) -> Option<usize> {
+        let mut votes: BTreeMap<Option<usize>, usize> = BTreeMap::new();
+        for node in self.answering() {
+            *votes.entry(self.owner_seen_by(node, slot)).or_default() += 1;
+        }
+        votes.into_iter().max_by_key(|(_, count)| *count)?.0
+    }
+
+    /// The replicas of a master that can be reached.
+    #[must_use]
+    pub fn replicas_of(&self, master: usize) -> Vec<usize> {
+        let id = &self.nodes[master].id;
+        let seen = self.witness().sees();
+        let replicas = seen.iter().filter(|one| one.master == *id);
+        let replicas = replicas.filter_map(|one| self.place_of(&one.id));
+        replicas.filter(|place| self.nodes[*place].answers).collect()
+    }
+
+    /// Makes a replica of `master` take its place, both agreeing: nothing is lost. Returns the new
+    /// master's place once every node knows it.
+    ///
+    /// # Panics
+    /// When the master has no replica, or that takes far too long.
+    pub fn fail_over(&self, master: usize) -> usize {
+        self.promote(master, &["CLUSTER", "FAILOVER"])
+    }
+
+    /// Makes a replica take its master's place without asking anybody, as operators do when most
+    /// masters are gone. Returns the new master's place once every node knows it.
+    ///
+    /// # Panics
+    /// When the master has no replica, or that takes far too long.
+    pub fn take_over(&self, master: usize) -> usize {
+        self.promote(master, &["CLUSTER", "FAILOVER", "TAKEOVER"])
+    }
+
+    /// Waits until every node that answers believes in another owner of the slot than `old`.
+    ///
+    /// # Panics
+    /// When that takes far too long.
+    pub fn wait_for_another_owner(&self, slot: u16, old: usize) -> usize {
+        wait_for("another owner of the slot", GENEROUS, || {
+            let mut owners = self.answering().map(|node| self.owner_seen_by(node, slot));
+            let new = owners.next()?.filter(|new| *new != old)?;
+            owners.all(|owner| owner == Some(new)).then_some(new)
+        })
+    }
+
+    /// Moves a slot with all its keys to another master and returns once every node knows it.
+    ///
+    /// # Panics
+    /// When nobody owns the slot.
+    pub fn migrate(&self, slot: u16, to: usize) {
+        self.begin_migration(slot, to);
+        for key in self.keys_in(slot) {
+            self.migrate_key(slot, to, &key);
+        }
+        self.finish_migration(slot, to);
+    }
+
+    /// Opens a slot for migration: its owner sends clients on with ASK for keys that it no longer
+    /// has, and answers TRYAGAIN where it has some of a request's keys only.
+    ///
+    /// # Panics
+    /// When nobody owns the slot.
+    pub fn begin_migration(&self, slot: u16, to: usize) {
+        let from = self.owner(slot);
+        let number = slot.to_string();
+        let set = |place: usize, state: &str, other: usize| {
+            self.tell(place, &["CLUSTER", "SETSLOT", &number, state, &self.nodes[other].id]);
+        };
+        set(to, "IMPORTING", from);
+        set(from, "MIGRATING", to);
+    }
+
+    /// The keys that the owner of the slot still has.
+    ///
+    /// # Panics
+    /// When nobody owns the slot.
+    #[must_use]
+    pub fn keys_in(&self, slot: u16) -> Vec<String> {
+        let owner = self.server(self.owner(slot));
+        let keys = owner.cli(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "1000"]);
+        keys.lines().filter(|key| !key.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// Moves one key of a slot that is open for migration.
+    ///
+    /// # Panics
+    /// When nobody owns the slot or the nodes do not reach each other.
+    pub fn migrate_key(&self, slot: u16, to: usize, key: &str) {
+        let from = self.owner(slot);
+        let (host, port) = (self.server(to).host(), &self.nodes[to].port);
+        let said = self.server(from).cli(&["MIGRATE", &host, port, key, "0", MIGRATE_TIMEOUT_MS]);
+        // A key may have expired meanwhile.
+        assert!(["OK", "NOKEY"].contains(&said.as_str()), "MIGRATE of {key}: {said}");
+    }
+
+    /// Gives a slot to its new owner for good and returns once every node knows it.
+    ///
+    /// # Panics
+    /// When the old owner still has keys of the slot.
+    pub fn finish_migration(&self, slot: u16, to: usize) {
+        let from = self.owner(slot);
+        let (number, id) = (slot.to_string(), &self.nodes[to].id);
+        for place in [to, from] {
+            self.tell(place, &["CLUSTER", "SETSLOT", &number, "NODE", id]);
+        }
+        assert_eq!(self.wait_for_another_owner(slot, from), to);
+    }
+
+    /// Leaves a slot without an owner and returns once every node knows it.
+    ///
+    /// # Panics
+    /// When nobody owns it.
+    pub fn uncover(&self, slot: u16) {
+        let number = slot.to_string();
+        let owner = self.owner(slot);
+        wait_until("the slot to have no owner", GENEROUS, || {
+            // A node that hears of the old owner again takes it over, so the owner goes first.
+            self.server(owner).cli(&["CLUSTER", "DELSLOTS", &number]);
+            for node in self.answering() {
+                if self.owner_seen_by(node, slot).is_some() {
+                    node.server.cli(&["CLUSTER", "DELSLOTS", &number]);
+                }
+            }
+            self.answering().all(|node| self.owner_seen_by(node, slot).is_none())
+        });
+    }
+
+    /// Waits until every node that answers knows an owner of every slot and says that the cluster
+    /// is up, and every replica that answers is in step with its master.
+    ///
+    /// # Panics
+    /// When that takes far too long.
+    pub fn wait_until_whole(&self) {
+        wait_until("the cluster to be whole", GENEROUS, || {
+            self.answering().all(|node| {
+                let info = node.server.cli(&["INFO", "replication"]);
+                let is_in_step =
+                    info.contains("role:master") || info.contains("master_link_status:up");
+                let cluster = node.server.cli(&["CLUSTER", "INFO"]);
+                // Without the demand for full coverage, a node is content before it knows all.
+                let knows_all = cluster.contains("cluster_slots_assigned:16384");
+                is_in_step && knows_all && cluster.contains("cluster_state:ok")
+            })
+        });
+    }
+
+    /// What keeps the cluster from being whole: a node that does not answer, is not in step, or
+    /// sees trouble. `None` when nothing does.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        (0..self.len()).find_map(|place| {
+            let node = &self.nodes[place];
+            if !node.answers {
+                return Some(format!("node {place} has ended or is stopped"));
+            }
+            if let Some(why) = node.out_of_step() {
+                return Some(format!("node {place}: {why}"));
+            }
+            let seen = node.sees();
+            let is_ill = |one: &&Seen| {
+                !one.is_linked || ["fail", "fail?", "handshake"].iter().any(|flag| one.has(flag))
+            };
+            let ill = seen.iter().find(is_ill)?;
+            Some(format!("node {place} sees {} as {}", ill.id, ill.flags.join(",")))
+        })
+    }
+
+    fn introduce(&self) {
+        for (epoch, node) in (1..).zip(&self.nodes) {
+            // Equal epochs would be sorted out by the nodes, one exchange after the other.
+            node.tell(&["CLUSTER", "SET-CONFIG-EPOCH", &format!("{epoch}")]);
+        }
+        // A handshake that takes longer than a node's silence may is forgotten: on a busy machine
+        // the nodes have to be introduced again.
+        let know_each_other = || {
+            self.nodes.iter().all(|node| {
+                let seen = node.sees();
+                let is_settled = |one: &Seen| one.is_linked && !one.has("handshake");
+                seen.len() == self.nodes.len() && seen.iter().all(is_settled)
+            })
+        };
+        let mut introduced_at = None::<Instant>;
+        wait_until("the nodes to know each other", GENEROUS, || {
+            if introduced_at.is_none_or(|at| at.elapsed() > INTRODUCE_EVERY) {
+                introduced_at = Some(Instant::now());
+                for node in &self.nodes[1..] {
+                    self.nodes[0].tell(&["CLUSTER", "MEET", &node.server.host(), &node.port]);
+                }
+            }
+            know_each_other()
+        });
+    }
+
+    fn share_slots(&self) {
+        for (index, node) in self.nodes[..Self::MASTERS].iter().enumerate() {
+            let first = index * SLOT_COUNT / Self::MASTERS;
+            let last = (index + 1) * SLOT_COUNT / Self::MASTERS - 1;
+            node.tell(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]);
+        }
+    }
+
+    fn attach_replicas(&self) {
+        for (master, replica) in self.nodes.iter().zip(&self.nodes[Self::MASTERS..]) {
+            replica.tell(&["CLUSTER", "REPLICATE", &master.id]);
+        }
+        wait_until("every master to have its replica", GENEROUS, || {
+            let masters = &self.nodes[..Self::MASTERS];
+            masters
+                .iter()
+                .all(|master| master.server.cli(&["INFO", "replication"]).contains("state=online"))
+        });
+    }
+
+    fn promote(&self, master: usize, words: &[&str]) -> usize {
+        // One that came back only just now is not a replica in everybody's eyes yet.
+        let replica = wait_for("a replica of the master that answers", GENEROUS, || {
+            self.replicas_of(master).first().copied()
+        });
+        let id = &self.nodes[replica].id;
+        self.tell(replica, words);
+        wait_until("every node to know the new master", GENEROUS, || {
+            self.answering().all(|node| {
+                let seen = node.sees();
+                let seen = seen.iter().find(|one| one.id == *id);
+                seen.is_some_and(|one| one.has("master") && !one.slots.is_empty())
+            })
+        });
+        replica
+    }
+
+    fn owner(&self, slot: u16) -> usize {
+        self.owner_of(slot).unwrap_or_else(|| panic!("nobody owns slot {slot}"))
+    }
+
+    fn owner_seen_by(&self, node: &Node, slot: u16) -> Option<usize> {
+        let seen = node.sees();
+        let owner = seen.iter().find(|one| {
+            one.slots.iter().any(|(first, last)| (*first..=*last).contains(&usize::from(slot)))
+        });
+        self.place_of(&owner?.id)
+    }
+
+    fn place_of(&self, id: &str) -> Option<usize> {
+        self.nodes.iter().position(|node| node.id == id)
+    }
+
+    fn answering(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(|node| node.answers)
+    }
+
+    fn witness(&self) -> &Node {
+        self.answering().next().expect("a node answers")
+    }
+
+    #[track_caller]
+    fn tell(&self, place: usize, words: &[&str]) {
+        self.nodes[place].tell(words);
+    }
+}
+
+impl Node {
+    fn start(builder: RedisServerBuilder) -> Self {
+        let server = builder.start();
+        let nodes = server.cli(&["CLUSTER", "NODES"]);
+        let mut words = nodes.split_whitespace();
+        // `id :port@bus-port,host myself,master …`
+        let (id, place) = (words.next(), words.next());
+        let bus = place.and_then(|place| place.split(['@', ',']).nth(1));
+        let port = bus.and_then(|bus| bus.parse::<u16>().ok()?.checked_sub(BUS_PORT_OFFSET));
+        let (Some(id), Some(port)) = (id.map(str::to_owned), port) else {
+            panic!("CLUSTER NODES said {nodes:?}");
+        };
+        Node { server, id, port: port.to_string(), answers: true }
+    }
+
+    /// Why it does not serve as a master with a replica, or as a replica in step with its master.
+    fn out_of_step(&self) -> Option<String> {
+        let info = self.server.cli(&["INFO", "replication"]);
+        let is_in_step = info.contains("role:master") && info.contains("state=online")
+            || info.contains("master_link_status:up");
+        if !is_in_step {
+            return Some(format!("not in step\n{info}"));
+        }
+        let state = self.server.cli(&["CLUSTER", "INFO"]);
+        match state.contains("cluster_state:ok") {
+            true => None,
+            false => Some(format!("{state}\n{}", self.server.cli(&["CLUSTER", "NODES"]))),
+        }
+    }
+
+    #[track_caller]
+    fn tell(&self, words: &[&str]) {
+        let said = self.server.cli(words);
+        assert_eq!(said, "OK", "{}", words.join(" "));
+    }
+
+    /// The cluster as this node sees it.
+    fn sees(&self) -> Vec<Seen> {
+        let nodes = self.server.cli(&["CLUSTER", "NODES"]);
+        nodes.lines().filter(|line| !line.is_empty()).map(Seen::parse).collect()
+    }
+}
+
+impl Seen {
+    /// `id address flags master ping pong epoch link slot slot-slot [slot->-id]…`
+    fn parse(line: &str) -> Self {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [id, _, flags, master, _, _, _, link, slots @ ..] = words.as_slice() else {
+            panic!("CLUSTER NODES said {line:?}");
+        };
+        Seen {
+            id: (*id).to_owned(),
+            flags: flags.split(',').map(str::to_owned).collect(),
+            master: (*master).to_owned(),
+            is_linked: *link == "connected",
+            slots: slots.iter().filter_map(|text| slot_range(text)).collect(),
+        }
+    }
+
+    fn has(&self, flag: &str) -> bool {
+        self.flags.iter().any(|one| one == flag)
+    }
+}
+
+/// `None` for a slot in migration, which stands in brackets beside its owner.
+fn slot_range(text: &str) -> Option<(usize, usize)> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    Some((first.parse().ok()?, last.parse().ok()?))
+}
+
+fn builder() -> RedisServerBuilder {
+    // Always the real thing: our own store is no cluster.
+    let redis = ServerProgram::new(ServerProgram::REDIS);
+    RedisServer::builder().program(redis).args([
+        "--cluster-enabled",
+        "yes",
+        "--cluster-node-timeout",
+        NODE_TIMEOUT_MS,
+        // A replica that lost its master a while ago may take over all the same: tests pause.
+        "--cluster-replica-validity-factor",
+        "0",
+        "--repl-ping-replica-period",
+        "1",
+        // The other nodes learn of a replica without delay.
+        "--repl-diskless-sync-delay",
+        "0",
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_cluster_nodes_is_understood() {
+        let line = "07c3 127.0.0.1:30004@31004,host slave,fail e7d1 0 1426238317239 4 disconnected";
+        let seen = Seen::parse(line);
+        assert_eq!((seen.id.as_str(), seen.master.as_str()), ("07c3", "e7d1"));
+        assert!(seen.has("slave") && seen.has("fail") && !seen.is_linked);
+
+        let line = "e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 7000 \
+                    [77->-07c3]";
+        assert_eq!(Seen::parse(line).slots, [(0, 5460), (7000, 7000)]);
+    }
+}
