@@ -227,11 +227,14 @@ fn replaying_what_is_propagated_gives_the_same_keys() {
 
 #[test]
 fn a_stream_of_requests_as_they_came_is_caught() {
-    let seed = testkit::seed();
+    // Most seeds show it; one that happens to delete or overwrite all that differs does not.
+    const SEEDS_MAX: u64 = 30;
+    let first = testkit::seed();
     let families = FAMILIES.iter().filter(|family| family.name == "keys").chain([&CHANCE]);
     for family in families {
-        let difference = difference(family, seed, Stream::Verbatim);
-        assert!(difference.is_some(), "{}: a careless stream went unnoticed", family.name);
+        let is_caught =
+            |offset| difference(family, first.wrapping_add(offset), Stream::Verbatim).is_some();
+        assert!((0..SEEDS_MAX).any(is_caught), "{}: a careless stream went unnoticed", family.name);
     }
 }
 
