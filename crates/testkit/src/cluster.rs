@@ -1,8 +1,10 @@
 //! A cluster of real servers, and what operators do to one.
 
 use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
 
-use crate::{GENEROUS, RedisServer, RedisServerBuilder, ServerProgram, wait_for, wait_until};
+use crate::{GENEROUS, RedisServer, RedisServerBuilder, ServerProgram, wait_for};
 
 /// How long a node is silent before the others give it up, in milliseconds.
 const NODE_TIMEOUT_MS: &str = "2000";
@@ -10,6 +12,8 @@ const NODE_TIMEOUT_MS: &str = "2000";
 const SLOT_COUNT: usize = 16_384;
 /// How far the port of the nodes' own traffic is from the one of clients.
 const BUS_PORT_OFFSET: u16 = 10_000;
+/// How long to wait between two looks at all nodes.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(30);
 /// How long one MIGRATE may take, in milliseconds.
 const MIGRATE_TIMEOUT_MS: &str = "5000";
 
@@ -41,6 +45,9 @@ struct Seen {
     is_linked: bool,
     slots: Vec<(usize, usize)>,
 }
+
+/// Each node with its master and its slots.
+type View = Vec<(String, String, Vec<(usize, usize)>)>;
 
 impl ClusterGroup {
     /// How many nodes begin as masters, and how many as replicas.
@@ -181,7 +188,7 @@ impl ClusterGroup {
     /// # Panics
     /// When that takes far too long.
     pub fn wait_for_another_owner(&self, slot: u16, old: usize) -> usize {
-        wait_for("another owner of the slot", GENEROUS, || {
+        settle_for("another owner of the slot", || {
             let mut owners = self.answering().map(|node| self.owner_seen_by(node, slot));
             let new = owners.next()?.filter(|new| *new != old)?;
             owners.all(|owner| owner == Some(new)).then_some(new)
@@ -259,7 +266,7 @@ impl ClusterGroup {
     pub fn uncover(&self, slot: u16) {
         let number = slot.to_string();
         let owner = self.owner(slot);
-        wait_until("the slot to have no owner", GENEROUS, || {
+        settle("the slot to have no owner", || {
             // A node that hears of the old owner again takes it over, so the owner goes first.
             self.server(owner).cli(&["CLUSTER", "DELSLOTS", &number]);
             for node in self.answering() {
@@ -271,23 +278,37 @@ impl ClusterGroup {
         });
     }
 
-    /// Waits until every node that answers knows an owner of every slot and says that the cluster
-    /// is up, and every replica that answers is in step with its master.
+    /// Waits until all nodes that answer agree on who serves which of all slots and who follows
+    /// whom, every one of them is either a master with slots or a replica in step, and each says
+    /// that the cluster is up.
     ///
     /// # Panics
     /// When that takes far too long.
     pub fn wait_until_whole(&self) {
-        wait_until("the cluster to be whole", GENEROUS, || {
-            self.answering().all(|node| {
-                let info = node.server.cli(&["INFO", "replication"]);
-                let is_in_step =
-                    info.contains("role:master") || info.contains("master_link_status:up");
-                let cluster = node.server.cli(&["CLUSTER", "INFO"]);
-                // Without the demand for full coverage, a node is content before it knows all.
-                let knows_all = cluster.contains("cluster_slots_assigned:16384");
-                is_in_step && knows_all && cluster.contains("cluster_state:ok")
-            })
+        settle("the cluster to be whole", || {
+            let views: Vec<_> = self.answering().map(|node| self.settled_view(node)).collect();
+            let agree = views.iter().all(|view| view.is_some() && *view == views[0]);
+            agree && self.answering().all(Node::is_content)
         });
+    }
+
+    /// Who serves what and who follows whom among the nodes that answer, as one of them sees it;
+    /// `None` while it sees something that will change.
+    fn settled_view(&self, node: &Node) -> Option<View> {
+        let mut view = Vec::new();
+        for seen in node.sees() {
+            let place = self.place_of(&seen.id)?;
+            if !self.nodes[place].answers {
+                continue;
+            }
+            let is_bare = seen.has("master") && seen.slots.is_empty();
+            if is_bare || seen.has("fail") || seen.has("fail?") || seen.has("handshake") {
+                return None;
+            }
+            view.push((seen.id, seen.master, seen.slots));
+        }
+        view.sort();
+        Some(view)
     }
 
     fn introduce(&self) {
@@ -298,7 +319,7 @@ impl ClusterGroup {
         for node in &self.nodes[1..] {
             self.nodes[0].tell(&["CLUSTER", "MEET", "127.0.0.1", &node.port]);
         }
-        wait_until("the nodes to know each other", GENEROUS, || {
+        settle("the nodes to know each other", || {
             self.nodes.iter().all(|node| {
                 let seen = node.sees();
                 let is_settled = |one: &Seen| one.is_linked && !one.has("handshake");
@@ -319,7 +340,7 @@ impl ClusterGroup {
         for (master, replica) in self.nodes.iter().zip(&self.nodes[Self::MASTERS..]) {
             replica.tell(&["CLUSTER", "REPLICATE", &master.id]);
         }
-        wait_until("every master to have its replica", GENEROUS, || {
+        settle("every master to have its replica", || {
             let masters = &self.nodes[..Self::MASTERS];
             masters
                 .iter()
@@ -332,7 +353,7 @@ impl ClusterGroup {
         let replica = *replicas.first().expect("the master has a replica that answers");
         let id = &self.nodes[replica].id;
         self.tell(replica, words);
-        wait_until("every node to know the new master", GENEROUS, || {
+        settle("every node to know the new master", || {
             self.answering().all(|node| {
                 let seen = node.sees();
                 let seen = seen.iter().find(|one| one.id == *id);
@@ -387,6 +408,17 @@ impl Node {
         Node { server, id, port: port.to_string(), answers: true }
     }
 
+    /// Whether it is in step with its master, if it has one, and knows an owner of every slot.
+    fn is_content(&self) -> bool {
+        let replication = self.server.cli(&["INFO", "replication"]);
+        let is_in_step =
+            replication.contains("role:master") || replication.contains("master_link_status:up");
+        let cluster = self.server.cli(&["CLUSTER", "INFO"]);
+        // Without the demand for full coverage, a node is content before it knows all.
+        let knows_all = cluster.contains("cluster_slots_assigned:16384");
+        is_in_step && knows_all && cluster.contains("cluster_state:ok")
+    }
+
     #[track_caller]
     fn tell(&self, words: &[&str]) {
         let said = self.server.cli(words);
@@ -419,6 +451,23 @@ impl Seen {
     fn has(&self, flag: &str) -> bool {
         self.flags.iter().any(|one| one == flag)
     }
+}
+
+/// Waits until `condition` holds. A look starts a program for each node, so looks are far between.
+#[track_caller]
+fn settle(what: &str, mut condition: impl FnMut() -> bool) {
+    settle_for(what, || condition().then_some(()));
+}
+
+#[track_caller]
+fn settle_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    wait_for(what, GENEROUS, || {
+        let found = attempt();
+        if found.is_none() {
+            thread::sleep(LOOK_AGAIN_AFTER);
+        }
+        found
+    })
 }
 
 /// `None` for a slot in migration, which stands in brackets beside its owner.
