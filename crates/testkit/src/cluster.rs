@@ -8,6 +8,8 @@ use crate::{GENEROUS, RedisServer, RedisServerBuilder, ServerProgram, wait_for};
 
 /// How long a node is silent before the others give it up, in milliseconds.
 const NODE_TIMEOUT_MS: &str = "2000";
+/// The same where nobody is to be given up.
+const STEADY_TIMEOUT_MS: &str = "60000";
 /// How many slots a cluster has.
 const SLOT_COUNT: usize = 16_384;
 /// How far the port of the nodes' own traffic is from the one of clients.
@@ -77,6 +79,16 @@ impl ClusterGroup {
         group.attach_replicas();
         group.wait_until_whole();
         group
+    }
+
+    /// Makes the nodes bear with a silent one for long: for tests in which nobody is to be replaced,
+    /// however busy the machine.
+    #[must_use]
+    pub fn steady(self) -> Self {
+        for node in &self.nodes {
+            node.tell(&["CONFIG", "SET", "cluster-node-timeout", STEADY_TIMEOUT_MS]);
+        }
+        self
     }
 
     /// The address as clients take it: one master and one replica, which is enough to find all.

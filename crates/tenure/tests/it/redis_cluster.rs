@@ -60,7 +60,7 @@ async fn until(what: &'static str, condition: impl FnMut() -> bool + Send + 'sta
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_goes_on_while_its_slot_migrates() {
-    let group = Arc::new(ClusterGroup::start());
+    let group = Arc::new(ClusterGroup::start().steady());
     let tenure = client(&group, "ada").await;
     let election = contender(&tenure, Duration::from_secs(6)).await;
     let term = election.wait_for_leadership().await.unwrap();
@@ -153,7 +153,7 @@ async fn an_owner_that_falls_silent_is_left_and_comes_back_as_a_replica() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_wakes_a_standby_through_the_shard() {
-    let group = ClusterGroup::start();
+    let group = ClusterGroup::start().steady();
     let ttl = Duration::from_secs(60);
     let (ada, bob) = (client(&group, "ada").await, client(&group, "bob").await);
     let ada = contender(&ada, ttl).await;
@@ -189,7 +189,7 @@ async fn hear(subscription: &mut Subscription, wanted: &Signal) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn listeners_move_with_their_slot_and_others_stay() {
-    let group = ClusterGroup::start();
+    let group = ClusterGroup::start().steady();
     let backend = RedisBackend::open(&group.url()).unwrap();
     let resource = Resource::named("job").unwrap();
     let slot = group.slot_of(KEY);
@@ -252,7 +252,7 @@ async fn servers_without_shards_publish_to_all() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strict_waits_for_the_replicas_of_the_node() {
-    let mut group = ClusterGroup::start();
+    let mut group = ClusterGroup::start().steady();
     let url = format!("{}?mode=strict&replicas=1", group.url());
     let ada = Actor::at(&url, "job").within(Duration::from_secs(2));
     let token = ada.lead(1).await;
@@ -279,7 +279,7 @@ async fn strict_waits_for_the_replicas_of_the_node() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_that_there_is_works_on_a_cluster() {
-    let group = ClusterGroup::start();
+    let group = ClusterGroup::start().steady();
     let ttl = Duration::from_secs(2);
     let (ada, bob) = (client(&group, "ada").await, client(&group, "bob").await);
     let operator = Tenure::builder().store(&group.url()).ttl(ttl).fresh_store(true);
@@ -318,7 +318,7 @@ async fn all_that_there_is_works_on_a_cluster() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_node_in_the_address_and_a_dead_replica_change_nothing() {
-    let mut group = ClusterGroup::start();
+    let mut group = ClusterGroup::start().steady();
     group.kill(3);
     let url = group.url_of(&[3, 4]).replace("://", "://127.0.0.1:1,");
     let ada = Actor::at(&url, "job");
@@ -379,7 +379,7 @@ async fn a_cluster_may_want_a_login_certificates_and_names() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_heartbeat_for_others_must_share_the_slot() {
-    let group = ClusterGroup::start();
+    let group = ClusterGroup::start().steady();
     let ada = Actor::at(&group.url(), "job");
     let apart = Actor {
         resource: ada.resource.with_heartbeat_prefix("app:heartbeat:").unwrap(),
