@@ -26,6 +26,9 @@ const MANIFEST_BYTES_MAX: u64 = 1024 * 1024;
 ///
 /// Exit code: 0 when all is whole or was made so, 65 when it is damaged, 66 when it cannot be read.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure check-aof appendonlydir/appendonly.aof.manifest")]
 pub(crate) struct Arguments {
     /// appendonly.aof.manifest, or a file beside it.
     file: PathBuf,

@@ -25,6 +25,9 @@ const SHOWN_MAX: usize = 100;
 ///
 /// Exit code: 0 when the file is whole, 65 when it is damaged, 66 when it cannot be read.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure check-rdb dump.rdb")]
 pub(crate) struct Arguments {
     /// The file, such as dump.rdb.
     file: PathBuf,

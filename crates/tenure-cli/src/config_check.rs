@@ -20,11 +20,15 @@ pub(crate) enum Command {
 /// Reads what every other command reads: the file, its profile, TENURE_… variables and flags.
 /// Secrets are stars. Exits with 78 when something is wrong, and says everything that is.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure config check
+  tenure config check --config tenure.toml --profile staging")]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    store: StoreOptions,
-    #[command(flatten)]
     output: OutputOptions,
+    #[command(flatten)]
+    store: StoreOptions,
 }
 
 pub(crate) fn run(Command::Check(arguments): Command) -> Result<ExitCode, Failure> {

@@ -43,6 +43,10 @@ const PAGE: &str = "127.0.0.1:8420";
 ///
 /// Needs nothing else: the store is part of the program. Ends on Ctrl-C.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure demo
+  tenure demo --seconds 30")]
 pub(crate) struct Arguments {
     /// End by itself after this many seconds.
     #[arg(long, value_name = "N")]

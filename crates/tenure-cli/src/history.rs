@@ -19,14 +19,18 @@ const ENTRIES_MAX: usize = 10_000;
 /// The record lives in the store beside the election, and is kept for as long as the store keeps
 /// its data.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure history nightly
+  tenure history nightly --count 5 --json")]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    target: Target,
     /// How many terms.
     #[arg(long, short = 'n', default_value_t = 20, value_name = "N")]
     count: u16,
     #[command(flatten)]
     output: OutputOptions,
+    #[command(flatten)]
+    target: Target,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {

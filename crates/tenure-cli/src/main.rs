@@ -43,7 +43,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// One leader among many processes, and the store it needs.
 #[derive(Debug, Parser)]
-#[command(name = "tenure", version, after_help = usage::EXIT_CODES)]
+#[command(name = "tenure", version, max_term_width = 100, after_help = usage::EXIT_CODES)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
@@ -117,7 +117,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Local(command) => local::run(command),
         Command::Sidecar(arguments) => sidecar::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
-        Command::Serve(arguments) => Ok(serve::run(arguments)?),
+        Command::Serve(arguments) => serve::run(arguments),
         Command::Cli(arguments) => Ok(cli::run(&arguments)),
         Command::CheckRdb(arguments) => check_rdb::run(&arguments),
         Command::CheckAof(arguments) => check_aof::run(&arguments),
@@ -133,5 +133,70 @@ mod tests {
     #[test]
     fn the_tree_of_commands_is_sound() {
         Arguments::command().debug_assert();
+    }
+
+    /// The words of a line as a shell would split them, up to what is the shell's own.
+    fn words(line: &str) -> Vec<String> {
+        let (mut words, mut word, mut quoted) = (Vec::new(), None::<String>, false);
+        for c in line.chars() {
+            match c {
+                '\'' => {
+                    quoted = !quoted;
+                    word.get_or_insert_default();
+                }
+                ' ' if !quoted => words.extend(word.take()),
+                '#' | '|' | '<' | '>' | '\\' if !quoted && word.is_none() => return words,
+                c => word.get_or_insert_default().push(c),
+            }
+        }
+        words.extend(word);
+        words
+    }
+
+    /// Checks every line of `text` that begins with `tenure`, after blanks; returns how many.
+    fn check_examples(place: &str, text: &str) -> usize {
+        // Several may stand beside each other.
+        let text = text.replace("  tenure ", "\ntenure ");
+        let lines = text.lines().map(str::trim_start).filter(|line| line.starts_with("tenure "));
+        let examples: Vec<&str> = lines.filter(|line| !line.starts_with("tenure = ")).collect();
+        for example in &examples {
+            if let Err(error) = Arguments::try_parse_from(words(example)) {
+                panic!("{place}: {example:?}: {error}");
+            }
+        }
+        examples.len()
+    }
+
+    #[test]
+    fn every_command_has_examples_and_they_are_right() {
+        fn look_at(path: &str, command: &clap::Command) {
+            for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+                let path = format!("{path} {}", sub.get_name());
+                match sub.get_after_long_help() {
+                    Some(text) => assert!(check_examples(&path, &text.to_string()) > 0, "{path}"),
+                    None => assert!(sub.has_subcommands(), "{path} shows no example"),
+                }
+                look_at(&path, sub);
+            }
+        }
+        look_at("tenure", &Arguments::command());
+    }
+
+    #[test]
+    fn what_the_papers_tell_people_to_type_is_right() {
+        let papers = [
+            ("README.md", include_str!("../../../README.md")),
+            ("command.md", include_str!("../../../docs/command.md")),
+            ("sidecar.md", include_str!("../../../docs/sidecar.md")),
+            ("client.md", include_str!("../../../docs/client.md")),
+            ("store.md", include_str!("../../../docs/store.md")),
+        ];
+        for (name, text) in papers {
+            let blocks = text.split("```").skip(1).step_by(2);
+            let shell = blocks.filter_map(|block| block.strip_prefix("sh\n"));
+            let checked: usize = shell.map(|block| check_examples(name, block)).sum();
+            assert!(checked > 0, "{name} has no example");
+        }
+        assert!(check_examples("the tour", usage::TOUR) > 5);
     }
 }

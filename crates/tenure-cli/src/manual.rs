@@ -10,6 +10,9 @@ use crate::output::result;
 
 /// Print completions for a shell, to be sourced or put where it looks for them.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure completions bash > ~/.local/share/bash-completion/completions/tenure")]
 pub(crate) struct Completions {
     #[arg(value_enum)]
     shell: Shell,
@@ -17,6 +20,10 @@ pub(crate) struct Completions {
 
 /// Print the manual page, or write one page per command into a folder.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure man | man -l -
+  tenure man ~/.local/share/man/man1")]
 pub(crate) struct Man {
     /// The folder; without one, the main page goes to stdout.
     folder: Option<PathBuf>,

@@ -17,11 +17,15 @@ const SILENT_LEASES_MAX: u32 = 3;
 
 /// List who takes part: the leader, standbys, and those not heard of lately.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure members nightly
+  tenure members nightly --json")]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    target: Target,
-    #[command(flatten)]
     output: OutputOptions,
+    #[command(flatten)]
+    target: Target,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {

@@ -32,9 +32,11 @@ const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// A runner that crashes is run again by default, so a tick may begin twice. Exactly once needs a
 /// resource that checks TENURE_TOKEN.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure once report --every 1h -- ./report
+  tenure once migrate --tick 2026-11-15-users --wait -- ./migrate")]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    target: Target,
     /// Once per period of this length, by the store's clock.
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "tick")]
     every: Option<Duration>,
@@ -53,15 +55,17 @@ pub(crate) struct Arguments {
     /// What to do about a tick that somebody began and never finished.
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     on_crash: OnCrash,
+    /// The program and its arguments.
+    #[arg(index = 2, last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+    #[command(flatten)]
+    target: Target,
     #[command(flatten)]
     election: ElectionOptions,
     #[command(flatten)]
     child: ChildOptions,
     #[command(flatten)]
     log: LogOptions,
-    /// The program and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -13,16 +13,22 @@ use crate::store_options::Target;
 
 /// Grant no new term for a while, for maintenance. A running term goes on.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure pause nightly --for 30m")]
 pub(crate) struct Pause {
-    #[command(flatten)]
-    target: Target,
     /// For how long at the most; `tenure resume` ends it before. At most 7d.
     #[arg(long = "for", value_name = "DURATION", value_parser = duration, default_value = "10m")]
     lasts: Duration,
+    #[command(flatten)]
+    target: Target,
 }
 
 /// End a pause.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure resume nightly")]
 pub(crate) struct Resume {
     #[command(flatten)]
     target: Target,
@@ -34,9 +40,10 @@ pub(crate) struct Resume {
 /// way then. Tokens go on growing, and nobody leads until every lease that might be believed in is
 /// over.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure clear nightly --reason 'web-1 was switched off'")]
 pub(crate) struct Clear {
-    #[command(flatten)]
-    target: Target,
     /// Why, for the history.
     #[arg(long, value_name = "TEXT")]
     reason: String,
@@ -46,6 +53,8 @@ pub(crate) struct Clear {
     /// Do not ask.
     #[arg(long, short)]
     yes: bool,
+    #[command(flatten)]
+    target: Target,
 }
 
 pub(crate) fn pause(arguments: Pause) -> Result<ExitCode, Failure> {

@@ -15,6 +15,11 @@ use crate::store_options::{self, StoreOptions};
 /// Without names it takes part in every election of the configuration. docs/sidecar.md lists the
 /// routes.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure sidecar nightly
+  tenure sidecar --config tenure.toml
+  tenure sidecar nightly --observe report --listen 127.0.0.1:9000")]
 pub(crate) struct Arguments {
     /// The elections to take part in.
     names: Vec<String>,

@@ -14,11 +14,15 @@ use crate::who::{leadership_json, vacancy};
 
 /// Print who leads, for how long, who takes part, and what was asked for.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure status nightly
+  tenure status nightly --json")]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    target: Target,
-    #[command(flatten)]
     output: OutputOptions,
+    #[command(flatten)]
+    target: Target,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {

@@ -98,6 +98,7 @@ impl StoreOptions {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Target {
     /// The election's name.
+    #[arg(index = 1)]
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) store: StoreOptions,
@@ -139,18 +140,28 @@ impl OnLooker {
     }
 }
 
-/// Names the store in what went wrong there.
+/// Names the store in what went wrong there, and the next step where that is not said yet.
 pub(crate) fn blame(tenure: &Tenure, error: tenure::Error) -> Failure {
     let from_store = matches!(error, tenure::Error::Store(_));
     let mut failure = Failure::from(error);
     if from_store {
-        let next = match failure.code {
-            exit::UNREACHABLE => "start it, or name another by --store",
-            _ => "see docs/acl.md for what the login needs",
-        };
-        failure.message = format!("{}: {}: {next}", tenure.store(), failure.message);
+        failure.message = blamed(&tenure.store(), &failure);
     }
     failure
+}
+
+fn blamed(store: &str, failure: &Failure) -> String {
+    let message = match failure.message.contains(store) {
+        true => failure.message.clone(),
+        false => format!("{store}: {}", failure.message),
+    };
+    // What the library advises stands behind a semicolon.
+    match (failure.code, message.contains("; ")) {
+        (exit::UNREACHABLE, true) => format!("{message}, or name another by --store"),
+        (exit::UNREACHABLE, false) => format!("{message}: start it, or name another by --store"),
+        (_, true) => message,
+        (_, false) => format!("{message}: see docs/acl.md for what the login needs"),
+    }
 }
 
 /// The whole configuration. Where nobody names a store, it is the local one.
@@ -173,4 +184,26 @@ pub(crate) fn connect(config: Config) -> Result<Tenure, Failure> {
         local::keep(&tenure);
     }
     Ok(tenure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_store_is_said_once_and_so_is_what_to_do() {
+        let of = |code, text: &str| blamed("redis://h:1/0", &Failure::new(code, text));
+        assert_eq!(
+            of(exit::UNREACHABLE, "store unreachable: redis://h:1/0: refused; start the store"),
+            "store unreachable: redis://h:1/0: refused; start the store, or name another by --store"
+        );
+        assert_eq!(
+            of(exit::UNREACHABLE, "no answer within 3s"),
+            "redis://h:1/0: no answer within 3s: start it, or name another by --store"
+        );
+        assert_eq!(
+            of(exit::CONFIGURATION, "the store denies access"),
+            "redis://h:1/0: the store denies access: see docs/acl.md for what the login needs"
+        );
+    }
 }

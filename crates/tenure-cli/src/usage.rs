@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use crate::exit::{self, Failure};
 use crate::output;
 
-const TOUR: &str = "\
+pub(crate) const TOUR: &str = "\
 tenure: one leader among many processes, and the store it needs
 
 See it: three instances, killed and handed over before your eyes:
@@ -55,14 +55,23 @@ pub(crate) fn answer(error: &clap::Error) -> ExitCode {
             eprintln!("{error}");
             ExitCode::from(exit::USAGE)
         }
-        _ => Failure::usage(one_line(&error.to_string())).tell(),
+        ErrorKind::InvalidSubcommand => {
+            Failure::usage(one_line(&error.to_string(), "tenure --help")).tell()
+        }
+        _ => {
+            let command = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
+            let help =
+                command.map_or("tenure --help".to_owned(), |word| format!("tenure {word} --help"));
+            Failure::usage(one_line(&error.to_string(), &help)).tell()
+        }
     }
 }
 
-/// The parser explains over several lines; what is wrong and what to do fit on one.
-fn one_line(text: &str) -> String {
+/// The parser explains over several lines; what is wrong and what to do fit on one. `help` explains
+/// more, unless the parser knows better.
+fn one_line(text: &str, help: &str) -> String {
     let mut parts: Vec<String> = Vec::new();
-    let mut help = "tenure --help".to_owned();
+    let mut help = help.to_owned();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         match line.split_once(':') {
             Some(("Usage", usage)) => help = help_for(usage),
@@ -94,7 +103,7 @@ mod tests {
                     '--ttl'\n\nUsage: tenure run [OPTIONS] <NAME>\n\nFor more information, try \
                     '--help'.\n";
         assert_eq!(
-            one_line(text),
+            one_line(text, "tenure --help"),
             "unexpected argument '--tll' found; a similar argument exists: '--ttl' \
              (see tenure run --help)"
         );

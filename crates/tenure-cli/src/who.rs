@@ -14,11 +14,15 @@ use crate::store_options::Target;
 /// Exits with 0 and the leader's id, with 1 when nobody leads, with 69 when the store cannot be
 /// reached.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure who nightly
+  tenure who nightly --json --store redis://redis.internal")]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    target: Target,
-    #[command(flatten)]
     output: OutputOptions,
+    #[command(flatten)]
+    target: Target,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {

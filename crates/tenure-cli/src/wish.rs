@@ -18,14 +18,18 @@ use crate::store_options::Target;
 /// Its work ends before the other's begins. Waits until that is done (0), refused with a reason
 /// (1) or not answered (75).
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure hand-over nightly --to web-2
+  tenure hand-over nightly --to web-2 --timeout 30s --json")]
 pub(crate) struct HandOver {
-    #[command(flatten)]
-    target: Target,
     /// The successor, by name or whole id; `tenure members` lists them.
     #[arg(long, value_name = "ID")]
     to: String,
     #[command(flatten)]
     wait: Wait,
+    #[command(flatten)]
+    target: Target,
 }
 
 /// Ask the leader to step down; whoever is next may lead.
@@ -33,11 +37,14 @@ pub(crate) struct HandOver {
 /// Its work ends first. Waits until that is done (0), refused with a reason (1) or not answered
 /// (75).
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure resign nightly")]
 pub(crate) struct Resign {
     #[command(flatten)]
-    target: Target,
-    #[command(flatten)]
     wait: Wait,
+    #[command(flatten)]
+    target: Target,
 }
 
 #[derive(Clone, Copy, Debug, clap::Args)]

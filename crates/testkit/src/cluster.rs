@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::{GENEROUS, RedisServer, RedisServerBuilder, ServerProgram, wait_for};
+use crate::{GENEROUS, Host, RedisServer, RedisServerBuilder, ServerProgram, wait_for};
 
 /// How long a node is silent before the others give it up, in milliseconds.
 const NODE_TIMEOUT_MS: &str = "2000";
 /// The same where nobody is to be given up.
 const STEADY_TIMEOUT_MS: &str = "60000";
+/// How often nodes that do not know each other yet are introduced.
+const INTRODUCE_EVERY: Duration = Duration::from_secs(5);
 /// How many slots a cluster has.
 const SLOT_COUNT: usize = 16_384;
 /// How far the port of the nodes' own traffic is from the one of clients.
@@ -72,7 +74,20 @@ impl ClusterGroup {
     /// When a program is missing or does not start.
     #[must_use]
     pub fn start_with(wish: impl Fn(RedisServerBuilder) -> RedisServerBuilder) -> Self {
-        let nodes = (0..2 * Self::MASTERS).map(|_| Node::start(wish(builder()))).collect();
+        Self::start_on(&vec![Host::loopback(); 2 * Self::MASTERS], wish)
+    }
+
+    /// The same with a node on each of six hosts.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start.
+    #[must_use]
+    pub fn start_on(
+        hosts: &[Host],
+        wish: impl Fn(RedisServerBuilder) -> RedisServerBuilder,
+    ) -> Self {
+        assert_eq!(hosts.len(), 2 * Self::MASTERS, "a host for each node");
+        let nodes = hosts.iter().map(|host| Node::start(wish(builder().on(host)))).collect();
         let group = ClusterGroup { nodes };
         group.introduce();
         group.share_slots();
@@ -81,8 +96,8 @@ impl ClusterGroup {
         group
     }
 
-    /// Makes the nodes bear with a silent one for long: for tests in which nobody is to be replaced,
-    /// however busy the machine.
+    /// Makes the nodes bear with a silent one for long: for tests in which nobody is to be
+    /// replaced, however busy the machine.
     #[must_use]
     pub fn steady(self) -> Self {
         for node in &self.nodes {
@@ -100,7 +115,7 @@ impl ClusterGroup {
     /// The address that names these nodes.
     #[must_use]
     pub fn url_of(&self, places: &[usize]) -> String {
-        let host = |place: &usize| format!("127.0.0.1:{}", self.server(*place).port());
+        let host = |place: &usize| self.server(*place).authority();
         format!("redis+cluster://{}", places.iter().map(host).collect::<Vec<_>>().join(","))
     }
 
@@ -251,9 +266,8 @@ impl ClusterGroup {
     /// When nobody owns the slot or the nodes do not reach each other.
     pub fn migrate_key(&self, slot: u16, to: usize, key: &str) {
         let from = self.owner(slot);
-        let port = &self.nodes[to].port;
-        let said =
-            self.server(from).cli(&["MIGRATE", "127.0.0.1", port, key, "0", MIGRATE_TIMEOUT_MS]);
+        let (host, port) = (self.server(to).host(), &self.nodes[to].port);
+        let said = self.server(from).cli(&["MIGRATE", &host, port, key, "0", MIGRATE_TIMEOUT_MS]);
         // A key may have expired meanwhile.
         assert!(["OK", "NOKEY"].contains(&said.as_str()), "MIGRATE of {key}: {said}");
     }
@@ -304,6 +318,27 @@ impl ClusterGroup {
         });
     }
 
+    /// What keeps the cluster from being whole: a node that does not answer, is not in step, or
+    /// sees trouble. `None` when nothing does.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        (0..self.len()).find_map(|place| {
+            let node = &self.nodes[place];
+            if !node.answers {
+                return Some(format!("node {place} has ended or is stopped"));
+            }
+            if let Some(why) = node.out_of_step() {
+                return Some(format!("node {place}: {why}"));
+            }
+            let seen = node.sees();
+            let is_ill = |one: &&Seen| {
+                !one.is_linked || ["fail", "fail?", "handshake"].iter().any(|flag| one.has(flag))
+            };
+            let ill = seen.iter().find(is_ill)?;
+            Some(format!("node {place} sees {} as {}", ill.id, ill.flags.join(",")))
+        })
+    }
+
     /// Who serves what and who follows whom among the nodes that answer, as one of them sees it;
     /// `None` while it sees something that will change.
     fn settled_view(&self, node: &Node) -> Option<View> {
@@ -328,15 +363,24 @@ impl ClusterGroup {
             // Equal epochs would be sorted out by the nodes, one exchange after the other.
             node.tell(&["CLUSTER", "SET-CONFIG-EPOCH", &format!("{epoch}")]);
         }
-        for node in &self.nodes[1..] {
-            self.nodes[0].tell(&["CLUSTER", "MEET", "127.0.0.1", &node.port]);
-        }
-        settle("the nodes to know each other", || {
+        // A handshake that takes longer than a node's silence may is forgotten: on a busy machine
+        // the nodes have to be introduced again.
+        let know_each_other = || {
             self.nodes.iter().all(|node| {
                 let seen = node.sees();
                 let is_settled = |one: &Seen| one.is_linked && !one.has("handshake");
                 seen.len() == self.nodes.len() && seen.iter().all(is_settled)
             })
+        };
+        let mut introduced_at = None::<Instant>;
+        settle("the nodes to know each other", || {
+            if introduced_at.is_none_or(|at| at.elapsed() > INTRODUCE_EVERY) {
+                introduced_at = Some(Instant::now());
+                for node in &self.nodes[1..] {
+                    self.nodes[0].tell(&["CLUSTER", "MEET", &node.server.host(), &node.port]);
+                }
+            }
+            know_each_other()
         });
     }
 
@@ -361,8 +405,10 @@ impl ClusterGroup {
     }
 
     fn promote(&self, master: usize, words: &[&str]) -> usize {
-        let replicas = self.replicas_of(master);
-        let replica = *replicas.first().expect("the master has a replica that answers");
+        // One that came back only just now is not a replica in everybody's eyes yet.
+        let replica = settle_for("a replica of the master that answers", || {
+            self.replicas_of(master).first().copied()
+        });
         let id = &self.nodes[replica].id;
         self.tell(replica, words);
         settle("every node to know the new master", || {
@@ -429,6 +475,21 @@ impl Node {
         // Without the demand for full coverage, a node is content before it knows all.
         let knows_all = cluster.contains("cluster_slots_assigned:16384");
         is_in_step && knows_all && cluster.contains("cluster_state:ok")
+    }
+
+    /// Why it does not serve as a master with a replica, or as a replica in step with its master.
+    fn out_of_step(&self) -> Option<String> {
+        let info = self.server.cli(&["INFO", "replication"]);
+        let is_in_step = info.contains("role:master") && info.contains("state=online")
+            || info.contains("master_link_status:up");
+        if !is_in_step {
+            return Some(format!("not in step\n{info}"));
+        }
+        let state = self.server.cli(&["CLUSTER", "INFO"]);
+        match state.contains("cluster_state:ok") {
+            true => None,
+            false => Some(format!("{state}\n{}", self.server.cli(&["CLUSTER", "NODES"]))),
+        }
     }
 
     #[track_caller]

@@ -153,7 +153,9 @@ impl Loader {
             };
             let is_over = match &mut current.content {
                 Content::Snapshot(file, report) => {
-                    load_entries(file, report, engine, began_us, self.is_aof)
+                    let options = LoadOptions { keeps_ended: self.is_aof };
+                    engine
+                        .load_records(began_us, file, SLICE_LEN, options, report)
                         .map_err(|error| rdb_advice(&current.part.path, &error))?
                 }
                 Content::Requests(reader) => {
@@ -325,24 +327,6 @@ impl Loader {
     fn warn(&mut self, line: String) {
         self.notes.push((LogLevel::Warning, line));
     }
-}
-
-/// Takes some entries of a snapshot. True behind the last.
-fn load_entries(
-    file: &mut FileReader<Input>,
-    report: &mut LoadReport,
-    engine: &mut Engine,
-    now_us: u64,
-    keeps_ended: bool,
-) -> Result<bool, RdbError> {
-    let options = LoadOptions { keeps_ended };
-    for _ in 0..SLICE_LEN {
-        let Some(item) = file.next_item()? else { return Ok(true) };
-        engine
-            .load_item(now_us, item, options, report)
-            .map_err(|fault| RdbError::Damaged { offset: file.offset(), fault })?;
-    }
-    Ok(false)
 }
 
 fn rdb_advice(path: &Path, error: &RdbError) -> String {

@@ -15,6 +15,12 @@ use std::path::PathBuf;
 /// Exit codes: 0, 1 when the store answered with an error, 64 usage, 69 store unreachable.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
+#[command(after_long_help = "\
+Examples:
+  tenure cli
+  tenure cli -h db.example -p 6380 GET greeting
+  tenure cli --json HGETALL user:7
+  tenure cli --scan --pattern 'user:*'")]
 pub(crate) struct Arguments {
     /// Host of the store.
     #[arg(short = 'h', long, value_name = "HOST")]

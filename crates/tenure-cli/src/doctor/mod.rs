@@ -26,6 +26,11 @@ const ENTRIES: usize = 100;
 /// Without names it looks at the store and at the elections that the configuration names. Changes
 /// nothing. Exits with 1 when it finds a problem; risks and notes alone are 0.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure doctor nightly report
+  tenure doctor --store redis://redis.internal
+  tenure doctor --list")]
 pub(crate) struct Arguments {
     /// The elections.
     names: Vec<String>,
@@ -33,9 +38,9 @@ pub(crate) struct Arguments {
     #[arg(long)]
     list: bool,
     #[command(flatten)]
-    store: StoreOptions,
-    #[command(flatten)]
     output: OutputOptions,
+    #[command(flatten)]
+    store: StoreOptions,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {

@@ -46,6 +46,10 @@ pub(crate) enum Command {
 
 /// Say whether it runs, where, and what it keeps. Exits with 1 when it does not run.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure local status
+  tenure local status --json")]
 pub(crate) struct Status {
     #[command(flatten)]
     output: OutputOptions,
@@ -53,6 +57,9 @@ pub(crate) struct Status {
 
 /// Start it now rather than when it is needed.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure local start --idle 8h")]
 pub(crate) struct Start {
     /// How long it stays without anybody.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = IDLE_DEFAULT)]
@@ -61,6 +68,9 @@ pub(crate) struct Start {
 
 /// End it. Refuses while somebody uses it, unless forced.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure local stop")]
 pub(crate) struct Stop {
     /// Even though somebody uses it.
     #[arg(long)]

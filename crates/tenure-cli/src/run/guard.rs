@@ -109,6 +109,8 @@ struct Guard {
     watched: Option<Pid>,
     /// The deadline has passed and was not moved since.
     expired: bool,
+    /// That the group was killed has been said.
+    told: bool,
 }
 
 impl Guard {
@@ -116,8 +118,14 @@ impl Guard {
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
         // Not the standard library's stdout, which would keep bytes back.
         let replies = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-        let mut guard =
-            Guard { orders: io::stdin(), replies, timer, watched: None, expired: false };
+        let mut guard = Guard {
+            orders: io::stdin(),
+            replies,
+            timer,
+            watched: None,
+            expired: false,
+            told: false,
+        };
         guard.answer(reply::READY);
         Ok(guard)
     }
@@ -168,6 +176,7 @@ impl Guard {
             Order::Watch(_) if self.expired || self.is_due() => self.answer(reply::TOO_LATE),
             Order::Watch(group) => {
                 self.watched = Some(group);
+                self.told = false;
                 self.answer(reply::WATCHING);
             }
             Order::Until(moment) => self.arm(moment),
@@ -214,6 +223,7 @@ impl Guard {
     fn kill(&mut self, why: &str) {
         if let Some(group) = self.watched
             && kill_process_group(group, Signal::KILL).is_ok()
+            && !std::mem::replace(&mut self.told, true)
         {
             talk(&format!("guard: killed process group {group}: {why}"));
         }

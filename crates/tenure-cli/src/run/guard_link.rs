@@ -83,6 +83,8 @@ impl GuardLink {
         if !(self.order(Order::Forget) && self.expect(reply::FORGOTTEN, FORGET_TIMEOUT)) {
             self.kill();
         }
+        // What became of this group is nothing to the next one.
+        self.killed = false;
     }
 
     /// Whether it is still there. One that has ended is reaped.

@@ -44,14 +44,14 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The program finds TENURE_NAME, TENURE_ID, TENURE_TOKEN and TENURE_TTL_MS in its environment.
 /// Only a token that the resource itself checks keeps a late write out.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure run nightly -- ./worker
+  tenure run nightly --store redis://redis.internal --ttl 5s -- ./worker --verbose
+  tenure run nightly --health-cmd 'test -e /run/worker.ok' --health-every 2s -- ./worker
+  tenure run nightly --wait-timeout 1m --on-loss exit -- sh -c 'echo term $TENURE_TOKEN'")]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    target: Target,
-    #[command(flatten)]
-    election: ElectionOptions,
-    #[command(flatten)]
-    child: ChildOptions,
-    /// After losing the leadership against its will: contend again, or exit.
+    /// After losing the leadership against its will: contend again (the default), or exit.
     #[arg(long, value_name = "recontend|exit")]
     on_loss: Option<String>,
     /// The exit code of a loss with `--on-loss exit`.
@@ -71,11 +71,17 @@ pub(crate) struct Arguments {
     /// Serve health, status, metrics and a page at this address, as `tenure sidecar` does.
     #[arg(long, value_name = "ADDRESS")]
     http: Option<String>,
+    /// The program and its arguments.
+    #[arg(index = 2, last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    election: ElectionOptions,
+    #[command(flatten)]
+    child: ChildOptions,
     #[command(flatten)]
     log: LogOptions,
-    /// The program and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
 }
 
 /// What an instance brings to an election.

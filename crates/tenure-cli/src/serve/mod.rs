@@ -24,18 +24,25 @@ use background::PidFile;
 use log::Logger;
 use supervisor::Supervisor;
 
+use crate::exit::{self, Failure};
+
 /// Run the Redis-compatible store as a server.
 ///
 /// Takes what redis-server takes: a configuration file (`-` reads it from stdin), and settings as
 /// `--name value`, which win over the file. `tenure serve -v` prints the version.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure serve
+  tenure serve --port 7000 --requirepass secret --appendonly yes
+  tenure serve redis.conf --unixsocket /run/tenure.sock")]
 pub(crate) struct Arguments {
     /// [redis.conf] [--port 6379] [--bind 127.0.0.1] [--unixsocket PATH] [--name value]…
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "SETTINGS")]
     settings: Vec<String>,
 }
 
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let mut words = arguments.settings;
     if words.iter().any(|word| word == "-v" || word == "--version") {
         print_version();
@@ -45,18 +52,19 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Some(first) if !first.starts_with("--") => Some(PathBuf::from(words.remove(0))),
         _ => None,
     };
-    let mut config = settings::read(file.as_deref(), &words)?;
+    let mut config = settings::read(file.as_deref(), &words)
+        .map_err(|error| Failure::new(exit::CONFIGURATION, format!("{error:#}")))?;
     let supervisor = Supervisor::of(&config)?;
     if config.is_on("daemonize") && supervisor.is_absent() && !background::is_background() {
         background::start_again().context("cannot go on in the background")?;
         return Ok(ExitCode::SUCCESS);
     }
     if background::is_background() {
-        background::leave_terminal()?;
+        background::leave_terminal().context("cannot leave the terminal")?;
     }
     let logger = Logger::of(&config)?;
     limits::apply(&mut config, &logger)?;
-    serve(config, file.as_deref(), logger, &supervisor)
+    Ok(serve(config, file.as_deref(), logger, &supervisor)?)
 }
 
 fn serve(

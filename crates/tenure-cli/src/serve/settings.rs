@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use store_engine::{Config, parse_arguments, parse_file_including};
+use store_engine::{Config, ConfigError, SETTINGS, parse_arguments, parse_file_including};
 
 /// Files that include files that include files: beyond this it is a circle.
 const DEPTH_MAX: usize = 16;
@@ -24,10 +24,33 @@ pub(super) fn read(file: Option<&Path>, words: &[String]) -> anyhow::Result<Conf
         let name = path.display();
         let text = text.with_context(|| format!("cannot read the configuration file {name}"))?;
         let include = &mut |config: &mut Config, pattern: &str| include(config, pattern, 1);
-        parse_file_including(&mut config, &text, include).with_context(|| name.to_string())?;
+        let read = parse_file_including(&mut config, &text, include);
+        read.map_err(with_suggestion).with_context(|| name.to_string())?;
     }
-    parse_arguments(&mut config, words)?;
+    parse_arguments(&mut config, words).map_err(with_suggestion)?;
     Ok(config)
+}
+
+/// The farthest that a word may be from a setting to be taken for it.
+const EDITS_MAX: usize = 3;
+
+/// Adds the setting that was probably meant to the refusal of one that is not there.
+fn with_suggestion(error: ConfigError) -> ConfigError {
+    let word = error.text.split_whitespace().next().unwrap_or_default();
+    let name = word.trim_start_matches("--").to_ascii_lowercase();
+    if Config::find(&name).is_some() {
+        return error;
+    }
+    let far = |known: &str| strsim::damerau_levenshtein(known, &name);
+    let near = SETTINGS.iter().map(|setting| setting.name).min_by_key(|known| far(known));
+    match near.filter(|known| far(known) <= EDITS_MAX.min(name.len() / 2)) {
+        Some(near) => {
+            let dashes = if error.line.is_none() { "--" } else { "" };
+            let reason = format!("{}; did you mean {dashes}{near}?", error.reason);
+            ConfigError { reason, ..error }
+        }
+        None => error,
+    }
 }
 
 /// Applies the file of an `include` line, or all that match it, in order of their names.

@@ -1,7 +1,13 @@
 //! `tenure run` on a terminal: the program has it, as if nobody were in between.
 
+use std::process::Command;
+
+use rustix::process::Signal;
+use testkit::{GENEROUS, wait_for, wait_until};
+
 use crate::cli::terminal::Terminal;
-use crate::stage::{Kind, NAME, Stage, wait_until_gone};
+use crate::diary::Diary;
+use crate::stage::{Kind, NAME, Stage, TENURE, send, wait_until_gone};
 
 fn on_terminal(stage: &Stage, script: &str) -> Terminal {
     let mut command = stage.command(&["run", NAME, "--", "sh", "-c", script]);
@@ -29,6 +35,86 @@ fn ctrl_c_is_the_programs_and_its_code_is_passed_on() {
     terminal.sees("interrupted");
     assert_eq!(terminal.ends(), Some(6));
     assert!(!stage.key_exists(), "the term is given back");
+}
+
+/// A shell with job control, and a wrapper called ada in its foreground that leads.
+fn in_a_shell(stage: &Stage) -> Terminal {
+    let template = stage.command(&[]);
+    let mut shell = Command::new("bash");
+    shell.args(["--norc", "--noprofile", "-i"]).current_dir(stage.folder.path());
+    for (name, value) in template.get_envs() {
+        if let Some(value) = value {
+            shell.env(name, value);
+        }
+    }
+    shell.env("PROGRAM", TENURE).env("SCRIPT", Diary::SCRIPT).env("PS1", "> ");
+    let mut terminal = Terminal::start(shell);
+    terminal.press("$PROGRAM run job --id ada --ttl 1500ms -- sh -c \"$SCRIPT\"\n");
+    stage.wait_for_leader("ada");
+    terminal
+}
+
+/// The wrapper called ada.
+fn wrapper_of(child: u32) -> u32 {
+    let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
+    let fields = stat.rsplit_once(") ").unwrap().1;
+    fields.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('T'))
+}
+
+#[test]
+fn ctrl_z_stops_both_and_the_child_does_not_outlive_its_lease() {
+    let stage = Stage::on(Kind::Own);
+    let mut terminal = in_a_shell(&stage);
+    let token = stage.next_term(0);
+    let children = stage.diary().writers(token);
+    let mut bob = stage.wrap_writer("bob", &[]);
+    stage.wait_for_members(2);
+
+    terminal.press("\x1a");
+    terminal.sees("Stopped");
+    let later = stage.next_term(token);
+    children.into_iter().for_each(wait_until_gone);
+    stage.wait_for_leader("bob");
+
+    // Back in the foreground it contends again, and has the terminal when it leads.
+    terminal.press("fg\n");
+    stage.wait_for_members(2);
+    bob.terminate();
+    bob.wait(GENEROUS);
+    stage.next_term(later);
+    terminal.press("\x03");
+    wait_until("the term to be given back", GENEROUS, || !stage.key_exists());
+    terminal.press("echo $((40 + 2))\n");
+    terminal.sees("42");
+    assert_eq!(stage.diary().check(), Ok(()));
+}
+
+#[test]
+fn a_wrapper_stopped_on_its_terminal_loses_its_child_in_time() {
+    let stage = Stage::on(Kind::Own);
+    let terminal = in_a_shell(&stage);
+    let token = stage.next_term(0);
+    let children = stage.diary().writers(token);
+    let wrapper = wait_for("the wrapper", GENEROUS, || {
+        let parents = children.iter().map(|child| wrapper_of(*child));
+        parents.into_iter().find(|parent| !children.contains(parent))
+    });
+    let _bob = stage.wrap_writer("bob", &[]);
+    stage.wait_for_members(2);
+
+    send(wrapper, Signal::TSTP);
+    wait_until("the wrapper to stop", GENEROUS, || is_stopped(wrapper));
+    stage.next_term(token);
+    children.into_iter().for_each(wait_until_gone);
+    stage.wait_for_leader("bob");
+    assert!(is_stopped(wrapper), "nobody has continued it");
+    assert_eq!(stage.diary().check(), Ok(()));
+    drop(terminal);
 }
 
 /// Wrapper and guard are there for every program that is wrapped, so they must not cost much.

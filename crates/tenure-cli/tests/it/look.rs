@@ -2,7 +2,8 @@
 
 use testkit::{GENEROUS, Process};
 
-use crate::stage::{NAME, on_every_store};
+use crate::cli::terminal::Terminal;
+use crate::stage::{Kind, NAME, Stage, on_every_store, send};
 
 on_every_store! {
     fn who_says_the_id_or_that_nobody_leads(stage: crate::stage::Stage) {
@@ -59,4 +60,66 @@ on_every_store! {
         let _leader = stage.wrap("ada", &[], "sleep 600");
         watching.next_line_with("ada_", GENEROUS);
     }
+}
+
+const ENTERED: &str = "\x1b[?1049h";
+const LEFT: &str = "\x1b[?1049l";
+
+#[test]
+fn watch_fills_the_terminal_and_leaves_it_as_it_was() {
+    let stage = Stage::on(Kind::Own);
+    let mut ada = stage.wrap("ada", &[], "sleep 600");
+    stage.wait_for_leader("ada");
+    let _bob = stage.wrap("bob", &[], "sleep 600");
+    stage.wait_for_members(2);
+    for (key, code) in [("q", 0), ("\x03", 0)] {
+        let mut terminal = Terminal::start(stage.command(&["watch", NAME]));
+        terminal.sees(ENTERED);
+        let view = terminal.sees("q or Ctrl-C");
+        for text in ["leader    ", "ada", "bob", "standby", "TTL"] {
+            assert!(view.contains(text), "{text} is not in the view: {view:?}");
+        }
+        assert_eq!(view.matches("\r\n").count(), Terminal::ROWS - 1, "it fits the screen");
+        terminal.press(key);
+        terminal.sees(LEFT);
+        assert_eq!(terminal.ends(), Some(code), "after {key:?}");
+    }
+
+    let mut terminal = Terminal::start(stage.command(&["watch", NAME]));
+    terminal.sees("leader    ada_");
+    ada.terminate();
+    terminal.sees("leader    bob_");
+    terminal.sees("released");
+    terminal.press("q");
+    terminal.sees(LEFT);
+    assert_eq!(terminal.ends(), Some(0));
+}
+
+#[test]
+fn watch_says_when_the_store_does_not_answer_and_goes_on_when_it_does() {
+    let mut stage = Stage::on(Kind::Redis);
+    let _ada = stage.wrap("ada", &["--ttl", "60s"], "sleep 600");
+    stage.wait_for_leader("ada");
+    let terminal = Terminal::start(stage.command(&["watch", NAME]));
+    terminal.sees("leader    ada_");
+    stage.store.pause();
+    terminal.sees("NO ANSWER");
+    stage.store.resume();
+    terminal.sees("leader    ada_");
+}
+
+/// As a shell would: the view is put away while it is stopped, and comes back.
+#[test]
+fn ctrl_z_puts_the_view_away() {
+    let stage = Stage::on(Kind::Own);
+    let mut terminal = Terminal::start(stage.command(&["watch", NAME]));
+    terminal.sees(ENTERED);
+    terminal.sees("q or Ctrl-C");
+    terminal.press("\x1a");
+    terminal.sees(LEFT);
+    send(terminal.pid(), rustix::process::Signal::CONT);
+    terminal.sees(ENTERED);
+    terminal.sees("q or Ctrl-C");
+    terminal.press("q");
+    assert_eq!(terminal.ends(), Some(0));
 }

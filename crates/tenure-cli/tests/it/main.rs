@@ -6,6 +6,7 @@ mod check_rdb;
 mod cli;
 mod crash;
 mod demo;
+mod deploy;
 mod diary;
 mod doctor;
 mod exclusive;

@@ -45,6 +45,69 @@ fn words_that_make_no_sense_are_usage() {
 }
 
 #[test]
+fn misspelt_flags_and_commands_get_a_suggestion() {
+    for (words, wanted) in [
+        (&["status", "job", "--jsno"][..], "'--json'"),
+        (&["history", "job", "--cuont", "5"], "'--count'"),
+        (&["once", "job", "--evry", "1h", "--", "true"], "'--every'"),
+        (&["hand-over", "job", "--too", "x"], "'--to'"),
+        (&["clear", "job", "--raeson", "x"], "'--reason'"),
+        (&["doctor", "--lst"], "'--list'"),
+        (&["sidecar", "job", "--lisen", "127.0.0.1:0"], "'--listen'"),
+        (&["demo", "--secons", "3"], "'--seconds'"),
+        (&["config", "chek"], "'check'"),
+        (&["local", "stat"], "'status'"),
+        (&["hand-ovr", "job"], "'hand-over'"),
+    ] {
+        refused(words, 64, &[wanted, "--help"]);
+    }
+    refused(&["serve", "--prot", "7000"], 78, &["--prot", "--port"]);
+    refused(&["pause", "job", "--for", "1"], 64, &["1s or 1ms", "tenure pause --help"]);
+}
+
+#[test]
+fn misspelt_keys_get_a_suggestion_in_every_format_and_in_variables() {
+    let folder = testkit::TempFolder::create();
+    for (name, text) in [
+        ("tenure.toml", "[defaults]\nttll = '5s'\n"),
+        ("tenure.yaml", "defaults:\n  ttll: 5s\n"),
+        ("tenure.json", "{\"defaults\": {\"ttll\": \"5s\"}}\n"),
+        ("tenure.hcl", "defaults {\n  ttll = \"5s\"\n}\n"),
+    ] {
+        let file = folder.write(name, text);
+        let file = file.to_str().unwrap();
+        refused(&["who", "job", "--config", file], 78, &[name, "ttll", "defaults.ttl"]);
+    }
+    let mut command = plain_command(&["who", "job"]);
+    command.env("TENURE_DEFAULTS__TTLL", "5s");
+    let said = Said::of(command);
+    assert_eq!(said.code, 78, "{said:?}");
+    assert!(said.err.contains("TENURE_DEFAULTS__TTLL; did you mean TENURE_DEFAULTS__TTL?"));
+    let file = folder.write("redis.conf", "port 7000\nmaxmemroy 1mb\n");
+    refused(&["serve", file.to_str().unwrap()], 78, &["redis.conf", "line 2", "maxmemory"]);
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let address = format!("127.0.0.1:{port}");
+    let named = [address.as_str(), "choose another"];
+    let sidecar = ["sidecar", "job", STORE[0], STORE[1], "--listen", &address];
+    refused(&sidecar, 1, &named);
+    let run = run(&["--http", &address], &["true"]);
+    let said = Said::of(plain_command(&run));
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(named.iter().all(|part| said.err.contains(part)), "{said:?}");
+    let demo = Said::of(plain_command(&["demo", "--listen", &address, "--seconds", "1"]));
+    assert_eq!(demo.code, 1, "{demo:?}");
+    assert!(named.iter().all(|part| demo.err.contains(part)), "{demo:?}");
+    let serve = Said::of(plain_command(&["serve", "--port", &port]));
+    assert_eq!(serve.code, 1, "{serve:?}");
+    assert!(serve.err.contains(&address) && serve.err.contains("in use"), "{serve:?}");
+}
+
+#[test]
 fn a_program_that_is_not_there_is_told_before_anybody_contends() {
     refused(&run(&[], &["no-such-program"]), 127, &["no-such-program", "PATH"]);
     refused(&run(&[], &["/etc/passwd"]), 126, &["/etc/passwd", "permissions"]);
@@ -66,7 +129,22 @@ fn settings_that_do_not_fit_are_configuration() {
 
 #[test]
 fn a_store_that_is_not_there_is_named() {
-    refused(&["who", "job", STORE[0], STORE[1]], 69, &["127.0.0.1:1", "--store"]);
+    for words in [
+        &["who", "job"][..],
+        &["status", "job"],
+        &["members", "job"],
+        &["history", "job"],
+        &["hand-over", "job", "--to", "ada"],
+        &["resign", "job"],
+        &["pause", "job"],
+        &["resume", "job"],
+        &["clear", "job", "--reason", "drill", "--yes"],
+        &["doctor", "job"],
+    ] {
+        refused(&[words, &STORE].concat(), 69, &["127.0.0.1:1", "--store"]);
+    }
+    let once = ["once", "job", STORE[0], STORE[1], "--tick", "1", "--", "true"];
+    refused(&once, 69, &["127.0.0.1:1", "--store"]);
     let waiting = run(&["--wait-timeout", "300ms"], &["true"]);
     let said = Said::of(plain_command(&waiting));
     assert_eq!(said.code, 69, "{said:?}");
@@ -77,12 +155,21 @@ fn a_store_that_is_not_there_is_named() {
 fn a_refused_password_is_told_and_never_shown() {
     let server = RedisServer::builder().password("right").start();
     let wrong = format!("redis://:canary@127.0.0.1:{}", server.port());
-    for words in [&["who", "job"][..], &["run", "job", "--", "true"], &["status", "job"]] {
+    for words in [
+        &["who", "job"][..],
+        &["run", "job", "--", "true"],
+        &["once", "job", "--tick", "1", "--", "true"],
+        &["status", "job"],
+        &["resign", "job"],
+        &["doctor", "job"],
+    ] {
         let mut command = plain_command(words);
         command.env("TENURE_STORE", &wrong);
         let said = Said::of(command);
         assert_eq!(said.code, 78, "{said:?}");
-        assert!(said.err.contains("denies access"), "{said:?}");
+        let line = said.err.lines().last().unwrap();
+        assert!(line.contains("password"), "{said:?}");
+        assert!(line.contains("127.0.0.1"), "{said:?}");
         assert!(!format!("{said:?}").contains("canary"), "{said:?}");
     }
 }

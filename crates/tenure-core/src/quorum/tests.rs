@@ -251,12 +251,24 @@ fn a_restarted_node_gives_nobody_its_vote_before_the_quarantine_ends() {
 }
 
 #[test]
+fn who_has_seen_a_token_takes_no_node_for_a_fresh_one() {
+    let mut nodes = Nodes::new(3);
+    let token = nodes.lead("ada", 1);
+    let now = ServerTime(nodes.now);
+    nodes.stores.iter_mut().for_each(|store| store.restart_empty(now));
+    let Request::Acquire(ask) = acquire(1) else { unreachable!() };
+    assert!(ask.fresh_store);
+    let got = nodes.outcome("bob", Request::Acquire(Acquire { floor: token, ..ask }));
+    assert!(matches!(got, Outcome::Quarantine { .. }), "{got:?}");
+}
+
+#[test]
 fn a_closed_term_is_adopted_nowhere() {
     let mut nodes = Nodes::new(3);
     let token = nodes.lead("ada", 1);
     nodes.outcome("ada", release(token));
     let got = nodes.renew("ada", token).unwrap().outcome;
-    assert_eq!(got, Outcome::Lost(LostWhy::OtherTerm(token)));
+    assert_eq!(got, Outcome::Lost(LostWhy::KeyVanished));
     let later = nodes.lead("bob", 1);
     nodes.outcome("bob", release(later));
     let got = nodes.renew("ada", token).unwrap().outcome;

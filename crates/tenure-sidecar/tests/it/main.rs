@@ -4,6 +4,7 @@
 mod access;
 mod alerts;
 mod browser;
+mod dashboard;
 mod events;
 mod hooks;
 mod http;

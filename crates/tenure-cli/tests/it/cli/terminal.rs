@@ -20,6 +20,9 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
+    /// How many lines it shows.
+    pub(crate) const ROWS: usize = 40;
+
     /// Starts the program with this terminal as its controlling one.
     pub(crate) fn start(mut command: Command) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
@@ -27,7 +30,7 @@ impl Terminal {
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
         let slave: OwnedFd = rustix::fs::open(name, OFlags::RDWR, Mode::empty()).unwrap();
-        let size = Winsize { ws_row: 40, ws_col: 400, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize { ws_row: Self::ROWS as u16, ws_col: 400, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&slave, size).unwrap();
         command.stdin(slave.try_clone().unwrap());
         command.stdout(slave.try_clone().unwrap()).stderr(slave);
@@ -47,6 +50,10 @@ impl Terminal {
             }
         });
         Self { keyboard, screen, child }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Presses keys.

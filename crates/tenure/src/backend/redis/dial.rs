@@ -121,7 +121,7 @@ impl Route {
     }
 
     /// Gives up what takes too long, and tells where it was that something failed.
-    async fn in_time<T>(
+    pub(super) async fn in_time<T>(
         &self,
         opening: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
@@ -306,7 +306,7 @@ impl Drop for Driver {
     }
 }
 
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 

@@ -1,16 +1,19 @@
 //! `tenure watch`: how an election stands, kept up to date in the terminal.
 
-use std::io::{IsTerminal, Write};
+mod screen;
+
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::json;
 use tenure::{Changes, Observation};
 
-use crate::exit::Failure;
+use self::screen::Screen;
+use crate::exit::{self, Failure};
 use crate::history::{Past, past, past_text};
 use crate::members::members_text;
-use crate::output::{OutputOptions, plain, result, table};
+use crate::output::{OutputOptions, plain, table};
 use crate::run::block_on;
 use crate::run::signals::Signals;
 use crate::status::{status_json, status_text};
@@ -21,15 +24,19 @@ const REDRAW_EVERY: Duration = Duration::from_secs(1);
 /// How many past terms the view shows.
 const TERMS_SHOWN: usize = 8;
 
-/// Show who leads, who takes part and what happened, live. Ctrl-C ends it.
+/// Show who leads, who takes part and what happened, live. q or Ctrl-C ends it.
 ///
 /// Into a pipe it writes one line per change; with --json, one object.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure watch nightly
+  tenure watch nightly --json")]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    target: Target,
-    #[command(flatten)]
     output: OutputOptions,
+    #[command(flatten)]
+    target: Target,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -43,15 +50,15 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let following = async {
             match live {
                 true => View { name: &name, looker: &looker }.follow(changes).await,
-                false => print_changes(&name, &looker, changes, arguments.output).await,
+                false => {
+                    print_changes(&name, &looker, changes, arguments.output).await;
+                    Ok(())
+                }
             }
         };
         tokio::select! {
             _ = farewells.next_farewell() => {}
-            () = following => {}
-        }
-        if live {
-            leave_screen();
+            followed = following => followed?,
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -88,20 +95,24 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    async fn follow(&self, mut changes: Changes) {
-        enter_screen();
+    /// Until somebody wants to leave.
+    async fn follow(&self, mut changes: Changes) -> Result<(), Failure> {
+        let screen = Screen::enter();
+        let mut screen =
+            screen.map_err(|error| Failure::new(exit::NO, format!("no view: {error}")))?;
         loop {
-            self.draw().await;
+            screen.draw(&self.text().await);
             tokio::select! {
+                () = screen.until_left() => return Ok(()),
                 _ = changes.next() => {}
                 () = tokio::time::sleep(REDRAW_EVERY) => {}
             }
         }
     }
 
-    async fn draw(&self) {
+    async fn text(&self) -> String {
         let observer = &self.looker.observer;
-        let text = match (observer.look().await, observer.history(TERMS_SHOWN * 3).await) {
+        match (observer.look().await, observer.history(TERMS_SHOWN * 3).await) {
             (Ok(seen), Ok(entries)) => {
                 let mut terms: Vec<Past> = past(&entries);
                 terms.truncate(TERMS_SHOWN);
@@ -113,19 +124,6 @@ impl View<'_> {
                 let failure = blame(&self.looker.tenure, error);
                 table(&["NO ANSWER"], &[vec![failure.message]])
             }
-        };
-        // Each line is cleared to its end, so that nothing of the last view shines through.
-        let body = text.replace('\n', "\x1b[K\r\n");
-        result(&format!("\x1b[H{body}\x1b[J"));
+        }
     }
-}
-
-/// The other screen, so that the one before comes back as it was.
-fn enter_screen() {
-    let _ = write!(std::io::stdout(), "\x1b[?1049h\x1b[?25l\x1b[2J");
-}
-
-fn leave_screen() {
-    let _ = write!(std::io::stdout(), "\x1b[?25h\x1b[?1049l");
-    let _ = std::io::stdout().flush();
 }

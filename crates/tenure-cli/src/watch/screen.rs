@@ -1,0 +1,121 @@
+//! The other screen of a terminal, so that the one before comes back as it was.
+
+use std::io::{self, Read, Write};
+
+use rustix::process::{Signal, getpid, kill_process};
+use rustix::termios::{
+    LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr,
+};
+use tokio::signal::unix::{self, SignalKind, signal};
+use tokio::sync::mpsc;
+
+/// What a terminal has that does not say.
+const USUAL_SIZE: (usize, usize) = (24, 80);
+/// Keys that wait to be read: more were pressed by accident.
+const KEYS_MAX: usize = 8;
+/// The last line.
+const LEGEND: &str = "q or Ctrl-C: leave";
+
+/// A view that has the whole terminal, until dropped.
+pub(super) struct Screen {
+    /// How the terminal was.
+    before: Option<Termios>,
+    keys: mpsc::Receiver<u8>,
+    /// Ctrl-Z.
+    stops: unix::Signal,
+}
+
+impl Screen {
+    pub(super) fn enter() -> io::Result<Self> {
+        let stops = signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?;
+        let screen = Screen { before: tcgetattr(io::stdin()).ok(), keys: keys(), stops };
+        screen.open();
+        Ok(screen)
+    }
+
+    /// Shows `text` from the top, as far as it fits.
+    pub(super) fn draw(&self, text: &str) {
+        let (rows, columns) = size();
+        let cut = |line: &str| line.chars().take(columns).collect::<String>();
+        let mut lines: Vec<String> = text.lines().take(rows - 1).map(cut).collect();
+        lines.resize(rows - 1, String::new());
+        lines.push(cut(LEGEND));
+        // Each line is cleared to its end, so that nothing of the last view shines through.
+        let body = lines.join("\x1b[K\r\n");
+        print(&format!("\x1b[H{body}\x1b[K"));
+    }
+
+    /// Waits until somebody wants to leave. Ctrl-Z is obeyed meanwhile.
+    pub(super) async fn until_left(&mut self) {
+        loop {
+            tokio::select! {
+                key = self.keys.recv() => match key {
+                    Some(b'q' | b'Q') => return,
+                    Some(_) => {}
+                    // No keyboard: Ctrl-C is left.
+                    None => std::future::pending().await,
+                },
+                _ = self.stops.recv() => {
+                    self.close();
+                    // Whoever continues us finds the view again.
+                    let _ = kill_process(getpid(), Signal::STOP);
+                    self.open();
+                }
+            }
+        }
+    }
+
+    fn open(&self) {
+        if let Some(mut silent) = self.before.clone() {
+            // Keys are for us and not to be seen; those that send signals still do.
+            silent.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &silent);
+        }
+        print("\x1b[?1049h\x1b[?25l\x1b[2J");
+    }
+
+    fn close(&self) {
+        print("\x1b[?25h\x1b[?1049l");
+        if let Some(before) = &self.before {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Flush, before);
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// A terminal that has gone away needs no view.
+fn print(text: &str) {
+    let mut stdout = io::stdout().lock();
+    let _ = stdout.write_all(text.as_bytes());
+    let _ = stdout.flush();
+}
+
+/// Rows and columns, at least one line of text.
+fn size() -> (usize, usize) {
+    let size = tcgetwinsize(io::stdout()).map(|size| (size.ws_row.into(), size.ws_col.into()));
+    match size {
+        Ok((rows @ 2.., columns @ 1..)) => (rows, columns),
+        _ => USUAL_SIZE,
+    }
+}
+
+/// What is pressed, read by a thread of its own: reading a terminal cannot be given up.
+fn keys() -> mpsc::Receiver<u8> {
+    let (pressed, keys) = mpsc::channel(KEYS_MAX);
+    if isatty(io::stdin()) {
+        std::thread::spawn(move || {
+            let mut key = [0];
+            while let Ok(1) = io::stdin().read(&mut key) {
+                if let Err(mpsc::error::TrySendError::Closed(_)) = pressed.try_send(key[0]) {
+                    return;
+                }
+            }
+        });
+    }
+    keys
+}
