@@ -8,10 +8,12 @@ use crate::{GENEROUS, Host, RedisServer, RedisServerBuilder, ServerProgram, wait
 
 /// How long a node is silent before the others give it up, in milliseconds.
 const NODE_TIMEOUT_MS: &str = "2000";
+/// The same while they get to know each other: a handshake that takes longer is forgotten.
+const FIRST_TIMEOUT_MS: &str = "10000";
 /// The same where nobody is to be given up.
 const STEADY_TIMEOUT_MS: &str = "60000";
 /// How often nodes that do not know each other yet are introduced.
-const INTRODUCE_EVERY: Duration = Duration::from_secs(5);
+const INTRODUCE_EVERY: Duration = Duration::from_secs(10);
 /// How many slots a cluster has.
 const SLOT_COUNT: usize = 16_384;
 /// How far the port of the nodes' own traffic is from the one of clients.
@@ -28,6 +30,8 @@ const MIGRATE_TIMEOUT_MS: &str = "5000";
 #[derive(Debug)]
 pub struct ClusterGroup {
     nodes: Vec<Node>,
+    /// How long a node is silent before the others give it up.
+    timeout_ms: &'static str,
 }
 
 #[derive(Debug)]
@@ -88,9 +92,11 @@ impl ClusterGroup {
     ) -> Self {
         assert_eq!(hosts.len(), 2 * Self::MASTERS, "a host for each node");
         let nodes = hosts.iter().map(|host| Node::start(wish(builder().on(host)))).collect();
-        let group = ClusterGroup { nodes };
-        group.introduce();
+        let mut group = ClusterGroup { nodes, timeout_ms: FIRST_TIMEOUT_MS };
+        // In this order the first words of the nodes to each other tell of all slots.
         group.share_slots();
+        group.introduce();
+        group.bear_silence_for(NODE_TIMEOUT_MS);
         group.attach_replicas();
         group.wait_until_whole();
         group
@@ -99,11 +105,14 @@ impl ClusterGroup {
     /// Makes the nodes bear with a silent one for long: for tests in which nobody is to be
     /// replaced, however busy the machine.
     #[must_use]
-    pub fn steady(self) -> Self {
-        for node in &self.nodes {
-            node.tell(&["CONFIG", "SET", "cluster-node-timeout", STEADY_TIMEOUT_MS]);
-        }
+    pub fn steady(mut self) -> Self {
+        self.bear_silence_for(STEADY_TIMEOUT_MS);
         self
+    }
+
+    fn bear_silence_for(&mut self, timeout_ms: &'static str) {
+        self.timeout_ms = timeout_ms;
+        self.nodes.iter().for_each(|node| node.bear_silence_for(timeout_ms));
     }
 
     /// The address as clients take it: one master and one replica, which is enough to find all.
@@ -161,8 +170,10 @@ impl ClusterGroup {
     /// # Panics
     /// When it does not start again.
     pub fn restart(&mut self, place: usize) {
-        self.nodes[place].server.restart();
-        self.nodes[place].answers = true;
+        let node = &mut self.nodes[place];
+        node.server.restart();
+        node.answers = true;
+        node.bear_silence_for(self.timeout_ms);
     }
 
     /// The slot of a key.
@@ -498,6 +509,10 @@ impl Node {
         assert_eq!(said, "OK", "{}", words.join(" "));
     }
 
+    fn bear_silence_for(&self, timeout_ms: &str) {
+        self.tell(&["CONFIG", "SET", "cluster-node-timeout", timeout_ms]);
+    }
+
     /// The cluster as this node sees it.
     fn sees(&self) -> Vec<Seen> {
         let nodes = self.server.cli(&["CLUSTER", "NODES"]);
@@ -556,7 +571,7 @@ fn builder() -> RedisServerBuilder {
         "--cluster-enabled",
         "yes",
         "--cluster-node-timeout",
-        NODE_TIMEOUT_MS,
+        FIRST_TIMEOUT_MS,
         // A replica that lost its master a while ago may take over all the same: tests pause.
         "--cluster-replica-validity-factor",
         "0",
