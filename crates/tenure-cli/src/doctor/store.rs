@@ -243,9 +243,9 @@ impl Reading {
     }
 }
 
-/// By how much the store's clock certainly goes faster or slower than ours, as a share. However busy
-/// either host is, what lies between two readings is known to be within bounds, and only what is
-/// outside of the bounds of every pair is drift.
+/// By how much the store's clock certainly goes faster or slower than ours, as a share. However
+/// busy either host is, what lies between two readings is known to be within bounds, and only what
+/// is outside of the bounds of every pair is drift.
 fn pace_error(begin: &[Reading], end: &[Reading]) -> f64 {
     let pairs = begin.iter().flat_map(|first| end.iter().map(move |last| (first, last)));
     let errors = pairs.map(|(first, last)| {
