@@ -11,7 +11,7 @@ pub(crate) const COMMAND: Command = Command {
                                          plain algorithm that polls; about eight minutes
   cargo xtask bench store [--quick]      our server beside redis-server in turn, each on a core of its
                                          own: speed, memory, stalls, snapshots, start, idling; about ten
-                                         minutes. --only snapshot or --only append measures nothing else
+                                         minutes. --only PART: speed, stall, snapshot, append
   cargo xtask bench eviction [--quick]   hit rates of every eviction policy, ours and redis-server's,
                                          asked for the same keys; two minutes
 
