@@ -118,6 +118,7 @@ fn torture(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         ttl: TTL,
         seed,
         loopback: arguments.loopback,
+        own_store: instance.with_file_name("tenure"),
         instance,
     };
     eprintln!("seed {seed}, {} stores, a lease lasts {TTL:?}", chosen.len());
