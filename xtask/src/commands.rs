@@ -8,6 +8,7 @@ mod pictures;
 mod sanitize;
 mod simulate;
 mod test;
+mod torture;
 mod trial;
 mod verify;
 
@@ -22,6 +23,7 @@ pub(crate) const COMMANDS: &[&Command] = &[
     &sanitize::COMMAND,
     &simulate::COMMAND,
     &test::COMMAND,
+    &torture::COMMAND,
     &trial::COMMAND,
     &verify::COMMAND,
 ];

@@ -15,7 +15,7 @@ use crate::effects::{Effects, Unblock};
 use crate::eviction::{self, Eviction};
 use crate::gate;
 use crate::host::Host;
-use crate::keyspace::{ExpiryTurn, Garbage, Keyspace};
+use crate::keyspace::{ExpiryTurn, Foreseen, Garbage, Keyspace};
 use crate::latency::LatencyMonitor;
 use crate::persistence::Persistence;
 use crate::pubsub::PubSub;
@@ -308,6 +308,26 @@ impl Engine {
             let keys = requests.map(|request| request.get(1).unwrap_or_default());
             self.keyspace.prefetch(session.db, keys);
         }
+    }
+
+    /// The first of three steps that fetch the memory which a request of a session will need, when
+    /// other work is done in between: to be called as soon as `key` is known.
+    #[inline]
+    pub fn foresee(&self, id: SessionId, key: &[u8]) -> Option<Foreseen> {
+        let session = self.state.sessions.get(id)?;
+        Some(self.keyspace.foresee(session.db, key))
+    }
+
+    /// The second step.
+    #[inline]
+    pub fn prefetch_entry(&self, foreseen: Foreseen) {
+        self.keyspace.prefetch_entry(foreseen);
+    }
+
+    /// The third step, shortly before the request runs.
+    #[inline]
+    pub fn prefetch_value(&self, foreseen: Foreseen) {
+        self.keyspace.prefetch_value(foreseen);
     }
 
     /// Whether the request just executed can only have taken so little time that it need not

@@ -84,9 +84,9 @@ pub use host::{Host, NoHost, Usage};
 pub use key_finder::{FoundKey, keys_of};
 pub use keyspace::memory::size_class;
 pub use keyspace::{
-    AccessPolicy, Data, Entry, Expiry, Freeing, FreeingSettings, FreeingStats, Garbage, KeyStats,
-    Keyspace, NewValue, Object, SnapshotForm, SnapshotKind, SnapshotProgress, SnapshotTurn,
-    StringRef, Value, ValueMut, ValueRef, WaitingKeys, Watches,
+    AccessPolicy, Data, Entry, Expiry, Foreseen, Freeing, FreeingSettings, FreeingStats, Garbage,
+    KeyStats, Keyspace, NewValue, Object, SnapshotForm, SnapshotKind, SnapshotProgress,
+    SnapshotTurn, StringRef, Value, ValueMut, ValueRef, WaitingKeys, Watches,
 };
 pub use latency::{EventSamples, Histogram, LatencyMonitor};
 pub use load::Loaded;

@@ -29,7 +29,7 @@ mod write;
 
 pub use inline::split_quoted;
 pub use number::{DoubleText, format_integer, parse_integer};
-pub use parse::{Limits, Parsed, ProtocolError, RequestParser};
+pub use parse::{Limits, Parsed, ProtocolError, RequestParser, glimpse_key};
 pub use reply::{Reply, ReplyError, ReplyParser};
 pub use request::{OwnedRequest, Request, Span};
 pub use write::{Protocol, ReplyWriter};

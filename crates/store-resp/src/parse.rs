@@ -280,6 +280,24 @@ impl RequestParser {
     }
 }
 
+/// The argument behind the name of the request at the front of `bytes`, mostly a key, when it is
+/// plain to see. A hint for fetching memory ahead: nothing is checked.
+///
+/// ```
+/// # use store_resp::glimpse_key;
+/// assert_eq!(glimpse_key(b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n"), Some(&b"key"[..]));
+/// assert_eq!(glimpse_key(b"*1\r\n$4\r\nPING\r\n"), None);
+/// ```
+#[inline]
+pub fn glimpse_key(bytes: &[u8]) -> Option<&[u8]> {
+    let (_, name_at) = header(bytes, 0)?;
+    let (name_len, start) = header(bytes, name_at)?;
+    let name_len = usize::try_from(name_len?).ok().filter(|len| *len < bytes.len())?;
+    let (key_len, start) = header(bytes, start + name_len + 2)?;
+    let key_len = usize::try_from(key_len?).ok()?;
+    bytes.get(start..)?.get(..key_len)
+}
+
 /// The number in a header line such as `$12\r\n` at `start`, and where the next line begins.
 /// Outer `None`: the line is not complete. Inner `None`: there is no number in it.
 #[inline]

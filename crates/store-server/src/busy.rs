@@ -180,7 +180,10 @@ impl Attending<'_> {
             return self.later(slot);
         };
         client.waits_to_read = false;
-        if client.fate == Fate::Lives && self.read(&mut client, busy, buffer) {
+        if client.fate == Fate::Lives {
+            self.read(&mut client, busy, buffer);
+        }
+        if client.fate == Fate::Lives {
             self.answer(&mut client, busy);
         }
         if self.may_write && client.fate != Fate::Closes && write(&mut client, busy).is_err() {
@@ -200,13 +203,12 @@ impl Attending<'_> {
         }
     }
 
-    /// Reads once, unless too much is waiting. Whether anything came.
-    fn read(&mut self, client: &mut Client, busy: &mut Busy<'_>, buffer: &mut [u8]) -> bool {
+    /// Reads once, unless too much is waiting.
+    fn read(&mut self, client: &mut Client, busy: &mut Busy<'_>, buffer: &mut [u8]) {
         let slot = client.session.slot();
-        let Some(session) = busy.session_mut(client.session) else { return false };
+        let Some(session) = busy.session_mut(client.session) else { return };
         if unwritten(session, client) > UNREAD_MAX || client.input.len() > UNREAD_MAX {
-            self.later(slot);
-            return false;
+            return self.later(slot);
         }
         match client.read(buffer) {
             ReadOutcome::Bytes(count) => {
@@ -214,13 +216,9 @@ impl Attending<'_> {
                 if client.may_read {
                     self.later(slot);
                 }
-                true
             }
-            ReadOutcome::Nothing => false,
-            ReadOutcome::Ended | ReadOutcome::Failed(_) => {
-                client.fate = Fate::Closes;
-                false
-            }
+            ReadOutcome::Nothing => {}
+            ReadOutcome::Ended | ReadOutcome::Failed(_) => client.fate = Fate::Closes,
         }
     }
 
@@ -269,7 +267,7 @@ fn unwritten(session: &Session, client: &Client) -> usize {
 
 fn write(client: &mut Client, busy: &mut Busy<'_>) -> io::Result<()> {
     let Some(session) = busy.session_mut(client.session) else { return Ok(()) };
-    let written = client.write(&mut session.output);
+    let written = client.write(&mut session.output, &mut Vec::new());
     session.output_written = client.written;
     written.map(drop)
 }

@@ -7,8 +7,13 @@ use store_resp::RequestParser;
 
 use crate::stream::Stream;
 
-/// A buffer that grew beyond this for one large request or reply is given back afterwards.
-const KEPT_CAPACITY_MAX: usize = 64 * 1024;
+/// An input buffer that grew beyond this for one large request is given back afterwards.
+const KEPT_INPUT_MAX: usize = 64 * 1024;
+/// An output buffer that grew beyond this is not kept by its client: whoever writes much next
+/// gets it, so that many such clients use one that stays in the processor's cache.
+pub(crate) const KEPT_OUTPUT_MAX: usize = 16 * 1024;
+/// A buffer that grew beyond this for one large reply is given back to the system.
+const SPARE_OUTPUT_MAX: usize = 256 * 1024;
 
 /// What a client is about to become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +39,10 @@ pub(crate) struct Client {
     pub(crate) written: usize,
     /// Whether it is in the list of clients to write to.
     pub(crate) wants_write: bool,
+    /// Whether the stream took less than it was given: there will be an event when it takes more.
+    pub(crate) is_choked: bool,
+    /// Whether bytes of it wait to be run in this turn.
+    pub(crate) has_arrived: bool,
     /// Whether it is in the list of clients to read from in the next turn.
     pub(crate) waits_to_read: bool,
     /// Whether the stream may have more to read.
@@ -66,6 +75,8 @@ impl Client {
             fate: Fate::Lives,
             written: 0,
             wants_write: false,
+            is_choked: false,
+            has_arrived: false,
             waits_to_read: false,
             may_read: true,
             over_soft_since_ms: None,
@@ -94,9 +105,11 @@ impl Client {
         }
     }
 
-    /// Writes as much of `output` as the stream takes. Fails when the client is gone.
-    pub(crate) fn write(&mut self, output: &mut Vec<u8>) -> io::Result<usize> {
+    /// Writes as much of `output` as the stream takes, and leaves a large buffer that it does not
+    /// need any more in `spare`. Fails when the client is gone.
+    pub(crate) fn write(&mut self, output: &mut Vec<u8>, spare: &mut Vec<u8>) -> io::Result<usize> {
         let mut total = 0;
+        self.is_choked = false;
         while self.written < output.len() {
             match self.stream.write(&output[self.written..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -104,35 +117,53 @@ impl Client {
                     self.written += count;
                     total += count;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_choked = true;
+                    break;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
         if self.stream.has_unsent() {
             match self.stream.flush() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_choked = true,
                 sent => sent?,
             }
         }
-        if self.written == output.len() {
-            output.clear();
-            self.written = 0;
-            if output.capacity() > KEPT_CAPACITY_MAX {
-                *output = Vec::new();
-            }
-        } else if self.written > output.len() / 2 {
-            output.drain(..self.written);
-            self.written = 0;
-        }
+        self.drop_written(output, spare);
         Ok(total)
+    }
+
+    fn drop_written(&mut self, output: &mut Vec<u8>, spare: &mut Vec<u8>) {
+        if self.written < output.len() {
+            if self.written > output.len() / 2 {
+                output.drain(..self.written);
+                self.written = 0;
+            }
+            return;
+        }
+        output.clear();
+        self.written = 0;
+        if output.capacity() > KEPT_OUTPUT_MAX {
+            let large = std::mem::take(output);
+            if (spare.capacity()..=SPARE_OUTPUT_MAX).contains(&large.capacity()) {
+                *spare = large;
+            }
+        }
+    }
+
+    /// Whether it matters that the stream takes bytes again.
+    pub(crate) fn awaits_room(&self) -> bool {
+        // A handshake writes by itself.
+        self.is_choked || matches!(self.stream, Stream::Tls(_))
     }
 
     /// Keeps what was not consumed of the bytes in `input`.
     pub(crate) fn drop_consumed(&mut self, consumed: usize) {
         if consumed == self.input.len() {
             self.input.clear();
-            if self.input.capacity() > KEPT_CAPACITY_MAX {
+            if self.input.capacity() > KEPT_INPUT_MAX {
                 self.input = Vec::new();
             }
         } else {

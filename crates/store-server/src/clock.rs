@@ -4,6 +4,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
+/// How long a step of the wall clock may go unseen: turns are often much shorter than this, and
+/// looking at two clocks in each of them would show.
+const FOLLOW_US: u64 = 1000;
+
 /// Unix microseconds that go forward steadily between two looks at the wall clock, so that the
 /// duration of a command is never wrong by a step of it.
 #[derive(Debug)]
@@ -17,9 +21,14 @@ impl Clock {
         Self { started: Instant::now(), unix_us_at_start: unix_us() }
     }
 
-    /// Follows the wall clock again. To be called once per turn of the loop.
-    pub(crate) fn follow_wall_clock(&mut self) {
+    /// The time, following the wall clock again. To be called once per turn of the loop.
+    pub(crate) fn follow_wall_clock(&mut self) -> u64 {
+        let since_us = self.started.elapsed().as_micros() as u64;
+        if since_us < FOLLOW_US {
+            return self.unix_us_at_start + since_us;
+        }
         *self = Self::new();
+        self.unix_us_at_start
     }
 
     #[inline]

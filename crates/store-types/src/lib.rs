@@ -29,6 +29,7 @@ mod damage;
 mod element;
 mod limits;
 mod rng;
+mod share;
 mod text;
 
 pub mod intset;

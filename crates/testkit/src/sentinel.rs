@@ -109,6 +109,15 @@ impl SentinelGroup {
         self.servers.iter().position(|server| server.port().to_string() == **most)
     }
 
+    /// Whether all sentinels that are alive name the same master and none sees trouble with it.
+    #[must_use]
+    pub fn sentinels_agree(&self) -> bool {
+        let alive = || self.sentinels.iter().filter(|one| one.is_alive);
+        let mut ports = alive().map(|one| one.field("port"));
+        let first = ports.next();
+        ports.all(|port| Some(port) == first) && alive().all(|one| one.field("flags") == "master")
+    }
+
     /// Waits until most sentinels name another master than `old` and it says so itself.
     ///
     /// # Panics
@@ -122,8 +131,10 @@ impl SentinelGroup {
 }
 
 fn builder(password: Option<&str>) -> RedisServerBuilder {
-    // A replica that lost its master looks for it again at once.
-    let builder = RedisServer::builder().args(["--repl-ping-replica-period", "1"]);
+    // Always the real thing: our own store has no replicas. One that lost its master looks for it
+    // again at once.
+    let redis = ServerProgram::new(ServerProgram::REDIS);
+    let builder = RedisServer::builder().program(redis).args(["--repl-ping-replica-period", "1"]);
     match password {
         Some(password) => builder.password(password).args(["--masterauth", password]),
         None => builder,

@@ -67,6 +67,18 @@ impl RedisServer {
         format!("redis://{login}{}:{port}", self.settings.host.address())
     }
 
+    /// The address of its host, as other servers are told it.
+    #[must_use]
+    pub fn host(&self) -> String {
+        self.settings.host.address().to_string()
+    }
+
+    /// Host and port in one word.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        format!("{}:{}", self.host(), self.port())
+    }
+
     /// The TCP port on 127.0.0.1. It stays this server's own through stops and restarts.
     #[must_use]
     pub fn port(&self) -> u16 {

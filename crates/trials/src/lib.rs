@@ -10,3 +10,4 @@ pub mod record;
 pub mod rival;
 pub mod stats;
 pub mod storm;
+pub mod torture;

@@ -9,10 +9,34 @@ use testkit::RedisServer;
 
 use crate::clock;
 
-/// So long that a leader keeps its term through the outage.
-const TTL: Duration = Duration::from_secs(30);
-/// For how long the store is away: longer than the longest wait between two dials.
-const OUTAGE: Duration = Duration::from_secs(2);
+/// A lease, and how long the store is away: longer than the longest wait between two dials.
+#[derive(Clone, Copy, Debug)]
+pub struct Outage {
+    /// How long a lease lasts.
+    pub ttl: Duration,
+    /// For how long the store is away.
+    pub lasts: Duration,
+}
+
+impl Outage {
+    /// So long a lease that a leader keeps its term through the outage.
+    pub const WITHIN_THE_LEASE: Outage =
+        Outage { ttl: Duration::from_secs(30), lasts: Duration::from_secs(2) };
+    /// So long an outage that nobody leads any more when the store comes back.
+    pub const BEYOND_THE_LEASE: Outage =
+        Outage { ttl: Duration::from_secs(2), lasts: Duration::from_secs(3) };
+
+    /// How soon after the store's return somebody must lead: P6, with the quarantine of a store
+    /// that restarted.
+    pub fn leader_bound(&self) -> Duration {
+        self.ttl.mul_f64(1.01) + Duration::from_millis(2) + self.ttl + Duration::from_secs(1)
+    }
+}
+
+/// After some seconds the waits between dials are drawn from up to a second, or two thirds of one.
+/// So each is dialled at a rate of two or three in a second when the store comes back, and more
+/// rarely from then on; as much again is chance.
+const BUSIEST_PER_CONNECTION: u64 = 6;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Over how long the busiest stretch is counted.
 const STRETCH: Duration = Duration::from_millis(100);
@@ -32,6 +56,12 @@ pub struct Storm {
     pub connections: u64,
     /// The most it accepted per second, over a tenth of one.
     pub busiest_per_second: u64,
+    /// The most it should accept; all at once would be ten per connection and second.
+    pub busiest_bound: u64,
+    /// From the store's return until all were connected and somebody led.
+    pub leader_after: Duration,
+    /// How long that may take.
+    pub leader_bound: Duration,
     /// Whether whoever led before the outage led through it.
     pub leader_stayed: bool,
 }
@@ -41,12 +71,12 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Connects `count` clients that contend for one resource, takes the store away for a while with
 /// all it knows kept, and watches them come back.
-pub async fn ride_out(server: &mut RedisServer, count: usize) -> Outcome<Storm> {
+pub async fn ride_out(server: &mut RedisServer, count: usize, outage: Outage) -> Outcome<Storm> {
     let mut clients = Vec::with_capacity(count);
     let mut elections = Vec::with_capacity(count);
     for index in 0..count {
         let builder = Tenure::builder().instance(&format!("n{index:03}")).store(&server.url());
-        let client = builder.ttl(TTL).fresh_store(true).connect().await?;
+        let client = builder.ttl(outage.ttl).fresh_store(true).connect().await?;
         elections.push(client.election("storm").start().await?);
         clients.push(client);
     }
@@ -56,16 +86,22 @@ pub async fn ride_out(server: &mut RedisServer, count: usize) -> Outcome<Storm> 
 
     server.cli(&["SAVE"]);
     server.kill();
-    tokio::time::sleep(OUTAGE).await;
+    tokio::time::sleep(outage.lasts).await;
     server.restart();
 
+    let returned_at = clock::now();
     let (took, samples) = watch(server, &clients).await?;
+    wait_until("a leader again", || leader(&elections).is_some()).await?;
+    let leader_after = clock::now().since(returned_at);
     let last = samples.last().map_or(0, |sample| sample.1);
     Ok(Storm {
         clients: count,
         took,
         connections: last,
         busiest_per_second: busiest(&samples),
+        busiest_bound: count as u64 * CONNECTIONS_EACH * BUSIEST_PER_CONNECTION,
+        leader_after,
+        leader_bound: outage.leader_bound(),
         leader_stayed: led_before.is_some() && leader(&elections) == led_before,
     })
 }

@@ -8,6 +8,7 @@ mod entry;
 mod evict;
 mod expiry;
 mod freeing;
+mod loading;
 pub(crate) mod memory;
 mod object;
 mod prefetch;
@@ -25,8 +26,9 @@ pub use access::AccessPolicy;
 pub use entry::{Entry, NewValue, ValueRef};
 pub(crate) use expiry::ExpiryTurn;
 pub use freeing::{Freeing, FreeingSettings, FreeingStats, Garbage};
+pub(crate) use loading::{FileEntry, FileValue, Unplaced};
 pub use object::{Object, ValueMut};
-pub(crate) use snapshot::{Loaded, saved};
+pub(crate) use snapshot::saved;
 pub use snapshot::{SnapshotForm, SnapshotKind, SnapshotProgress, SnapshotTurn};
 pub(crate) use table::{CURSOR_BITS, Scope};
 pub use value::{Data, Value};
@@ -106,6 +108,13 @@ pub struct Keyspace {
 
 /// Keys prefetched at once: more than this would push each other out of the fill buffers.
 pub(crate) const PREFETCH_MAX: usize = 16;
+
+/// A key that will be looked up soon. Any change of the keyspace in between does no harm.
+#[derive(Clone, Copy, Debug)]
+pub struct Foreseen {
+    db: usize,
+    hash: u64,
+}
 
 /// A found key. Valid until the next change of the keyspace.
 #[derive(Clone, Copy)]
@@ -271,8 +280,32 @@ impl Keyspace {
             table.prefetch_bucket(*slot);
             count += 1;
         }
-        for hash in &hashes[..count] {
-            table.prefetch_entry(*hash);
+        let mut entries = [None; PREFETCH_MAX];
+        for (slot, hash) in entries.iter_mut().zip(&hashes[..count]) {
+            *slot = table.prefetch_entry(*hash);
+        }
+        entries.iter().flatten().for_each(|entry: &&Entry| entry.prefetch_value());
+    }
+
+    /// The first step of fetching what a lookup of `key` in database `db` will touch.
+    #[inline]
+    pub(crate) fn foresee(&self, db: usize, key: &[u8]) -> Foreseen {
+        let hash = self.hash(key);
+        self.databases[db].prefetch_bucket(hash);
+        Foreseen { db, hash }
+    }
+
+    /// The second step, when the bucket is there: the entry, as far as one can tell.
+    #[inline]
+    pub(crate) fn prefetch_entry(&self, foreseen: Foreseen) {
+        self.databases[foreseen.db].prefetch_entry(foreseen.hash);
+    }
+
+    /// The third step, when the entry's beginning is there: the rest of it.
+    #[inline]
+    pub(crate) fn prefetch_value(&self, foreseen: Foreseen) {
+        if let Some(entry) = self.databases[foreseen.db].prefetch_entry(foreseen.hash) {
+            entry.prefetch_value();
         }
     }
 
@@ -284,7 +317,12 @@ impl Keyspace {
         let (access, now_ms) = (self.access, self.now_ms);
         let random = &mut self.random;
         let entry = self.databases[self.selected].entry_mut(found.place);
-        entry.set_access(access.accessed(entry.access(), now_ms, || random.next_u64()));
+        let before = entry.access();
+        let bits = access.accessed(before, now_ms, || random.next_u64());
+        // A key that is read often would otherwise be written back to memory as often.
+        if bits != before {
+            entry.set_access(bits);
+        }
     }
 
     /// Runs `look` with reads that leave the access bits alone.

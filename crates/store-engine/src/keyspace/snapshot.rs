@@ -17,13 +17,11 @@
 //! Small values are copied. Large ones are shared, which takes time by their number of nodes, and
 //! encoded by whoever gets the parts; a later change copies the node it touches.
 
-use store_persist::rdb::{Access, Encoder, EntryHead, LoadedEntry, Part, SavedEntry, SavedValue};
+use store_persist::rdb::{Access, Encoder, EntryHead, Part, SavedEntry, SavedValue};
 use store_types::dump;
 
 use super::table::Table;
-use super::{
-    AccessPolicy, Data, Entry, Found, Keyspace, NewValue, StringRef, Value, ValueRef, hash,
-};
+use super::{AccessPolicy, Data, Entry, Found, Keyspace, StringRef, ValueRef};
 
 /// Values with more memory than this are shared instead of copied.
 const SHARED_OVER: usize = 64 * 1024;
@@ -233,6 +231,8 @@ impl Keyspace {
                 return false;
             }
             walk.db += 1;
+            // A table that FLUSHDB took away half-walked leaves its cursor behind.
+            walk.cursor = 0;
             self.dropped
                 .extend(walk.detached.extract_if(.., |table| table.snapshot_db < Some(walk.db)));
         }
@@ -286,65 +286,6 @@ impl Keyspace {
     pub(crate) fn snapshot_kind(&self) -> Option<SnapshotKind> {
         self.snapshot_progress().map(|progress| progress.kind)
     }
-}
-
-/// What became of an entry from a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loaded {
-    Added,
-    /// It is over, and not wanted any more.
-    Ended,
-}
-
-impl Keyspace {
-    /// Whether database `db` has a key, over or not.
-    pub(crate) fn contains_at(&self, db: usize, key: &[u8]) -> bool {
-        self.databases[db].find(self.hash(key), key).is_some()
-    }
-
-    /// Takes an entry from a file, whose key is not there. Nobody is told of it; `keeps_ended`
-    /// takes those that are over, too, since what follows in an append-only file may count on
-    /// them.
-    pub(crate) fn load(&mut self, db: usize, loaded: LoadedEntry, keeps_ended: bool) -> Loaded {
-        let LoadedEntry { key, expires_at, access, value, .. } = loaded;
-        let hash_of_key = self.hash(&key);
-        if !keeps_ended && expires_at.is_some_and(|at| at < self.now_ms) {
-            return Loaded::Ended;
-        }
-        let mut entry = match &value {
-            dump::Value::String(bytes) => {
-                let value = match store_resp::parse_integer(bytes) {
-                    Some(number) => NewValue::Integer(number),
-                    None => NewValue::Bytes(bytes),
-                };
-                Entry::new(&key, value, expires_at)
-            }
-            _ => Entry::new(&key, object(value), expires_at),
-        };
-        let given = match access {
-            Access::None => None,
-            Access::Idle(seconds) => self.access.given(Some(seconds), None, self.now_ms),
-            Access::Frequency(counter) => self.access.given(None, Some(counter), self.now_ms),
-        };
-        entry.set_access(given.unwrap_or_else(|| self.access.initial(self.now_ms)));
-        entry.set_mark(self.mark);
-        let (hasher, table) = (&self.hasher, &mut self.databases[db]);
-        table.entry_memory += entry.memory();
-        table.insert(hash_of_key, entry, &|key| hash(hasher, key));
-        Loaded::Added
-    }
-}
-
-fn object(value: dump::Value) -> NewValue<'static> {
-    let data = match value {
-        dump::Value::String(bytes) => return NewValue::Owned(bytes),
-        dump::Value::List(list) => Data::List(list),
-        dump::Value::Hash(hash) => Data::Hash(hash),
-        dump::Value::Set(set) => Data::Set(set),
-        dump::Value::SortedSet(set) => Data::SortedSet(set),
-        dump::Value::Stream(stream) => Data::Stream(stream),
-    };
-    NewValue::Object(Box::new(Value::new(data)))
 }
 
 /// How accesses are remembered, and the moment.

@@ -25,6 +25,7 @@
 //! within a segment is not hash order, so each SCAN call would have to rehash a whole segment, and
 //! a lookup would touch one more cache line.
 
+mod plan;
 mod sample;
 
 pub(crate) use sample::Scope;
@@ -173,12 +174,13 @@ impl Table {
         }
     }
 
-    /// Begins to fetch the entry that a look at the first bucket of `hash` suggests.
+    /// Begins to fetch the entry that a look at the first bucket of `hash` suggests, which is
+    /// returned: most likely the one that a lookup finds.
     #[inline]
-    pub(super) fn prefetch_entry(&self, hash: u64) {
+    pub(super) fn prefetch_entry(&self, hash: u64) -> Option<&Entry> {
         let segment = &self.segments[self.segment_of(hash) as usize];
         if segment.len == 0 {
-            return;
+            return None;
         }
         let bucket = &segment.buckets[segment.home(hash)];
         let candidates = bucket.slots_tagged(tag_of(hash));
@@ -186,9 +188,12 @@ impl Table {
             && let Some(entry) = &bucket.slots[candidates.trailing_zeros() as usize / 8]
         {
             entry.prefetch();
-        } else if let Some(next) = segment.next(bucket) {
+            return Some(entry);
+        }
+        if let Some(next) = segment.next(bucket) {
             prefetch(segment.bucket(next));
         }
+        None
     }
 
     /// The entry at a place just found.
@@ -308,7 +313,10 @@ impl Table {
                 continue;
             }
             self.memory -= segment.memory();
-            segment.rebuild((buckets * 2).clamp(BUCKETS_MIN, buckets_max), hash_of);
+            // One of a layout that was planned gets all its buckets at once.
+            let planned = buckets == 0 && segment.depth > 0;
+            let wanted = if planned { buckets_max } else { buckets * 2 };
+            segment.rebuild(wanted.clamp(BUCKETS_MIN, buckets_max), hash_of);
             self.memory += segment.memory();
             if segment.is_full() || !segment.spill.is_empty() {
                 // Hashes that collide: neither more buckets nor a split would part them.

@@ -1,13 +1,13 @@
 //! A snapshot file into the engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 
-use store_persist::rdb::{Fault, FileReader, Item, LoadedEntry, RdbError};
+use store_persist::rdb::{Fault, FileReader, Item, LoadedEntry, RdbError, Record, TextEntry};
 use store_script::{AclAnswer, Existing, Host, LogLevel, Protocol, Replication, Tick};
 
 use crate::engine::Engine;
-use crate::keyspace::{Keyspace, Loaded};
+use crate::keyspace::{FileEntry, FileValue, Keyspace, Unplaced};
 use crate::state::ServerState;
 
 /// How a file is loaded.
@@ -66,19 +66,29 @@ impl Engine {
         load(&mut self.keyspace, &mut self.state, input, options, progress)
     }
 
-    /// Takes one record of a file, for who loads in slices. Fails with what is wrong with it.
-    pub fn load_item(
+    /// Takes up to `records_max` records of a file, for who loads in slices. True behind the last.
+    ///
+    /// # Errors
+    /// As [`load_snapshot`](Self::load_snapshot).
+    pub fn load_records<R: Read>(
         &mut self,
         now_us: u64,
-        item: Item,
+        file: &mut FileReader<R>,
+        records_max: usize,
         options: LoadOptions,
         report: &mut LoadReport,
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, RdbError> {
         self.keyspace.begin(now_us, 0);
-        take_item(&mut self.keyspace, &mut self.state, item, options, report)?;
+        let mut taker = Taker {
+            db: &mut self.keyspace,
+            server: &mut self.state,
+            options,
+            ahead: VecDeque::new(),
+        };
+        let is_over = taker.take_some(file, records_max, report)?;
         self.state.saving.loaded_keys = report.keys;
         self.state.saving.loaded_ended = report.ended;
-        Ok(())
+        Ok(is_over)
     }
 }
 
@@ -91,17 +101,12 @@ pub(crate) fn load<R: Read>(
     progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<(LoadReport, FileReader<R>), RdbError> {
     /// Between two reports of progress.
-    const REPORT_BYTES: u64 = 2 * 1024 * 1024;
+    const REPORT_RECORDS: usize = 50_000;
     let mut file = FileReader::begin(input, server.limits)?;
     let mut report = LoadReport { version: file.version(), ..LoadReport::default() };
-    let mut report_at = REPORT_BYTES;
-    while let Some(item) = file.next_item()? {
-        let taken = take_item(db, server, item, options, &mut report);
-        taken.map_err(|fault| RdbError::Damaged { offset: file.offset(), fault })?;
-        if file.offset() >= report_at {
-            report_at = file.offset() + REPORT_BYTES;
-            progress(LoadProgress { bytes: file.offset(), keys: report.keys });
-        }
+    let mut taker = Taker { db, server, options, ahead: VecDeque::new() };
+    while !taker.take_some(&mut file, REPORT_RECORDS, &mut report)? {
+        progress(LoadProgress { bytes: file.offset(), keys: report.keys });
     }
     report.bytes = file.offset();
     server.eviction.look_again();
@@ -110,20 +115,114 @@ pub(crate) fn load<R: Read>(
     Ok((report, file))
 }
 
-fn take_item(
-    db: &mut Keyspace,
-    server: &mut ServerState,
-    item: Item,
+/// Entries that are read ahead while the place of the first is fetched.
+const AHEAD_MAX: usize = 16;
+
+/// Puts the records of a file into the engine.
+struct Taker<'a> {
+    db: &'a mut Keyspace,
+    server: &'a mut ServerState,
     options: LoadOptions,
-    report: &mut LoadReport,
-) -> Result<(), Fault> {
-    match item {
-        Item::Entry(entry) => take_entry(db, entry, options, report),
-        Item::Function(code) => load_library(server, &code).map(|()| report.functions += 1),
-        other => {
-            note_item(other, report);
-            Ok(())
+    /// With where in the file they end. Empty between slices.
+    ahead: VecDeque<(u64, Unplaced)>,
+}
+
+impl Taker<'_> {
+    fn take_some<R: Read>(
+        &mut self,
+        file: &mut FileReader<R>,
+        records_max: usize,
+        report: &mut LoadReport,
+    ) -> Result<bool, RdbError> {
+        let mut is_over = false;
+        for _ in 0..records_max {
+            let Some(record) = file.next_record()? else {
+                is_over = true;
+                break;
+            };
+            let taken = self.take(record, report);
+            let offset = file.offset();
+            let damaged = |fault| RdbError::Damaged { offset, fault };
+            if let Some(unplaced) = taken.map_err(damaged)? {
+                self.ahead.push_back((offset, unplaced));
+            }
+            if self.ahead.len() > AHEAD_MAX {
+                self.place_first(report)?;
+            }
         }
+        while !self.ahead.is_empty() {
+            self.place_first(report)?;
+        }
+        Ok(is_over)
+    }
+
+    fn place_first(&mut self, report: &mut LoadReport) -> Result<(), RdbError> {
+        let Some((offset, unplaced)) = self.ahead.pop_front() else { return Ok(()) };
+        report.keys += 1;
+        self.db
+            .place(unplaced)
+            .map_err(|key| RdbError::Damaged { offset, fault: Fault::DuplicateKey(key) })
+    }
+
+    /// Takes a record; an entry has yet to be placed.
+    fn take(
+        &mut self,
+        record: Record<'_>,
+        report: &mut LoadReport,
+    ) -> Result<Option<Unplaced>, Fault> {
+        match record {
+            Record::Text(TextEntry { db, key, expires_at, access, value }) => {
+                let value = FileValue::Text(&value);
+                self.prepare(db, FileEntry { key: &key, expires_at, access, value }, report)
+            }
+            Record::Item(item) => self.take_item(item, report),
+        }
+    }
+
+    fn take_item(
+        &mut self,
+        item: Item,
+        report: &mut LoadReport,
+    ) -> Result<Option<Unplaced>, Fault> {
+        match item {
+            Item::Entry(LoadedEntry { db, key, expires_at, access, value }) => {
+                let value = FileValue::Value(value);
+                self.prepare(db, FileEntry { key: &key, expires_at, access, value }, report)
+            }
+            Item::Sizes { db, keys, .. } => {
+                if let Ok(number) = self.number(db) {
+                    self.db.expect_keys(number, keys);
+                }
+                Ok(None)
+            }
+            Item::Function(code) => {
+                load_library(self.server, &code)?;
+                report.functions += 1;
+                Ok(None)
+            }
+            other => {
+                note_item(other, report);
+                Ok(None)
+            }
+        }
+    }
+
+    fn prepare(
+        &mut self,
+        db: u64,
+        entry: FileEntry<'_>,
+        report: &mut LoadReport,
+    ) -> Result<Option<Unplaced>, Fault> {
+        let number = self.number(db)?;
+        let unplaced = self.db.prepare(number, entry, self.options.keeps_ended);
+        report.ended += u64::from(unplaced.is_none());
+        Ok(unplaced)
+    }
+
+    fn number(&self, db: u64) -> Result<usize, Fault> {
+        let databases = self.db.database_count();
+        let number = usize::try_from(db).ok().filter(|number| *number < databases);
+        number.ok_or(Fault::Database { db, databases })
     }
 }
 
@@ -134,28 +233,8 @@ fn note_item(item: Item, report: &mut LoadReport) {
         }
         Item::EmptyKey(_) => report.empty += 1,
         Item::ModuleFact(module) => report.modules.push(module),
-        // A hint; segments grow one by one either way.
         Item::Sizes { .. } | Item::Entry(_) | Item::Function(_) => {}
     }
-}
-
-fn take_entry(
-    db: &mut Keyspace,
-    entry: LoadedEntry,
-    options: LoadOptions,
-    report: &mut LoadReport,
-) -> Result<(), Fault> {
-    let databases = db.database_count();
-    let number = usize::try_from(entry.db).ok().filter(|number| *number < databases);
-    let Some(number) = number else { return Err(Fault::Database { db: entry.db, databases }) };
-    if db.contains_at(number, &entry.key) {
-        return Err(Fault::DuplicateKey(entry.key));
-    }
-    match db.load(number, entry, options.keeps_ended) {
-        Loaded::Added => report.keys += 1,
-        Loaded::Ended => report.ended += 1,
-    }
-    Ok(())
 }
 
 fn load_library(server: &mut ServerState, code: &[u8]) -> Result<(), Fault> {

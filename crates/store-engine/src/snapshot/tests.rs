@@ -251,6 +251,34 @@ fn the_test_above_notices_changes_that_are_not_saved_first() {
 }
 
 #[test]
+fn a_database_that_goes_while_a_snapshot_settles_leaves_the_others_whole() {
+    let mut world = World::new(5);
+    for db in 0..2 {
+        world.run(&format!("SELECT {db}"));
+        (0..5000).for_each(|number| world.run(&format!("SET key:{number} {number}")));
+    }
+    assert!(world.start());
+    world.engine.snapshot_turn(0);
+    world.engine.abandon_snapshot();
+    world.run("SELECT 0");
+    world.run("FLUSHDB");
+    while world.engine.has_snapshot() {
+        world.engine.snapshot_turn(0);
+    }
+    let expected = world.picture();
+    assert_eq!(expected.len(), 5000);
+    assert!(world.start());
+    let head = world.engine.snapshot_head(false);
+    let mut file = FileWriter::begin(Vec::new(), &head).unwrap();
+    while let SnapshotTurn::More(parts) | SnapshotTurn::Done(parts) = world.engine.snapshot_turn(0)
+    {
+        parts.iter().for_each(|part| file.part(part).unwrap());
+    }
+    let found = picture_of(&file.finish().unwrap().0, world.now_ms);
+    assert_eq!(differences(&expected, &found), []);
+}
+
+#[test]
 fn flushall_gives_a_save_up_but_not_a_rewrite() {
     let mut random = Random::seeded(5);
     for kind in [SnapshotKind::Save, SnapshotKind::Rewrite] {

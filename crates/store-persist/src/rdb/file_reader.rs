@@ -1,5 +1,6 @@
 //! A file of any version, record by record.
 
+use std::borrow::Cow;
 use std::io::{self, Read};
 
 use store_types::Limits;
@@ -12,6 +13,8 @@ use super::{CHECKSUM_SINCE, MAGIC, VERSION, opcode};
 
 /// Read at once: a few thousand small entries.
 const READ_BYTES: usize = 1024 * 1024;
+/// The type of a string.
+const TEXT: u8 = 0;
 
 /// One record of a file.
 #[derive(Debug)]
@@ -55,6 +58,66 @@ pub struct LoadedEntry {
     pub access: Access,
     /// Its value.
     pub value: Value,
+}
+
+/// The next record of a file, with strings where they were read to: they are most of what there
+/// is, and those who copy them anyway need no copy before that.
+#[derive(Debug)]
+pub enum Record<'a> {
+    /// A key whose value is a string.
+    Text(TextEntry<'a>),
+    /// Any other record.
+    Item(Item),
+}
+
+/// A key whose value is a string.
+#[derive(Debug)]
+pub struct TextEntry<'a> {
+    /// Its database, which need not exist.
+    pub db: u64,
+    /// Its key.
+    pub key: Cow<'a, [u8]>,
+    /// When it ends, in unix milliseconds.
+    pub expires_at: Option<u64>,
+    /// What is remembered of its accesses.
+    pub access: Access,
+    /// Its value.
+    pub value: Cow<'a, [u8]>,
+}
+
+impl From<TextEntry<'_>> for LoadedEntry {
+    fn from(entry: TextEntry<'_>) -> Self {
+        let TextEntry { db, key, expires_at, access, value } = entry;
+        let value = Value::String(value.into_owned());
+        Self { db, key: key.into_owned(), expires_at, access, value }
+    }
+}
+
+/// A string that was parsed: where it lies in the buffer, counted from its end, or its bytes.
+enum Piece {
+    Lies { before_end: usize, len: usize },
+    Owned(Vec<u8>),
+}
+
+impl Piece {
+    fn parse(reader: &mut Reader<'_>) -> Result<Self, LoadError> {
+        Ok(match reader.string()? {
+            Cow::Borrowed(bytes) => {
+                Self::Lies { before_end: reader.rest().len() + bytes.len(), len: bytes.len() }
+            }
+            Cow::Owned(bytes) => Self::Owned(bytes),
+        })
+    }
+
+    fn of(self, buffer: &[u8]) -> Cow<'_, [u8]> {
+        match self {
+            Self::Lies { before_end, len } => {
+                let start = buffer.len() - before_end;
+                Cow::Borrowed(&buffer[start..start + len])
+            }
+            Self::Owned(bytes) => Cow::Owned(bytes),
+        }
+    }
 }
 
 /// Reads a file from its first byte. Holds the largest value and one read in memory; no length
@@ -130,6 +193,17 @@ impl<R: Read> FileReader<R> {
     /// # Errors
     /// [`RdbError`]; reading on makes no sense then.
     pub fn next_item(&mut self) -> Result<Option<Item>, RdbError> {
+        Ok(self.next_record()?.map(|record| match record {
+            Record::Text(entry) => Item::Entry(entry.into()),
+            Record::Item(item) => item,
+        }))
+    }
+
+    /// The same, without copies of strings.
+    ///
+    /// # Errors
+    /// As [`next_item`](Self::next_item).
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, RdbError> {
         let mut told = Told::default();
         while !self.is_ended {
             match self.parse(|reader| reader.byte())? {
@@ -149,8 +223,11 @@ impl<R: Read> FileReader<R> {
                 opcode::FREQUENCY => {
                     told.access = Access::Frequency(self.parse(|reader| reader.byte())?)
                 }
-                code if code >= opcode::FUNCTION => return self.beside(code).map(Some),
-                code => return self.entry(code, told).map(Some),
+                code if code >= opcode::FUNCTION => {
+                    return self.beside(code).map(|item| Some(Record::Item(item)));
+                }
+                TEXT => return self.text(told).map(Some),
+                code => return self.entry(code, told).map(|item| Some(Record::Item(item))),
             }
         }
         Ok(None)
@@ -179,6 +256,18 @@ impl<R: Read> FileReader<R> {
             opcode::FUNCTION_PRE_GA => Err(self.damaged(Fault::PreReleaseFunction)),
             unknown => Err(self.damaged(Fault::Record(LoadError::UnknownType(unknown)))),
         }
+    }
+
+    /// A key whose value is a string, parsed in one go so that both lie in the buffer in the end.
+    fn text(&mut self, told: Told) -> Result<Record<'_>, RdbError> {
+        let (key, value) = match self.parse(|r| Ok((Piece::parse(r)?, Piece::parse(r)?))) {
+            Ok(both) => both,
+            // Once more, for an error that names the key.
+            Err(_) => return self.entry(TEXT, told).map(Record::Item),
+        };
+        let Told { expires_at, access } = told;
+        let (key, value) = (key.of(&self.buffer), value.of(&self.buffer));
+        Ok(Record::Text(TextEntry { db: self.db, key, expires_at, access, value }))
     }
 
     fn entry(&mut self, code: u8, told: Told) -> Result<Item, RdbError> {

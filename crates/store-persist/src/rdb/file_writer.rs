@@ -32,12 +32,27 @@ pub struct Head {
 
 /// Writes one file: head, parts, end. Buffers nothing beyond one part.
 pub struct FileWriter<W> {
-    out: W,
-    options: WriteOptions,
+    sink: Sink<W>,
     compressor: Option<Box<Compressor>>,
     scratch: Vec<u8>,
+}
+
+/// The output, with what is known of the bytes that went there.
+struct Sink<W> {
+    out: W,
+    checksums: bool,
     checksum: u64,
     written: u64,
+}
+
+impl<W: Write> Sink<W> {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.checksums {
+            self.checksum = crc64(self.checksum, bytes);
+        }
+        self.written += bytes.len() as u64;
+        self.out.write_all(bytes)
+    }
 }
 
 impl<W: Write> FileWriter<W> {
@@ -46,10 +61,10 @@ impl<W: Write> FileWriter<W> {
     /// # Errors
     /// Those of `out`, as for all that follow.
     pub fn begin(out: W, head: &Head) -> io::Result<Self> {
-        let options = head.options;
-        let compressor = options.compresses.then(|| Box::new(Compressor::new()));
-        let scratch = Vec::new();
-        let mut file = Self { out, options, compressor, scratch, checksum: 0, written: 0 };
+        let WriteOptions { compresses, checksums } = head.options;
+        let compressor = compresses.then(|| Box::new(Compressor::new()));
+        let sink = Sink { out, checksums, checksum: 0, written: 0 };
+        let mut file = Self { sink, compressor, scratch: Vec::new() };
         file.scratch.extend_from_slice(MAGIC);
         file.scratch.extend_from_slice(format!("{VERSION:04}").as_bytes());
         for (name, value) in &head.facts {
@@ -72,7 +87,7 @@ impl<W: Write> FileWriter<W> {
     /// Those of the output.
     pub fn part(&mut self, part: &Part) -> io::Result<()> {
         match part {
-            Part::Run(run) if run.strings.is_empty() => self.put(&run.bytes),
+            Part::Run(run) if run.strings.is_empty() => self.sink.put(&run.bytes),
             Part::Run(run) => self.run(run),
             Part::Entry(entry) => self.entry(entry),
         }
@@ -84,10 +99,11 @@ impl<W: Write> FileWriter<W> {
     /// # Errors
     /// Those of the output.
     pub fn finish(mut self) -> io::Result<(W, u64)> {
-        self.put(&[opcode::END])?;
-        let checksum = if self.options.checksums { self.checksum } else { 0 };
-        self.out.write_all(&checksum.to_le_bytes())?;
-        Ok((self.out, self.written + 8))
+        self.sink.put(&[opcode::END])?;
+        // Zero unless it was asked for.
+        let checksum = self.sink.checksum;
+        self.sink.out.write_all(&checksum.to_le_bytes())?;
+        Ok((self.sink.out, self.sink.written + 8))
     }
 
     /// Lets `sync` bring what was written so far to safety.
@@ -95,12 +111,12 @@ impl<W: Write> FileWriter<W> {
     /// # Errors
     /// Those of `sync`.
     pub fn sync(&mut self, sync: impl FnOnce(&mut W) -> io::Result<()>) -> io::Result<()> {
-        sync(&mut self.out)
+        sync(&mut self.sink.out)
     }
 
     /// Bytes written so far.
     pub fn written(&self) -> u64 {
-        self.written
+        self.sink.written
     }
 
     fn run(&mut self, run: &Run) -> io::Result<()> {
@@ -115,12 +131,22 @@ impl<W: Write> FileWriter<W> {
         self.put_scratch()
     }
 
+    /// Large values go out piece by piece: they stand in memory once already.
     fn entry(&mut self, entry: &SavedEntry) -> io::Result<()> {
         let value = entry.value.as_ref();
-        write_head(&entry.head(), type_code(value), &mut self.scratch);
-        let mut writer = Writer::new(&mut self.scratch, self.compressor.as_deref_mut());
+        let Self { sink, compressor, scratch, .. } = self;
+        write_head(&entry.head(), type_code(value), scratch);
+        let mut result = Ok(());
+        let mut spill = |bytes: &mut Vec<u8>| {
+            if result.is_ok() {
+                result = sink.put(bytes);
+            }
+            bytes.clear();
+        };
+        let mut writer = Writer::spilling(scratch, compressor.as_deref_mut(), &mut spill);
         writer.string(&entry.key);
         save_value(value, &mut writer);
+        result?;
         self.put_scratch()
     }
 
@@ -128,18 +154,10 @@ impl<W: Write> FileWriter<W> {
         /// A large value leaves no more than this behind.
         const SCRATCH_KEPT_MAX: usize = 1024 * 1024;
         let mut scratch = std::mem::take(&mut self.scratch);
-        let result = self.put(&scratch);
+        let result = self.sink.put(&scratch);
         scratch.clear();
         scratch.shrink_to(SCRATCH_KEPT_MAX);
         self.scratch = scratch;
         result
-    }
-
-    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.options.checksums {
-            self.checksum = crc64(self.checksum, bytes);
-        }
-        self.written += bytes.len() as u64;
-        self.out.write_all(bytes)
     }
 }

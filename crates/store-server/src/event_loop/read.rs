@@ -1,5 +1,8 @@
 //! Bytes that come in, until they are requests.
 
+use store_engine::Foreseen;
+use store_resp::glimpse_key;
+
 use super::{EventLoop, UNAUTHENTICATED_INPUT_MAX};
 use crate::client::{Client, Fate, ReadOutcome};
 use crate::server::LogLevel;
@@ -7,6 +10,24 @@ use crate::server::LogLevel;
 /// A turn that has lasted this long leaves the other clients to the next one, so that replies
 /// are written and timers kept.
 const TURN_US_MAX: u64 = 2000;
+/// Read at once per client and turn; larger requests take several turns, so that no client
+/// keeps the others waiting.
+const READ_LEN: usize = 64 * 1024;
+/// Clients read from before the first of them is served: as many as memory can be fetched for
+/// at once.
+const ARRIVALS_MAX: usize = 16;
+/// Bytes after which the clients read from are served: what they ask for is part of the turn,
+/// whose length is looked at only in between.
+const ARRIVED_LEN_MAX: usize = 16 * 1024;
+
+/// What was read from a client and has yet to run.
+#[derive(Default)]
+pub(super) struct Arrival {
+    slot: usize,
+    buffer: Vec<u8>,
+    len: usize,
+    foreseen: Option<Foreseen>,
+}
 
 impl EventLoop {
     /// Reads from a client, unless the turn has lasted long enough.
@@ -28,35 +49,92 @@ impl EventLoop {
     }
 
     fn read_client(&mut self, slot: usize) {
+        if self.client_at(slot).is_some_and(|client| client.has_arrived) {
+            // What it sent before comes first, and may be the last that it asks for.
+            self.run_arrivals();
+        }
         let Some(client) = self.clients.get_mut(slot).and_then(Option::as_mut) else { return };
         if client.fate == Fate::Closes {
             return;
         }
         let was_handshaking = client.stream.is_handshaking();
-        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut buffer = self.read_buffers.pop().unwrap_or_else(|| vec![0; READ_LEN]);
         let outcome = client.read(&mut buffer);
         if was_handshaking {
             self.follow_handshake(slot, &outcome);
         }
         match outcome {
             ReadOutcome::Bytes(count) => {
-                let may_read = self.may_read(slot);
                 let measured = self.engine.measured_mut();
                 measured.input_bytes += count as u64;
                 measured.reads += 1;
-                self.take_input(slot, &buffer[..count]);
-                if may_read {
-                    self.read_later(slot);
-                }
+                self.arrive(slot, buffer, count);
+                return;
             }
             ReadOutcome::Nothing => {}
             ReadOutcome::Ended | ReadOutcome::Failed(_) => self.doom(slot, Fate::Closes),
         }
-        self.buffer = buffer;
+        self.read_buffers.push(buffer);
     }
 
-    fn may_read(&self, slot: usize) -> bool {
-        self.clients[slot].as_ref().is_some_and(|client| client.may_read)
+    /// Takes note of what a client sent. It runs when a few others have been read from: until
+    /// then the memory that it needs is fetched.
+    fn arrive(&mut self, slot: usize, buffer: Vec<u8>, len: usize) {
+        let Some(client) = self.clients[slot].as_mut() else { return };
+        client.has_arrived = true;
+        let (session, may_read) = (client.session, client.may_read);
+        let key = match client.input.is_empty() {
+            true => glimpse_key(&buffer[..len]),
+            false => None,
+        };
+        let foreseen = key.and_then(|key| self.engine.foresee(session, key));
+        if let Some(before) = self.arrivals.last().and_then(|arrival| arrival.foreseen) {
+            self.engine.prefetch_entry(before);
+        }
+        self.arrivals.push(Arrival { slot, buffer, len, foreseen });
+        if may_read {
+            self.read_later(slot);
+        }
+        let bytes: usize = self.arrivals.iter().map(|arrival| arrival.len).sum();
+        if self.arrivals.len() == ARRIVALS_MAX || bytes >= ARRIVED_LEN_MAX {
+            self.run_arrivals();
+        }
+    }
+
+    /// Runs what was read, in the order in which it was.
+    pub(super) fn run_arrivals(&mut self) {
+        if let Some(last) = self.arrivals.last().and_then(|arrival| arrival.foreseen) {
+            self.engine.prefetch_entry(last);
+        }
+        for index in 0..self.arrivals.len() {
+            if let Some(next) = self.arrivals.get(index + 1).and_then(|next| next.foreseen) {
+                self.engine.prefetch_value(next);
+            }
+            let arrival = std::mem::take(&mut self.arrivals[index]);
+            self.take_input(arrival.slot, &arrival.buffer[..arrival.len]);
+            self.read_buffers.push(arrival.buffer);
+        }
+        self.arrivals.clear();
+    }
+
+    /// Gives what was read and has not run to its clients: they may be served in another way
+    /// before their turn comes.
+    pub(super) fn hand_out_arrivals(&mut self) {
+        for arrival in &mut self.arrivals {
+            if let Some(client) = self.clients.get_mut(arrival.slot).and_then(Option::as_mut) {
+                client.input.extend_from_slice(&arrival.buffer[..arrival.len]);
+                arrival.len = 0;
+            }
+        }
+    }
+
+    fn client_at(&self, slot: usize) -> Option<&Client> {
+        self.clients.get(slot)?.as_deref()
+    }
+
+    /// Whether a client may write again what it could not.
+    pub(super) fn awaits_room(&self, slot: usize) -> bool {
+        self.client_at(slot).is_some_and(Client::awaits_room)
     }
 
     /// A handshake takes long enough to count as a part of the turn. What was written meanwhile
@@ -72,6 +150,7 @@ impl EventLoop {
     /// Runs the requests in `bytes`, or in what the client sent before and `bytes`.
     fn take_input(&mut self, slot: usize, bytes: &[u8]) {
         let Some(mut client) = self.clients[slot].take() else { return };
+        client.has_arrived = false;
         if client.input.is_empty() {
             let consumed = self.run_requests(&mut client, bytes);
             client.input.extend_from_slice(&bytes[consumed..]);

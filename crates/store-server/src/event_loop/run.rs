@@ -8,13 +8,16 @@ use store_resp::{Limits, Parsed, ProtocolError, Request};
 
 use super::{EventLoop, UNAUTHENTICATED_OUTPUT_MAX};
 use crate::busy::Attending;
-use crate::client::{Client, Fate};
+use crate::client::{Client, Fate, KEPT_OUTPUT_MAX};
 use crate::server::LogLevel;
 
 /// Requests of one client parsed ahead, so that their memory is fetched while others run.
 const BATCH_MAX: usize = 16;
 /// Quick requests run between two looks at the clock: a few microseconds.
 const QUICK_MAX: usize = 64;
+
+/// Replies of one client that are written while its further requests have yet to run.
+const EARLY_WRITE_LEN: usize = 64 * 1024;
 
 /// A parsed request that waits for its turn in the batch.
 pub(super) struct Pending {
@@ -41,6 +44,9 @@ impl EventLoop {
         if session.has(session_flag::BLOCKED) {
             return 0;
         }
+        if session.output.capacity() == 0 {
+            session.output = std::mem::take(&mut self.spare_output);
+        }
         let mut consumed = 0;
         while client.fate == Fate::Lives {
             let end = self.gather(client, bytes, consumed);
@@ -51,6 +57,7 @@ impl EventLoop {
                 self.to_close.push(client.session.slot());
                 return bytes.len();
             }
+            self.write_early(client, EARLY_WRITE_LEN);
             match (ran, end) {
                 (Outcome::Blocked | Outcome::Postponed, _) => {
                     client.parser.reset();
@@ -73,6 +80,7 @@ impl EventLoop {
                 }
             }
         }
+        self.write_early(client, KEPT_OUTPUT_MAX);
         self.want_write(client);
         consumed
     }
@@ -163,6 +171,7 @@ impl EventLoop {
 
     /// Runs a request that may take long, serving other clients meanwhile.
     fn execute_attended(&mut self, id: SessionId, request: Request<'_>) -> Outcome {
+        self.hand_out_arrivals();
         let mut attending = Attending {
             poll: &mut self.poll,
             clients: &mut self.clients,

@@ -1,4 +1,4 @@
-//! Replies that go out, once per turn.
+//! Replies that go out: once per turn, large ones earlier.
 
 use store_engine::session_flag;
 
@@ -27,10 +27,10 @@ impl EventLoop {
             let Some(client) = self.clients[slot].as_mut() else { continue };
             client.wants_write = false;
             let Some(session) = self.engine.session_mut(client.session) else { continue };
-            match client.write(&mut session.output) {
+            match client.write(&mut session.output, &mut self.spare_output) {
                 Ok(count) => {
                     written += count as u64;
-                    writes += 1;
+                    writes += u64::from(count > 0);
                 }
                 Err(_) => client.fate = Fate::Closes,
             }
@@ -51,6 +51,31 @@ impl EventLoop {
         let measured = self.engine.measured_mut();
         measured.output_bytes += written;
         measured.writes += writes;
+    }
+
+    /// Writes the replies of a client that is being served once they are `len` bytes, so that the
+    /// next such client finds their buffer in the processor's cache. With an append-only file they
+    /// wait for the end of the turn, when what they promise is durable.
+    #[inline]
+    pub(super) fn write_early(&mut self, client: &mut Client, len: usize) {
+        let propagates = self.engine.effects().propagating;
+        let Some(session) = self.engine.session_mut(client.session) else { return };
+        if session.output.len() - client.written < len || client.is_choked || propagates {
+            return;
+        }
+        let written = client.write(&mut session.output, &mut self.spare_output);
+        session.output_written = client.written;
+        match written {
+            Ok(count) => {
+                let measured = self.engine.measured_mut();
+                measured.output_bytes += count as u64;
+                measured.writes += 1;
+            }
+            Err(_) => {
+                client.fate = Fate::Closes;
+                self.to_close.push(client.session.slot());
+            }
+        }
     }
 
     /// Closes a client that does not read what it asked for.

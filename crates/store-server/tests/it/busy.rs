@@ -61,6 +61,38 @@ fn an_endless_script_is_ended_by_script_kill_whatever_it_catches() {
 }
 
 #[test]
+fn requests_read_together_with_an_endless_script_are_answered_once_and_in_order() {
+    let server = Server::builder()
+        .any_port()
+        .setting("busy-reply-threshold", "20")
+        .setting("enable-debug-command", "yes");
+    let server = server.start().unwrap();
+    let (mut sleeper, mut caller) = (connect(&server), connect(&server));
+    let mut others = [(); 5].map(|()| connect(&server));
+    for connection in others.iter_mut().chain([&mut caller]) {
+        connection.words("PING");
+    }
+
+    // While the server sleeps all of them send, so that it reads them in one turn.
+    sleeper.send(&["DEBUG", "SLEEP", "0.2"]);
+    caller.send(&["EVAL", ENDLESS, "0"]);
+    for other in &mut others {
+        other.send_raw(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*1\r\n$4\r\nPING\r\n*2\r\n$4\r\nECHO\r\n");
+    }
+    for other in &mut others {
+        assert!(error(other.receive()).starts_with("BUSY"));
+        assert!(error(other.receive()).starts_with("BUSY"));
+    }
+    assert_eq!(connect(&server).words("SCRIPT KILL"), Reply::Simple("OK".into()));
+    assert!(error(caller.receive()).contains("Script killed"));
+    for other in &mut others {
+        other.send_raw(b"$4\r\nrest\r\n");
+        assert_eq!(other.receive(), Some(Reply::Bulk(b"rest".to_vec())));
+        assert_eq!(other.words("PING"), Reply::Simple("PONG".into()));
+    }
+}
+
+#[test]
 fn the_same_words_end_a_script_of_redis() {
     let theirs = RedisServer::builder().args(["--busy-reply-threshold", "20"]).start();
     let ours = impatient();

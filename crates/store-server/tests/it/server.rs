@@ -83,6 +83,29 @@ fn large_values_come_back_whole() {
     }
 }
 
+#[test]
+fn many_large_replies_reach_clients_that_read_late_whole_and_in_order() {
+    const LEN: usize = 5000;
+    let server = Server::builder().any_port().start().unwrap();
+    let mut clients = [(); 4].map(|()| Connection::tcp(server.port().unwrap()));
+    let value = |number: usize| vec![b'a' + number as u8; LEN];
+    for number in 0..10 {
+        let stored = clients[0].ask(&[&b"SET"[..], &[b'0' + number as u8], &value(number)]);
+        assert_eq!(stored, Some(ok()));
+    }
+    // More than the sockets between them hold, so that the server has to wait for each.
+    for (first, client) in clients.iter_mut().enumerate() {
+        for number in (first..10).cycle().take(2000) {
+            client.send(&["GET".to_owned(), number.to_string()]);
+        }
+    }
+    for (first, client) in clients.iter_mut().enumerate() {
+        for number in (first..10).cycle().take(2000) {
+            assert_eq!(client.receive(), Some(Reply::Bulk(value(number))));
+        }
+    }
+}
+
 fn closed_after(server: &Server, bytes: &[u8]) -> String {
     let mut stream = server.connect().unwrap();
     // The server may close before it has read everything.

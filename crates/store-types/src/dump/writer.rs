@@ -14,7 +14,14 @@ const COMPRESS_SAVING_MIN: usize = 4;
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
     long_strings: LongStrings<'a>,
+    spill: Option<Spill<'a>>,
 }
+
+/// Empties a buffer.
+type Spill<'a> = &'a mut dyn FnMut(&mut Vec<u8>);
+
+/// A buffer that can be emptied on the way is, when it has this many bytes.
+const SPILL_LEN: usize = 256 * 1024;
 
 /// What becomes of strings that are worth compressing.
 enum LongStrings<'a> {
@@ -37,14 +44,24 @@ impl<'a> Writer<'a> {
     /// A writer to the end of `out`; with a compressor it compresses long strings.
     pub fn new(out: &'a mut Vec<u8>, compressor: Option<&'a mut Compressor>) -> Self {
         let long_strings = compressor.map_or(LongStrings::Plain, LongStrings::Compressed);
-        Self { out, long_strings }
+        Self { out, long_strings, spill: None }
+    }
+
+    /// The same, for values that are not to stand in memory once more as a whole: `spill` is
+    /// called to empty the buffer whenever it has become long.
+    pub fn spilling(
+        out: &'a mut Vec<u8>,
+        compressor: Option<&'a mut Compressor>,
+        spill: &'a mut dyn FnMut(&mut Vec<u8>),
+    ) -> Self {
+        Self { spill: Some(spill), ..Self::new(out, compressor) }
     }
 
     /// A writer that leaves the compression to others: strings worth trying stand bare in `out`,
     /// and `spans` says where. Passing each through [`string`](Self::string) of a writer with a
     /// compressor, and the bytes between them as they are, gives the finished form.
     pub fn deferring(out: &'a mut Vec<u8>, spans: &'a mut Vec<Span>) -> Self {
-        Self { out, long_strings: LongStrings::Deferred(spans) }
+        Self { out, long_strings: LongStrings::Deferred(spans), spill: None }
     }
 
     /// A length, or any other number that is small as a rule.
@@ -65,6 +82,11 @@ impl<'a> Writer<'a> {
 
     /// A string: as an integer, compressed or as it is, whichever applies first.
     pub fn string(&mut self, bytes: &[u8]) {
+        if self.out.len() >= SPILL_LEN
+            && let Some(spill) = &mut self.spill
+        {
+            spill(self.out);
+        }
         if bytes.len() <= INTEGER_TEXT_MAX && self.integer_text(bytes) {
             return;
         }

@@ -7,6 +7,7 @@ use super::fill::Fill;
 use super::{End, Side};
 use crate::element::Element;
 use crate::listpack::Listpack;
+use crate::share::fetch_counters;
 
 /// One listpack of the row; its count is kept beside it, so that finding an index reads one run of
 /// memory.
@@ -40,12 +41,18 @@ impl Node {
 }
 
 /// The nodes and the number of elements in all of them. No node is empty between calls.
-#[derive(Clone)]
 pub(super) struct Nodes {
     row: VecDeque<Node>,
     len: usize,
     /// Allocated bytes of all nodes, kept as they change: the engine asks after every write.
     bytes: usize,
+}
+
+impl Clone for Nodes {
+    fn clone(&self) -> Self {
+        fetch_counters(self.row.iter().map(|node| &node.pack));
+        Self { row: self.row.clone(), ..*self }
+    }
 }
 
 impl Nodes {

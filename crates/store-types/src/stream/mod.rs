@@ -22,6 +22,7 @@ pub use trim::{Trim, TrimTo};
 
 use crate::limits::{Encoding, Limits};
 use crate::listpack::{self, Listpack};
+use crate::share::fetch_counters;
 
 /// Entries by name, with their consumer groups.
 ///
@@ -33,7 +34,7 @@ use crate::listpack::{self, Listpack};
 /// assert_eq!(entry.id, StreamId::new(5, 0));
 /// assert_eq!(entry.fields.count(), 2);
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Stream {
     /// Nodes by the name of their first entry.
     nodes: BTreeMap<StreamId, Arc<Listpack>>,
@@ -45,6 +46,13 @@ pub struct Stream {
     max_deleted_id: StreamId,
     entries_added: u64,
     groups: BTreeMap<Arc<[u8]>, Arc<Group>>,
+}
+
+impl Clone for Stream {
+    fn clone(&self) -> Self {
+        fetch_counters(self.nodes.values());
+        Self { nodes: self.nodes.clone(), groups: self.groups.clone(), ..*self }
+    }
 }
 
 impl Stream {

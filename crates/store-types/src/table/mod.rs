@@ -19,6 +19,8 @@ use std::sync::Arc;
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 
+use crate::share::fetch_counters;
+
 /// A segment splits somewhere between these lengths. Each has a limit of its own in this range, so
 /// that memory per entry does not swing as all segments fill at once.
 const SPLIT_MIN: usize = 224;
@@ -40,7 +42,6 @@ pub(crate) trait Keyed: Clone {
 }
 
 /// A set of entries with distinct keys.
-#[derive(Clone)]
 pub(crate) struct Table<T> {
     /// Segment index by the top `depth` bits of the hash; empty while there is one segment.
     directory: Vec<u32>,
@@ -60,6 +61,13 @@ struct Segment<T> {
     entries: HashTable<T>,
     prefix: u64,
     depth: u8,
+}
+
+impl<T> Clone for Table<T> {
+    fn clone(&self) -> Self {
+        fetch_counters(self.segments.iter());
+        Self { directory: self.directory.clone(), segments: self.segments.clone(), ..*self }
+    }
 }
 
 impl<T: Keyed> Table<T> {

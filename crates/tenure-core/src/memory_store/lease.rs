@@ -200,12 +200,13 @@ impl Step<'_> {
                 meta.max_ttl = longest;
                 return Outcome::Lost(why);
             }
-            Some(meta)
-                if meta.token > token
-                    || meta.token == token
-                        && !(meta.is_open && meta.holder.as_ref() == Some(id)) =>
-            {
+            Some(meta) if meta.token > token => {
                 return Outcome::Lost(LostWhy::OtherTerm(meta.token));
+            }
+            Some(meta)
+                if meta.token == token && !(meta.is_open && meta.holder.as_ref() == Some(id)) =>
+            {
+                return Outcome::Lost(why);
             }
             _ => {}
         }

@@ -124,10 +124,7 @@ impl Round {
         Some(match &self.request {
             Request::Acquire(ask) => {
                 self.phase = Phase::Proposing;
-                // A node that missed a term has lost nothing: the floor only moves the number.
-                let ask = ask.clone();
-                let (floor, ballot) = (Token::NONE, Ballot::Propose);
-                Request::Acquire(Acquire { floor, ballot, ..ask })
+                to_node(ask, Ballot::Propose)
             }
             &Request::Renew { token, ttl, fleet_max_ttl } => {
                 Request::Adopt { token, ttl, fleet_max_ttl }
@@ -223,9 +220,9 @@ impl Round {
             return;
         }
         let is_hopeless = proposals.len() + self.pending() < self.quorum.majority();
-        // For how long to wait is known once a majority has said why not.
-        let answered = self.replies.iter().filter_map(Slot::answer).count();
-        if is_hopeless && (answered >= self.quorum.majority() || self.pending() == 0) {
+        // For how long to wait is known once a majority has said why not, and who holds it.
+        let views = self.replies.iter().filter_map(Slot::answer).map(|answer| &answer.view);
+        if is_hopeless && (merge::is_decided(views, self.quorum) || self.pending() == 0) {
             let verdict = counting::wait(self.quorum, &self.replies);
             self.end(verdict);
         }
@@ -233,14 +230,13 @@ impl Round {
 
     fn settle(&mut self, token: Token) {
         let Request::Acquire(ask) = &self.request else { return };
-        let ballot = Ballot::Settle(token);
-        let ask = Acquire { floor: Token::NONE, ballot, members: false, ..ask.clone() };
+        let settle = to_node(ask, Ballot::Settle(token));
         self.members_seen = Some(self.merged());
         self.phase = Phase::Settling(token);
         self.step += 1;
         // Whoever has not answered yet may still be in time; whoever said no has said why.
         let may_settle = |slot: &Slot| *slot == Slot::Pending || granting(slot).is_some();
-        self.ask_where(&Request::Acquire(ask), may_settle);
+        self.ask_where(&settle, may_settle);
     }
 
     fn consider_settled(&mut self, settled: Token) {
@@ -254,6 +250,7 @@ impl Round {
             let answers = counted.filter_map(Slot::answer);
             let mut answer =
                 merge::answers(answers, self.quorum, Outcome::Granted { token: settled });
+            answer.view.partial = count < self.quorum.nodes();
             if let Some(seen) = self.members_seen.take() {
                 answer.view.members = merge::moved_members(&seen, &answer.view);
             }
@@ -325,6 +322,19 @@ impl Round {
             self.outputs.push_back(RoundOutput::Tell { node, request: request.clone() });
         }
     }
+}
+
+/// An attempt as one node hears it.
+fn to_node(ask: &Acquire, ballot: Ballot) -> Request {
+    Request::Acquire(Acquire {
+        // A node that missed a term has lost nothing: the floor only moves the number.
+        floor: Token::NONE,
+        // Whoever has seen a token knows that somebody led before.
+        fresh_store: ask.fresh_store && !ask.floor.is_some(),
+        members: ask.members && ballot == Ballot::Propose,
+        ballot,
+        ..ask.clone()
+    })
 }
 
 fn granting(slot: &Slot) -> Option<&Answer> {

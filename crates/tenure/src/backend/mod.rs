@@ -7,6 +7,7 @@
 pub mod conformance;
 #[cfg(feature = "embedded")]
 mod embedded;
+mod quorum;
 pub mod redis;
 mod registry;
 
@@ -21,6 +22,7 @@ use tokio::sync::{mpsc, watch};
 
 #[cfg(feature = "embedded")]
 pub use self::embedded::EmbeddedStore;
+pub use self::quorum::QuorumBackend;
 pub use self::registry::{Registry, Starter};
 pub use crate::secret::Secret;
 

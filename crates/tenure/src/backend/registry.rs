@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Backend, ConnectError, Connecting, redis};
+use super::{Backend, ConnectError, Connecting, QuorumBackend, redis};
 
 /// Starts a backend for an address.
 pub type Starter = Arc<dyn Fn(String) -> Connecting + Send + Sync>;
@@ -27,14 +27,18 @@ pub struct Registry {
 }
 
 impl Default for Registry {
-    /// Knows `redis`, `rediss` and `unix`, the first two also with `+sentinel` and `+cluster`, and
-    /// `embedded` with the feature of that name.
+    /// Knows `redis`, `rediss` and `unix`, the first two also with `+sentinel`, `+cluster` and
+    /// `+quorum`, and `embedded` with the feature of that name.
     fn default() -> Self {
         let mut registry = Registry { starters: BTreeMap::new() };
         let plain = ["redis", "rediss", "unix"];
         let many = ["redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"];
         for scheme in plain.into_iter().chain(many) {
             registry.register(scheme, |address| Box::pin(async move { open_redis(&address) }));
+        }
+        for scheme in super::quorum::SCHEMES {
+            registry
+                .register(scheme, |address| Box::pin(async move { open_quorum(&address).await }));
         }
         #[cfg(feature = "embedded")]
         registry.register(super::embedded::SCHEME, |address| {
@@ -86,4 +90,8 @@ impl fmt::Debug for Registry {
 
 fn open_redis(address: &str) -> Result<Arc<dyn Backend>, ConnectError> {
     Ok(Arc::new(redis::RedisBackend::open(address)?))
+}
+
+async fn open_quorum(address: &str) -> Result<Arc<dyn Backend>, ConnectError> {
+    Ok(Arc::new(QuorumBackend::open(address).await?))
 }

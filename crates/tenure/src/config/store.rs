@@ -256,7 +256,9 @@ impl<'a> Store<'a> {
 
     fn add_tls(&self, url: &mut Url, origin: &Origin) -> Result<(), ConfigError> {
         let Some((on, name, leaf)) = self.tls() else { return Ok(()) };
-        if !matches!(url.scheme.as_str(), "redis" | "rediss") {
+        // `+sentinel` and `+cluster` stay as they are.
+        let (plain, kind) = url.scheme.split_at(url.scheme.find('+').unwrap_or(url.scheme.len()));
+        if !matches!(plain, "redis" | "rediss") {
             let problem = "is for redis:// and rediss:// addresses only";
             return match on {
                 true => Err(bad_value(format!("store.{name}"), leaf.origin.clone(), problem)),
@@ -265,10 +267,10 @@ impl<'a> Store<'a> {
         }
         let from_url = self.leaf("url").or(self.leaf("url_file")).is_some();
         let mut scheme = from_url.then(|| url.scheme.clone());
-        let wanted = if on { "rediss" } else { "redis" };
-        self.put(name, leaf, origin, &mut scheme, wanted.to_owned())?;
+        let wanted = format!("{}{kind}", if on { "rediss" } else { "redis" });
+        self.put(name, leaf, origin, &mut scheme, wanted)?;
         url.scheme = scheme.expect("put leaves a value");
-        if url.scheme == "redis" {
+        if !url.scheme.starts_with("rediss") {
             return Ok(());
         }
         for (name, option) in [("ca_file", "ca"), ("cert_file", "cert"), ("key_file", "key")] {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure::backend::redis::RedisBackend;
-use tenure::core::protocol::{Outcome, StoreError};
+use tenure::core::protocol::{Acquire, Outcome, Request, StoreError};
 use tenure::{Role, Tenure};
 use testkit::{GENEROUS, RedisServer, wait_until};
 
@@ -35,7 +35,7 @@ async fn a_grant_without_its_replicas_is_no_grant() {
     assert_eq!(master.cli(&["GET", "tenure:job"]), ada.id.as_str());
     replica.resume();
     let acquire = attempt_of(1, Duration::from_secs(60));
-    let request = tenure::core::protocol::Request::Acquire(acquire);
+    let request = Request::Acquire(acquire);
     let mut answer = ada.ask(request.clone()).await;
     for _ in 0..20 {
         if is_granted(&answer) {
@@ -68,6 +68,25 @@ async fn a_leader_without_replicas_steps_down_and_comes_back() {
     replica.resume();
     wait_until("a leader again", GENEROUS, leading);
     assert!(election.term().unwrap().token() > first);
+}
+
+#[tokio::test]
+async fn however_old_a_server_is_a_missing_record_is_waited_out() {
+    let master = RedisServer::start();
+    let _replica = replica_of(&master);
+    let ttl = Duration::from_millis(100);
+    wait_until("the server to be older than any lease", GENEROUS, || {
+        let info = master.cli(&["INFO", "server"]);
+        let age = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+        age.is_some_and(|age| age.trim().parse::<u64>().unwrap() > 2)
+    });
+    let attempt = || Request::Acquire(Acquire { fresh_store: false, ..attempt_of(1, ttl) });
+    let ada = Actor::at(&master.url(), "available");
+    assert!(is_granted(&ada.ask(attempt()).await), "nothing speaks against it");
+    // A flush leaves the same emptiness behind, and a leader that believes in its lease.
+    let bob = Actor::at(&strict(&master, 1), "strict");
+    let answer = bob.ask(attempt()).await.unwrap();
+    assert!(matches!(answer.outcome, Outcome::Quarantine { .. }), "{answer:?}");
 }
 
 #[tokio::test]

@@ -5,11 +5,16 @@
 //! answer after a pause of the whole process was, and when its wall clock jumped.
 
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure::{Election, Event, EventKind, OnLoss, Tenure, Term};
+use tenure_core::Moment;
 use tokio::signal::unix::{SignalKind, signal};
 use trials::clock;
+use trials::torture::history::What;
+use trials::torture::worker::Worker;
 
 /// A move of the wall clock against the other that only a jump explains, in seconds.
 const JUMPED: u64 = 60;
@@ -27,6 +32,10 @@ struct Arguments {
     lingers: Duration,
     /// With which code to end when leadership is lost.
     exit_on_loss: Option<i32>,
+    /// Whether to vouch that nobody led before on this store.
+    fresh_store: bool,
+    /// What to write to while leading; with it, a history is told instead.
+    resource: Option<String>,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -45,6 +54,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         priority: 0,
         lingers: Duration::from_millis(20),
         exit_on_loss: None,
+        fresh_store: true,
+        resource: None,
     };
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
@@ -62,6 +73,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--exit-on-loss" => {
                 arguments.exit_on_loss = Some(value.parse().map_err(|e| format!("{word}: {e}"))?)
             }
+            "--fresh-store" => arguments.fresh_store = value == "yes",
+            "--resource" => arguments.resource = Some(value),
             _ => return Err(format!("unknown argument {word}")),
         }
     }
@@ -75,8 +88,8 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         .election(&arguments.name)
         .ttl(arguments.ttl)
         .priority(arguments.priority)
-        .fresh_store(true)
-        .on_event(tell)
+        .fresh_store(arguments.fresh_store)
+        .on_event(if arguments.resource.is_some() { tell_history } else { tell })
         .on_loss(arguments.exit_on_loss.map_or(OnLoss::Recontend, OnLoss::Exit))
         .start()
         .await?;
@@ -92,8 +105,14 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         }
     });
     let lingers = arguments.lingers;
+    let token = Arc::new(AtomicU64::new(0));
+    if let Some(resource) = arguments.resource {
+        let (election, token) = (election.clone(), Arc::clone(&token));
+        let worker = Worker { name: arguments.id, resource, token };
+        std::thread::spawn(move || worker.run(|| election.is_leader(), tell_what));
+    }
     // Ends only when the election was stopped.
-    let _ = election.run_while_leader(move |term| work(term, lingers)).await;
+    let _ = election.run_while_leader(move |term| work(term, lingers, Arc::clone(&token))).await;
     stopping.await?;
     say("stopped");
     Ok(())
@@ -108,19 +127,42 @@ fn tell(event: &Event) {
     }
 }
 
+/// Says what a checker of histories wants to know, and when it happened.
+fn tell_history(event: &Event) {
+    let what = match &event.kind {
+        EventKind::Acquired { token, ends_at } => {
+            What::Granted { token: token.get(), until: *ends_at }
+        }
+        EventKind::Renewed { token, ends_at } => {
+            What::Renewed { token: token.get(), until: *ends_at }
+        }
+        EventKind::Lost { token, reason } => {
+            What::Lost { token: token.get(), why: reason.code().to_owned() }
+        }
+        _ => return,
+    };
+    say_at(event.at, &what.to_string());
+}
+
+fn tell_what(what: What) {
+    say(&what.to_string());
+}
+
 /// Works until told to stop, and then takes its time.
-async fn work(term: Term, lingers: Duration) {
-    let _guard = Ended(term.token().get());
+async fn work(term: Term, lingers: Duration, token: Arc<AtomicU64>) {
+    token.store(term.token().get(), Ordering::Release);
+    let _guard = Ended(term.token().get(), token);
     say(&format!("work-begin {}", term.token()));
     term.stopping().await;
     tokio::time::sleep(lingers).await;
 }
 
 /// Says when work is gone, however it went.
-struct Ended(u64);
+struct Ended(u64, Arc<AtomicU64>);
 
 impl Drop for Ended {
     fn drop(&mut self) {
+        self.1.store(0, Ordering::Release);
         say(&format!("work-end {}", self.0));
     }
 }
@@ -128,7 +170,9 @@ impl Drop for Ended {
 fn watch_for_pauses(election: Election, mut day_began_at: u64) {
     std::thread::spawn(move || {
         let (mut looked_at, mut led) = (clock::now(), false);
+        let mut led_at = looked_at;
         loop {
+            let before = clock::now();
             let leads = election.is_leader();
             let now = clock::now();
             if now.since(looked_at) >= PAUSED {
@@ -137,6 +181,10 @@ fn watch_for_pauses(election: Election, mut day_began_at: u64) {
             if led != leads {
                 say(&format!("is-leader {leads}"));
             }
+            if led && !leads {
+                say_at(led_at, &What::Led.to_string());
+            }
+            led_at = if leads { before } else { led_at };
             let begins_at = day_begins_at();
             if begins_at.abs_diff(day_began_at) >= JUMPED {
                 say(&format!("wall-clock {}", begins_at as i64 - day_began_at as i64));
@@ -154,8 +202,12 @@ fn day_begins_at() -> u64 {
 }
 
 fn say(line: &str) {
+    say_at(clock::now(), line);
+}
+
+fn say_at(at: Moment, line: &str) {
     let mut out = std::io::stdout().lock();
     // A test that stopped listening does not care any more.
-    let _ = writeln!(out, "{} {line}", clock::now().as_nanos());
+    let _ = writeln!(out, "{} {line}", at.as_nanos());
     let _ = out.flush();
 }

@@ -18,6 +18,8 @@ mod processes;
 mod secrets;
 mod storm;
 mod succession;
+mod succession_faults;
 mod tokens;
+mod torture;
 mod wall_clock;
 mod weather;

@@ -113,7 +113,7 @@ async fn a_term_that_was_closed_is_not_adopted(stage: Stage) -> Verdict {
     let token = settled(&ada, 1).await?;
     ada.release(token).await?;
     let again = ada.outcome(adopt(token)).await?;
-    ensure!(again == Outcome::Lost(LostWhy::OtherTerm(token)), "a closed term is back: {again:?}");
+    ensure!(again == Outcome::Lost(LostWhy::KeyVanished), "a closed term is back: {again:?}");
     ensure!(ada.view().await?.holder.is_none(), "it left a key");
     Ok(())
 }

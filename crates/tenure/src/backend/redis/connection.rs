@@ -513,7 +513,10 @@ impl Open {
         self.due.iter().map(|due| due.latest).max().unwrap_or_else(timer_now)
     }
 
-    fn send(&mut self, batch_number: u64, jobs: Vec<Job>, mode: Mode) -> Flying {
+    fn send(&mut self, batch_number: u64, mut jobs: Vec<Job>, mode: Mode) -> Flying {
+        if !mode.trusts_age() {
+            jobs.iter_mut().flat_map(|job| &mut job.steps).for_each(Step::distrust_age);
+        }
         let mut pipeline = redis::Pipeline::with_capacity(jobs.len());
         let steps = jobs.iter().flat_map(|job| job.steps.iter().map(|step| (step, job.manner)));
         for (step, manner) in steps {

@@ -121,7 +121,7 @@ impl Route {
     }
 
     /// Gives up what takes too long, and tells where it was that something failed.
-    async fn in_time<T>(
+    pub(super) async fn in_time<T>(
         &self,
         opening: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
@@ -266,6 +266,13 @@ impl Line {
                 },
                 _ => return Err(StoreError::Unexpected("no text in answer to INFO".into())),
             };
+            if field(&text, "redis_mode").is_some_and(|mode| mode == "sentinel") {
+                return Err(StoreError::Unexpected(format!(
+                    "{} is a sentinel, which keeps no data: write redis+sentinel://host:port/\
+                     master-name",
+                    self.place
+                )));
+            }
             if field(&text, "role").is_some_and(|role| role == "slave") {
                 return Err(StoreError::WrongNode("it is a replica".into()));
             }
@@ -299,7 +306,7 @@ impl Drop for Driver {
     }
 }
 
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 

@@ -26,6 +26,11 @@ const DENIED: [&str; 10] = [
     "SELECT is not allowed",
 ];
 
+/// What to do about words of a cluster. The ways to one follow them, so the address is not that of
+/// one.
+const CLUSTER_REMEDY: &str =
+    "this is a node of a cluster: write redis+cluster:// in the store's address";
+
 /// The error for an error reply.
 pub(super) fn from_reply(error: &ServerError) -> StoreError {
     from_words(error.code(), error.details().unwrap_or_default())
@@ -152,6 +157,10 @@ fn from_words(code: &str, words: &str) -> StoreError {
     };
     if DENIED.iter().any(&says) {
         StoreError::Denied(format!("{text}; {}", remedy(&text)))
+    } else if code == "CROSSSLOT" {
+        StoreError::Unexpected(format!("{text}; {CLUSTER_REMEDY}"))
+    } else if ["MOVED", "ASK"].contains(&code) {
+        StoreError::WrongNode(format!("{text}; {CLUSTER_REMEDY}"))
     } else if WRONG_NODE.iter().any(&says) {
         StoreError::WrongNode(text)
     } else if NOT_NOW.iter().any(&says) || words.contains("max number of clients") {
@@ -191,6 +200,8 @@ mod tests {
             ("READONLY You can't write against a read only replica.", "WrongNode"),
             ("MASTERDOWN Link with MASTER is down", "WrongNode"),
             ("MOVED 3999 127.0.0.1:6381", "WrongNode"),
+            ("ASK 3999 127.0.0.1:6381", "WrongNode"),
+            ("CROSSSLOT Keys in request don't hash to the same slot", "Unexpected"),
             ("LOADING Redis is loading the dataset in memory", "NotNow"),
             ("CLUSTERDOWN Hash slot not served", "NotNow"),
             ("MISCONF Redis is configured to save RDB snapshots", "NotNow"),

@@ -33,6 +33,7 @@ mod error;
 mod fenced;
 mod guard;
 mod hint;
+mod independent;
 mod listener;
 mod mode;
 mod node;
@@ -61,6 +62,7 @@ use self::connection::Replies;
 use self::dial::Route;
 pub use self::dial::{Connector, Dialing, Stream};
 pub(crate) use self::fenced::{FenceReply, connection_error, fence_command, fence_reply};
+pub(in crate::backend) use self::independent::{NodeFacts, QuorumParts, look_at};
 pub use self::mode::Mode;
 #[cfg(feature = "embedded")]
 pub(super) use self::scripts::script_digests;
@@ -108,8 +110,12 @@ impl RedisBackend {
         if ClusterAddress::is_meant(address.trim()) {
             return Self::open_cluster(address);
         }
-        let url = RedisUrl::parse(address)?;
-        let backend = Self::start(Route::to(&url)?, url.mode);
+        Self::open_url(&RedisUrl::parse(address)?)
+    }
+
+    /// The store at an address that was parsed before.
+    pub(in crate::backend) fn open_url(url: &RedisUrl) -> Result<Self, ConnectError> {
+        let backend = Self::start(Route::to(url)?, url.mode);
         url.warning().into_iter().for_each(|warning| backend.shared.warnings.tell(warning));
         Ok(backend)
     }

@@ -25,6 +25,12 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// Whether a server that has run for long, and has no record, may be taken for new. It may have
+    /// been flushed; where an operator asks for more than the default, that is not risked.
+    pub(super) fn trusts_age(self) -> bool {
+        self == Mode::Available
+    }
+
     /// The command after a pipeline that asks how far it got, for a batch that must be answered
     /// by `deadline`. Some of the time is left for the answer's way back.
     pub(super) fn question(self, now: Instant, deadline: Instant) -> Option<redis::Cmd> {
@@ -97,8 +103,8 @@ impl ModeOptions {
             (None | Some("available"), Some(_)) => {
                 Err("?replicas= needs mode=strict: write ?mode=strict&replicas=1".into())
             }
-            (Some("quorum"), _) => Err("mode=quorum needs several independent nodes in one \
-                                        address, which is not supported yet"
+            (Some("quorum"), _) => Err("mode=quorum needs several independent nodes: write \
+                                        redis+quorum://host1,host2,host3"
                 .into()),
             (Some(_), _) => Err("?mode= is available or strict".into()),
         }

@@ -19,6 +19,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// How much longer than a lease a heartbeat for other programs is kept, as they keep theirs.
 const HEARTBEAT_OUTLASTS: Duration = Duration::from_secs(5);
 
+/// Where an attempt's arguments say whether the store is known to be fresh.
+const FRESH_STORE: usize = 4;
+
 /// One script run. The store's answer carries `number` back.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
@@ -51,6 +54,13 @@ impl Step {
         if !self.channel.is_empty() {
             // No name contains a space: see the scripts' prelude.
             self.channel = format!("shard {}", self.channel);
+        }
+    }
+
+    /// Lets no server's age speak for it: see [`Mode::trusts_age`](super::mode::Mode::trusts_age).
+    pub(super) fn distrust_age(&mut self) {
+        if self.script == Script::Acquire && self.arguments[FRESH_STORE] == flag(false) {
+            self.arguments[FRESH_STORE] = text("-");
         }
     }
 

@@ -11,9 +11,10 @@ use crate::backend::{ConnectError, Secret};
 pub(super) const SUPPORTED: &str = "redis://[user[:password]@]host[:port][/db], rediss://… with \
                                     ?ca=FILE&cert=FILE&key=FILE, \
                                     redis+sentinel://host1,host2/master-name, \
-                                    redis+cluster://host1,host2, or \
+                                    redis+cluster://host1,host2, \
+                                    redis+quorum://host1,host2,host3, or \
                                     unix:///path?db=N";
-const DEFAULT_PORT: u16 = 6379;
+pub(super) const DEFAULT_PORT: u16 = 6379;
 /// The highest database number that is sent; servers have 16 unless told otherwise.
 const DATABASE_MAX: u32 = 65_535;
 
@@ -153,15 +154,22 @@ fn parse(address: &str) -> Result<RedisUrl, String> {
 
 /// The text for an address whose scheme is not ours.
 pub(super) fn unsupported_scheme(scheme: &str) -> String {
+    if let Some((plain, "sentinel" | "cluster" | "quorum")) = scheme.split_once('+') {
+        return format!(
+            "{scheme:?} leads to several servers, and here one is meant: write {plain}://host:port \
+             of that one"
+        );
+    }
     if scheme.contains("cluster") {
         return "a cluster's address is written redis+cluster://host1,host2 (or rediss+cluster://)"
             .into();
     }
-    let later = ["quorum"].into_iter().find(|word| scheme.contains(word));
-    match later {
-        Some(word) => format!("{word} is not supported yet: write {SUPPORTED}"),
-        None => format!("unknown scheme {scheme:?}: write {SUPPORTED}"),
+    if scheme.contains("quorum") {
+        return "a quorum's address is written redis+quorum://host1,host2,host3 (or \
+                rediss+quorum://)"
+            .into();
     }
+    format!("unknown scheme {scheme:?}: write {SUPPORTED}")
 }
 
 fn is_scheme(scheme: &str, rest: &str) -> bool {
@@ -465,7 +473,9 @@ mod tests {
             ("http://u:c4nary@host", "unknown scheme \"http\""),
             ("redis-sentinel://u:c4nary@host", "redis+sentinel://host1"),
             ("redis-cluster://u:c4nary@host", "redis+cluster://host1"),
-            ("quorum://a,b,c", "quorum is not supported yet"),
+            ("rediss+cluster://u:c4nary@host", "write rediss://host:port"),
+            ("redis+sentinel://u:c4nary@host/main", "write redis://host:port"),
+            ("quorum://a,b,c", "is written redis+quorum://host1"),
             ("localhost:6380", "redis://localhost:6380"),
             ("u:c4nary@localhost", "no scheme: write redis://["),
             ("c4nary", "no scheme: write redis://["),

@@ -39,6 +39,11 @@ fn an_address_is_a_url_or_its_parts() {
             "store = { url = 'redis+sentinel://a,b:1/main', password = 'p', database = 2 }",
             "redis+sentinel://:p@a,b:1/main/2",
         ),
+        ("store = { url = 'redis+cluster://a,b:1', password = 'p' }", "redis+cluster://:p@a,b:1"),
+        (
+            "store = { url = 'rediss+cluster://a,b', tls = { ca_file = '/ca' } }",
+            "rediss+cluster://a,b?ca=/ca",
+        ),
     ];
     for (text, expected) in cases {
         assert_eq!(url(toml(text)), expected, "{text}");

@@ -2,23 +2,35 @@
 
 use testkit::RedisServer;
 use tokio::runtime::Runtime;
-use trials::storm::ride_out;
+use trials::storm::{Outage, Storm, ride_out};
 
 use crate::report::Report;
 use crate::{Outcome, Scale};
 
 pub(crate) fn measure(runtime: &Runtime, scale: &Scale, report: &mut Report) -> Outcome {
-    eprintln!("taking the store away from {} clients…", scale.clients);
-    let mut server = RedisServer::start();
-    let storm = runtime.block_on(ride_out(&mut server, scale.clients))?;
-    let each = storm.connections as f64 / storm.clients as f64;
-    let figures = format!(
-        "{} clients back within {:.2} s, busiest {}/s, {each:.1} connections each, leader {}",
+    for (name, outage) in [
+        ("reconnecting after an outage", Outage::WITHIN_THE_LEASE),
+        ("the same, after all leases have ended", Outage::BEYOND_THE_LEASE),
+    ] {
+        eprintln!("taking the store away from {} clients…", scale.clients);
+        let mut server = RedisServer::start();
+        let storm = runtime.block_on(ride_out(&mut server, scale.clients, outage))?;
+        report.note(name, figures(&storm), "–".into());
+    }
+    Ok(())
+}
+
+fn figures(storm: &Storm) -> String {
+    format!(
+        "{} clients back within {:.2} s, busiest {} connections/s (bound {}), {:.1} each; \
+         leader {} after {:.2} s (bound {:.2} s)",
         storm.clients,
         storm.took.as_secs_f64(),
         storm.busiest_per_second,
-        if storm.leader_stayed { "unchanged" } else { "changed" },
-    );
-    report.note("reconnecting after an outage", figures, "–".into());
-    Ok(())
+        storm.busiest_bound,
+        storm.connections as f64 / storm.clients as f64,
+        if storm.leader_stayed { "unchanged" } else { "again" },
+        storm.leader_after.as_secs_f64(),
+        storm.leader_bound.as_secs_f64(),
+    )
 }

@@ -3,6 +3,7 @@
 //! `cargo xtask bench store [--quick]` builds and runs it. Servers have one core, whoever asks
 //! them has another; noise only ever adds, so the least of all rounds counts.
 
+mod append;
 mod embedded;
 mod idle;
 mod memory;
@@ -21,8 +22,8 @@ fn main() -> Outcome {
     let (scale, only) = match words[..] {
         [] => (Scale::FULL, None),
         ["--quick"] => (Scale::QUICK, None),
-        ["--only", "snapshot"] => (Scale::FULL, Some(snapshot::measure)),
-        ["--quick", "--only", "snapshot"] => (Scale::QUICK, Some(snapshot::measure)),
+        ["--only", what] => (Scale::FULL, Some(only(what)?)),
+        ["--quick", "--only", what] => (Scale::QUICK, Some(only(what)?)),
         _ => return Err(format!("unknown arguments {words:?}: {USAGE}").into()),
     };
     let mut figures = Figures::default();
@@ -40,6 +41,7 @@ fn main() -> Outcome {
     stall::measure(&scale, &mut figures)?;
     removal::measure(&mut figures)?;
     snapshot::measure(&scale, &mut figures)?;
+    append::measure(&scale, &mut figures)?;
     let speeds = speed::measure(&scale)?;
     speeds.print();
     println!();
@@ -47,7 +49,18 @@ fn main() -> Outcome {
     Ok(())
 }
 
-const USAGE: &str = "known are --quick and --only snapshot";
+const USAGE: &str = "known are --quick, --only snapshot and --only append";
+
+type Measure = fn(&Scale, &mut Figures) -> Outcome;
+
+/// What is measured by itself.
+fn only(what: &str) -> Outcome<Measure> {
+    match what {
+        "snapshot" => Ok(snapshot::measure),
+        "append" => Ok(append::measure),
+        _ => Err(format!("there is no {what:?} by itself: {USAGE}").into()),
+    }
+}
 
 /// How much is measured.
 struct Scale {
@@ -60,6 +73,8 @@ struct Scale {
     /// Keys, and members of two large values, of which a snapshot is taken.
     snapshot_keys: usize,
     snapshot_members: usize,
+    /// How often files are loaded.
+    loads: usize,
     idle_seconds: u64,
 }
 
@@ -71,6 +86,7 @@ impl Scale {
         stall_keys: 10_000_000,
         snapshot_keys: 5_000_000,
         snapshot_members: 1_000_000,
+        loads: 2,
         idle_seconds: 10,
     };
     const QUICK: Self = Self {
@@ -80,6 +96,7 @@ impl Scale {
         stall_keys: 1_000_000,
         snapshot_keys: 500_000,
         snapshot_members: 100_000,
+        loads: 1,
         idle_seconds: 2,
     };
 }

@@ -106,11 +106,11 @@ fn requests(row: &Row, scale: &Scale) -> usize {
 }
 
 /// One call of redis-benchmark.
-struct Load {
-    test: &'static str,
-    value_len: usize,
-    pipeline: usize,
-    requests: usize,
+pub(crate) struct Load {
+    pub(crate) test: &'static str,
+    pub(crate) value_len: usize,
+    pub(crate) pipeline: usize,
+    pub(crate) requests: usize,
 }
 
 impl Load {
@@ -120,7 +120,7 @@ impl Load {
 }
 
 /// Returns requests per second.
-fn load(server: &RedisServer, load: &Load) -> Outcome<f64> {
+pub(crate) fn load(server: &RedisServer, load: &Load) -> Outcome<f64> {
     let output = Command::new("redis-benchmark")
         .args(["-p", &server.port().to_string(), "--csv", "-t", load.test, "-r", KEYS])
         .args(["-d", &load.value_len.to_string(), "-P", &load.pipeline.to_string()])

@@ -32,7 +32,7 @@ use super::slot::Slot;
 use super::survey::{nodes_to_ask, survey};
 use crate::backend::Connection;
 use crate::backend::redis::backoff::Backoff;
-use crate::backend::redis::connection::{Manner, Replies, Supervisor, Terms};
+use crate::backend::redis::connection::{CALLS_QUEUED_MAX, Manner, Replies, Supervisor, Terms};
 use crate::backend::redis::dial::Route;
 use crate::backend::redis::error;
 use crate::backend::redis::node::Node;
@@ -177,6 +177,8 @@ impl Router {
     }
 
     async fn next_event(&mut self, fresh: &mut Vec<Errand>, is_closed: bool) -> Event {
+        let held = self.waiting.len() + self.in_flight.len();
+        let takes_errands = !is_closed && held < CALLS_QUEUED_MAX;
         loop {
             tokio::select! {
                 biased;
@@ -190,7 +192,7 @@ impl Router {
                     }
                 }
                 () = self.ears.changed() => return Event::EarsChanged,
-                count = self.errands.recv_many(fresh, ERRANDS_AT_ONCE), if !is_closed => {
+                count = self.errands.recv_many(fresh, ERRANDS_AT_ONCE), if takes_errands => {
                     return if count == 0 { Event::Closed } else { Event::Errands };
                 }
             }
@@ -250,21 +252,24 @@ impl Router {
     }
 
     fn land(&mut self, mut errand: Errand, node: &Node, outcome: Result<Replies, StoreError>) {
-        let replies = match outcome {
+        let mut replies = match outcome {
             Ok(replies) => replies,
             Err(error) => {
                 self.want_survey();
                 return errand.end(Err(error));
             }
         };
-        // The steps of an errand have one slot: what follows the first goes where it goes.
-        let redirect = match replies.values.first() {
-            Some(Value::ServerError(said)) => {
+        let redirection = |reply: &Value| match reply {
+            Value::ServerError(said) => {
                 Redirect::parse(said, node).map(|way| (way, error::from_reply(said)))
             }
             _ => None,
         };
-        let Some((redirect, said)) = redirect else { return errand.end(Ok(replies)) };
+        let Some((redirect, said)) = replies.values.first().and_then(redirection) else {
+            // What follows the first is a courtesy, and comes again with the next request.
+            replies.values.retain(|reply| redirection(reply).is_none());
+            return errand.end(Ok(replies));
+        };
         errand.steps = replies.steps;
         match redirect {
             Redirect::Moved { slot, to } => {
@@ -325,6 +330,9 @@ impl Router {
             StoreError::NotNow(said) => said.clone(),
             other => other.to_string(),
         };
+        if said.contains("not served") {
+            return self.no_owner(errand);
+        }
         match self.map.as_ref().and_then(SlotMap::gaps) {
             Some(gaps) => StoreError::NotNow(format!(
                 "{said} (slot {}, key {}): slots without an owner: {gaps}; give them one \

@@ -95,10 +95,16 @@ fn verdict(failures: &[(&Node, StoreError)]) -> StoreError {
             StoreError::Denied(format!("the node at {node}: {why}"))
         }
         Some((_, error @ StoreError::Unexpected(_))) => error.clone(),
-        Some((node, error)) => StoreError::Unreachable(format!(
-            "none of {} nodes that were asked answers; the one at {node}: {error}",
-            failures.len()
-        )),
+        Some((node, error)) => {
+            let why = match error {
+                StoreError::Unreachable(why) => why.clone(),
+                other => other.to_string(),
+            };
+            StoreError::Unreachable(format!(
+                "none of {} nodes that were asked answers; the one at {node}: {why}",
+                failures.len()
+            ))
+        }
         None => StoreError::Unreachable("no node was asked".into()),
     }
 }

@@ -1,8 +1,10 @@
 -- Take the resource if it is free, reserved for the caller, or was granted to this attempt.
--- ARGV: attempt, ttl, longest lease in the fleet, floor, fresh store, lock delay, heal?, healed
--- value, record, ready?, list members?, ballot: empty, p(ropose) or the number to settle at
+-- ARGV: attempt, ttl, longest lease in the fleet, floor, fresh store (- for no, and its age says
+-- nothing), lock delay, heal?, healed value, record, ready?, list members?, ballot: empty,
+-- p(ropose) or the number to settle at
 local attempt, ttl, fleet_ttl = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local floor, fresh, lock_delay = tonumber(ARGV[8]), ARGV[9] == '1', tonumber(ARGV[10])
+local age_counts = ARGV[9] ~= '-'
 local heals, healed, record, ready, lists = ARGV[11] == '1', ARGV[12], ARGV[13], ARGV[14], ARGV[15]
 local alone, proposes, settled = ARGV[16] == '', ARGV[16] == 'p', tonumber(ARGV[16])
 
@@ -81,7 +83,8 @@ end
 local change = token and life_changed() or nil
 local why = change and change.why
 -- Where several nodes decide, none of them may be the one that forgot.
-local never_failed = alone and not life.weak and not life.failed_over and life.uptime * 1000 > longest + 1000
+local never_failed = alone and age_counts and not life.weak and not life.failed_over
+  and life.uptime * 1000 > longest + 1000
 local nobody_led = floor == 0 and (life.complete or never_failed or fresh)
 if not token and not nobody_led then
   why = 'the store has no record of earlier terms'

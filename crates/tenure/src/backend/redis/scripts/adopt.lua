@@ -38,8 +38,10 @@ end
 -- Never back behind a term that this node knows, nor into one that was closed here.
 local known = token or 0
 local is_open = known == term and meta.holder == ME and meta.open == '1'
-if known > term or known == term and not is_open then
+if known > term then
   return answer('lost', 'other', text(known))
+elseif known == term and not is_open then
+  return lost()
 end
 local fault = must('HSET', META, 'v', '1', 'holder', ME, 'token', text(term), 'attempt',
   is_open and meta.attempt or '0', 'granted_at', text(now), 'incarnation', life.record, 'open', '1',

@@ -57,8 +57,14 @@ fn disagreement(votes: &BTreeMap<&Node, Vec<&str>>) -> String {
 
 fn silence(silent: &[(&str, &StoreError)]) -> StoreError {
     // Refused everywhere is for a person to mend; anything else may pass.
-    let denied = silent.iter().find(|(_, error)| matches!(error, StoreError::Denied(_)));
-    match denied.or(silent.first()) {
+    let lasting = silent.iter().find(|(_, error)| !error.is_temporary());
+    match lasting.or(silent.first()) {
+        Some((server, StoreError::Unexpected(words))) if words.contains("unknown command") => {
+            StoreError::Unexpected(format!(
+                "{server} is no sentinel ({words}): write redis://host:port if it is the store \
+                 itself, or the sentinels' own port"
+            ))
+        }
         Some((sentinel, StoreError::Denied(why))) => {
             StoreError::Denied(format!("the sentinel at {sentinel}: {why}"))
         }

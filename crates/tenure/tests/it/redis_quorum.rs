@@ -1,0 +1,334 @@
+//! Elections on a majority of three independent nodes: real servers, and our own stores in their
+//! place.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use store_server::Server;
+use tenure::backend::conformance;
+use tenure::backend::{Backend, ConnectError, Connection, QuorumBackend};
+use tenure::core::protocol::{HistoryKind, Token};
+use tenure::{Election, Leadership, Tenure};
+use testkit::RedisServer;
+
+const TTL: Duration = Duration::from_secs(1);
+/// Longer than any quarantine of such leases.
+const QUARANTINE: Duration = Duration::from_millis(1_100);
+/// What must come does so within this, on a machine that is busy.
+const PATIENT: Duration = Duration::from_secs(30);
+
+/// A node that a test ends and starts again, empty.
+trait Node: Send {
+    fn port(&self) -> u16;
+    fn kill(&mut self);
+    fn restart(&mut self);
+}
+
+impl Node for RedisServer {
+    fn port(&self) -> u16 {
+        RedisServer::port(self)
+    }
+    fn kill(&mut self) {
+        RedisServer::kill(self);
+    }
+    fn restart(&mut self) {
+        RedisServer::restart(self);
+    }
+}
+
+/// Our own store, in memory, on a thread of this process.
+struct OwnStore {
+    server: Option<Server>,
+    port: u16,
+}
+
+impl OwnStore {
+    fn start() -> Self {
+        let server = Server::builder().any_port().start().unwrap();
+        let port = server.port().unwrap();
+        OwnStore { server: Some(server), port }
+    }
+}
+
+impl Node for OwnStore {
+    fn port(&self) -> u16 {
+        self.port
+    }
+    fn kill(&mut self) {
+        self.server = None;
+    }
+    fn restart(&mut self) {
+        self.server = None;
+        let port = self.port.to_string();
+        let server = Server::builder().setting("port", &port).listen_as_configured().start();
+        self.server = Some(server.unwrap());
+    }
+}
+
+struct Nodes(Vec<Box<dyn Node>>);
+
+impl Nodes {
+    fn servers() -> Self {
+        Nodes((0..3).map(|_| Box::new(RedisServer::start()) as Box<dyn Node>).collect())
+    }
+
+    fn own_stores() -> Self {
+        Nodes((0..3).map(|_| Box::new(OwnStore::start()) as Box<dyn Node>).collect())
+    }
+
+    fn url(&self) -> String {
+        let hosts: Vec<_> =
+            self.0.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        format!("redis+quorum://{}", hosts.join(","))
+    }
+
+    async fn contender(&self, name: &str) -> (Tenure, Election) {
+        let tenure = Tenure::builder().instance(name).store(&self.url()).connect().await.unwrap();
+        let election = tenure.election("job").ttl(TTL).fresh_store(true).start().await.unwrap();
+        (tenure, election)
+    }
+}
+
+/// Waits for a leader with a higher token than `after`; two at once end the test.
+async fn next_token(elections: [&Election; 2], after: Token) -> Token {
+    let begun = Instant::now();
+    loop {
+        if let Some(token) = only_leader(elections).filter(|token| *token > after) {
+            return token;
+        }
+        let reasons = elections.map(|election| election.status().reason.to_string());
+        assert!(begun.elapsed() < PATIENT, "no leader after token {after}: {reasons:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn only_leader(elections: [&Election; 2]) -> Option<Token> {
+    let terms: Vec<_> = elections.iter().filter_map(|election| election.term()).collect();
+    let valid: Vec<_> = terms.iter().filter(|term| term.is_valid()).collect();
+    assert!(valid.len() < 2, "two leaders at once: {valid:?}");
+    valid.first().map(|term| term.token())
+}
+
+/// Looks on for a while: never two leaders, and with `token` never none and no other.
+async fn stays_so(elections: [&Election; 2], token: Option<Token>, lasts: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < lasts {
+        let leads = only_leader(elections);
+        if token.is_some() {
+            assert_eq!(leads, token, "the leader changed");
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn leader_survives_the_end_of_one_node(mut nodes: Nodes) {
+    let (_ada, ada) = nodes.contender("ada").await;
+    let (_bob, bob) = nodes.contender("bob").await;
+    let token = next_token([&ada, &bob], Token::NONE).await;
+    nodes.0[1].kill();
+    stays_so([&ada, &bob], Some(token), TTL * 3).await;
+
+    // Back, empty: it is adopted again, so that another one may go.
+    nodes.0[1].restart();
+    stays_so([&ada, &bob], Some(token), QUARANTINE + TTL * 2).await;
+    nodes.0[0].kill();
+    stays_so([&ada, &bob], Some(token), TTL * 3).await;
+}
+
+#[tokio::test]
+async fn a_leader_survives_the_end_of_one_server() {
+    leader_survives_the_end_of_one_node(Nodes::servers()).await;
+}
+
+#[tokio::test]
+async fn a_leader_survives_the_end_of_one_of_our_own_stores() {
+    leader_survives_the_end_of_one_node(Nodes::own_stores()).await;
+}
+
+async fn rolling_restart_keeps_the_leader(mut nodes: Nodes) {
+    let (_ada, ada) = nodes.contender("ada").await;
+    let (_bob, bob) = nodes.contender("bob").await;
+    let token = next_token([&ada, &bob], Token::NONE).await;
+    for node in 0..3 {
+        nodes.0[node].kill();
+        stays_so([&ada, &bob], Some(token), TTL / 2).await;
+        nodes.0[node].restart();
+        // The next one goes when this one holds the lease again.
+        stays_so([&ada, &bob], Some(token), QUARANTINE + TTL * 2).await;
+    }
+}
+
+#[tokio::test]
+async fn a_rolling_restart_of_all_servers_keeps_the_leader() {
+    rolling_restart_keeps_the_leader(Nodes::servers()).await;
+}
+
+#[tokio::test]
+async fn a_rolling_restart_of_all_our_own_stores_keeps_the_leader() {
+    rolling_restart_keeps_the_leader(Nodes::own_stores()).await;
+}
+
+#[tokio::test]
+async fn restarts_in_a_hurry_cost_the_leader_but_never_make_two() {
+    let mut nodes = Nodes::servers();
+    let (_ada, ada) = nodes.contender("ada").await;
+    let (_bob, bob) = nodes.contender("bob").await;
+    let token = next_token([&ada, &bob], Token::NONE).await;
+    for node in 0..3 {
+        nodes.0[node].kill();
+        nodes.0[node].restart();
+        stays_so([&ada, &bob], None, Duration::from_millis(100)).await;
+    }
+    let next = next_token([&ada, &bob], token).await;
+    assert!(next > token);
+}
+
+#[tokio::test]
+async fn without_a_majority_nobody_leads_and_everyone_is_told_why() {
+    let mut nodes = Nodes::servers();
+    let (ada, election) = nodes.contender("ada").await;
+    let term = election.wait_for_leadership_within(PATIENT).await.unwrap();
+    nodes.0[0].kill();
+    nodes.0[2].kill();
+    tokio::time::timeout(PATIENT, term.lost()).await.expect("the lease ends");
+    let token = term.token();
+    drop(term);
+    let begun = Instant::now();
+    while begun.elapsed() < TTL * 2 {
+        assert!(!election.is_leader());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let reason = election.status().reason.to_string();
+    assert!(reason.contains("1 of 3 nodes"), "{reason}");
+    let Connection::Down(error) = ada.connection() else { panic!("it is down") };
+    let dead = format!("127.0.0.1:{}", nodes.0[2].port());
+    assert!(error.to_string().contains(&dead), "{error}");
+
+    // One more is enough.
+    nodes.0[2].restart();
+    let next = election.wait_for_leadership_within(PATIENT).await.unwrap();
+    assert!(next.token() > token);
+}
+
+async fn release_and_hand_over_wake_the_standby(nodes: Nodes) {
+    // With a lease of this length, whoever waits for its end comes too late.
+    let contender = |name: &'static str| {
+        let url = nodes.url();
+        async move {
+            let tenure = Tenure::builder().instance(name).store(&url).connect().await.unwrap();
+            let election = tenure.election("job").ttl(PATIENT * 2).fresh_store(true);
+            (tenure, election.start().await.unwrap())
+        }
+    };
+    let (_ada, ada) = contender("ada").await;
+    let term = ada.wait_for_leadership_within(PATIENT).await.unwrap();
+    let (client, bob) = contender("bob").await;
+    let (_cleo, cleo) = contender("cleo").await;
+    let observer = client.observe("job").unwrap();
+    while observer.members().await.unwrap().len() < 3 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let to = term.hand_over("cleo").await.unwrap();
+    assert_eq!(to, *cleo.id());
+    let second = cleo.wait_for_leadership_within(PATIENT).await.unwrap().token();
+    let seen = observer.leader().await.unwrap();
+    assert!(matches!(&seen, Leadership::Led { leader, .. } if leader.token == second), "{seen:?}");
+
+    cleo.stop().await;
+    let third = tokio::select! {
+        term = ada.wait_for_leadership_within(PATIENT) => term.unwrap(),
+        term = bob.wait_for_leadership_within(PATIENT) => term.unwrap(),
+    };
+    assert!(third.token() > second);
+    let history = observer.history(10).await.unwrap();
+    let granted: Vec<_> =
+        history.iter().filter(|e| e.what == HistoryKind::Granted).map(|e| e.token).collect();
+    assert_eq!(granted.len(), 3, "{history:?}");
+}
+
+#[tokio::test]
+async fn a_release_and_a_hand_over_wake_the_standby_early() {
+    release_and_hand_over_wake_the_standby(Nodes::servers()).await;
+    release_and_hand_over_wake_the_standby(Nodes::own_stores()).await;
+}
+
+/// What a quorum does otherwise than one store.
+const OTHERWISE: &[&str] = &[
+    // A repeated attempt moves on to a higher number: nobody believed in the first.
+    "the_same_attempt_gets_the_same_term_again",
+    // A node that missed a term has forgotten nothing.
+    "a_store_that_forgot_tokens_makes_everyone_wait",
+    // An attempt takes two steps, and whoever asks waits for the answer.
+    "calls_take_effect_in_the_order_they_were_made",
+    // A hand-over lets the successor go first and reserves nothing.
+    "a_successor_claims_what_was_handed_over",
+    "a_successor_is_not_shown_as_leading_before_it_claims",
+    "a_repeated_hand_over_gives_the_first_result",
+    "history_tells_terms_newest_first",
+    // A moment is told by the clock of the node that answered first.
+    "ready_since_lasts_until_a_break",
+    // Ticks are refused.
+    "a_finished_tick_does_not_run_again",
+    "numbers_up_to_the_highest_finished_are_done",
+    "a_tick_that_was_begun_and_not_finished_is_told",
+    "a_failed_tick_tells_its_words",
+    "ticks_run_inside_the_own_term_only",
+    "the_outcome_of_a_named_tick_is_kept_for_a_while",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quorum_keeps_the_contract_of_backends() {
+    for nodes in [Nodes::servers(), Nodes::own_stores()] {
+        let mut backends = Vec::new();
+        for _ in 0..2 {
+            backends.push(Arc::new(QuorumBackend::open(&nodes.url()).await.unwrap()));
+        }
+        let made = std::sync::Mutex::new(backends);
+        let make = || made.lock().unwrap().pop().unwrap() as Arc<dyn Backend>;
+        conformance::check_without(make, OTHERWISE).await.assert_passed();
+    }
+}
+
+async fn refusal(address: &str) -> String {
+    match QuorumBackend::open(address).await {
+        Err(ConnectError::Address(text)) => text,
+        other => panic!("{address}: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn nodes_that_cannot_count_are_refused_by_name() {
+    let servers: Vec<_> = (0..2).map(|_| RedisServer::start()).collect();
+    let replica = RedisServer::start();
+    replica.cli(&["REPLICAOF", "127.0.0.1", &servers[0].port().to_string()]);
+    let cluster = RedisServer::builder().args(["--cluster-enabled", "yes"]).start();
+    let (a, b) = (servers[0].port(), servers[1].port());
+    let cases = [
+        (
+            format!("127.0.0.1:{a},127.0.0.1:{b},localhost:{a}"),
+            "are the same server under two names",
+        ),
+        (format!("127.0.0.1:{a},127.0.0.1:{b},127.0.0.1:{}", replica.port()), "is a replica"),
+        (format!("127.0.0.1:{a},127.0.0.1:{b},127.0.0.1:{}", cluster.port()), "part of a cluster"),
+        (format!("127.0.0.1:{a},127.0.0.1:{b}"), "2 nodes are too few"),
+        (format!("127.0.0.1:{a},127.0.0.1:{b},c,d"), "even number"),
+        (format!("127.0.0.1:{a},127.0.0.1:{b},127.0.0.1:{a}"), "stands there twice"),
+    ];
+    for (hosts, expected) in cases {
+        let text = refusal(&format!("redis+quorum://{hosts}")).await;
+        assert!(text.contains(expected), "{hosts}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn each_node_may_ask_for_a_password_of_its_own() {
+    let servers = ["first", "second"].map(|p| RedisServer::builder().password(p).start());
+    let open = RedisServer::start();
+    let (a, b, c) = (servers[0].port(), servers[1].port(), open.port());
+    let url = format!("redis+quorum://:first@127.0.0.1:{a},:second@127.0.0.1:{b},127.0.0.1:{c}");
+    let tenure = Tenure::connect(&url).await.unwrap();
+    assert!(!tenure.store().contains("first") && !tenure.store().contains("second"));
+    let election = tenure.election("job").fresh_store(true).start().await.unwrap();
+    election.wait_for_leadership_within(PATIENT).await.unwrap();
+    assert_eq!(servers[1].cli(&["GET", "tenure:job"]), election.id().as_str());
+}

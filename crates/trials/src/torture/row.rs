@@ -1,0 +1,241 @@
+//! What is run: PROTOCOL's table of modes and promises, as rows.
+
+use std::fmt;
+
+use super::fault::Fault::{self, *};
+
+/// What the store is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// One redis-server.
+    Single,
+    /// A master, two replicas and three sentinels, two on each of three hosts.
+    Sentinel,
+    /// Three masters of a cluster with a replica each, on six hosts.
+    Cluster,
+    /// Three redis-servers that know nothing of each other.
+    Quorum,
+    /// Three of our own stores that know nothing of each other.
+    OwnQuorum,
+}
+
+impl Topology {
+    /// All, with the names by which they are asked for.
+    pub const ALL: &[(&str, Topology)] = &[
+        ("single", Topology::Single),
+        ("sentinel", Topology::Sentinel),
+        ("cluster", Topology::Cluster),
+        ("quorum", Topology::Quorum),
+        ("own-quorum", Topology::OwnQuorum),
+    ];
+
+    /// How many servers it has.
+    pub(super) fn nodes(self) -> usize {
+        match self {
+            Topology::Single => 1,
+            Topology::Sentinel | Topology::Quorum | Topology::OwnQuorum => 3,
+            Topology::Cluster => 6,
+        }
+    }
+}
+
+impl Topology {
+    /// Whether its nodes decide together, each with a life and a clock of its own.
+    pub(super) fn is_quorum(self) -> bool {
+        matches!(self, Topology::Quorum | Topology::OwnQuorum)
+    }
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = Self::ALL.iter().find(|(_, topology)| topology == self);
+        f.write_str(named.map_or("?", |(name, _)| name))
+    }
+}
+
+/// How far a grant must have got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The master has it.
+    Available,
+    /// All replicas have it, too.
+    Strict,
+    /// Most of several nodes have it.
+    Quorum,
+}
+
+impl Mode {
+    /// All, with the names by which they are asked for.
+    pub const ALL: &[(&str, Mode)] =
+        &[("available", Mode::Available), ("strict", Mode::Strict), ("quorum", Mode::Quorum)];
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = Self::ALL.iter().find(|(_, mode)| mode == self);
+        f.write_str(named.map_or("?", |(name, _)| name))
+    }
+}
+
+/// What the faults of a row may do to "no two terms valid at one time".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// It is promised: not one overlap.
+    Holds,
+    /// It is not promised, and these faults break it: the run must show that.
+    Breaks,
+    /// It is not promised, but need not break.
+    Open,
+}
+
+/// Faults that strike one store, in any order.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What it is called in the table.
+    pub name: &'static str,
+    /// What strikes.
+    pub faults: Vec<Fault>,
+    /// What that may do.
+    pub expected: Expected,
+}
+
+impl Row {
+    /// How much time it gets beside others: what may not break has the most to show, and what
+    /// breaks ends when it has.
+    pub fn shares(&self) -> u32 {
+        match self.expected {
+            Expected::Holds if self.faults.len() > 1 => 6,
+            Expected::Holds => 2,
+            Expected::Open => 3,
+            Expected::Breaks => 1,
+        }
+    }
+
+    fn holds(faults: &[Fault]) -> Self {
+        Row { name: "promised", faults: faults.to_vec(), expected: Expected::Holds }
+    }
+
+    fn open(name: &'static str, faults: &[Fault]) -> Self {
+        Row { name, faults: faults.to_vec(), expected: Expected::Open }
+    }
+
+    fn breaks(name: &'static str, fault: Fault) -> Self {
+        Row { name, faults: vec![fault], expected: Expected::Breaks }
+    }
+}
+
+/// Rows that are run on one store, one after the other.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// What the store is made of.
+    pub topology: Topology,
+    /// In which mode it is used.
+    pub mode: Mode,
+    /// The rows. What an earlier one leaves behind must not hide what a later one has to show: a
+    /// flush, for one, is only believed by newcomers of a store that never failed over.
+    pub rows: Vec<Row>,
+}
+
+/// Strikes instances and their way to the store: promised in every mode.
+const OF_INSTANCES: [Fault; 4] = [KillInstance, PauseInstance, CutClient, CutClientOneWay];
+
+/// Strikes stores with replicas: the old master, if there is one, is dead.
+const OF_REPLICATION: [Fault; 7] = [
+    PauseServer,
+    PauseReplica,
+    LagReplicas,
+    RestartEmpty,
+    KillMaster,
+    KillLaggedMaster,
+    RollingRestart,
+];
+
+/// Leaves an old master alive: promised in `strict` alone.
+const OF_TWO_MASTERS: [Fault; 3] = [CutMaster, CutMasterOneWay, PauseMasterForLong];
+
+/// Everything that is run, in its order.
+pub fn groups() -> Vec<Group> {
+    vec![
+        single(),
+        sentinel(Mode::Available),
+        sentinel(Mode::Strict),
+        cluster(Mode::Available),
+        cluster(Mode::Strict),
+        quorum(Topology::Quorum),
+        quorum(Topology::OwnQuorum),
+    ]
+}
+
+fn single() -> Group {
+    let promised = [&OF_INSTANCES[..], &[PauseServer, RestartEmpty]].concat();
+    let rows = vec![
+        Row::holds(&promised),
+        Row::breaks("flush", Flush),
+        Row::breaks("clock step", StepClock),
+    ];
+    Group { topology: Topology::Single, mode: Mode::Available, rows }
+}
+
+/// A fail-over on command leaves the old master in office for some seconds: sentinels are in no
+/// hurry to demote it.
+fn sentinel(mode: Mode) -> Group {
+    let dead_master = [&OF_INSTANCES[..], &OF_REPLICATION, &[LoseSentinel]].concat();
+    let two_masters = [&OF_TWO_MASTERS[..], &[FailOverOnCommand]].concat();
+    let rows = match mode {
+        Mode::Available => vec![
+            Row::breaks("flush", Flush),
+            Row::breaks("clock step", StepClock),
+            Row::holds(&dead_master),
+            Row::open("old master alive", &two_masters),
+            Row::breaks("isolated master", IsolateMasterWithLeader),
+        ],
+        Mode::Strict | Mode::Quorum => vec![
+            Row { name: "promised: flush", ..Row::holds(&[Flush]) },
+            Row { name: "promised: isolated master", ..Row::holds(&[IsolateMasterWithLeader]) },
+            Row::breaks("clock step", StepClock),
+            Row::holds(&[dead_master, two_masters].concat()),
+        ],
+    };
+    Group { topology: Topology::Sentinel, mode, rows }
+}
+
+/// A master of a cluster that loses sight of most others ends its service by itself, before it is
+/// replaced if clocks and timers are kind; on command, it hands its office over.
+fn cluster(mode: Mode) -> Group {
+    let orderly = [MigrateSlot, FailOverOnCommand];
+    let dead_master = [&OF_INSTANCES[..], &OF_REPLICATION, &orderly].concat();
+    let two_masters = [&OF_TWO_MASTERS[..], &[IsolateMasterWithLeader]].concat();
+    let rows = match mode {
+        Mode::Available => vec![
+            Row::breaks("flush", Flush),
+            Row::holds(&dead_master),
+            Row::open("old master alive", &two_masters),
+            Row::breaks("clock step", StepClock),
+        ],
+        Mode::Strict | Mode::Quorum => vec![
+            Row { name: "promised: flush", ..Row::holds(&[Flush]) },
+            Row::holds(&[dead_master, two_masters].concat()),
+            Row::breaks("clock step", StepClock),
+        ],
+    };
+    Group { topology: Topology::Cluster, mode, rows }
+}
+
+/// Whatever happens to one node of three is promised to do no harm.
+fn quorum(topology: Topology) -> Group {
+    let of_one_node = [
+        PauseServer,
+        KillNode,
+        RestartEmpty,
+        CutMinority,
+        CutNodeFromClient,
+        FlushNode,
+        StepNodeClock,
+    ];
+    let rows = vec![
+        Row::holds(&[&OF_INSTANCES[..], &of_one_node, &[RollingRestart]].concat()),
+        Row::open("flush of all", &[Flush]),
+        Row::breaks("clock step of all", StepClock),
+    ];
+    Group { topology, mode: Mode::Quorum, rows }
+}
