@@ -310,8 +310,8 @@ impl Engine {
         }
     }
 
-    /// The first of three steps that fetch the memory which a request of a session will need,
-    /// when requests of others run in between: to be called as soon as `key` is known.
+    /// The first of three steps that fetch the memory which a request of a session will need, when
+    /// other work is done in between: to be called as soon as `key` is known.
     #[inline]
     pub fn foresee(&self, id: SessionId, key: &[u8]) -> Option<Foreseen> {
         let session = self.state.sessions.get(id)?;

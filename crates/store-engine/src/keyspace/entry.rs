@@ -26,7 +26,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::memory::size_class;
-use super::prefetch::prefetch;
+use super::prefetch::{prefetch, prefetch_far};
 use super::value::{Data, Value};
 
 /// Values up to this length stand inside their entry; longer ones in a vector of their own.
@@ -163,7 +163,7 @@ impl Entry {
         unsafe { self.0.cast::<u32>().write(meta) }
     }
 
-    /// Begins to fetch the entry into the cache.
+    /// Begins to fetch the beginning of the entry into the cache.
     #[inline]
     pub(super) fn prefetch(&self) {
         prefetch(self.0.as_ptr());
@@ -173,11 +173,9 @@ impl Entry {
     /// line should be there.
     #[inline]
     pub(super) fn prefetch_value(&self) {
-        let parts = self.parts();
-        let end = parts.size().min(PREFETCHED_MAX);
+        let end = self.parts().size().min(PREFETCHED_MAX);
         for at in (CACHE_LINE..end).step_by(CACHE_LINE) {
-            // Never read through: `prefetch` takes any address.
-            prefetch(self.0.as_ptr().wrapping_add(at));
+            prefetch_far(self.0.as_ptr().wrapping_add(at));
         }
     }
 
