@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tenure_core::quorum::HintCount;
 use tenure_core::{Failback, InstanceId, Settings, Timing, TimingSettings};
 
 use crate::algorithm::{Algorithm, Want};
@@ -31,11 +32,14 @@ impl World<'_> {
         self.note_party(party, || "starts");
         let (now, place) = (self.now, &mut self.parties[party]);
         place.is_alive = true;
-        let (life, epoch, local) = (place.life, place.link.epoch, place.local(now));
+        let (life, local) = (place.life, place.local(now));
         let requires_beat = place.requires_beat;
         place.algorithm.start(local);
         let delay = self.random.between(MILLISECOND / 10, 5 * MILLISECOND);
-        self.after(delay, Event::Connected { party, life, epoch });
+        for line in 0..self.parties[party].links.len() {
+            let epoch = self.parties[party].links[line].epoch;
+            self.after(delay, Event::Connected { party, life, line, epoch });
+        }
         if requires_beat {
             self.after(delay, Event::Want { party, life, want: Want::Beat });
         }
@@ -46,9 +50,12 @@ impl World<'_> {
         self.note_party(party, || "ends");
         let place = &mut self.parties[party];
         place.is_alive = false;
-        place.link.is_up = false;
-        place.link.epoch += 1;
+        for link in &mut place.links {
+            link.is_up = false;
+            link.epoch += 1;
+        }
         place.asks.clear();
+        place.rounds.clear();
         place.held.clear();
         let before = place.belief.take();
         let local = place.local(self.now);
@@ -83,7 +90,9 @@ impl World<'_> {
             is_alive: false,
             paused_until: 0,
             held: Vec::new(),
-            link: Link { is_up: false, ..Link::to(0) },
+            links: (0..self.climate.nodes).map(|node| Link::down(node, 0)).collect(),
+            rounds: Vec::new(),
+            hints: self.quorum.map(HintCount::new),
             asks: Vec::new(),
             wake: 0,
             belief: None,
@@ -101,12 +110,17 @@ impl World<'_> {
         let (name, clock) = (self.parties[party].name, self.parties[party].clock.clone());
         let (timing, algorithm) = self.build_process(party, name, life, &clock);
         let caller = self.caller(process_id(name, life));
+        let hints = self.quorum.map(HintCount::new);
         let place = &mut self.parties[party];
         place.life = life;
         place.algorithm = algorithm;
         place.timing = timing;
         place.caller = caller;
-        place.link = Link { epoch: place.link.epoch + 1, is_up: false, ..Link::to(0) };
+        for (node, link) in place.links.iter_mut().enumerate() {
+            *link = Link::down(node, link.epoch + 1);
+        }
+        place.rounds.clear();
+        place.hints = hints;
         place.paused_until = 0;
         place.asks.clear();
         place.held.clear();

@@ -4,6 +4,7 @@ use crate::clock::MILLISECOND;
 use crate::control::Subject;
 use crate::fault::Fault;
 use crate::flaw::Flaw;
+use crate::nodes::NodeFault;
 use crate::promise::Promise;
 use crate::random::Random;
 use crate::rival::LEASE;
@@ -31,6 +32,8 @@ pub(crate) enum Replicas {
     Lagging,
     /// One to three that must all confirm what counts: mode `strict`.
     Confirming,
+    /// None: three or five independent nodes decide together: mode `quorum`.
+    Quorum,
 }
 
 /// How bad the wires are.
@@ -115,7 +118,59 @@ const STRICT_MIXTURE: &[(Fault, u32)] = &{
     faults
 };
 
-/// All cases, by what PROTOCOL says of modes `available` and `strict`.
+/// What may go wrong with a minority of the nodes, however bad the wires to the others are.
+const NODES: &[(Fault, u32)] = &[
+    (Fault::Node(NodeFault::Crash), 3),
+    (Fault::Node(NodeFault::RestartEmpty), 4),
+    (Fault::Node(NodeFault::RestartOld), 4),
+    (Fault::Node(NodeFault::Pause), 3),
+    (Fault::Node(NodeFault::Flush), 3),
+    (Fault::Node(NodeFault::Cut), 3),
+    (Fault::Node(NodeFault::CutReplies), 3),
+    (Fault::Node(NodeFault::Slow), 3),
+    (Fault::Pause, 2),
+    (Fault::Crash, 2),
+    (Fault::Break, 1),
+    (Fault::Resign, 2),
+    (Fault::HandOver, 2),
+];
+
+const QUORUM_MIXTURE: &[(Fault, u32)] = &[
+    (Fault::Node(NodeFault::Crash), 2),
+    (Fault::Node(NodeFault::RestartEmpty), 3),
+    (Fault::Node(NodeFault::RestartOld), 3),
+    (Fault::Node(NodeFault::Pause), 2),
+    (Fault::Node(NodeFault::Flush), 2),
+    (Fault::Node(NodeFault::Cut), 2),
+    (Fault::Node(NodeFault::CutReplies), 2),
+    (Fault::Node(NodeFault::Slow), 2),
+    (Fault::Pause, 5),
+    (Fault::Suspend, 2),
+    (Fault::Crash, 3),
+    (Fault::Stop, 3),
+    (Fault::Break, 4),
+    (Fault::CutOff, 3),
+    (Fault::CutReplies, 3),
+    (Fault::Slow, 3),
+    (Fault::Deaf, 2),
+    (Fault::ForgedHint, 4),
+    (Fault::ClockRate, 2),
+    (Fault::AskToResign, 3),
+    (Fault::AskToHandOver, 3),
+    (Fault::Resign, 2),
+    (Fault::HandOver, 3),
+    (Fault::OperatorPause, 1),
+    (Fault::OperatorResume, 2),
+    (Fault::Clear, 1),
+    (Fault::Unready, 1),
+    (Fault::Ready, 2),
+    (Fault::PauseHere, 1),
+    (Fault::ResumeHere, 2),
+    (Fault::BeatsFail, 1),
+    (Fault::RenewNow, 2),
+];
+
+/// All cases, by what PROTOCOL says of modes `available`, `strict` and `quorum`.
 pub const CASES: &[Case] = &[
     Case {
         name: "calm",
@@ -284,6 +339,99 @@ pub const CASES: &[Case] = &[
         replicas: Replicas::Confirming,
     },
     Case {
+        name: "quorum-calm",
+        about: "quorum: nothing but people's wishes now and then",
+        excused: &[],
+        faults: &[(Fault::Resign, 1), (Fault::HandOver, 1), (Fault::AskToHandOver, 1)],
+        wires: Wires::Good,
+        replicas: Replicas::Quorum,
+    },
+    Case {
+        name: "quorum-nodes",
+        about: "quorum: a minority crashes, restarts empty or old, is flushed or cut off",
+        excused: &[],
+        faults: NODES,
+        wires: Wires::Any,
+        replicas: Replicas::Quorum,
+    },
+    Case {
+        name: "quorum-wires",
+        about: "quorum: loss, delay beyond the lease, copies, broken connections",
+        excused: &[],
+        faults: &[
+            (Fault::Break, 3),
+            (Fault::CutOff, 3),
+            (Fault::CutReplies, 4),
+            (Fault::Slow, 6),
+            (Fault::Resign, 1),
+            (Fault::Node(NodeFault::Slow), 2),
+        ],
+        wires: Wires::Bad,
+        replicas: Replicas::Quorum,
+    },
+    Case {
+        name: "quorum-clocks",
+        about: "quorum: clocks of a minority jump, its keys are deleted",
+        excused: &[],
+        faults: &[
+            (Fault::Node(NodeFault::ClockForward), 5),
+            (Fault::Node(NodeFault::ClockBack), 3),
+            (Fault::Node(NodeFault::Delete), 3),
+            (Fault::ClockRate, 2),
+            (Fault::Pause, 2),
+            (Fault::Crash, 2),
+            (Fault::Resign, 2),
+            (Fault::HandOver, 1),
+        ],
+        wires: Wires::Good,
+        replicas: Replicas::Quorum,
+    },
+    Case {
+        name: "quorum-amnesia",
+        about: "quorum: any node, all of them too, loses its data",
+        excused: &[],
+        faults: &[
+            (Fault::AnyNode(NodeFault::RestartEmpty), 4),
+            (Fault::AnyNode(NodeFault::RestartOld), 4),
+            (Fault::AnyNode(NodeFault::Flush), 3),
+            (Fault::Node(NodeFault::Cut), 3),
+            (Fault::Pause, 3),
+            (Fault::Crash, 2),
+            (Fault::CutOff, 2),
+            (Fault::Resign, 2),
+        ],
+        wires: Wires::Any,
+        replicas: Replicas::Quorum,
+    },
+    Case {
+        name: "quorum-people",
+        about: "quorum: a storm of resignations, hand-overs, pauses and clears",
+        excused: &[],
+        faults: PEOPLE,
+        wires: Wires::Any,
+        replicas: Replicas::Quorum,
+    },
+    Case {
+        name: "quorum-mixture",
+        about: "quorum: everything at once, on a minority of the nodes",
+        excused: &[],
+        faults: QUORUM_MIXTURE,
+        wires: Wires::Any,
+        replicas: Replicas::Quorum,
+    },
+    Case {
+        name: "quorum-majority",
+        about: "quorum: clocks of a majority jump, its keys are deleted",
+        excused: &[Promise::P1],
+        faults: &[
+            (Fault::AnyNode(NodeFault::ClockForward), 4),
+            (Fault::AnyNode(NodeFault::Delete), 2),
+            (Fault::Pause, 1),
+        ],
+        wires: Wires::Good,
+        replicas: Replicas::Quorum,
+    },
+    Case {
         name: "isolated-primary",
         about: "the old primary goes on serving some",
         excused: &[Promise::P1, Promise::P2],
@@ -358,6 +506,10 @@ impl Case {
             stubborn_percent: random.between(0, 30),
             lag_max: random.share(lease, 0, 2_000),
             replicas: replicas as usize,
+            nodes: match self.replicas {
+                Replicas::Quorum => *random.pick(&[3, 5]),
+                _ => 1,
+            },
             leases_differ: random.percent(20),
         }
     }

@@ -61,6 +61,11 @@ impl Clock {
         self.reading += by;
     }
 
+    pub(crate) fn step_back(&mut self, now: Real, by: u64) {
+        self.set_rate(now, self.off_ppm);
+        self.reading -= by;
+    }
+
     fn rate(&self) -> u64 {
         (1_000_000 + self.off_ppm) as u64
     }

@@ -18,9 +18,17 @@ pub(crate) struct Node {
     pub(crate) is_alive: bool,
     /// Stopped until then; requests wait in its sockets.
     pub(crate) paused_until: Real,
+    /// One of several nodes that is not as it should be, or was not a short while ago.
+    pub(crate) faulty_until: Real,
+    /// What it would start again with.
+    pub(crate) saved: Option<MemoryStore>,
 }
 
 impl Node {
+    fn new(store: MemoryStore, clock: Clock) -> Self {
+        Node { store, clock, is_alive: true, paused_until: 0, faulty_until: 0, saved: None }
+    }
+
     pub(crate) fn server_time(&self, now: Real) -> ServerTime {
         ServerTime(self.clock.at(now) / 1_000)
     }
@@ -77,8 +85,25 @@ impl Cluster {
         let clock = Clock::new(EPOCH, off_ppm);
         let started_at = ServerTime((EPOCH - up_for) / 1_000);
         let store = MemoryStore::redis_like(started_at, 1);
-        let node = Node { store, clock, is_alive: true, paused_until: 0 };
+        let node = Node::new(store, clock);
         Cluster { nodes: vec![node], primary: 0, flaw, replicas: Vec::new(), runs: 1, writes: 0 }
+    }
+
+    /// Adds a node that decides together with the others.
+    pub(crate) fn add_node(&mut self, ahead: i64, off_ppm: i64, up_for: u64) {
+        let reading = EPOCH.saturating_add_signed(ahead);
+        self.runs += 1;
+        let store = MemoryStore::redis_like(ServerTime((reading - up_for) / 1_000), self.runs);
+        let clock = Clock::new(reading, off_ppm);
+        self.nodes.push(Node::new(store, clock));
+    }
+
+    /// A node starts again with what it had saved at some time before.
+    pub(crate) fn restart_with(&mut self, node: usize, now: Real, saved: MemoryStore) {
+        self.runs += 1;
+        let started_at = self.nodes[node].server_time(now);
+        self.nodes[node].store = saved;
+        self.nodes[node].store.promote(self.runs, started_at);
     }
 
     pub(crate) fn primary(&mut self) -> &mut Node {
@@ -120,7 +145,7 @@ impl Cluster {
         self.runs += 1;
         let clock = replica.clock;
         store.promote(self.runs, ServerTime(EPOCH / 1_000));
-        self.nodes.push(Node { store, clock, is_alive: true, paused_until: 0 });
+        self.nodes.push(Node::new(store, clock));
         self.primary = self.nodes.len() - 1;
     }
 
@@ -181,7 +206,10 @@ impl Cluster {
             (answer, hints) = store.execute(server_time, &call);
         }
         let touched_other_term = match request {
-            Request::Renew { token, .. } | Request::Release { token, .. } => {
+            Request::Renew { token, .. }
+            | Request::Adopt { token, .. }
+            | Request::Release { token, .. }
+            | Request::PassOn { token, .. } => {
                 let is_other = before.as_ref().is_some_and(|before| {
                     !before.is_vacant() && (before.holder != from.id || before.token != *token)
                 });

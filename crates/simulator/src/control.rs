@@ -30,7 +30,7 @@ impl Subject {
     /// Promises that would be broken by the mere look of a flaw, before it does any harm.
     pub(crate) fn ignores(self) -> &'static [Promise] {
         match self {
-            Subject::Flawed(Flaw::DeadlineFromAnswer) => &[Promise::P4],
+            Subject::Flawed(Flaw::DeadlineFromAnswer | Flaw::CountedLate) => &[Promise::P4],
             Subject::Flawed(Flaw::NoQuarantine) => &[Promise::P2],
             Subject::Flawed(Flaw::IdWithoutToken | Flaw::ThirdPartyRelease) => &[Promise::P5],
             _ => &[],
@@ -105,6 +105,30 @@ pub const CONTROLS: &[Control] = &[
         "strict: one replica fewer than there are is enough",
         Subject::Flawed(Flaw::FewerReplicas),
         "strict-isolated",
+    ),
+    control(
+        "half-quorum",
+        "quorum: half of the nodes are enough",
+        Subject::Flawed(Flaw::HalfQuorum),
+        "quorum-mixture",
+    ),
+    control(
+        "counted-late",
+        "quorum: answers count after the deadline",
+        Subject::Flawed(Flaw::CountedLate),
+        "quorum-wires",
+    ),
+    control(
+        "no-settling",
+        "quorum: each node counts under its own token",
+        Subject::Flawed(Flaw::NoSettling),
+        "quorum-mixture",
+    ),
+    control(
+        "adopt-unchecked",
+        "quorum: a node adopts without looking at its token",
+        Subject::Flawed(Flaw::AdoptUnchecked),
+        "quorum-amnesia",
     ),
 ];
 

@@ -6,12 +6,15 @@ use tenure_core::{EventKind, Moment, Reason, StoreError};
 
 use crate::algorithm::{Belief, Op, Output, Reply, Want};
 use crate::clock::MILLISECOND;
+use crate::flaw::{Flaw, LATE_LEASES};
 use crate::party::PendingAsk;
 use crate::promise::Promise;
 use crate::world::{Event, World, span};
 
 /// The epoch of replies that need no connection: errors made up on the spot.
 pub(crate) const ANY_EPOCH: u32 = u32::MAX;
+/// The line of replies that come from no node: the end of waiting.
+pub(crate) const NO_LINE: usize = usize::MAX;
 /// How many terms' permitted ends are remembered per process.
 const PERMITS_KEPT: usize = 4;
 
@@ -78,26 +81,45 @@ impl World<'_> {
         };
         place.asks.push(PendingAsk { ask, sent_at, lease, token });
         let life = place.life;
+        let timeout = match self.subject.flaw() {
+            Some(Flaw::CountedLate) => self.climate.lease * LATE_LEASES,
+            _ => timeout,
+        };
         let gives_up_at = (sent_at + span(timeout)).as_nanos();
         if let Some(real) = place.clock.real_at(gives_up_at) {
             let reply = Err(StoreError::TimedOut(span(timeout)));
-            self.at(real, Event::Reply { party, life, epoch: ANY_EPOCH, ask, reply });
+            let (line, epoch, step) = (NO_LINE, ANY_EPOCH, 0);
+            self.at(real, Event::Reply { party, life, line, epoch, ask, step, reply });
         }
         self.note_party(party, || format!("asks {ask}: {op:?}"));
-        self.send(party, ask, op);
+        match (self.quorum, op) {
+            (Some(quorum), Op::Call(request)) => {
+                self.begin_round(party, ask, (quorum, request, span(timeout)));
+            }
+            (_, op) => self.send(party, 0, (ask, 0), op),
+        }
     }
 
     pub(crate) fn deliver_reply(
         &mut self,
         party: usize,
-        epoch: u32,
-        ask: u64,
+        (line, epoch): (usize, u32),
+        (ask, step): (u64, u32),
         reply: Result<Reply, StoreError>,
     ) {
-        let place = &mut self.parties[party];
-        if epoch != ANY_EPOCH && epoch != place.link.epoch {
+        let place = &self.parties[party];
+        if epoch != ANY_EPOCH && epoch != place.links[line].epoch {
             return;
         }
+        match self.quorum {
+            Some(_) => self.advance_round(party, line, (ask, step), reply),
+            None => self.finish_ask(party, ask, reply),
+        }
+    }
+
+    /// The one reply to a request of the algorithm is there.
+    pub(crate) fn finish_ask(&mut self, party: usize, ask: u64, reply: Result<Reply, StoreError>) {
+        let place = &mut self.parties[party];
         let Some(at) = place.asks.iter().position(|pending| pending.ask == ask) else { return };
         let pending = place.asks.swap_remove(at);
         self.permit(party, pending, &reply);
@@ -270,7 +292,12 @@ impl World<'_> {
 
     // ------------------------------------------------------------------ other inputs
 
-    pub(crate) fn deliver_hint(&mut self, party: usize, hint: Hint) {
+    pub(crate) fn deliver_hint(&mut self, party: usize, line: usize, hint: Hint) {
+        let counted = match &mut self.parties[party].hints {
+            Some(count) => count.hear(line, hint),
+            None => Some(hint),
+        };
+        let Some(hint) = counted else { return };
         let local = self.parties[party].local(self.now);
         self.note_party(party, || format!("hint {hint:?}"));
         self.parties[party].algorithm.hint(local, hint);

@@ -8,6 +8,8 @@ use crate::case::Replicas;
 use crate::clock::{MILLISECOND, Real, SECOND};
 use crate::flaw::Flaw;
 use crate::network::RECONNECTS_WITHIN;
+use crate::nodes::NodeFault;
+use crate::party::Link;
 use crate::promise::Promise;
 use crate::world::{Event, World, span};
 
@@ -52,6 +54,10 @@ pub(crate) enum Fault {
     ResumeHere,
     BeatsFail,
     RenewNow,
+    /// To one of several nodes, a minority at a time.
+    Node(NodeFault),
+    /// To any of several nodes.
+    AnyNode(NodeFault),
 }
 
 impl World<'_> {
@@ -69,8 +75,10 @@ impl World<'_> {
             Fault::Stop => self.stop(party),
             Fault::Break => {
                 let down_for = self.outage();
-                self.break_link(party, down_for);
+                self.break_links(party, down_for);
             }
+            Fault::Node(fault) => self.strike_node(fault),
+            Fault::AnyNode(fault) => self.strike_any_node(fault),
             Fault::CutOff | Fault::CutReplies | Fault::Slow | Fault::Deaf => {
                 self.disturb_link(party, fault);
             }
@@ -112,7 +120,7 @@ impl World<'_> {
     }
 
     /// How long something is away: a blink, about a lease, or several.
-    fn outage(&mut self) -> u64 {
+    pub(crate) fn outage(&mut self) -> u64 {
         let lease = self.climate.lease;
         match self.random.below(10) {
             0..=3 => self.random.share(lease, 1, 300),
@@ -130,7 +138,7 @@ impl World<'_> {
         let lasts = self.outage();
         let until = self.now + lasts;
         if fault != Fault::Pause {
-            self.break_link(party, lasts);
+            self.break_links(party, lasts);
         }
         self.parties[party].paused_until = until;
         self.note_party(party, || format!("stands still ({fault:?}) for {:?}", span(lasts)));
@@ -168,8 +176,11 @@ impl World<'_> {
                 self.parties[party].clock.set_rate(now, off_ppm);
             }
         }
-        let off_ppm = self.drift();
-        self.cluster.primary().clock.set_rate(now, off_ppm);
+        let first = self.quorum.map_or(self.cluster.primary, |_| 0);
+        for node in first..self.cluster.nodes.len() {
+            let off_ppm = self.drift();
+            self.cluster.nodes[node].clock.set_rate(now, off_ppm);
+        }
     }
 
     /// Half of the promised bound for each side, so that any two differ by at most the whole.
@@ -181,16 +192,17 @@ impl World<'_> {
 
     fn disturb_link(&mut self, party: usize, fault: Fault) {
         let until = self.now + self.outage();
-        let link = &mut self.parties[party].link;
-        match fault {
-            Fault::CutOff => {
-                link.loses_requests_until = until;
-                link.loses_replies_until = until;
-                link.deaf_until = until;
+        for link in &mut self.parties[party].links {
+            match fault {
+                Fault::CutOff => {
+                    link.loses_requests_until = until;
+                    link.loses_replies_until = until;
+                    link.deaf_until = until;
+                }
+                Fault::CutReplies => link.loses_replies_until = until,
+                Fault::Slow => link.slow_until = until,
+                _ => link.deaf_until = until,
             }
-            Fault::CutReplies => link.loses_replies_until = until,
-            Fault::Slow => link.slow_until = until,
-            _ => link.deaf_until = until,
         }
     }
 
@@ -211,7 +223,15 @@ impl World<'_> {
             _ => Hint::PauseChanged,
         };
         let life = self.parties[party].life;
-        self.after(0, Event::Hint { party, life, hint });
+        // One node makes it up, or all do.
+        let lines = match self.climate.nodes {
+            1 => 0..1,
+            nodes if self.random.percent(50) => 0..nodes,
+            _ => 0..1,
+        };
+        for line in lines {
+            self.after(0, Event::Hint { party, life, line, hint: hint.clone() });
+        }
     }
 
     // ------------------------------------------------------------------ the store
@@ -267,7 +287,7 @@ impl World<'_> {
     pub(crate) fn attach_replicas(&mut self) {
         self.cluster.detach_replicas();
         let count = match self.case.replicas {
-            Replicas::None => 0,
+            Replicas::None | Replicas::Quorum => 0,
             Replicas::Lagging => 1,
             Replicas::Confirming => self.climate.replicas,
         };
@@ -312,7 +332,7 @@ impl World<'_> {
         for party in 0..self.parties.len() {
             if self.random.percent(50) {
                 let down_for = self.outage();
-                self.break_link(party, down_for);
+                self.break_links(party, down_for);
             }
         }
         let found_out_after = self.random.share(self.climate.lease, 500, 5_000);
@@ -326,9 +346,9 @@ impl World<'_> {
 
     fn break_links_to(&mut self, node: usize) {
         for party in 0..self.parties.len() {
-            if self.parties[party].link.node == node {
+            if self.parties[party].links[0].node == node {
                 let down_for = self.random.share(self.climate.lease, 1, 600);
-                self.break_link(party, down_for);
+                self.break_link(party, 0, down_for);
             }
         }
     }
@@ -336,6 +356,9 @@ impl World<'_> {
     // ------------------------------------------------------------------ people
 
     fn token_now(&mut self) -> Token {
+        if self.quorum.is_some() {
+            return self.majority_token();
+        }
         let (now, resource) = (self.now, self.resource.clone());
         let node = self.cluster.primary();
         node.store.token_of(node.server_time(now), &resource)
@@ -363,6 +386,9 @@ impl World<'_> {
 
     fn operator_says(&mut self, request: Request) {
         let now = self.now;
+        if self.quorum.is_some() {
+            return self.operator_says_to_all(&request);
+        }
         let node = self.cluster.primary();
         if now < node.paused_until || !self.subject.speaks_protocol() {
             return;
@@ -383,6 +409,15 @@ impl World<'_> {
         self.execute(node, &Op::Call(request), &caller);
     }
 
+    fn operator_says_to_all(&mut self, request: &Request) {
+        let caller = self.caller(InstanceId::seen("operator"));
+        for node in 0..self.cluster.nodes.len() {
+            if self.now >= self.cluster.nodes[node].paused_until {
+                self.execute(node, &Op::Call(request.clone()), &caller);
+            }
+        }
+    }
+
     // ------------------------------------------------------------------ healing
 
     /// Everything works again: from here on a leader is due.
@@ -392,7 +427,8 @@ impl World<'_> {
         self.led_since_heal = self.leader().is_some();
         for node in 0..self.cluster.nodes.len() {
             self.cluster.nodes[node].paused_until = 0;
-            self.cluster.nodes[node].is_alive &= node == self.cluster.primary;
+            let is_current = self.quorum.is_some() || node == self.cluster.primary;
+            self.cluster.nodes[node].is_alive &= is_current;
         }
         self.operator_says(Request::Resume);
         for party in 0..self.parties.len() {
@@ -417,7 +453,7 @@ impl World<'_> {
             self.after(0, Event::Thawed { party, off_ppm });
         }
         self.parties[party].beats_fail_until = 0;
-        self.parties[party].link.heal();
+        self.parties[party].links.iter_mut().for_each(Link::heal);
         if !self.parties[party].is_alive {
             return self.start_process(party);
         }
@@ -425,7 +461,7 @@ impl World<'_> {
             self.stop_work(party);
         }
         let down_for = self.random.below(RECONNECTS_WITHIN);
-        self.break_link(party, down_for);
+        self.break_links(party, down_for);
         self.make_want(party, Want::Ready(true));
         self.make_want(party, Want::Paused(false));
     }

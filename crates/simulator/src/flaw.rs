@@ -6,6 +6,9 @@ use tenure_core::memory_store::MemoryStore;
 use tenure_core::protocol::{Call, Outcome, Request};
 use tenure_core::{ServerTime, TimingSettings};
 
+/// For how many leases answers count where they count late.
+pub(crate) const LATE_LEASES: u64 = 3;
+
 /// Which rule is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
@@ -25,13 +28,21 @@ pub enum Flaw {
     WaitElsewhere,
     /// Strict: one replica fewer than there are is enough.
     FewerReplicas,
+    /// Quorum: half of the nodes are enough.
+    HalfQuorum,
+    /// Quorum: answers count whenever they come, and the lease from the last one.
+    CountedLate,
+    /// Quorum: nodes that granted under numbers of their own count.
+    NoSettling,
+    /// Quorum: a node adopts whatever term it is told of.
+    AdoptUnchecked,
 }
 
 impl Flaw {
     /// The budget that the core is told. For a deadline from the answer it believes in leases of
     /// twice the length, and [`lengthened`] gives it exactly the wrong part of that.
     pub(crate) fn timing(self, mut settings: TimingSettings) -> TimingSettings {
-        if self == Flaw::DeadlineFromAnswer {
+        if self.counts_from_answer() {
             let ttl = settings.ttl;
             settings.renew_every = Some(ttl / 3);
             settings.stop_grace = Some(ttl * 3 / 10);
@@ -41,15 +52,25 @@ impl Flaw {
         settings
     }
 
+    /// Whether leases are counted from an answer.
+    pub(crate) fn counts_from_answer(self) -> bool {
+        matches!(self, Flaw::DeadlineFromAnswer | Flaw::CountedLate)
+    }
+
     /// The request as a process with this flaw sends it.
     pub(crate) fn request(self, mut request: Request, ttl: Duration) -> Request {
         match (self, &mut request) {
-            (Flaw::DeadlineFromAnswer, Request::Acquire(ask)) => {
+            (flaw, Request::Acquire(ask)) if flaw.counts_from_answer() => {
                 ask.fleet_max_ttl /= 2;
                 ask.ttl = ttl;
                 ask.record.ttl = ttl;
             }
-            (Flaw::DeadlineFromAnswer, Request::Renew { ttl: asked, .. }) => *asked = ttl,
+            (flaw, Request::Renew { ttl: asked, fleet_max_ttl, .. })
+                if flaw.counts_from_answer() =>
+            {
+                *fleet_max_ttl /= 2;
+                *asked = ttl;
+            }
             (Flaw::AttemptPerProcess, Request::Acquire(ask)) => ask.attempt = 1,
             (Flaw::AttemptPerProcess, Request::Abandon { attempt }) => *attempt = 1,
             _ => {}
@@ -58,7 +79,10 @@ impl Flaw {
     }
 
     /// The call as a store with this flaw understands it.
-    pub(crate) fn at_store(self, store: &MemoryStore, now: ServerTime, call: &mut Call) {
+    pub(crate) fn at_store(self, store: &mut MemoryStore, now: ServerTime, call: &mut Call) {
+        if self == Flaw::AdoptUnchecked {
+            return adopt_unchecked(store, now, call);
+        }
         let current = store.token_of(now, &call.resource);
         let is_holder = store.get(now, call.resource.key()) == Some(call.id.as_str());
         if self != Flaw::IdWithoutToken || !is_holder {
@@ -69,9 +93,25 @@ impl Flaw {
         }
     }
 
+    /// The node of `nodes` whose answers count twice for a party, and the one that is never asked.
+    pub(crate) fn twins(self, party: usize, nodes: usize) -> Option<(usize, usize)> {
+        let first = party % nodes;
+        (self == Flaw::HalfQuorum).then_some((first, (first + 1) % nodes))
+    }
+
     /// Whether the store with this flaw lets the caller in although leases may be believed in.
     pub(crate) fn skips_quarantine(self, outcome: &Outcome) -> bool {
         self == Flaw::NoQuarantine && matches!(outcome, Outcome::Quarantine { .. })
+    }
+}
+
+/// Lets a node forget what it knows, the quarantine too, when it is told of another term.
+fn adopt_unchecked(store: &mut MemoryStore, now: ServerTime, call: &Call) {
+    let Request::Adopt { token, .. } = call.request else { return };
+    if store.token_of(now, &call.resource) != token {
+        store.forget(now, &call.resource);
+        store.execute(now, call);
+        store.end_quarantine(now, &call.resource);
     }
 }
 

@@ -23,11 +23,13 @@ mod driver;
 mod fault;
 mod flaw;
 mod network;
+mod nodes;
 mod ours;
 mod party;
 mod promise;
 mod random;
 mod rival;
+mod rounds;
 mod world;
 
 pub use case::{CASES, Case, Mode};

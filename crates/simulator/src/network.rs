@@ -13,35 +13,37 @@ use crate::flaw::Flaw;
 use crate::promise::Promise;
 use crate::world::{Awaited, Event, Letter, World};
 
+/// The step of a request whose reply nobody waits for.
+pub(crate) const TOLD: u32 = u32::MAX;
 /// How soon a healed world's connections stand again.
 pub(crate) const RECONNECTS_WITHIN: u64 = 100 * MILLISECOND;
 
 impl World<'_> {
-    pub(crate) fn send(&mut self, party: usize, ask: u64, op: Op) {
-        let (life, epoch) = (self.parties[party].life, self.parties[party].link.epoch);
-        if !self.parties[party].link.is_up {
+    pub(crate) fn send(&mut self, party: usize, line: usize, (ask, step): (u64, u32), op: Op) {
+        let (life, epoch) = (self.parties[party].life, self.parties[party].links[line].epoch);
+        if !self.parties[party].links[line].is_up {
             if self.is_healed() || self.random.percent(80) {
                 let reply = Err(StoreError::Unreachable("not connected".into()));
-                let delay = self.random.below(MILLISECOND);
-                self.after(delay, Event::Reply { party, life, epoch: ANY_EPOCH, ask, reply });
+                let (delay, epoch) = (self.random.below(MILLISECOND), ANY_EPOCH);
+                self.after(delay, Event::Reply { party, life, line, epoch, ask, step, reply });
             }
             return;
         }
         let caller = self.parties[party].caller.id.clone();
-        let (node, sent_at) = (self.parties[party].link.node, self.now);
+        let (node, sent_at) = (self.parties[party].links[line].node, self.now);
+        let is_copy = step == TOLD;
+        let letter =
+            Letter { party, life, line, epoch, node, sent_at, ask, step, caller, op, is_copy };
         if !self.is_healed() && self.random.percent(self.climate.copy_percent) {
             let delay = self.random.share(self.climate.lease, 0, 2_500);
-            let (op, caller) = (op.clone(), caller.clone());
-            let letter =
-                Letter { party, life, epoch, node, sent_at, ask, caller, op, is_copy: true };
-            self.after(delay, Event::Arrive(Box::new(letter)));
+            let copy = Letter { is_copy: true, ..letter.clone() };
+            self.after(delay, Event::Arrive(Box::new(copy)));
         }
-        if self.is_lost(self.parties[party].link.loses_requests_until) {
+        if self.is_lost(self.parties[party].links[line].loses_requests_until) {
             return self.note_party(party, || format!("request {ask} is lost"));
         }
-        let delay = self.delay(party);
-        let arrives = self.in_order(party, delay, |link| &mut link.request_arrives);
-        let letter = Letter { party, life, epoch, node, sent_at, ask, caller, op, is_copy: false };
+        let delay = self.delay(party, line);
+        let arrives = self.in_order((party, line), delay, |link| &mut link.request_arrives);
         self.at(arrives, Event::Arrive(Box::new(letter)));
     }
 
@@ -50,11 +52,11 @@ impl World<'_> {
             || !self.is_healed() && self.random.percent(self.climate.loss_percent)
     }
 
-    fn delay(&mut self, party: usize) -> u64 {
+    fn delay(&mut self, party: usize, line: usize) -> u64 {
         let shortest = MILLISECOND / 10;
         if self.is_healed() {
             self.random.between(shortest, 2 * MILLISECOND)
-        } else if self.now < self.parties[party].link.slow_until {
+        } else if self.now < self.parties[party].links[line].slow_until {
             self.random.share(self.climate.lease, 10, 1_600)
         } else if self.random.percent(85) {
             self.random.between(shortest, 3 * MILLISECOND)
@@ -66,12 +68,12 @@ impl World<'_> {
     /// One connection delivers in order, unless this world lets requests overtake each other.
     fn in_order(
         &mut self,
-        party: usize,
+        (party, line): (usize, usize),
         delay: u64,
         last: fn(&mut crate::party::Link) -> &mut u64,
     ) -> u64 {
         let reorders = self.climate.reorders;
-        let last = last(&mut self.parties[party].link);
+        let last = last(&mut self.parties[party].links[line]);
         let arrives = match reorders {
             true => self.now + delay,
             false => (self.now + delay).max(*last + 1),
@@ -91,7 +93,7 @@ impl World<'_> {
             return self.at(resumes_at, Event::Arrive(Box::new(letter)));
         }
         let place = &self.parties[letter.party];
-        let is_cut = place.life != letter.life || place.link.epoch != letter.epoch;
+        let is_cut = place.life != letter.life || place.links[letter.line].epoch != letter.epoch;
         if is_cut && self.random.percent(50) {
             return;
         }
@@ -147,23 +149,24 @@ impl World<'_> {
     }
 
     fn answer(&mut self, letter: Letter, reply: Result<Reply, StoreError>) {
-        let party = letter.party;
-        if self.is_lost(self.parties[party].link.loses_replies_until) {
+        let (party, line) = (letter.party, letter.line);
+        if self.is_lost(self.parties[party].links[line].loses_replies_until) {
             return self.note_party(party, || format!("reply {} is lost", letter.ask));
         }
-        let delay = self.delay(party);
-        let arrives = self.in_order(party, delay, |link| &mut link.reply_arrives);
-        let Letter { life, epoch, ask, .. } = letter;
-        self.at(arrives, Event::Reply { party, life, epoch, ask, reply });
+        let delay = self.delay(party, line);
+        let arrives = self.in_order((party, line), delay, |link| &mut link.reply_arrives);
+        let Letter { life, epoch, ask, step, .. } = letter;
+        self.at(arrives, Event::Reply { party, life, line, epoch, ask, step, reply });
     }
 
     /// Carries a request out and lets subscribers hear of it.
     pub(crate) fn execute(&mut self, node: usize, op: &Op, caller: &Caller) -> Reply {
         let lags = self.lags(node);
         let executed = self.cluster.execute(node, self.now, op, caller, &lags);
-        self.note("store", || format!("{} {op:?} -> {:?}", caller.id, executed.reply));
+        self.note("store", || format!("{node} {} {op:?} -> {:?}", caller.id, executed.reply));
         // A grant that waits for replicas may never count; P2 is then judged as terms begin.
-        let counts_at_once = self.awaited_replicas(&executed.reply) == 0;
+        // So it is where one node of several grants.
+        let counts_at_once = self.awaited_replicas(&executed.reply) == 0 && self.quorum.is_none();
         if let Some(token) = granted(&executed.reply).filter(|_| counts_at_once) {
             self.judge.grant(self.now, token, &caller.id);
         }
@@ -192,21 +195,22 @@ impl World<'_> {
     }
 
     fn publish(&mut self, node: usize, hint: &Hint) {
+        // Where one store decides, its connection leads to whoever is the primary.
+        let line = self.quorum.map_or(0, |_| node);
         for party in 0..self.parties.len() {
             let place = &self.parties[party];
-            let hears = place.is_alive
-                && place.link.is_up
-                && place.link.node == node
-                && self.now >= place.link.deaf_until;
+            let link = &place.links[line];
+            let hears =
+                place.is_alive && link.is_up && link.node == node && self.now >= link.deaf_until;
             if !hears || self.is_lost_hint() {
                 continue;
             }
             let copies = if self.is_healed() || self.random.percent(95) { 1 } else { 2 };
             for _ in 0..copies {
-                let delay = self.delay(party);
-                let arrives = self.in_order(party, delay, |link| &mut link.hint_arrives);
-                let life = self.parties[party].life;
-                self.at(arrives, Event::Hint { party, life, hint: hint.clone() });
+                let delay = self.delay(party, line);
+                let arrives = self.in_order((party, line), delay, |link| &mut link.hint_arrives);
+                let (life, hint) = (self.parties[party].life, hint.clone());
+                self.at(arrives, Event::Hint { party, life, line, hint });
             }
         }
     }
@@ -215,47 +219,65 @@ impl World<'_> {
         !self.is_healed() && self.random.percent(self.climate.hint_loss_percent)
     }
 
-    /// The connection breaks: what is under way may or may not arrive, no reply does.
-    pub(crate) fn break_link(&mut self, party: usize, down_for: u64) {
+    /// All connections of a process break.
+    pub(crate) fn break_links(&mut self, party: usize, down_for: u64) {
+        for line in 0..self.parties[party].links.len() {
+            self.break_link(party, line, down_for);
+        }
+    }
+
+    /// A connection breaks: what is under way may or may not arrive, no reply does.
+    pub(crate) fn break_link(&mut self, party: usize, line: usize, down_for: u64) {
         self.note_party(party, || "loses its connection");
         let place = &mut self.parties[party];
-        place.link.is_up = false;
-        place.link.epoch += 1;
-        let (life, epoch) = (place.life, place.link.epoch);
+        place.links[line].is_up = false;
+        place.links[line].epoch += 1;
+        let (life, epoch) = (place.life, place.links[line].epoch);
         if !place.is_alive {
             return;
         }
         let asks: Vec<u64> = place.asks.iter().map(|pending| pending.ask).collect();
         for ask in asks {
             if self.random.percent(70) {
-                let reply = Err(StoreError::Unreachable("connection broke".into()));
                 let delay = self.random.below(2 * MILLISECOND);
-                self.after(delay, Event::Reply { party, life, epoch: ANY_EPOCH, ask, reply });
+                // Whichever step of a round is under way on this line.
+                for step in 0..self.quorum.map_or(1, |_| 2) {
+                    let reply = Err(StoreError::Unreachable("connection broke".into()));
+                    let epoch = ANY_EPOCH;
+                    self.after(delay, Event::Reply { party, life, line, epoch, ask, step, reply });
+                }
             }
         }
-        self.after(down_for, Event::Connected { party, life, epoch });
-        if !self.parties[party].is_paused(self.now) && self.random.percent(50) {
+        self.after(down_for, Event::Connected { party, life, line, epoch });
+        let place = &self.parties[party];
+        let has_majority = self.quorum.is_some_and(|quorum| place.links_up() >= quorum.majority());
+        if !has_majority && !place.is_paused(self.now) && self.random.percent(50) {
             let local = self.parties[party].local(self.now);
             self.parties[party].algorithm.unreachable(local);
             self.settle(party);
         }
     }
 
-    pub(crate) fn connected(&mut self, party: usize, epoch: u32) {
-        let primary = self.cluster.primary;
+    pub(crate) fn connected(&mut self, party: usize, line: usize, epoch: u32) {
+        // Several nodes have a connection each; one store's leads to its primary.
+        let node = self.quorum.map_or(self.cluster.primary, |_| line);
         let place = &mut self.parties[party];
-        if place.link.epoch != epoch || place.link.is_up {
+        let link = &mut place.links[line];
+        if link.epoch != epoch || link.is_up {
             return;
         }
-        place.link.is_up = true;
-        place.link.node = primary;
+        link.is_up = true;
+        link.node = node;
         let arrives = self.now;
-        place.link.request_arrives = arrives;
-        place.link.reply_arrives = arrives;
-        place.link.hint_arrives = arrives;
+        link.request_arrives = arrives;
+        link.reply_arrives = arrives;
+        link.hint_arrives = arrives;
         let local = place.local(self.now);
+        let is_enough = self.quorum.is_none_or(|quorum| place.links_up() >= quorum.majority());
         self.note_party(party, || "is connected");
-        self.parties[party].algorithm.listening(local);
-        self.settle(party);
+        if is_enough {
+            self.parties[party].algorithm.listening(local);
+            self.settle(party);
+        }
     }
 }

@@ -53,7 +53,7 @@ impl Algorithm for Ours {
             Err(error) => Err(error),
         };
         let reply = reply.map(|mut answer| {
-            if self.flaw == Some(Flaw::DeadlineFromAnswer) {
+            if self.flaw.is_some_and(Flaw::counts_from_answer) {
                 let late = now.since(sent_at);
                 answer.view.pttl = answer.view.pttl.map(|pttl| lengthened(pttl, late));
             }

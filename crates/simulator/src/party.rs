@@ -1,6 +1,7 @@
 //! One process in a world: its host's clock, its connection, its work.
 
-use tenure_core::protocol::Token;
+use tenure_core::protocol::{Answer, Token};
+use tenure_core::quorum::{HintCount, Round};
 use tenure_core::{Moment, Timing};
 
 use crate::algorithm::{Algorithm, Belief};
@@ -22,7 +23,12 @@ pub(crate) struct Party {
     pub(crate) paused_until: Real,
     /// What happened to it while it stood still.
     pub(crate) held: Vec<Event>,
-    pub(crate) link: Link,
+    /// One connection per node; just one where one store decides.
+    pub(crate) links: Vec<Link>,
+    /// What several nodes are asked together.
+    pub(crate) rounds: Vec<OpenRound>,
+    /// Which hints enough nodes gave, where several decide.
+    pub(crate) hints: Option<HintCount>,
     /// Requests that still wait for their one reply.
     pub(crate) asks: Vec<PendingAsk>,
     /// Only the wake-up with this number counts.
@@ -47,6 +53,15 @@ pub(crate) struct PendingAsk {
     pub(crate) token: Token,
 }
 
+/// A request to several nodes under way.
+#[derive(Debug)]
+pub(crate) struct OpenRound {
+    pub(crate) ask: u64,
+    pub(crate) round: Round,
+    /// What each node answered last, for flaws that make something else of it.
+    pub(crate) last: Vec<Option<Answer>>,
+}
+
 /// What is done in the name of a term.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Work {
@@ -59,7 +74,7 @@ pub(crate) struct Work {
     pub(crate) was_lost: bool,
 }
 
-/// The connection of one process to the store.
+/// The connection of one process to one node of the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) is_up: bool,
@@ -91,12 +106,22 @@ impl Link {
         }
     }
 
+    /// A connection to `node` that does not stand yet.
+    pub(crate) fn down(node: usize, epoch: u32) -> Self {
+        Link { epoch, is_up: false, ..Link::to(node) }
+    }
+
     pub(crate) fn heal(&mut self) {
         *self = Link { epoch: self.epoch, is_up: self.is_up, ..Link::to(self.node) };
     }
 }
 
 impl Party {
+    /// How many of its connections stand.
+    pub(crate) fn links_up(&self) -> usize {
+        self.links.iter().filter(|link| link.is_up).count()
+    }
+
     pub(crate) fn local(&self, now: Real) -> Moment {
         Moment::from_nanos(self.clock.at(now))
     }

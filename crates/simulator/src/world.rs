@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tenure_core::protocol::Hint;
+use tenure_core::quorum::Quorum;
 use tenure_core::{Resource, StoreError};
 
 use crate::algorithm::{Op, Reply, Want};
@@ -31,11 +32,19 @@ pub(crate) enum Event {
     /// Replicas have, or should have, heard of what a request did.
     Confirm(Box<Awaited>),
     /// A reply, or the end of waiting for one, reaches its process.
-    Reply { party: usize, life: u32, epoch: u32, ask: u64, reply: Result<Reply, StoreError> },
+    Reply {
+        party: usize,
+        life: u32,
+        line: usize,
+        epoch: u32,
+        ask: u64,
+        step: u32,
+        reply: Result<Reply, StoreError>,
+    },
     /// A hint reaches a process.
-    Hint { party: usize, life: u32, hint: Hint },
+    Hint { party: usize, life: u32, line: usize, hint: Hint },
     /// A process is connected again.
-    Connected { party: usize, life: u32, epoch: u32 },
+    Connected { party: usize, life: u32, line: usize, epoch: u32 },
     /// Work under a term begins or ends.
     Work { party: usize, life: u32, plan: u32, running: bool },
     /// The application wants something.
@@ -63,14 +72,16 @@ pub(crate) enum Event {
 }
 
 /// A request on its way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Letter {
     pub(crate) party: usize,
     pub(crate) life: u32,
+    pub(crate) line: usize,
     pub(crate) epoch: u32,
     pub(crate) node: usize,
     pub(crate) sent_at: Real,
     pub(crate) ask: u64,
+    pub(crate) step: u32,
     pub(crate) caller: tenure_core::InstanceId,
     pub(crate) op: Op,
     /// A second copy of a request: its answer goes nowhere.
@@ -128,6 +139,8 @@ pub(crate) struct Climate {
     pub(crate) lag_max: u64,
     /// How many replicas there are where they must confirm.
     pub(crate) replicas: usize,
+    /// How many nodes there are that decide together; one decides alone.
+    pub(crate) nodes: usize,
     /// Whether some instances ask for shorter leases than others.
     pub(crate) leases_differ: bool,
 }
@@ -143,6 +156,8 @@ pub struct World<'a> {
     pub(crate) cluster: Cluster,
     pub(crate) parties: Vec<Party>,
     pub(crate) judge: Judge,
+    /// Several nodes that decide together.
+    pub(crate) quorum: Option<Quorum>,
     pub(crate) healed_at: Option<Real>,
     /// From here on nothing of the faults is left, no quarantine either.
     pub(crate) settled_at: Real,
@@ -183,6 +198,7 @@ impl<'a> World<'a> {
             resource: Resource::named("job").expect("it is a good name"),
             parties: Vec::new(),
             judge: Judge::default(),
+            quorum: Quorum::of(climate.nodes).ok(),
             healed_at: None,
             settled_at: Real::MAX,
             led_since_heal: false,
@@ -193,6 +209,7 @@ impl<'a> World<'a> {
             climate,
             random,
         };
+        world.add_nodes();
         world.populate();
         if mode == Mode::Liveness {
             world.at(faults_last * 2 / 3, Event::Heal);
@@ -242,11 +259,11 @@ impl<'a> World<'a> {
             Event::Wake { party, wake, .. } => self.wake(party, wake),
             Event::Arrive(letter) => self.arrive(*letter),
             Event::Confirm(awaited) => self.confirm(*awaited),
-            Event::Reply { party, epoch, ask, reply, .. } => {
-                self.deliver_reply(party, epoch, ask, reply);
+            Event::Reply { party, line, epoch, ask, step, reply, .. } => {
+                self.deliver_reply(party, (line, epoch), (ask, step), reply);
             }
-            Event::Hint { party, hint, .. } => self.deliver_hint(party, hint),
-            Event::Connected { party, epoch, .. } => self.connected(party, epoch),
+            Event::Hint { party, line, hint, .. } => self.deliver_hint(party, line, hint),
+            Event::Connected { party, line, epoch, .. } => self.connected(party, line, epoch),
             Event::Work { party, plan, running, .. } => self.work(party, plan, running),
             Event::Want { party, want, .. } => self.want(party, want),
             Event::Resumed { party } => self.resumed(party),
@@ -315,6 +332,7 @@ impl<'a> World<'a> {
         }
         let weights = self.case.faults.iter().map(|(_, weight)| *weight);
         let fault: Fault = self.case.faults[self.random.weighted(weights)].0;
+        self.save_nodes();
         self.inflict(fault);
         self.strike_later();
     }

@@ -86,6 +86,8 @@ pub enum ServerRequest {
     Shutdown,
     /// BGREWRITEAOF: write the append-only file anew.
     RewriteAof,
+    /// DEBUG LOADAOF: forget everything, and load the append-only file again.
+    LoadAof,
     /// These settings changed: apply those that concern sockets.
     SettingsChanged,
 }

@@ -3,8 +3,10 @@
 use store_resp::Request;
 
 use crate::engine::Engine;
+use crate::keyspace::Freeing;
 use crate::persistence::Loading;
 use crate::session::{Origin, SessionId, session_flag};
+use crate::snapshot;
 use crate::state::server_gate;
 
 /// What became of a request from a file.
@@ -18,6 +20,18 @@ pub enum Loaded {
 }
 
 impl Engine {
+    /// Forgets all keys and functions, on behalf of who loads them again. Nobody is told.
+    pub fn forget_all(&mut self, now_us: u64) {
+        self.keyspace.begin(now_us, 0);
+        snapshot::stop_saving(&mut self.keyspace, &mut self.state, "all data is loaded again");
+        for db in 0..self.keyspace.database_count() {
+            self.keyspace.flush(db, Freeing::Now);
+        }
+        if let Some(interpreter) = self.state.scripting.interpreter.as_mut() {
+            interpreter.flush_libraries();
+        }
+    }
+
     /// Data is loaded from now on: other requests are answered with LOADING, no key ends, and
     /// nothing is propagated. Requests from files go to the returned session.
     pub fn begin_loading(&mut self, now_us: u64, total_bytes: u64) -> SessionId {

@@ -68,5 +68,9 @@ fn as_text(config: &Config) -> String {
     let rows = config.settings().iter().map(|setting| {
         vec![plain(&setting.key), plain(&setting.value), plain(&setting.origin.to_string())]
     });
-    table(&["SETTING", "VALUE", "FROM"], &rows.collect::<Vec<_>>())
+    let mut text = table(&["SETTING", "VALUE", "FROM"], &rows.collect::<Vec<_>>());
+    if config.store.url().is_none() && config.enabled {
+        text += "\nno store is named, so it is the local one: see `tenure local status`\n";
+    }
+    text
 }

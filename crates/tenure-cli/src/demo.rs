@@ -364,7 +364,7 @@ fn gap_before(entries: &[HistoryEntry], token: Token) -> Option<String> {
 
 fn fine(gap: Duration) -> String {
     match gap.as_micros() {
-        micros @ 0..10_000 => format!("{:.1} ms", micros as f64 / 1000.0),
+        micros @ 0..10_000 => format!("{:.1}ms", micros as f64 / 1e3),
         _ => duration(gap),
     }
 }

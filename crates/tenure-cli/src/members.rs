@@ -65,7 +65,13 @@ pub(crate) fn members_text(seen: &Observation) -> String {
     if rows.is_empty() {
         return "no members: start a candidate with `tenure run`, or with the library".to_owned();
     }
-    table(&["ID", "ROLE", "PRIORITY", "READY", "TTL", "HEARD", "VERSION", "METADATA"], &rows)
+    let mut headings =
+        vec!["ID", "ROLE", "PRIORITY", "READY", "TTL", "HEARD", "VERSION", "METADATA"];
+    // Many applications say neither of the last two.
+    while rows.iter().all(|row| row[headings.len() - 1].is_empty()) {
+        headings.pop();
+    }
+    table(&headings, &rows)
 }
 
 fn row(seen: &Observation, member: &Member) -> Vec<String> {

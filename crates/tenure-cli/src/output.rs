@@ -56,13 +56,14 @@ pub(crate) fn moment(at: ServerTime) -> String {
     log_line::iso_moment(at.as_millis())
 }
 
-/// A length of time for people: milliseconds below a minute, seconds above.
+/// A length of time for people: `250ms`, `5.4s`, `10s`, `1m30s`.
 pub(crate) fn duration(length: Duration) -> String {
-    let whole = match length.as_secs() {
-        0..60 => Duration::from_millis(length.as_millis() as u64),
-        seconds => Duration::from_secs(seconds),
-    };
-    tenure::config::format_duration(whole)
+    let (seconds, tenth) = (length.as_secs(), length.subsec_millis() / 100);
+    match (seconds, tenth) {
+        (0, _) => format!("{}ms", length.as_millis()),
+        (1..60, 1..) => format!("{seconds}.{tenth}s"),
+        _ => tenure::config::format_duration(Duration::from_secs(seconds)),
+    }
 }
 
 /// Rows under their headings, in columns as wide as they need to be.
@@ -92,6 +93,14 @@ mod tests {
     fn text_from_outside_cannot_act_on_the_terminal() {
         assert_eq!(plain("web-1\u{1b}[2J\u{202e}\n"), "web-1?[2J??");
         assert_eq!(plain(&"x".repeat(1_000)).len(), 200);
+    }
+
+    #[test]
+    fn a_length_of_time_is_as_exact_as_people_want_it() {
+        let of = |ms| duration(Duration::from_millis(ms));
+        assert_eq!([of(0), of(250), of(999)], ["0ms", "250ms", "999ms"]);
+        assert_eq!([of(1_000), of(5_424), of(59_999)], ["1s", "5.4s", "59.9s"]);
+        assert_eq!([of(60_000), of(90_500), of(3_600_000)], ["1m", "1m30s", "1h"]);
     }
 
     #[test]

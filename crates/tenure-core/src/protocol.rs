@@ -397,6 +397,9 @@ pub struct View {
     /// Whether the holder was named as a successor and has not claimed the resource yet: it does
     /// not lead, and may never.
     pub reserved: bool,
+    /// Whether, of several nodes that decide together, some were not seen to hold this term: an
+    /// early renewal lets them take it over.
+    pub partial: bool,
     /// The store's clock.
     pub server_time: ServerTime,
     /// Which life of the store this is.

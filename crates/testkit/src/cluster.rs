@@ -1,18 +1,25 @@
 //! A cluster of real servers, and what operators do to one.
 
 use std::collections::BTreeMap;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::{GENEROUS, Host, RedisServer, RedisServerBuilder, ServerProgram, wait_for, wait_until};
+use crate::{GENEROUS, Host, RedisServer, RedisServerBuilder, ServerProgram, wait_for};
 
 /// How long a node is silent before the others give it up, in milliseconds.
 const NODE_TIMEOUT_MS: &str = "2000";
+/// The same while they get to know each other: a handshake that takes longer is forgotten.
+const FIRST_TIMEOUT_MS: &str = "10000";
+/// The same where nobody is to be given up.
+const STEADY_TIMEOUT_MS: &str = "60000";
 /// How often nodes that do not know each other yet are introduced.
-const INTRODUCE_EVERY: Duration = Duration::from_secs(5);
+const INTRODUCE_EVERY: Duration = Duration::from_secs(10);
 /// How many slots a cluster has.
 const SLOT_COUNT: usize = 16_384;
 /// How far the port of the nodes' own traffic is from the one of clients.
 const BUS_PORT_OFFSET: u16 = 10_000;
+/// How long to wait between two looks at all nodes.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(30);
 /// How long one MIGRATE may take, in milliseconds.
 const MIGRATE_TIMEOUT_MS: &str = "5000";
 
@@ -23,6 +30,8 @@ const MIGRATE_TIMEOUT_MS: &str = "5000";
 #[derive(Debug)]
 pub struct ClusterGroup {
     nodes: Vec<Node>,
+    /// How long a node is silent before the others give it up.
+    timeout_ms: &'static str,
 }
 
 #[derive(Debug)]
@@ -44,6 +53,9 @@ struct Seen {
     is_linked: bool,
     slots: Vec<(usize, usize)>,
 }
+
+/// Each node with its master and its slots.
+type View = Vec<(String, String, Vec<(usize, usize)>)>;
 
 impl ClusterGroup {
     /// How many nodes begin as masters, and how many as replicas.
@@ -80,12 +92,27 @@ impl ClusterGroup {
     ) -> Self {
         assert_eq!(hosts.len(), 2 * Self::MASTERS, "a host for each node");
         let nodes = hosts.iter().map(|host| Node::start(wish(builder().on(host)))).collect();
-        let group = ClusterGroup { nodes };
-        group.introduce();
+        let mut group = ClusterGroup { nodes, timeout_ms: FIRST_TIMEOUT_MS };
+        // In this order the first words of the nodes to each other tell of all slots.
         group.share_slots();
+        group.introduce();
+        group.bear_silence_for(NODE_TIMEOUT_MS);
         group.attach_replicas();
         group.wait_until_whole();
         group
+    }
+
+    /// Makes the nodes bear with a silent one for long: for tests in which nobody is to be
+    /// replaced, however busy the machine.
+    #[must_use]
+    pub fn steady(mut self) -> Self {
+        self.bear_silence_for(STEADY_TIMEOUT_MS);
+        self
+    }
+
+    fn bear_silence_for(&mut self, timeout_ms: &'static str) {
+        self.timeout_ms = timeout_ms;
+        self.nodes.iter().for_each(|node| node.bear_silence_for(timeout_ms));
     }
 
     /// The address as clients take it: one master and one replica, which is enough to find all.
@@ -143,8 +170,10 @@ impl ClusterGroup {
     /// # Panics
     /// When it does not start again.
     pub fn restart(&mut self, place: usize) {
-        self.nodes[place].server.restart();
-        self.nodes[place].answers = true;
+        let node = &mut self.nodes[place];
+        node.server.restart();
+        node.answers = true;
+        node.bear_silence_for(self.timeout_ms);
     }
 
     /// The slot of a key.
@@ -197,7 +226,7 @@ impl ClusterGroup {
     /// # Panics
     /// When that takes far too long.
     pub fn wait_for_another_owner(&self, slot: u16, old: usize) -> usize {
-        wait_for("another owner of the slot", GENEROUS, || {
+        settle_for("another owner of the slot", || {
             let mut owners = self.answering().map(|node| self.owner_seen_by(node, slot));
             let new = owners.next()?.filter(|new| *new != old)?;
             owners.all(|owner| owner == Some(new)).then_some(new)
@@ -274,7 +303,7 @@ impl ClusterGroup {
     pub fn uncover(&self, slot: u16) {
         let number = slot.to_string();
         let owner = self.owner(slot);
-        wait_until("the slot to have no owner", GENEROUS, || {
+        settle("the slot to have no owner", || {
             // A node that hears of the old owner again takes it over, so the owner goes first.
             self.server(owner).cli(&["CLUSTER", "DELSLOTS", &number]);
             for node in self.answering() {
@@ -286,22 +315,17 @@ impl ClusterGroup {
         });
     }
 
-    /// Waits until every node that answers knows an owner of every slot and says that the cluster
-    /// is up, and every replica that answers is in step with its master.
+    /// Waits until all nodes that answer agree on who serves which of all slots and who follows
+    /// whom, every one of them is either a master with slots or a replica in step, and each says
+    /// that the cluster is up.
     ///
     /// # Panics
     /// When that takes far too long.
     pub fn wait_until_whole(&self) {
-        wait_until("the cluster to be whole", GENEROUS, || {
-            self.answering().all(|node| {
-                let info = node.server.cli(&["INFO", "replication"]);
-                let is_in_step =
-                    info.contains("role:master") || info.contains("master_link_status:up");
-                let cluster = node.server.cli(&["CLUSTER", "INFO"]);
-                // Without the demand for full coverage, a node is content before it knows all.
-                let knows_all = cluster.contains("cluster_slots_assigned:16384");
-                is_in_step && knows_all && cluster.contains("cluster_state:ok")
-            })
+        settle("the cluster to be whole", || {
+            let views: Vec<_> = self.answering().map(|node| self.settled_view(node)).collect();
+            let agree = views.iter().all(|view| view.is_some() && *view == views[0]);
+            agree && self.answering().all(Node::is_content)
         });
     }
 
@@ -326,6 +350,25 @@ impl ClusterGroup {
         })
     }
 
+    /// Who serves what and who follows whom among the nodes that answer, as one of them sees it;
+    /// `None` while it sees something that will change.
+    fn settled_view(&self, node: &Node) -> Option<View> {
+        let mut view = Vec::new();
+        for seen in node.sees() {
+            let place = self.place_of(&seen.id)?;
+            if !self.nodes[place].answers {
+                continue;
+            }
+            let is_bare = seen.has("master") && seen.slots.is_empty();
+            if is_bare || seen.has("fail") || seen.has("fail?") || seen.has("handshake") {
+                return None;
+            }
+            view.push((seen.id, seen.master, seen.slots));
+        }
+        view.sort();
+        Some(view)
+    }
+
     fn introduce(&self) {
         for (epoch, node) in (1..).zip(&self.nodes) {
             // Equal epochs would be sorted out by the nodes, one exchange after the other.
@@ -341,7 +384,7 @@ impl ClusterGroup {
             })
         };
         let mut introduced_at = None::<Instant>;
-        wait_until("the nodes to know each other", GENEROUS, || {
+        settle("the nodes to know each other", || {
             if introduced_at.is_none_or(|at| at.elapsed() > INTRODUCE_EVERY) {
                 introduced_at = Some(Instant::now());
                 for node in &self.nodes[1..] {
@@ -364,7 +407,7 @@ impl ClusterGroup {
         for (master, replica) in self.nodes.iter().zip(&self.nodes[Self::MASTERS..]) {
             replica.tell(&["CLUSTER", "REPLICATE", &master.id]);
         }
-        wait_until("every master to have its replica", GENEROUS, || {
+        settle("every master to have its replica", || {
             let masters = &self.nodes[..Self::MASTERS];
             masters
                 .iter()
@@ -374,12 +417,12 @@ impl ClusterGroup {
 
     fn promote(&self, master: usize, words: &[&str]) -> usize {
         // One that came back only just now is not a replica in everybody's eyes yet.
-        let replica = wait_for("a replica of the master that answers", GENEROUS, || {
+        let replica = settle_for("a replica of the master that answers", || {
             self.replicas_of(master).first().copied()
         });
         let id = &self.nodes[replica].id;
         self.tell(replica, words);
-        wait_until("every node to know the new master", GENEROUS, || {
+        settle("every node to know the new master", || {
             self.answering().all(|node| {
                 let seen = node.sees();
                 let seen = seen.iter().find(|one| one.id == *id);
@@ -434,6 +477,17 @@ impl Node {
         Node { server, id, port: port.to_string(), answers: true }
     }
 
+    /// Whether it is in step with its master, if it has one, and knows an owner of every slot.
+    fn is_content(&self) -> bool {
+        let replication = self.server.cli(&["INFO", "replication"]);
+        let is_in_step =
+            replication.contains("role:master") || replication.contains("master_link_status:up");
+        let cluster = self.server.cli(&["CLUSTER", "INFO"]);
+        // Without the demand for full coverage, a node is content before it knows all.
+        let knows_all = cluster.contains("cluster_slots_assigned:16384");
+        is_in_step && knows_all && cluster.contains("cluster_state:ok")
+    }
+
     /// Why it does not serve as a master with a replica, or as a replica in step with its master.
     fn out_of_step(&self) -> Option<String> {
         let info = self.server.cli(&["INFO", "replication"]);
@@ -453,6 +507,10 @@ impl Node {
     fn tell(&self, words: &[&str]) {
         let said = self.server.cli(words);
         assert_eq!(said, "OK", "{}", words.join(" "));
+    }
+
+    fn bear_silence_for(&self, timeout_ms: &str) {
+        self.tell(&["CONFIG", "SET", "cluster-node-timeout", timeout_ms]);
     }
 
     /// The cluster as this node sees it.
@@ -483,6 +541,23 @@ impl Seen {
     }
 }
 
+/// Waits until `condition` holds. A look starts a program for each node, so looks are far between.
+#[track_caller]
+fn settle(what: &str, mut condition: impl FnMut() -> bool) {
+    settle_for(what, || condition().then_some(()));
+}
+
+#[track_caller]
+fn settle_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    wait_for(what, GENEROUS, || {
+        let found = attempt();
+        if found.is_none() {
+            thread::sleep(LOOK_AGAIN_AFTER);
+        }
+        found
+    })
+}
+
 /// `None` for a slot in migration, which stands in brackets beside its owner.
 fn slot_range(text: &str) -> Option<(usize, usize)> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -496,7 +571,7 @@ fn builder() -> RedisServerBuilder {
         "--cluster-enabled",
         "yes",
         "--cluster-node-timeout",
-        NODE_TIMEOUT_MS,
+        FIRST_TIMEOUT_MS,
         // A replica that lost its master a while ago may take over all the same: tests pause.
         "--cluster-replica-validity-factor",
         "0",

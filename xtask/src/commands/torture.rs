@@ -15,10 +15,12 @@ its own in network namespaces; where those are not permitted (they need root and
 behind proxies, as a line then says.
 
   --minutes N      how long, all in all; 10 unless told otherwise
-  --topology NAME  only stores of this kind: single, sentinel or cluster
-  --mode NAME      only this mode: available or strict
+  --topology NAME  only stores of this kind: single, sentinel, cluster, quorum or
+                   own-quorum (three of our own stores)
+  --mode NAME      only this mode: available, strict or quorum
   --row NAME       only the row of this name, for example \"isolated master\"
   --seed N         repeats a run's choices; what the machine does with them is its own affair
+  --jobs N         how many stores are struck at a time; 2 unless told otherwise
   --network KIND   namespaces or loopback, in place of the best there is
   --keep FOLDER    where histories with overlaps are kept; the temporary folder unless told otherwise
   --check FILE     only judges a history that was kept",
@@ -30,9 +32,9 @@ const USAGE: i32 = 64;
 
 fn run(words: &[String]) -> Result<(), Failure> {
     let lost = |error| Failure::Failed(format!("torture: cannot start cargo: {error}"));
-    // Both programs: the instances are processes of their own.
+    // All programs: instances and our own store are processes of their own.
     let mut build = cargo();
-    build.args(["build", "--quiet", "--package", "trials", "--bins"]);
+    build.args(["build", "--quiet", "--package", "trials", "--package", "tenure-cli", "--bins"]);
     if !build.status().map_err(lost)?.success() {
         return Err(Failure::Failed("torture: see above".to_owned()));
     }

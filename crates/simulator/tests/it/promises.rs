@@ -46,6 +46,7 @@ const KEPT_SEEDS: &[(&str, u64, &str)] = &[
     ("hand-overs", 70, "an own hand-over while a wish was being checked: two requests at once"),
     ("mixture", 1093, "the same, among other faults"),
     ("failover", 395, "a reservation from before a failover was claimed again"),
+    ("quorum-clocks", 9, "a contest left two nodes to nobody; a third lost its key to a rival"),
     ("failover", 2144, "an attempt was granted again by a replica that had missed the next term"),
 ];
 

@@ -67,6 +67,7 @@ impl EventLoop {
                 self.count_all_memory();
                 self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);
             }
+            ServerRequest::LoadAof => self.load_again(),
             ServerRequest::RewriteAof => {
                 self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);
             }

@@ -44,6 +44,23 @@ impl EventLoop {
         Ok(opened)
     }
 
+    /// Loads the append-only file again while everybody waits. The server ends when it cannot.
+    #[cold]
+    pub(super) fn load_again(&mut self) {
+        let now_us = self.clock.now_us();
+        let loader = self.persistence.appended(&self.engine);
+        let loaded = loader.and_then(|mut loader| {
+            self.engine.forget_all(now_us);
+            let clock = &self.clock;
+            while let Step::More = loader.step(&mut self.engine, &|| clock.now_us())? {}
+            Ok(loader.notes)
+        });
+        match loaded {
+            Ok(notes) => notes.iter().for_each(|(level, line)| self.log(*level, line)),
+            Err(reason) => self.end_with(format!("DEBUG LOADAOF: {reason}")),
+        }
+    }
+
     /// What replies promise is kept before they leave; when it cannot be, they do not leave.
     #[inline]
     pub(super) fn make_durable(&mut self) {
@@ -58,10 +75,15 @@ impl EventLoop {
 
     #[cold]
     fn end_for(&mut self, error: &AppendError) {
-        self.failure = Some(format!(
+        self.end_with(format!(
             "Can't recover from AOF write error when the AOF fsync policy is 'always': {error}. \
              Exiting: free the disk and start again"
         ));
+    }
+
+    /// No reply leaves any more.
+    fn end_with(&mut self, reason: String) {
+        self.failure = Some(reason);
         self.is_stopping = true;
         self.to_write.clear();
     }

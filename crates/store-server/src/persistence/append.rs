@@ -265,6 +265,11 @@ impl Append {
         self.note("AOF is turned off.".to_owned());
     }
 
+    /// Writes all that waits, whatever the policy.
+    pub(super) fn write_all(&mut self) -> Result<(), AppendError> {
+        self.log.as_mut().map_or(Ok(()), AppendLog::flush_all)
+    }
+
     /// Makes all durable. True when the files hold everything.
     pub(super) fn close(&mut self, engine: &mut Engine) -> Result<bool, AppendError> {
         if self.base.take().is_some() {

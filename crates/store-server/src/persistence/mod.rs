@@ -84,6 +84,12 @@ impl Persistence {
         self.append.flush(now_ms)
     }
 
+    /// A loader of all that was appended so far. Fails with what is to be told.
+    pub(crate) fn appended(&mut self, engine: &Engine) -> Result<Loader, String> {
+        self.append.write_all().map_err(|error| error.to_string())?;
+        Loader::of_appended(Arc::clone(&self.disk), engine.config())
+    }
+
     /// When a turn is wanted though nothing happens.
     pub(crate) fn wakes_at_ms(&self) -> Option<u64> {
         self.append.wakes_at_ms()

@@ -84,23 +84,39 @@ impl Loader {
         if !persists(config) {
             return Ok(None);
         }
-        let (mut manifest, mut parts, mut notes) = (Manifest::default(), Vec::new(), Vec::new());
-        let is_aof = config.is_on("appendonly");
-        if is_aof {
-            let plan = make_plan(&*disk, &layout(config)).map_err(|error| advise(&error))?;
-            if plan.was_upgraded {
-                let line = "Successfully migrated an old-style AOF into its folder";
-                notes.push((LogLevel::Notice, line.to_owned()));
-            }
-            (manifest, parts) = (plan.manifest, plan.parts);
+        let mut loader = match config.is_on("appendonly") {
+            true => Self::of_appended(disk, config)?,
+            false => Self::of_nothing(disk, config),
+        };
+        if loader.parts.is_empty() {
+            loader.is_aof = false;
+            loader.parts.extend(loader.snapshot_part(&snapshot_path(config))?);
         }
-        let mut loader = Self {
+        loader.total_bytes = loader.parts.iter().map(|part| part.len).sum();
+        Ok(Some(loader))
+    }
+
+    /// Loads the append-only file and nothing else. Fails with what to tell.
+    pub(crate) fn of_appended(disk: Arc<dyn Disk>, config: &Config) -> Result<Self, String> {
+        let plan = make_plan(&*disk, &layout(config)).map_err(|error| advise(&error))?;
+        let mut loader = Self::of_nothing(disk, config);
+        if plan.was_upgraded {
+            let line = "Successfully migrated an old-style AOF into its folder";
+            loader.notes.push((LogLevel::Notice, line.to_owned()));
+        }
+        (loader.manifest, loader.parts, loader.is_aof) = (plan.manifest, plan.parts.into(), true);
+        loader.total_bytes = loader.parts.iter().map(|part| part.len).sum();
+        Ok(loader)
+    }
+
+    fn of_nothing(disk: Arc<dyn Disk>, config: &Config) -> Self {
+        Self {
             disk,
-            manifest,
-            parts: parts.into(),
+            manifest: Manifest::default(),
+            parts: VecDeque::new(),
             current: None,
             session: None,
-            is_aof,
+            is_aof: false,
             may_cut: config.is_on("aof-load-truncated"),
             total_bytes: 0,
             done_bytes: 0,
@@ -109,14 +125,8 @@ impl Loader {
             failures: 0,
             started_us: 0,
             told_us: 0,
-            notes,
-        };
-        if loader.parts.is_empty() {
-            loader.is_aof = false;
-            loader.parts.extend(loader.snapshot_part(&snapshot_path(config))?);
+            notes: Vec::new(),
         }
-        loader.total_bytes = loader.parts.iter().map(|part| part.len).sum();
-        Ok(Some(loader))
     }
 
     /// The snapshot file, if it is there. With an append-only file that is wanted and not there

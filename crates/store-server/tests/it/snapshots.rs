@@ -52,7 +52,7 @@ const LIBRARY: &str = "#!lua name=mylib\nredis.register_function('answer', funct
 const SIZES: &[usize] = &[1, 2, 127, 128, 129, 511, 512, 513, 2000];
 
 /// Sends many requests at once and wants no error among the replies.
-fn send_all(connection: &mut Connection, requests: &[Vec<Vec<u8>>]) {
+pub(crate) fn send_all(connection: &mut Connection, requests: &[Vec<Vec<u8>>]) {
     for batch in requests.chunks(200) {
         batch.iter().for_each(|request| connection.send(request));
         for request in batch {
@@ -72,7 +72,7 @@ fn words(line: &str) -> Vec<Vec<u8>> {
 }
 
 /// Every type in every encoding, with and without an end, in several databases.
-fn requests() -> Vec<Vec<Vec<u8>>> {
+pub(crate) fn requests() -> Vec<Vec<Vec<u8>>> {
     let mut requests = vec![
         vec![b"FUNCTION".to_vec(), b"LOAD".to_vec(), LIBRARY.as_bytes().to_vec()],
         words("SET number 12345678901234567890"),
@@ -436,4 +436,41 @@ fn a_damaged_file_is_refused_with_the_place_and_stays_as_it_is() {
     assert!(refusal.contains("dump.rdb: byte "), "{refusal}");
     assert!(refusal.contains("checksum") && refusal.contains("backup"), "{refusal}");
     assert_eq!(std::fs::read(&file).unwrap(), bytes);
+}
+
+#[test]
+fn a_start_with_a_damaged_or_foreign_file_is_refused_and_leaves_it() {
+    let folder = TempFolder::create();
+    let file = folder.path().join("dump.rdb");
+    let whole = {
+        let server = ours_in(folder.path()).start().unwrap();
+        let mut ours = connect(&server);
+        send_all(&mut ours, &requests());
+        assert!(is_ok(&ours.words("SAVE")));
+        std::fs::read(&file).unwrap()
+    };
+    let flipped = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 4;
+        bytes
+    };
+    let newer = [&b"REDIS0099"[..], &whole[9..]].concat();
+    for (damaged, words) in [
+        (flipped(whole.len() / 2), &["backup"][..]),
+        (flipped(whole.len() - 3), &["checksum", "backup"]),
+        (whole[..whole.len() - 9].to_vec(), &["ends in the middle", "backup"]),
+        (whole[..1000].to_vec(), &["ends in the middle", "backup"]),
+        (newer, &["version 99", "newer"]),
+        (b"name,age\nada,36\n".to_vec(), &["no RDB file", "dbfilename"]),
+        (Vec::new(), &["no RDB file", "dbfilename"]),
+    ] {
+        std::fs::write(&file, &damaged).unwrap();
+        let Err(error) = ours_in(folder.path()).setting("save", "3600 1").start() else {
+            panic!("it was loaded, though it should say {words:?}");
+        };
+        let error = error.to_string();
+        assert!(error.contains("dump.rdb: byte "), "{error}");
+        assert!(words.iter().all(|word| error.contains(word)), "{words:?}: {error}");
+        assert_eq!(std::fs::read(&file).unwrap(), damaged, "{error}");
+    }
 }

@@ -25,9 +25,9 @@ on_every_store! {
     }
 
     fn status_members_and_history_show_what_is_there(stage: crate::stage::Stage) {
-        let mut first = stage.wrap("ada", &["--priority", "-3"], "sleep 600");
+        let mut first = stage.wrap("ada", &["--priority", "-3", "--ttl", "10s"], "sleep 600");
         stage.wait_for_leader("ada");
-        let _second = stage.wrap("bob", &["--priority", "5"], "sleep 600");
+        let _second = stage.wrap("bob", &["--priority", "5", "--ttl", "10s"], "sleep 600");
         stage.wait_for_members(2);
 
         let status = stage.json(&["status", NAME]);
@@ -39,7 +39,7 @@ on_every_store! {
         };
         assert_eq!((&member("ada")["role"], &member("bob")["role"]), (&"leader".into(), &"standby".into()));
         assert_eq!((&member("ada")["priority"], &member("bob")["priority"]), (&(-3).into(), &5.into()));
-        assert_eq!(member("bob")["ttl_ms"], 1_500);
+        assert_eq!(member("bob")["ttl_ms"], 10_000);
         let text = stage.tenure(&["status", NAME]).out;
         assert!(text.contains("leader    ada_") && text.contains("standby"), "{text}");
 

@@ -147,7 +147,8 @@ impl Election {
             Outcome::Granted { token } => {
                 self.attempt_is_open = false;
                 let pttl = answer.view.pttl.unwrap_or(self.settings.timing.ttl());
-                return self.take_office(now, token, self.settings.timing.ends_at(sent_at, pttl));
+                let ends_at = self.settings.timing.ends_at(sent_at, pttl);
+                return self.take_office(now, token, ends_at, answer.view.partial);
             }
             outcome => self.wait_after(now, outcome, &answer.view),
         };

@@ -8,6 +8,10 @@ use crate::{EventKind, Failback, InstanceId, Moment, Reason, Role, Token};
 use super::farewell::Farewell;
 use super::{Election, LeaseAsk, Source, Stage};
 
+/// How many steps after a grant that some nodes do not hold it is renewed: a rival has given back
+/// by then what it got.
+const EARLY_STEPS: u32 = 4;
+
 /// An open term.
 #[derive(Debug)]
 pub(super) struct Term {
@@ -20,6 +24,8 @@ pub(super) struct Term {
     /// Set once work was told to stop: the term will not be renewed any more.
     yielding: Option<Yielding>,
     overrun_told: bool,
+    /// How many answers in a row told of nodes that do not hold it.
+    partial: u32,
 }
 
 #[derive(Debug)]
@@ -38,7 +44,13 @@ impl Term {
 
 impl Election {
     /// Begins the granted term, unless so little of it is left that work could not even stop.
-    pub(super) fn take_office(&mut self, now: Moment, token: Token, ends_at: Moment) {
+    pub(super) fn take_office(
+        &mut self,
+        now: Moment,
+        token: Token,
+        ends_at: Moment,
+        is_partial: bool,
+    ) {
         if let Some(reason) = self.declines(now, ends_at) {
             self.tell(now, EventKind::ElectionFailed { reason: reason.clone() });
             return self.part_with(now, Farewell::release(token, reason.close_reason()));
@@ -56,7 +68,9 @@ impl Election {
             began_at: now,
             yielding: None,
             overrun_told: false,
+            partial: 0,
         });
+        self.renew_early(now, is_partial);
         self.beats_at = now + self.beat_every();
         self.become_role(now, Role::Leader, Reason::Granted);
         self.tell(now, EventKind::Acquired { token, ends_at });
@@ -134,6 +148,7 @@ impl Election {
             Ok(Answer { outcome: Outcome::Renewed, view, .. }) => {
                 let pttl = view.pttl.unwrap_or(self.settings.timing.ttl());
                 self.extend(now, self.settings.timing.ends_at(sent_at, pttl));
+                self.renew_early(now, view.partial);
                 if let Some(wish) = view.wish {
                     self.consider_wish(now, token, wish, view.server_time);
                 }
@@ -160,6 +175,20 @@ impl Election {
         }
         // The answer may itself have come so late that the new deadline has passed.
         self.enforce_deadlines(now, Duration::ZERO);
+    }
+
+    /// Until all nodes hold the term, a fault on one that does may let a rival have the others.
+    fn renew_early(&mut self, now: Moment, is_partial: bool) {
+        let step = self.seen.step();
+        let Stage::Leading(term) = &mut self.stage else { return };
+        if !is_partial {
+            term.partial = 0;
+            return;
+        }
+        // A node may be unable to for long, so that the waits grow up to that of any renewal.
+        let wait = (step * EARLY_STEPS).saturating_mul(1 << term.partial.min(16));
+        term.partial = term.partial.saturating_add(1);
+        term.renews_at = term.renews_at.min(now + wait);
     }
 
     /// "Not renewed" is not "lost": try again while the lease lasts.

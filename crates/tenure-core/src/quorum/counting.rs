@@ -48,6 +48,7 @@ fn renewal(quorum: Quorum, token: Token, replies: &[Slot], is_open: bool) -> Opt
     if held >= quorum.majority() {
         let counted = replies.iter().filter(renewed).filter_map(Slot::answer);
         let mut answer = merge::answers(counted, quorum, Outcome::Renewed);
+        answer.view.partial = held < replies.iter().filter_map(Slot::answer).count();
         // A wish counts wherever it was left: it names the term.
         answer.view.wish =
             merge::wish(replies.iter().filter_map(Slot::answer), token, &answer.view);

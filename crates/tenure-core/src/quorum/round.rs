@@ -220,9 +220,9 @@ impl Round {
             return;
         }
         let is_hopeless = proposals.len() + self.pending() < self.quorum.majority();
-        // For how long to wait is known once a majority has said why not.
-        let answered = self.replies.iter().filter_map(Slot::answer).count();
-        if is_hopeless && (answered >= self.quorum.majority() || self.pending() == 0) {
+        // For how long to wait is known once a majority has said why not, and who holds it.
+        let views = self.replies.iter().filter_map(Slot::answer).map(|answer| &answer.view);
+        if is_hopeless && (merge::is_decided(views, self.quorum) || self.pending() == 0) {
             let verdict = counting::wait(self.quorum, &self.replies);
             self.end(verdict);
         }
@@ -250,6 +250,7 @@ impl Round {
             let answers = counted.filter_map(Slot::answer);
             let mut answer =
                 merge::answers(answers, self.quorum, Outcome::Granted { token: settled });
+            answer.view.partial = count < self.quorum.nodes();
             if let Some(seen) = self.members_seen.take() {
                 answer.view.members = merge::moved_members(&seen, &answer.view);
             }

@@ -7,7 +7,9 @@ use crate::protocol::{
     Acquire, Answer, Ballot, Call, CloseReason, Hint, LostWhy, MemberRecord, Outcome, Request,
     StoreError, Tick, Token, WishKind,
 };
-use crate::{InstanceId, Moment, Resource, ServerTime};
+use crate::{
+    Election, InstanceId, Moment, Output, Resource, ServerTime, Settings, Timing, TimingSettings,
+};
 
 use super::{HintCount, Quorum, QuorumError, Round, RoundOutput};
 
@@ -361,6 +363,31 @@ fn a_hint_counts_once_a_majority_gave_it() {
     assert_eq!(count.hear(1, released.clone()), None, "a part of the same");
     assert_eq!(count.hear(1, released.clone()), None, "something new");
     assert_eq!(count.hear(0, released.clone()), Some(released));
+}
+
+/// Found by the simulator (quorum-clocks, seed 9).
+#[test]
+fn a_term_that_some_nodes_do_not_hold_is_renewed_early() {
+    let mut nodes = Nodes::new(3);
+    let got = nodes.ask_through("ada", acquire(1), |node, request| node < 2 || !settles(request));
+    let answer = got.unwrap();
+    assert!(answer.view.partial);
+
+    let timing = Timing::new(&TimingSettings { ttl: TTL, ..TimingSettings::default() }).unwrap();
+    let id = InstanceId::seen("ada");
+    let settings = Settings::new(Resource::named("job").unwrap(), id, timing);
+    let mut election = Election::new(settings, 1, Moment::ORIGIN);
+    election.handle_listening(Moment::ORIGIN);
+    let Output::Ask { ask, .. } = election.poll_output() else { panic!("it tries") };
+    election.handle_reply(Moment::ORIGIN, ask, Ok(answer));
+    let wakes_at = loop {
+        if let Output::WaitUntil(wakes_at) = election.poll_output() {
+            break wakes_at;
+        }
+    };
+    assert!(wakes_at <= Moment::ORIGIN + Duration::from_millis(20), "{wakes_at:?}");
+    let Outcome::Granted { token } = nodes.outcome("ada", acquire(1)) else { panic!("again") };
+    assert!(!nodes.renew("ada", token).unwrap().view.partial, "now all of them hold it");
 }
 
 /// Whatever is lost and in whatever order rivals and nodes act, no two hold a majority at once.

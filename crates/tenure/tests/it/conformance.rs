@@ -105,7 +105,7 @@ async fn redis_keeps_the_contract() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_keeps_the_contract() {
-    let group = Arc::new(ClusterGroup::start());
+    let group = Arc::new(ClusterGroup::start().steady());
     let opened = || -> Arc<dyn Backend> { Arc::new(RedisBackend::open(&group.url()).unwrap()) };
     let report = conformance::check_with(opened, Stranger(Arc::clone(&group))).await;
     report.assert_passed();

@@ -96,7 +96,7 @@ async fn strict_without_a_count_is_refused_everywhere() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_of_a_cluster_is_no_store_of_its_own() {
-    let group = ClusterGroup::start();
+    let group = ClusterGroup::start().steady();
     let owner = group.owner_of(group.slot_of("tenure:job")).unwrap();
     let other = (owner + 1) % ClusterGroup::MASTERS;
     let ada = Actor::at(&group.server(other).url(), "job");
@@ -127,7 +127,7 @@ async fn a_slot_without_an_owner_is_named_and_others_are_served() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_serves_nothing_names_the_missing_slots() {
-    let group = ClusterGroup::start();
+    let group = ClusterGroup::start().steady();
     let ada = Actor::at(&group.url(), "job");
     ada.lead(1).await;
     let gone = (group.slot_of("tenure:job") + 1) % 16_384;

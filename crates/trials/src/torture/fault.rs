@@ -47,6 +47,16 @@ pub enum Fault {
     PauseMasterForLong,
     /// Master and leader reach each other and nobody else.
     IsolateMasterWithLeader,
+    /// One of several independent nodes is killed and stays dead for a while.
+    KillNode,
+    /// Nobody reaches one of several independent nodes.
+    CutMinority,
+    /// The leader and one of several independent nodes do not reach each other.
+    CutNodeFromClient,
+    /// All data of one of several independent nodes is deleted.
+    FlushNode,
+    /// The wall clock of one of several independent nodes jumps ahead.
+    StepNodeClock,
     /// The servers' wall clocks jump ahead while the leader is cut off and a newcomer arrives.
     StepClock,
     /// All data is deleted while the leader is cut off and a newcomer arrives.
@@ -75,6 +85,11 @@ impl Fault {
             Fault::CutMasterOneWay => "cut-master-one-way",
             Fault::PauseMasterForLong => "pause-master",
             Fault::IsolateMasterWithLeader => "isolate-master",
+            Fault::KillNode => "kill-node",
+            Fault::CutMinority => "cut-node",
+            Fault::CutNodeFromClient => "cut-node-from-leader",
+            Fault::FlushNode => "flush-node",
+            Fault::StepNodeClock => "step-node-clock",
             Fault::StepClock => "step-clock",
             Fault::Flush => "flush",
         }
@@ -83,8 +98,13 @@ impl Fault {
     /// Whether it can be made in this world: partitions need a network, clocks a C compiler.
     pub(super) fn is_possible(self, world: &World) -> bool {
         match self {
-            Fault::CutClient | Fault::CutClientOneWay | Fault::Flush => world.net.parts_places(),
-            Fault::StepClock => world.net.parts_places() && world.clock.is_some(),
+            Fault::CutClient
+            | Fault::CutClientOneWay
+            | Fault::CutMinority
+            | Fault::CutNodeFromClient
+            | Fault::Flush => world.net.parts_places(),
+            Fault::StepClock => world.net.parts_places() && !world.clocks.is_empty(),
+            Fault::StepNodeClock => !world.clocks.is_empty(),
             Fault::LagReplicas
             | Fault::KillLaggedMaster
             | Fault::CutMaster
@@ -134,6 +154,7 @@ impl Fault {
                 world.pause_node(main);
                 match world.topology {
                     Topology::Single => world.endure(0.2, 1.5),
+                    Topology::Quorum | Topology::OwnQuorum => world.endure(0.3, 2.0),
                     // Well below the silence after which another is promoted.
                     Topology::Sentinel | Topology::Cluster => {
                         world.sleep(Duration::from_millis(600))
@@ -175,8 +196,39 @@ impl Fault {
                 world.store.migrate();
                 world.endure(0.1, 0.5);
             }
+            Fault::KillNode
+            | Fault::CutMinority
+            | Fault::CutNodeFromClient
+            | Fault::FlushNode
+            | Fault::StepNodeClock => self.strike_one_of_several(world, main),
             _ => self.strike_with_two_masters(world, main),
         }
+    }
+
+    fn strike_one_of_several(self, world: &mut World, node: usize) {
+        match self {
+            Fault::KillNode => world.kill_node(node),
+            Fault::CutMinority => {
+                for place in 0..world.places() {
+                    world.net.part_place(place, node, Way::Both);
+                }
+            }
+            Fault::CutNodeFromClient => {
+                let victim = world.victim();
+                let way = *world.random.choose(&[Way::Both, Way::Forth, Way::Back]);
+                world.net.part_place(victim, node, way);
+            }
+            Fault::FlushNode => {
+                world.store.cli(node, &["FLUSHALL"]);
+                world.welcome_newcomer();
+            }
+            Fault::StepNodeClock => {
+                world.step_clock(node);
+                world.welcome_newcomer();
+            }
+            _ => unreachable!("{self} is struck elsewhere"),
+        }
+        world.endure(0.3, 2.0);
     }
 
     fn strike_with_two_masters(self, world: &mut World, main: usize) {
@@ -236,7 +288,7 @@ fn cut_master(world: &mut World, main: usize, way: Way) {
 
 /// Draws a line: on one side the master and the leader, on the other everybody else.
 fn isolate(world: &mut World, main: usize) {
-    let leader = world.victim();
+    let leader = world.fresh_leader().unwrap_or(0);
     let others: Vec<_> = (0..world.topology.nodes()).filter(|node| *node != main).collect();
     for node in &others {
         world.net.part_nodes(main, *node, Way::Both);
@@ -252,6 +304,7 @@ fn rolling_restart(world: &mut World, main: usize) {
         world.kill_node(node);
         world.rejoin_dead();
         world.await_whole();
+        world.settle();
     }
     world.kill_node(main);
     world.await_promotion(main);
@@ -259,17 +312,16 @@ fn rolling_restart(world: &mut World, main: usize) {
 
 fn step_clock(world: &mut World) {
     world.cut_leader_off();
-    world.step_clock();
+    (0..world.clocks.len()).for_each(|node| world.step_clock(node));
     world.welcome_newcomer();
 }
 
 fn flush(world: &mut World) {
     world.cut_leader_off();
-    let main = world.store.main_node();
-    world.store.cli(main, &["FLUSHALL"]);
-    if world.mode == Mode::Strict {
-        // Newcomers must not be told apart by the time that replicas need.
-        world.sleep(Duration::from_millis(20));
-    }
+    let all = match world.topology.is_quorum() {
+        true => (0..world.topology.nodes()).collect(),
+        false => vec![world.store.main_node()],
+    };
+    all.iter().for_each(|node| drop(world.store.cli(*node, &["FLUSHALL"])));
     world.welcome_newcomer();
 }

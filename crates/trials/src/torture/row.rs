@@ -13,6 +13,10 @@ pub enum Topology {
     Sentinel,
     /// Three masters of a cluster with a replica each, on six hosts.
     Cluster,
+    /// Three redis-servers that know nothing of each other.
+    Quorum,
+    /// Three of our own stores that know nothing of each other.
+    OwnQuorum,
 }
 
 impl Topology {
@@ -21,15 +25,22 @@ impl Topology {
         ("single", Topology::Single),
         ("sentinel", Topology::Sentinel),
         ("cluster", Topology::Cluster),
+        ("quorum", Topology::Quorum),
+        ("own-quorum", Topology::OwnQuorum),
     ];
 
     /// How many servers it has.
     pub(super) fn nodes(self) -> usize {
         match self {
             Topology::Single => 1,
-            Topology::Sentinel => 3,
+            Topology::Sentinel | Topology::Quorum | Topology::OwnQuorum => 3,
             Topology::Cluster => 6,
         }
+    }
+
+    /// Whether its nodes decide together, each with a life and a clock of its own.
+    pub(super) fn is_quorum(self) -> bool {
+        matches!(self, Topology::Quorum | Topology::OwnQuorum)
     }
 }
 
@@ -47,11 +58,14 @@ pub enum Mode {
     Available,
     /// All replicas have it, too.
     Strict,
+    /// Most of several nodes have it.
+    Quorum,
 }
 
 impl Mode {
     /// All, with the names by which they are asked for.
-    pub const ALL: &[(&str, Mode)] = &[("available", Mode::Available), ("strict", Mode::Strict)];
+    pub const ALL: &[(&str, Mode)] =
+        &[("available", Mode::Available), ("strict", Mode::Strict), ("quorum", Mode::Quorum)];
 }
 
 impl fmt::Display for Mode {
@@ -145,6 +159,8 @@ pub fn groups() -> Vec<Group> {
         sentinel(Mode::Strict),
         cluster(Mode::Available),
         cluster(Mode::Strict),
+        quorum(Topology::Quorum),
+        quorum(Topology::OwnQuorum),
     ]
 }
 
@@ -171,7 +187,7 @@ fn sentinel(mode: Mode) -> Group {
             Row::open("old master alive", &two_masters),
             Row::breaks("isolated master", IsolateMasterWithLeader),
         ],
-        Mode::Strict => vec![
+        Mode::Strict | Mode::Quorum => vec![
             Row { name: "promised: flush", ..Row::holds(&[Flush]) },
             Row { name: "promised: isolated master", ..Row::holds(&[IsolateMasterWithLeader]) },
             Row::breaks("clock step", StepClock),
@@ -194,11 +210,30 @@ fn cluster(mode: Mode) -> Group {
             Row::open("old master alive", &two_masters),
             Row::breaks("clock step", StepClock),
         ],
-        Mode::Strict => vec![
+        Mode::Strict | Mode::Quorum => vec![
             Row { name: "promised: flush", ..Row::holds(&[Flush]) },
             Row::holds(&[dead_master, two_masters].concat()),
             Row::breaks("clock step", StepClock),
         ],
     };
     Group { topology: Topology::Cluster, mode, rows }
+}
+
+/// Whatever happens to one node of three is promised to do no harm.
+fn quorum(topology: Topology) -> Group {
+    let of_one_node = [
+        PauseServer,
+        KillNode,
+        RestartEmpty,
+        CutMinority,
+        CutNodeFromClient,
+        FlushNode,
+        StepNodeClock,
+    ];
+    let rows = vec![
+        Row::holds(&[&OF_INSTANCES[..], &of_one_node, &[RollingRestart]].concat()),
+        Row::open("flush of all", &[Flush]),
+        Row::breaks("clock step of all", StepClock),
+    ];
+    Group { topology, mode: Mode::Quorum, rows }
 }

@@ -14,7 +14,7 @@ use super::history::{History, What};
 use super::net::Net;
 use super::row::{Expected, Group, Mode, Row, Topology};
 use super::verdict::{Verdict, judge};
-use super::world::{INSTANCES, World, Wounds};
+use super::world::{Clock, INSTANCES, World, Wounds};
 use super::{store, worker};
 use crate::clock;
 
@@ -26,6 +26,8 @@ const SLACK: Duration = Duration::from_secs(2);
 const FIRST_LEADER_MAX: Duration = Duration::from_secs(60);
 /// When a wait for a leader is given up: far beyond every bound.
 const LEADER_AGAIN_MAX: Duration = Duration::from_secs(60);
+/// What breaks may need some luck: a newcomer must be quick on a machine that may be slow.
+const TRIES_TO_BREAK_MIN: usize = 6;
 /// Between two rounds, in leases.
 const CALM: (f64, f64) = (0.2, 0.6);
 /// One round in so many also strikes an instance.
@@ -46,6 +48,8 @@ pub struct Budget {
     pub loopback: bool,
     /// The program `trial-instance`.
     pub instance: PathBuf,
+    /// The program `tenure`, whose `serve` is our own store.
+    pub own_store: PathBuf,
 }
 
 /// What a row did.
@@ -78,14 +82,20 @@ pub struct Outcome {
 /// Runs all rows of a group. `tell` hears of progress.
 pub fn run_group(group: &Group, budget: &Budget, tell: &dyn Fn(&str)) -> Vec<Outcome> {
     let nodes = group.topology.nodes();
+    if group.topology == Topology::OwnQuorum && !budget.own_store.exists() {
+        tell(&format!("own-quorum: skipped, {} is not there", budget.own_store.display()));
+        return Vec::new();
+    }
     let mut net = Net::new(nodes, INSTANCES + 1, budget.loopback);
     if let Some(limits) = net.limits() {
         tell(&limits);
     }
-    let clock = WallClock::build();
+    let clock_count = if group.topology.is_quorum() { nodes } else { 1 };
+    let clock = || WallClock::build().map(|wall| Clock { wall, ahead: 0 });
+    let clocks: Vec<_> = (0..clock_count).map_while(|_| clock()).collect();
     let resource = RedisServer::builder().with_unix_socket().start();
     let resource_url = format!("redis+unix://{}", resource.unix_socket().display());
-    let store = store::start(group.topology, group.mode, &net, clock.as_ref());
+    let store = store::start(group.topology, group.mode, &net, &clocks, &budget.own_store);
     let places = |net: &mut Net, store: &dyn store::Store| -> Vec<Place> {
         let place = |index| Place { host: net.place(index), store: store.address(net, index) };
         (0..=INSTANCES).map(place).collect()
@@ -99,8 +109,7 @@ pub fn run_group(group: &Group, budget: &Budget, tell: &dyn Fn(&str)) -> Vec<Out
         store,
         fleet,
         net,
-        clock,
-        clock_ahead: 0,
+        clocks,
         random: Random::seeded(budget.seed),
         wounds: Wounds::default(),
         promoted_at: None,
@@ -168,7 +177,8 @@ fn run_row(
 
     let (mut faults, mut gaps, mut rounds) = (BTreeMap::new(), Gaps::default(), 0);
     let ends_at = clock::now() + budget.per_share * row.shares();
-    while rounds < budget.rounds_max && (rounds == 0 || clock::now() < ends_at) {
+    let rounds_min = if row.expected == Expected::Breaks { TRIES_TO_BREAK_MIN } else { 1 };
+    while rounds < budget.rounds_max && (rounds < rounds_min || clock::now() < ends_at) {
         world.endure(CALM.0, CALM.1);
         round(world, &possible, &mut faults, &mut gaps);
         rounds += 1;
@@ -210,6 +220,7 @@ fn round(
     world.heal();
     await_leader(world, gaps);
     world.fleet.kill(INSTANCES);
+    world.settle();
 }
 
 fn await_leader(world: &mut World, gaps: &mut Gaps) {
@@ -221,7 +232,7 @@ fn await_leader(world: &mut World, gaps: &mut Gaps) {
     let Some(promoted_at) = world.promoted_at else { return };
     // In strict nothing is granted before all replicas are back.
     let counts_from: Moment = match world.mode {
-        Mode::Available => promoted_at,
+        Mode::Available | Mode::Quorum => promoted_at,
         Mode::Strict => healed_at.max(promoted_at),
     };
     if let Some(at) = world.fleet.proven_after(counts_from) {

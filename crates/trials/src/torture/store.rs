@@ -1,13 +1,16 @@
 //! The stores that are tormented, behind one trait: a new topology is one more of them.
 
+use std::cell::Cell;
+use std::path::Path;
 use std::time::Duration;
 
 use testkit::{
-    ClusterGroup, RedisServer, RedisServerBuilder, SentinelGroup, WallClock, wait_until,
+    ClusterGroup, Host, RedisServer, RedisServerBuilder, SentinelGroup, ServerProgram, wait_until,
 };
 
 use super::net::Net;
 use super::row::{Mode, Topology};
+use super::world::Clock;
 
 /// A store may need a while to be whole again: sentinels wait before they demote an old master.
 pub(super) const WHOLE_AGAIN_MAX: Duration = Duration::from_secs(60);
@@ -35,8 +38,10 @@ pub(super) trait Store {
     fn rejoin(&mut self, node: usize);
     /// What is not in its place and in step; `None` when all is.
     fn trouble(&mut self) -> Option<String>;
-    /// Waits until another than `old` has taken over.
-    fn wait_for_promotion(&self, old: usize);
+    /// Waits until another than `old` has taken over. False where nobody ever does.
+    fn wait_for_promotion(&self, _old: usize) -> bool {
+        false
+    }
     /// Asks for a fail-over.
     fn fail_over(&mut self) {}
     /// Moves the keys of the resource to another server.
@@ -45,16 +50,19 @@ pub(super) trait Store {
     fn set_watcher_paused(&mut self, _paused: bool) {}
 }
 
+/// Starts a store whose servers are under these clocks: one for all, or one each.
 pub(super) fn start(
     topology: Topology,
     mode: Mode,
     net: &Net,
-    clock: Option<&WallClock>,
+    clocks: &[Clock],
+    own_store: &Path,
 ) -> Box<dyn Store> {
-    let under = |builder: RedisServerBuilder| match clock {
-        Some(clock) => builder.under(clock),
+    let under_clock = |builder: RedisServerBuilder, index: usize| match clocks.get(index) {
+        Some(clock) => builder.under(&clock.wall),
         None => builder,
     };
+    let under = |builder| under_clock(builder, 0);
     let hosts = || (0..topology.nodes()).map(|node| net.node(node)).collect::<Vec<_>>();
     match topology {
         Topology::Single => {
@@ -64,6 +72,18 @@ pub(super) fn start(
         Topology::Sentinel => {
             let group = SentinelGroup::start_on(&hosts(), under);
             Box::new(Watched { group, mode })
+        }
+        Topology::Quorum | Topology::OwnQuorum => {
+            let program = match topology {
+                Topology::OwnQuorum => ServerProgram::new(own_store).arg("serve"),
+                _ => ServerProgram::new("redis-server"),
+            };
+            let start = |(index, host): (usize, Host)| {
+                let builder = RedisServer::builder().program(program.clone()).on(&host);
+                under_clock(builder, index).start()
+            };
+            let servers = hosts().into_iter().enumerate().map(start).collect();
+            Box::new(Independent { servers, turn: Cell::new(0) })
         }
         Topology::Cluster => {
             let group = ClusterGroup::start_on(&hosts(), under);
@@ -114,8 +134,6 @@ impl Store for Single {
         let answer = self.server.cli(&["PING"]);
         (answer != "PONG").then_some(answer)
     }
-
-    fn wait_for_promotion(&self, _old: usize) {}
 }
 
 struct Watched {
@@ -126,7 +144,7 @@ struct Watched {
 impl Store for Watched {
     fn address(&self, _net: &mut Net, _place: usize) -> String {
         let mode = match self.mode {
-            Mode::Available => String::new(),
+            Mode::Available | Mode::Quorum => String::new(),
             Mode::Strict => format!("?mode=strict&replicas={}", self.group.servers.len() - 1),
         };
         self.group.url() + &mode
@@ -188,8 +206,9 @@ impl Store for Watched {
         (!self.group.sentinels_agree()).then_some("the sentinels disagree".to_owned())
     }
 
-    fn wait_for_promotion(&self, old: usize) {
+    fn wait_for_promotion(&self, old: usize) -> bool {
         self.group.wait_for_another_master(old);
+        true
     }
 
     fn fail_over(&mut self) {
@@ -219,7 +238,7 @@ struct Sharded {
 impl Store for Sharded {
     fn address(&self, _net: &mut Net, _place: usize) -> String {
         let mode = match self.mode {
-            Mode::Available => "",
+            Mode::Available | Mode::Quorum => "",
             Mode::Strict => "?mode=strict&replicas=1",
         };
         let all: Vec<_> = (0..self.group.len()).collect();
@@ -258,11 +277,12 @@ impl Store for Sharded {
         self.group.trouble()
     }
 
-    fn wait_for_promotion(&self, old: usize) {
+    fn wait_for_promotion(&self, old: usize) -> bool {
         // Most of them: whoever is cut off cannot know.
         wait_until("another owner of the slot", WHOLE_AGAIN_MAX, || {
             self.group.owner_of(self.slot).is_some_and(|owner| owner != old)
         });
+        true
     }
 
     fn fail_over(&mut self) {
@@ -275,5 +295,52 @@ impl Store for Sharded {
             .filter(|node| *node != from && self.cli(*node, &["ROLE"]).starts_with("master"));
         let to = masters.next().expect("a cluster has several masters");
         self.group.migrate(self.slot, to);
+    }
+}
+
+/// Nodes that know nothing of each other. Each is struck in its turn, and never two at a time.
+struct Independent {
+    servers: Vec<RedisServer>,
+    turn: Cell<usize>,
+}
+
+impl Store for Independent {
+    fn address(&self, _net: &mut Net, _place: usize) -> String {
+        let nodes: Vec<_> = self.servers.iter().map(RedisServer::authority).collect();
+        format!("redis+quorum://{}", nodes.join(","))
+    }
+
+    fn cli(&self, node: usize, words: &[&str]) -> String {
+        self.servers[node].cli(words)
+    }
+
+    fn pause(&mut self, node: usize) {
+        self.servers[node].pause();
+    }
+
+    fn resume(&mut self, node: usize) {
+        self.servers[node].resume();
+    }
+
+    fn kill(&mut self, node: usize) {
+        self.servers[node].kill();
+    }
+
+    fn main_node(&self) -> usize {
+        self.turn.set(self.turn.get() + 1);
+        self.turn.get() % self.servers.len()
+    }
+
+    fn replicas(&self) -> Vec<usize> {
+        Vec::new()
+    }
+
+    fn rejoin(&mut self, node: usize) {
+        self.servers[node].restart();
+    }
+
+    fn trouble(&mut self) -> Option<String> {
+        let answers = self.servers.iter().map(|server| server.cli(&["PING"]));
+        answers.into_iter().find(|answer| answer != "PONG")
     }
 }

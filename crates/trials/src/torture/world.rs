@@ -23,8 +23,6 @@ const LOOK_WHETHER_WHOLE_EVERY: Duration = Duration::from_millis(300);
 const CLOCK_STEP: i64 = 3_600;
 /// How often the leader is struck rather than any other: it is the one that matters.
 const LEADER_IN_FOUR: u64 = 3;
-/// For how long a newcomer is watched: it connects and tries once.
-const NEWCOMER_TRIES_FOR: Duration = Duration::from_millis(1200);
 
 pub(super) struct World {
     pub(super) topology: Topology,
@@ -33,12 +31,19 @@ pub(super) struct World {
     pub(super) store: Box<dyn Store>,
     pub(super) fleet: Fleet,
     pub(super) net: Net,
-    pub(super) clock: Option<WallClock>,
-    pub(super) clock_ahead: i64,
+    /// One for all servers, or one each where they are independent; none where clocks cannot be
+    /// moved.
+    pub(super) clocks: Vec<Clock>,
     pub(super) random: Random,
     pub(super) wounds: Wounds,
     /// When another was last promoted.
     pub(super) promoted_at: Option<Moment>,
+}
+
+/// A wall clock, and how far it is ahead, in seconds.
+pub(super) struct Clock {
+    pub(super) wall: WallClock,
+    pub(super) ahead: i64,
 }
 
 /// What must be undone.
@@ -91,11 +96,16 @@ impl World {
         }
     }
 
-    /// Cuts the leader off right after it has renewed, when most of its lease is left.
-    pub(super) fn cut_leader_off(&mut self) {
+    /// Whoever has just got or kept a term, so that most of its lease is left.
+    pub(super) fn fresh_leader(&mut self) -> Option<usize> {
         let looked_at = clock::now();
         self.await_proof(looked_at, self.ttl * 4);
-        if let Some(leader) = self.fleet.leader() {
+        self.fleet.leader()
+    }
+
+    /// Cuts the leader off right after it has renewed.
+    pub(super) fn cut_leader_off(&mut self) {
+        if let Some(leader) = self.fresh_leader() {
             self.cut_place(leader, Way::Both);
         }
     }
@@ -103,14 +113,22 @@ impl World {
     /// Starts an instance that has never seen a token.
     pub(super) fn welcome_newcomer(&mut self) {
         self.fleet.start(INSTANCES);
-        self.sleep(NEWCOMER_TRIES_FOR.min(self.ttl));
+        self.sleep(self.ttl);
     }
 
-    /// Moves the servers' clocks ahead; back would be another fault.
-    pub(super) fn step_clock(&mut self) {
-        self.clock_ahead += CLOCK_STEP;
-        let clock = self.clock.as_ref().expect("struck only where there is one");
-        clock.move_by(self.clock_ahead);
+    /// Moves a clock ahead; back would be another fault.
+    pub(super) fn step_clock(&mut self, index: usize) {
+        let clock = &mut self.clocks[index];
+        clock.ahead += CLOCK_STEP;
+        clock.wall.move_by(clock.ahead);
+    }
+
+    /// Where nodes are independent, lets one that has forgotten become of use again: only then may
+    /// another be struck.
+    pub(super) fn settle(&mut self) {
+        if self.topology.is_quorum() {
+            self.sleep(self.quarantine() + self.ttl);
+        }
     }
 
     pub(super) fn pause_node(&mut self, node: usize) {
@@ -136,9 +154,10 @@ impl World {
 
     /// Waits until another than `old` is master, and notes when.
     pub(super) fn await_promotion(&mut self, old: usize) {
-        self.store.wait_for_promotion(old);
-        self.fleet.note(What::Promoted);
-        self.promoted_at = Some(clock::now());
+        if self.store.wait_for_promotion(old) {
+            self.fleet.note(What::Promoted);
+            self.promoted_at = Some(clock::now());
+        }
     }
 
     /// Undoes all faults and waits until the store is whole again.

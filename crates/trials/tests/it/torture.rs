@@ -1,5 +1,6 @@
 //! A bounded slice of `cargo xtask torture`.
 
+use std::path::Path;
 use std::time::Duration;
 
 use trials::torture::history::History;
@@ -7,6 +8,7 @@ use trials::torture::verdict::judge;
 use trials::torture::{Budget, Mode, Outcome, Topology, groups, run_group};
 
 const TTL: Duration = Duration::from_secs(2);
+const INSTANCE: &str = env!("CARGO_BIN_EXE_trial-instance");
 
 /// Runs so many rounds of the rows with these names.
 fn run(topology: Topology, mode: Mode, rows: &[&str], rounds: usize) -> Vec<Outcome> {
@@ -19,7 +21,8 @@ fn run(topology: Topology, mode: Mode, rows: &[&str], rounds: usize) -> Vec<Outc
         ttl: TTL,
         seed: testkit::seed(),
         loopback: false,
-        instance: env!("CARGO_BIN_EXE_trial-instance").into(),
+        own_store: Path::new(INSTANCE).with_file_name("tenure"),
+        instance: INSTANCE.into(),
     };
     let outcomes = run_group(&group, &budget, &|words| println!("{words}"));
     print!("{}", trials::torture::table(&outcomes));
@@ -33,7 +36,7 @@ fn run(topology: Topology, mode: Mode, rows: &[&str], rounds: usize) -> Vec<Outc
 #[test]
 fn a_single_server_keeps_its_promises_and_breaks_where_none_is_given() {
     let rows = ["promised", "flush", "clock step"];
-    let outcomes = run(Topology::Single, Mode::Available, &rows, 3);
+    let outcomes = run(Topology::Single, Mode::Available, &rows, 4);
     // What was caught is still there when its file is read again.
     for caught in outcomes.iter().filter(|outcome| outcome.row.name != "promised") {
         let again = judge(&History::parse(&caught.history.to_string()).unwrap());
@@ -44,10 +47,20 @@ fn a_single_server_keeps_its_promises_and_breaks_where_none_is_given() {
 
 #[test]
 fn an_isolated_master_makes_two_leaders_in_mode_available() {
-    run(Topology::Sentinel, Mode::Available, &["isolated master"], 1);
+    run(Topology::Sentinel, Mode::Available, &["isolated master"], 2);
 }
 
 #[test]
 fn an_isolated_master_makes_no_second_leader_in_mode_strict() {
     run(Topology::Sentinel, Mode::Strict, &["promised: isolated master"], 1);
+}
+
+#[test]
+fn of_three_independent_nodes_any_one_may_fail() {
+    run(Topology::Quorum, Mode::Quorum, &["promised"], 2);
+}
+
+#[test]
+fn of_three_independent_stores_of_our_own_any_one_may_fail() {
+    run(Topology::OwnQuorum, Mode::Quorum, &["promised"], 1);
 }

@@ -52,6 +52,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     subcommand("protocol", Exactly(3), protocol::protocol),
     subcommand("quicklist", AtLeast(3), quicklist),
     subcommand("quicklist-packed-threshold", Exactly(3), packed_threshold),
+    subcommand("loadaof", Exactly(2), load_aof),
     subcommand("reload", AtLeast(2), reload),
     subcommand("replicate", AtLeast(3), accept),
     subcommand("replybuffer", Exactly(4), accept),
@@ -73,7 +74,6 @@ const REFUSED: &[&str] = &[
     "crash-and-recover",
     "drop-cluster-packet-filter",
     "leak",
-    "loadaof",
     "mallctl",
     "mallctl-str",
     "oom",
@@ -157,6 +157,24 @@ fn reload(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     }
     snapshot::load(cx.db, cx.server, file, LoadOptions::default(), &mut |_| {})
         .map_err(|error| CommandError::new(format!("ERR {}: {error}", path.display())))?;
+    cx.reply.ok();
+    Ok(())
+}
+
+/// Loads the append-only file again, before the reply leaves. A file that cannot be loaded ends
+/// the server, as in Redis.
+fn load_aof(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    let aof = &cx.server.persistence.aof;
+    if !aof.is_on {
+        return Err(CommandError::text("ERR DEBUG LOADAOF needs the setting appendonly yes"));
+    }
+    if aof.is_rewriting || aof.is_scheduled {
+        return Err(CommandError::text(
+            "ERR The append-only file is being written anew: try again when INFO says \
+             aof_rewrite_in_progress:0",
+        ));
+    }
+    cx.db.effects.requests.push(ServerRequest::LoadAof);
     cx.reply.ok();
     Ok(())
 }

@@ -7,6 +7,7 @@ use testkit::{RedisServer, TempFolder};
 
 use super::{connect, digest, fact, files, fill, persistent, wait_for_fact};
 use crate::connection::Connection;
+use crate::snapshots::{requests, send_all};
 
 fn real(dir: &Path, more: &[&str]) -> RedisServer {
     let dir = dir.to_str().unwrap();
@@ -25,6 +26,19 @@ fn checked_by_redis(dir: &Path) -> String {
     text
 }
 
+/// Values of all sizes that matter: in the base where that is a snapshot, else in requests.
+fn fill_and_rewrite(connection: &mut Connection, preamble: &str) {
+    fill(connection);
+    if preamble == "yes" {
+        send_all(connection, &requests());
+    }
+    connection.words("BGREWRITEAOF");
+    wait_for_fact(connection, "aof_rewrite_in_progress", "0");
+    if preamble == "no" {
+        send_all(connection, &requests());
+    }
+}
+
 #[test]
 fn a_real_server_loads_our_files_and_its_checker_accepts_them() {
     for form in ["yes", "no"] {
@@ -35,9 +49,7 @@ fn a_real_server_loads_our_files_and_its_checker_accepts_them() {
             .start()
             .unwrap();
         let mut connection = connect(&server);
-        fill(&mut connection);
-        connection.words("BGREWRITEAOF");
-        wait_for_fact(&mut connection, "aof_rewrite_in_progress", "0");
+        fill_and_rewrite(&mut connection, form);
         for line in ["SET late 1", "HSET hash late 1", "XADD stream * late 1"] {
             connection.words(line);
         }
@@ -59,9 +71,7 @@ fn we_load_the_files_of_a_real_server() {
         let folder = TempFolder::create();
         let mut theirs = real(folder.path(), &["--aof-use-rdb-preamble", form]);
         let mut connection = Connection::tcp(theirs.port());
-        fill(&mut connection);
-        connection.words("BGREWRITEAOF");
-        wait_for_fact(&mut connection, "aof_rewrite_in_progress", "0");
+        fill_and_rewrite(&mut connection, form);
         connection.words("SET late 1");
         connection.words("SPOP set");
         let expected = digest(&mut connection);

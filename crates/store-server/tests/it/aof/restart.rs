@@ -176,3 +176,25 @@ fn clients_are_told_to_wait_while_data_is_loaded() {
     assert_eq!(fact(&mut early, "loading"), "0");
     drop(server);
 }
+
+#[test]
+fn debug_loadaof_brings_back_what_the_file_has() {
+    let folder = TempFolder::create();
+    let server = persistent(folder.path()).start().unwrap();
+    let mut connection = connect(&server);
+    fill(&mut connection);
+    let expected = digest(&mut connection);
+    assert_eq!(connection.words("DEBUG LOADAOF"), ok());
+    assert_eq!(digest(&mut connection), expected);
+    assert_eq!(connection.words("FCALL f 0"), Reply::Integer(7));
+    // Nothing of it was appended again, and what follows is.
+    connection.words("SET after 1");
+    let expected = digest(&mut connection);
+    drop(server);
+    let server = persistent(folder.path()).start().unwrap();
+    assert_eq!(digest(&mut connect(&server)), expected);
+
+    let refused = persistent(folder.path()).setting("appendonly", "no").start().unwrap();
+    let reply = connect(&refused).words("DEBUG LOADAOF");
+    assert!(matches!(&reply, Reply::Error(text) if text.contains("appendonly")), "{reply:?}");
+}

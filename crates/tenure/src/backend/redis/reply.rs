@@ -124,6 +124,7 @@ fn parse_view(view: &Value) -> Result<View, Fault> {
         token: token(known)?,
         foreign: flag(foreign)?,
         reserved: flag(reserved)?,
+        partial: false,
         server_time: clock(now)?,
         incarnation: cleaned(&text(incarnation)?),
         wish: None,

@@ -107,8 +107,11 @@ impl fmt::Display for RedisUrl {
                 write!(f, "rediss://{}:{port}/{database}{mode}{flag}", Host(host))
             }
             Place::Unix { path } => {
-                let mode = Suffix(self.mode, '&');
-                write!(f, "unix://{}?db={database}{mode}", path.display())
+                let path = path.display();
+                match database {
+                    0 => write!(f, "unix://{path}{}", Suffix(self.mode, '?')),
+                    _ => write!(f, "unix://{path}?db={database}{}", Suffix(self.mode, '&')),
+                }
             }
         }
     }
