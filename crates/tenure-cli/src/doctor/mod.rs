@@ -7,6 +7,7 @@ mod store;
 use std::process::ExitCode;
 
 use serde_json::json;
+use tenure::backend::QuorumBackend;
 use tenure::backend::redis::RedisUrl;
 use tenure::config::Config;
 use tenure::{Tenure, blocking};
@@ -117,6 +118,12 @@ fn configuration(config: &Config) -> Vec<Finding> {
 fn store(config: &Config) -> Result<Vec<Finding>, Failure> {
     let Some(url) = config.store.url() else { return Ok(Vec::new()) };
     let about = config.store.to_string();
+    if let Some(Ok(nodes)) = QuorumBackend::nodes_of(url.reveal()) {
+        return Ok(nodes
+            .into_iter()
+            .flat_map(|node| node_of_quorum(node, &config.prefix))
+            .collect());
+    }
     // Stores of other kinds have their own doctors.
     let Ok(url) = RedisUrl::parse(url.reveal()) else { return Ok(Vec::new()) };
     let key = format!("{}doctor", config.prefix);
@@ -131,6 +138,19 @@ fn store(config: &Config) -> Result<Vec<Finding>, Failure> {
             Err(Failure::new(exit::UNREACHABLE, format!("{about}: {why}: {next}")))
         }
     }
+}
+
+/// A quorum does without a node for a while, so that one that is down is a finding, no failure.
+fn node_of_quorum(node: RedisUrl, prefix: &str) -> Vec<Finding> {
+    let about = node.to_string();
+    let found = match StoreFacts::gather(node, &format!("{prefix}doctor")) {
+        Ok(facts) => StoreFacts { is_node: true, ..facts }.findings(),
+        Err(why) => {
+            let next = "start it: the quorum bears the loss of fewer nodes without it";
+            vec![Finding::new(Code::NodeDown, why, next)]
+        }
+    };
+    found.into_iter().map(|found| found.about(&about)).collect()
 }
 
 fn is_refusal(why: &str) -> bool {

@@ -59,6 +59,8 @@ pub(super) struct StoreFacts {
     pub(super) is_encrypted: bool,
     pub(super) has_password: bool,
     pub(super) is_strict: bool,
+    /// One of several nodes that decide together.
+    pub(super) is_node: bool,
 }
 
 impl StoreFacts {
@@ -151,6 +153,8 @@ impl StoreFacts {
             return None;
         }
         match self.info("connected_slaves") {
+            // A majority of such nodes is what bears the loss of one.
+            "0" if self.is_node => None,
             "0" => {
                 let what = "one node without replicas: while it is down, nobody leads".to_owned();
                 let next = "add a replica with Sentinel, if an outage of the store matters";

@@ -39,6 +39,16 @@ planted! {
         codes(&stage)
     }
 
+    "node-down": fn a_quorum_without_one_of_its_nodes() {
+        let mut nodes: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
+        let hosts: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        let quorum = format!("redis+quorum://{}", hosts.join(","));
+        let whole = codes_at(&quorum);
+        assert!(!whole.iter().any(|code| ["node-down", "single-node"].contains(&code.as_str())));
+        nodes[1].kill();
+        codes_at(&quorum)
+    }
+
     "single-node": fn a_store_that_stands_alone() {
         codes(&Stage::on(Kind::Own))
     }

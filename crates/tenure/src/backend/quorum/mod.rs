@@ -21,7 +21,7 @@ use tokio::task::AbortHandle;
 
 use self::address::QuorumAddress;
 use self::ears::Ears;
-use super::redis::RedisBackend;
+use super::redis::{RedisBackend, RedisUrl};
 use super::{Backend, Calling, ConnectError, Connection, Listening, SignalSink, Subscription};
 
 /// The schemes of addresses that name a quorum.
@@ -59,6 +59,14 @@ impl QuorumBackend {
         };
         let nodes = address.nodes().iter().map(open).collect::<Result<Vec<_>, _>>()?;
         Self::over(nodes, address.to_string())
+    }
+
+    /// The nodes that an address names, for tools that look at each of them. `None` when it names
+    /// no quorum.
+    pub fn nodes_of(address: &str) -> Option<Result<Vec<RedisUrl>, ConnectError>> {
+        let (scheme, _) = address.trim().split_once("://")?;
+        let is_meant = SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme));
+        is_meant.then(|| Ok(QuorumAddress::parse(address)?.nodes().to_vec()))
     }
 
     /// A quorum of these nodes, each a backend of its own that leads to one server. `place` is
