@@ -377,7 +377,7 @@ impl Router {
         self.surveying = Surveying::At(self.surveyed_at + wait);
         let waiting: Vec<_> = self.waiting.drain(..).collect();
         waiting.into_iter().for_each(|errand| self.dispatch(errand));
-        self.ears.forget_homes();
+        self.ears.readmit();
         self.house_ears();
         self.tell_state();
     }
