@@ -14,8 +14,8 @@ use testkit::RedisServer;
 const TTL: Duration = Duration::from_secs(1);
 /// A lease that a busy machine renews in time.
 const STEADY: Duration = Duration::from_secs(3);
-/// How long a node that came back empty needs at the most to be adopted: its quarantine and the next
-/// renewal.
+/// How long a node that came back empty needs at the most to be adopted: its quarantine, then
+/// the next renewal.
 const ADOPTED_AFTER: Duration = Duration::from_millis(4_500);
 /// What must come does so within this, on a machine that is busy.
 const PATIENT: Duration = Duration::from_secs(30);
