@@ -185,6 +185,6 @@ impl ServerState {
 
     /// Whether clients have to log in.
     pub fn needs_login(&self) -> bool {
-        !self.acl.default_user().is_open()
+        !self.acl.is_open()
     }
 }

@@ -7,11 +7,11 @@ use store_resp::RequestParser;
 
 use crate::stream::Stream;
 
-/// An input buffer that grew beyond this for one large request is given back afterwards.
-const KEPT_INPUT_MAX: usize = 64 * 1024;
-/// An output buffer that grew beyond this is not kept by its client: whoever writes much next
-/// gets it, so that many such clients use one that stays in the processor's cache.
-pub(crate) const KEPT_OUTPUT_MAX: usize = 16 * 1024;
+/// A buffer that grew beyond this for one large request or reply is given back afterwards.
+const KEPT_CAPACITY_MAX: usize = 64 * 1024;
+/// An output buffer that grew beyond this goes to whoever writes much next, unless there is one
+/// already: so many such clients use one that stays in the processor's cache.
+pub(crate) const OWN_OUTPUT_MAX: usize = 16 * 1024;
 /// A buffer that grew beyond this for one large reply is given back to the system.
 const SPARE_OUTPUT_MAX: usize = 256 * 1024;
 
@@ -145,11 +145,12 @@ impl Client {
         }
         output.clear();
         self.written = 0;
-        if output.capacity() > KEPT_OUTPUT_MAX {
-            let large = std::mem::take(output);
-            if (spare.capacity()..=SPARE_OUTPUT_MAX).contains(&large.capacity()) {
-                *spare = large;
-            }
+        let capacity = output.capacity();
+        let is_wanted = spare.capacity() == 0 && capacity <= SPARE_OUTPUT_MAX;
+        if capacity > OWN_OUTPUT_MAX && is_wanted {
+            *spare = std::mem::take(output);
+        } else if capacity > KEPT_CAPACITY_MAX {
+            *output = Vec::new();
         }
     }
 
@@ -163,7 +164,7 @@ impl Client {
     pub(crate) fn drop_consumed(&mut self, consumed: usize) {
         if consumed == self.input.len() {
             self.input.clear();
-            if self.input.capacity() > KEPT_INPUT_MAX {
+            if self.input.capacity() > KEPT_CAPACITY_MAX {
                 self.input = Vec::new();
             }
         } else {

@@ -7,6 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{self, Failure};
 use crate::local;
+use crate::logging::LogOptions;
 use crate::output::{result, talk};
 use crate::store_options::{self, StoreOptions};
 
@@ -32,6 +33,8 @@ pub(crate) struct Arguments {
     listen: Option<String>,
     #[command(flatten)]
     store: StoreOptions,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -66,6 +69,8 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
         local::keep(sidecar.tenure());
     }
     let server = Server::bind(&sidecar, settings).await?;
+    // Not before: what keeps it from starting is told in one line.
+    arguments.log.start();
     let url = server.url().map_err(|error| Failure::new(exit::NO, error.to_string()))?;
     result(&format!("serving {} at {url}", sidecar.names().collect::<Vec<_>>().join(", ")));
     server.serve(asked_to_end()?).await;

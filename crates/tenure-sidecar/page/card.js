@@ -212,7 +212,10 @@ export class Card {
   /** What moves by itself. */
   tick() {
     if (!this.view || this.lost) return;
-    const { leader, lease_ms } = this.view;
+    const { leader, members } = this.view;
+    // Leases may differ: the leader's is the one that runs out.
+    const holder = members.find((member) => member.leads);
+    const lease_ms = holder ? holder.lease_ms : this.view.lease_ms;
     const remaining = leader?.remaining_ms === null || !leader ? null
       : Math.max(0, leader.remaining_ms - this.age());
     this.timeline.lease(remaining, lease_ms);

@@ -293,6 +293,9 @@ impl Listener {
 /// What an event means to a reader; `None` for what the looks tell better.
 fn what(kind: &EventKind) -> Option<What> {
     let what = match kind {
+        // A standby tries whenever a lease may be over; that it was not is no news.
+        EventKind::StateChanged { from: Role::Standby, to: Role::Candidate, .. }
+        | EventKind::StateChanged { from: Role::Candidate, to: Role::Standby, .. } => return None,
         EventKind::StateChanged { from, to, reason } => What {
             kind: "role",
             text: format!("this instance: {from} → {to} ({reason})"),

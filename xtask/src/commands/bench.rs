@@ -8,10 +8,11 @@ pub(crate) const COMMAND: Command = Command {
     summary: "measures the published figures",
     details: "\
   cargo xtask bench election [--quick]   the election on a real redis-server on loopback, beside the
-                                         plain algorithm that polls; about eight minutes
+                                         plain algorithm that polls, and the command around a program;
+                                         about ten minutes. --only command measures nothing else
   cargo xtask bench store [--quick]      our server beside redis-server in turn, each on a core of its
                                          own: speed, memory, stalls, snapshots, start, idling; about ten
-                                         minutes. --only snapshot or --only append measures nothing else
+                                         minutes. --only PART: speed, stall, snapshot, append
   cargo xtask bench eviction [--quick]   hit rates of every eviction policy, ours and redis-server's,
                                          asked for the same keys; two minutes
 

@@ -20,6 +20,7 @@ behind proxies, as a line then says.
   --mode NAME      only this mode: available, strict or quorum
   --row NAME       only the row of this name, for example \"isolated master\"
   --seed N         repeats a run's choices; what the machine does with them is its own affair
+  --jobs N         how many stores are struck at a time; 2 unless told otherwise
   --network KIND   namespaces or loopback, in place of the best there is
   --keep FOLDER    where histories with overlaps are kept; the temporary folder unless told otherwise
   --check FILE     only judges a history that was kept",

@@ -39,6 +39,8 @@ pub(crate) const USERS_MAX: usize = 100_000;
 pub struct Acl {
     users: BTreeMap<Vec<u8>, User>,
     pub(crate) log: DenialLog,
+    /// Whether nobody has to log in, as each turn of the server asks.
+    is_open: bool,
     /// The `requirepass` that the user `default` was last given.
     seen_requirepass: String,
 }
@@ -46,7 +48,8 @@ pub struct Acl {
 impl Default for Acl {
     fn default() -> Self {
         let users = BTreeMap::from([(DEFAULT.to_vec(), User::unrestricted())]);
-        Self { users, log: DenialLog::default(), seen_requirepass: String::new() }
+        let log = DenialLog::default();
+        Self { users, log, is_open: true, seen_requirepass: String::new() }
     }
 }
 
@@ -60,12 +63,23 @@ impl Acl {
         self.users.get(DEFAULT).expect("the user default is never removed")
     }
 
+    /// Whether sessions may do something without logging in.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    fn note_default_user(&mut self) {
+        self.is_open = self.default_user().is_open();
+    }
+
     pub(crate) fn users(&self) -> &BTreeMap<Vec<u8>, User> {
         &self.users
     }
 
     pub(crate) fn set_user(&mut self, name: &[u8], user: User) {
         self.users.insert(name.to_vec(), user);
+        self.note_default_user();
     }
 
     pub(crate) fn remove_user(&mut self, name: &[u8]) -> bool {
@@ -76,6 +90,7 @@ impl Acl {
     pub(crate) fn replace_users(&mut self, mut users: BTreeMap<Vec<u8>, User>) {
         users.entry(DEFAULT.to_vec()).or_insert_with(User::unrestricted);
         self.users = users;
+        self.note_default_user();
     }
 
     /// Gives the user `default` the password of a changed `requirepass`.
@@ -94,6 +109,7 @@ impl Acl {
         for rule in [b"resetpass".to_vec(), password_rule] {
             user.apply(book, &rule).expect("these rules are always understood");
         }
+        self.note_default_user();
     }
 
     /// All users as lines of a file.

@@ -156,6 +156,44 @@ pub(super) fn timeout_ms(arg: &[u8]) -> Result<u64, CommandError> {
     Ok(millis as u64)
 }
 
+/// What LMPOP, ZMPOP and their waiting forms ask for: elements from one side of the first
+/// collection that has any.
+pub(super) struct PopWish<'r, S> {
+    request: Request<'r>,
+    keys: Range<usize>,
+    pub(super) side: S,
+    pub(super) count: usize,
+}
+
+impl<'r, S> PopWish<'r, S> {
+    /// Parses `numkeys key … SIDE [COUNT n]` from argument `at` on.
+    pub(super) fn parse(
+        request: Request<'r>,
+        at: usize,
+        side: impl FnOnce(&[u8]) -> Result<S, CommandError>,
+    ) -> Result<Self, CommandError> {
+        let first = at + 1;
+        let behind = first.saturating_add(key_count(request.arg(at))?);
+        let side = side(request.get(behind).ok_or(CommandError::SYNTAX)?)?;
+        let count = match (request.get(behind + 1), request.get(behind + 2)) {
+            (None, _) => 1,
+            (Some(word), Some(count)) if is_word(word, "COUNT") => {
+                count_from(count, 1, CommandError::text("ERR count should be greater than 0"))?
+            }
+            _ => return Err(CommandError::SYNTAX),
+        };
+        if request.len() > behind + 3 {
+            return Err(CommandError::SYNTAX);
+        }
+        Ok(Self { request, keys: first..behind, side, count })
+    }
+
+    pub(super) fn keys(&self) -> impl ExactSizeIterator<Item = &'r [u8]> + Clone + use<'r, S> {
+        let request = self.request;
+        self.keys.clone().map(move |at| request.arg(at))
+    }
+}
+
 /// The first of `keys` that holds a value of kind `T`; of a session that waited, only the key
 /// that was signalled counts, and another kind of value there is no failure but none of ours.
 pub(super) fn first_filled<'k, T: Object>(

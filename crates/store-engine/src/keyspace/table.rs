@@ -82,22 +82,24 @@ pub(super) struct Table {
     pub(super) snapshot_db: Option<usize>,
 }
 
+/// A lookup needs no more than the first cache line: the order of the fields is meant.
 #[derive(Default)]
+#[repr(C, align(64))]
 struct Segment {
     buckets: Box<[Bucket]>,
-    overflow: Vec<Bucket>,
-    /// Link to the first unused overflow bucket, which links to the next; zero for none.
-    unused: u8,
-    /// Entries whose hashes collide so much that splitting cannot part them.
-    spill: Vec<Entry>,
     len: u32,
-    volatile: u32,
-    /// The number of entries at which the segment grows or splits.
-    grow_at: u32,
-    /// No key of the segment ends before this moment.
-    soonest_expiry: u64,
     /// How many top hash bits all its entries share.
     depth: u32,
+    /// The number of entries at which the segment grows or splits.
+    grow_at: u32,
+    volatile: u32,
+    overflow: Vec<Bucket>,
+    /// No key of the segment ends before this moment.
+    soonest_expiry: u64,
+    /// Entries whose hashes collide so much that splitting cannot part them.
+    spill: Vec<Entry>,
+    /// Link to the first unused overflow bucket, which links to the next; zero for none.
+    unused: u8,
 }
 
 #[derive(Default)]

@@ -8,7 +8,7 @@ use store_resp::{Limits, Parsed, ProtocolError, Request};
 
 use super::{EventLoop, UNAUTHENTICATED_OUTPUT_MAX};
 use crate::busy::Attending;
-use crate::client::{Client, Fate, KEPT_OUTPUT_MAX};
+use crate::client::{Client, Fate, OWN_OUTPUT_MAX};
 use crate::server::LogLevel;
 
 /// Requests of one client parsed ahead, so that their memory is fetched while others run.
@@ -80,7 +80,7 @@ impl EventLoop {
                 }
             }
         }
-        self.write_early(client, KEPT_OUTPUT_MAX);
+        self.write_early(client, OWN_OUTPUT_MAX);
         self.want_write(client);
         consumed
     }

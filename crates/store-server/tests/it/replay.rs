@@ -133,6 +133,12 @@ impl World {
         }
     }
 
+    /// CLIENT PAUSE, which would hold DEBUG DIGEST back, is over a millisecond later.
+    fn end_pause(&mut self, stream: Stream) {
+        self.pass(1);
+        self.take_units(stream);
+    }
+
     fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
         while self.engine.tick(self.now_ms * 1000) == NextTick::Soon {}
@@ -194,9 +200,7 @@ fn difference(family: &Family, seed: u64, stream: Stream) -> Option<String> {
             world.take_units(stream);
         }
         if round % 200 == 199 || round + 1 == COMMANDS {
-            // CLIENT PAUSE is over.
-            world.pass(1);
-            world.take_units(stream);
+            world.end_pause(stream);
             // Much later: only the original decides when a key ends.
             let (mut replica, failures) = replayed(&world.bytes, seed ^ 0xabcd, START_MS * 2);
             let name = family.name;
@@ -227,11 +231,14 @@ fn replaying_what_is_propagated_gives_the_same_keys() {
 
 #[test]
 fn a_stream_of_requests_as_they_came_is_caught() {
-    let seed = testkit::seed();
+    // Most seeds show it; one that happens to delete or overwrite all that differs does not.
+    const SEEDS_MAX: u64 = 30;
+    let first = testkit::seed();
     let families = FAMILIES.iter().filter(|family| family.name == "keys").chain([&CHANCE]);
     for family in families {
-        let difference = difference(family, seed, Stream::Verbatim);
-        assert!(difference.is_some(), "{}: a careless stream went unnoticed", family.name);
+        let is_caught =
+            |offset| difference(family, first.wrapping_add(offset), Stream::Verbatim).is_some();
+        assert!((0..SEEDS_MAX).any(is_caught), "{}: a careless stream went unnoticed", family.name);
     }
 }
 
@@ -246,6 +253,7 @@ fn a_real_server_gets_the_same_keys_from_our_stream() {
                 world.run(&line, Stream::Propagated);
             }
         }
+        world.end_pause(Stream::Propagated);
         let folder = TempFolder::create();
         let files = folder.path().join("appendonlydir");
         std::fs::create_dir(&files).unwrap();

@@ -1,16 +1,13 @@
 //! What is known of commands: names, subcommands, arguments, and what they are for.
 //!
-//! The rows come from our own command table, the arguments from `syntax.txt`. A server that
-//! documents its commands (COMMAND DOCS, since 7.0) overrides both, so that the commands of a newer
-//! Redis or Valkey are known as well.
+//! All of it is what COMMAND DOCS says: at first our own store's, whose engine is asked without a
+//! server, then that of the server at the other end, if it documents its commands (since 7.0), so
+//! that those of a newer Redis or Valkey are known as well.
 
 use std::collections::BTreeMap;
 
-use store_engine::Registry;
-use store_resp::Reply;
-
-/// Arguments per command, as redis-server 7.0 documents them; a test keeps it so.
-const SYNTAX: &str = include_str!("syntax.txt");
+use store_engine::{Config, Engine, Identity, NoHost, Origin};
+use store_resp::{OwnedRequest, Reply, ReplyParser};
 
 /// All that is known of one command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,22 +27,15 @@ pub(super) struct Book {
 impl Book {
     /// The commands of our own store.
     pub(super) fn built_in() -> Self {
+        let mut engine = Engine::new(Config::default(), Identity::default(), 0, Box::new(NoHost));
+        let session = engine.open_session(0, Origin { is_local: true, ..Origin::default() });
+        let request = OwnedRequest::from_args([&b"COMMAND"[..], b"DOCS"]);
+        engine.execute(0, session, request.as_request());
+        let output = engine.session_mut(session).map(|session| std::mem::take(&mut session.output));
+        let parsed = ReplyParser.parse(&output.unwrap_or_default());
         let mut book = Self::default();
-        for row in Registry::new().rows() {
-            let command = row.command;
-            let entry = Entry {
-                syntax: String::new(),
-                summary: command.summary.to_owned(),
-                since: command.since.to_owned(),
-                group: command.group.name().to_owned(),
-            };
-            book.entries.insert(name_of(&row.full_name), entry);
-        }
-        for line in SYNTAX.lines() {
-            let (name, syntax) = line.split_once(':').unwrap_or((line, ""));
-            if let Some(entry) = book.entries.get_mut(name) {
-                entry.syntax = syntax.trim().to_owned();
-            }
+        if let Ok(Some((docs, _))) = parsed {
+            book.learn(&docs);
         }
         book
     }
@@ -240,8 +230,8 @@ mod tests {
     use crate::cli::connection::Connection;
     use crate::cli::target::Target;
 
-    /// What a real server documents, as the lines of `syntax.txt`.
-    fn told_by_redis() -> String {
+    /// What a real server documents.
+    fn told_by_redis() -> Book {
         let server = testkit::RedisServer::start();
         let url = tenure::backend::redis::RedisUrl::parse(&server.url()).unwrap();
         let target = Target {
@@ -253,36 +243,29 @@ mod tests {
         let docs = Connection::open(&target).unwrap().ask(&["COMMAND", "DOCS"]).unwrap();
         let mut book = Book::default();
         book.learn(&docs);
-        let lines = book.entries.iter().map(|(name, entry)| {
-            if entry.syntax.is_empty() { name.clone() } else { format!("{name}: {}", entry.syntax) }
-        });
-        lines.collect::<Vec<_>>().join("\n") + "\n"
+        book
     }
 
     #[test]
     fn the_arguments_are_those_that_redis_documents() {
-        let told = told_by_redis();
-        if !told.contains("\nGET: ") {
+        let (ours, told) = (Book::built_in(), told_by_redis());
+        if told.find("get").is_none_or(|get| get.syntax.is_empty()) {
             eprintln!("skipped: this server documents no arguments");
             return;
         }
-        if std::env::var_os("SYNTAX_UPDATE").is_some() {
-            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cli/syntax.txt");
-            std::fs::write(path, &told).unwrap();
+        for (name, entry) in &ours.entries {
+            let theirs = told.find(name).map(|entry| &entry.syntax);
+            assert_eq!(theirs, Some(&entry.syntax), "{name}");
         }
-        let next_step = "run the test with SYNTAX_UPDATE=1 to write the file anew";
-        assert!(told == SYNTAX, "syntax.txt is not what redis-server says: {next_step}");
     }
 
     #[test]
     fn every_command_of_the_table_is_in_the_book_with_its_arguments() {
         let book = Book::built_in();
-        let told: Vec<&str> =
-            SYNTAX.lines().map(|line| line.split(':').next().unwrap_or_default()).collect();
-        for row in Registry::new().rows() {
-            let name = name_of(&row.full_name);
-            assert!(told.contains(&name.as_str()), "{name} is missing in syntax.txt");
-            assert!(book.find(&name).is_some());
+        for row in store_engine::Registry::new().rows() {
+            let entry = book.find(&name_of(&row.full_name)).expect(&row.full_name);
+            assert_eq!(entry.summary, row.command.summary, "{}", row.full_name);
+            assert_eq!(entry.group, row.command.group.name(), "{}", row.full_name);
         }
         let set = book.find("set").unwrap();
         assert!(set.syntax.starts_with("key value [NX|XX] [GET] [EX seconds|"), "{}", set.syntax);

@@ -114,6 +114,8 @@ fn a_wrapper_stopped_on_its_terminal_loses_its_child_in_time() {
     stage.wait_for_leader("bob");
     assert!(is_stopped(wrapper), "nobody has continued it");
     assert_eq!(stage.diary().check(), Ok(()));
+    send(wrapper, Signal::KILL);
+    wait_until_gone(wrapper);
     drop(terminal);
 }
 

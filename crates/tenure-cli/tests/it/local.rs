@@ -190,3 +190,33 @@ fn a_mode_that_the_local_store_does_not_have_is_refused() {
     assert_eq!(said.code, 64, "{said:?}");
     assert!(said.err.contains("--store"), "{said:?}");
 }
+
+/// The sidecar, its instances and the store all end; the terms of before are still told.
+#[test]
+fn history_survives_a_restart_of_everything() {
+    let user = User::new();
+    let terms = || {
+        let sidecar = user.command(&["sidecar", "--observe", "job", "--listen", "127.0.0.1:0"]);
+        let mut sidecar = Process::spawn(sidecar);
+        let line = sidecar.next_line_with("serving job at http://", GENEROUS);
+        let address = line.trim_end_matches('/').rsplit('/').next().unwrap().to_owned();
+        let mut terms = Vec::new();
+        wait_until("two terms to be told", GENEROUS, || {
+            let answer = crate::sidecar::get(&address, "/history/job");
+            let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
+            let json: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+            terms = json["terms"].as_array().cloned().unwrap_or_default();
+            terms.len() == 2
+        });
+        sidecar.terminate();
+        assert!(sidecar.wait(GENEROUS).success());
+        terms
+    };
+    for _ in 0..2 {
+        assert_eq!(user.tenure(&["run", "job", "--", "true"]).code, 0);
+    }
+    let before = terms();
+    assert_eq!(user.tenure(&["local", "stop"]).code, 0);
+    assert_eq!(user.status()["running"], false);
+    assert_eq!(terms(), before);
+}

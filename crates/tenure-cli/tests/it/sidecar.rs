@@ -46,6 +46,27 @@ fn it_takes_part_serves_and_lets_go_when_asked_to_end() {
     assert_eq!(server.cli(&["EXISTS", "tenure:report"]), "0", "the lease was given back");
 }
 
+/// A log that nobody writes helps nobody: who leads, and what an operator asked for, is there.
+#[test]
+fn it_logs_who_leads() {
+    let server = RedisServer::start();
+    let folder = TempFolder::create();
+    let log = std::fs::File::create(folder.path().join("log")).unwrap();
+    let url = server.url();
+    let words = ["report", "--store", &url, "--listen", "127.0.0.1:0", "--log-format", "json"];
+    let mut command = sidecar(&words);
+    command.env("TENURE_DEFAULTS__FRESH_STORE", "true").stderr(log);
+    let mut process = Process::spawn(command);
+    let written = || std::fs::read_to_string(folder.path().join("log")).unwrap();
+    wait_until("the leadership to be logged", GENEROUS, || written().contains("acquired"));
+    process.terminate();
+    process.wait(GENEROUS);
+    let written = written();
+    let lines = written.lines().map(serde_json::from_str::<serde_json::Value>);
+    assert!(lines.into_iter().all(|line| line.is_ok()), "{written}");
+    assert!(written.contains("given up"), "{written}");
+}
+
 #[test]
 fn the_flags_say_what_a_grant_waits_for() {
     let server = RedisServer::start();

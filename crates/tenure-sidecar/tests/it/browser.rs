@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use testkit::{GENEROUS, Process, TempFolder, wait_for};
 
-use crate::http::{head, read, request};
+use crate::http::{Answer, head, read, request};
 
 /// How long a browser may take to start beside other programs.
 const START: Duration = Duration::from_secs(60);
@@ -46,11 +46,21 @@ impl Browser {
     }
 
     fn call(&self, method: &str, path: &str, body: &Value) -> Value {
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        let json = "Content-Type: application/json; charset=utf-8";
-        let answer = request(self.driver, method, path, &[json], &body);
+        let answer = self.ask(method, path, body);
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
         answer.json()["value"].take()
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let json = "Content-Type: application/json; charset=utf-8";
+        request(self.driver, method, path, &[json], &body)
+    }
+
+    /// As `post`, but `None` where the page is not ready for it.
+    fn try_post(&self, path: &str, body: &Value) -> Option<Value> {
+        let answer = self.ask("POST", &format!("/session/{}{path}", self.session), body);
+        (answer.status == 200).then(|| answer.json()["value"].take())
     }
 
     fn post(&self, path: &str, body: &Value) -> Value {
@@ -83,11 +93,17 @@ impl Browser {
         waited.unwrap_or_else(|_| panic!("{selector} is {last:?}; {:?}", self.console()))
     }
 
-    /// Presses an element as a person would: where it is, and only if it can be seen.
+    /// Presses an element as a person would: where it is, and only once it can be seen.
+    #[track_caller]
     pub(crate) fn click(&self, selector: &str) {
-        let found = self.post("/element", &json!({ "using": "css selector", "value": selector }));
-        let id = found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned();
-        self.post(&format!("/element/{id}/click"), &json!({}));
+        testkit::wait_until(&format!("{selector} to be pressed"), GENEROUS, || {
+            let wanted = json!({ "using": "css selector", "value": selector });
+            let found = self.try_post("/element", &wanted);
+            let id = found.as_ref().and_then(|found| found.as_object()?.values().next()?.as_str());
+            id.is_some_and(|id| {
+                self.try_post(&format!("/element/{id}/click"), &json!({})).is_some()
+            })
+        });
     }
 
     /// Presses keys on whatever has the focus.

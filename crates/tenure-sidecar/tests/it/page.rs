@@ -68,9 +68,16 @@ fn the_page_follows_a_real_fail_over() {
 #[test]
 fn a_hand_over_is_asked_first_then_done() {
     let stage = Stage::embedded();
-    let (ada, on_ada) = stage.leader("ada");
-    let bob = stage.client("bob");
-    let on_bob = stage.elect(&bob);
+    // Leases that a starting browser does not end.
+    let join = |name: &str| {
+        let client = stage.builder(name).ttl(Duration::from_secs(60)).connect();
+        let client = stage.runtime.block_on(client).unwrap();
+        let election = stage.elect(&client);
+        (client, election)
+    };
+    let (ada, on_ada) = join("ada");
+    wait_until("ada leads", GENEROUS, || on_ada.is_leader());
+    let (bob, on_bob) = join("bob");
     let served = stage.serve_election(&ada, &on_ada);
     let browser = open(&served);
     let row = format!("tr[data-id='{}'] button", bob.id());

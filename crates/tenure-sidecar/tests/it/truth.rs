@@ -97,7 +97,7 @@ fn every_field_changes_when_the_truth_changes() {
     assert_eq!(story.served.get("/readyz").status, 200);
 
     let (bob, on_bob) = members_come_and_get_ready(&mut story);
-    requests_are_made(&mut story, &ada, &bob, &on_bob);
+    requests_are_made(&mut story, [&ada, &bob], [&on_ada, &on_bob]);
     members_fall_silent(&mut story, &bob, &on_bob);
     the_store_fails(&mut story, &on_ada);
     strangers_interfere(&mut story);
@@ -157,7 +157,11 @@ fn members_come_and_get_ready(story: &mut Story) -> (Tenure, Election) {
     (bob, on_bob)
 }
 
-fn requests_are_made(story: &mut Story, ada: &Tenure, bob: &Tenure, on_bob: &Election) {
+fn requests_are_made(
+    story: &mut Story,
+    [ada, bob]: [&Tenure; 2],
+    [on_ada, on_bob]: [&Election; 2],
+) {
     let pause = ada.pause(RESOURCE, Duration::from_secs(60));
     story.stage.runtime.block_on(pause).unwrap();
     story.until("the pause is seen", |r| r["paused_for_ms"].is_u64());
@@ -174,6 +178,8 @@ fn requests_are_made(story: &mut Story, ada: &Tenure, bob: &Tenure, on_bob: &Ele
     story.until("the wish is seen", |r| r["wish"]["kind"] == "resign");
     drop(term);
     assert!(story.stage.runtime.block_on(asked).unwrap().unwrap().is_done());
+    // On a busy machine bob may be the first again.
+    hand_over(story, on_ada);
     story.until("ada leads", |r| r["role"] == "leader");
     story.until("it was renewed", |r| !r["renewals_ms"].as_array().unwrap().is_empty());
 }

@@ -1,8 +1,11 @@
 //! `cargo xtask torture`: see its manual.
 
 use std::error::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use trials::torture::history::History;
@@ -11,6 +14,9 @@ use trials::torture::{Budget, Group, Mode, Outcome, Row, Topology, groups, run_g
 
 /// So that a ten-minute run has many rounds; sentinels need more than a second to agree.
 const TTL: Duration = Duration::from_secs(2);
+/// How many stores are struck at a time, unless told otherwise: they mostly wait, and what is
+/// bounded in time must not wait for a core.
+const JOBS: usize = 2;
 /// The exit code for words that make no sense.
 const USAGE: u8 = 64;
 /// What a store of some topology needs to be there, beside its rows.
@@ -23,6 +29,7 @@ struct Arguments {
     row: Option<String>,
     seed: Option<u64>,
     loopback: bool,
+    jobs: usize,
     check: Option<PathBuf>,
     keep: PathBuf,
 }
@@ -57,6 +64,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         row: None,
         seed: None,
         loopback: false,
+        jobs: JOBS,
         check: None,
         keep: std::env::temp_dir(),
     };
@@ -76,6 +84,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             }
             "--network" => {
                 arguments.loopback = named(&[("namespaces", false), ("loopback", true)], &value)?;
+            }
+            "--jobs" => {
+                let jobs = value.parse().ok().filter(|jobs| *jobs > 0);
+                arguments.jobs = jobs.ok_or_else(|| format!("no number of jobs: {value:?}"))?;
             }
             "--check" => arguments.check = Some(value.into()),
             "--keep" => arguments.keep = value.into(),
@@ -108,12 +120,10 @@ fn torture(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         return Err("no row has this topology, mode and name".into());
     }
     let instance = std::env::current_exe()?.with_file_name("trial-instance");
-    let shares: u32 = chosen.iter().flat_map(|group| &group.rows).map(Row::shares).sum();
-    let whole = Duration::from_secs_f64(arguments.minutes * 60.0);
-    let striking = whole.saturating_sub(SETTING_UP * chosen.len() as u32);
+    let jobs = arguments.jobs.clamp(1, chosen.len());
     let seed = arguments.seed.unwrap_or_else(testkit::seed);
     let budget = Budget {
-        per_share: striking / shares,
+        per_share: per_share(&chosen, arguments.minutes, jobs),
         rounds_max: usize::MAX,
         ttl: TTL,
         seed,
@@ -121,17 +131,47 @@ fn torture(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         own_store: instance.with_file_name("tenure"),
         instance,
     };
-    eprintln!("seed {seed}, {} stores, a lease lasts {TTL:?}", chosen.len());
-    let mut outcomes = Vec::new();
-    let mut all_is_well = true;
-    for group in &chosen {
-        outcomes.extend(run_group(group, &budget, &|words| eprintln!("{words}")));
-    }
+    let count = chosen.len();
+    eprintln!("seed {seed}, {count} stores, {jobs} at a time, a lease lasts {TTL:?}");
+    let outcomes = run_all(&chosen, &budget, jobs);
+    let mut all_is_well = outcomes.iter().all(Option::is_some);
+    let outcomes: Vec<_> = outcomes.into_iter().flatten().flatten().collect();
     println!("{}", table(&outcomes));
     for outcome in &outcomes {
         all_is_well &= report(outcome, &arguments.keep)?;
     }
     Ok(all_is_well)
+}
+
+/// How long a row strikes per share that it has, so that the whole takes so many minutes.
+fn per_share(groups: &[Group], minutes: f64, jobs: usize) -> Duration {
+    let shares: u32 = groups.iter().flat_map(|group| &group.rows).map(Row::shares).sum();
+    let whole = Duration::from_secs_f64(minutes * 60.0) * jobs as u32;
+    whole.saturating_sub(SETTING_UP * groups.len() as u32) / shares
+}
+
+/// Runs all groups, some at a time: they mostly wait.
+/// `None` where one could not be set up.
+fn run_all(groups: &[Group], budget: &Budget, jobs: usize) -> Vec<Option<Vec<Outcome>>> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(group) = groups.get(index) else { return done };
+            let run = || run_group(group, budget, &|words| eprintln!("{words}"));
+            // The words of a store that cannot even be set up were printed when it gave up.
+            let outcomes = catch_unwind(AssertUnwindSafe(run)).ok();
+            done.push((index, outcomes));
+        }
+    };
+    let mut done: Vec<_> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        let join = |worker: ScopedJoinHandle<'_, _>| worker.join().expect("panics are caught");
+        workers.into_iter().flat_map(join).collect()
+    });
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, outcomes)| outcomes).collect()
 }
 
 fn chosen(arguments: &Arguments) -> Vec<Group> {

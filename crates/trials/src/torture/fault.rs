@@ -288,7 +288,7 @@ fn cut_master(world: &mut World, main: usize, way: Way) {
 
 /// Draws a line: on one side the master and the leader, on the other everybody else.
 fn isolate(world: &mut World, main: usize) {
-    let leader = world.victim();
+    let leader = world.fresh_leader().unwrap_or(0);
     let others: Vec<_> = (0..world.topology.nodes()).filter(|node| *node != main).collect();
     for node in &others {
         world.net.part_nodes(main, *node, Way::Both);

@@ -37,9 +37,7 @@ impl Topology {
             Topology::Cluster => 6,
         }
     }
-}
 
-impl Topology {
     /// Whether its nodes decide together, each with a life and a clock of its own.
     pub(super) fn is_quorum(self) -> bool {
         matches!(self, Topology::Quorum | Topology::OwnQuorum)

@@ -96,11 +96,16 @@ impl World {
         }
     }
 
-    /// Cuts the leader off right after it has renewed, when most of its lease is left.
-    pub(super) fn cut_leader_off(&mut self) {
+    /// Whoever has just got or kept a term, so that most of its lease is left.
+    pub(super) fn fresh_leader(&mut self) -> Option<usize> {
         let looked_at = clock::now();
         self.await_proof(looked_at, self.ttl * 4);
-        if let Some(leader) = self.fleet.leader() {
+        self.fleet.leader()
+    }
+
+    /// Cuts the leader off right after it has renewed.
+    pub(super) fn cut_leader_off(&mut self) {
+        if let Some(leader) = self.fresh_leader() {
             self.cut_place(leader, Way::Both);
         }
     }

@@ -4,8 +4,7 @@ use store_resp::ReplyWriter;
 use store_types::SortedSet;
 
 use super::super::collection::{
-    count, count_from, count_further, first_filled, key_count, remove_emptied, reply_element,
-    timeout_ms,
+    PopWish, count, count_further, first_filled, remove_emptied, reply_element, timeout_ms,
 };
 use super::super::prelude::*;
 use crate::session::TimeoutReply;
@@ -132,61 +131,31 @@ fn blocking_pop(cx: &mut Context<'_>, request: Request<'_>, extreme: Extreme) ->
     Ok(())
 }
 
-/// What ZMPOP and BZMPOP ask for.
-struct Wish {
-    /// Positions of the first key and behind the last.
-    keys: (usize, usize),
-    extreme: Extreme,
-    count: usize,
-}
-
-impl Wish {
-    /// Parses `numkeys key … MIN|MAX [COUNT n]` from argument `at` on.
-    fn parse(request: Request<'_>, at: usize) -> Result<Self, CommandError> {
-        let first = at + 1;
-        let behind = first.saturating_add(key_count(request.arg(at))?);
-        let extreme = Extreme::parse(request.get(behind).ok_or(CommandError::SYNTAX)?)?;
-        let count = match (request.get(behind + 1), request.get(behind + 2)) {
-            (None, _) => 1,
-            (Some(word), Some(count)) if is_word(word, "COUNT") => {
-                count_from(count, 1, CommandError::text("ERR count should be greater than 0"))?
-            }
-            _ => return Err(CommandError::SYNTAX),
-        };
-        if request.len() > behind + 3 {
-            return Err(CommandError::SYNTAX);
-        }
-        Ok(Self { keys: (first, behind), extreme, count })
-    }
-
-    /// Takes from the first sorted set that has something; false, writing nothing, without one.
-    fn grant(&self, cx: &mut Context<'_>, request: Request<'_>) -> Result<bool, CommandError> {
-        let keys = (self.keys.0..self.keys.1).map(|at| request.arg(at));
-        let Some(key) = first_filled::<SortedSet>(cx, keys)? else { return Ok(false) };
-        let taken = take(cx, key, self.extreme, self.count, true, |reply, len| {
-            reply.array(2);
-            reply.bulk(key);
-            reply.array(len);
-        })?;
-        let pop = self.extreme.pop_command();
-        cx.propagate_instead(&[pop, key, taken.to_string().as_bytes()]);
-        Ok(true)
-    }
+/// Takes from the first sorted set that has something; false, writing nothing, without one.
+fn grant(cx: &mut Context<'_>, wish: &PopWish<'_, Extreme>) -> Result<bool, CommandError> {
+    let Some(key) = first_filled::<SortedSet>(cx, wish.keys())? else { return Ok(false) };
+    let taken = take(cx, key, wish.side, wish.count, true, |reply, len| {
+        reply.array(2);
+        reply.bulk(key);
+        reply.array(len);
+    })?;
+    let pop = wish.side.pop_command();
+    cx.propagate_instead(&[pop, key, taken.to_string().as_bytes()]);
+    Ok(true)
 }
 
 pub(super) fn zmpop(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    if !Wish::parse(request, 1)?.grant(cx, request)? {
+    if !grant(cx, &PopWish::parse(request, 1, Extreme::parse)?)? {
         cx.reply.null_array();
     }
     Ok(())
 }
 
 pub(super) fn bzmpop(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let wish = Wish::parse(request, 2)?;
+    let wish = PopWish::parse(request, 2, Extreme::parse)?;
     let timeout = timeout_ms(request.arg(1))?;
-    if wish.grant(cx, request)? {
+    if grant(cx, &wish)? {
         return Ok(());
     }
-    let keys = (wish.keys.0..wish.keys.1).map(|at| request.arg(at));
-    cx.block(request, keys, timeout, TimeoutReply::NullArray)
+    cx.block(request, wish.keys(), timeout, TimeoutReply::NullArray)
 }

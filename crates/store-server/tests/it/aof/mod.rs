@@ -68,7 +68,9 @@ fn fill(connection: &mut Connection) {
 
 fn digest(connection: &mut Connection) -> Reply {
     // What is over must be gone on both sides before they are compared.
-    connection.words("EXISTS gone");
+    testkit::wait_until("the key with an end is gone", testkit::GENEROUS, || {
+        connection.words("EXISTS gone") == Reply::Integer(0)
+    });
     connection.words("DEBUG DIGEST")
 }
 

@@ -22,7 +22,8 @@
 //! +hdel +hlen +hkeys +hgetall +zadd +zscore +zcard +zrem +zrange +zrangebyscore
 //! +zrevrangebyscore +zremrangebyscore +xadd +xrevrange +publish +subscribe +unsubscribe`.
 //! Without `publish` and `subscribe` elections work by their timers; without `info` a failover
-//! behind a running connection goes unnoticed; both are reported as warnings.
+//! behind a running connection goes unnoticed; both are reported as warnings. A cluster needs
+//! `+cluster|slots +asking +spublish +ssubscribe +sunsubscribe` as well.
 
 mod audience;
 mod backoff;

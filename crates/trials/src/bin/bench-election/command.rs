@@ -54,7 +54,8 @@ impl Stage {
     fn tenure(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(words).env("TENURE_STORE", self.server.url());
-        command.env("TENURE_DEFAULTS__FRESH_STORE", "true").stdin(Stdio::null());
+        command.env("TENURE_DEFAULTS__FRESH_STORE", "true");
+        command.stdin(Stdio::null()).stderr(Stdio::null());
         command
     }
 
@@ -87,22 +88,22 @@ impl Stage {
             leader.wait(GENEROUS);
             leader = standby;
         }
+        end(leader);
         samples
     }
 
     fn looks(&self) -> Outcome<Samples> {
-        let _leader = self.lead("a");
+        let leader = self.lead("a");
         let mut samples = Samples::default();
         for _ in 0..LOOKS {
             let asked_at = clock::now();
             let output = self.tenure(&["who", "command"]).output()?;
             samples.add(clock::now().since(asked_at));
             if !output.status.success() {
-                return Err(
-                    format!("tenure who: {}", String::from_utf8_lossy(&output.stderr)).into()
-                );
+                return Err(format!("tenure who: {}", output.status).into());
             }
         }
+        end(leader);
         Ok(samples)
     }
 
@@ -111,8 +112,16 @@ impl Stage {
         let leader = self.lead("a");
         let guard = children_of(leader.pid())?.into_iter().find(|pid| is_guard(*pid));
         let guard = guard.ok_or("the wrapper has no guard")?;
-        Ok((proportional_kb(leader.pid())? + proportional_kb(guard)?) / 1e3)
+        let added = (proportional_kb(leader.pid())? + proportional_kb(guard)?) / 1e3;
+        end(leader);
+        Ok(added)
     }
+}
+
+/// By a signal, so that the next one need not wait for the lease to end.
+fn end(mut leader: Process) {
+    leader.terminate();
+    leader.wait(GENEROUS);
 }
 
 fn children_of(pid: u32) -> Outcome<Vec<u32>> {

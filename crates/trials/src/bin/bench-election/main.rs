@@ -18,27 +18,18 @@ fn main() -> Outcome {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let scale = match words[..] {
-        [] => Scale {
-            hand_overs: 300,
-            take_overs: 100,
-            crashes: 60,
-            minutes: 3,
-            elections: 10_000,
-            clients: 500,
-        },
-        ["--quick"] => Scale {
-            hand_overs: 30,
-            take_overs: 10,
-            crashes: 5,
-            minutes: 1,
-            elections: 1_000,
-            clients: 100,
-        },
-        ["many", side, count] => return many::run_side(&runtime, side, count.parse()?),
-        _ => return Err(format!("unknown words {words:?}: only --quick is known").into()),
-    };
     let mut report = Report::default();
+    let scale = match words[..] {
+        [] => WHOLE,
+        ["--quick"] => QUICK,
+        ["--only", "command"] => {
+            command::measure(&WHOLE, &mut report)?;
+            report.print();
+            return Ok(());
+        }
+        ["many", side, count] => return many::run_side(&runtime, side, count.parse()?),
+        _ => return Err(format!("unknown words {words:?}: --quick or --only command").into()),
+    };
     calls::measure(&runtime, &mut report)?;
     change::measure(&runtime, &scale, &mut report)?;
     command::measure(&scale, &mut report)?;
@@ -48,6 +39,23 @@ fn main() -> Outcome {
     report.print();
     Ok(())
 }
+
+const WHOLE: Scale = Scale {
+    hand_overs: 300,
+    take_overs: 100,
+    crashes: 60,
+    minutes: 3,
+    elections: 10_000,
+    clients: 500,
+};
+const QUICK: Scale = Scale {
+    hand_overs: 30,
+    take_overs: 10,
+    crashes: 5,
+    minutes: 1,
+    elections: 1_000,
+    clients: 100,
+};
 
 /// How much is measured.
 struct Scale {

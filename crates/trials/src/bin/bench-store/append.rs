@@ -28,7 +28,9 @@ fn measure_speed(policy: &str, scale: &Scale, figures: &mut Figures) -> Outcome 
         for _ in 0..scale.rounds.min(3) {
             let round = PerSide::measure(|side| {
                 let server = start_with(side, &settings)?;
-                let requests = scale.requests * times;
+                // A sync takes as long as it takes: fewer tell as much.
+                let share = if policy == "always" { 5 } else { 1 };
+                let requests = scale.requests * times / share;
                 load(&server, &Load { test: "set", value_len: 64, pipeline, requests })
             })?;
             best.ours = best.ours.max(round.ours);

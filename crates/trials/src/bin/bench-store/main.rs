@@ -49,13 +49,20 @@ fn main() -> Outcome {
     Ok(())
 }
 
-const USAGE: &str = "known are --quick, --only snapshot and --only append";
+const USAGE: &str = "known are --quick and --only speed, stall, snapshot or append";
+
+fn speed_alone(scale: &Scale, _: &mut Figures) -> Outcome {
+    speed::measure(scale)?.print();
+    Ok(())
+}
 
 type Measure = fn(&Scale, &mut Figures) -> Outcome;
 
 /// What is measured by itself.
 fn only(what: &str) -> Outcome<Measure> {
     match what {
+        "speed" => Ok(speed_alone),
+        "stall" => Ok(stall::measure),
         "snapshot" => Ok(snapshot::measure),
         "append" => Ok(append::measure),
         _ => Err(format!("there is no {what:?} by itself: {USAGE}").into()),

@@ -31,6 +31,9 @@ impl Figures {
     }
 
     pub(crate) fn print(&self) {
+        if self.0.is_empty() {
+            return;
+        }
         println!("| figure | Tenure | redis-server | must |");
         println!("|---|---|---|---|");
         for Figure { what, ours, theirs, bound } in &self.0 {

@@ -65,7 +65,7 @@ impl Ears {
     }
 
     /// A new map is there: whoever was turned away may try again.
-    pub(super) fn forget_homes(&self) {
+    pub(super) fn readmit(&self) {
         let mut inner = self.inner();
         let Inner { homeless, turned_away, .. } = &mut *inner;
         homeless.append(turned_away);
@@ -111,7 +111,7 @@ impl Ears {
 
     fn open(self: &Arc<Self>, (route, lines_opened, warnings): Means) -> Arc<Audience> {
         let audience = Arc::new(Audience::default());
-        let pair = NodeEars {
+        let node_ears = NodeEars {
             route,
             audience: Arc::clone(&audience),
             ears: Arc::clone(self),
@@ -119,7 +119,7 @@ impl Ears {
             warnings,
             tongue: Tongue::Sharded,
         };
-        tokio::spawn(pair.run());
+        tokio::spawn(node_ears.run());
         audience
     }
 

@@ -12,7 +12,7 @@
 //! A redirection means that nothing was done, so the request may be sent again; whatever else goes
 //! wrong is for the caller to judge, who has one request under way at a time.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -121,6 +121,8 @@ pub(super) struct Router {
     state: watch::Sender<Connection>,
     map: Option<SlotMap>,
     nodes: HashMap<Node, Supervisor>,
+    /// Those of them that were last heard to be down.
+    seen_down: HashSet<Node>,
     watched: FuturesUnordered<Watched>,
     /// Errands from before anything is known about the cluster, in their order.
     waiting: VecDeque<Errand>,
@@ -147,6 +149,7 @@ impl Router {
             state,
             map: None,
             nodes: HashMap::new(),
+            seen_down: HashSet::new(),
             watched: FuturesUnordered::new(),
             waiting: VecDeque::new(),
             in_flight: FuturesUnordered::new(),
@@ -255,7 +258,10 @@ impl Router {
         let mut replies = match outcome {
             Ok(replies) => replies,
             Err(error) => {
-                self.want_survey();
+                // Where a node is known to be down, surveys follow each other anyway.
+                if self.seen_down.is_empty() {
+                    self.want_survey();
+                }
                 return errand.end(Err(error));
             }
         };
@@ -358,10 +364,11 @@ impl Router {
         self.surveyed_at = timer_now();
         let nodes = std::mem::take(&mut self.nodes);
         self.nodes = nodes.into_iter().filter(|(node, _)| map.is_owner(node)).collect();
+        self.seen_down.retain(|node| self.nodes.contains_key(node));
         self.map = Some(map);
-        let wait = match self.is_troubled() {
-            true => self.backoff.next().max(SURVEY_GAP),
-            false => {
+        let wait = match self.seen_down.is_empty() {
+            false => self.backoff.next().max(SURVEY_GAP),
+            true => {
                 self.backoff.reset();
                 // Not all clients at once.
                 SURVEY_EVERY.mul_f64(0.75 + fastrand::f64() / 2.0)
@@ -370,7 +377,7 @@ impl Router {
         self.surveying = Surveying::At(self.surveyed_at + wait);
         let waiting: Vec<_> = self.waiting.drain(..).collect();
         waiting.into_iter().for_each(|errand| self.dispatch(errand));
-        self.ears.forget_homes();
+        self.ears.readmit();
         self.house_ears();
         self.tell_state();
     }
@@ -393,15 +400,14 @@ impl Router {
     }
 
     fn look_at(&mut self, node: Node, mut state: watch::Receiver<Connection>) {
-        if matches!(&*state.borrow_and_update(), Connection::Down(_)) {
+        let is_down = matches!(&*state.borrow_and_update(), Connection::Down(_));
+        if !is_down {
+            self.seen_down.remove(&node);
+        } else if self.nodes.contains_key(&node) && self.seen_down.insert(node.clone()) {
             self.want_survey();
         }
         self.watched.push(watched(node, state));
         self.tell_state();
-    }
-
-    fn is_troubled(&self) -> bool {
-        self.states().any(|state| matches!(state, Connection::Down(_)))
     }
 
     fn states(&self) -> impl Iterator<Item = Connection> {
