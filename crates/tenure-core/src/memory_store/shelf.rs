@@ -51,6 +51,8 @@ pub(super) struct Meta {
     pub(super) wish: Option<Wish>,
     /// What stood here before an attempt settled that no majority may have granted.
     pub(super) before: Option<Before>,
+    /// The number of an attempt that was undone: never adopted.
+    pub(super) undone: Token,
 }
 
 impl Meta {
@@ -67,6 +69,7 @@ impl Meta {
             claim: None,
             wish: None,
             before: None,
+            undone: Token::NONE,
         }
     }
 }

@@ -273,6 +273,8 @@ const OTHERWISE: &[&str] = &[
     "history_tells_terms_newest_first",
     // A moment is told by the clock of the node that answered first.
     "ready_since_lasts_until_a_break",
+    // Another process may ask a node that has not heard of the end of a pause yet.
+    "a_pause_grants_no_new_term",
     // Ticks are refused.
     "a_finished_tick_does_not_run_again",
     "numbers_up_to_the_highest_finished_are_done",
