@@ -6,7 +6,7 @@ use crate::protocol::{Acquire, Ballot, CloseReason, Hint, HistoryKind, LostWhy, 
 use crate::{InstanceId, ServerTime};
 
 use super::keys::Value;
-use super::shelf::{Claim, Meta};
+use super::shelf::{Before, Claim, Meta};
 use super::{Step, is_quarantine, later};
 
 /// A floor further ahead of the store's clock than this is a mistake or a forgery: believing it
@@ -132,8 +132,15 @@ impl Step<'_> {
             (Ballot::Alone, Outcome::Granted { token }) => token,
             (Ballot::Alone, refusal) => return refusal,
         };
+        let was_open = self.shelf.meta.as_ref().is_some_and(|meta| meta.is_open);
         self.close_forgotten_term();
         let meta = self.shelf.meta.get_or_insert_with(|| Meta::blank(self.life.mark));
+        meta.before = matches!(ask.ballot, Ballot::Settle(_)).then(|| Before {
+            holder: meta.holder.clone(),
+            token: meta.token,
+            attempt: meta.attempt,
+            is_open: was_open,
+        });
         meta.token = token;
         meta.claim = None;
         meta.wish = None;
@@ -200,6 +207,7 @@ impl Step<'_> {
                 meta.max_ttl = longest;
                 return Outcome::Lost(why);
             }
+            Some(meta) if meta.undone == token => return Outcome::Lost(why),
             Some(meta) if meta.token > token => {
                 return Outcome::Lost(LostWhy::OtherTerm(meta.token));
             }
@@ -226,6 +234,7 @@ impl Step<'_> {
         meta.is_open = true;
         meta.claim = None;
         meta.wish = None;
+        meta.before = None;
         self.keys.set(self.now, self.call.resource.key(), Value::Text(id), Some(ttl));
         self.extend(ttl, ttl);
     }
@@ -254,9 +263,22 @@ impl Step<'_> {
         let granted = self.granted_to_attempt(attempt);
         if let Some(token) = granted {
             self.vacate(token, CloseReason::TooLate);
+            self.put_back();
         }
         self.shelf.refuse_from_now_on(&self.call.id, attempt);
         Outcome::Abandoned { was_granted: granted.is_some() }
+    }
+
+    /// A number that no majority settled must not keep this node from adopting an earlier one.
+    fn put_back(&mut self) {
+        let Some(meta) = &mut self.shelf.meta else { return };
+        if let Some(before) = meta.before.take() {
+            meta.undone = meta.token;
+            meta.holder = before.holder;
+            meta.token = before.token;
+            meta.attempt = before.attempt;
+            meta.is_open = before.is_open;
+        }
     }
 
     pub(super) fn transfer(

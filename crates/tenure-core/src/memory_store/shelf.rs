@@ -49,6 +49,10 @@ pub(super) struct Meta {
     pub(super) written_in: Mark,
     pub(super) claim: Option<Claim>,
     pub(super) wish: Option<Wish>,
+    /// What stood here before an attempt settled that no majority may have granted.
+    pub(super) before: Option<Before>,
+    /// The number of an attempt that was undone: never adopted.
+    pub(super) undone: Token,
 }
 
 impl Meta {
@@ -64,8 +68,19 @@ impl Meta {
             written_in,
             claim: None,
             wish: None,
+            before: None,
+            undone: Token::NONE,
         }
     }
+}
+
+/// The last term before an attempt that may come to nothing.
+#[derive(Clone, Debug)]
+pub(super) struct Before {
+    pub(super) holder: Option<InstanceId>,
+    pub(super) token: Token,
+    pub(super) attempt: u64,
+    pub(super) is_open: bool,
 }
 
 /// A reservation for a named successor. Kept after it was used, to answer a repeated transfer.

@@ -14,8 +14,8 @@ use testkit::RedisServer;
 const TTL: Duration = Duration::from_secs(1);
 /// A lease that a busy machine renews in time.
 const STEADY: Duration = Duration::from_secs(3);
-/// How long a node that came back empty needs at the most to be adopted: its quarantine and the next
-/// renewal.
+/// How long a node that came back empty needs at the most to be adopted: its quarantine, then
+/// the next renewal.
 const ADOPTED_AFTER: Duration = Duration::from_millis(4_500);
 /// What must come does so within this, on a machine that is busy.
 const PATIENT: Duration = Duration::from_secs(30);
@@ -273,6 +273,8 @@ const OTHERWISE: &[&str] = &[
     "history_tells_terms_newest_first",
     // A moment is told by the clock of the node that answered first.
     "ready_since_lasts_until_a_break",
+    // Another process may ask a node that has not heard of the end of a pause yet.
+    "a_pause_grants_no_new_term",
     // Ticks are refused.
     "a_finished_tick_does_not_run_again",
     "numbers_up_to_the_highest_finished_are_done",

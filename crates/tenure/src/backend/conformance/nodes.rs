@@ -12,6 +12,7 @@ cases![
     a_number_that_is_known_is_not_settled_again,
     the_same_attempt_moves_on_to_a_higher_number,
     a_vacant_node_adopts_a_later_term,
+    an_abandoned_number_keeps_no_earlier_term_out,
     a_term_that_was_closed_is_not_adopted,
     a_term_whose_key_ran_out_is_adopted_again,
     adopting_touches_no_other_term,
@@ -105,6 +106,18 @@ async fn a_vacant_node_adopts_a_later_term(stage: Stage) -> Verdict {
     ensure!(view.pttl.is_some(), "the adopted key has no expiry");
     shaped!(bob.renew(later, LONG).await?, Outcome::Renewed);
     shaped!(bob.release(later).await?, Outcome::Released);
+    Ok(())
+}
+
+async fn an_abandoned_number_keeps_no_earlier_term_out(stage: Stage) -> Verdict {
+    let [ada, bob, _] = stage.players();
+    let token = settled(&ada, 1).await?;
+    ada.release(token).await?;
+    let (earlier, later) = (beyond(token, 1_000), beyond(token, 2_000));
+    let settle = bob.outcome(ballot(1, Ballot::Settle(later))).await?;
+    shaped!(settle, Outcome::Granted { token: got } if got == later);
+    bob.outcome(Request::Abandon { attempt: 1 }).await?;
+    shaped!(ada.outcome(adopt(earlier)).await?, Outcome::Renewed);
     Ok(())
 }
 

@@ -17,7 +17,16 @@ if fault then return fault end
 forget_refused()
 settle_life(0)
 if was_granted then
-  side('side record', 'HSET', META, 'open', '0', 'wish', '')
+  -- A number that no majority settled must not keep this node from adopting an earlier one.
+  local known, before_attempt, before_open, before_holder =
+    string.match(meta.before or '', '^(%d+) (%d*) ([01]) (.*)$')
+  if known then
+    side('side record', 'HSET', META, 'token', known, 'attempt', before_attempt, 'open',
+      before_open, 'holder', before_holder, 'before', '', 'undone',
+      text(token), 'wish', '')
+  else
+    side('side record', 'HSET', META, 'open', '0', 'wish', '')
+  end
   journal(now, 'closed', ME, token, 'too-late')
   publish('r ' .. text(token))
 end

@@ -192,8 +192,11 @@ if settled and (token or 0) >= settled then
   return finish('lost', 'other', text(token))
 end
 local term = settled or math.max((token or 0) + 1, now, floor + 1)
-local fault = must('HSET', META, 'v', '1', 'holder', ME, 'token', text(term), 'attempt',
-  text(attempt), 'granted_at', text(now), 'renewed_at', text(now), 'expires_at',
+-- A settled number that no majority comes to is put back by an abandon.
+local before = settled and text(token or 0) .. ' ' .. (meta.attempt or '') .. ' '
+  .. (meta.open == '1' and '1' or '0') .. ' ' .. (meta.holder or '') or ''
+local fault = must('HSET', META, 'v', '1', 'before', before, 'holder', ME, 'token', text(term),
+  'attempt', text(attempt), 'granted_at', text(now), 'renewed_at', text(now), 'expires_at',
   text(now + ttl * 1000), 'max_ttl', text(math.max(max_ttl, fleet_ttl)), 'incarnation', life.record,
   'open', '1', 'quarantine_until', '0', 'quarantine_why', '', 'claim', '', 'claim_from', '',
   'claim_from_token', '', 'wish', '', 'unrecorded', '')

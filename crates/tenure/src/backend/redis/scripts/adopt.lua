@@ -40,13 +40,13 @@ local known = token or 0
 local is_open = known == term and meta.holder == ME and meta.open == '1'
 if known > term then
   return answer('lost', 'other', text(known))
-elseif known == term and not is_open then
+elseif known == term and not is_open or number(meta.undone) == term then
   return lost()
 end
 local fault = must('HSET', META, 'v', '1', 'holder', ME, 'token', text(term), 'attempt',
   is_open and meta.attempt or '0', 'granted_at', text(now), 'incarnation', life.record, 'open', '1',
   'max_ttl', text(math.max(max_ttl, ttl)), 'claim', '', 'claim_from', '', 'claim_from_token', '',
-  'wish', '')
+  'wish', '', 'before', '')
 if fault then return fault end
 fault = must('SET', K, ME, 'NX', 'PX', text(ttl))
 if fault then return fault end

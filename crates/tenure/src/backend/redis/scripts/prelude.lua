@@ -80,7 +80,7 @@ do
     'v', 'holder', 'token', 'attempt', 'granted_at', 'renewed_at', 'expires_at', 'max_ttl', 'open',
     'incarnation', 'quarantine_until', 'quarantine_why', 'paused_until', 'unrecorded', 'claim',
     'claim_to', 'claim_token', 'claim_from', 'claim_from_token', 'wish', 'wish_to', 'wish_by',
-    'wish_token', 'wish_until', 'wish_refused', 'refused:' .. ME,
+    'wish_token', 'wish_until', 'wish_refused', 'before', 'undone', 'refused:' .. ME,
   }
   local values = redis.pcall('HMGET', META, unpack(names))
   if not failed(values) then
