@@ -55,7 +55,7 @@ fn fill(connection: &mut Connection) {
     for line in [
         "SET ends-later x PX 100000000",
         "EXPIRE hash 100000",
-        "SET gone x PX 1",
+        "SET over x PX 1",
         "SELECT 3",
         "SET elsewhere 1",
         "SELECT 0",
@@ -69,7 +69,7 @@ fn fill(connection: &mut Connection) {
 fn digest(connection: &mut Connection) -> Reply {
     // What is over must be gone on both sides before they are compared.
     testkit::wait_until("the key with an end is gone", testkit::GENEROUS, || {
-        connection.words("EXISTS gone") == Reply::Integer(0)
+        connection.words("EXISTS over") == Reply::Integer(0)
     });
     connection.words("DEBUG DIGEST")
 }
