@@ -2,6 +2,9 @@
 //!
 //! A long command (simulate, compat, …) gets a row that runs a bounded slice of it.
 
+use std::num::NonZero;
+use std::process::Command;
+
 use super::tools;
 use crate::command::Failure;
 use crate::commands::{fuzz, verify};
@@ -45,10 +48,23 @@ fn tests() -> Result<(), Failure> {
     };
     let mut command = cargo();
     command.args(words);
-    if std::env::var_os("TESTKIT_SEED").is_none() {
-        command.env("TESTKIT_SEED", SEED);
-    }
+    set_unless_chosen(&mut command, "TESTKIT_SEED", SEED);
+    run_side_by_side(command)
+}
+
+/// Most tests wait for a lease to end rather than compute, so there are more of them at a time than
+/// processors.
+fn run_side_by_side(mut command: Command) -> Result<(), Failure> {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = (processors + processors.div_ceil(2)).to_string();
+    set_unless_chosen(&mut command, "NEXTEST_TEST_THREADS", &threads);
     tools::succeed(command)
+}
+
+fn set_unless_chosen(command: &mut Command, name: &str, value: &str) {
+    if std::env::var_os(name).is_none() {
+        command.env(name, value);
+    }
 }
 
 /// The trials that also run with our own store in place of redis-server: processes that die,
@@ -76,7 +92,7 @@ fn own_store() -> Result<(), Failure> {
         }
     }
     command.env("TESTKIT_SERVER", format!("{} serve", program.display()));
-    tools::succeed(command)
+    run_side_by_side(command)
 }
 
 fn doctests() -> Result<(), Failure> {

@@ -10,7 +10,7 @@ use crate::{Outcome, Scale};
 pub(crate) fn measure(runtime: &Runtime, scale: &Scale, report: &mut Report) -> Outcome {
     for (name, outage) in [
         ("reconnecting after an outage", Outage::WITHIN_THE_LEASE),
-        ("the same, after all leases have ended", Outage::BEYOND_THE_LEASE),
+        ("the same, after all leases have ended", Outage::BEYOND_THE_DEFAULT_LEASE),
     ] {
         eprintln!("taking the store away from {} clients…", scale.clients);
         let mut server = RedisServer::start();
