@@ -27,10 +27,8 @@ fn run(topology: Topology, mode: Mode, rows: &[&str], rounds: usize) -> Vec<Outc
     let outcomes = run_group(&group, &budget, &|words| println!("{words}"));
     print!("{}", trials::torture::table(&outcomes));
     for outcome in &outcomes {
-        // How late a leader may come is for the long run: here other tests have the processors.
-        let is_wrong = |words: &&String| !words.starts_with("a leader only");
-        let wrong: Vec<_> = outcome.faulty.iter().filter(is_wrong).collect();
-        assert!(wrong.is_empty(), "{}: {wrong:?}\n{}", outcome.row.name, outcome.verdict);
+        let words = &outcome.verdict;
+        assert!(outcome.faulty.is_empty(), "{}: {:?}\n{words}", outcome.row.name, outcome.faulty);
     }
     outcomes
 }
