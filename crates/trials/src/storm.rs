@@ -26,10 +26,6 @@ impl Outage {
     pub const BEYOND_THE_LEASE: Outage =
         Outage { ttl: Duration::from_secs(2), lasts: Duration::from_secs(3) };
 
-    /// The same with the lease that an election has unless told otherwise.
-    pub const BEYOND_THE_DEFAULT_LEASE: Outage =
-        Outage { ttl: Duration::from_secs(10), lasts: Duration::from_secs(12) };
-
     /// How soon after the store's return somebody must lead: P6, with the quarantine of a store
     /// that restarted.
     pub fn leader_bound(&self) -> Duration {
