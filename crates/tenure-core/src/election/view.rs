@@ -48,9 +48,9 @@ pub(super) enum Source {
 const WARNINGS_STANDING_MAX: usize = 32;
 /// Members are listed again after this many leases: they change slowly.
 const LIST_LEASES: u32 = 3;
-/// The distance between two lists in a fleet. Each member lists all others: left to themselves, five
-/// hundred that heard of a change or found their store again would keep it busy for longer than any
-/// of them waits, and all would have to ask again.
+/// The distance between two lists in a fleet. Each member lists all others: left to themselves,
+/// five hundred that heard of a change or found their store again would keep it busy for longer
+/// than any of them waits, and all would have to ask again.
 const LIST_DISTANCE: Duration = Duration::from_millis(20);
 
 impl Seen {

@@ -58,6 +58,7 @@ use tenure_core::protocol::{Answer, Call, Outcome, Request, StoreError, View};
 use tenure_core::{Resource, Token};
 use tokio::sync::watch;
 
+pub use self::backoff::REDIAL_WAIT_MAX;
 use self::cluster::{Cluster, ClusterAddress};
 use self::connection::Replies;
 use self::dial::Route;
