@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::{GENEROUS, Host, RedisServer, RedisServerBuilder, ServerProgram, wait_for};
 
-/// How long a node is silent before the others give it up, in milliseconds.
-const NODE_TIMEOUT_MS: &str = "2000";
-/// The same while they get to know each other: a handshake that takes longer is forgotten.
-const FIRST_TIMEOUT_MS: &str = "10000";
+/// How long a node may be silent while they get to know each other: a handshake that takes longer
+/// is forgotten.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The same where nobody is to be given up.
-const STEADY_TIMEOUT_MS: &str = "60000";
+const STEADY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often nodes that do not know each other yet are introduced.
 const INTRODUCE_EVERY: Duration = Duration::from_secs(10);
 /// How many slots a cluster has.
@@ -31,7 +30,7 @@ const MIGRATE_TIMEOUT_MS: &str = "5000";
 pub struct ClusterGroup {
     nodes: Vec<Node>,
     /// How long a node is silent before the others give it up.
-    timeout_ms: &'static str,
+    timeout: Duration,
 }
 
 #[derive(Debug)]
@@ -50,6 +49,8 @@ struct Seen {
     id: String,
     flags: Vec<String>,
     master: String,
+    /// Asked and not answered yet.
+    owes_answer: bool,
     is_linked: bool,
     slots: Vec<(usize, usize)>,
 }
@@ -60,6 +61,8 @@ type View = Vec<(String, String, Vec<(usize, usize)>)>;
 impl ClusterGroup {
     /// How many nodes begin as masters, and how many as replicas.
     pub const MASTERS: usize = 3;
+    /// How long a node is silent before the others give it up.
+    pub const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 
     /// Starts six nodes and returns once all of them say that the cluster is whole and every
     /// replica is in step.
@@ -92,11 +95,11 @@ impl ClusterGroup {
     ) -> Self {
         assert_eq!(hosts.len(), 2 * Self::MASTERS, "a host for each node");
         let nodes = hosts.iter().map(|host| Node::start(wish(builder().on(host)))).collect();
-        let mut group = ClusterGroup { nodes, timeout_ms: FIRST_TIMEOUT_MS };
+        let mut group = ClusterGroup { nodes, timeout: FIRST_TIMEOUT };
         // In this order the first words of the nodes to each other tell of all slots.
         group.share_slots();
         group.introduce();
-        group.bear_silence_for(NODE_TIMEOUT_MS);
+        group.bear_silence_for(Self::NODE_TIMEOUT);
         group.attach_replicas();
         group.wait_until_whole();
         group
@@ -106,13 +109,29 @@ impl ClusterGroup {
     /// replaced, however busy the machine.
     #[must_use]
     pub fn steady(mut self) -> Self {
-        self.bear_silence_for(STEADY_TIMEOUT_MS);
+        self.set_patient(true);
         self
     }
 
-    fn bear_silence_for(&mut self, timeout_ms: &'static str) {
-        self.timeout_ms = timeout_ms;
-        self.nodes.iter().for_each(|node| node.bear_silence_for(timeout_ms));
+    /// Whether the nodes bear with a silent one for long from now on.
+    pub fn set_patient(&mut self, is_patient: bool) {
+        self.bear_silence_for(if is_patient { STEADY_TIMEOUT } else { Self::NODE_TIMEOUT });
+    }
+
+    /// Waits until no node has a question to another under way: whoever was not heard for a while
+    /// has been.
+    ///
+    /// # Panics
+    /// When that takes far too long.
+    pub fn wait_until_heard(&self) {
+        settle("the nodes to hear each other", || {
+            self.answering().all(|node| node.sees().iter().all(|seen| !seen.owes_answer))
+        });
+    }
+
+    fn bear_silence_for(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+        self.answering().for_each(|node| node.bear_silence_for(timeout));
     }
 
     /// The address as clients take it: one master and one replica, which is enough to find all.
@@ -173,7 +192,7 @@ impl ClusterGroup {
         let node = &mut self.nodes[place];
         node.server.restart();
         node.answers = true;
-        node.bear_silence_for(self.timeout_ms);
+        node.bear_silence_for(self.timeout);
     }
 
     /// The slot of a key.
@@ -491,8 +510,10 @@ impl Node {
     /// Why it does not serve as a master with a replica, or as a replica in step with its master.
     fn out_of_step(&self) -> Option<String> {
         let info = self.server.cli(&["INFO", "replication"]);
-        let is_in_step = info.contains("role:master") && info.contains("state=online")
-            || info.contains("master_link_status:up");
+        let is_in_step = match info.contains("role:master") {
+            true => self.server.has_replicas_in_step(1),
+            false => info.contains("master_link_status:up"),
+        };
         if !is_in_step {
             return Some(format!("not in step\n{info}"));
         }
@@ -509,8 +530,9 @@ impl Node {
         assert_eq!(said, "OK", "{}", words.join(" "));
     }
 
-    fn bear_silence_for(&self, timeout_ms: &str) {
-        self.tell(&["CONFIG", "SET", "cluster-node-timeout", timeout_ms]);
+    fn bear_silence_for(&self, timeout: Duration) {
+        let timeout_ms = timeout.as_millis().to_string();
+        self.tell(&["CONFIG", "SET", "cluster-node-timeout", &timeout_ms]);
     }
 
     /// The cluster as this node sees it.
@@ -524,13 +546,14 @@ impl Seen {
     /// `id address flags master ping pong epoch link slot slot-slot [slot->-id]…`
     fn parse(line: &str) -> Self {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [id, _, flags, master, _, _, _, link, slots @ ..] = words.as_slice() else {
+        let [id, _, flags, master, ping_sent_at, _, _, link, slots @ ..] = words.as_slice() else {
             panic!("CLUSTER NODES said {line:?}");
         };
         Seen {
             id: (*id).to_owned(),
             flags: flags.split(',').map(str::to_owned).collect(),
             master: (*master).to_owned(),
+            owes_answer: *ping_sent_at != "0",
             is_linked: *link == "connected",
             slots: slots.iter().filter_map(|text| slot_range(text)).collect(),
         }
@@ -567,11 +590,12 @@ fn slot_range(text: &str) -> Option<(usize, usize)> {
 fn builder() -> RedisServerBuilder {
     // Always the real thing: our own store is no cluster.
     let redis = ServerProgram::new(ServerProgram::REDIS);
+    let timeout_ms = FIRST_TIMEOUT.as_millis().to_string();
     RedisServer::builder().program(redis).args([
         "--cluster-enabled",
         "yes",
         "--cluster-node-timeout",
-        FIRST_TIMEOUT_MS,
+        &timeout_ms,
         // A replica that lost its master a while ago may take over all the same: tests pause.
         "--cluster-replica-validity-factor",
         "0",
@@ -592,7 +616,7 @@ mod tests {
         let line = "07c3 127.0.0.1:30004@31004,host slave,fail e7d1 0 1426238317239 4 disconnected";
         let seen = Seen::parse(line);
         assert_eq!((seen.id.as_str(), seen.master.as_str()), ("07c3", "e7d1"));
-        assert!(seen.has("slave") && seen.has("fail") && !seen.is_linked);
+        assert!(seen.has("slave") && seen.has("fail") && !seen.is_linked && !seen.owes_answer);
 
         let line = "e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 7000 \
                     [77->-07c3]";
