@@ -604,6 +604,10 @@ fn builder() -> RedisServerBuilder {
         // The other nodes learn of a replica without delay.
         "--repl-diskless-sync-delay",
         "0",
+        // What a replica once got would be there after a restart, and with keys of a slot that has
+        // moved since, the node would import that slot for ever.
+        "--rdb-del-sync-files",
+        "yes",
     ])
 }
 

@@ -166,6 +166,9 @@ fn builder(password: Option<&str>) -> RedisServerBuilder {
         "1",
         "--repl-diskless-sync-delay",
         "0",
+        // What a replica once got would be there after a restart as its data.
+        "--rdb-del-sync-files",
+        "yes",
     ]);
     match password {
         Some(password) => builder.password(password).args(["--masterauth", password]),
