@@ -49,7 +49,8 @@ impl Sentinels {
     /// Starts watching in the current runtime. Fails when a file that the address names is not
     /// usable.
     pub(super) fn start(address: SentinelAddress) -> Result<Self, ConnectError> {
-        let ways = address.sentinels().iter().map(Route::to).collect::<Result<_, _>>()?;
+        let way = |sentinel| Route::to(&address.sentinel_at(sentinel));
+        let ways = address.sentinels().iter().map(way).collect::<Result<_, _>>()?;
         // The files serve the master too: a bad one is found now, not at the first fail-over.
         Route::to(&address.master_at(&Node::default()))?;
         let shared = Arc::new(Shared { address, ways, last: Mutex::new(None) });
@@ -60,7 +61,7 @@ impl Sentinels {
 
     /// Who logs in to the master.
     pub(super) fn login(&self) -> Login {
-        self.shared.address.login.clone()
+        self.shared.address.login().clone()
     }
 }
 
