@@ -207,7 +207,9 @@ impl Step<'_> {
                 meta.max_ttl = longest;
                 return Outcome::Lost(why);
             }
-            Some(meta) if meta.undone == token => return Outcome::Lost(why),
+            Some(meta) if meta.undone.as_ref() == Some(&(id.clone(), token)) => {
+                return Outcome::Lost(why);
+            }
             Some(meta) if meta.token > token => {
                 return Outcome::Lost(LostWhy::OtherTerm(meta.token));
             }
@@ -273,7 +275,7 @@ impl Step<'_> {
     fn put_back(&mut self) {
         let Some(meta) = &mut self.shelf.meta else { return };
         if let Some(before) = meta.before.take() {
-            meta.undone = meta.token;
+            meta.undone = meta.holder.take().map(|holder| (holder, meta.token));
             meta.holder = before.holder;
             meta.token = before.token;
             meta.attempt = before.attempt;
