@@ -156,11 +156,40 @@ fn a_term_is_settled_under_one_number_on_every_node() {
 
 #[test]
 fn one_clock_far_ahead_does_not_spoil_the_numbers() {
+    const HOUR: u64 = 3_600_000_000;
+    // Beyond a year, the others would not even believe such a number.
+    for (wrong, ahead) in [(0, HOUR), (2, HOUR), (0, 20_000 * HOUR), (1, 20_000 * HOUR)] {
+        let mut nodes = Nodes::new(3);
+        nodes.ahead[wrong] = ahead;
+        let token = nodes.lead("ada", 1);
+        assert!(token.get() < BEGIN + 1_000_000, "{wrong} is ahead: {token:?}");
+        assert_eq!(nodes.holder_at(wrong).1, token);
+    }
+}
+
+#[test]
+fn one_clock_far_behind_does_not_bring_old_numbers_back() {
     let mut nodes = Nodes::new(3);
-    nodes.ahead[2] = 3_600_000_000;
-    let token = nodes.lead("ada", 1);
-    assert!(token.get() < BEGIN + 1_000_000, "{token:?}");
-    assert_eq!(nodes.holder_at(2).1, token);
+    nodes.now += 1_000_000_000;
+    let first = nodes.lead("ada", 1);
+    nodes.outcome("ada", release(first));
+    nodes.now -= 1_000_000_000;
+    nodes.ahead = vec![0, 1_000_000_000, 1_000_000_000];
+    assert!(nodes.lead("bob", 1) > first);
+}
+
+#[test]
+fn a_number_that_one_rival_gave_up_is_kept_from_no_other() {
+    let mut nodes = Nodes::new(3);
+    let Request::Acquire(ask) = acquire(1) else { unreachable!() };
+    let token = Token::new(BEGIN).unwrap();
+    let settle = Request::Acquire(Acquire { ballot: Ballot::Settle(token), ..ask });
+    let bob = nodes.at(2, "bob", &settle).unwrap().outcome;
+    assert_eq!(bob, Outcome::Granted { token });
+    assert_eq!(nodes.lead("ada", 1), token, "both were told the same number");
+    nodes.at(2, "bob", &Request::Abandon { attempt: 1 }).unwrap();
+    assert!(!nodes.renew("ada", token).unwrap().view.partial);
+    assert_eq!(nodes.holder_at(2), (Some("ada".into()), token));
 }
 
 #[test]

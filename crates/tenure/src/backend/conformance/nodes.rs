@@ -13,6 +13,7 @@ cases![
     the_same_attempt_moves_on_to_a_higher_number,
     a_vacant_node_adopts_a_later_term,
     an_abandoned_number_keeps_no_earlier_term_out,
+    an_abandoned_number_is_adopted_from_a_rival_alone,
     a_term_that_was_closed_is_not_adopted,
     a_term_whose_key_ran_out_is_adopted_again,
     adopting_touches_no_other_term,
@@ -118,6 +119,16 @@ async fn an_abandoned_number_keeps_no_earlier_term_out(stage: Stage) -> Verdict 
     shaped!(settle, Outcome::Granted { token: got } if got == later);
     bob.outcome(Request::Abandon { attempt: 1 }).await?;
     shaped!(ada.outcome(adopt(earlier)).await?, Outcome::Renewed);
+    Ok(())
+}
+
+async fn an_abandoned_number_is_adopted_from_a_rival_alone(stage: Stage) -> Verdict {
+    let [ada, bob, _] = stage.players();
+    let token = settled(&bob, 1).await?;
+    bob.outcome(Request::Abandon { attempt: 1 }).await?;
+    shaped!(bob.outcome(adopt(token)).await?, Outcome::Lost(_));
+    shaped!(ada.outcome(adopt(token)).await?, Outcome::Renewed);
+    ensure!(ada.view().await?.token == token, "it came under another number");
     Ok(())
 }
 

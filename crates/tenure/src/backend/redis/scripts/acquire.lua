@@ -36,9 +36,10 @@ local function quarantine_why()
   return meta.quarantine_why
 end
 
--- Above which number this node would grant the resource, where several decide.
+-- The lowest number that this node would settle, where several decide: each answer tells the
+-- clock as well, and who asked sees all of them.
 local function proposal()
-  return finish('granted', text(math.max((token or 0) + 1, now, floor + 1)))
+  return finish('granted', text((token or 0) + 1))
 end
 
 local function granted(term)
