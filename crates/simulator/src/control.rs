@@ -107,6 +107,12 @@ pub const CONTROLS: &[Control] = &[
         "strict-isolated",
     ),
     control(
+        "strict-trusts-age",
+        "strict: a flushed server is taken for new by its age",
+        Subject::Flawed(Flaw::TrustsAge),
+        "strict-flush",
+    ),
+    control(
         "half-quorum",
         "quorum: half of the nodes are enough",
         Subject::Flawed(Flaw::HalfQuorum),
@@ -123,6 +129,12 @@ pub const CONTROLS: &[Control] = &[
         "quorum: each node counts under its own token",
         Subject::Flawed(Flaw::NoSettling),
         "quorum-mixture",
+    ),
+    control(
+        "quorum-trusts-age",
+        "quorum: a flushed node is taken for new by its age",
+        Subject::Flawed(Flaw::TrustsAge),
+        "quorum-amnesia",
     ),
     control(
         "adopt-unchecked",

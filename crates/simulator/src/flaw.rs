@@ -28,6 +28,8 @@ pub enum Flaw {
     WaitElsewhere,
     /// Strict: one replica fewer than there are is enough.
     FewerReplicas,
+    /// Strict, quorum: a store without a record that has run for long is taken for new.
+    TrustsAge,
     /// Quorum: half of the nodes are enough.
     HalfQuorum,
     /// Quorum: answers count whenever they come, and the lease from the last one.

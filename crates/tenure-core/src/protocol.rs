@@ -223,6 +223,9 @@ pub struct Acquire {
     pub floor: Token,
     /// Whether the user vouches that nobody led this resource before.
     pub fresh_store: bool,
+    /// Whether a store without a record may be taken for new because it has run for longer than
+    /// any lease. It may have been flushed: not where a mode promises to bear that.
+    pub age_counts: bool,
     /// How long after a crash (not after a release) the resource stays free.
     pub lock_delay: Duration,
     /// A holder seen without expiry for longer than any lease: give it one.

@@ -331,6 +331,8 @@ fn to_node(ask: &Acquire, ballot: Ballot) -> Request {
         floor: Token::NONE,
         // Whoever has seen a token knows that somebody led before.
         fresh_store: ask.fresh_store && !ask.floor.is_some(),
+        // None of the nodes may be the one that forgot.
+        age_counts: false,
         members: ask.members && ballot == Ballot::Propose,
         ballot,
         ..ask.clone()

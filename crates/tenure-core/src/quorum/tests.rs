@@ -110,6 +110,7 @@ fn acquire(attempt: u64) -> Request {
         fleet_max_ttl: TTL,
         floor: Token::NONE,
         fresh_store: true,
+        age_counts: true,
         lock_delay: Duration::ZERO,
         heal: None,
         record: MemberRecord { ready: true, ttl: TTL, ..MemberRecord::default() },
@@ -250,6 +251,20 @@ fn a_restarted_node_gives_nobody_its_vote_before_the_quarantine_ends() {
     let got = nodes.renew("ada", token).unwrap().outcome;
     assert!(matches!(got, Outcome::Lost(_)), "two of three keep everyone out: {got:?}");
     assert_eq!(nodes.holder_at(0), (None, Token::NONE), "what is left of the term is given back");
+}
+
+#[test]
+fn a_flushed_node_is_not_taken_for_new_by_its_age() {
+    let mut nodes = Nodes::new(3);
+    nodes.wait(60_000);
+    nodes.is_up[2] = false;
+    nodes.lead("ada", 1);
+    nodes.stores[1].flush();
+    nodes.is_up = vec![false, true, true];
+    let Request::Acquire(ask) = acquire(1) else { unreachable!() };
+    assert!(ask.age_counts, "as one store would be asked");
+    let got = nodes.outcome("bob", Request::Acquire(Acquire { fresh_store: false, ..ask }));
+    assert!(matches!(got, Outcome::Quarantine { .. }), "{got:?}");
 }
 
 #[test]

@@ -162,7 +162,8 @@ async fn a_node_without_a_past_adopts_nothing_before_its_quarantine(stage: Stage
         Outcome::Lost(LostWhy::KeyVanished) => {}
         other => return Err(format!("expected a refusal, got {other:?}")),
     }
-    let careful = Acquire { ballot: Ballot::Propose, fresh_store: false, ..attempt_of(1, SHORT) };
+    let ask = Acquire { fresh_store: false, age_counts: false, ..attempt_of(1, SHORT) };
+    let careful = Acquire { ballot: Ballot::Propose, ..ask };
     shaped!(bob.outcome(Request::Acquire(careful)).await?, Outcome::Quarantine { .. });
     ada.see("the end of the quarantine", |view| view.holder.is_none()).await?;
     shaped!(ada.outcome(adopt).await?, Outcome::Renewed);

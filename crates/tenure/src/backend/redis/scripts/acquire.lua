@@ -82,8 +82,7 @@ end
 -- What this store may have forgotten: a new life, or fewer tokens than the caller has seen.
 local change = token and life_changed() or nil
 local why = change and change.why
--- Where several nodes decide, none of them may be the one that forgot.
-local never_failed = alone and age_counts and not life.weak and not life.failed_over
+local never_failed = age_counts and not life.weak and not life.failed_over
   and life.uptime * 1000 > longest + 1000
 local nobody_led = floor == 0 and (life.complete or never_failed or fresh)
 if not token and not nobody_led then
