@@ -46,6 +46,7 @@ mod scripts;
 mod sentinel;
 mod text;
 mod tls;
+mod topology;
 mod url;
 mod warnings;
 mod ways;
@@ -61,6 +62,7 @@ use tokio::sync::watch;
 
 pub(in crate::backend) use self::address::Form;
 use self::cluster::{Cluster, ClusterAddress};
+pub use self::cluster::{ClusterSurvey, Shard};
 use self::connection::Replies;
 use self::dial::Route;
 pub use self::dial::{Connector, Dialing, Stream};
@@ -71,6 +73,8 @@ pub(in crate::backend) use self::node::{Node, Nodes};
 #[cfg(feature = "embedded")]
 pub(super) use self::scripts::script_digests;
 use self::sentinel::SentinelAddress;
+pub use self::sentinel::{SentinelAnswer, SentinelSurvey};
+pub use self::topology::Topology;
 pub(in crate::backend) use self::url::DEFAULT_PORT;
 pub use self::url::{Login, Place, RedisUrl, TlsFiles};
 use self::warnings::Warnings;
