@@ -223,6 +223,9 @@ pub struct Acquire {
     pub floor: Token,
     /// Whether the user vouches that nobody led this resource before.
     pub fresh_store: bool,
+    /// Whether a store without a record may be taken for new because it has run for longer than
+    /// any lease. It may have been flushed: not where a mode promises to bear that.
+    pub age_counts: bool,
     /// How long after a crash (not after a release) the resource stays free.
     pub lock_delay: Duration,
     /// A holder seen without expiry for longer than any lease: give it one.
@@ -241,7 +244,8 @@ pub enum Ballot {
     /// The store decides alone, and numbers the term itself.
     #[default]
     Alone,
-    /// Only say whether the resource could be had, and above which number. No lease is written.
+    /// Only say whether the resource could be had, and the lowest number that it could be had
+    /// under, whatever the clock shows. No lease is written.
     Propose,
     /// Take it under this number, unless a term with this number or a later one is known.
     Settle(Token),

@@ -109,6 +109,8 @@ impl Election {
             fleet_max_ttl: self.settings.timing.fleet_max_ttl(),
             floor: self.floor,
             fresh_store: self.settings.fresh_store,
+            // For one store by itself; a mode that promises more takes it back on the way.
+            age_counts: true,
             lock_delay: self.settings.lock_delay,
             heal: self.endless_holder(now),
             record: self.record(),

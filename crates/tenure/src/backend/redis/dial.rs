@@ -279,7 +279,7 @@ impl Line {
             };
             if field(&text, "redis_mode").is_some_and(|mode| mode == "sentinel") {
                 return Err(StoreError::Unexpected(format!(
-                    "{} is a sentinel, which keeps no data: write redis+sentinel://host:port/\
+                    "{} is a sentinel, which keeps no data; write redis+sentinel://host:port/\
                      master-name",
                     self.place
                 )));

@@ -21,6 +21,8 @@ const HEARTBEAT_OUTLASTS: Duration = Duration::from_secs(5);
 
 /// Where an attempt's arguments say whether the store is known to be fresh.
 const FRESH_STORE: usize = 4;
+/// No, and its age is no sign of it either.
+const AGE_SAYS_NOTHING: &str = "-";
 
 /// One script run. The store's answer carries `number` back.
 #[derive(Clone, Debug)]
@@ -60,7 +62,7 @@ impl Step {
     /// Lets no server's age speak for it: see [`Mode::trusts_age`](super::mode::Mode::trusts_age).
     pub(super) fn distrust_age(&mut self) {
         if self.script == Script::Acquire && self.arguments[FRESH_STORE] == flag(false) {
-            self.arguments[FRESH_STORE] = text("-");
+            self.arguments[FRESH_STORE] = text(AGE_SAYS_NOTHING);
         }
     }
 
@@ -226,7 +228,7 @@ fn acquire_arguments(acquire: &Acquire) -> Vec<Vec<u8>> {
         millis(&acquire.ttl),
         millis(&acquire.fleet_max_ttl),
         number(&acquire.floor),
-        flag(acquire.fresh_store),
+        past(acquire),
         millis(&acquire.lock_delay),
         flag(acquire.heal.is_some()),
         acquire.heal.as_ref().map(|id| unescaped(id.as_str())).unwrap_or_default(),
@@ -239,6 +241,14 @@ fn acquire_arguments(acquire: &Acquire) -> Vec<Vec<u8>> {
             Ballot::Settle(token) => number(&token),
         },
     ]
+}
+
+/// What speaks for a store that has no record: the user, its age, or nothing.
+fn past(acquire: &Acquire) -> Vec<u8> {
+    match (acquire.fresh_store, acquire.age_counts) {
+        (false, false) => text(AGE_SAYS_NOTHING),
+        (is_fresh, _) => flag(is_fresh),
+    }
 }
 
 /// Key and argument of a tick: numbered ones share a key, named ones have one each.
