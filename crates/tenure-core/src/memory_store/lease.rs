@@ -141,8 +141,10 @@ impl Step<'_> {
             attempt: meta.attempt,
             is_open: was_open,
         });
+        // The successor itself took over: whoever passed it on may ask again how that went.
+        let (successor, passed_on) = (&self.call.id, meta.token);
+        meta.claim.take_if(|claim| claim.to != *successor || claim.from_token != passed_on);
         meta.token = token;
-        meta.claim = None;
         meta.wish = None;
         self.shelf.quarantine_until = ServerTime::default();
         self.begin_term(ask, longest);
@@ -251,12 +253,19 @@ impl Step<'_> {
     }
 
     pub(super) fn pass_on(&mut self, token: Token, to: &InstanceId, lasts: Duration) -> Outcome {
+        if self.transferred_before(token, to).is_some() {
+            return Outcome::Released;
+        }
         if let Some(why) = self.not_mine(token) {
             return Outcome::Lost(why);
         }
         self.refuse_attempt_of_term();
         self.keys.delete(self.now, self.call.resource.key());
         self.shelf.close_term(self.now, CloseReason::HandedOver, to.as_str());
+        if let Some(meta) = &mut self.shelf.meta {
+            let (to, from) = (to.clone(), self.call.id.clone());
+            meta.claim = Some(Claim { to, token, from, from_token: token, is_pending: false });
+        }
         self.hints.push(Hint::Transferred { to: to.clone(), claim_ttl: lasts });
         Outcome::Released
     }

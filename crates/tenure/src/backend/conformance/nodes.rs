@@ -189,7 +189,12 @@ async fn passing_on_frees_the_resource_and_names_the_successor(stage: Stage) -> 
     let (to, claim_ttl) = (bob.id.clone(), SHORT);
     let foreign = Request::PassOn { token, to: bob.id.clone(), claim_ttl };
     shaped!(cleo.outcome(foreign).await?, Outcome::Lost(_));
-    shaped!(ada.outcome(Request::PassOn { token, to, claim_ttl }).await?, Outcome::Released);
+    let pass_on = Request::PassOn { token, to, claim_ttl };
+    shaped!(ada.outcome(pass_on.clone()).await?, Outcome::Released);
+    // Its answer was lost on the way, and it is asked again.
+    shaped!(ada.outcome(pass_on.clone()).await?, Outcome::Released);
+    let other = Request::PassOn { token, to: cleo.id.clone(), claim_ttl };
+    shaped!(ada.outcome(other).await?, Outcome::Lost(_));
     loop {
         match heard.next().await {
             Some(Signal::Hint(Hint::Transferred { to, .. })) if to == bob.id => break,
@@ -199,6 +204,10 @@ async fn passing_on_frees_the_resource_and_names_the_successor(stage: Stage) -> 
     }
     let view = bob.view().await?;
     ensure!(view.holder.is_none() && !view.reserved, "something is left behind: {view:?}");
+    let next = settled(&bob, 1).await?;
+    shaped!(ada.outcome(pass_on.clone()).await?, Outcome::Released);
+    shaped!(bob.release(next).await?, Outcome::Released);
     settled(&cleo, 1).await?;
+    shaped!(ada.outcome(pass_on).await?, Outcome::Lost(_));
     Ok(())
 }

@@ -25,6 +25,7 @@
 //! behind a running connection goes unnoticed; both are reported as warnings. A cluster needs
 //! `+cluster|slots +asking +spublish +ssubscribe +sunsubscribe` as well.
 
+mod address;
 mod audience;
 mod backoff;
 mod cluster;
@@ -45,6 +46,7 @@ mod scripts;
 mod sentinel;
 mod text;
 mod tls;
+mod topology;
 mod url;
 mod warnings;
 mod ways;
@@ -58,16 +60,23 @@ use tenure_core::protocol::{Answer, Call, Outcome, Request, StoreError, View};
 use tenure_core::{Resource, Token};
 use tokio::sync::watch;
 
+pub(in crate::backend) use self::address::Form;
+pub use self::backoff::REDIAL_WAIT_MAX;
 use self::cluster::{Cluster, ClusterAddress};
+pub use self::cluster::{ClusterSurvey, Shard};
 use self::connection::Replies;
 use self::dial::Route;
 pub use self::dial::{Connector, Dialing, Stream};
 pub(crate) use self::fenced::{FenceReply, connection_error, fence_command, fence_reply};
-pub(in crate::backend) use self::independent::{NodeFacts, QuorumParts, look_at};
+pub(in crate::backend) use self::independent::{NodeFacts, look_at};
 pub use self::mode::Mode;
+pub(in crate::backend) use self::node::{Node, Nodes};
 #[cfg(feature = "embedded")]
 pub(super) use self::scripts::script_digests;
 use self::sentinel::SentinelAddress;
+pub use self::sentinel::{SentinelAnswer, SentinelSurvey};
+pub use self::topology::Topology;
+pub(in crate::backend) use self::url::DEFAULT_PORT;
 pub use self::url::{Login, Place, RedisUrl, TlsFiles};
 use self::warnings::Warnings;
 use self::ways::Ways;
@@ -105,10 +114,10 @@ impl RedisBackend {
     /// # Panics
     /// Outside a tokio runtime, in which its connections are to live.
     pub fn open(address: &str) -> Result<Self, ConnectError> {
-        if SentinelAddress::is_meant(address.trim()) {
+        if SentinelAddress::is_meant(address) {
             return Self::open_by_sentinels(address);
         }
-        if ClusterAddress::is_meant(address.trim()) {
+        if ClusterAddress::is_meant(address) {
             return Self::open_cluster(address);
         }
         Self::open_url(&RedisUrl::parse(address)?)

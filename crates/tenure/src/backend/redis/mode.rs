@@ -25,6 +25,28 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// The mode that an address asks for by `?mode=` and `?replicas=`.
+    pub(super) fn from_options(mode: Option<&str>, replicas: Option<&str>) -> Result<Self, String> {
+        let count = |text: &str| {
+            let count = text.parse().ok().filter(|count| (1..=REPLICAS_MAX).contains(count));
+            count.ok_or_else(|| format!("?replicas= is not a number from 1 to {REPLICAS_MAX}"))
+        };
+        match (mode, replicas.map(count).transpose()?) {
+            (None | Some("available"), None) => Ok(Mode::Available),
+            (Some("strict"), Some(replicas)) => Ok(Mode::Strict { replicas }),
+            (Some("strict"), None) => Err("mode=strict needs the number of replicas that must \
+                                           confirm: add &replicas=1"
+                .into()),
+            (None | Some("available"), Some(_)) => {
+                Err("?replicas= needs mode=strict: write ?mode=strict&replicas=1".into())
+            }
+            (Some("quorum"), _) => Err("mode=quorum needs several independent nodes: write \
+                                        redis+quorum://host1,host2,host3"
+                .into()),
+            (Some(_), _) => Err("?mode= is available or strict".into()),
+        }
+    }
+
     /// Whether a server that has run for long, and has no record, may be taken for new. It may have
     /// been flushed; where an operator asks for more than the default, that is not risked.
     pub(super) fn trusts_age(self) -> bool {
@@ -49,7 +71,7 @@ impl Mode {
         match answer {
             Some(Value::Int(count)) if *count >= i64::from(replicas) => Ok(()),
             Some(Value::Int(count)) => Err(StoreError::NotNow(format!(
-                "{count} of {replicas} replicas confirmed it in time: check that they are attached \
+                "{count} of {replicas} replicas confirmed it in time; check that they are attached \
                  (INFO replication)"
             ))),
             Some(Value::ServerError(error)) => Err(super::error::from_reply(error)),
@@ -68,77 +90,27 @@ impl fmt::Display for Mode {
     }
 }
 
-/// The options of an address that make up a mode.
-#[derive(Debug, Default)]
-pub(super) struct ModeOptions {
-    mode: Option<String>,
-    replicas: Option<u32>,
-}
-
-impl ModeOptions {
-    /// Takes an option if it is one of these.
-    pub(super) fn take(&mut self, name: &str, value: &str) -> Result<bool, String> {
-        match name {
-            "mode" => self.mode = Some(value.to_owned()),
-            "replicas" => {
-                let count = value.parse().ok().filter(|count| (1..=REPLICAS_MAX).contains(count));
-                let count = count.ok_or_else(|| {
-                    format!("?replicas= is not a number from 1 to {REPLICAS_MAX}")
-                })?;
-                self.replicas = Some(count);
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
-    /// The mode that they ask for.
-    pub(super) fn checked(self) -> Result<Mode, String> {
-        match (self.mode.as_deref(), self.replicas) {
-            (None | Some("available"), None) => Ok(Mode::Available),
-            (Some("strict"), Some(replicas)) => Ok(Mode::Strict { replicas }),
-            (Some("strict"), None) => Err("mode=strict needs the number of replicas that must \
-                                           confirm: add &replicas=1"
-                .into()),
-            (None | Some("available"), Some(_)) => {
-                Err("?replicas= needs mode=strict: write ?mode=strict&replicas=1".into())
-            }
-            (Some("quorum"), _) => Err("mode=quorum needs several independent nodes: write \
-                                        redis+quorum://host1,host2,host3"
-                .into()),
-            (Some(_), _) => Err("?mode= is available or strict".into()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parsed(options: &[(&str, &str)]) -> Result<Mode, String> {
-        let mut taken = ModeOptions::default();
-        for (name, value) in options {
-            assert!(taken.take(name, value)?, "{name} is not taken");
-        }
-        taken.checked()
-    }
-
     #[test]
     fn a_mode_is_whole_or_refused() {
-        assert_eq!(parsed(&[]), Ok(Mode::Available));
-        assert_eq!(parsed(&[("mode", "available")]), Ok(Mode::Available));
-        let strict = parsed(&[("mode", "strict"), ("replicas", "2")]).unwrap();
+        assert_eq!(Mode::from_options(None, None), Ok(Mode::Available));
+        assert_eq!(Mode::from_options(Some("available"), None), Ok(Mode::Available));
+        let strict = Mode::from_options(Some("strict"), Some("2")).unwrap();
         assert_eq!(strict.to_string(), "mode=strict&replicas=2");
-        let cases: [(&[(&str, &str)], &str); 5] = [
-            (&[("mode", "strict")], "add &replicas=1"),
-            (&[("replicas", "1")], "needs mode=strict"),
-            (&[("mode", "strict"), ("replicas", "0")], "number from 1 to"),
-            (&[("mode", "strict"), ("replicas", "many")], "number from 1 to"),
-            (&[("mode", "careful")], "available or strict"),
+        let cases = [
+            (Some("strict"), None, "add &replicas=1"),
+            (None, Some("1"), "needs mode=strict"),
+            (Some("strict"), Some("0"), "number from 1 to"),
+            (Some("strict"), Some("many"), "number from 1 to"),
+            (Some("careful"), None, "available or strict"),
+            (Some("quorum"), None, "redis+quorum://"),
         ];
-        for (options, expected) in cases {
-            let error = parsed(options).unwrap_err();
-            assert!(error.contains(expected), "{options:?}: {error}");
+        for (mode, replicas, expected) in cases {
+            let error = Mode::from_options(mode, replicas).unwrap_err();
+            assert!(error.contains(expected), "{mode:?} {replicas:?}: {error}");
         }
     }
 

@@ -48,7 +48,7 @@ const REST_MAX: Duration = Duration::from_millis(200);
 /// The least time between two surveys: many requests are sent on at once when a slot moves.
 const SURVEY_GAP: Duration = Duration::from_millis(100);
 /// How often the nodes are asked all the same: a node that nobody has asked for yet may be gone.
-const SURVEY_EVERY: Duration = Duration::from_secs(30);
+pub(super) const SURVEY_EVERY: Duration = Duration::from_secs(30);
 /// The wait between surveys while a person has to act first.
 const REFUSED_WAIT: Duration = Duration::from_secs(2);
 /// How many errands are taken in one turn.
@@ -129,12 +129,15 @@ pub(super) struct Router {
     in_flight: FuturesUnordered<Pin<Box<dyn Future<Output = Flight> + Send>>>,
     surveying: Surveying,
     surveyed_at: Instant,
+    /// The time between two surveys that nobody asked for, give or take a quarter.
+    survey_every: Duration,
     backoff: Backoff,
 }
 
 impl Router {
     pub(super) fn new(
         address: Arc<ClusterAddress>,
+        survey_every: Duration,
         terms: Terms,
         errands: mpsc::Receiver<Errand>,
         ears: Arc<Ears>,
@@ -155,6 +158,7 @@ impl Router {
             in_flight: FuturesUnordered::new(),
             surveying: Surveying::At(now),
             surveyed_at: now,
+            survey_every,
             backoff: Backoff::default(),
         }
     }
@@ -300,8 +304,8 @@ impl Router {
         if errand.hops > HOPS_MAX {
             let slot = errand.slot;
             return errand.end(Err(StoreError::NotNow(format!(
-                "slot {slot} was sent from node to node {HOPS_MAX} times, last to {to}: the nodes \
-                 disagree about its owner (redis-cli --cluster check {to} tells more)"
+                "slot {slot} was sent from node to node {HOPS_MAX} times, last to {to}, for the nodes \
+                 disagree about its owner; redis-cli --cluster check {to} tells more"
             ))));
         }
         self.send(errand, to, manner);
@@ -325,7 +329,7 @@ impl Router {
     fn no_owner(&self, errand: &Errand) -> StoreError {
         let (slot, key) = (errand.slot, errand.key());
         StoreError::NotNow(format!(
-            "no node of {} serves slot {slot}, in which {key} lies: give it an owner (redis-cli \
+            "no node of {} serves slot {slot}, in which {key} lies; give it an owner (redis-cli \
              --cluster fix HOST:PORT)",
             self.address
         ))
@@ -347,7 +351,7 @@ impl Router {
                 errand.key()
             )),
             None => StoreError::NotNow(format!(
-                "{said} (slot {}, key {}): it serves again once replicas have taken over",
+                "{said} (slot {}, key {}); it serves again once replicas have taken over",
                 errand.slot,
                 errand.key()
             )),
@@ -371,7 +375,7 @@ impl Router {
             true => {
                 self.backoff.reset();
                 // Not all clients at once.
-                SURVEY_EVERY.mul_f64(0.75 + fastrand::f64() / 2.0)
+                self.survey_every.mul_f64(0.75 + fastrand::f64() / 2.0)
             }
         };
         self.surveying = Surveying::At(self.surveyed_at + wait);
