@@ -49,10 +49,12 @@ pub(super) fn verdict(
 }
 
 fn disagreement(votes: &BTreeMap<&Node, Vec<&str>>) -> String {
-    let sides = votes.iter().map(|(node, voters)| format!("{} name {node}", voters.join(", ")));
+    let sides =
+        votes.iter().map(|(node, voters)| format!("{node} is named by {}", voters.join(", ")));
     format!(
-        "the sentinels disagree about the master ({}); they agree once a fail-over is over",
-        sides.collect::<Vec<_>>().join("; ")
+        "the sentinels disagree about the master ({}); they agree once a fail-over is over, and \
+         `tenure doctor` tells who strays",
+        sides.collect::<Vec<_>>().join(", ")
     )
 }
 
@@ -105,7 +107,7 @@ mod tests {
     #[test]
     fn anything_else_names_the_trouble() {
         let cases = [
-            (vec![at(1), at(2), down()], "disagree about the master (s0 name 10.0.0.1:1"),
+            (vec![at(1), at(2), down()], "disagree about the master (10.0.0.1:1 is named by s0"),
             (vec![Ok(Named::Unknown), down()], "watches no master \"main\""),
             (vec![down(), down()], "none of 2 sentinels answers; the one at s0: refused"),
             (vec![down()], "the sentinel at s0 does not answer: refused"),
