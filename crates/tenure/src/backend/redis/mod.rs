@@ -61,6 +61,7 @@ use tenure_core::{Resource, Token};
 use tokio::sync::watch;
 
 pub(in crate::backend) use self::address::Form;
+pub use self::backoff::REDIAL_WAIT_MAX;
 use self::cluster::{Cluster, ClusterAddress};
 pub use self::cluster::{ClusterSurvey, Shard};
 use self::connection::Replies;
