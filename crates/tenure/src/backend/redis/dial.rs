@@ -138,10 +138,18 @@ impl Route {
         &self,
         opening: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let opened = tokio::time::timeout(DIAL_TIMEOUT, opening).await;
-        opened
-            .unwrap_or_else(|_| Err(self.too_slow()))
-            .map_err(|error| error::at(&self.place(), error))
+        let opened = self.within(DIAL_TIMEOUT, opening).await;
+        opened.map_err(|error| error::at(&self.place(), error))
+    }
+
+    /// Gives up what takes longer than `limit`.
+    pub(super) async fn within<T>(
+        &self,
+        limit: Duration,
+        opening: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let opened = tokio::time::timeout(limit, opening).await;
+        opened.unwrap_or_else(|_| Err(self.too_slow(limit)))
     }
 
     /// A server that takes the connection and ends it at the first words wants other words.
@@ -158,13 +166,13 @@ impl Route {
         self.describe().starts_with("rediss")
     }
 
-    fn too_slow(&self) -> StoreError {
+    fn too_slow(&self, limit: Duration) -> StoreError {
         let why = match self.is_encrypted() {
             // A plain Redis takes the handshake for a request that has not ended yet.
             true => "the host is silent, a firewall drops what is sent, or the port has no TLS",
             false => "the host is silent, or a firewall drops what is sent to it",
         };
-        StoreError::Unreachable(format!("no connection within {DIAL_TIMEOUT:?}; {why}"))
+        StoreError::Unreachable(format!("no connection within {limit:?}; {why}"))
     }
 
     /// A connection on which nothing was asked yet.

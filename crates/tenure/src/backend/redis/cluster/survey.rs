@@ -68,9 +68,11 @@ async fn ask<'a>(
     address: &ClusterAddress,
     node: &'a Node,
 ) -> (&'a Node, Result<SlotMap, StoreError>) {
+    let route = match Route::to(&address.node_at(node)) {
+        Ok(route) => route,
+        Err(error) => return (node, Err(StoreError::Unreachable(error.to_string()))),
+    };
     let asking = async {
-        let route = Route::to(&address.node_at(node));
-        let route = route.map_err(|error| StoreError::Unreachable(error.to_string()))?;
         let mut line = route.open_unchecked().await?;
         let mut question = redis::cmd("CLUSTER");
         question.arg("SLOTS");
@@ -83,8 +85,7 @@ async fn ask<'a>(
             Err(error) => Err(refusal(address, node, error::from_connection(&error))),
         }
     };
-    let timed_out = |_| Err(StoreError::TimedOut(ASK_TIMEOUT));
-    (node, tokio::time::timeout(ASK_TIMEOUT, asking).await.unwrap_or_else(timed_out))
+    (node, route.within(ASK_TIMEOUT, asking).await)
 }
 
 /// A server that knows no clusters says so in words of its own.

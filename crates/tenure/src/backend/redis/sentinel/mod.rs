@@ -141,8 +141,7 @@ impl Shared {
     fn new(address: SentinelAddress) -> Result<Self, ConnectError> {
         let way = |sentinel| Route::to(&address.sentinel_at(sentinel));
         let ways = address.sentinels().iter().map(way).collect::<Result<_, _>>()?;
-        // The files serve the master too: a bad one is found now, not at the first fail-over.
-        Route::to(&address.master_at(&Node::default()))?;
+        // The files serve the master, too, so a bad one is found now.
         Ok(Shared { address, ways, last: Mutex::new(None), dialled: Mutex::new(None) })
     }
 
@@ -169,8 +168,7 @@ impl Shared {
             let reply = line.connection.send_packed_command(&question).await;
             named(reply.map_err(|error| error::from_connection(&error))?)
         };
-        let timed_out = |_| Err(StoreError::TimedOut(ASK_TIMEOUT));
-        tokio::time::timeout(ASK_TIMEOUT, asking).await.unwrap_or_else(timed_out)
+        way.within(ASK_TIMEOUT, asking).await
     }
 }
 

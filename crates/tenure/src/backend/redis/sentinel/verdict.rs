@@ -69,12 +69,24 @@ fn silence(silent: &[(&str, &StoreError)]) -> StoreError {
             ))
         }
         Some((sentinel, StoreError::Denied(why))) => {
-            StoreError::Denied(format!("the sentinel at {sentinel}: {why}"))
+            StoreError::Denied(format!("the sentinel at {sentinel}: {}", with_own_login(why)))
         }
         Some((sentinel, error)) => {
             StoreError::Unreachable(error::of_silent(("sentinel", silent.len()), sentinel, error))
         }
         None => StoreError::Unreachable("no sentinel was asked".into()),
+    }
+}
+
+/// Sentinels have a login of their own, elsewhere in the address than what helps at a store.
+fn with_own_login(why: &str) -> String {
+    let is_login = |said: &str| ["login", "NOAUTH", "WRONGPASS"].iter().any(|w| said.contains(w));
+    match why.split_once("; ") {
+        Some((said, _)) if is_login(said) => format!(
+            "{said}; give the sentinels' own login by ?sentinel_user= and ?sentinel_password= \
+             (docs/acl.md says what it needs)"
+        ),
+        _ => why.to_owned(),
     }
 }
 
@@ -113,7 +125,7 @@ mod tests {
             (vec![down()], "the sentinel at s0 does not answer: refused"),
             (
                 vec![down(), Err(StoreError::Denied("NOAUTH; do this".into()))],
-                "the sentinel at s1: NOAUTH; do this",
+                "the sentinel at s1: NOAUTH; give the sentinels' own login by ?sentinel_user=",
             ),
         ];
         for (answers, expected) in cases {
