@@ -144,8 +144,11 @@ fn election(tenure: &Tenure, name: &str) -> Result<Vec<Finding>, Failure> {
         }
         // The store itself answered before, so this is about the election.
         Err(tenure::Error::Store(error)) => {
-            let next = "see what else is found about the store";
-            return Ok(vec![Finding::new(Code::NoAnswer, error.to_string(), next).about(name)]);
+            let text = error.to_string();
+            // What the library advises stands behind a semicolon.
+            let (what, next) =
+                text.rsplit_once("; ").unwrap_or((&text, "see what else is found about the store"));
+            return Ok(vec![Finding::new(Code::NoAnswer, what, next).about(name)]);
         }
         Err(error) => return Err(blame(tenure, error)),
     };

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tenure::backend::QuorumBackend;
 use tenure::backend::redis::{ClusterSurvey, RedisUrl, SentinelSurvey, Shard, Topology};
 use tenure::config::Config;
-use tenure::core::Resource;
+use tenure::core::{Resource, StoreError};
 
 use super::finding::{Code, Finding};
 use super::store::{Part, StoreFacts};
@@ -87,7 +87,7 @@ pub(super) fn examine(config: &Config, elections: &[Resource]) -> Result<Examine
     let sample = std::slice::from_ref(&sample);
     let held = if elections.is_empty() { sample } else { elections };
     if let Some(Ok(nodes)) = QuorumBackend::nodes_of(url.reveal()) {
-        return Ok(nodes_of_quorum(nodes, held));
+        return nodes_of_quorum(nodes, held, &about);
     }
     let topology = block_on(async { Ok(Topology::survey(url.reveal()).await) })?;
     match topology {
@@ -135,12 +135,23 @@ fn look_at_one(server: Candidate, about: &str) -> Result<Examined, Failure> {
     }
 }
 
-fn nodes_of_quorum(nodes: Vec<RedisUrl>, elections: &[Resource]) -> Examined {
+fn nodes_of_quorum(
+    nodes: Vec<RedisUrl>,
+    elections: &[Resource],
+    about: &str,
+) -> Result<Examined, Failure> {
     let node = |url| Candidate::new(url, Part::Node, elections.to_vec());
-    look_at_each(
+    let count = nodes.len();
+    let examined = look_at_each(
         nodes.into_iter().map(node).collect(),
         "start it: the quorum bears the loss of fewer nodes without it",
-    )
+    );
+    if !examined.servers.is_empty() {
+        return Ok(examined);
+    }
+    let why = examined.findings.first().map_or("", |first| first.what.as_str());
+    let why = format!("{about}: none of {count} nodes answers; {why}: start them, or name others");
+    Err(Failure::new(exit::UNREACHABLE, why + " by --store"))
 }
 
 fn behind_sentinels(
@@ -160,7 +171,7 @@ fn behind_sentinels(
             }
             Err(error) => (
                 Code::SentinelDown,
-                format!("it does not answer: {error}"),
+                words(error),
                 "start it: a failover needs a majority of the sentinels",
             ),
             Ok(None) => (
@@ -206,9 +217,11 @@ fn in_a_cluster(
     about: &str,
 ) -> Examined {
     let mut findings = Vec::new();
-    for (node, error) in &survey.silent {
-        let next = "start it, or take it out of the address";
-        findings.push(Finding::new(Code::NodeDown, error.to_string(), next).about(node));
+    // Owners are looked at below.
+    let is_owner = |node: &str| owners.iter().any(|owner| place_of(&owner.url) == node);
+    for (node, error) in survey.silent.iter().filter(|(node, _)| !is_owner(node)) {
+        let next = "start it, or take it out of the cluster and the address";
+        findings.push(Finding::new(Code::NodeDown, words(error), next).about(node));
     }
     if let Some(gaps) = survey.missing_slots() {
         let lost = elections.iter().filter(|one| survey.shard_of(one.key()).is_none());
@@ -255,6 +268,15 @@ fn owner(shard: Shard, elections: Vec<Resource>, why: String) -> Candidate {
 
 fn slot_text(survey: &ClusterSurvey, election: &Resource) -> String {
     format!("slot {} with {}", survey.slot_of(election.key()), plain(election.key()))
+}
+
+/// Why a server does not answer, without what is said of a store.
+fn words(error: &StoreError) -> String {
+    match error {
+        StoreError::Unreachable(why) => why.clone(),
+        StoreError::TimedOut(waited) => format!("no answer within {waited:?}"),
+        other => other.to_string(),
+    }
 }
 
 /// `host:port`, as other servers name it.

@@ -54,7 +54,11 @@ fn summary(quorum: Quorum, seen: &[Connection]) -> Connection {
     if nodes - down.len() >= majority {
         return Connection::Connecting;
     }
-    let told: Vec<String> = down.iter().map(ToString::to_string).collect();
+    let words = |error: &&StoreError| match error {
+        StoreError::Unreachable(why) => why.clone(),
+        other => other.to_string(),
+    };
+    let told: Vec<String> = down.iter().map(words).collect();
     let text = format!("{up} of {nodes} nodes are there, {majority} must be: {}", told.join("; "));
     let denied = down.iter().filter(|error| matches!(error, StoreError::Denied(_))).count();
     Connection::Down(match denied > nodes - majority {
