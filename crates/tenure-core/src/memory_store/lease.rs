@@ -255,7 +255,7 @@ impl Step<'_> {
         self.refuse_attempt_of_term();
         self.keys.delete(self.now, self.call.resource.key());
         self.shelf.close_term(self.now, CloseReason::HandedOver, to.as_str());
-        self.hints.push(Hint::Transferred { to: to.clone(), claim_ttl: lasts });
+        self.hints.push(Hint::Transferred { token, to: to.clone(), claim_ttl: lasts });
         Outcome::Released
     }
 
@@ -309,7 +309,7 @@ impl Step<'_> {
         let to = to.clone();
         meta.claim =
             Some(Claim { to: to.clone(), token: next, from, from_token: token, is_pending: true });
-        self.hints.push(Hint::Transferred { to, claim_ttl });
+        self.hints.push(Hint::Transferred { token, to, claim_ttl });
         Outcome::Transferred { token: next }
     }
 
