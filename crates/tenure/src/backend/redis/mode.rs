@@ -71,7 +71,7 @@ impl Mode {
         match answer {
             Some(Value::Int(count)) if *count >= i64::from(replicas) => Ok(()),
             Some(Value::Int(count)) => Err(StoreError::NotNow(format!(
-                "{count} of {replicas} replicas confirmed it in time: check that they are attached \
+                "{count} of {replicas} replicas confirmed it in time; check that they are attached \
                  (INFO replication)"
             ))),
             Some(Value::ServerError(error)) => Err(super::error::from_reply(error)),

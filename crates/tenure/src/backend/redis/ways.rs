@@ -39,8 +39,7 @@ impl Ways {
             batches_sent: Arc::clone(&batches_sent),
         };
         let supervisor = Supervisor::start(route.clone(), terms);
-        let lines_opened = supervisor.lines_opened();
-        let listener = Listener::start(route, lines_opened, Arc::clone(warnings));
+        let listener = Listener::start(route, &supervisor, Arc::clone(warnings));
         Ways::One { supervisor, listener, batches_sent }
     }
 
