@@ -581,8 +581,11 @@ pub enum Hint {
         /// Which.
         token: Token,
     },
-    /// The resource waits for this successor.
+    /// A term ended, and the resource waits for this successor.
     Transferred {
+        /// Which term. Without it two hand-overs to the same successor would look alike, and a late
+        /// word of the first would count as one of the second where several nodes give hints.
+        token: Token,
         /// Who may claim it.
         to: InstanceId,
         /// For how long.

@@ -141,9 +141,11 @@ pub(crate) fn parse_hint(words: &[&str]) -> Hint {
             token: parse_token(token),
             ttl: duration(ttl),
         },
-        ["transferred", to, claim_ttl] => {
-            Hint::Transferred { to: InstanceId::seen(to), claim_ttl: duration(claim_ttl) }
-        }
+        ["transferred", token, to, claim_ttl] => Hint::Transferred {
+            token: parse_token(token),
+            to: InstanceId::seen(to),
+            claim_ttl: duration(claim_ttl),
+        },
         ["wished", token] => Hint::Wished { token: parse_token(token) },
         ["members"] => Hint::Members,
         ["pause-changed"] => Hint::PauseChanged,
