@@ -30,7 +30,7 @@ pub(crate) struct StoreOptions {
     /// What a grant waits for: `available` (the primary has it), or `strict` (replicas, too).
     #[arg(long, value_name = "MODE", value_parser = ["available", "strict"])]
     pub(crate) mode: Option<String>,
-    /// How many replicas must have a grant in mode strict.
+    /// How many replicas must have a grant in mode strict: all that the master has.
     #[arg(long, value_name = "N", requires = "mode")]
     pub(crate) replicas: Option<u32>,
     /// What precedes the name in every key; `tenure:` by default.
@@ -83,6 +83,12 @@ impl StoreOptions {
                 _ => Ok(loader),
             };
         };
+        if mode == "strict" && self.replicas.is_none() && !url.reveal().contains("replicas=") {
+            return Err(Failure::usage(
+                "--mode strict needs the number of replicas that must confirm a grant: add \
+                 --replicas N, N = how many replicas the master has",
+            ));
+        }
         let (address, fragment) = match url.reveal().split_once('#') {
             Some((address, fragment)) => (address, format!("#{fragment}")),
             None => (url.reveal(), String::new()),
