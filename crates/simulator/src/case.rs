@@ -404,6 +404,19 @@ pub const CASES: &[Case] = &[
         replicas: Replicas::Quorum,
     },
     Case {
+        name: "quorum-late",
+        about: "quorum: clocks of a minority go back, requests come after their term is over",
+        excused: &[],
+        faults: &[
+            (Fault::Node(NodeFault::ClockBack), 3),
+            (Fault::Slow, 4),
+            (Fault::Crash, 4),
+            (Fault::Resign, 10),
+        ],
+        wires: Wires::Bad,
+        replicas: Replicas::Quorum,
+    },
+    Case {
         name: "quorum-amnesia",
         about: "quorum: any node, all of them too, loses its data",
         excused: &[],
@@ -434,6 +447,21 @@ pub const CASES: &[Case] = &[
         excused: &[],
         faults: QUORUM_MIXTURE,
         wires: Wires::Any,
+        replicas: Replicas::Quorum,
+    },
+    Case {
+        name: "quorum-exposed",
+        about: "quorum: a clock of a minority jumps while a renewal has not reached the others",
+        excused: &[Promise::P1],
+        faults: &[
+            (Fault::ExposedNode(NodeFault::ClockForward), 6),
+            (Fault::ExposedNode(NodeFault::Delete), 3),
+            (Fault::Slow, 3),
+            (Fault::Pause, 4),
+            (Fault::Crash, 2),
+            (Fault::Resign, 1),
+        ],
+        wires: Wires::Bad,
         replicas: Replicas::Quorum,
     },
     Case {

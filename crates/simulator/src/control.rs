@@ -137,10 +137,22 @@ pub const CONTROLS: &[Control] = &[
         "quorum-amnesia",
     ),
     control(
+        "fastest-clock",
+        "quorum: a term is numbered by the fastest clock",
+        Subject::Flawed(Flaw::FastestClock),
+        "quorum-amnesia",
+    ),
+    control(
         "adopt-unchecked",
-        "quorum: a node adopts without looking at its token",
+        "quorum: a node adopts whatever it holds or has lost",
         Subject::Flawed(Flaw::AdoptUnchecked),
         "quorum-amnesia",
+    ),
+    control(
+        "adopt-backwards",
+        "quorum: a vacant node goes back to an earlier term",
+        Subject::Flawed(Flaw::AdoptBackwards),
+        "quorum-late",
     ),
 ];
 

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use tenure::config::{Config, Loader};
+use tenure::core::StoreError;
 use tenure::{Observer, Tenure, blocking};
 
 use crate::exit::{self, Failure};
@@ -148,25 +149,34 @@ impl OnLooker {
 
 /// Names the store in what went wrong there, and the next step where that is not said yet.
 pub(crate) fn blame(tenure: &Tenure, error: tenure::Error) -> Failure {
-    let from_store = matches!(error, tenure::Error::Store(_));
-    let mut failure = Failure::from(error);
-    if from_store {
-        failure.message = blamed(&tenure.store(), &failure);
-    }
-    failure
+    blame_on(&tenure.store(), error)
 }
 
-fn blamed(store: &str, failure: &Failure) -> String {
+/// The same where there is no client yet.
+pub(crate) fn blame_on(store: &str, error: tenure::Error) -> Failure {
+    let next = match &error {
+        tenure::Error::Store(StoreError::Denied(_)) => "see docs/acl.md for what the login needs",
+        tenure::Error::Store(error) if error.is_temporary() => "start it",
+        tenure::Error::Store(_) => "check the store's address, and what runs there",
+        _ => return Failure::from(error),
+    };
+    let failure = Failure::from(error);
+    Failure { message: blamed(store, &failure, next), ..failure }
+}
+
+fn blamed(store: &str, failure: &Failure, next: &str) -> String {
     let message = match failure.message.contains(store) {
         true => failure.message.clone(),
         false => format!("{store}: {}", failure.message),
     };
     // What the library advises stands behind a semicolon.
-    match (failure.code, message.contains("; ")) {
-        (exit::UNREACHABLE, true) => format!("{message}, or name another by --store"),
-        (exit::UNREACHABLE, false) => format!("{message}: start it, or name another by --store"),
-        (_, true) => message,
-        (_, false) => format!("{message}: see docs/acl.md for what the login needs"),
+    let message = match message.contains("; ") {
+        true => message,
+        false => format!("{message}: {next}"),
+    };
+    match failure.code {
+        exit::UNREACHABLE => format!("{message}, or name another by --store"),
+        _ => message,
     }
 }
 
@@ -198,18 +208,25 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_store_is_said_once_and_so_is_what_to_do() {
-        let of = |code, text: &str| blamed("redis://h:1/0", &Failure::new(code, text));
+        let of = |error| blame_on("redis://h:1/0", tenure::Error::Store(error)).message;
+        let unreachable = StoreError::Unreachable("redis://h:1/0: refused; start the store".into());
         assert_eq!(
-            of(exit::UNREACHABLE, "store unreachable: redis://h:1/0: refused; start the store"),
+            of(unreachable),
             "store unreachable: redis://h:1/0: refused; start the store, or name another by --store"
         );
-        assert_eq!(
-            of(exit::UNREACHABLE, "no answer within 3s"),
-            "redis://h:1/0: no answer within 3s: start it, or name another by --store"
+        let silent = of(StoreError::TimedOut(std::time::Duration::from_secs(3)));
+        assert!(
+            silent.starts_with("redis://h:1/0: no answer from the store within 3s"),
+            "{silent}"
         );
+        assert!(silent.ends_with(": start it, or name another by --store"), "{silent}");
         assert_eq!(
-            of(exit::CONFIGURATION, "the store denies access"),
-            "redis://h:1/0: the store denies access: see docs/acl.md for what the login needs"
+            of(StoreError::Denied("NOPERM".into())),
+            "redis://h:1/0: store denies access: NOPERM: see docs/acl.md for what the login needs"
         );
+        let odd = of(StoreError::Unexpected("it is no sentinel; write redis://h".into()));
+        assert!(odd.ends_with("it is no sentinel; write redis://h"), "{odd}");
+        let odd = of(StoreError::Unexpected("a number".into()));
+        assert!(odd.ends_with("a number: check the store's address, and what runs there"), "{odd}");
     }
 }

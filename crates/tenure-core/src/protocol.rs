@@ -244,7 +244,8 @@ pub enum Ballot {
     /// The store decides alone, and numbers the term itself.
     #[default]
     Alone,
-    /// Only say whether the resource could be had, and above which number. No lease is written.
+    /// Only say whether the resource could be had, and the lowest number that it could be had
+    /// under, whatever the clock shows. No lease is written.
     Propose,
     /// Take it under this number, unless a term with this number or a later one is known.
     Settle(Token),

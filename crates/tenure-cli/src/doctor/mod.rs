@@ -2,19 +2,20 @@
 
 mod election;
 mod finding;
+mod rights;
+mod servers;
 mod store;
 
 use std::process::ExitCode;
 
 use serde_json::json;
-use tenure::backend::QuorumBackend;
-use tenure::backend::redis::RedisUrl;
 use tenure::config::Config;
+use tenure::core::Resource;
 use tenure::{Tenure, blocking};
 
 use self::election::ElectionFacts;
 use self::finding::{Code, Finding, Severity};
-use self::store::StoreFacts;
+use self::servers::{Examined, Seen};
 use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, table};
 use crate::store_options::{self, StoreOptions, blame};
@@ -55,7 +56,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         names = config.elections.keys().cloned().collect();
     }
     let mut findings = configuration(&config);
-    findings.extend(store(&config)?);
+    let Examined { findings: of_servers, servers } =
+        servers::examine(&config, &keys(&config, &names)?)?;
+    findings.extend(of_servers);
     let tenure = store_options::connect(config)?;
     for name in &names {
         findings.extend(election(&tenure, name)?);
@@ -66,10 +69,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let json = json!({
         "store": tenure.store(),
         "elections": names,
+        "servers": servers.iter().map(Seen::as_json).collect::<Vec<_>>(),
         "problems": problems,
         "findings": findings.iter().map(Finding::as_json).collect::<Vec<_>>(),
     });
-    arguments.output.print(&json, || as_text(&tenure, &names, &findings));
+    arguments.output.print(&json, || as_text(&tenure, &names, &servers, &findings));
     Ok(ExitCode::from(if problems == 0 { 0 } else { exit::NO }))
 }
 
@@ -91,12 +95,13 @@ fn list(output: OutputOptions) {
     });
 }
 
-fn as_text(tenure: &Tenure, names: &[String], findings: &[Finding]) -> String {
+fn as_text(tenure: &Tenure, names: &[String], servers: &[Seen], findings: &[Finding]) -> String {
     let looked = match names {
         [] => "no election: name some to have them looked at".to_owned(),
         names => names.join(", "),
     };
     let mut text = format!("looked at {} and {looked}\n", tenure.store());
+    text.extend(servers.iter().filter_map(Seen::as_text));
     for finding in findings {
         text += &finding.as_text();
     }
@@ -115,46 +120,14 @@ fn configuration(config: &Config) -> Vec<Finding> {
     config.warnings().iter().map(each).collect()
 }
 
-fn store(config: &Config) -> Result<Vec<Finding>, Failure> {
-    let Some(url) = config.store.url() else { return Ok(Vec::new()) };
-    let about = config.store.to_string();
-    if let Some(Ok(nodes)) = QuorumBackend::nodes_of(url.reveal()) {
-        return Ok(nodes
-            .into_iter()
-            .flat_map(|node| node_of_quorum(node, &config.prefix))
-            .collect());
-    }
-    // Stores of other kinds have their own doctors.
-    let Ok(url) = RedisUrl::parse(url.reveal()) else { return Ok(Vec::new()) };
-    let key = format!("{}doctor", config.prefix);
-    match StoreFacts::gather(url, &key) {
-        Ok(facts) => Ok(facts.findings().into_iter().map(|found| found.about(&about)).collect()),
-        Err(why) if is_refusal(&why) => {
-            let why = format!("{about}: {why}: check user and password");
-            Err(Failure::new(exit::CONFIGURATION, why))
-        }
-        Err(why) => {
-            let next = "start it, or name another by --store";
-            Err(Failure::new(exit::UNREACHABLE, format!("{about}: {why}: {next}")))
-        }
-    }
-}
-
-/// A quorum does without a node for a while, so that one that is down is a finding, no failure.
-fn node_of_quorum(node: RedisUrl, prefix: &str) -> Vec<Finding> {
-    let about = node.to_string();
-    let found = match StoreFacts::gather(node, &format!("{prefix}doctor")) {
-        Ok(facts) => StoreFacts { is_node: true, ..facts }.findings(),
-        Err(why) => {
-            let next = "start it: the quorum bears the loss of fewer nodes without it";
-            vec![Finding::new(Code::NodeDown, why, next)]
-        }
+/// What the elections keep in the store; where none is named, what one would.
+fn keys(config: &Config, names: &[String]) -> Result<Vec<Resource>, Failure> {
+    let key = |name: &String| match config.named(name).and_then(|one| one.key.as_ref()) {
+        Some(key) => Resource::with_key(name, key),
+        None => Resource::with_prefix(&config.prefix, name),
     };
-    found.into_iter().map(|found| found.about(&about)).collect()
-}
-
-fn is_refusal(why: &str) -> bool {
-    ["WRONGPASS", "NOAUTH", "NOPERM"].iter().any(|word| why.contains(word))
+    let keys = names.iter().map(key).collect::<Result<_, _>>();
+    keys.map_err(|error| Failure::from(tenure::Error::from(error)))
 }
 
 fn election(tenure: &Tenure, name: &str) -> Result<Vec<Finding>, Failure> {

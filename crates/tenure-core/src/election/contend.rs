@@ -217,13 +217,7 @@ impl Election {
     /// How long this instance holds back once the resource is free, so that one tries, not all.
     pub(super) fn head_start(&mut self) -> Duration {
         let step = self.seen.step();
-        let rank = rank::rank(
-            &self.seen.members,
-            self.seen.members_listed_at,
-            &self.settings.id,
-            self.settings.priority,
-            self.seen.last_holder.as_ref(),
-        );
+        let rank = self.rank();
         // Whoever knows that nobody goes before it has nobody to keep out of the way of. Without a
         // list all would take themselves for the first: then jitter has to tell them apart.
         let is_listed = self.seen.members.iter().any(|member| member.id == self.settings.id);
@@ -231,6 +225,17 @@ impl Election {
             (0, true) => Duration::ZERO,
             _ => rank::head_start(rank, step) + self.random.below(step),
         }
+    }
+
+    /// How many go before this instance, as far as it knows.
+    pub(super) fn rank(&self) -> u32 {
+        rank::rank(
+            &self.seen.members,
+            self.seen.members_listed_at,
+            &self.settings.id,
+            self.settings.priority,
+            self.seen.last_holder.as_ref(),
+        )
     }
 
     pub(super) fn rearm_by_hint(&mut self, now: Moment, hint: Hint) {

@@ -29,6 +29,10 @@ pub(super) fn verdict(quorum: Quorum, request: &Request, replies: &[Slot]) -> Op
             Some(Ok(farewell(quorum, replies, Outcome::Transferred { token: *token })))
         }
         Request::Abandon { .. } => {
+            let mut conflicts = outcomes(replies).filter(|outcome| is_conflict(outcome));
+            if let Some(conflict) = conflicts.nth(quorum.majority() - 1) {
+                return Some(Ok(merged(quorum, replies, conflict.clone())));
+            }
             let granted = Outcome::Abandoned { was_granted: true };
             let was_granted = outcomes(replies).any(|outcome| *outcome == granted);
             Some(Ok(merged(quorum, replies, Outcome::Abandoned { was_granted })))
@@ -104,6 +108,10 @@ fn common(quorum: Quorum, replies: &[Slot], is_open: bool) -> Option<Reply> {
     let done = outcomes(replies).find(|outcome| **outcome == Outcome::Done);
     let outcome = shared.or(done).or(outcomes(replies).next())?.clone();
     Some(Ok(merged(quorum, replies, outcome)))
+}
+
+fn is_conflict(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Conflict { .. })
 }
 
 fn is_alike(outcome: &Outcome, other: &Outcome) -> bool {

@@ -57,15 +57,22 @@ fn holds_alike(view: &View, other: &View) -> bool {
     view.holder == other.holder && view.token == other.token
 }
 
-/// Whether these views show who holds the resource, or that nobody does.
+/// Whether these views show who holds the resource, or that nobody does, and whether it is paused.
+/// A node that has not heard of the last word yet may be among those that answered first.
 pub(super) fn is_decided<'a>(
     views: impl Iterator<Item = &'a View> + Clone,
     quorum: Quorum,
 ) -> bool {
-    let needed = quorum.majority();
-    views
-        .clone()
-        .any(|view| views.clone().filter(|other| holds_alike(view, other)).count() >= needed)
+    let agree = |is_alike: fn(&View, &View) -> bool| {
+        let mut of_one_mind =
+            views.clone().map(|view| views.clone().filter(|other| is_alike(view, other)).count());
+        of_one_mind.any(|count| count >= quorum.majority())
+    };
+    agree(holds_alike) && agree(is_paused_alike)
+}
+
+fn is_paused_alike(view: &View, other: &View) -> bool {
+    view.paused_for.is_some() == other.paused_for.is_some()
 }
 
 /// No new term begins before a majority is not paused any more.
@@ -169,7 +176,11 @@ pub(super) fn history(replies: &[Slot], count: usize) -> Vec<HistoryEntry> {
     let mut entries: BTreeMap<(Token, u8, InstanceId), HistoryEntry> = BTreeMap::new();
     for entry in histories.flatten() {
         let place = (entry.token, stage(&entry.what), entry.id.clone());
-        entries.entry(place).or_insert_with(|| entry.clone());
+        match entries.get_mut(&place) {
+            Some(known) if is_told_better(entry, known) => known.clone_from(entry),
+            Some(_) => {}
+            None => drop(entries.insert(place, entry.clone())),
+        }
     }
     let never_led = |entry: &HistoryEntry| {
         matches!(&entry.what, HistoryKind::Closed { reason: CloseReason::TooLate, .. })
@@ -178,6 +189,21 @@ pub(super) fn history(replies: &[Slot], count: usize) -> Vec<HistoryEntry> {
         entries.values().filter(|e| never_led(e)).map(|e| (e.token, e.id.clone())).collect();
     let led = |entry: &HistoryEntry| !undone.contains(&(entry.token, entry.id.clone()));
     entries.into_values().rev().filter(led).take(count).collect()
+}
+
+/// Whether `entry` says of the same event what is nearer to the truth. A node that was cut off
+/// knows of no renewal and of no farewell, and takes a term for expired long before it was over.
+/// Whatever all were told happened when the first of them heard it: what follows happened later.
+fn is_told_better(entry: &HistoryEntry, known: &HistoryEntry) -> bool {
+    let is_guess = |entry: &HistoryEntry| {
+        let HistoryKind::Closed { reason, .. } = &entry.what else { return false };
+        matches!(reason, CloseReason::Expired | CloseReason::Vanished)
+    };
+    match (is_guess(entry), is_guess(known)) {
+        (true, true) => entry.at > known.at,
+        (false, false) => entry.at < known.at,
+        (is_guess, _) => !is_guess,
+    }
 }
 
 /// In which order things happen to a term.

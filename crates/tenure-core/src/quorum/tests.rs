@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::memory_store::MemoryStore;
 use crate::protocol::{
-    Acquire, Answer, Ballot, Call, CloseReason, Hint, LostWhy, MemberRecord, Outcome, Request,
-    StoreError, Tick, Token, WishKind,
+    Acquire, Answer, Ballot, Call, CloseReason, Hint, HistoryKind, LostWhy, MemberRecord, Outcome,
+    Request, StoreError, Tick, Token, WishKind,
 };
 use crate::{
     Election, InstanceId, Moment, Output, Resource, ServerTime, Settings, Timing, TimingSettings,
@@ -156,11 +156,40 @@ fn a_term_is_settled_under_one_number_on_every_node() {
 
 #[test]
 fn one_clock_far_ahead_does_not_spoil_the_numbers() {
+    const HOUR: u64 = 3_600_000_000;
+    // Beyond a year, the others would not even believe such a number.
+    for (wrong, ahead) in [(0, HOUR), (2, HOUR), (0, 20_000 * HOUR), (1, 20_000 * HOUR)] {
+        let mut nodes = Nodes::new(3);
+        nodes.ahead[wrong] = ahead;
+        let token = nodes.lead("ada", 1);
+        assert!(token.get() < BEGIN + 1_000_000, "{wrong} is ahead: {token:?}");
+        assert_eq!(nodes.holder_at(wrong).1, token);
+    }
+}
+
+#[test]
+fn one_clock_far_behind_does_not_bring_old_numbers_back() {
     let mut nodes = Nodes::new(3);
-    nodes.ahead[2] = 3_600_000_000;
-    let token = nodes.lead("ada", 1);
-    assert!(token.get() < BEGIN + 1_000_000, "{token:?}");
-    assert_eq!(nodes.holder_at(2).1, token);
+    nodes.now += 1_000_000_000;
+    let first = nodes.lead("ada", 1);
+    nodes.outcome("ada", release(first));
+    nodes.now -= 1_000_000_000;
+    nodes.ahead = vec![0, 1_000_000_000, 1_000_000_000];
+    assert!(nodes.lead("bob", 1) > first);
+}
+
+#[test]
+fn a_number_that_one_rival_gave_up_is_kept_from_no_other() {
+    let mut nodes = Nodes::new(3);
+    let Request::Acquire(ask) = acquire(1) else { unreachable!() };
+    let token = Token::new(BEGIN).unwrap();
+    let settle = Request::Acquire(Acquire { ballot: Ballot::Settle(token), ..ask });
+    let bob = nodes.at(2, "bob", &settle).unwrap().outcome;
+    assert_eq!(bob, Outcome::Granted { token });
+    assert_eq!(nodes.lead("ada", 1), token, "both were told the same number");
+    nodes.at(2, "bob", &Request::Abandon { attempt: 1 }).unwrap();
+    assert!(!nodes.renew("ada", token).unwrap().view.partial);
+    assert_eq!(nodes.holder_at(2), (Some("ada".into()), token));
 }
 
 #[test]
@@ -297,9 +326,37 @@ fn a_hand_over_is_a_release_that_lets_the_successor_go_first() {
     let mut nodes = Nodes::new(3);
     let token = nodes.lead("ada", 1);
     let (to, claim_ttl) = (InstanceId::seen("bob"), Duration::from_millis(750));
-    let got = nodes.outcome("ada", Request::Transfer { token, to, claim_ttl });
-    assert_eq!(got, Outcome::Transferred { token });
-    assert!(nodes.lead("bob", 1) > token);
+    let hand_over = Request::Transfer { token, to, claim_ttl };
+    assert_eq!(nodes.outcome("ada", hand_over.clone()), Outcome::Transferred { token });
+    assert_eq!(nodes.outcome("ada", hand_over.clone()), Outcome::Transferred { token });
+    let next = nodes.lead("bob", 1);
+    assert!(next > token);
+    assert_eq!(nodes.outcome("ada", hand_over), Outcome::Transferred { token }, "asked again");
+    assert_eq!(nodes.renew("bob", next).unwrap().outcome, Outcome::Renewed);
+}
+
+#[test]
+fn a_hand_over_to_nobody_who_came_is_told_as_one_for_as_long_as_nobody_else_led() {
+    let mut nodes = Nodes::new(3);
+    let token = nodes.lead("ada", 1);
+    let (to, claim_ttl) = (InstanceId::seen("bob"), Duration::from_millis(750));
+    let hand_over = Request::Transfer { token, to, claim_ttl };
+    nodes.outcome("ada", hand_over.clone());
+    nodes.lead("cleo", 1);
+    let got = nodes.outcome("ada", hand_over);
+    assert!(matches!(&got, Outcome::Lost(LostWhy::HeldBy(id)) if id.as_str() == "cleo"), "{got:?}");
+}
+
+#[test]
+fn a_node_that_did_not_hear_of_the_end_of_a_pause_is_outvoted() {
+    let mut nodes = Nodes::new(3);
+    nodes.outcome("ada", Request::Pause { lasts: TTL });
+    let got = nodes.ask_through("ada", Request::Resume, |node, _| node != 0).unwrap();
+    assert_eq!(got.outcome, Outcome::Done);
+    // The first two answers differ: the third is waited for.
+    let view = nodes.ask("eve", Request::Observe { members: false }).unwrap().view;
+    assert_eq!(view.paused_for, None);
+    nodes.lead("bob", 1);
 }
 
 #[test]
@@ -366,6 +423,31 @@ fn history_tells_each_term_once_and_no_failed_attempt() {
     };
     let told: Vec<_> = entries.iter().map(|entry| (entry.id.as_str(), entry.token)).collect();
     assert_eq!(told, [("ada", token), ("ada", token)], "{entries:?}");
+}
+
+#[test]
+fn history_believes_a_farewell_rather_than_a_node_that_was_cut_off() {
+    let mut nodes = Nodes::new(3);
+    let token = nodes.lead("ada", 1);
+    nodes.is_up[0] = false;
+    nodes.wait(2_000);
+    nodes.renew("ada", token).unwrap();
+    nodes.wait(2_000);
+    nodes.outcome("ada", release(token));
+    nodes.is_up[0] = true;
+    let next = nodes.lead("bob", 1);
+    let Outcome::History(entries) = nodes.outcome("eve", Request::History { count: 9 }) else {
+        panic!("no history");
+    };
+    let ends: Vec<_> = entries
+        .iter()
+        .filter_map(|entry| match &entry.what {
+            HistoryKind::Closed { reason, .. } => Some((entry.token, *reason)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ends, [(token, CloseReason::Released)], "{entries:?}");
+    assert_eq!(entries[0].token, next);
 }
 
 #[test]

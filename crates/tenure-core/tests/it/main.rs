@@ -1,4 +1,5 @@
-//! Scripts for the state machine: what comes in at which moment, and the trace that must come out.
+//! Scripts for the state machine: what comes in at which moment, and the trace that must come out;
+//! and many machines that share a store.
 //!
 //! `UPDATE_SCENARIOS=1 cargo test -p tenure-core` writes the traces anew; read the difference
 //! before committing it.
@@ -6,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 #![allow(clippy::disallowed_methods, reason = "scenarios are files; only the crate is pure")]
 
+mod herd;
 mod replies;
 mod script;
 

@@ -10,17 +10,18 @@ use tenure::backend::redis::{Connector, RedisBackend};
 use tenure::backend::{Backend, EmbeddedStore};
 use tenure::core::Resource;
 use testkit::{ClusterGroup, RedisServer};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 fn opened(server: &RedisServer) -> Arc<dyn Backend> {
     Arc::new(RedisBackend::open(&server.url()).unwrap())
 }
 
 /// What a command gave: its texts, one per line.
-type Said = Pin<Box<dyn Future<Output = String> + Send>>;
+pub(crate) type Said = Pin<Box<dyn Future<Output = String> + Send>>;
 
 /// A way to give a store plain commands.
-trait Commands: Send + Sync + 'static {
+pub(crate) trait Commands: Send + Sync + 'static {
     fn give(&self, words: &[&str]) -> Said;
 }
 
@@ -39,24 +40,47 @@ impl Commands for Arc<ClusterGroup> {
 
 impl Commands for EmbeddedStore {
     fn give(&self, words: &[&str]) -> Said {
-        let arguments = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
-        let request = format!("*{}\r\n{}", words.len(), arguments.collect::<String>());
+        let request = request(words);
         let dialing = self.connect();
+        Box::pin(async move { said(dialing.await.unwrap(), &request).await })
+    }
+}
+
+/// All nodes of a quorum, by their ports. What they say must be the same.
+pub(crate) struct Everywhere(pub(crate) Vec<u16>);
+
+impl Commands for Everywhere {
+    fn give(&self, words: &[&str]) -> Said {
+        let (ports, request) = (self.0.clone(), request(words));
         Box::pin(async move {
-            let mut stream = dialing.await.unwrap();
-            stream.write_all(request.as_bytes()).await.unwrap();
-            // Each reply asked for here is short enough to come in one piece.
-            let mut reply = [0; 256];
-            let count = stream.read(&mut reply).await.unwrap();
-            let reply = String::from_utf8_lossy(&reply[..count]).into_owned();
-            let texts = reply.lines().filter(|line| !line.starts_with(['*', '$']));
-            texts.collect::<Vec<_>>().join("\n")
+            let mut texts = Vec::new();
+            for port in ports {
+                let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                texts.push(said(stream, &request).await);
+            }
+            texts.dedup();
+            texts.join(" but ")
         })
     }
 }
 
+fn request(words: &[&str]) -> String {
+    let arguments = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    format!("*{}\r\n{}", words.len(), arguments.collect::<String>())
+}
+
+async fn said(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> String {
+    stream.write_all(request.as_bytes()).await.unwrap();
+    // Each reply asked for here is short enough to come in one piece.
+    let mut reply = [0; 256];
+    let count = stream.read(&mut reply).await.unwrap();
+    let reply = String::from_utf8_lossy(&reply[..count]).into_owned();
+    let texts = reply.lines().filter(|line| !line.starts_with(['*', '$']));
+    texts.collect::<Vec<_>>().join("\n")
+}
+
 /// Does to a store what other programs and people do.
-struct Stranger<C>(C);
+pub(crate) struct Stranger<C>(pub(crate) C);
 
 impl<C: Commands> Stranger<C> {
     fn run(&self, words: &[&str]) -> Meddling {

@@ -101,7 +101,10 @@ async fn a_crash_delays_the_next_grant_and_a_release_does_not(stage: Stage) -> V
     let (_, before) = bob.lead_at_last(&Acquire { attempt: 2, ..careful }).await?;
     let waited = timer_now() - asked_at;
     ensure!(waited >= SHORT * 2 * 98 / 100, "lease and delay of {SHORT:?} took {waited:?}");
-    let expected = |o: &Outcome| matches!(o, Outcome::Held | Outcome::Delayed { .. });
+    // Several nodes see the lease end one after the other, and are divided in between.
+    let expected = |o: &Outcome| {
+        matches!(o, Outcome::Held | Outcome::Delayed { .. } | Outcome::Contested { .. })
+    };
     ensure!(before.iter().all(expected), "before the grant came {before:?}");
     let was_delayed = before.iter().any(|o| matches!(o, Outcome::Delayed { .. }));
     ensure!(was_delayed, "never delayed: {before:?}");
@@ -131,9 +134,8 @@ async fn history_tells_terms_newest_first(stage: Stage) -> Verdict {
     let reason = CloseReason::WorkStalled;
     shaped!(ada.outcome(Request::Release { token: first, reason }).await?, Outcome::Released);
     let second = ada.lead(2, LONG).await?;
-    let handed = ada.transfer(second, &bob, LONG).await?;
-    let third = shaped!(handed, Outcome::Transferred { token } => token);
-    bob.lead(1, LONG).await?;
+    shaped!(ada.transfer(second, &bob, LONG).await?, Outcome::Transferred { .. });
+    let third = bob.lead(1, LONG).await?;
     bob.outcome(clear(SHORT)).await?;
 
     let entries = history(&ada, 20).await?;

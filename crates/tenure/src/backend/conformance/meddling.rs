@@ -18,7 +18,9 @@ cases![
 
 async fn a_foreign_holder_is_held_and_told(stage: Stage) -> Verdict {
     let [ada, ..] = stage.players();
-    stage.meddler().take(&stage.resource, "somebody-else", Some(SHORT)).await;
+    // It must still be there when it is looked at, on a machine that is busy.
+    let lasts = Duration::from_secs(3);
+    stage.meddler().take(&stage.resource, "somebody-else", Some(lasts)).await;
     let view = ada.view().await?;
     ensure!(view.foreign && view.token == Token::NONE, "the view is {view:?}");
     let (_, before) = ada.lead_at_last(&attempt_of(1, LONG)).await?;

@@ -13,6 +13,7 @@ cases![
     the_same_attempt_moves_on_to_a_higher_number,
     a_vacant_node_adopts_a_later_term,
     an_abandoned_number_keeps_no_earlier_term_out,
+    an_abandoned_number_is_adopted_from_a_rival_alone,
     a_term_that_was_closed_is_not_adopted,
     a_term_whose_key_ran_out_is_adopted_again,
     adopting_touches_no_other_term,
@@ -121,6 +122,16 @@ async fn an_abandoned_number_keeps_no_earlier_term_out(stage: Stage) -> Verdict 
     Ok(())
 }
 
+async fn an_abandoned_number_is_adopted_from_a_rival_alone(stage: Stage) -> Verdict {
+    let [ada, bob, _] = stage.players();
+    let token = settled(&bob, 1).await?;
+    bob.outcome(Request::Abandon { attempt: 1 }).await?;
+    shaped!(bob.outcome(adopt(token)).await?, Outcome::Lost(_));
+    shaped!(ada.outcome(adopt(token)).await?, Outcome::Renewed);
+    ensure!(ada.view().await?.token == token, "it came under another number");
+    Ok(())
+}
+
 async fn a_term_that_was_closed_is_not_adopted(stage: Stage) -> Verdict {
     let [ada, _, _] = stage.players();
     let token = settled(&ada, 1).await?;
@@ -178,7 +189,12 @@ async fn passing_on_frees_the_resource_and_names_the_successor(stage: Stage) -> 
     let (to, claim_ttl) = (bob.id.clone(), SHORT);
     let foreign = Request::PassOn { token, to: bob.id.clone(), claim_ttl };
     shaped!(cleo.outcome(foreign).await?, Outcome::Lost(_));
-    shaped!(ada.outcome(Request::PassOn { token, to, claim_ttl }).await?, Outcome::Released);
+    let pass_on = Request::PassOn { token, to, claim_ttl };
+    shaped!(ada.outcome(pass_on.clone()).await?, Outcome::Released);
+    // Its answer was lost on the way, and it is asked again.
+    shaped!(ada.outcome(pass_on.clone()).await?, Outcome::Released);
+    let other = Request::PassOn { token, to: cleo.id.clone(), claim_ttl };
+    shaped!(ada.outcome(other).await?, Outcome::Lost(_));
     loop {
         match heard.next().await {
             Some(Signal::Hint(Hint::Transferred { to, .. })) if to == bob.id => break,
@@ -188,6 +204,10 @@ async fn passing_on_frees_the_resource_and_names_the_successor(stage: Stage) -> 
     }
     let view = bob.view().await?;
     ensure!(view.holder.is_none() && !view.reserved, "something is left behind: {view:?}");
+    let next = settled(&bob, 1).await?;
+    shaped!(ada.outcome(pass_on.clone()).await?, Outcome::Released);
+    shaped!(bob.release(next).await?, Outcome::Released);
     settled(&cleo, 1).await?;
+    shaped!(ada.outcome(pass_on).await?, Outcome::Lost(_));
     Ok(())
 }

@@ -16,7 +16,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tenure_core::StoreError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use super::error;
@@ -167,8 +167,7 @@ impl Route {
                 let info = connection_info(login);
                 let made = MultiplexedConnection::new_with_config(&info, stream, config).await;
                 let (connection, driver) = made.map_err(|error| known_or(&breach, &error))?;
-                let driver = tokio::spawn(driver).abort_handle();
-                Ok(Line::new(connection, self.describe(), breach, Some(Driver(driver))))
+                Ok(Line::new(connection, self.describe(), breach, Some(Driver::start(driver))))
             }
             Route::Client(client) => {
                 let made = client.get_multiplexed_async_connection_with_config(&config).await;
@@ -195,8 +194,8 @@ impl Route {
             let info = connection_info(login).set_protocol(ProtocolVersion::RESP3);
             let made = MultiplexedConnection::new_with_config(&info, stream, config).await;
             let (connection, driver) = made.map_err(|error| error::from_connection(&error))?;
-            let driver = Driver(tokio::spawn(driver).abort_handle());
-            Ok(Line::new(connection, self.describe(), Breach::default(), Some(driver)))
+            let driver = Some(Driver::start(driver));
+            Ok(Line::new(connection, self.describe(), Breach::default(), driver))
         };
         self.in_time(opening).await
     }
@@ -228,7 +227,7 @@ pub(super) struct Line {
     pub(super) warning: Option<String>,
     place: String,
     breach: Breach,
-    _driver: Option<Driver>,
+    driver: Option<Driver>,
 }
 
 impl Line {
@@ -239,7 +238,19 @@ impl Line {
         driver: Option<Driver>,
     ) -> Self {
         let (seen_run, warning) = (String::new(), None);
-        Line { connection, seen_run, warning, place, breach, _driver: driver }
+        Line { connection, seen_run, warning, place, breach, driver }
+    }
+
+    /// Waits until the connection has ended, whether or not anything was asked on it.
+    pub(super) async fn ended(&mut self) -> StoreError {
+        match &mut self.driver {
+            Some(driver) => {
+                // Nothing is ever sent: it is dropped when the task ends.
+                let _ = (&mut driver.ended).await;
+            }
+            None => std::future::pending().await,
+        }
+        self.failure(&closed())
     }
 
     /// What an exchange on this line failed of.
@@ -268,7 +279,7 @@ impl Line {
             };
             if field(&text, "redis_mode").is_some_and(|mode| mode == "sentinel") {
                 return Err(StoreError::Unexpected(format!(
-                    "{} is a sentinel, which keeps no data: write redis+sentinel://host:port/\
+                    "{} is a sentinel, which keeps no data; write redis+sentinel://host:port/\
                      master-name",
                     self.place
                 )));
@@ -296,13 +307,31 @@ fn eviction(info: &str) -> Option<String> {
     })
 }
 
+fn closed() -> RedisError {
+    RedisError::from(io::Error::new(io::ErrorKind::ConnectionReset, "closed by the other side"))
+}
+
 /// The task that moves bytes; ended with its connection.
 #[derive(Debug)]
-struct Driver(AbortHandle);
+struct Driver {
+    task: AbortHandle,
+    ended: oneshot::Receiver<()>,
+}
+
+impl Driver {
+    fn start(driver: impl Future<Output = ()> + Send + 'static) -> Self {
+        let (running, ended) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let _running: oneshot::Sender<()> = running;
+            driver.await;
+        });
+        Driver { task: task.abort_handle(), ended }
+    }
+}
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 

@@ -47,6 +47,7 @@ mod scripts;
 mod sentinel;
 mod text;
 mod tls;
+mod topology;
 mod url;
 mod warnings;
 mod ways;
@@ -61,7 +62,9 @@ use tenure_core::{Resource, Token};
 use tokio::sync::watch;
 
 pub(in crate::backend) use self::address::Form;
+pub use self::backoff::REDIAL_WAIT_MAX;
 use self::cluster::{Cluster, ClusterAddress};
+pub use self::cluster::{ClusterSurvey, Shard};
 use self::connection::Replies;
 use self::dial::Route;
 pub use self::dial::{Connector, Dialing, Stream};
@@ -72,6 +75,8 @@ pub(in crate::backend) use self::node::{Node, Nodes};
 #[cfg(feature = "embedded")]
 pub(super) use self::scripts::script_digests;
 use self::sentinel::SentinelAddress;
+pub use self::sentinel::{SentinelAnswer, SentinelSurvey};
+pub use self::topology::Topology;
 pub(in crate::backend) use self::url::DEFAULT_PORT;
 pub use self::url::{Login, Place, RedisUrl, TlsFiles};
 use self::warnings::Warnings;

@@ -79,7 +79,7 @@ impl Mode {
         match answer {
             Some(Value::Int(count)) if *count >= i64::from(replicas) => Ok(()),
             Some(Value::Int(count)) => Err(StoreError::NotNow(format!(
-                "{count} of {replicas} replicas confirmed it in time: attach the missing ones (INFO \
+                "{count} of {replicas} replicas confirmed it in time; attach the missing ones (INFO \
                  replication on the master lists those that are there)"
             ))),
             Some(Value::ServerError(error)) => Err(super::error::from_reply(error)),

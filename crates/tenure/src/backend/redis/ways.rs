@@ -40,8 +40,7 @@ impl Ways {
             batches_sent: Arc::clone(&batches_sent),
         };
         let lines = Lines::start(route.clone(), terms);
-        let lines_opened = lines.lines_opened();
-        let listener = Listener::start(route, lines_opened, Arc::clone(warnings));
+        let listener = Listener::start(route, &lines, Arc::clone(warnings));
         Ways::One { lines, listener, batches_sent }
     }
 

@@ -25,6 +25,7 @@ pub(super) use self::address::ClusterAddress;
 use self::ears::Ears;
 use self::router::{Errand, Router, SURVEY_EVERY};
 use self::slot::Slot;
+pub use self::survey::{ClusterSurvey, Shard};
 use super::audience::Ear;
 use super::connection::{CALLS_QUEUED_MAX, Company, Replies, Terms, in_time};
 use super::dial::Route;

@@ -305,8 +305,8 @@ impl Router {
         if errand.hops > HOPS_MAX {
             let slot = errand.slot;
             return errand.end(Err(StoreError::NotNow(format!(
-                "slot {slot} was sent from node to node {HOPS_MAX} times, last to {to}: the nodes \
-                 disagree about its owner (redis-cli --cluster check {to} tells more)"
+                "slot {slot} was sent from node to node {HOPS_MAX} times, last to {to}, for the nodes \
+                 disagree about its owner; redis-cli --cluster check {to} tells more"
             ))));
         }
         self.send(errand, to, manner);
@@ -330,7 +330,7 @@ impl Router {
     fn no_owner(&self, errand: &Errand) -> StoreError {
         let (slot, key) = (errand.slot, errand.key());
         StoreError::NotNow(format!(
-            "no node of {} serves slot {slot}, in which {key} lies: give it an owner (redis-cli \
+            "no node of {} serves slot {slot}, in which {key} lies; give it an owner (redis-cli \
              --cluster fix HOST:PORT)",
             self.address
         ))
@@ -352,7 +352,7 @@ impl Router {
                 errand.key()
             )),
             None => StoreError::NotNow(format!(
-                "{said} (slot {}, key {}): it serves again once replicas have taken over",
+                "{said} (slot {}, key {}); it serves again once replicas have taken over",
                 errand.slot,
                 errand.key()
             )),

@@ -3,16 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::Value;
 use tenure_core::StoreError;
 
 use super::address::ClusterAddress;
 use super::map::SlotMap;
+use super::slot::Slot;
+use crate::Error;
 use crate::backend::redis::dial::Route;
 use crate::backend::redis::error;
 use crate::backend::redis::node::Node;
 use crate::backend::redis::text::cleaned;
+use crate::backend::redis::url::RedisUrl;
 
 /// How long one node may take to answer.
 const ASK_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -89,7 +93,7 @@ fn refusal(address: &ClusterAddress, node: &Node, error: StoreError) -> StoreErr
             if words.contains("cluster support disabled") || words.contains("unknown command") =>
         {
             StoreError::Unexpected(format!(
-                "{node} is no node of a cluster ({}): write {} in the store's address",
+                "{node} is no node of a cluster ({}); write {} in the store's address",
                 cleaned(words),
                 address.node_at(node)
             ))
@@ -105,17 +109,78 @@ fn verdict(failures: &[(&Node, StoreError)]) -> StoreError {
             StoreError::Denied(format!("the node at {node}: {why}"))
         }
         Some((_, error @ StoreError::Unexpected(_))) => error.clone(),
-        Some((node, error)) => {
-            let why = match error {
-                StoreError::Unreachable(why) => why.clone(),
-                other => other.to_string(),
-            };
-            StoreError::Unreachable(format!(
-                "none of {} nodes that were asked answers; the one at {node}: {why}",
-                failures.len()
-            ))
-        }
+        Some((node, error)) => StoreError::Unreachable(error::of_silent(
+            ("node", failures.len()),
+            &node.to_string(),
+            error,
+        )),
         None => StoreError::Unreachable("no node was asked".into()),
+    }
+}
+
+/// A cluster as the nodes that an address names tell of it.
+#[derive(Debug)]
+pub struct ClusterSurvey {
+    /// The nodes that the address names and that do not tell anything, with the reason.
+    pub silent: Vec<(String, StoreError)>,
+    address: ClusterAddress,
+    map: SlotMap,
+}
+
+/// The nodes that have a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// The one that serves it.
+    pub owner: RedisUrl,
+    /// Those that would take over.
+    pub replicas: Vec<RedisUrl>,
+}
+
+impl ClusterSurvey {
+    /// Asks all of them. Fails when none of them answers.
+    pub(in crate::backend::redis) async fn take(address: ClusterAddress) -> Result<Self, Error> {
+        if let Some(seed) = address.seeds().first() {
+            Route::to(&address.node_at(seed))?;
+        }
+        let answers = join_all(address.seeds().iter().map(|node| ask(&address, node))).await;
+        let (mut maps, mut failures) = (Vec::new(), Vec::new());
+        for (node, answer) in answers {
+            match answer {
+                Ok(map) => maps.push(map),
+                Err(error) => failures.push((node, error)),
+            }
+        }
+        // One that was cut off, or never joined, tells another story than the others.
+        let votes = |map: &&SlotMap| maps.iter().filter(|other| *other == *map).count();
+        let map = maps.iter().max_by_key(votes).cloned().ok_or_else(|| verdict(&failures))?;
+        let silent = failures.into_iter().map(|(node, error)| (node.to_string(), error)).collect();
+        Ok(ClusterSurvey { silent, address, map })
+    }
+
+    /// The slots that nobody serves: `0-99, 5460`. `None` when there are none.
+    pub fn missing_slots(&self) -> Option<String> {
+        self.map.gaps()
+    }
+
+    /// The slot in which a key lies.
+    pub fn slot_of(&self, key: &str) -> u16 {
+        Slot::of(key).number()
+    }
+
+    /// The nodes that have the slot of a key. `None` when nobody serves it.
+    pub fn shard_of(&self, key: &str) -> Option<Shard> {
+        self.map.owner(Slot::of(key)).map(|owner| self.shard(owner))
+    }
+
+    /// All that serve slots.
+    pub fn shards(&self) -> Vec<Shard> {
+        let owners = self.map.nodes().iter().filter(|node| self.map.is_owner(node));
+        owners.map(|owner| self.shard(owner)).collect()
+    }
+
+    fn shard(&self, owner: &Node) -> Shard {
+        let replicas = self.map.replicas_of(owner).map(|node| self.address.node_at(node));
+        Shard { owner: self.address.node_at(owner), replicas: replicas.collect() }
     }
 }
 
@@ -131,7 +196,7 @@ mod tests {
         let text = verdict(&[silent(), denied()]).to_string();
         assert!(text.contains("the node at a:1: NOAUTH; do this"), "{text}");
         let text = verdict(&[silent(), silent()]).to_string();
-        assert!(text.contains("none of 2 nodes that were asked answers"), "{text}");
+        assert!(text.contains("none of 2 nodes answers; the one at a:1: refused"), "{text}");
     }
 
     #[test]

@@ -37,9 +37,10 @@ local function quarantine_why()
   return meta.quarantine_why
 end
 
--- Above which number this node would grant the resource, where several decide.
+-- The lowest number that this node would settle, where several decide: each answer tells the
+-- clock as well, and who asked sees all of them.
 local function proposal()
-  return finish('granted', text(math.max((token or 0) + 1, now, floor + 1)))
+  return finish('granted', text((token or 0) + 1))
 end
 
 -- What replicas must confirm first is a term from then on: see confirm.lua.
@@ -202,11 +203,15 @@ local term = settled or math.max((token or 0) + 1, now, floor + 1)
 -- A settled number that no majority comes to is put back by an abandon.
 local before = settled and text(token or 0) .. ' ' .. (meta.attempt or '') .. ' '
   .. (meta.open == '1' and '1' or '0') .. ' ' .. (meta.holder or '') or ''
+-- The successor itself took over: whoever passed it on may ask again how that went.
+local was_passed_on = meta.claim_to == ME and meta.claim_from_token == meta.token
 local fault = must('HSET', META, 'v', '1', 'before', before, 'holder', ME, 'token', text(term),
   'attempt', text(attempt), 'granted_at', text(now), 'renewed_at', text(now), 'expires_at',
   text(now + ttl * 1000), 'max_ttl', text(math.max(max_ttl, fleet_ttl)), 'incarnation', life.record,
-  'open', '1', 'quarantine_until', '0', 'quarantine_why', '', 'claim', '', 'claim_from', '',
-  'claim_from_token', '', 'wish', '', 'unrecorded', '', 'unconfirmed', waits and text(term) or '')
+  'open', '1', 'quarantine_until', '0', 'quarantine_why', '', 'claim', '', 'claim_from',
+  was_passed_on and meta.claim_from or '', 'claim_from_token',
+  was_passed_on and meta.claim_from_token or '', 'wish', '', 'unrecorded', '', 'unconfirmed',
+  waits and text(term) or '')
 if fault then return fault end
 fault = must('SET', K, ME, 'PX', text(ttl))
 if fault then return fault end

@@ -27,7 +27,7 @@ local known = token or 0
 local is_open = known == term and meta.holder == ME and meta.open == '1'
 if known > term then
   return answer('lost', 'other', text(known))
-elseif known == term and not is_open or number(meta.undone) == term then
+elseif known == term and not is_open or meta.undone == text(term) .. ' ' .. ME then
   return lost()
 end
 local fault = must('HSET', META, 'v', '1', 'holder', ME, 'token', text(term), 'attempt',

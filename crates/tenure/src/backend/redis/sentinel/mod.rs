@@ -23,7 +23,8 @@ use self::verdict::{Named, verdict};
 use super::dial::{Connector, Dialing, Route, open_stream};
 use super::error;
 use super::node::Node;
-use super::url::Login;
+use super::url::{Login, RedisUrl};
+use crate::Error;
 use crate::backend::ConnectError;
 
 /// How long one sentinel may take to name the master. The others are asked at the same time, so a
@@ -49,11 +50,7 @@ impl Sentinels {
     /// Starts watching in the current runtime. Fails when a file that the address names is not
     /// usable.
     pub(super) fn start(address: SentinelAddress) -> Result<Self, ConnectError> {
-        let way = |sentinel| Route::to(&address.sentinel_at(sentinel));
-        let ways = address.sentinels().iter().map(way).collect::<Result<_, _>>()?;
-        // The files serve the master too: a bad one is found now, not at the first fail-over.
-        Route::to(&address.master_at(&Node::default()))?;
-        let shared = Arc::new(Shared { address, ways, last: Mutex::new(None) });
+        let shared = Arc::new(Shared::new(address)?);
         let (tell, moved) = watch::channel(0);
         let watcher = tokio::spawn(watcher::run(Arc::clone(&shared), tell)).abort_handle();
         Ok(Sentinels { shared, moved, watcher })
@@ -98,17 +95,71 @@ impl Connector for Sentinels {
     }
 }
 
+/// What sentinels say of a master.
+#[derive(Debug)]
+pub struct SentinelSurvey {
+    /// The sentinels, as the address names them.
+    pub sentinels: Vec<SentinelAnswer>,
+    /// The master that most of those name who answer. The error says why there is none.
+    pub master: Result<RedisUrl, StoreError>,
+}
+
+/// What one sentinel says.
+#[derive(Debug)]
+pub struct SentinelAnswer {
+    /// Where it is.
+    pub sentinel: String,
+    /// Where the master is; `None` when it watches none of that name.
+    pub master: Result<Option<String>, StoreError>,
+}
+
+impl SentinelSurvey {
+    /// Asks all of them. Fails when a file is not usable, and when none of them answers.
+    pub(super) async fn take(address: SentinelAddress) -> Result<Self, Error> {
+        let shared = Shared::new(address)?;
+        let answers = shared.ask_all().await;
+        let master = shared.verdict(&answers);
+        if answers.iter().all(|(_, answer)| answer.is_err()) {
+            master.clone()?;
+        }
+        let told = |(sentinel, answer): (String, Result<Named, StoreError>)| SentinelAnswer {
+            sentinel,
+            master: answer.map(|named| match named {
+                Named::At(node) => Some(node.to_string()),
+                Named::Unknown => None,
+            }),
+        };
+        let sentinels = answers.into_iter().map(told).collect();
+        Ok(SentinelSurvey { sentinels, master: master.map(|node| shared.address.master_at(&node)) })
+    }
+}
+
 impl Shared {
+    fn new(address: SentinelAddress) -> Result<Self, ConnectError> {
+        let way = |sentinel| Route::to(&address.sentinel_at(sentinel));
+        let ways = address.sentinels().iter().map(way).collect::<Result<_, _>>()?;
+        // The files serve the master too: a bad one is found now, not at the first fail-over.
+        Route::to(&address.master_at(&Node::default()))?;
+        Ok(Shared { address, ways, last: Mutex::new(None) })
+    }
+
     fn last(&self) -> std::sync::MutexGuard<'_, Option<Node>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks every sentinel and takes what most of those that answer say.
     async fn find_master(&self) -> Result<Node, StoreError> {
-        let asking = self.ways.iter().map(|way| self.ask(way));
-        let answers: Vec<_> = join_all(asking).await;
+        self.verdict(&self.ask_all().await)
+    }
+
+    async fn ask_all(&self) -> Vec<(String, Result<Named, StoreError>)> {
+        let answers = join_all(self.ways.iter().map(|way| self.ask(way))).await;
         let names = self.address.sentinels().iter().map(ToString::to_string);
-        verdict(&self.address.master, &names.zip(answers).collect::<Vec<_>>())
+        names.zip(answers).collect()
+    }
+
+    fn verdict(&self, answers: &[(String, Result<Named, StoreError>)]) -> Result<Node, StoreError> {
+        verdict(&self.address.master, answers)
     }
 
     async fn ask(&self, way: &Route) -> Result<Named, StoreError> {

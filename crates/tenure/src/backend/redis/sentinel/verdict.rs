@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tenure_core::StoreError;
 
+use crate::backend::redis::error;
 use crate::backend::redis::node::Node;
 use crate::backend::redis::text::cleaned;
 
@@ -38,8 +39,8 @@ pub(super) fn verdict(
         Some((node, voters)) if 2 * voters.len() > heard => Ok((*node).clone()),
         Some(_) => Err(StoreError::NotNow(disagreement(&votes))),
         None if !ignorant.is_empty() => Err(StoreError::Unexpected(format!(
-            "the sentinel at {} watches no master {:?}: check the name after / in the store's \
-             address (SENTINEL MASTERS lists them)",
+            "the sentinel at {} watches no master {:?}; check the name after / in the store's \
+             address (redis-cli SENTINEL MASTERS, asked there, lists them)",
             ignorant[0],
             cleaned(master)
         ))),
@@ -61,17 +62,16 @@ fn silence(silent: &[(&str, &StoreError)]) -> StoreError {
     match lasting.or(silent.first()) {
         Some((server, StoreError::Unexpected(words))) if words.contains("unknown command") => {
             StoreError::Unexpected(format!(
-                "{server} is no sentinel ({words}): write redis://host:port if it is the store \
+                "{server} is no sentinel ({words}); write redis://{server} if it is the store \
                  itself, or the sentinels' own port"
             ))
         }
         Some((sentinel, StoreError::Denied(why))) => {
             StoreError::Denied(format!("the sentinel at {sentinel}: {why}"))
         }
-        Some((sentinel, error)) => StoreError::Unreachable(format!(
-            "none of {} sentinels answers; the one at {sentinel}: {error}",
-            silent.len()
-        )),
+        Some((sentinel, error)) => {
+            StoreError::Unreachable(error::of_silent(("sentinel", silent.len()), sentinel, error))
+        }
         None => StoreError::Unreachable("no sentinel was asked".into()),
     }
 }
@@ -107,7 +107,8 @@ mod tests {
         let cases = [
             (vec![at(1), at(2), down()], "disagree about the master (s0 name 10.0.0.1:1"),
             (vec![Ok(Named::Unknown), down()], "watches no master \"main\""),
-            (vec![down(), down()], "none of 2 sentinels answers"),
+            (vec![down(), down()], "none of 2 sentinels answers; the one at s0: refused"),
+            (vec![down()], "the sentinel at s0 does not answer: refused"),
             (
                 vec![down(), Err(StoreError::Denied("NOAUTH; do this".into()))],
                 "the sentinel at s1: NOAUTH; do this",
