@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use store_server::Server;
 use tenure::backend::conformance::{self, Meddler};
-use tenure::backend::{Backend, ConnectError, Connection, QuorumBackend};
+use tenure::backend::{Backend, Connection, QuorumBackend};
 use tenure::core::protocol::{HistoryKind, Outcome, Request, Token, View};
 use tenure::{Election, Error, Leadership, Tenure, Tick};
 use testkit::RedisServer;
@@ -352,37 +352,6 @@ async fn a_tick_is_refused_with_what_to_do() {
     let error = ran.unwrap_err();
     assert!(matches!(error, Error::Conflict { .. }), "{error:?}");
     assert!(error.to_string().contains("once needs one store"), "{error}");
-}
-
-async fn refusal(address: &str) -> String {
-    match QuorumBackend::open(address).await {
-        Err(ConnectError::Address(text)) => text,
-        other => panic!("{address}: {other:?}"),
-    }
-}
-
-#[tokio::test]
-async fn nodes_that_cannot_count_are_refused_by_name() {
-    let servers: Vec<_> = (0..2).map(|_| RedisServer::start()).collect();
-    let replica = RedisServer::start();
-    replica.cli(&["REPLICAOF", "127.0.0.1", &servers[0].port().to_string()]);
-    let cluster = RedisServer::builder().args(["--cluster-enabled", "yes"]).start();
-    let (a, b) = (servers[0].port(), servers[1].port());
-    let cases = [
-        (
-            format!("127.0.0.1:{a},127.0.0.1:{b},localhost:{a}"),
-            "are the same server under two names",
-        ),
-        (format!("127.0.0.1:{a},127.0.0.1:{b},127.0.0.1:{}", replica.port()), "is a replica"),
-        (format!("127.0.0.1:{a},127.0.0.1:{b},127.0.0.1:{}", cluster.port()), "part of a cluster"),
-        (format!("127.0.0.1:{a},127.0.0.1:{b}"), "2 nodes are too few"),
-        (format!("127.0.0.1:{a},127.0.0.1:{b},c,d"), "even number"),
-        (format!("127.0.0.1:{a},127.0.0.1:{b},127.0.0.1:{a}"), "stands there twice"),
-    ];
-    for (hosts, expected) in cases {
-        let text = refusal(&format!("redis+quorum://{hosts}")).await;
-        assert!(text.contains(expected), "{hosts}: {text}");
-    }
 }
 
 #[tokio::test]
