@@ -41,6 +41,15 @@ impl Stream {
         }
     }
 
+    /// How long a read may wait; `None` for ever.
+    pub(super) fn set_read_timeout(&self, within: Option<Duration>) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_read_timeout(within),
+            Self::Unix(stream) => stream.set_read_timeout(within),
+            Self::Tls(stream) => stream.sock.set_read_timeout(within),
+        }
+    }
+
     /// Whether encrypted bytes wait to be sent.
     pub(super) fn wants_write(&self) -> bool {
         matches!(self, Self::Tls(stream) if stream.conn.wants_write())

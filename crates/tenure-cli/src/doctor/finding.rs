@@ -59,6 +59,7 @@ codes! {
     Eviction "eviction" Problem "the store may evict leases and records"
     NoPersistence "no-persistence" Risk "the store writes nothing to disk"
     Replica "replica" Problem "the address leads to a replica"
+    QuorumLost "quorum-lost" Problem "too few nodes of a quorum answer for anybody to lead"
     NodeDown "node-down" Risk "a node of a quorum does not answer"
     SingleNode "single-node" Note "the store has no replicas"
     SplitBrainRisk "split-brain-risk" Risk "replicas that grants do not wait for"

@@ -25,7 +25,8 @@ const ENTRIES: usize = 100;
 /// Look for what is wrong with a store and its elections, and say what to do.
 ///
 /// Without names it looks at the store and at the elections that the configuration names. Changes
-/// nothing. Exits with 1 when it finds a problem; risks and notes alone are 0.
+/// nothing. Exits with 1 when it finds a problem, with 69 when the store does not answer; risks and
+/// notes alone are 0.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -57,8 +58,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let mut findings = configuration(&config);
     findings.extend(store(&config)?);
     let tenure = store_options::connect(config)?;
-    for name in &names {
-        findings.extend(election(&tenure, name)?);
+    let is_lost = findings.iter().any(|finding| finding.code == Code::QuorumLost);
+    // Without a majority there is nothing to be known of an election.
+    for name in names.iter().filter(|_| !is_lost) {
+        let found = election(&tenure, name)?;
+        let is_new = |found: &Finding| !is_told(found, &findings);
+        let found: Vec<_> = found.into_iter().filter(is_new).collect();
+        findings.extend(found);
     }
     findings.sort_by_key(|finding| finding.severity());
     let problems =
@@ -70,7 +76,17 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         "findings": findings.iter().map(Finding::as_json).collect::<Vec<_>>(),
     });
     arguments.output.print(&json, || as_text(&tenure, &names, &findings));
-    Ok(ExitCode::from(if problems == 0 { 0 } else { exit::NO }))
+    Ok(ExitCode::from(match problems {
+        0 => 0,
+        _ if is_lost => exit::UNREACHABLE,
+        _ => exit::NO,
+    }))
+}
+
+/// Whether this is a warning of a node that is among the findings itself.
+fn is_told(found: &Finding, findings: &[Finding]) -> bool {
+    let mut down = findings.iter().filter(|finding| finding.code == Code::NodeDown);
+    found.code == Code::StoreWarning && down.any(|node| found.what.contains(&node.about))
 }
 
 /// Per finding: `code`, `severity`, `looks_for`.
@@ -119,10 +135,7 @@ fn store(config: &Config) -> Result<Vec<Finding>, Failure> {
     let Some(url) = config.store.url() else { return Ok(Vec::new()) };
     let about = config.store.to_string();
     if let Some(Ok(nodes)) = QuorumBackend::nodes_of(url.reveal()) {
-        return Ok(nodes
-            .into_iter()
-            .flat_map(|node| node_of_quorum(node, &config.prefix))
-            .collect());
+        return Ok(quorum(nodes, &config.prefix, &about));
     }
     // Stores of other kinds have their own doctors.
     let Ok(url) = RedisUrl::parse(url.reveal()) else { return Ok(Vec::new()) };
@@ -141,16 +154,43 @@ fn store(config: &Config) -> Result<Vec<Finding>, Failure> {
 }
 
 /// A quorum does without a node for a while, so that one that is down is a finding, no failure.
-fn node_of_quorum(node: RedisUrl, prefix: &str) -> Vec<Finding> {
-    let about = node.to_string();
-    let found = match StoreFacts::gather(node, &format!("{prefix}doctor")) {
-        Ok(facts) => StoreFacts { is_node: true, ..facts }.findings(),
-        Err(why) => {
-            let next = "start it: the quorum bears the loss of fewer nodes without it";
-            vec![Finding::new(Code::NodeDown, why, next)]
-        }
+fn quorum(nodes: Vec<RedisUrl>, prefix: &str, about: &str) -> Vec<Finding> {
+    let places: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    let gather = |node| {
+        let key = format!("{prefix}doctor");
+        std::thread::spawn(move || StoreFacts::gather(node, &key))
     };
-    found.into_iter().map(|found| found.about(&about)).collect()
+    // All at once: one that is silent takes long, and the measuring of clocks takes its time.
+    let looking: Vec<_> = nodes.into_iter().map(gather).collect();
+    let looked: Vec<Result<StoreFacts, String>> = looking
+        .into_iter()
+        .map(|looking| looking.join().unwrap_or_else(|_| Err("it could not be looked at".into())))
+        .collect();
+    let (count, majority) = (looked.len(), looked.len() / 2 + 1);
+    let there = looked.iter().filter(|looked| looked.is_ok()).count();
+    let then = match there.saturating_sub(majority) {
+        0 if there >= majority => "one more would leave no leader".to_owned(),
+        0 => "nobody leads meanwhile".to_owned(),
+        spare => format!("{spare} more may go down"),
+    };
+    let next = format!("start it, or find out why it is silent: {then}");
+    let mut found = Vec::new();
+    if there < majority {
+        let what = format!("{there} of {count} nodes answer and {majority} must: nobody can lead");
+        let next = format!("start {} or more of those that are named below", majority - there);
+        found.push(Finding::new(Code::QuorumLost, what, &next).about(about));
+    }
+    for (place, looked) in places.iter().zip(looked) {
+        let each = match looked {
+            Ok(facts) => StoreFacts { is_node: true, ..facts }.findings(),
+            Err(why) if is_refusal(&why) => {
+                vec![Finding::new(Code::NodeDown, why, "check user and password")]
+            }
+            Err(why) => vec![Finding::new(Code::NodeDown, why, &next)],
+        };
+        found.extend(each.into_iter().map(|found| found.about(place)));
+    }
+    found
 }
 
 fn is_refusal(why: &str) -> bool {

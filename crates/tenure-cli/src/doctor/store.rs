@@ -74,6 +74,8 @@ impl StoreFacts {
             ..StoreFacts::default()
         };
         let mut store = Conversation::open(url, ANSWER_TIMEOUT)?;
+        // What follows may be refused one by one. A store that is silent is so to everything.
+        store.ask(&["PING"])?;
         facts.info = info(&mut store);
         for name in ["maxmemory", "maxmemory-policy", "save", "appendonly"] {
             if let Some(value) = setting(&mut store, name) {
