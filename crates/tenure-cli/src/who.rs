@@ -27,9 +27,12 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let looker = arguments.target.look_on()?;
-    let leadership = looker.wait(looker.observer.leader())?;
-    let json = leadership_json(&arguments.target.name, &leadership);
-    match &leadership {
+    let seen = looker.wait(looker.observer.look())?;
+    let json = leadership_json(&arguments.target.name, &seen.leadership);
+    for warning in &seen.warnings {
+        talk(&format!("warning: {}", plain(warning)));
+    }
+    match &seen.leadership {
         Leadership::Led { leader, .. } => {
             arguments.output.print(&json, || plain(leader.id.as_str()));
             Ok(ExitCode::SUCCESS)

@@ -636,4 +636,16 @@ impl StoreError {
     pub fn is_temporary(&self) -> bool {
         !matches!(self, StoreError::Denied(_) | StoreError::Unexpected(_))
     }
+
+    /// What was said, without what kind of failure it is: for texts that tell of several.
+    pub fn words(&self) -> String {
+        match self {
+            StoreError::Unreachable(words)
+            | StoreError::NotNow(words)
+            | StoreError::WrongNode(words)
+            | StoreError::Denied(words)
+            | StoreError::Unexpected(words) => words.clone(),
+            StoreError::TimedOut(_) => self.to_string(),
+        }
+    }
 }

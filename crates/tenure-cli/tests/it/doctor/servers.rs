@@ -33,6 +33,14 @@ planted! {
         codes_at(&quorum)
     }
 
+    "quorum-lost": fn a_quorum_without_a_majority_of_its_nodes() {
+        let mut nodes: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
+        let hosts: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        nodes[0].kill();
+        nodes[1].kill();
+        codes_at(&format!("redis+quorum://{}", hosts.join(",")))
+    }
+
     "no-master": fn sentinels_of_which_no_two_agree() {
         let groups = [SentinelGroup::start(0), SentinelGroup::start(0)];
         let firsts = groups.each_ref().map(|group| first_of(&group.hosts()));
