@@ -153,7 +153,10 @@ fn nodes_of_quorum(nodes: Vec<RedisUrl>, elections: &[Resource], about: &str) ->
     let mut examined = examined(looked, &next);
     if there < majority {
         let what = format!("{there} of {count} nodes answer and {majority} must: nobody can lead");
-        let next = format!("start {} or more of those that are named below", majority - there);
+        let next = match there {
+            0 => "start them, or name others by --store".to_owned(),
+            _ => format!("start {} or more of those that are named below", majority - there),
+        };
         examined.findings.insert(0, Finding::new(Code::QuorumLost, what, &next).about(about));
     }
     examined

@@ -192,7 +192,8 @@ fn a_store_of_which_nobody_answers_is_unreachable_whatever_its_kind() {
         for command in ["doctor", "who"] {
             let said = Said::of(plain_command(&[command, NAME, "--store", store]));
             assert_eq!(said.code, code, "{store}: {said:?}");
-            assert!(said.err.contains(named) && said.err.contains("--store"), "{said:?}");
+            let text = said.out.clone() + &said.err;
+            assert!(text.contains(named) && text.contains("--store"), "{said:?}");
         }
     }
 }
