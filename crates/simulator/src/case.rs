@@ -107,9 +107,10 @@ const MIXTURE: &[(Fault, u32)] = &[
     (Fault::RenewNow, 2),
 ];
 
-/// The same with a primary that is cut off, which only `strict` bears.
+/// The same with a primary that is cut off and with a flush, which only `strict` bears.
 const STRICT_MIXTURE: &[(Fault, u32)] = &{
-    let mut faults = [(Fault::IsolatedPrimary, 3); MIXTURE.len() + 1];
+    let mut faults = [(Fault::IsolatedPrimary, 3); MIXTURE.len() + 2];
+    faults[MIXTURE.len()] = (Fault::FlushForNewcomer, 1);
     let mut at = 0;
     while at < MIXTURE.len() {
         faults[at] = MIXTURE[at];
@@ -323,8 +324,24 @@ pub const CASES: &[Case] = &[
         replicas: Replicas::Confirming,
     },
     Case {
+        name: "strict-flush",
+        about: "strict: FLUSHALL, and somebody comes who never saw a token",
+        excused: &[],
+        faults: &[
+            (Fault::FlushForNewcomer, 3),
+            (Fault::Failover, 1),
+            (Fault::Pause, 2),
+            (Fault::Crash, 1),
+            (Fault::CutReplies, 1),
+            (Fault::Resign, 2),
+            (Fault::HandOver, 2),
+        ],
+        wires: Wires::Any,
+        replicas: Replicas::Confirming,
+    },
+    Case {
         name: "strict-mixture",
-        about: "strict: everything at once, an isolated primary too",
+        about: "strict: everything at once, an isolated primary and a flush too",
         excused: &[],
         faults: STRICT_MIXTURE,
         wires: Wires::Any,
@@ -387,6 +404,19 @@ pub const CASES: &[Case] = &[
         replicas: Replicas::Quorum,
     },
     Case {
+        name: "quorum-late",
+        about: "quorum: clocks of a minority go back, requests come after their term is over",
+        excused: &[],
+        faults: &[
+            (Fault::Node(NodeFault::ClockBack), 3),
+            (Fault::Slow, 4),
+            (Fault::Crash, 4),
+            (Fault::Resign, 10),
+        ],
+        wires: Wires::Bad,
+        replicas: Replicas::Quorum,
+    },
+    Case {
         name: "quorum-amnesia",
         about: "quorum: any node, all of them too, loses its data",
         excused: &[],
@@ -417,6 +447,21 @@ pub const CASES: &[Case] = &[
         excused: &[],
         faults: QUORUM_MIXTURE,
         wires: Wires::Any,
+        replicas: Replicas::Quorum,
+    },
+    Case {
+        name: "quorum-exposed",
+        about: "quorum: a clock of a minority jumps while a renewal has not reached the others",
+        excused: &[Promise::P1],
+        faults: &[
+            (Fault::ExposedNode(NodeFault::ClockForward), 6),
+            (Fault::ExposedNode(NodeFault::Delete), 3),
+            (Fault::Slow, 3),
+            (Fault::Pause, 4),
+            (Fault::Crash, 2),
+            (Fault::Resign, 1),
+        ],
+        wires: Wires::Bad,
         replicas: Replicas::Quorum,
     },
     Case {

@@ -205,6 +205,9 @@ impl Cluster {
             store.end_quarantine(server_time, &from.resource);
             (answer, hints) = store.execute(server_time, &call);
         }
+        if let Some(flaw) = self.flaw {
+            answer = flaw.answer(request, answer);
+        }
         let touched_other_term = match request {
             Request::Renew { token, .. }
             | Request::Adopt { token, .. }

@@ -107,6 +107,12 @@ pub const CONTROLS: &[Control] = &[
         "strict-isolated",
     ),
     control(
+        "strict-trusts-age",
+        "strict: a flushed server is taken for new by its age",
+        Subject::Flawed(Flaw::TrustsAge),
+        "strict-flush",
+    ),
+    control(
         "half-quorum",
         "quorum: half of the nodes are enough",
         Subject::Flawed(Flaw::HalfQuorum),
@@ -125,10 +131,28 @@ pub const CONTROLS: &[Control] = &[
         "quorum-mixture",
     ),
     control(
+        "quorum-trusts-age",
+        "quorum: a flushed node is taken for new by its age",
+        Subject::Flawed(Flaw::TrustsAge),
+        "quorum-amnesia",
+    ),
+    control(
+        "fastest-clock",
+        "quorum: a term is numbered by the fastest clock",
+        Subject::Flawed(Flaw::FastestClock),
+        "quorum-amnesia",
+    ),
+    control(
         "adopt-unchecked",
-        "quorum: a node adopts without looking at its token",
+        "quorum: a node adopts whatever it holds or has lost",
         Subject::Flawed(Flaw::AdoptUnchecked),
         "quorum-amnesia",
+    ),
+    control(
+        "adopt-backwards",
+        "quorum: a vacant node goes back to an earlier term",
+        Subject::Flawed(Flaw::AdoptBackwards),
+        "quorum-late",
     ),
 ];
 

@@ -5,6 +5,7 @@ use tenure_core::protocol::{Hint, Outcome, Request, Token};
 use tenure_core::{EventKind, Moment, Reason, StoreError};
 
 use crate::algorithm::{Belief, Op, Output, Reply, Want};
+use crate::case::Replicas;
 use crate::clock::MILLISECOND;
 use crate::flaw::{Flaw, LATE_LEASES};
 use crate::party::PendingAsk;
@@ -92,12 +93,22 @@ impl World<'_> {
             self.at(real, Event::Reply { party, life, line, epoch, ask, step, reply });
         }
         self.note_party(party, || format!("asks {ask}: {op:?}"));
-        match (self.quorum, op) {
+        match (self.quorum, self.in_mode(op)) {
             (Some(quorum), Op::Call(request)) => {
                 self.begin_round(party, ask, (quorum, request, span(timeout)));
             }
             (_, op) => self.send(party, 0, (ask, 0), op),
         }
+    }
+
+    /// A request as a connection in the mode of this world sends it.
+    fn in_mode(&self, mut op: Op) -> Op {
+        if self.case.replicas == Replicas::Confirming
+            && let Op::Call(Request::Acquire(acquire)) = &mut op
+        {
+            acquire.age_counts = self.subject.flaw() == Some(Flaw::TrustsAge);
+        }
+        op
     }
 
     pub(crate) fn deliver_reply(

@@ -56,6 +56,8 @@ pub(crate) enum Fault {
     RenewNow,
     /// To one of several nodes, a minority at a time.
     Node(NodeFault),
+    /// The same, also while the others do not hold the lease.
+    ExposedNode(NodeFault),
     /// To any of several nodes.
     AnyNode(NodeFault),
 }
@@ -78,6 +80,7 @@ impl World<'_> {
                 self.break_links(party, down_for);
             }
             Fault::Node(fault) => self.strike_node(fault),
+            Fault::ExposedNode(fault) => self.strike_exposed_node(fault),
             Fault::AnyNode(fault) => self.strike_any_node(fault),
             Fault::CutOff | Fault::CutReplies | Fault::Slow | Fault::Deaf => {
                 self.disturb_link(party, fault);
@@ -217,7 +220,7 @@ impl World<'_> {
         let hint = match self.random.below(6) {
             0 => Hint::Released { token },
             1 => Hint::Granted { id, token, ttl },
-            2 => Hint::Transferred { to: id, claim_ttl: ttl },
+            2 => Hint::Transferred { token, to: id, claim_ttl: ttl },
             3 => Hint::Wished { token },
             4 => Hint::Members,
             _ => Hint::PauseChanged,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::memory_store::MemoryStore;
-use tenure_core::protocol::{Call, Outcome, Request};
+use tenure_core::protocol::{Acquire, Answer, Ballot, Call, Outcome, Request, Token};
 use tenure_core::{ServerTime, TimingSettings};
 
 /// For how many leases answers count where they count late.
@@ -28,14 +28,20 @@ pub enum Flaw {
     WaitElsewhere,
     /// Strict: one replica fewer than there are is enough.
     FewerReplicas,
+    /// Strict, quorum: a store without a record that has run for long is taken for new.
+    TrustsAge,
     /// Quorum: half of the nodes are enough.
     HalfQuorum,
     /// Quorum: answers count whenever they come, and the lease from the last one.
     CountedLate,
     /// Quorum: nodes that granted under numbers of their own count.
     NoSettling,
+    /// Quorum: a term is numbered by the fastest clock.
+    FastestClock,
     /// Quorum: a node adopts whatever term it is told of.
     AdoptUnchecked,
+    /// Quorum: a vacant node adopts a term although it knows a later one, or that it was closed.
+    AdoptBackwards,
 }
 
 impl Flaw {
@@ -83,6 +89,9 @@ impl Flaw {
         if self == Flaw::AdoptUnchecked {
             return adopt_unchecked(store, now, call);
         }
+        if let (Flaw::AdoptBackwards, Request::Adopt { token, .. }) = (self, &call.request) {
+            return store.forget_terms_from(now, &call.resource, *token);
+        }
         let current = store.token_of(now, &call.resource);
         let is_holder = store.get(now, call.resource.key()) == Some(call.id.as_str());
         if self != Flaw::IdWithoutToken || !is_holder {
@@ -97,6 +106,19 @@ impl Flaw {
     pub(crate) fn twins(self, party: usize, nodes: usize) -> Option<(usize, usize)> {
         let first = party % nodes;
         (self == Flaw::HalfQuorum).then_some((first, (first + 1) % nodes))
+    }
+
+    /// The answer as a store with this flaw gives it.
+    pub(crate) fn answer(self, request: &Request, mut answer: Answer) -> Answer {
+        let is_proposal = matches!(
+            request,
+            Request::Acquire(Acquire { ballot: Ballot::Propose, .. }) if self == Flaw::FastestClock
+        );
+        if let (true, Outcome::Granted { token }) = (is_proposal, &mut answer.outcome) {
+            let clock = Token::new(answer.view.server_time.0).unwrap_or(Token::MAX);
+            *token = clock.max(*token);
+        }
+        answer
     }
 
     /// Whether the store with this flaw lets the caller in although leases may be believed in.

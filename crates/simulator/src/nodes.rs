@@ -10,6 +10,11 @@ use crate::case::Replicas;
 use crate::clock::{Real, SECOND};
 use crate::world::{World, span};
 
+/// In how many worlds of several nodes one clock is far ahead.
+const CLOCK_AHEAD_PERCENT: u64 = 30;
+/// By how much at the most: no node believes a token that lies over a year ahead of its clock.
+const CLOCK_AHEAD_MAX: u64 = 2 * 366 * 24 * 60 * 60 * SECOND;
+
 /// One thing that may happen to one of several nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeFault {
@@ -39,8 +44,8 @@ pub(crate) enum NodeFault {
 
 impl NodeFault {
     /// Whether it makes a node give its vote away without knowing that it lost anything. Only the
-    /// lease on the others stands against that, so they must have it: not within the few round
-    /// trips in which a term is being settled.
+    /// lease on the others stands against that, so they must have it: not while a term is being
+    /// settled, and not where the last renewal did not reach them.
     fn frees_silently(self) -> bool {
         matches!(self, NodeFault::ClockForward | NodeFault::Delete)
     }
@@ -54,14 +59,35 @@ impl World<'_> {
             let (off_ppm, up_for) = (self.drift(), self.random.between(SECOND, 100 * SECOND));
             self.cluster.add_node(ahead, off_ppm, up_for);
         }
+        self.set_a_clock_ahead();
         // Nodes that know nothing yet quarantine the first who ask, each at its own time.
         for node in &mut self.cluster.nodes {
             node.faulty_until = self.climate.lease * 4;
         }
     }
 
+    /// In some worlds the clock of one node is far ahead for ever: tokens must not follow it.
+    fn set_a_clock_ahead(&mut self) {
+        if self.quorum.is_none() || !self.random.percent(CLOCK_AHEAD_PERCENT) {
+            return;
+        }
+        let by = match self.random.percent(50) {
+            true => CLOCK_AHEAD_MAX,
+            false => self.random.share(self.climate.lease, 1_000, 100_000),
+        };
+        self.cluster.nodes[0].clock.step_forward(0, by);
+    }
+
     /// Something happens to a node such that no more than a minority is faulty.
     pub(crate) fn strike_node(&mut self, fault: NodeFault) {
+        let node = self.node_to_strike(fault);
+        if let Some(node) = node.filter(|node| !fault.frees_silently() || self.others_hold(*node)) {
+            self.inflict_on_node(node, fault);
+        }
+    }
+
+    /// The same, whether or not the others hold what this node holds.
+    pub(crate) fn strike_exposed_node(&mut self, fault: NodeFault) {
         if let Some(node) = self.node_to_strike(fault) {
             self.inflict_on_node(node, fault);
         }
@@ -83,24 +109,30 @@ impl World<'_> {
         };
         let node = self.random.below(node as u64) as usize;
         let is_faulty = |node: usize| self.cluster.nodes[node].faulty_until > self.now;
-        if fault.frees_silently() && !self.nodes_agree() {
-            return None;
-        }
         let faulty: Vec<usize> = (0..quorum.nodes()).filter(|node| is_faulty(*node)).collect();
         let others = faulty.iter().filter(|other| **other != node).count();
         (others < faulty_max).then_some(node)
     }
 
-    /// Whether all nodes that are as they should be hold the same term, or none.
-    fn nodes_agree(&self) -> bool {
-        let (now, resource) = (self.now, &self.resource);
-        let sound = self.cluster.nodes.iter().filter(|node| node.faulty_until <= now);
-        let mut holds = sound.map(|node| {
-            let time = node.server_time(now);
-            (node.store.get(time, resource.key()), node.store.token_of(time, resource))
-        });
-        let first = holds.next();
-        holds.all(|held| Some(held) == first)
+    /// Whether all other nodes that are as they should be hold what this one holds, for as long.
+    fn others_hold(&self, node: usize) -> bool {
+        let sound = |other: &usize| self.cluster.nodes[*other].faulty_until <= self.now;
+        let mut others = (0..self.cluster.nodes.len()).filter(|other| *other != node).filter(sound);
+        let Some((holder, token, ends_at)) = self.held_by(node) else { return true };
+        others.all(|other| {
+            self.held_by(other).is_some_and(|(other_holder, other_token, other_ends_at)| {
+                (other_holder, other_token) == (holder, token) && other_ends_at >= ends_at
+            })
+        })
+    }
+
+    /// Who holds a node, under which token and until when.
+    fn held_by(&self, node: usize) -> Option<(&str, Token, Real)> {
+        let node = &self.cluster.nodes[node];
+        let (time, key) = (node.server_time(self.now), self.resource.key());
+        let left = node.store.time_left(time, key)?.as_nanos() as u64;
+        let ends_at = node.clock.real_at(node.clock.at(self.now) + left)?;
+        Some((node.store.get(time, key)?, node.store.token_of(time, &self.resource), ends_at))
     }
 
     fn inflict_on_node(&mut self, node: usize, fault: NodeFault) {

@@ -97,6 +97,10 @@ impl World<'_> {
             (Some(Flaw::NoSettling), Request::Acquire(acquire)) => {
                 self.ask_unsettled(party, node, (ask, step), acquire);
             }
+            (Some(Flaw::TrustsAge), Request::Acquire(acquire)) => {
+                let trusting = Request::Acquire(Acquire { age_counts: true, ..acquire });
+                self.send(party, node, (ask, step), Op::Call(trusting));
+            }
             (_, request) => self.send(party, node, (ask, step), Op::Call(request)),
         }
     }

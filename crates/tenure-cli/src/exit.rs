@@ -6,7 +6,6 @@
 use std::process::ExitCode;
 
 use tenure::config::{Origin, Problem};
-use tenure::core::StoreError;
 
 /// The answer is no: nobody leads, refused, not done.
 pub(crate) const NO: u8 = 1;
@@ -71,7 +70,8 @@ impl From<tenure::Error> for Failure {
             E::Config(error) if error.problems().iter().all(is_of_a_flag) => USAGE,
             E::Timing(_) | E::Config(_) | E::Setting { .. } | E::Connect(_) => CONFIGURATION,
             E::Conflict { .. } => CONFIGURATION,
-            E::Store(StoreError::Denied(_)) => CONFIGURATION,
+            // Waiting does not help: a login or an address has to be changed first.
+            E::Store(error) if !error.is_temporary() => CONFIGURATION,
             E::Store(_) => UNREACHABLE,
             E::TimedOut { .. } => TIMED_OUT,
             _ => NO,

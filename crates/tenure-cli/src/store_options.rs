@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use tenure::config::{Config, Loader};
+use tenure::core::StoreError;
 use tenure::{Observer, Tenure, blocking};
 
 use crate::exit::{self, Failure};
@@ -30,7 +31,7 @@ pub(crate) struct StoreOptions {
     /// What a grant waits for: `available` (the primary has it), or `strict` (replicas, too).
     #[arg(long, value_name = "MODE", value_parser = ["available", "strict"])]
     pub(crate) mode: Option<String>,
-    /// How many replicas must have a grant in mode strict.
+    /// How many replicas must have a grant in mode strict: all that the master has.
     #[arg(long, value_name = "N", requires = "mode")]
     pub(crate) replicas: Option<u32>,
     /// What precedes the name in every key; `tenure:` by default.
@@ -83,14 +84,31 @@ impl StoreOptions {
                 _ => Ok(loader),
             };
         };
-        let (address, fragment) = match url.reveal().split_once('#') {
-            Some((address, fragment)) => (address, format!("#{fragment}")),
-            None => (url.reveal(), String::new()),
-        };
-        let joint = if address.contains('?') { '&' } else { '?' };
-        let replicas = self.replicas.map(|count| format!("&replicas={count}")).unwrap_or_default();
-        let url = format!("{address}{joint}mode={mode}{replicas}{fragment}");
+        let url = self.moded(url.reveal(), mode)?;
         Ok(loader.set(["store", "url"], url, "--mode"))
+    }
+
+    /// An address with this mode in place of its own. Its count of replicas stays unless there is
+    /// a flag for it.
+    fn moded(&self, url: &str, mode: &str) -> Result<String, Failure> {
+        let (url, fragment) = url.split_at(url.find('#').unwrap_or(url.len()));
+        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        let mut options: Vec<&str> = query.split('&').filter(|pair| !pair.is_empty()).collect();
+        let is_strict = mode == "strict";
+        let counts = |pair: &&str| pair.starts_with("replicas=");
+        options.retain(|pair| !pair.starts_with("mode="));
+        options.retain(|pair| !counts(pair) || is_strict && self.replicas.is_none());
+        if is_strict && self.replicas.is_none() && !options.iter().any(counts) {
+            return Err(Failure::usage(
+                "--mode strict needs the number of replicas that must confirm a grant: add \
+                 --replicas N, N = how many replicas the master has",
+            ));
+        }
+        let own =
+            [Some(format!("mode={mode}")), self.replicas.map(|count| format!("replicas={count}"))];
+        let own = own.into_iter().flatten();
+        let query: Vec<String> = options.into_iter().map(str::to_owned).chain(own).collect();
+        Ok(format!("{place}?{}{fragment}", query.join("&")))
     }
 }
 
@@ -142,25 +160,34 @@ impl OnLooker {
 
 /// Names the store in what went wrong there, and the next step where that is not said yet.
 pub(crate) fn blame(tenure: &Tenure, error: tenure::Error) -> Failure {
-    let from_store = matches!(error, tenure::Error::Store(_));
-    let mut failure = Failure::from(error);
-    if from_store {
-        failure.message = blamed(&tenure.store(), &failure);
-    }
-    failure
+    blame_on(&tenure.store(), error)
 }
 
-fn blamed(store: &str, failure: &Failure) -> String {
+/// The same where there is no client yet.
+pub(crate) fn blame_on(store: &str, error: tenure::Error) -> Failure {
+    let next = match &error {
+        tenure::Error::Store(StoreError::Denied(_)) => "see docs/acl.md for what the login needs",
+        tenure::Error::Store(error) if error.is_temporary() => "start it",
+        tenure::Error::Store(_) => "check the store's address, and what runs there",
+        _ => return Failure::from(error),
+    };
+    let failure = Failure::from(error);
+    Failure { message: blamed(store, &failure, next), ..failure }
+}
+
+fn blamed(store: &str, failure: &Failure, next: &str) -> String {
     let message = match failure.message.contains(store) {
         true => failure.message.clone(),
         false => format!("{store}: {}", failure.message),
     };
     // What the library advises stands behind a semicolon.
-    match (failure.code, message.contains("; ")) {
-        (exit::UNREACHABLE, true) => format!("{message}, or name another by --store"),
-        (exit::UNREACHABLE, false) => format!("{message}: start it, or name another by --store"),
-        (_, true) => message,
-        (_, false) => format!("{message}: see docs/acl.md for what the login needs"),
+    let message = match message.contains("; ") {
+        true => message,
+        false => format!("{message}: {next}"),
+    };
+    match failure.code {
+        exit::UNREACHABLE => format!("{message}, or name another by --store"),
+        _ => message,
     }
 }
 
@@ -191,19 +218,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_a_store_is_said_once_and_so_is_what_to_do() {
-        let of = |code, text: &str| blamed("redis://h:1/0", &Failure::new(code, text));
+    fn the_flag_for_the_mode_counts_before_the_address() {
+        let moded = |url: &str, mode: &str, replicas| {
+            StoreOptions { replicas, ..StoreOptions::default() }.moded(url, mode).ok()
+        };
+        let of = |url: &str| Some(url.to_owned());
+        let strict = "rediss://h?ca=/c&mode=strict&replicas=2#insecure";
         assert_eq!(
-            of(exit::UNREACHABLE, "store unreachable: redis://h:1/0: refused; start the store"),
+            moded(strict, "available", None),
+            of("rediss://h?ca=/c&mode=available#insecure")
+        );
+        assert_eq!(moded("redis://h", "strict", Some(1)), of("redis://h?mode=strict&replicas=1"));
+        let kept = "redis://h?replicas=2&mode=strict";
+        assert_eq!(moded("redis://h?mode=strict&replicas=2", "strict", None), of(kept));
+        assert_eq!(moded(kept, "strict", Some(1)), of("redis://h?mode=strict&replicas=1"));
+        assert_eq!(moded("redis://h", "strict", None), None, "nobody says how many");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_store_is_said_once_and_so_is_what_to_do() {
+        let of = |error| blame_on("redis://h:1/0", tenure::Error::Store(error)).message;
+        let unreachable = StoreError::Unreachable("redis://h:1/0: refused; start the store".into());
+        assert_eq!(
+            of(unreachable),
             "store unreachable: redis://h:1/0: refused; start the store, or name another by --store"
         );
-        assert_eq!(
-            of(exit::UNREACHABLE, "no answer within 3s"),
-            "redis://h:1/0: no answer within 3s: start it, or name another by --store"
+        let silent = of(StoreError::TimedOut(std::time::Duration::from_secs(3)));
+        assert!(
+            silent.starts_with("redis://h:1/0: no answer from the store within 3s"),
+            "{silent}"
         );
+        assert!(silent.ends_with(": start it, or name another by --store"), "{silent}");
         assert_eq!(
-            of(exit::CONFIGURATION, "the store denies access"),
-            "redis://h:1/0: the store denies access: see docs/acl.md for what the login needs"
+            of(StoreError::Denied("NOPERM".into())),
+            "redis://h:1/0: store denies access: NOPERM: see docs/acl.md for what the login needs"
         );
+        let odd = of(StoreError::Unexpected("it is no sentinel; write redis://h".into()));
+        assert!(odd.ends_with("it is no sentinel; write redis://h"), "{odd}");
+        let odd = of(StoreError::Unexpected("a number".into()));
+        assert!(odd.ends_with("a number: check the store's address, and what runs there"), "{odd}");
     }
 }

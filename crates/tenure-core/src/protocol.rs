@@ -223,6 +223,9 @@ pub struct Acquire {
     pub floor: Token,
     /// Whether the user vouches that nobody led this resource before.
     pub fresh_store: bool,
+    /// Whether a store without a record may be taken for new because it has run for longer than
+    /// any lease. It may have been flushed: not where a mode promises to bear that.
+    pub age_counts: bool,
     /// How long after a crash (not after a release) the resource stays free.
     pub lock_delay: Duration,
     /// A holder seen without expiry for longer than any lease: give it one.
@@ -241,7 +244,8 @@ pub enum Ballot {
     /// The store decides alone, and numbers the term itself.
     #[default]
     Alone,
-    /// Only say whether the resource could be had, and above which number. No lease is written.
+    /// Only say whether the resource could be had, and the lowest number that it could be had
+    /// under, whatever the clock shows. No lease is written.
     Propose,
     /// Take it under this number, unless a term with this number or a later one is known.
     Settle(Token),
@@ -397,6 +401,9 @@ pub struct View {
     /// Whether the holder was named as a successor and has not claimed the resource yet: it does
     /// not lead, and may never.
     pub reserved: bool,
+    /// Whether the holder's grant waits for replicas, as its mode asks, and is not known to have
+    /// reached them: it does not lead, and may never.
+    pub unconfirmed: bool,
     /// Whether, of several nodes that decide together, some were not seen to hold this term: an
     /// early renewal lets them take it over.
     pub partial: bool,
@@ -577,8 +584,11 @@ pub enum Hint {
         /// Which.
         token: Token,
     },
-    /// The resource waits for this successor.
+    /// A term ended, and the resource waits for this successor.
     Transferred {
+        /// Which term. Without it two hand-overs to the same successor would look alike, and a late
+        /// word of the first would count as one of the second where several nodes give hints.
+        token: Token,
         /// Who may claim it.
         to: InstanceId,
         /// For how long.

@@ -1,28 +1,26 @@
 //! A cluster of real servers, and what operators do to one.
 
+mod node;
+mod slots;
+
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use self::node::{Node, Seen};
 use crate::{GENEROUS, Host, RedisServer, RedisServerBuilder, ServerProgram, wait_for};
 
-/// How long a node is silent before the others give it up, in milliseconds.
-const NODE_TIMEOUT_MS: &str = "2000";
-/// The same while they get to know each other: a handshake that takes longer is forgotten.
-const FIRST_TIMEOUT_MS: &str = "10000";
+/// How long a node may be silent while they get to know each other: a handshake that takes longer
+/// is forgotten.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The same where nobody is to be given up.
-const STEADY_TIMEOUT_MS: &str = "60000";
+const STEADY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often nodes that do not know each other yet are introduced.
 const INTRODUCE_EVERY: Duration = Duration::from_secs(10);
 /// How many slots a cluster has.
 const SLOT_COUNT: usize = 16_384;
-/// How far the port of the nodes' own traffic is from the one of clients.
-const BUS_PORT_OFFSET: u16 = 10_000;
 /// How long to wait between two looks at all nodes.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(30);
-/// How long one MIGRATE may take, in milliseconds.
-const MIGRATE_TIMEOUT_MS: &str = "5000";
-
 /// Three masters with a replica each, on loopback. Everything ends when the value is dropped.
 ///
 /// Nodes are known by their place: the first three began as masters, each of the others as the
@@ -31,27 +29,7 @@ const MIGRATE_TIMEOUT_MS: &str = "5000";
 pub struct ClusterGroup {
     nodes: Vec<Node>,
     /// How long a node is silent before the others give it up.
-    timeout_ms: &'static str,
-}
-
-#[derive(Debug)]
-struct Node {
-    server: RedisServer,
-    /// By which the nodes know it.
-    id: String,
-    /// On which the nodes talk to it: another one than ours where they speak TLS.
-    port: String,
-    /// Not ended or stopped by the test.
-    answers: bool,
-}
-
-/// One line of `CLUSTER NODES`.
-struct Seen {
-    id: String,
-    flags: Vec<String>,
-    master: String,
-    is_linked: bool,
-    slots: Vec<(usize, usize)>,
+    timeout: Duration,
 }
 
 /// Each node with its master and its slots.
@@ -60,6 +38,8 @@ type View = Vec<(String, String, Vec<(usize, usize)>)>;
 impl ClusterGroup {
     /// How many nodes begin as masters, and how many as replicas.
     pub const MASTERS: usize = 3;
+    /// How long a node is silent before the others give it up.
+    pub const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 
     /// Starts six nodes and returns once all of them say that the cluster is whole and every
     /// replica is in step.
@@ -92,11 +72,11 @@ impl ClusterGroup {
     ) -> Self {
         assert_eq!(hosts.len(), 2 * Self::MASTERS, "a host for each node");
         let nodes = hosts.iter().map(|host| Node::start(wish(builder().on(host)))).collect();
-        let mut group = ClusterGroup { nodes, timeout_ms: FIRST_TIMEOUT_MS };
+        let mut group = ClusterGroup { nodes, timeout: FIRST_TIMEOUT };
         // In this order the first words of the nodes to each other tell of all slots.
         group.share_slots();
         group.introduce();
-        group.bear_silence_for(NODE_TIMEOUT_MS);
+        group.bear_silence_for(Self::NODE_TIMEOUT);
         group.attach_replicas();
         group.wait_until_whole();
         group
@@ -106,13 +86,29 @@ impl ClusterGroup {
     /// replaced, however busy the machine.
     #[must_use]
     pub fn steady(mut self) -> Self {
-        self.bear_silence_for(STEADY_TIMEOUT_MS);
+        self.set_patient(true);
         self
     }
 
-    fn bear_silence_for(&mut self, timeout_ms: &'static str) {
-        self.timeout_ms = timeout_ms;
-        self.nodes.iter().for_each(|node| node.bear_silence_for(timeout_ms));
+    /// Whether the nodes bear with a silent one for long from now on.
+    pub fn set_patient(&mut self, is_patient: bool) {
+        self.bear_silence_for(if is_patient { STEADY_TIMEOUT } else { Self::NODE_TIMEOUT });
+    }
+
+    /// Waits until no node has a question to another under way: whoever was not heard for a while
+    /// has been.
+    ///
+    /// # Panics
+    /// When that takes far too long.
+    pub fn wait_until_heard(&self) {
+        settle("the nodes to hear each other", || {
+            self.answering().all(|node| node.sees().iter().all(|seen| !seen.owes_answer))
+        });
+    }
+
+    fn bear_silence_for(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+        self.answering().for_each(|node| node.bear_silence_for(timeout));
     }
 
     /// The address as clients take it: one master and one replica, which is enough to find all.
@@ -173,7 +169,7 @@ impl ClusterGroup {
         let node = &mut self.nodes[place];
         node.server.restart();
         node.answers = true;
-        node.bear_silence_for(self.timeout_ms);
+        node.bear_silence_for(self.timeout);
     }
 
     /// The slot of a key.
@@ -231,88 +227,6 @@ impl ClusterGroup {
             let new = owners.next()?.filter(|new| *new != old)?;
             owners.all(|owner| owner == Some(new)).then_some(new)
         })
-    }
-
-    /// Moves a slot with all its keys to another master and returns once every node knows it.
-    ///
-    /// # Panics
-    /// When nobody owns the slot.
-    pub fn migrate(&self, slot: u16, to: usize) {
-        self.begin_migration(slot, to);
-        for key in self.keys_in(slot) {
-            self.migrate_key(slot, to, &key);
-        }
-        self.finish_migration(slot, to);
-    }
-
-    /// Opens a slot for migration: its owner sends clients on with ASK for keys that it no longer
-    /// has, and answers TRYAGAIN where it has some of a request's keys only.
-    ///
-    /// # Panics
-    /// When nobody owns the slot.
-    pub fn begin_migration(&self, slot: u16, to: usize) {
-        let from = self.owner(slot);
-        let number = slot.to_string();
-        let set = |place: usize, state: &str, other: usize| {
-            self.tell(place, &["CLUSTER", "SETSLOT", &number, state, &self.nodes[other].id]);
-        };
-        set(to, "IMPORTING", from);
-        set(from, "MIGRATING", to);
-    }
-
-    /// The keys that the owner of the slot still has.
-    ///
-    /// # Panics
-    /// When nobody owns the slot.
-    #[must_use]
-    pub fn keys_in(&self, slot: u16) -> Vec<String> {
-        let owner = self.server(self.owner(slot));
-        let keys = owner.cli(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "1000"]);
-        keys.lines().filter(|key| !key.is_empty()).map(str::to_owned).collect()
-    }
-
-    /// Moves one key of a slot that is open for migration.
-    ///
-    /// # Panics
-    /// When nobody owns the slot or the nodes do not reach each other.
-    pub fn migrate_key(&self, slot: u16, to: usize, key: &str) {
-        let from = self.owner(slot);
-        let (host, port) = (self.server(to).host(), &self.nodes[to].port);
-        let said = self.server(from).cli(&["MIGRATE", &host, port, key, "0", MIGRATE_TIMEOUT_MS]);
-        // A key may have expired meanwhile.
-        assert!(["OK", "NOKEY"].contains(&said.as_str()), "MIGRATE of {key}: {said}");
-    }
-
-    /// Gives a slot to its new owner for good and returns once every node knows it.
-    ///
-    /// # Panics
-    /// When the old owner still has keys of the slot.
-    pub fn finish_migration(&self, slot: u16, to: usize) {
-        let from = self.owner(slot);
-        let (number, id) = (slot.to_string(), &self.nodes[to].id);
-        for place in [to, from] {
-            self.tell(place, &["CLUSTER", "SETSLOT", &number, "NODE", id]);
-        }
-        assert_eq!(self.wait_for_another_owner(slot, from), to);
-    }
-
-    /// Leaves a slot without an owner and returns once every node knows it.
-    ///
-    /// # Panics
-    /// When nobody owns it.
-    pub fn uncover(&self, slot: u16) {
-        let number = slot.to_string();
-        let owner = self.owner(slot);
-        settle("the slot to have no owner", || {
-            // A node that hears of the old owner again takes it over, so the owner goes first.
-            self.server(owner).cli(&["CLUSTER", "DELSLOTS", &number]);
-            for node in self.answering() {
-                if self.owner_seen_by(node, slot).is_some() {
-                    node.server.cli(&["CLUSTER", "DELSLOTS", &number]);
-                }
-            }
-            self.answering().all(|node| self.owner_seen_by(node, slot).is_none())
-        });
     }
 
     /// Waits until all nodes that answer agree on who serves which of all slots and who follows
@@ -462,85 +376,6 @@ impl ClusterGroup {
     }
 }
 
-impl Node {
-    fn start(builder: RedisServerBuilder) -> Self {
-        let server = builder.start();
-        let nodes = server.cli(&["CLUSTER", "NODES"]);
-        let mut words = nodes.split_whitespace();
-        // `id :port@bus-port,host myself,master …`
-        let (id, place) = (words.next(), words.next());
-        let bus = place.and_then(|place| place.split(['@', ',']).nth(1));
-        let port = bus.and_then(|bus| bus.parse::<u16>().ok()?.checked_sub(BUS_PORT_OFFSET));
-        let (Some(id), Some(port)) = (id.map(str::to_owned), port) else {
-            panic!("CLUSTER NODES said {nodes:?}");
-        };
-        Node { server, id, port: port.to_string(), answers: true }
-    }
-
-    /// Whether it is in step with its master, if it has one, and knows an owner of every slot.
-    fn is_content(&self) -> bool {
-        let replication = self.server.cli(&["INFO", "replication"]);
-        let is_in_step =
-            replication.contains("role:master") || replication.contains("master_link_status:up");
-        let cluster = self.server.cli(&["CLUSTER", "INFO"]);
-        // Without the demand for full coverage, a node is content before it knows all.
-        let knows_all = cluster.contains("cluster_slots_assigned:16384");
-        is_in_step && knows_all && cluster.contains("cluster_state:ok")
-    }
-
-    /// Why it does not serve as a master with a replica, or as a replica in step with its master.
-    fn out_of_step(&self) -> Option<String> {
-        let info = self.server.cli(&["INFO", "replication"]);
-        let is_in_step = info.contains("role:master") && info.contains("state=online")
-            || info.contains("master_link_status:up");
-        if !is_in_step {
-            return Some(format!("not in step\n{info}"));
-        }
-        let state = self.server.cli(&["CLUSTER", "INFO"]);
-        match state.contains("cluster_state:ok") {
-            true => None,
-            false => Some(format!("{state}\n{}", self.server.cli(&["CLUSTER", "NODES"]))),
-        }
-    }
-
-    #[track_caller]
-    fn tell(&self, words: &[&str]) {
-        let said = self.server.cli(words);
-        assert_eq!(said, "OK", "{}", words.join(" "));
-    }
-
-    fn bear_silence_for(&self, timeout_ms: &str) {
-        self.tell(&["CONFIG", "SET", "cluster-node-timeout", timeout_ms]);
-    }
-
-    /// The cluster as this node sees it.
-    fn sees(&self) -> Vec<Seen> {
-        let nodes = self.server.cli(&["CLUSTER", "NODES"]);
-        nodes.lines().filter(|line| !line.is_empty()).map(Seen::parse).collect()
-    }
-}
-
-impl Seen {
-    /// `id address flags master ping pong epoch link slot slot-slot [slot->-id]…`
-    fn parse(line: &str) -> Self {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [id, _, flags, master, _, _, _, link, slots @ ..] = words.as_slice() else {
-            panic!("CLUSTER NODES said {line:?}");
-        };
-        Seen {
-            id: (*id).to_owned(),
-            flags: flags.split(',').map(str::to_owned).collect(),
-            master: (*master).to_owned(),
-            is_linked: *link == "connected",
-            slots: slots.iter().filter_map(|text| slot_range(text)).collect(),
-        }
-    }
-
-    fn has(&self, flag: &str) -> bool {
-        self.flags.iter().any(|one| one == flag)
-    }
-}
-
 /// Waits until `condition` holds. A look starts a program for each node, so looks are far between.
 #[track_caller]
 fn settle(what: &str, mut condition: impl FnMut() -> bool) {
@@ -558,20 +393,15 @@ fn settle_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     })
 }
 
-/// `None` for a slot in migration, which stands in brackets beside its owner.
-fn slot_range(text: &str) -> Option<(usize, usize)> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    Some((first.parse().ok()?, last.parse().ok()?))
-}
-
 fn builder() -> RedisServerBuilder {
     // Always the real thing: our own store is no cluster.
     let redis = ServerProgram::new(ServerProgram::REDIS);
+    let timeout_ms = FIRST_TIMEOUT.as_millis().to_string();
     RedisServer::builder().program(redis).args([
         "--cluster-enabled",
         "yes",
         "--cluster-node-timeout",
-        FIRST_TIMEOUT_MS,
+        &timeout_ms,
         // A replica that lost its master a while ago may take over all the same: tests pause.
         "--cluster-replica-validity-factor",
         "0",
@@ -580,22 +410,9 @@ fn builder() -> RedisServerBuilder {
         // The other nodes learn of a replica without delay.
         "--repl-diskless-sync-delay",
         "0",
+        // What a replica once got would be there after a restart, and with keys of a slot that has
+        // moved since, the node would import that slot for ever.
+        "--rdb-del-sync-files",
+        "yes",
     ])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_of_cluster_nodes_is_understood() {
-        let line = "07c3 127.0.0.1:30004@31004,host slave,fail e7d1 0 1426238317239 4 disconnected";
-        let seen = Seen::parse(line);
-        assert_eq!((seen.id.as_str(), seen.master.as_str()), ("07c3", "e7d1"));
-        assert!(seen.has("slave") && seen.has("fail") && !seen.is_linked);
-
-        let line = "e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 7000 \
-                    [77->-07c3]";
-        assert_eq!(Seen::parse(line).slots, [(0, 5460), (7000, 7000)]);
-    }
 }

@@ -13,8 +13,8 @@ use crate::{GENEROUS, Host, RedisServer, RedisServerBuilder, wait_until};
 /// How many sentinels there are: the fewest that can lose one.
 const SENTINELS: usize = 3;
 
-/// How long a master is silent before the sentinels give it up, unless a test says otherwise.
-const DOWN_AFTER: Duration = Duration::from_millis(1500);
+/// The same while nobody is to be given up.
+const PATIENT_DOWN_AFTER: Duration = Duration::from_secs(60);
 
 /// A group of real servers on loopback. Everything ends when the value is dropped.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub struct SentinelGroup {
 impl SentinelGroup {
     /// The name under which the sentinels watch the master.
     pub const MASTER: &str = "main";
+    /// How long a master is silent before the sentinels give it up.
+    pub const DOWN_AFTER: Duration = Duration::from_millis(1500);
 
     /// Starts a master, `replicas` replicas and three sentinels, and waits until they know each
     /// other.
@@ -109,6 +111,31 @@ impl SentinelGroup {
         self.servers.iter().position(|server| server.port().to_string() == **most)
     }
 
+    /// Whether the sentinels bear a long silence of the master from now on.
+    ///
+    /// # Panics
+    /// When a sentinel that is alive refuses.
+    pub fn set_patient(&self, is_patient: bool) {
+        let after = if is_patient { PATIENT_DOWN_AFTER } else { Self::DOWN_AFTER };
+        let after = after.as_millis().to_string();
+        let words = ["SENTINEL", "SET", Self::MASTER, "down-after-milliseconds", &after];
+        for sentinel in self.sentinels.iter().filter(|one| one.is_alive) {
+            assert_eq!(sentinel.cli(&words), "OK", "{}", words.join(" "));
+        }
+    }
+
+    /// Waits until every sentinel that is alive has heard the master lately.
+    ///
+    /// # Panics
+    /// When that takes far too long.
+    pub fn wait_until_heard(&self) {
+        let silence = |sentinel: &Sentinel| sentinel.field("last-ok-ping-reply").parse::<u128>();
+        wait_until("the sentinels to hear the master", GENEROUS, || {
+            let mut alive = self.sentinels.iter().filter(|one| one.is_alive);
+            alive.all(|one| silence(one).is_ok_and(|ms| ms < Self::DOWN_AFTER.as_millis()))
+        });
+    }
+
     /// Whether all sentinels that are alive name the same master and none sees trouble with it.
     #[must_use]
     pub fn sentinels_agree(&self) -> bool {
@@ -132,9 +159,17 @@ impl SentinelGroup {
 
 fn builder(password: Option<&str>) -> RedisServerBuilder {
     // Always the real thing: our own store has no replicas. One that lost its master looks for it
-    // again at once.
+    // again at once, and is not kept waiting for others that might come as well.
     let redis = ServerProgram::new(ServerProgram::REDIS);
-    let builder = RedisServer::builder().program(redis).args(["--repl-ping-replica-period", "1"]);
+    let builder = RedisServer::builder().program(redis).args([
+        "--repl-ping-replica-period",
+        "1",
+        "--repl-diskless-sync-delay",
+        "0",
+        // What a replica once got would be there after a restart as its data.
+        "--rdb-del-sync-files",
+        "yes",
+    ]);
     match password {
         Some(password) => builder.password(password).args(["--masterauth", password]),
         None => builder,
@@ -188,7 +223,7 @@ impl Sentinel {
             addresses.join(" "),
             master.0.address(),
             master.1,
-            DOWN_AFTER.as_millis(),
+            SentinelGroup::DOWN_AFTER.as_millis(),
         );
         if let Some((of_servers, of_sentinels)) = passwords {
             lines += &format!(

@@ -18,6 +18,9 @@ use crate::{GENEROUS, Host, Process, WallClock, wait_for};
 /// so many times in a row is not chance.
 const START_TRIES_MAX: usize = 20;
 
+/// How long replicas that are asked whether they are in step may take to say so.
+const IN_STEP_WITHIN_MS: &str = "500";
+
 /// A server on loopback that keeps nothing on disk. It ends when the value is dropped.
 #[derive(Debug)]
 pub struct RedisServer {
@@ -182,6 +185,19 @@ impl RedisServer {
         let user = login.and_then(|login| login.user.as_deref());
         let password = login.map(|login| login.password.as_str());
         redis_cli(&self.settings.host, self.port(), user, password, words)
+    }
+
+    /// Whether so many replicas have everything that this master has sent by now. Waits a little
+    /// for them.
+    ///
+    /// # Panics
+    /// When the server cannot be reached or does not answer.
+    #[must_use]
+    pub fn has_replicas_in_step(&self, count: usize) -> bool {
+        // WAIT is about what was sent up to the request before it on the line: here the greeting
+        // of RESP3. On a line without any, it counts replicas that lag as well.
+        let words = ["-3", "WAIT", &count.to_string(), IN_STEP_WITHIN_MS];
+        self.cli(&words).parse::<usize>().is_ok_and(|in_step| in_step >= count)
     }
 
     /// Collects what clients ask this server from now on.

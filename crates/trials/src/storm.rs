@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::Connection;
 use tenure::backend::Connection as Link;
+use tenure::backend::redis::REDIAL_WAIT_MAX;
 use tenure::{Election, Tenure};
 use testkit::RedisServer;
 
@@ -26,6 +27,11 @@ impl Outage {
     pub const BEYOND_THE_LEASE: Outage =
         Outage { ttl: Duration::from_secs(2), lasts: Duration::from_secs(3) };
 
+    /// So long an outage that everybody has been silent for too long to be counted as alive, and
+    /// each says anew that it is there.
+    pub const BEYOND_MEMBERSHIP: Outage =
+        Outage { ttl: Duration::from_secs(2), lasts: Duration::from_secs(8) };
+
     /// How soon after the store's return somebody must lead: P6, with the quarantine of a store
     /// that restarted.
     pub fn leader_bound(&self) -> Duration {
@@ -33,10 +39,10 @@ impl Outage {
     }
 }
 
-/// After some seconds the waits between dials are drawn from up to a second, or two thirds of one.
-/// So each is dialled at a rate of two or three in a second when the store comes back, and more
-/// rarely from then on; as much again is chance.
-const BUSIEST_PER_CONNECTION: u64 = 6;
+/// After some seconds the waits between dials are drawn from zero to the longest, so a connection
+/// is dialled at a rate of two in that time when the store comes back, and more rarely from then
+/// on; as much again is chance.
+const BUSIEST_PER_WAIT: f64 = 2.0 * 2.0;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Over how long the busiest stretch is counted.
 const STRETCH: Duration = Duration::from_millis(100);
@@ -56,7 +62,8 @@ pub struct Storm {
     pub connections: u64,
     /// The most it accepted per second, over a tenth of one.
     pub busiest_per_second: u64,
-    /// The most it should accept; all at once would be ten per connection and second.
+    /// The most it should accept, by the waits between dials; all at once would be ten per
+    /// connection and second.
     pub busiest_bound: u64,
     /// From the store's return until all were connected and somebody led.
     pub leader_after: Duration,
@@ -99,11 +106,17 @@ pub async fn ride_out(server: &mut RedisServer, count: usize, outage: Outage) ->
         took,
         connections: last,
         busiest_per_second: busiest(&samples),
-        busiest_bound: count as u64 * CONNECTIONS_EACH * BUSIEST_PER_CONNECTION,
+        busiest_bound: busiest_bound(count),
         leader_after,
         leader_bound: outage.leader_bound(),
         leader_stayed: led_before.is_some() && leader(&elections) == led_before,
     })
+}
+
+/// The most connections per second that clients should make.
+fn busiest_bound(clients: usize) -> u64 {
+    let connections = clients as f64 * CONNECTIONS_EACH as f64;
+    (connections * BUSIEST_PER_WAIT / REDIAL_WAIT_MAX.as_secs_f64()) as u64
 }
 
 fn is_up(client: &Tenure) -> bool {

@@ -1,7 +1,6 @@
 //! One connection: requests out, replies in, in order.
 
 use std::io::{self, Read, Write};
-use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use store_resp::{Protocol, Reply, ReplyParser};
@@ -30,23 +29,13 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects, says HELLO, logs in and selects the database.
     pub(super) fn open(target: &Target) -> Result<Self, ClientError> {
-        let stream = Stream::open(target).map_err(|error| ClientError::Unreachable {
-            place: target.name(),
-            why: error.to_string(),
-        })?;
+        let place = || target.name();
+        let stream = Stream::open(target)
+            .map_err(|error| ClientError::Unreachable { place: place(), why: error.to_string() })?;
         let mut connection =
             Self { stream, received: Vec::new(), taken: 0, framer: Framer::default() };
-        // A store that was stopped takes connections, and answers nothing.
-        connection.answers_within(Some(target.connect_within))?;
         connection.greet(target)?;
-        connection.answers_within(None)?;
         Ok(connection)
-    }
-
-    /// How long an answer is waited for; `None` for ever.
-    pub(super) fn answers_within(&self, limit: Option<Duration>) -> Result<(), ClientError> {
-        let set = self.stream.set_read_timeout(limit);
-        set.map_err(|error| ClientError::Lost(error.to_string()))
     }
 
     fn greet(&mut self, target: &Target) -> Result<(), ClientError> {
@@ -155,6 +144,7 @@ impl Connection {
             match self.read_once() {
                 Ok(_) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // So says the system of a time-out that was set.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Err(ClientError::Silent);
                 }

@@ -12,18 +12,17 @@ use super::target::Target;
 pub(crate) struct Conversation(Connection);
 
 impl Conversation {
-    /// Connects and logs in; that and each answer may take `within`. Fails with a text that never
-    /// repeats a password.
-    pub(crate) fn open(url: RedisUrl, within: Duration) -> Result<Self, String> {
+    /// Connects and logs in. Connecting and each answer may take as long as `patience`. Fails with
+    /// a text that never repeats a password.
+    pub(crate) fn open(url: RedisUrl, patience: Duration) -> Result<Self, String> {
         let target = Target {
             place: url.place,
             login: url.login,
             protocol: Protocol::Resp2,
-            connect_within: within,
+            connect_within: patience,
+            answer_within: Some(patience),
         };
-        let connection = Connection::open(&target).map_err(|error| error.to_string())?;
-        connection.answers_within(Some(within)).map_err(|error| error.to_string())?;
-        Ok(Conversation(connection))
+        Connection::open(&target).map(Conversation).map_err(|error| error.to_string())
     }
 
     /// Asks one thing; an error reply is an answer as well.

@@ -20,8 +20,8 @@ pub(super) enum ClientError {
     /// The connection broke while a reply was awaited.
     #[error("connection lost ({0}): the command may or may not have been carried out")]
     Lost(String),
-    /// Nothing came back in the time that is given to an answer.
-    #[error("no answer in time: the store is busy, stopped or cut off")]
+    /// It takes connections, and does not answer in time.
+    #[error("no answer in time: it is busy, stopped or cut off")]
     Silent,
     /// What came back is no reply.
     #[error("the store's answer is no RESP ({0}): is this the port of a Redis or Valkey?")]

@@ -2,19 +2,20 @@
 
 mod election;
 mod finding;
+mod rights;
+mod servers;
 mod store;
 
 use std::process::ExitCode;
 
 use serde_json::json;
-use tenure::backend::QuorumBackend;
-use tenure::backend::redis::RedisUrl;
 use tenure::config::Config;
+use tenure::core::Resource;
 use tenure::{Tenure, blocking};
 
 use self::election::ElectionFacts;
 use self::finding::{Code, Finding, Severity};
-use self::store::StoreFacts;
+use self::servers::{Examined, Seen};
 use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, table};
 use crate::store_options::{self, StoreOptions, blame};
@@ -25,8 +26,7 @@ const ENTRIES: usize = 100;
 /// Look for what is wrong with a store and its elections, and say what to do.
 ///
 /// Without names it looks at the store and at the elections that the configuration names. Changes
-/// nothing. Exits with 1 when it finds a problem, with 69 when the store does not answer; risks and
-/// notes alone are 0.
+/// nothing. Exits with 1 when it finds a problem; risks and notes alone are 0.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -56,7 +56,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         names = config.elections.keys().cloned().collect();
     }
     let mut findings = configuration(&config);
-    findings.extend(store(&config)?);
+    let Examined { findings: of_servers, servers } =
+        servers::examine(&config, &keys(&config, &names)?)?;
+    findings.extend(of_servers);
     let tenure = store_options::connect(config)?;
     let is_lost = findings.iter().any(|finding| finding.code == Code::QuorumLost);
     // Without a majority there is nothing to be known of an election.
@@ -72,10 +74,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let json = json!({
         "store": tenure.store(),
         "elections": names,
+        "servers": servers.iter().map(Seen::as_json).collect::<Vec<_>>(),
         "problems": problems,
         "findings": findings.iter().map(Finding::as_json).collect::<Vec<_>>(),
     });
-    arguments.output.print(&json, || as_text(&tenure, &names, &findings));
+    arguments.output.print(&json, || as_text(&tenure, &names, &servers, &findings));
     Ok(ExitCode::from(match problems {
         0 => 0,
         _ if is_lost => exit::UNREACHABLE,
@@ -107,12 +110,13 @@ fn list(output: OutputOptions) {
     });
 }
 
-fn as_text(tenure: &Tenure, names: &[String], findings: &[Finding]) -> String {
+fn as_text(tenure: &Tenure, names: &[String], servers: &[Seen], findings: &[Finding]) -> String {
     let looked = match names {
         [] => "no election: name some to have them looked at".to_owned(),
         names => names.join(", "),
     };
     let mut text = format!("looked at {} and {looked}\n", tenure.store());
+    text.extend(servers.iter().filter_map(Seen::as_text));
     for finding in findings {
         text += &finding.as_text();
     }
@@ -131,70 +135,14 @@ fn configuration(config: &Config) -> Vec<Finding> {
     config.warnings().iter().map(each).collect()
 }
 
-fn store(config: &Config) -> Result<Vec<Finding>, Failure> {
-    let Some(url) = config.store.url() else { return Ok(Vec::new()) };
-    let about = config.store.to_string();
-    if let Some(Ok(nodes)) = QuorumBackend::nodes_of(url.reveal()) {
-        return Ok(quorum(nodes, &config.prefix, &about));
-    }
-    // Stores of other kinds have their own doctors.
-    let Ok(url) = RedisUrl::parse(url.reveal()) else { return Ok(Vec::new()) };
-    let key = format!("{}doctor", config.prefix);
-    match StoreFacts::gather(url, &key) {
-        Ok(facts) => Ok(facts.findings().into_iter().map(|found| found.about(&about)).collect()),
-        Err(why) if is_refusal(&why) => {
-            let why = format!("{about}: {why}: check user and password");
-            Err(Failure::new(exit::CONFIGURATION, why))
-        }
-        Err(why) => {
-            let next = "start it, or name another by --store";
-            Err(Failure::new(exit::UNREACHABLE, format!("{about}: {why}: {next}")))
-        }
-    }
-}
-
-/// A quorum does without a node for a while, so that one that is down is a finding, no failure.
-fn quorum(nodes: Vec<RedisUrl>, prefix: &str, about: &str) -> Vec<Finding> {
-    let places: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-    let gather = |node| {
-        let key = format!("{prefix}doctor");
-        std::thread::spawn(move || StoreFacts::gather(node, &key))
+/// What the elections keep in the store; where none is named, what one would.
+fn keys(config: &Config, names: &[String]) -> Result<Vec<Resource>, Failure> {
+    let key = |name: &String| match config.named(name).and_then(|one| one.key.as_ref()) {
+        Some(key) => Resource::with_key(name, key),
+        None => Resource::with_prefix(&config.prefix, name),
     };
-    // All at once: one that is silent takes long, and the measuring of clocks takes its time.
-    let looking: Vec<_> = nodes.into_iter().map(gather).collect();
-    let looked: Vec<Result<StoreFacts, String>> = looking
-        .into_iter()
-        .map(|looking| looking.join().unwrap_or_else(|_| Err("it could not be looked at".into())))
-        .collect();
-    let (count, majority) = (looked.len(), looked.len() / 2 + 1);
-    let there = looked.iter().filter(|looked| looked.is_ok()).count();
-    let then = match there.saturating_sub(majority) {
-        0 if there >= majority => "one more would leave no leader".to_owned(),
-        0 => "nobody leads meanwhile".to_owned(),
-        spare => format!("{spare} more may go down"),
-    };
-    let next = format!("start it, or find out why it is silent: {then}");
-    let mut found = Vec::new();
-    if there < majority {
-        let what = format!("{there} of {count} nodes answer and {majority} must: nobody can lead");
-        let next = format!("start {} or more of those that are named below", majority - there);
-        found.push(Finding::new(Code::QuorumLost, what, &next).about(about));
-    }
-    for (place, looked) in places.iter().zip(looked) {
-        let each = match looked {
-            Ok(facts) => StoreFacts { is_node: true, ..facts }.findings(),
-            Err(why) if is_refusal(&why) => {
-                vec![Finding::new(Code::NodeDown, why, "check user and password")]
-            }
-            Err(why) => vec![Finding::new(Code::NodeDown, why, &next)],
-        };
-        found.extend(each.into_iter().map(|found| found.about(place)));
-    }
-    found
-}
-
-fn is_refusal(why: &str) -> bool {
-    ["WRONGPASS", "NOAUTH", "NOPERM"].iter().any(|word| why.contains(word))
+    let keys = names.iter().map(key).collect::<Result<_, _>>();
+    keys.map_err(|error| Failure::from(tenure::Error::from(error)))
 }
 
 fn election(tenure: &Tenure, name: &str) -> Result<Vec<Finding>, Failure> {
@@ -211,8 +159,11 @@ fn election(tenure: &Tenure, name: &str) -> Result<Vec<Finding>, Failure> {
         }
         // The store itself answered before, so this is about the election.
         Err(tenure::Error::Store(error)) => {
-            let next = "see what else is found about the store";
-            return Ok(vec![Finding::new(Code::NoAnswer, error.to_string(), next).about(name)]);
+            let text = error.to_string();
+            // What the library advises stands behind a semicolon.
+            let (what, next) =
+                text.rsplit_once("; ").unwrap_or((&text, "see what else is found about the store"));
+            return Ok(vec![Finding::new(Code::NoAnswer, what, next).about(name)]);
         }
         Err(error) => return Err(blame(tenure, error)),
     };

@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use store_resp::Reply;
 use tenure::backend::redis::{Mode, Place, RedisUrl};
+use tenure::core::Resource;
 
 use super::finding::{Code, Finding};
+use super::rights::{Extras, Rights};
 use crate::cli::Conversation;
 use crate::clock;
 
@@ -25,22 +27,8 @@ const READINGS: usize = 5;
 /// Leases assume that clocks agree to this.
 const PACE_ERROR_MAX: f64 = 0.01;
 
-/// The commands that an instance needs, as docs/acl.md lists them, each with words that fit.
-const NEEDED: [&[&str]; 12] = [
-    &["set", "K", "x"],
-    &["get", "K"],
-    &["del", "K"],
-    &["pexpire", "K", "1"],
-    &["pttl", "K"],
-    &["type", "K"],
-    &["hset", "K", "f", "v"],
-    &["hgetall", "K"],
-    &["zadd", "K", "1", "m"],
-    &["zrange", "K", "0", "-1"],
-    &["xadd", "K", "*", "f", "v"],
-    &["publish", "K", "x"],
-];
-const OPTIONAL: [&[&str]; 2] = [&["info"], &["time"]];
+/// A replica reports every second; one that has not for longer is not in step.
+const REPLICA_LAG_MAX: u64 = 5;
 
 /// What was seen of the store.
 #[derive(Clone, Debug, Default)]
@@ -53,30 +41,58 @@ pub(super) struct StoreFacts {
     pub(super) clock_offset: Duration,
     /// How much faster or slower it goes, as a share.
     pub(super) pace_error: f64,
-    /// Commands that the login may not use, as far as a script could tell.
-    pub(super) denied: Vec<String>,
+    pub(super) rights: Rights,
+    pub(super) user: String,
     pub(super) is_loopback: bool,
     pub(super) is_encrypted: bool,
     pub(super) has_password: bool,
-    pub(super) is_strict: bool,
+    pub(super) mode: Mode,
+    pub(super) part: Part,
+}
+
+/// What a server is to the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Part {
+    /// All there is.
+    #[default]
+    Alone,
+    /// Whom sentinels name.
+    Master,
     /// One of several nodes that decide together.
-    pub(super) is_node: bool,
+    Node,
+    /// The owner of some slots of a cluster.
+    Owner,
+}
+
+impl Part {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Part::Alone => "store",
+            Part::Master => "master",
+            Part::Node => "node",
+            Part::Owner => "owner",
+        }
+    }
 }
 
 impl StoreFacts {
-    /// Looks at the store. `key` is one that this login should be able to use.
-    pub(super) fn gather(url: RedisUrl, key: &str) -> Result<Self, String> {
+    /// Looks at a server on which these elections are.
+    pub(super) fn gather(url: RedisUrl, part: Part, on_it: &[Resource]) -> Result<Self, String> {
         let mut facts = StoreFacts {
             is_loopback: is_loopback(&url.place),
             is_encrypted: matches!(url.place, Place::Tls { .. }),
             has_password: url.login.password.is_some(),
-            is_strict: !matches!(url.mode, Mode::Available),
+            user: url.login.user.clone().unwrap_or_else(|| "default".to_owned()),
+            mode: url.mode,
+            part,
             ..StoreFacts::default()
         };
+        let extras = Extras {
+            in_a_cluster: part == Part::Owner,
+            is_strict: !matches!(url.mode, Mode::Available),
+        };
         let mut store = Conversation::open(url, ANSWER_TIMEOUT)?;
-        // What follows may be refused one by one. A store that is silent is so to everything.
-        store.ask(&["PING"])?;
-        facts.info = info(&mut store);
+        facts.info = info(&mut store)?;
         for name in ["maxmemory", "maxmemory-policy", "save", "appendonly"] {
             if let Some(value) = setting(&mut store, name) {
                 facts.settings.insert(name.to_owned(), value);
@@ -84,7 +100,12 @@ impl StoreFacts {
         }
         facts.round_trip = round_trip(&mut store)?;
         facts.compare_clocks(&mut store)?;
-        facts.denied = denied(&mut store, key);
+        for election in on_it {
+            let rights = Rights::ask(&mut store, election, extras);
+            if facts.rights.denied.is_empty() {
+                facts.rights = rights;
+            }
+        }
         Ok(facts)
     }
 
@@ -99,6 +120,16 @@ impl StoreFacts {
         std::thread::sleep(PACE_MEASURED_FOR);
         self.pace_error = pace_error(&begin, &readings(store));
         Ok(())
+    }
+
+    /// What the server is and which version, for people.
+    pub(super) fn version(&self) -> String {
+        let kinds = ["tenure", "valkey", "redis"];
+        let known = kinds.iter().find_map(|kind| {
+            let version = self.info.get(&format!("{kind}_version"))?;
+            Some(format!("{kind} {version}"))
+        });
+        known.unwrap_or_else(|| "unknown version".to_owned())
     }
 
     fn info(&self, field: &str) -> &str {
@@ -116,6 +147,7 @@ impl StoreFacts {
         found.extend(self.replication());
         found.extend(self.access());
         found.extend(self.rights());
+        found.extend(self.shards());
         found.extend(self.clocks());
         found.extend(self.slowness());
         found
@@ -151,28 +183,57 @@ impl StoreFacts {
             let what = "this is a replica: it takes no writes".to_owned();
             return Some(Finding::new(Code::Replica, what, "name the primary in the address"));
         }
-        if self.info("cluster_enabled") == "1" {
-            return None;
+        if self.part != Part::Owner && self.info("cluster_enabled") == "1" {
+            let what = "this is one node of a cluster, which sends most requests elsewhere";
+            let next = "write redis+cluster:// in the address (rediss+cluster:// for TLS)";
+            return Some(Finding::new(Code::ClusterNode, what, next));
         }
-        match self.info("connected_slaves") {
+        match (self.mode, self.info("connected_slaves")) {
+            (Mode::Strict { replicas }, _) => self.too_few(replicas),
             // A majority of such nodes is what bears the loss of one.
-            "0" if self.is_node => None,
-            "0" => {
-                let what = "one node without replicas: while it is down, nobody leads".to_owned();
-                let next = "add a replica with Sentinel, if an outage of the store matters";
-                Some(Finding::new(Code::SingleNode, what, next))
-            }
-            count if !self.is_strict && !count.is_empty() => {
+            (_, "0") if self.part == Part::Node => None,
+            (_, "0") => Some(self.without_replicas()),
+            (_, "") => None,
+            (_, count) => {
                 let what = format!(
-                    "{count} replicas in mode available: after a failover, clients that still \
+                    "mode available, and replicas ({count}): after a failover, clients that still \
                      reach the old primary may lead beside the new leader (split brain)"
                 );
                 let next = "add ?mode=strict&replicas=N to the address, and check tokens at the \
                             resource";
                 Some(Finding::new(Code::SplitBrainRisk, what, next))
             }
-            _ => None,
         }
+    }
+
+    fn without_replicas(&self) -> Finding {
+        let (what, next) = match self.part {
+            Part::Owner => (
+                "this owner has no replica: while it is down, nobody leads there",
+                "redis-cli --cluster add-node NEW HOST:PORT --cluster-slave, if an outage matters",
+            ),
+            _ => (
+                "one node without replicas: while it is down, nobody leads",
+                "add a replica with Sentinel, if an outage of the store matters",
+            ),
+        };
+        Finding::new(Code::SingleNode, what, next)
+    }
+
+    /// Whether WAIT can get what the mode asks for.
+    fn too_few(&self, wanted: u32) -> Option<Finding> {
+        let replicas = self.info.iter().filter(|(name, _)| is_numbered(name, "slave"));
+        let in_step = replicas.filter(|(_, told)| is_in_step(told)).count();
+        if in_step as u64 >= u64::from(wanted) {
+            return None;
+        }
+        let what = format!(
+            "{in_step} of {wanted} replicas that mode=strict waits for are attached and in step: \
+             nobody can lead"
+        );
+        let next = "look at INFO replication there and attach replicas, or lower replicas= in the \
+                    address";
+        Some(Finding::new(Code::FewReplicas, what, next))
     }
 
     fn access(&self) -> Vec<Finding> {
@@ -194,11 +255,23 @@ impl StoreFacts {
     }
 
     fn rights(&self) -> Option<Finding> {
-        if self.denied.is_empty() {
+        if self.rights.denied.is_empty() {
             return None;
         }
-        let what = format!("the login may not use {}", self.denied.join(", "));
-        Some(Finding::new(Code::Acl, what, "grant what docs/acl.md lists"))
+        let (user, denied) = (&self.user, self.rights.denied.join(", "));
+        let what = format!("the login ({user}) may not use {denied}");
+        Some(Finding::new(Code::Acl, what, &self.rights.remedy(user)))
+    }
+
+    fn shards(&self) -> Option<Finding> {
+        if !self.rights.unknown.iter().any(|word| word == "spublish") {
+            return None;
+        }
+        let what = format!(
+            "{} knows no sharded channels, so every message goes to every node",
+            self.version()
+        );
+        Some(Finding::new(Code::NoShards, what, "upgrade the cluster to Redis 7.0 or newer"))
     }
 
     fn clocks(&self) -> Vec<Finding> {
@@ -275,11 +348,12 @@ fn is_loopback(place: &Place) -> bool {
     }
 }
 
-fn info(store: &mut Conversation) -> BTreeMap<String, String> {
-    let Ok(Reply::Bulk(text)) = store.ask(&["INFO"]) else { return BTreeMap::new() };
+/// What it tells about itself; nothing where the login may not ask.
+fn info(store: &mut Conversation) -> Result<BTreeMap<String, String>, String> {
+    let Reply::Bulk(text) = store.ask(&["INFO"])? else { return Ok(BTreeMap::new()) };
     let text = String::from_utf8_lossy(&text);
     let fields = text.lines().filter_map(|line| line.split_once(':'));
-    fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
+    Ok(fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect())
 }
 
 fn setting(store: &mut Conversation, name: &str) -> Option<String> {
@@ -314,26 +388,16 @@ fn time(store: &mut Conversation) -> Option<u64> {
     Some(number(parts.first()?)? * 1_000_000 + number(parts.get(1)?)?)
 }
 
-/// Which of the needed commands the login may not use, asked of the server itself: a script can
-/// tell without doing anything.
-fn denied(store: &mut Conversation, key: &str) -> Vec<String> {
-    let mut denied = Vec::new();
-    for words in NEEDED.iter().chain(&OPTIONAL) {
-        let words = words.iter().map(|word| if *word == "K" { key } else { word });
-        let quoted: Vec<String> = words.map(|word| format!("{word:?}")).collect();
-        let script = format!("return redis.acl_check_cmd({}) and 1 or 0", quoted.join(","));
-        match store.ask(&["EVAL", &script, "0"]) {
-            Ok(Reply::Integer(0)) => denied.push(quoted[0].trim_matches('"').to_owned()),
-            Ok(Reply::Error(text)) if text.starts_with("NOPERM") => {
-                denied.push("eval".to_owned());
-                return denied;
-            }
-            // An older server that cannot tell; the election itself will.
-            Ok(_) => {}
-            Err(_) => return denied,
-        }
-    }
-    denied
+fn is_numbered(name: &str, word: &str) -> bool {
+    name.strip_prefix(word).is_some_and(|rest| rest.parse::<u32>().is_ok())
+}
+
+/// `ip=…,port=…,state=online,offset=…,lag=0`
+fn is_in_step(told: &str) -> bool {
+    let field =
+        |name: &str| told.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+    let lag = field("lag").and_then(|lag| lag.parse::<u64>().ok());
+    field("state") == Some("online") && lag.is_none_or(|lag| lag <= REPLICA_LAG_MAX)
 }
 
 #[cfg(test)]
@@ -341,13 +405,22 @@ mod tests {
     use super::*;
 
     fn healthy() -> StoreFacts {
-        let info = [("role", "master"), ("connected_slaves", "1"), ("aof_enabled", "1")];
+        let info = [
+            ("role", "master"),
+            ("connected_slaves", "1"),
+            ("slave0", "ip=10.0.0.2,port=6379,state=online,offset=1,lag=1"),
+            ("aof_enabled", "1"),
+        ];
         StoreFacts {
             info: info.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             is_loopback: true,
-            is_strict: true,
+            mode: Mode::Strict { replicas: 1 },
             ..StoreFacts::default()
         }
+    }
+
+    fn set(facts: &mut StoreFacts, name: &str, value: &str) {
+        facts.info.insert(name.to_owned(), value.to_owned());
     }
 
     fn codes(change: impl FnOnce(&mut StoreFacts)) -> Vec<&'static str> {
@@ -393,7 +466,11 @@ mod tests {
         assert_eq!(codes(|facts| facts.clock_offset = Duration::from_secs(3600)), ["clock-offset"]);
         assert_eq!(codes(|facts| facts.round_trip = Duration::from_millis(80)), ["slow-store"]);
         assert_eq!(codes(|facts| facts.is_loopback = false), ["no-auth", "no-tls"]);
-        assert_eq!(codes(|facts| facts.is_strict = false), ["split-brain-risk"]);
-        assert_eq!(codes(|facts| facts.denied = vec!["set".into()]), ["acl"]);
+        assert_eq!(codes(|facts| facts.mode = Mode::Available), ["split-brain-risk"]);
+        assert_eq!(codes(|facts| facts.rights.denied = vec!["set".into()]), ["acl"]);
+        assert_eq!(codes(|facts| facts.rights.unknown = vec!["spublish".into()]), ["no-shards"]);
+        assert_eq!(codes(|facts| set(facts, "cluster_enabled", "1")), ["cluster-node"]);
+        let late = "ip=10.0.0.2,port=6379,state=online,offset=1,lag=60";
+        assert_eq!(codes(|facts| set(facts, "slave0", late)), ["few-replicas"]);
     }
 }

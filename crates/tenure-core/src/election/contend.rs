@@ -109,6 +109,8 @@ impl Election {
             fleet_max_ttl: self.settings.timing.fleet_max_ttl(),
             floor: self.floor,
             fresh_store: self.settings.fresh_store,
+            // For one store by itself; a mode that promises more takes it back on the way.
+            age_counts: true,
             lock_delay: self.settings.lock_delay,
             heal: self.endless_holder(now),
             record: self.record(),
@@ -215,13 +217,7 @@ impl Election {
     /// How long this instance holds back once the resource is free, so that one tries, not all.
     pub(super) fn head_start(&mut self) -> Duration {
         let step = self.seen.step();
-        let rank = rank::rank(
-            &self.seen.members,
-            self.seen.members_listed_at,
-            &self.settings.id,
-            self.settings.priority,
-            self.seen.last_holder.as_ref(),
-        );
+        let rank = self.rank();
         // Whoever knows that nobody goes before it has nobody to keep out of the way of. Without a
         // list all would take themselves for the first: then jitter has to tell them apart.
         let is_listed = self.seen.members.iter().any(|member| member.id == self.settings.id);
@@ -231,7 +227,22 @@ impl Election {
         }
     }
 
+    /// How many go before this instance, as far as it knows.
+    pub(super) fn rank(&self) -> u32 {
+        rank::rank(
+            &self.seen.members,
+            self.seen.members_listed_at,
+            &self.settings.id,
+            self.settings.priority,
+            self.seen.last_holder.as_ref(),
+        )
+    }
+
     pub(super) fn rearm_by_hint(&mut self, now: Moment, hint: Hint) {
+        if let Stage::Parting(farewell) = &mut self.stage {
+            // It may overtake the answer to the farewell: a successor may have given way by then.
+            return farewell.keep_hint(hint);
+        }
         let mut is_named = false;
         let wait = match hint {
             Hint::Released { .. } | Hint::PauseChanged => self.head_start(),
@@ -282,7 +293,7 @@ impl Election {
             let attempt = self.attempt;
             return self.part_with(now, Farewell::abandon(attempt));
         }
-        self.take_leave(now);
+        self.take_leave(now, self.last_words());
     }
 }
 

@@ -192,7 +192,7 @@ impl Election {
         self.catch_up(now);
         match hint {
             Hint::Wished { token } => self.look_for_wish(now, token),
-            Hint::Members => self.seen.members_changed_at = Some(now),
+            Hint::Members => self.note_members_changed(now),
             other => self.rearm_by_hint(now, other),
         }
         self.proceed(now);

@@ -13,9 +13,13 @@ pub(super) struct Seen {
     /// Who led last, as far as known: it lets the others go first.
     pub(super) last_holder: Option<InstanceId>,
     pub(super) members: Vec<Member>,
-    pub(super) members_at: Option<Moment>,
+    /// When they are to be listed next, and before when they must not be.
+    members_due_at: Moment,
+    members_rest_until: Moment,
+    /// How long this instance lets others list them first.
+    members_turn: Duration,
     /// When a change of the members was last heard of that no list can show yet.
-    pub(super) members_changed_at: Option<Moment>,
+    members_changed_at: Option<Moment>,
     /// The store's clock when it listed the members. Later readings would make all of them look
     /// silent: the list is kept for as long as a member may be silent.
     pub(super) members_listed_at: ServerTime,
@@ -42,10 +46,27 @@ pub(super) enum Source {
 
 /// The most warnings that stand at once.
 const WARNINGS_STANDING_MAX: usize = 32;
+/// Members are listed again after this many leases: they change slowly.
+const LIST_LEASES: u32 = 3;
+/// The distance between two lists in a fleet. Each member lists all others: left to themselves,
+/// five hundred that heard of a change or found their store again would keep it busy for longer
+/// than any of them waits, and all would have to ask again.
+const LIST_DISTANCE: Duration = Duration::from_millis(20);
 
 impl Seen {
     pub(super) fn step(&self) -> Duration {
         rank::step(self.round_trip)
+    }
+
+    /// When it is this instance's turn to list the members, not before `earliest`: at most once in
+    /// a round of the whole fleet, in the order of ranks.
+    fn list_turn_at(&self, earliest: Moment) -> Moment {
+        earliest.max(self.members_rest_until) + self.members_turn
+    }
+
+    /// How long a whole fleet takes to list its members one after the other.
+    fn list_round(&self) -> Duration {
+        LIST_DISTANCE.saturating_mul(u32::try_from(self.members.len()).unwrap_or(u32::MAX))
     }
 }
 
@@ -58,7 +79,7 @@ impl Election {
         source: Source,
         reply: &Result<Answer, StoreError>,
     ) {
-        let Ok(answer) = reply else { return };
+        let Ok(answer) = reply else { return self.put_off_list(now) };
         let round_trip = now.since(sent_at);
         self.seen.round_trip = match self.seen.round_trip {
             Duration::ZERO => round_trip,
@@ -90,8 +111,10 @@ impl Election {
         if let Some(holder) = &holder {
             self.seen.last_holder = Some(holder.clone());
         }
-        // A successor that has not claimed the resource yet does not lead.
-        let leader = holder.filter(|_| !view.reserved).map(|id| SeenLeader {
+        // A successor that has not claimed the resource yet does not lead, nor does somebody whose
+        // grant waits for replicas.
+        let leads = !view.reserved && !view.unconfirmed;
+        let leader = holder.filter(|_| leads).map(|id| SeenLeader {
             id,
             token: view.token,
             foreign: view.foreign,
@@ -103,11 +126,35 @@ impl Election {
     }
 
     fn note_members(&mut self, now: Moment, members: &[Member]) {
-        self.seen.members_at = Some(now);
         if self.seen.members != members {
             self.seen.members = members.to_vec();
             self.tell(now, EventKind::MembersSeen(members.to_vec()));
         }
+        self.seen.members_turn = LIST_DISTANCE.saturating_mul(self.rank());
+        self.seen.members_rest_until = now + self.seen.list_round();
+        let kept_for = match self.seen.members_changed_at {
+            Some(_) => Duration::ZERO,
+            None => self.settings.timing.ttl() * LIST_LEASES,
+        };
+        self.seen.members_due_at = self.seen.list_turn_at(now + kept_for);
+    }
+
+    /// The members are said to have changed.
+    pub(super) fn note_members_changed(&mut self, now: Moment) {
+        self.seen.members_changed_at = Some(now);
+        let due_at = self.seen.list_turn_at(now);
+        self.seen.members_due_at = self.seen.members_due_at.min(due_at);
+    }
+
+    /// A store that does not answer has enough to do: the next request costs it as little as
+    /// possible. Who knows no members yet has no turn either; then chance tells them apart.
+    fn put_off_list(&mut self, now: Moment) {
+        let rest = match self.seen.members.is_empty() {
+            true => self.random.below(self.settings.timing.ttl()),
+            false => self.seen.list_round(),
+        };
+        self.seen.members_rest_until = self.seen.members_rest_until.max(now + rest);
+        self.seen.members_due_at = self.seen.members_due_at.max(self.seen.list_turn_at(now));
     }
 
     fn note_endless_holder(&mut self, now: Moment, view: &View) {
@@ -155,11 +202,9 @@ impl Election {
         self.seen.warned.last().map(|(_, text)| text.as_str())
     }
 
-    /// Members change slowly: they are listed again after a hint or after three leases.
+    /// Whether a request that goes out now is to bring the members along.
     pub(super) fn wants_members(&self, now: Moment) -> bool {
-        let ttl = self.settings.timing.ttl();
-        self.seen.members_changed_at.is_some()
-            || self.seen.members_at.is_none_or(|seen_at| now.since(seen_at) >= ttl * 3)
+        self.seen.members_due_at <= now
     }
 }
 

@@ -70,7 +70,7 @@ impl Step<'_> {
             return self.quarantine(left);
         }
         match ask.ballot {
-            Ballot::Propose => return self.proposal(ask.floor),
+            Ballot::Propose => return self.proposal(),
             Ballot::Settle(settled) if settled < token => {
                 return Outcome::Lost(LostWhy::OtherTerm(token));
             }
@@ -83,12 +83,10 @@ impl Step<'_> {
         Outcome::Granted { token }
     }
 
-    /// Above which number this node would grant the resource.
-    fn proposal(&self, floor: Token) -> Outcome {
-        match self.next_token(floor) {
-            Some(token) => Outcome::Granted { token },
-            None => Outcome::Conflict { what: "the tokens of this resource are used up".into() },
-        }
+    /// The lowest number under which this node would grant the resource: what its clock shows is
+    /// in the answer as well, and whoever asks several nodes sees which clock to follow.
+    fn proposal(&self) -> Outcome {
+        numbered(Token::new(self.stored_token().get() + 1))
     }
 
     fn renumber(&mut self, token: Token) {
@@ -123,14 +121,16 @@ impl Step<'_> {
     }
 
     fn grant(&mut self, ask: &Acquire, longest: Duration) -> Outcome {
-        let token = match (ask.ballot, self.proposal(ask.floor)) {
-            (Ballot::Propose, proposal) => return proposal,
-            (Ballot::Settle(token), _) => match self.stored_token() {
+        let token = match ask.ballot {
+            Ballot::Propose => return self.proposal(),
+            Ballot::Settle(token) => match self.stored_token() {
                 stored if stored >= token => return Outcome::Lost(LostWhy::OtherTerm(stored)),
                 _ => token,
             },
-            (Ballot::Alone, Outcome::Granted { token }) => token,
-            (Ballot::Alone, refusal) => return refusal,
+            Ballot::Alone => match numbered(self.next_token(ask.floor)) {
+                Outcome::Granted { token } => token,
+                refusal => return refusal,
+            },
         };
         let was_open = self.shelf.meta.as_ref().is_some_and(|meta| meta.is_open);
         self.close_forgotten_term();
@@ -209,7 +209,9 @@ impl Step<'_> {
                 meta.max_ttl = longest;
                 return Outcome::Lost(why);
             }
-            Some(meta) if meta.undone == token => return Outcome::Lost(why),
+            Some(meta) if meta.undone.as_ref() == Some(&(id.clone(), token)) => {
+                return Outcome::Lost(why);
+            }
             Some(meta) if meta.token > token => {
                 return Outcome::Lost(LostWhy::OtherTerm(meta.token));
             }
@@ -264,7 +266,7 @@ impl Step<'_> {
             let (to, from) = (to.clone(), self.call.id.clone());
             meta.claim = Some(Claim { to, token, from, from_token: token, is_pending: false });
         }
-        self.hints.push(Hint::Transferred { to: to.clone(), claim_ttl: lasts });
+        self.hints.push(Hint::Transferred { token, to: to.clone(), claim_ttl: lasts });
         Outcome::Released
     }
 
@@ -282,7 +284,7 @@ impl Step<'_> {
     fn put_back(&mut self) {
         let Some(meta) = &mut self.shelf.meta else { return };
         if let Some(before) = meta.before.take() {
-            meta.undone = meta.token;
+            meta.undone = meta.holder.take().map(|holder| (holder, meta.token));
             meta.holder = before.holder;
             meta.token = before.token;
             meta.attempt = before.attempt;
@@ -302,8 +304,9 @@ impl Step<'_> {
         if let Some(why) = self.not_mine(token) {
             return Outcome::Lost(why);
         }
-        let Some(next) = self.next_token(token) else {
-            return Outcome::Conflict { what: "the tokens of this resource are used up".into() };
+        let next = match numbered(self.next_token(token)) {
+            Outcome::Granted { token } => token,
+            refusal => return refusal,
         };
         self.refuse_attempt_of_term();
         self.shelf.close_term(self.now, CloseReason::HandedOver, to.as_str());
@@ -318,7 +321,7 @@ impl Step<'_> {
         let to = to.clone();
         meta.claim =
             Some(Claim { to: to.clone(), token: next, from, from_token: token, is_pending: true });
-        self.hints.push(Hint::Transferred { to, claim_ttl });
+        self.hints.push(Hint::Transferred { token, to, claim_ttl });
         Outcome::Transferred { token: next }
     }
 
@@ -447,5 +450,13 @@ impl Step<'_> {
 
     fn time_left(&self) -> Option<Duration> {
         self.keys.get(self.now, self.call.resource.key())?.time_left(self.now)
+    }
+}
+
+/// A grant under this number, if there is one left.
+fn numbered(token: Option<Token>) -> Outcome {
+    match token {
+        Some(token) => Outcome::Granted { token },
+        None => Outcome::Conflict { what: "the tokens of this resource are used up".into() },
     }
 }

@@ -6,7 +6,7 @@ use crate::{ServerTime, Token};
 
 use super::shelf::Meta;
 use super::{Step, later};
-use crate::protocol::{Acquire, Ballot, HistoryKind};
+use crate::protocol::{Acquire, HistoryKind};
 
 /// Added to the longest lease before an old process counts as one that has seen every lease end.
 const UPTIME_MARGIN: Duration = Duration::from_secs(1);
@@ -131,13 +131,8 @@ impl Step<'_> {
             None if self.life.replication_before.is_some() => {
                 Some("the store failed over and does not know this resource")
             }
-            // Where several nodes decide, none of them may be the one that forgot.
-            None if ask.ballot == Ballot::Alone
-                && uptime > self.believed_for(longest) + UPTIME_MARGIN =>
-            {
-                None
-            }
-            None if ask.ballot != Ballot::Alone => Some("this node has no record of earlier terms"),
+            None if !ask.age_counts => Some("the store has no record of earlier terms"),
+            None if uptime > self.believed_for(longest) + UPTIME_MARGIN => None,
             None => Some("the store started a short while ago and does not know this resource"),
         }
     }

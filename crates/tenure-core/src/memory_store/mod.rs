@@ -127,6 +127,19 @@ impl MemoryStore {
         }
     }
 
+    /// Lets a node that nobody holds, and that waits for nothing, know no term from `token` on, as
+    /// if it had never heard of them.
+    pub fn forget_terms_from(&mut self, now: ServerTime, resource: &Resource, token: Token) {
+        let is_free = self.keys.get(now, resource.key()).is_none();
+        let Some(shelf) = self.shelves.get_mut(resource.key()) else { return };
+        if !is_free || shelf.quarantine_until > now {
+            return;
+        }
+        if let Some(meta) = shelf.meta.as_mut().filter(|meta| meta.token >= token) {
+            meta.token = Token::new(token.get().saturating_sub(1)).unwrap_or_default();
+        }
+    }
+
     /// The token of whoever holds `resource` by the protocol; [`Token::NONE`] without one.
     pub fn token_of(&self, now: ServerTime, resource: &Resource) -> Token {
         let holder = self.keys.get(now, resource.key()).and_then(keys::Entry::text);
@@ -278,6 +291,7 @@ impl Step<'_> {
             token,
             foreign: ours.is_none() && holder.is_some_and(|holder| !is_quarantine(holder)),
             reserved: self.pending_claim().is_some_and(|claim| Some(&claim.to) == holder),
+            unconfirmed: false,
             partial: false,
             server_time: self.now,
             incarnation: self.life.incarnation().to_owned(),

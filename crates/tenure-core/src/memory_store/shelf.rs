@@ -51,8 +51,8 @@ pub(super) struct Meta {
     pub(super) wish: Option<Wish>,
     /// What stood here before an attempt settled that no majority may have granted.
     pub(super) before: Option<Before>,
-    /// The number of an attempt that was undone: never adopted.
-    pub(super) undone: Token,
+    /// Who undid an attempt last, and its number: not adopted from the same one again.
+    pub(super) undone: Option<(InstanceId, Token)>,
 }
 
 impl Meta {
@@ -69,7 +69,7 @@ impl Meta {
             claim: None,
             wish: None,
             before: None,
-            undone: Token::NONE,
+            undone: None,
         }
     }
 }

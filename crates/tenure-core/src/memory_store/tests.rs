@@ -90,6 +90,7 @@ fn acquire_with(attempt: u64, change: impl FnOnce(&mut Acquire)) -> Request {
         fleet_max_ttl: TTL,
         floor: Token::NONE,
         fresh_store: false,
+        age_counts: true,
         lock_delay: Duration::ZERO,
         heal: None,
         record: MemberRecord { ready: true, ttl: TTL, ..MemberRecord::default() },
@@ -287,6 +288,19 @@ fn an_empty_store_is_trusted_only_when_it_cannot_have_forgotten_anyone() {
     flushed.lead("ada", 1);
     flushed.store.flush();
     assert!(is_quarantine(&flushed.ask("bob", empty(0, false))), "ours knows what it lost");
+}
+
+#[test]
+fn age_speaks_for_a_flushed_server_only_where_it_counts() {
+    let newcomer = |age_counts| acquire_with(1, |ask| ask.age_counts = age_counts);
+    let flushed = || {
+        let mut desk = Desk::redis();
+        desk.lead("ada", 1);
+        desk.store.flush();
+        desk
+    };
+    assert!(matches!(flushed().ask("bob", newcomer(true)), Outcome::Granted { .. }));
+    assert!(is_quarantine(&flushed().ask("bob", newcomer(false))), "ada may believe in her lease");
 }
 
 #[test]

@@ -220,7 +220,7 @@ impl Round {
                 _ => (Token::NONE, ServerTime::default()),
             };
             let proposed: Vec<_> = proposals.into_iter().map(proposed).collect();
-            match number_of(&proposed, self.floor(), self.quorum.majority()) {
+            match number_of(&proposed, self.floor()) {
                 Some(token) => self.settle(token),
                 None => self.end(Ok(conflict("the tokens of this resource are used up".into()))),
             }
@@ -338,6 +338,8 @@ fn to_node(ask: &Acquire, ballot: Ballot) -> Request {
         floor: Token::NONE,
         // Whoever has seen a token knows that somebody led before.
         fresh_store: ask.fresh_store && !ask.floor.is_some(),
+        // None of the nodes may be the one that forgot.
+        age_counts: false,
         members: ask.members && ballot == Ballot::Propose,
         ballot,
         ..ask.clone()
@@ -349,14 +351,11 @@ fn granting(slot: &Slot) -> Option<&Answer> {
 }
 
 /// The number of the new term: above every counter among the proposals and above the floor, and not
-/// below the clocks of a majority. One clock far ahead of the others does not move it.
-fn number_of(proposals: &[(Token, ServerTime)], floor: Token, majority: usize) -> Option<Token> {
-    let mut clocks: Vec<u64> = proposals.iter().map(|(_, clock)| clock.0).collect();
-    clocks.sort_unstable();
-    let clock = clocks.get(majority - 1).copied().unwrap_or_default();
-    // A node proposes its clock unless its counter is ahead of it.
-    let counters = proposals.iter().filter(|(token, clock)| token.get() > clock.0);
-    let counter = counters.map(|(token, _)| token.get()).max().unwrap_or_default();
+/// below the slowest of their clocks. A clock that is far ahead does not move it: all later terms
+/// would depend on counters alone, and nodes refuse what lies over a year ahead of theirs.
+fn number_of(proposals: &[(Token, ServerTime)], floor: Token) -> Option<Token> {
+    let clock = proposals.iter().map(|(_, clock)| clock.0).min().unwrap_or_default();
+    let counter = proposals.iter().map(|(token, _)| token.get()).max().unwrap_or_default();
     Token::new(clock.max(counter).max(floor.get() + 1))
 }
 

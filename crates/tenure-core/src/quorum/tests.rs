@@ -110,6 +110,7 @@ fn acquire(attempt: u64) -> Request {
         fleet_max_ttl: TTL,
         floor: Token::NONE,
         fresh_store: true,
+        age_counts: true,
         lock_delay: Duration::ZERO,
         heal: None,
         record: MemberRecord { ready: true, ttl: TTL, ..MemberRecord::default() },
@@ -155,11 +156,40 @@ fn a_term_is_settled_under_one_number_on_every_node() {
 
 #[test]
 fn one_clock_far_ahead_does_not_spoil_the_numbers() {
+    const HOUR: u64 = 3_600_000_000;
+    // Beyond a year, the others would not even believe such a number.
+    for (wrong, ahead) in [(0, HOUR), (2, HOUR), (0, 20_000 * HOUR), (1, 20_000 * HOUR)] {
+        let mut nodes = Nodes::new(3);
+        nodes.ahead[wrong] = ahead;
+        let token = nodes.lead("ada", 1);
+        assert!(token.get() < BEGIN + 1_000_000, "{wrong} is ahead: {token:?}");
+        assert_eq!(nodes.holder_at(wrong).1, token);
+    }
+}
+
+#[test]
+fn one_clock_far_behind_does_not_bring_old_numbers_back() {
     let mut nodes = Nodes::new(3);
-    nodes.ahead[2] = 3_600_000_000;
-    let token = nodes.lead("ada", 1);
-    assert!(token.get() < BEGIN + 1_000_000, "{token:?}");
-    assert_eq!(nodes.holder_at(2).1, token);
+    nodes.now += 1_000_000_000;
+    let first = nodes.lead("ada", 1);
+    nodes.outcome("ada", release(first));
+    nodes.now -= 1_000_000_000;
+    nodes.ahead = vec![0, 1_000_000_000, 1_000_000_000];
+    assert!(nodes.lead("bob", 1) > first);
+}
+
+#[test]
+fn a_number_that_one_rival_gave_up_is_kept_from_no_other() {
+    let mut nodes = Nodes::new(3);
+    let Request::Acquire(ask) = acquire(1) else { unreachable!() };
+    let token = Token::new(BEGIN).unwrap();
+    let settle = Request::Acquire(Acquire { ballot: Ballot::Settle(token), ..ask });
+    let bob = nodes.at(2, "bob", &settle).unwrap().outcome;
+    assert_eq!(bob, Outcome::Granted { token });
+    assert_eq!(nodes.lead("ada", 1), token, "both were told the same number");
+    nodes.at(2, "bob", &Request::Abandon { attempt: 1 }).unwrap();
+    assert!(!nodes.renew("ada", token).unwrap().view.partial);
+    assert_eq!(nodes.holder_at(2), (Some("ada".into()), token));
 }
 
 #[test]
@@ -250,6 +280,20 @@ fn a_restarted_node_gives_nobody_its_vote_before_the_quarantine_ends() {
     let got = nodes.renew("ada", token).unwrap().outcome;
     assert!(matches!(got, Outcome::Lost(_)), "two of three keep everyone out: {got:?}");
     assert_eq!(nodes.holder_at(0), (None, Token::NONE), "what is left of the term is given back");
+}
+
+#[test]
+fn a_flushed_node_is_not_taken_for_new_by_its_age() {
+    let mut nodes = Nodes::new(3);
+    nodes.wait(60_000);
+    nodes.is_up[2] = false;
+    nodes.lead("ada", 1);
+    nodes.stores[1].flush();
+    nodes.is_up = vec![false, true, true];
+    let Request::Acquire(ask) = acquire(1) else { unreachable!() };
+    assert!(ask.age_counts, "as one store would be asked");
+    let got = nodes.outcome("bob", Request::Acquire(Acquire { fresh_store: false, ..ask }));
+    assert!(matches!(got, Outcome::Quarantine { .. }), "{got:?}");
 }
 
 #[test]
@@ -416,6 +460,22 @@ fn a_hint_counts_once_a_majority_gave_it() {
     assert_eq!(count.hear(1, released.clone()), None, "a part of the same");
     assert_eq!(count.hear(1, released.clone()), None, "something new");
     assert_eq!(count.hear(0, released.clone()), Some(released));
+}
+
+/// Found on real servers under load, where a successor came before the resource was free.
+#[test]
+fn a_late_word_of_one_hand_over_is_none_of_the_next() {
+    let mut count = HintCount::new(Quorum::of(3).unwrap());
+    let handed_over = |token| Hint::Transferred {
+        token: Token::new(token).unwrap(),
+        to: InstanceId::seen("bob"),
+        claim_ttl: TTL,
+    };
+    assert_eq!(count.hear(0, handed_over(7)), None);
+    assert_eq!(count.hear(1, handed_over(7)), Some(handed_over(7)));
+    assert_eq!(count.hear(0, handed_over(9)), None);
+    assert_eq!(count.hear(2, handed_over(7)), None, "of the first, and late");
+    assert_eq!(count.hear(1, handed_over(9)), Some(handed_over(9)));
 }
 
 /// Found by the simulator (quorum-clocks, seed 9).

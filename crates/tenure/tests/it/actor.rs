@@ -96,6 +96,7 @@ pub(crate) fn attempt_of(attempt: u64, ttl: Duration) -> Acquire {
         fleet_max_ttl: ttl,
         floor: Token::NONE,
         fresh_store: true,
+        age_counts: true,
         lock_delay: Duration::ZERO,
         heal: None,
         record: MemberRecord { ready: true, ttl, ..MemberRecord::default() },

@@ -59,3 +59,12 @@ fn a_slot_can_be_left_without_an_owner() {
     let there = group.owner_of(group.slot_of(other)).unwrap();
     assert_eq!(group.server(there).cli(&["GET", other]), "");
 }
+
+#[test]
+fn a_replica_keeps_no_file_of_what_it_was_sent() {
+    let group = ClusterGroup::start();
+    for place in 0..group.len() {
+        let file = group.server(place).folder().join("dump.rdb");
+        assert!(!file.exists(), "node {place} would not start empty: {}", file.display());
+    }
+}

@@ -6,4 +6,5 @@ mod cluster;
 mod network;
 mod process;
 mod proxy;
+mod sentinel;
 mod server;

@@ -167,10 +167,7 @@ impl Fault {
                 world.pause_node(replica);
                 world.endure(0.3, 1.5);
             }
-            Fault::LagReplicas => {
-                lag_replicas(world, main);
-                world.endure(0.5, 1.5);
-            }
+            Fault::LagReplicas => lag_replicas(world, main),
             Fault::RestartEmpty => {
                 world.kill_node(main);
                 world.rejoin_dead();
@@ -182,9 +179,9 @@ impl Fault {
             }
             Fault::KillLaggedMaster => {
                 lag_replicas(world, main);
-                world.endure(0.5, 1.5);
                 world.kill_node(main);
                 world.net.heal();
+                world.set_patient(false);
                 world.await_promotion(main);
             }
             Fault::RollingRestart => rolling_restart(world, main),
@@ -265,10 +262,13 @@ fn cut_client(world: &mut World, way: Way) {
     world.endure(0.3, 2.0);
 }
 
+/// A master that whoever watches cannot hear is not replaced meanwhile: that is another fault.
 fn lag_replicas(world: &mut World, main: usize) {
+    world.set_patient(true);
     for node in world.store.replicas() {
         world.net.part_nodes(main, node, Way::Forth);
     }
+    world.endure(0.5, 1.5);
 }
 
 fn cut_master(world: &mut World, main: usize, way: Way) {
@@ -303,7 +303,7 @@ fn rolling_restart(world: &mut World, main: usize) {
     for node in (0..world.topology.nodes()).filter(|node| *node != main) {
         world.kill_node(node);
         world.rejoin_dead();
-        world.await_whole();
+        world.await_whole(Duration::ZERO);
         world.settle();
     }
     world.kill_node(main);

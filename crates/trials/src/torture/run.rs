@@ -217,14 +217,13 @@ fn round(
     }
     *faults.entry(first).or_default() += 1;
     first.strike(world);
-    world.heal();
-    await_leader(world, gaps);
+    let healed_at = world.heal();
+    await_leader(world, healed_at, gaps);
     world.fleet.kill(INSTANCES);
     world.settle();
 }
 
-fn await_leader(world: &mut World, gaps: &mut Gaps) {
-    let healed_at = clock::now();
+fn await_leader(world: &mut World, healed_at: Moment, gaps: &mut Gaps) {
     match world.await_proof(healed_at, LEADER_AGAIN_MAX) {
         Some(at) => gaps.healed = gaps.healed.max(Some(at.since(healed_at))),
         None => gaps.endless += 1,

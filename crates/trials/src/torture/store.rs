@@ -15,6 +15,9 @@ use super::world::Clock;
 /// A store may need a while to be whole again: sentinels wait before they demote an old master.
 pub(super) const WHOLE_AGAIN_MAX: Duration = Duration::from_secs(60);
 
+/// How much longer than a silence it takes until somebody is seen to act on it.
+const NOTICED_WITHIN: Duration = Duration::from_millis(500);
+
 /// Where the instances' resource is kept; its side keys are in the same slot.
 const KEY: &str = "tenure:job";
 
@@ -38,6 +41,15 @@ pub(super) trait Store {
     fn rejoin(&mut self, node: usize);
     /// What is not in its place and in step; `None` when all is.
     fn trouble(&mut self) -> Option<String>;
+    /// For how long it must have been whole to stay so: after a fault, whoever watches may only
+    /// just have begun to replace the master.
+    fn settles_in(&self) -> Duration {
+        Duration::ZERO
+    }
+    /// Whether whoever watches bears a long silence of the master before it is replaced.
+    fn set_patient(&mut self, _is_patient: bool) {}
+    /// Waits until whoever watches has heard all that live, and could lose its patience.
+    fn await_heard(&self) {}
     /// Waits until another than `old` has taken over. False where nobody ever does.
     fn wait_for_promotion(&self, _old: usize) -> bool {
         false
@@ -203,7 +215,22 @@ impl Store for Watched {
                 return Some(format!("node {node} is not in step, {master} is master\n{facts}"));
             }
         }
+        if !servers[master].has_replicas_in_step(servers.len() - 1) {
+            return Some(format!("replicas of {master} lag"));
+        }
         (!self.group.sentinels_agree()).then_some("the sentinels disagree".to_owned())
+    }
+
+    fn settles_in(&self) -> Duration {
+        SentinelGroup::DOWN_AFTER + NOTICED_WITHIN
+    }
+
+    fn set_patient(&mut self, is_patient: bool) {
+        self.group.set_patient(is_patient);
+    }
+
+    fn await_heard(&self) {
+        self.group.wait_until_heard();
     }
 
     fn wait_for_promotion(&self, old: usize) -> bool {
@@ -275,6 +302,18 @@ impl Store for Sharded {
 
     fn trouble(&mut self) -> Option<String> {
         self.group.trouble()
+    }
+
+    fn settles_in(&self) -> Duration {
+        ClusterGroup::NODE_TIMEOUT + NOTICED_WITHIN
+    }
+
+    fn set_patient(&mut self, is_patient: bool) {
+        self.group.set_patient(is_patient);
+    }
+
+    fn await_heard(&self) {
+        self.group.wait_until_heard();
     }
 
     fn wait_for_promotion(&self, old: usize) -> bool {

@@ -7,7 +7,7 @@ use tenure_core::Moment;
 use testkit::{Random, WallClock};
 
 use super::fleet::Fleet;
-use super::history::What;
+use super::history::{NEMESIS, What};
 use super::net::{Net, Way};
 use super::row::{Mode, Topology};
 use super::store::{Store, WHOLE_AGAIN_MAX};
@@ -52,6 +52,8 @@ pub(super) struct Wounds {
     dead: BTreeSet<usize>,
     paused: BTreeSet<usize>,
     watcher_paused: bool,
+    /// Nobody is replaced for being silent.
+    is_patient: bool,
 }
 
 impl World {
@@ -146,6 +148,11 @@ impl World {
         self.wounds.watcher_paused = true;
     }
 
+    pub(super) fn set_patient(&mut self, is_patient: bool) {
+        self.store.set_patient(is_patient);
+        self.wounds.is_patient = is_patient;
+    }
+
     pub(super) fn rejoin_dead(&mut self) {
         for node in std::mem::take(&mut self.wounds.dead) {
             self.store.rejoin(node);
@@ -160,8 +167,9 @@ impl World {
         }
     }
 
-    /// Undoes all faults and waits until the store is whole again.
-    pub(super) fn heal(&mut self) {
+    /// Undoes all faults, waits until the store is whole again and stays so, and returns since when
+    /// it has been.
+    pub(super) fn heal(&mut self) -> Moment {
         self.net.heal();
         for node in std::mem::take(&mut self.wounds.paused) {
             self.store.resume(node);
@@ -171,15 +179,36 @@ impl World {
         }
         self.rejoin_dead();
         self.fleet.heal(INSTANCES);
-        self.await_whole();
-        self.fleet.note(What::Healed);
+        if self.wounds.is_patient {
+            self.await_whole(Duration::ZERO);
+            self.store.await_heard();
+            self.set_patient(false);
+        }
+        let healed_at = self.await_whole(self.store.settles_in());
+        self.fleet.history.add(healed_at, NEMESIS, What::Healed);
+        healed_at
     }
 
-    pub(super) fn await_whole(&mut self) {
+    /// Waits until the store has been whole for so long, and returns since when it has been.
+    pub(super) fn await_whole(&mut self, settled: Duration) -> Moment {
         let until = clock::now() + WHOLE_AGAIN_MAX;
-        while let Some(trouble) = self.store.trouble() {
-            let is_patient = clock::now() < until;
-            assert!(is_patient, "the store is not whole after {WHOLE_AGAIN_MAX:?}: {trouble}");
+        let mut whole_since = None;
+        loop {
+            let trouble = self.store.trouble();
+            let now = clock::now();
+            match trouble {
+                None => {
+                    let since = *whole_since.get_or_insert(now);
+                    if now.since(since) >= settled {
+                        return since;
+                    }
+                }
+                Some(trouble) => {
+                    whole_since = None;
+                    let late = "the store is not whole after";
+                    assert!(now < until, "{late} {WHOLE_AGAIN_MAX:?}: {trouble}");
+                }
+            }
             self.sleep(LOOK_WHETHER_WHOLE_EVERY);
         }
     }

@@ -1,6 +1,7 @@
 //! `tenure doctor` finds each problem that is planted, and nothing else.
 
 mod election;
+mod servers;
 mod store;
 
 use std::collections::BTreeSet;
@@ -30,11 +31,23 @@ fn codes(stage: &Stage) -> Vec<String> {
 
 /// What is found at another address.
 fn codes_at(store: &str) -> Vec<String> {
+    codes_of(&json_at(store))
+}
+
+/// The whole report about another address.
+fn json_at(store: &str) -> serde_json::Value {
     let mut command = plain_command(&["doctor", NAME, "--json"]);
     command.env("TENURE_STORE", store);
     let said = Said::of(command);
-    let json = serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"));
-    codes_of(&json)
+    serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
+}
+
+/// The finding of this code in a report.
+#[track_caller]
+fn finding<'a>(json: &'a serde_json::Value, code: &str) -> &'a serde_json::Value {
+    let found = json["findings"].as_array().unwrap();
+    let wanted = found.iter().find(|finding| finding["code"] == code);
+    wanted.unwrap_or_else(|| panic!("{code} is not in {json}"))
 }
 
 fn codes_of(json: &serde_json::Value) -> Vec<String> {
@@ -60,7 +73,8 @@ fn listed() -> BTreeSet<String> {
 
 #[test]
 fn every_finding_is_planted_by_a_test() {
-    let planted = store::CODES.iter().chain(election::CODES).map(|code| (*code).to_owned());
+    let planted = [store::CODES, servers::CODES, election::CODES].concat();
+    let planted = planted.into_iter().map(str::to_owned);
     assert_eq!(planted.collect::<BTreeSet<_>>(), listed());
 }
 

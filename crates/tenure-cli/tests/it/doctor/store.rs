@@ -39,24 +39,6 @@ planted! {
         codes(&stage)
     }
 
-    "node-down": fn a_quorum_without_one_of_its_nodes() {
-        let mut nodes: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
-        let hosts: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
-        let quorum = format!("redis+quorum://{}", hosts.join(","));
-        let whole = codes_at(&quorum);
-        assert!(!whole.iter().any(|code| ["node-down", "single-node"].contains(&code.as_str())));
-        nodes[1].kill();
-        codes_at(&quorum)
-    }
-
-    "quorum-lost": fn a_quorum_without_a_majority_of_its_nodes() {
-        let mut nodes: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
-        let hosts: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
-        nodes[0].kill();
-        nodes[1].kill();
-        codes_at(&format!("redis+quorum://{}", hosts.join(",")))
-    }
-
     "single-node": fn a_store_that_stands_alone() {
         codes(&Stage::on(Kind::Own))
     }
@@ -89,7 +71,8 @@ planted! {
         command.env("TENURE_STORE", server.url());
         let said = Said::of(command);
         assert_eq!(said.code, 1, "{said:?}");
-        assert!(said.out.contains("xadd, publish"), "{said:?}");
+        assert!(said.out.contains("(default) may not use xadd, publish"), "{said:?}");
+        assert!(said.out.contains("ACL SETUSER default +xadd +publish"), "{said:?}");
         codes_at(&server.url())
     }
 

@@ -13,6 +13,7 @@ cases![
     the_same_attempt_moves_on_to_a_higher_number,
     a_vacant_node_adopts_a_later_term,
     an_abandoned_number_keeps_no_earlier_term_out,
+    an_abandoned_number_is_adopted_from_a_rival_alone,
     a_term_that_was_closed_is_not_adopted,
     a_term_whose_key_ran_out_is_adopted_again,
     adopting_touches_no_other_term,
@@ -121,6 +122,16 @@ async fn an_abandoned_number_keeps_no_earlier_term_out(stage: Stage) -> Verdict 
     Ok(())
 }
 
+async fn an_abandoned_number_is_adopted_from_a_rival_alone(stage: Stage) -> Verdict {
+    let [ada, bob, _] = stage.players();
+    let token = settled(&bob, 1).await?;
+    bob.outcome(Request::Abandon { attempt: 1 }).await?;
+    shaped!(bob.outcome(adopt(token)).await?, Outcome::Lost(_));
+    shaped!(ada.outcome(adopt(token)).await?, Outcome::Renewed);
+    ensure!(ada.view().await?.token == token, "it came under another number");
+    Ok(())
+}
+
 async fn a_term_that_was_closed_is_not_adopted(stage: Stage) -> Verdict {
     let [ada, _, _] = stage.players();
     let token = settled(&ada, 1).await?;
@@ -162,7 +173,8 @@ async fn a_node_without_a_past_adopts_nothing_before_its_quarantine(stage: Stage
         Outcome::Lost(LostWhy::KeyVanished) => {}
         other => return Err(format!("expected a refusal, got {other:?}")),
     }
-    let careful = Acquire { ballot: Ballot::Propose, fresh_store: false, ..attempt_of(1, SHORT) };
+    let ask = Acquire { fresh_store: false, age_counts: false, ..attempt_of(1, SHORT) };
+    let careful = Acquire { ballot: Ballot::Propose, ..ask };
     shaped!(bob.outcome(Request::Acquire(careful)).await?, Outcome::Quarantine { .. });
     ada.see("the end of the quarantine", |view| view.holder.is_none()).await?;
     shaped!(ada.outcome(adopt).await?, Outcome::Renewed);

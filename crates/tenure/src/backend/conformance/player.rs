@@ -183,6 +183,7 @@ pub(super) fn attempt_of(attempt: u64, ttl: Duration) -> Acquire {
         fleet_max_ttl: ttl,
         floor: Token::NONE,
         fresh_store: true,
+        age_counts: true,
         lock_delay: Duration::ZERO,
         heal: None,
         record: record(0, ttl),

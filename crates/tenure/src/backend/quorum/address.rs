@@ -6,24 +6,29 @@ use tenure_core::quorum::Quorum;
 
 use super::SCHEMES;
 use crate::backend::ConnectError;
-use crate::backend::redis::{Place, QuorumParts, RedisUrl};
+use crate::backend::redis::{DEFAULT_PORT, Form, Login, Mode, Node, Nodes, Place, RedisUrl};
 
-/// The address as people write it, for messages.
-const FORM: &str = "redis+quorum://[user:password@]host1[:port],host2[:port],host3[:port][/db] \
-                    (rediss+quorum:// for TLS; a login before the first host counts for all that \
-                    have none of their own)";
+/// How a quorum is written.
+pub(super) static FORM: Form = Form {
+    schemes: SCHEMES,
+    text: "redis+quorum://[user:password@]host1[:port],host2[:port],host3[:port][/db] \
+           (rediss+quorum:// for TLS; a login before the first host counts for all that have none \
+           of their own)",
+    host: "node",
+    port: DEFAULT_PORT,
+};
 
 /// A parsed address.
 #[derive(Clone, Debug)]
 pub(super) struct QuorumAddress {
     nodes: Vec<RedisUrl>,
-    is_encrypted: bool,
+    shown: String,
 }
 
 impl QuorumAddress {
     /// Parses an address. No error repeats a part in which a password could stand.
     pub(super) fn parse(address: &str) -> Result<Self, ConnectError> {
-        parse(address.trim()).map_err(ConnectError::Address)
+        parse(address).map_err(ConnectError::Address)
     }
 
     /// The nodes, each with its login.
@@ -33,41 +38,38 @@ impl QuorumAddress {
 }
 
 fn parse(address: &str) -> Result<QuorumAddress, String> {
-    let (scheme, rest) = address.split_once("://").ok_or_else(|| format!("write {FORM}"))?;
-    let is_encrypted = scheme.eq_ignore_ascii_case(SCHEMES[1]);
-    let nodes = QuorumParts { rest, is_encrypted, form: FORM }.nodes()?;
-    for (index, node) in nodes.iter().enumerate() {
-        let is_same = |other: &RedisUrl| place(&other.place) == place(&node.place);
-        if nodes[..index].iter().any(is_same) {
-            return Err(format!("the node {node} stands there twice: name each node once"));
-        }
+    let mut parts = FORM.parse(address)?;
+    if let Some(name) = ["mode", "replicas"].iter().find(|name| parts.options.take(name).is_some())
+    {
+        return Err(format!(
+            "?{name}= does not go with several nodes, which are a mode of their own: write {}",
+            FORM.text
+        ));
     }
-    Quorum::of(nodes.len()).map_err(|error| error.to_string())?;
-    Ok(QuorumAddress { nodes, is_encrypted })
-}
-
-fn place(place: &Place) -> (String, u16) {
-    match place {
-        Place::Tcp { host, port } | Place::Tls { host, port, .. } => {
-            (host.to_ascii_lowercase(), *port)
+    let database = parts.options.take_database(&parts.path)?;
+    parts.no_more_options()?;
+    let hosts = parts.hosts()?;
+    Quorum::of(hosts.len()).map_err(|error| error.to_string())?;
+    let shared = hosts.first().and_then(|host| host.login.clone()).unwrap_or_default();
+    let each = hosts.iter().map(|host| {
+        let Node { host: name, port } = host.node.clone();
+        let login = host.login.clone().unwrap_or_else(|| shared.clone());
+        RedisUrl {
+            place: Place::network(name, port, parts.tls.clone()),
+            login: Login { database, ..login },
+            mode: Mode::Available,
         }
-        Place::Unix { path } => (path.display().to_string(), 0),
-    }
+    });
+    let names: Vec<Node> = hosts.iter().map(|host| host.node.clone()).collect();
+    let scheme = FORM.schemes[usize::from(parts.tls.is_some())];
+    let shown = format!("{scheme}://{}/{database}", Nodes(&names));
+    Ok(QuorumAddress { nodes: each.collect(), shown })
 }
 
 /// Without logins and files: fit for logs.
 impl fmt::Display for QuorumAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://", SCHEMES[usize::from(self.is_encrypted)])?;
-        for (index, node) in self.nodes.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            let (host, port) = place(&node.place);
-            match host.contains(':') {
-                true => write!(f, "{comma}[{host}]:{port}")?,
-                false => write!(f, "{comma}{host}:{port}")?,
-            }
-        }
-        write!(f, "/{}", self.nodes.first().map_or(0, |node| node.login.database))
+        f.write_str(&self.shown)
     }
 }
 

@@ -19,7 +19,7 @@ use tenure_core::{Resource, StoreError};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use self::address::QuorumAddress;
+use self::address::{FORM, QuorumAddress};
 use self::ears::Ears;
 use self::standing::Nodes;
 use super::redis::{RedisBackend, RedisUrl};
@@ -64,9 +64,7 @@ impl QuorumBackend {
     /// The nodes that an address names, for tools that look at each of them. `None` when it names
     /// no quorum.
     pub fn nodes_of(address: &str) -> Option<Result<Vec<RedisUrl>, ConnectError>> {
-        let (scheme, _) = address.trim().split_once("://")?;
-        let is_meant = SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme));
-        is_meant.then(|| Ok(QuorumAddress::parse(address)?.nodes().to_vec()))
+        FORM.is_meant(address).then(|| Ok(QuorumAddress::parse(address)?.nodes().to_vec()))
     }
 
     /// A quorum of these nodes, each a backend of its own that leads to one server. `place` is

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(20);
-/// Short enough that a leader finds its store again well within an ordinary lease.
-const LONGEST: Duration = Duration::from_secs(1);
+/// The longest wait between two tries to connect: short enough that a leader finds its store again
+/// well within an ordinary lease. In a long outage each client tries twice in this time on average,
+/// so a fleet of N comes back at a rate of 2 N in this time at most.
+pub const REDIAL_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Waits that double, each drawn from zero to its bound: a fleet that lost its store together does
 /// not come back together.
@@ -16,7 +18,13 @@ pub(super) struct Backoff {
 impl Backoff {
     /// The wait after one more failure.
     pub(super) fn next(&mut self) -> Duration {
-        let bound = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
+        self.next_from(FIRST)
+    }
+
+    /// The wait after one more failure, where a first one is worth more patience.
+    pub(super) fn next_from(&mut self, first: Duration) -> Duration {
+        let bound = first.max(FIRST).saturating_mul(1 << self.failures.min(16));
+        let bound = bound.min(REDIAL_WAIT_MAX);
         self.failures = self.failures.saturating_add(1);
         bound.mul_f64(fastrand::f64())
     }
@@ -36,9 +44,9 @@ mod tests {
         let mut backoff = Backoff::default();
         let waits: Vec<_> = (0..200).map(|_| backoff.next()).collect();
         assert!(waits[0] <= FIRST && waits[1] <= FIRST * 2);
-        assert!(waits.iter().all(|wait| *wait <= LONGEST));
-        assert!(waits[20..].iter().any(|wait| *wait > LONGEST / 2));
-        assert!(waits[20..].iter().any(|wait| *wait < LONGEST / 2));
+        assert!(waits.iter().all(|wait| *wait <= REDIAL_WAIT_MAX));
+        assert!(waits[20..].iter().any(|wait| *wait > REDIAL_WAIT_MAX / 2));
+        assert!(waits[20..].iter().any(|wait| *wait < REDIAL_WAIT_MAX / 2));
         backoff.reset();
         assert!(backoff.next() <= FIRST);
     }

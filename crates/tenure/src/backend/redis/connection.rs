@@ -8,10 +8,11 @@
 //!                      ▲ line (open connection)  │ overdue, broken, wrong node, out of step
 //!                      └──── dialling ◄──────────┘
 //! ```
-//! A line on which an answer is overdue is not given up at once: a new one is dialled beside it,
-//! and whichever answers first is used from then on, while the other may still bring the answers
-//! that are on their way. So a slow server costs nothing but a dial, and a dead connection holds up
-//! nobody for longer than one dial.
+//! A line on which an answer is overdue is not given up at once: a little later a new one is
+//! dialled beside it, and whichever answers first is used from then on, while the other may still
+//! bring the answers that are on their way. Meanwhile nothing more is sent. So a busy server is not
+//! asked twice by whoever waits for it, nor called by all at once, and a dead connection holds up
+//! nobody for much longer than one dial.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -47,6 +48,9 @@ const BATCH_CALLS_MAX: usize = 128;
 const BATCHES_IN_FLIGHT_MAX: usize = 256;
 /// No line is suspected before an answer took this long, however impatient the caller.
 const SUSPECT_AFTER: Duration = Duration::from_millis(100);
+/// A line under suspicion is given up to this part of the time that its answer already took, before
+/// another is dialled: little enough that a leader renews on the other in time.
+const SUSPECT_SHARE: u32 = 2;
 /// The wait between tries while the store refuses the credentials: a person has to act first.
 const DENIED_WAIT: Duration = Duration::from_secs(2);
 
@@ -248,6 +252,7 @@ enum Event {
     Landed(Landed),
     Dialled(Result<Line, StoreError>),
     Overdue,
+    Ended(StoreError),
     Retired,
     Moved,
 }
@@ -283,6 +288,7 @@ impl Keeper {
                 Event::Dialled(Err(error)) => self.dial_failed(error),
                 Event::Overdue if is_closed => return,
                 Event::Overdue => self.suspect(),
+                Event::Ended(error) => self.leave_line(error),
                 Event::Retired => self.retired = None,
                 Event::Moved => self.follow(),
             }
@@ -304,6 +310,7 @@ impl Keeper {
             dialled = dialled(&mut self.dialling, &self.route) => Event::Dialled(dialled),
             // Before new jobs, which must not follow others onto a line that is dead.
             () = sleep_until(overdue_at) => Event::Overdue,
+            error = ended(&mut self.open) => Event::Ended(error),
             () = sleep_until(retired_at) => Event::Retired,
             () = changed(&mut self.moved) => Event::Moved,
             count = self.jobs.recv_many(fresh, BATCH_CALLS_MAX), if takes_jobs => match count {
@@ -333,8 +340,9 @@ impl Keeper {
     }
 
     async fn send_batches(&mut self) {
+        let mode = self.terms.mode;
         // What is not sent on a line under suspicion goes out on whichever line answers first.
-        while let Some(open) = self.open.as_mut().filter(|open| !open.is_suspect)
+        while let Some(open) = self.open.as_mut().filter(|open| open.takes_more(mode))
             && self.in_flight.len() < BATCHES_IN_FLIGHT_MAX
         {
             let now = timer_now();
@@ -350,7 +358,7 @@ impl Keeper {
                 }
             }
             let number = self.terms.batches_sent.fetch_add(1, Ordering::Relaxed);
-            let mut flying = open.send(number, jobs, self.terms.mode);
+            let mut flying = open.send(number, jobs, mode);
             // Polled once right here, so that batches enter the connection in their order.
             let polled = std::future::poll_fn(|context| Poll::Ready(flying.as_mut().poll(context)));
             match polled.await {
@@ -439,21 +447,22 @@ impl Keeper {
         // Others that are overdue too say nothing new about a line that answers.
         let now = timer_now();
         open.due.retain(|due| due.batch_number != batch_number && due.soonest > now);
-        if open.is_suspect {
-            open.is_suspect = false;
-            self.dialling = Dialling::Idle;
-            self.state.send_replace(Connection::Up);
+        if !std::mem::take(&mut open.is_suspect) {
+            return self.backoff.reset();
         }
-        self.backoff.reset();
+        // It was only slow: the next time it is waited for longer, until one answer is in time.
+        self.dialling = Dialling::Idle;
+        self.state.send_replace(Connection::Up);
     }
 
-    /// An answer is overdue: dial a second line, and see which of them answers first.
+    /// An answer is overdue: dial a second line soon, and see which of them answers first.
     fn suspect(&mut self) {
         let Some(open) = &mut self.open else { return };
         open.is_suspect = true;
         let timeout = open.due.front().map_or(Duration::ZERO, |due| due.timeout);
         self.state.send_replace(Connection::Down(StoreError::TimedOut(timeout)));
-        self.dialling = Dialling::Now(self.dial());
+        let wait = self.backoff.next_from(timeout / SUSPECT_SHARE);
+        self.dialling = Dialling::At(timer_now() + wait);
     }
 
     /// The store is elsewhere now: nothing more goes out here, but answers may still come in.
@@ -513,9 +522,15 @@ impl Open {
         self.due.iter().map(|due| due.latest).max().unwrap_or_else(timer_now)
     }
 
+    /// Whether a batch may follow those on their way. Behind one that waits for replicas the server
+    /// would leave it lying, and its own wait would begin when its time is nearly over.
+    fn takes_more(&self, mode: Mode) -> bool {
+        !self.is_suspect && (self.due.is_empty() || !mode.awaits_replicas())
+    }
+
     fn send(&mut self, batch_number: u64, mut jobs: Vec<Job>, mode: Mode) -> Flying {
-        if !mode.trusts_age() {
-            jobs.iter_mut().flat_map(|job| &mut job.steps).for_each(Step::distrust_age);
+        if mode.awaits_replicas() {
+            jobs.iter_mut().flat_map(|job| &mut job.steps).for_each(Step::await_replicas);
         }
         let mut pipeline = redis::Pipeline::with_capacity(jobs.len());
         let steps = jobs.iter().flat_map(|job| job.steps.iter().map(|step| (step, job.manner)));
@@ -571,6 +586,15 @@ async fn dialled(dialling: &mut Dialling, route: &Route) -> Result<Line, StoreEr
             }
             Dialling::Now(opening) => return opening.await,
         }
+    }
+}
+
+/// Waits until a line that nobody uses at the moment is closed by the other side. Found out only by
+/// the next request, it would cost that one a dial. Batches in flight hear of it themselves.
+async fn ended(open: &mut Option<Open>) -> StoreError {
+    match open.as_mut().filter(|open| open.due.is_empty()) {
+        Some(open) => open.line.ended().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -16,7 +16,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tenure_core::StoreError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use super::error;
@@ -49,6 +49,11 @@ pub trait Connector: Send + Sync + 'static {
     /// Where the streams lead, for people. Must not contain a secret.
     fn describe(&self) -> String {
         "own connector".into()
+    }
+
+    /// Where the latest stream leads, for errors about it, where that is not always the same place.
+    fn place(&self) -> String {
+        self.describe()
     }
 
     /// Changes whenever streams should be opened anew, for those that can tell: the store has moved
@@ -110,6 +115,14 @@ impl Route {
         }
     }
 
+    /// Where the latest connection leads, without secrets.
+    fn place(&self) -> String {
+        match self {
+            Route::Streams { connector, .. } => connector.place(),
+            Route::Client(_) => self.describe(),
+        }
+    }
+
     /// A connection for requests, checked by a first exchange.
     pub(super) async fn open(&self) -> Result<Line, StoreError> {
         let opening = async {
@@ -125,10 +138,18 @@ impl Route {
         &self,
         opening: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let opened = tokio::time::timeout(DIAL_TIMEOUT, opening).await;
-        opened
-            .unwrap_or_else(|_| Err(self.too_slow()))
-            .map_err(|error| error::at(&self.describe(), error))
+        let opened = self.within(DIAL_TIMEOUT, opening).await;
+        opened.map_err(|error| error::at(&self.place(), error))
+    }
+
+    /// Gives up what takes longer than `limit`.
+    pub(super) async fn within<T>(
+        &self,
+        limit: Duration,
+        opening: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let opened = tokio::time::timeout(limit, opening).await;
+        opened.unwrap_or_else(|_| Err(self.too_slow(limit)))
     }
 
     /// A server that takes the connection and ends it at the first words wants other words.
@@ -145,13 +166,13 @@ impl Route {
         self.describe().starts_with("rediss")
     }
 
-    fn too_slow(&self) -> StoreError {
+    fn too_slow(&self, limit: Duration) -> StoreError {
         let why = match self.is_encrypted() {
             // A plain Redis takes the handshake for a request that has not ended yet.
             true => "the host is silent, a firewall drops what is sent, or the port has no TLS",
             false => "the host is silent, or a firewall drops what is sent to it",
         };
-        StoreError::Unreachable(format!("no connection within {DIAL_TIMEOUT:?}; {why}"))
+        StoreError::Unreachable(format!("no connection within {limit:?}; {why}"))
     }
 
     /// A connection on which nothing was asked yet.
@@ -167,8 +188,7 @@ impl Route {
                 let info = connection_info(login);
                 let made = MultiplexedConnection::new_with_config(&info, stream, config).await;
                 let (connection, driver) = made.map_err(|error| known_or(&breach, &error))?;
-                let driver = tokio::spawn(driver).abort_handle();
-                Ok(Line::new(connection, self.describe(), breach, Some(Driver(driver))))
+                Ok(Line::new(connection, self.place(), breach, Some(Driver::start(driver))))
             }
             Route::Client(client) => {
                 let made = client.get_multiplexed_async_connection_with_config(&config).await;
@@ -195,8 +215,8 @@ impl Route {
             let info = connection_info(login).set_protocol(ProtocolVersion::RESP3);
             let made = MultiplexedConnection::new_with_config(&info, stream, config).await;
             let (connection, driver) = made.map_err(|error| error::from_connection(&error))?;
-            let driver = Driver(tokio::spawn(driver).abort_handle());
-            Ok(Line::new(connection, self.describe(), Breach::default(), Some(driver)))
+            let driver = Some(Driver::start(driver));
+            Ok(Line::new(connection, self.describe(), Breach::default(), driver))
         };
         self.in_time(opening).await
     }
@@ -228,7 +248,7 @@ pub(super) struct Line {
     pub(super) warning: Option<String>,
     place: String,
     breach: Breach,
-    _driver: Option<Driver>,
+    driver: Option<Driver>,
 }
 
 impl Line {
@@ -239,7 +259,19 @@ impl Line {
         driver: Option<Driver>,
     ) -> Self {
         let (seen_run, warning) = (String::new(), None);
-        Line { connection, seen_run, warning, place, breach, _driver: driver }
+        Line { connection, seen_run, warning, place, breach, driver }
+    }
+
+    /// Waits until the connection has ended, whether or not anything was asked on it.
+    pub(super) async fn ended(&mut self) -> StoreError {
+        match &mut self.driver {
+            Some(driver) => {
+                // Nothing is ever sent: it is dropped when the task ends.
+                let _ = (&mut driver.ended).await;
+            }
+            None => std::future::pending().await,
+        }
+        self.failure(&closed())
     }
 
     /// What an exchange on this line failed of.
@@ -268,13 +300,17 @@ impl Line {
             };
             if field(&text, "redis_mode").is_some_and(|mode| mode == "sentinel") {
                 return Err(StoreError::Unexpected(format!(
-                    "{} is a sentinel, which keeps no data: write redis+sentinel://host:port/\
+                    "{} is a sentinel, which keeps no data; write redis+sentinel://host:port/\
                      master-name",
                     self.place
                 )));
             }
             if field(&text, "role").is_some_and(|role| role == "slave") {
-                return Err(StoreError::WrongNode("it is a replica".into()));
+                return Err(StoreError::WrongNode(
+                    "it is a replica; name its master in the store's address, unless a fail-over \
+                     is under way"
+                        .into(),
+                ));
             }
             self.warning = self.warning.take().or_else(|| eviction(&text));
             let run = field(&text, "tenure_incarnation").or_else(|| field(&text, "run_id"));
@@ -296,13 +332,31 @@ fn eviction(info: &str) -> Option<String> {
     })
 }
 
+fn closed() -> RedisError {
+    RedisError::from(io::Error::new(io::ErrorKind::ConnectionReset, "closed by the other side"))
+}
+
 /// The task that moves bytes; ended with its connection.
 #[derive(Debug)]
-struct Driver(AbortHandle);
+struct Driver {
+    task: AbortHandle,
+    ended: oneshot::Receiver<()>,
+}
+
+impl Driver {
+    fn start(driver: impl Future<Output = ()> + Send + 'static) -> Self {
+        let (running, ended) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let _running: oneshot::Sender<()> = running;
+            driver.await;
+        });
+        Driver { task: task.abort_handle(), ended }
+    }
+}
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 

@@ -143,6 +143,19 @@ pub(super) fn at(place: &str, error: StoreError) -> StoreError {
     }
 }
 
+/// The text for a group of servers, `(what one of them is, how many)`, none of which answers, with
+/// what went wrong at one of them.
+pub(super) fn of_silent(group: (&str, usize), one: &str, error: &StoreError) -> String {
+    let why = match error {
+        StoreError::Unreachable(why) => why.clone(),
+        other => other.to_string(),
+    };
+    match group {
+        (kind, 1) => format!("the {kind} at {one} does not answer: {why}"),
+        (kind, count) => format!("none of {count} {kind}s answers; the one at {one}: {why}"),
+    }
+}
+
 /// Whether this error means that the connected node must be left.
 pub(super) fn leaves_node(error: &StoreError) -> bool {
     matches!(error, StoreError::WrongNode(_))

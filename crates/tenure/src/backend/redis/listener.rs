@@ -16,8 +16,9 @@ use super::backoff::Backoff;
 use super::dial::{DIAL_TIMEOUT, Route};
 use super::error;
 use super::guard::Backlog;
+use super::lines::Lines;
 use super::warnings::Warnings;
-use crate::backend::{Listening, SignalSink, Subscription};
+use crate::backend::{Connection, Listening, SignalSink, Subscription};
 
 /// The wait before the next try when subscribing is not allowed: a person has to act first.
 pub(super) const DENIED_WAIT: Duration = Duration::from_secs(30);
@@ -32,14 +33,16 @@ pub(super) struct Listener {
 
 impl Listener {
     /// Starts the task in the current runtime. It connects once there is a subscription, and anew
-    /// whenever the connection for requests was replaced: the store may be another one then.
-    pub(super) fn start(
-        route: Route,
-        lines_opened: watch::Receiver<u64>,
-        warnings: Arc<Warnings>,
-    ) -> Self {
+    /// whenever the connections for `requests` were replaced: the store may be another one then.
+    pub(super) fn start(route: Route, requests: &Lines, warnings: Arc<Warnings>) -> Self {
         let shared = Arc::new(Audience::default());
-        let ears = Ears { route, shared: Arc::clone(&shared), lines_opened, warnings };
+        let ears = Ears {
+            route,
+            shared: Arc::clone(&shared),
+            lines_opened: requests.lines_opened(),
+            requests: requests.state().clone(),
+            warnings,
+        };
         tokio::spawn(ears.run());
         Listener { shared }
     }
@@ -69,6 +72,8 @@ struct Ears {
     route: Route,
     shared: Arc<Audience>,
     lines_opened: watch::Receiver<u64>,
+    /// How the connections for requests stand.
+    requests: watch::Receiver<Connection>,
     warnings: Arc<Warnings>,
 }
 
@@ -91,10 +96,19 @@ impl Ears {
             };
             shared.deafen();
             tokio::select! {
-                () = tokio::time::sleep(wait) => {}
+                () = self.rest(wait) => {}
                 () = shared.closing() => {}
             }
         }
+    }
+
+    /// Waits, and then for requests to get through: without them hints are of no use, and one
+    /// connection is enough to find out that the store is back.
+    async fn rest(&mut self, wait: Duration) {
+        tokio::time::sleep(wait).await;
+        let gets_through = |state: &Connection| !matches!(state, Connection::Down(_));
+        // Fails when there will be no requests any more; then nobody listens either.
+        let _ = self.requests.wait_for(gets_through).await;
     }
 
     /// Opens a connection and listens on it for as long as it lasts.

@@ -17,7 +17,9 @@ pub enum Mode {
     /// The master has it. What a failover forgets is waited out.
     #[default]
     Available,
-    /// So many replicas have it, too, so that an old master that was cut off grants nothing.
+    /// So many replicas have it, too, so that an old master that was cut off grants nothing. A
+    /// server without a record may have been flushed, however long it has run: where an operator
+    /// asks for more than the default, that is not risked.
     Strict {
         /// How many; from configuration, never from what the server says of itself.
         replicas: u32,
@@ -25,17 +27,45 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Whether a server that has run for long, and has no record, may be taken for new. It may have
-    /// been flushed; where an operator asks for more than the default, that is not risked.
-    pub(super) fn trusts_age(self) -> bool {
-        self == Mode::Available
+    /// The mode that an address asks for by `?mode=` and `?replicas=`.
+    pub(super) fn from_options(mode: Option<&str>, replicas: Option<&str>) -> Result<Self, String> {
+        let count = |text: &str| {
+            let count = text.parse().ok().filter(|count| (1..=REPLICAS_MAX).contains(count));
+            count.ok_or_else(|| format!("?replicas= is not a number from 1 to {REPLICAS_MAX}"))
+        };
+        match (mode, replicas.map(count).transpose()?) {
+            (None | Some("available"), None) => Ok(Mode::Available),
+            (Some("strict"), Some(replicas)) => Ok(Mode::Strict { replicas }),
+            (Some("strict"), None) => Err("mode=strict needs the number of replicas that must \
+                                           confirm: add &replicas=N, N = how many replicas the \
+                                           master has"
+                .into()),
+            (None, Some(count)) => Err(format!(
+                "replicas={count} needs mode=strict: write ?mode=strict&replicas={count} if the \
+                 master has so many replicas"
+            )),
+            (Some("available"), Some(count)) => Err(format!(
+                "mode=available waits for no replica: write ?mode=strict&replicas={count}, or \
+                 leave replicas={count} out"
+            )),
+            (Some("quorum"), _) => Err("mode=quorum needs several independent nodes: write \
+                                        redis+quorum://host1,host2,host3"
+                .into()),
+            (Some(_), _) => Err("?mode= is available or strict".into()),
+        }
+    }
+
+    /// Whether replicas have a say.
+    pub(super) fn awaits_replicas(self) -> bool {
+        self != Mode::Available
     }
 
     /// The command after a pipeline that asks how far it got, for a batch that must be answered
-    /// by `deadline`. Some of the time is left for the answer's way back.
+    /// by `deadline`. Half of the time is left: for the answer's way back, and for calls that came
+    /// right behind it and wait until it is there.
     pub(super) fn question(self, now: Instant, deadline: Instant) -> Option<redis::Cmd> {
         let Mode::Strict { replicas } = self else { return None };
-        let patience = deadline.saturating_duration_since(now).mul_f64(0.75);
+        let patience = deadline.saturating_duration_since(now) / 2;
         let mut wait = redis::cmd("WAIT");
         // Zero would mean for ever.
         let patience = patience.max(Duration::from_millis(1));
@@ -49,8 +79,8 @@ impl Mode {
         match answer {
             Some(Value::Int(count)) if *count >= i64::from(replicas) => Ok(()),
             Some(Value::Int(count)) => Err(StoreError::NotNow(format!(
-                "{count} of {replicas} replicas confirmed it in time: check that they are attached \
-                 (INFO replication)"
+                "{count} of {replicas} replicas confirmed it in time; attach the missing ones (INFO \
+                 replication on the master lists those that are there)"
             ))),
             Some(Value::ServerError(error)) => Err(super::error::from_reply(error)),
             _ => Err(StoreError::Unexpected("no number in answer to WAIT".into())),
@@ -68,77 +98,28 @@ impl fmt::Display for Mode {
     }
 }
 
-/// The options of an address that make up a mode.
-#[derive(Debug, Default)]
-pub(super) struct ModeOptions {
-    mode: Option<String>,
-    replicas: Option<u32>,
-}
-
-impl ModeOptions {
-    /// Takes an option if it is one of these.
-    pub(super) fn take(&mut self, name: &str, value: &str) -> Result<bool, String> {
-        match name {
-            "mode" => self.mode = Some(value.to_owned()),
-            "replicas" => {
-                let count = value.parse().ok().filter(|count| (1..=REPLICAS_MAX).contains(count));
-                let count = count.ok_or_else(|| {
-                    format!("?replicas= is not a number from 1 to {REPLICAS_MAX}")
-                })?;
-                self.replicas = Some(count);
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
-    /// The mode that they ask for.
-    pub(super) fn checked(self) -> Result<Mode, String> {
-        match (self.mode.as_deref(), self.replicas) {
-            (None | Some("available"), None) => Ok(Mode::Available),
-            (Some("strict"), Some(replicas)) => Ok(Mode::Strict { replicas }),
-            (Some("strict"), None) => Err("mode=strict needs the number of replicas that must \
-                                           confirm: add &replicas=1"
-                .into()),
-            (None | Some("available"), Some(_)) => {
-                Err("?replicas= needs mode=strict: write ?mode=strict&replicas=1".into())
-            }
-            (Some("quorum"), _) => Err("mode=quorum needs several independent nodes: write \
-                                        redis+quorum://host1,host2,host3"
-                .into()),
-            (Some(_), _) => Err("?mode= is available or strict".into()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parsed(options: &[(&str, &str)]) -> Result<Mode, String> {
-        let mut taken = ModeOptions::default();
-        for (name, value) in options {
-            assert!(taken.take(name, value)?, "{name} is not taken");
-        }
-        taken.checked()
-    }
-
     #[test]
     fn a_mode_is_whole_or_refused() {
-        assert_eq!(parsed(&[]), Ok(Mode::Available));
-        assert_eq!(parsed(&[("mode", "available")]), Ok(Mode::Available));
-        let strict = parsed(&[("mode", "strict"), ("replicas", "2")]).unwrap();
+        assert_eq!(Mode::from_options(None, None), Ok(Mode::Available));
+        assert_eq!(Mode::from_options(Some("available"), None), Ok(Mode::Available));
+        let strict = Mode::from_options(Some("strict"), Some("2")).unwrap();
         assert_eq!(strict.to_string(), "mode=strict&replicas=2");
-        let cases: [(&[(&str, &str)], &str); 5] = [
-            (&[("mode", "strict")], "add &replicas=1"),
-            (&[("replicas", "1")], "needs mode=strict"),
-            (&[("mode", "strict"), ("replicas", "0")], "number from 1 to"),
-            (&[("mode", "strict"), ("replicas", "many")], "number from 1 to"),
-            (&[("mode", "careful")], "available or strict"),
+        let cases = [
+            (Some("strict"), None, "add &replicas=N, N = how many replicas the master has"),
+            (None, Some("2"), "write ?mode=strict&replicas=2"),
+            (Some("available"), Some("3"), "write ?mode=strict&replicas=3"),
+            (Some("strict"), Some("0"), "number from 1 to"),
+            (Some("strict"), Some("many"), "number from 1 to"),
+            (Some("careful"), None, "available or strict"),
+            (Some("quorum"), None, "redis+quorum://"),
         ];
-        for (options, expected) in cases {
-            let error = parsed(options).unwrap_err();
-            assert!(error.contains(expected), "{options:?}: {error}");
+        for (mode, replicas, expected) in cases {
+            let error = Mode::from_options(mode, replicas).unwrap_err();
+            assert!(error.contains(expected), "{mode:?} {replicas:?}: {error}");
         }
     }
 

@@ -6,9 +6,9 @@ use super::text::cleaned;
 
 /// A server as sentinels or other servers name it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Node {
-    pub(super) host: String,
-    pub(super) port: u16,
+pub(in crate::backend) struct Node {
+    pub(in crate::backend) host: String,
+    pub(in crate::backend) port: u16,
 }
 
 impl fmt::Display for Node {
@@ -17,5 +17,18 @@ impl fmt::Display for Node {
             true => write!(f, "[{}]:{}", cleaned(&self.host), self.port),
             false => write!(f, "{}:{}", cleaned(&self.host), self.port),
         }
+    }
+}
+
+/// Several of them as they stand in an address.
+pub(in crate::backend) struct Nodes<'a>(pub(in crate::backend) &'a [Node]);
+
+impl fmt::Display for Nodes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, node) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            write!(f, "{comma}{node}")?;
+        }
+        Ok(())
     }
 }

@@ -11,6 +11,7 @@ pub(super) enum Script {
     Release,
     PassOn,
     Note,
+    Confirm,
     Herald,
     Abandon,
     Transfer,
@@ -39,6 +40,7 @@ impl Script {
         Script::Release,
         Script::PassOn,
         Script::Note,
+        Script::Confirm,
         Script::Herald,
         Script::Abandon,
         Script::Transfer,
@@ -79,13 +81,16 @@ impl Script {
         const JOURNAL: &str = include_str!("scripts/journal.lua");
         const ROSTER: &str = include_str!("scripts/roster.lua");
         const TICKS: &str = include_str!("scripts/ticks.lua");
+        const EXTEND: &str = include_str!("scripts/extend.lua");
+        const CLOSE: &str = include_str!("scripts/close.lua");
         match self {
             Script::Acquire => &[PRELUDE, JOURNAL, ROSTER, include_str!("scripts/acquire.lua")],
-            Script::Renew => &[PRELUDE, include_str!("scripts/renew.lua")],
-            Script::Adopt => &[PRELUDE, include_str!("scripts/adopt.lua")],
-            Script::Release => &[PRELUDE, include_str!("scripts/release.lua")],
-            Script::PassOn => &[PRELUDE, JOURNAL, include_str!("scripts/pass_on.lua")],
+            Script::Renew => &[PRELUDE, EXTEND, include_str!("scripts/renew.lua")],
+            Script::Adopt => &[PRELUDE, EXTEND, include_str!("scripts/adopt.lua")],
+            Script::Release => &[PRELUDE, CLOSE, include_str!("scripts/release.lua")],
+            Script::PassOn => &[PRELUDE, JOURNAL, CLOSE, include_str!("scripts/pass_on.lua")],
             Script::Note => &[PRELUDE, JOURNAL, ROSTER, include_str!("scripts/note.lua")],
+            Script::Confirm => &[PRELUDE, JOURNAL, include_str!("scripts/confirm.lua")],
             Script::Herald => &[PRELUDE, include_str!("scripts/herald.lua")],
             Script::Abandon => &[PRELUDE, JOURNAL, include_str!("scripts/abandon.lua")],
             Script::Transfer => &[PRELUDE, JOURNAL, include_str!("scripts/transfer.lua")],

@@ -4,7 +4,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::mode::{Mode, ModeOptions};
+use super::address::{Form, MANY, Options, decoded, no_control_characters, parse_place};
+use super::mode::Mode;
+use super::node::Node;
 use crate::backend::{ConnectError, Secret};
 
 /// What the address of a Redis store may look like, for messages.
@@ -14,9 +16,11 @@ pub(super) const SUPPORTED: &str = "redis://[user[:password]@]host[:port][/db], 
                                     redis+cluster://host1,host2, \
                                     redis+quorum://host1,host2,host3, or \
                                     unix:///path?db=N";
-pub(super) const DEFAULT_PORT: u16 = 6379;
-/// The highest database number that is sent; servers have 16 unless told otherwise.
-const DATABASE_MAX: u32 = 65_535;
+pub(in crate::backend) const DEFAULT_PORT: u16 = 6379;
+
+/// How one server in a network is written.
+static FORM: Form =
+    Form { schemes: ["redis", "rediss"], text: SUPPORTED, host: "server", port: DEFAULT_PORT };
 
 /// A parsed address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +47,7 @@ pub enum Place {
 
 impl Place {
     /// A place in the network, encrypted if files are given.
-    pub(super) fn network(host: String, port: u16, tls: Option<TlsFiles>) -> Self {
+    pub(in crate::backend) fn network(host: String, port: u16, tls: Option<TlsFiles>) -> Self {
         match tls {
             Some(tls) => Place::Tls { host, port, tls },
             None => Place::Tcp { host, port },
@@ -139,14 +143,12 @@ impl fmt::Display for Host<'_> {
 }
 
 fn parse(address: &str) -> Result<RedisUrl, String> {
-    if address.chars().any(char::is_control) {
-        return Err("it contains control characters".into());
-    }
+    no_control_characters(address)?;
     let Some((scheme, rest)) = address.split_once(':').filter(|(s, r)| is_scheme(s, r)) else {
         return Err(refuse_other_forms(address));
     };
     match scheme {
-        "redis" | "rediss" => parse_network(scheme, rest.trim_start_matches('/')),
+        "redis" | "rediss" => parse_network(scheme == "rediss", rest.trim_start_matches('/')),
         "unix" => parse_unix(rest),
         _ => Err(unsupported_scheme(scheme)),
     }
@@ -160,14 +162,9 @@ pub(super) fn unsupported_scheme(scheme: &str) -> String {
              of that one"
         );
     }
-    if scheme.contains("cluster") {
-        return "a cluster's address is written redis+cluster://host1,host2 (or rediss+cluster://)"
-            .into();
-    }
-    if scheme.contains("quorum") {
-        return "a quorum's address is written redis+quorum://host1,host2,host3 (or \
-                rediss+quorum://)"
-            .into();
+    let is_many = ["sentinel", "cluster", "quorum"].iter().any(|kind| scheme.contains(kind));
+    if is_many {
+        return format!("unknown scheme {scheme:?}: several hosts are written {MANY}");
     }
     format!("unknown scheme {scheme:?}: write {SUPPORTED}")
 }
@@ -177,82 +174,14 @@ fn is_scheme(scheme: &str, rest: &str) -> bool {
     rest.starts_with('/') && !scheme.is_empty() && scheme.chars().all(is_word)
 }
 
-fn parse_network(scheme: &str, rest: &str) -> Result<RedisUrl, String> {
-    let parts = Parts::split(rest)?;
-    let (host, port) = parse_host(parts.hosts, DEFAULT_PORT)?;
-    let mut login = parse_credentials(parts.credentials)?;
-    if let Some(database) = parts.path.strip_prefix('/').filter(|database| !database.is_empty()) {
-        login.database = parse_database(database)?;
-    }
-    let mut tls = TlsFiles { insecure: parse_fragment(parts.fragment)?, ..TlsFiles::default() };
-    let mut mode = ModeOptions::default();
-    for (name, value) in parse_query(parts.query)? {
-        match name.as_str() {
-            "db" => login.database = parse_database(&value)?,
-            _ if mode.take(&name, &value)? => {}
-            _ if tls.take_option(&name, &value) => {
-                if scheme != "rediss" {
-                    return Err(format!("?{name}= needs rediss://"));
-                }
-            }
-            _ => return Err(unknown_option(&name, SUPPORTED)),
-        }
-    }
-    let place = match scheme {
-        "rediss" => Place::Tls { host, port, tls: tls.checked()? },
-        _ if tls.insecure => return Err("#insecure needs rediss://".into()),
-        _ => Place::Tcp { host, port },
-    };
-    Ok(RedisUrl { place, login, mode: mode.checked()? })
-}
-
-/// What stands after the scheme, cut where the parts meet.
-pub(super) struct Parts<'a> {
-    pub(super) credentials: &'a str,
-    pub(super) hosts: &'a str,
-    pub(super) path: &'a str,
-    pub(super) query: &'a str,
-    pub(super) fragment: &'a str,
-}
-
-impl<'a> Parts<'a> {
-    pub(super) fn split(rest: &'a str) -> Result<Self, String> {
-        let authority_len = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let (authority, tail) = rest.split_at(authority_len);
-        if tail.contains('@') {
-            return Err(
-                "there is an @ after the host: write / ? # and @ inside user and password \
-                        as %2F %3F %23 and %40"
-                    .into(),
-            );
-        }
-        let (credentials, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-        let (tail, fragment) = tail.split_once('#').unwrap_or((tail, ""));
-        let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
-        Ok(Parts { credentials, hosts, path, query, fragment })
-    }
-}
-
-impl TlsFiles {
-    /// Takes an option of an address if it is one of these files.
-    pub(super) fn take_option(&mut self, name: &str, value: &str) -> bool {
-        let file = match name {
-            "ca" => &mut self.ca,
-            "cert" => &mut self.cert,
-            "key" => &mut self.key,
-            _ => return false,
-        };
-        *file = Some(value.into());
-        true
-    }
-
-    /// These files, if they make sense together.
-    pub(super) fn checked(self) -> Result<Self, String> {
-        match self.cert.is_some() == self.key.is_some() {
-            true => Ok(self),
-            false => Err("?cert= and ?key= go together: give both or neither".into()),
-        }
-    }
+fn parse_network(encrypts: bool, rest: &str) -> Result<RedisUrl, String> {
+    let mut parts = FORM.parse_one(encrypts, rest)?;
+    let Node { host, port } = parts.nodes()?.remove(0);
+    let mode = parts.options.take_mode()?;
+    let database = parts.options.take_database(&parts.path)?;
+    parts.no_more_options()?;
+    let login = Login { database, ..parts.login()? };
+    Ok(RedisUrl { place: Place::network(host, port, parts.tls), login, mode })
 }
 
 fn parse_unix(rest: &str) -> Result<RedisUrl, String> {
@@ -262,107 +191,15 @@ fn parse_unix(rest: &str) -> Result<RedisUrl, String> {
     if !path.starts_with('/') || path.len() < 2 {
         return Err("unix: needs an absolute path: write unix:///run/redis.sock".into());
     }
-    let mut login = Login::default();
-    let mut mode = ModeOptions::default();
-    for (name, value) in parse_query(query)? {
-        match name.as_str() {
-            "db" => login.database = parse_database(&value)?,
-            _ if mode.take(&name, &value)? => {}
-            "user" => login.user = Some(value),
-            "password" => login.password = Some(Secret::new(value)),
-            _ => return Err(unknown_option(&name, SUPPORTED)),
-        }
-    }
-    Ok(RedisUrl { place: Place::Unix { path: path.into() }, login, mode: mode.checked()? })
-}
-
-pub(super) fn parse_host(place: &str, default_port: u16) -> Result<(String, u16), String> {
-    let (host, port) = match place.strip_prefix('[') {
-        Some(rest) => {
-            let (host, after) = rest.split_once(']').ok_or("the [ of the host has no ]")?;
-            (host, after.strip_prefix(':'))
-        }
-        None => match place.split_once(':') {
-            Some((_, port)) if port.contains(':') => {
-                return Err("the host has several colons: write an IPv6 address as [::1]".into());
-            }
-            Some((host, port)) => (host, Some(port)),
-            None => (place, None),
-        },
+    let mut options = Options::parse(query)?;
+    let login = Login {
+        user: options.take("user"),
+        password: options.take("password").map(Secret::new),
+        database: options.take_database("")?,
     };
-    if host.is_empty() {
-        return Err(format!("the host is missing: write {SUPPORTED}"));
-    }
-    // The text is not repeated: in a mistyped address a part of the password may stand here.
-    let bad_port = "the port is not a number from 1 to 65535 (write / ? # and @ inside a password \
-                    as %2F %3F %23 and %40)";
-    let port = match port.filter(|port| !port.is_empty()) {
-        Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or(bad_port)?,
-        None => default_port,
-    };
-    Ok((decoded(host)?, port))
-}
-
-pub(super) fn parse_credentials(credentials: &str) -> Result<Login, String> {
-    let (user, password) = match credentials.split_once(':') {
-        Some((user, password)) => (user, Some(password)),
-        None => (credentials, None),
-    };
-    let user = Some(decoded(user)?).filter(|user| !user.is_empty());
-    let password = password.map(decoded).transpose()?.filter(|password| !password.is_empty());
-    if user.is_some() && password.is_none() {
-        return Err(
-            "a user without password: write user:password@ (or :password@ for the default \
-                    user)"
-                .into(),
-        );
-    }
-    Ok(Login { user, password: password.map(Secret::new), database: 0 })
-}
-
-pub(super) fn parse_database(text: &str) -> Result<u32, String> {
-    let database = text.parse().ok().filter(|database| *database <= DATABASE_MAX);
-    database.ok_or_else(|| format!("the database is not a number from 0 to {DATABASE_MAX}"))
-}
-
-pub(super) fn parse_query(query: &str) -> Result<Vec<(String, String)>, String> {
-    let pairs = query.split('&').filter(|pair| !pair.is_empty());
-    pairs
-        .map(|pair| {
-            let (name, value) = pair.split_once('=').ok_or("an option after ? has no =")?;
-            Ok((decoded(name)?, decoded(value)?))
-        })
-        .collect()
-}
-
-pub(super) fn parse_fragment(fragment: &str) -> Result<bool, String> {
-    match fragment {
-        "" => Ok(false),
-        "insecure" => Ok(true),
-        _ => Err("after # only `insecure` may stand".into()),
-    }
-}
-
-pub(super) fn unknown_option(name: &str, form: &str) -> String {
-    format!("unknown option {:?} after ?: write {form}", super::text::cleaned(name))
-}
-
-/// The text behind percent signs.
-pub(super) fn decoded(text: &str) -> Result<String, String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        if first != b'%' {
-            bytes.push(first);
-            rest = after;
-            continue;
-        }
-        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.ok_or("a % is not followed by two hexadecimal digits: write % as %25")?);
-        rest = &after[2..];
-    }
-    String::from_utf8(bytes).map_err(|_| "the text behind % signs is not UTF-8".into())
+    let mode = options.take_mode()?;
+    options.none_left(SUPPORTED)?;
+    Ok(RedisUrl { place: Place::Unix { path: path.into() }, login, mode })
 }
 
 /// Other ways of writing an address that people bring along: refused with what to write instead.
@@ -377,8 +214,8 @@ fn refuse_other_forms(address: &str) -> String {
     if options.is_empty() {
         // A single word may be anything, a password too: it is not repeated.
         let is_place = place.contains(':') && !place.contains(['@', ' ']);
-        return match parse_host(place, DEFAULT_PORT).ok().filter(|_| is_place) {
-            Some((host, port)) => {
+        return match parse_place(place, &FORM).ok().filter(|_| is_place) {
+            Some(Node { host, port }) => {
                 format!("no scheme: write redis://{}:{port}", Host(&host))
             }
             None => format!("no scheme: write {SUPPORTED}"),
@@ -400,8 +237,8 @@ fn refuse_other_forms(address: &str) -> String {
         (None, Some(_)) => ":PASSWORD@",
         (None, None) => "",
     };
-    let place = match parse_host(place, DEFAULT_PORT) {
-        Ok((host, port)) if !place.contains('=') => format!("{}:{port}", Host(&host)),
+    let place = match parse_place(place, &FORM) {
+        Ok(Node { host, port }) if !place.contains('=') => format!("{}:{port}", Host(&host)),
         _ => "HOST:PORT".into(),
     };
     let database = option("defaultdatabase").and_then(|text| text.parse::<u32>().ok());
@@ -434,8 +271,9 @@ mod tests {
         assert_eq!(url.login.database, 3);
         assert_eq!(url.to_string(), "redis://[::1]:7000/3");
 
-        let url = RedisUrl::parse("redis://:only@host").unwrap();
-        assert!(url.login.user.is_none() && url.login.password.is_some());
+        let url = RedisUrl::parse("redis://:only,one@host").unwrap();
+        assert_eq!(url.login.user, None);
+        assert_eq!(url.login.password.as_ref().unwrap().reveal(), "only,one");
 
         let url = RedisUrl::parse("rediss://h?ca=/a.pem&cert=/c.pem&key=/k.pem#insecure").unwrap();
         assert!(url.warning().unwrap().starts_with("INSECURE: rediss://h:6379/0#insecure"));
@@ -465,6 +303,8 @@ mod tests {
             ("redis://host/70000", "database"),
             ("redis://host?pool=5", "unknown option \"pool\""),
             ("redis://host?ca=/x", "needs rediss://"),
+            ("redis://host?db=1&db=2", "\"db\" stands there twice"),
+            ("redis://u:c4nary@a,b:7000", "several hosts"),
             ("redis://host#insecure", "needs rediss://"),
             ("rediss://host#whatever", "insecure"),
             ("rediss://host?cert=/x", "go together"),
@@ -475,7 +315,7 @@ mod tests {
             ("redis-cluster://u:c4nary@host", "redis+cluster://host1"),
             ("rediss+cluster://u:c4nary@host", "write rediss://host:port"),
             ("redis+sentinel://u:c4nary@host/main", "write redis://host:port"),
-            ("quorum://a,b,c", "is written redis+quorum://host1"),
+            ("quorum://a,b,c", "are written redis+sentinel://host1,host2,host3/master-name"),
             ("localhost:6380", "redis://localhost:6380"),
             ("u:c4nary@localhost", "no scheme: write redis://["),
             ("c4nary", "no scheme: write redis://["),

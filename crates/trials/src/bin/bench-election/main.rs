@@ -22,13 +22,17 @@ fn main() -> Outcome {
     let scale = match words[..] {
         [] => WHOLE,
         ["--quick"] => QUICK,
-        ["--only", "command"] => {
-            command::measure(&WHOLE, &mut report)?;
+        ["--only", part] => {
+            match part {
+                "command" => command::measure(&WHOLE, &mut report)?,
+                "outage" => outage::measure(&runtime, &WHOLE, &mut report)?,
+                _ => return Err(format!("--only {part}: command or outage").into()),
+            }
             report.print();
             return Ok(());
         }
         ["many", side, count] => return many::run_side(&runtime, side, count.parse()?),
-        _ => return Err(format!("unknown words {words:?}: --quick or --only command").into()),
+        _ => return Err(format!("unknown words {words:?}: --quick or --only PART").into()),
     };
     calls::measure(&runtime, &mut report)?;
     change::measure(&runtime, &scale, &mut report)?;

@@ -11,6 +11,7 @@ pub(crate) fn measure(runtime: &Runtime, scale: &Scale, report: &mut Report) -> 
     for (name, outage) in [
         ("reconnecting after an outage", Outage::WITHIN_THE_LEASE),
         ("the same, after all leases have ended", Outage::BEYOND_THE_LEASE),
+        ("the same, after all members seemed gone", Outage::BEYOND_MEMBERSHIP),
     ] {
         eprintln!("taking the store away from {} clients…", scale.clients);
         let mut server = RedisServer::start();

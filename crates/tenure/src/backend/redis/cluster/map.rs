@@ -1,6 +1,6 @@
 //! Which node has which slot, as the nodes themselves tell it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use redis::Value;
 
@@ -19,12 +19,15 @@ pub(super) struct SlotMap {
     nodes: Vec<Node>,
     /// By slot: the place of its master in `nodes`.
     owners: Vec<Option<u16>>,
+    /// Masters and their replicas by their places in `nodes`, each pair once.
+    replicas: BTreeSet<(u16, u16)>,
 }
 
 impl SlotMap {
     /// Reads the answer to `CLUSTER SLOTS` by the node `asked`. Fails with what is wrong with it.
     pub(super) fn parse(reply: &Value, asked: &Node) -> Result<Self, String> {
-        let mut map = Self { nodes: Vec::new(), owners: vec![None; usize::from(SLOT_COUNT)] };
+        let owners = vec![None; usize::from(SLOT_COUNT)];
+        let mut map = Self { nodes: Vec::new(), owners, replicas: BTreeSet::new() };
         let mut places = HashMap::new();
         for stretch in list(reply)? {
             let [first, last, master, replicas @ ..] = list(stretch)? else {
@@ -33,7 +36,8 @@ impl SlotMap {
             let (first, last) = (slot(first)?, slot(last)?);
             let master = map.place_of(node(master, asked)?, &mut places)?;
             for replica in replicas {
-                map.place_of(node(replica, asked)?, &mut places)?;
+                let replica = map.place_of(node(replica, asked)?, &mut places)?;
+                map.replicas.insert((master, replica));
             }
             let stretch = map.owners.get_mut(first.index()..=last.index());
             stretch.ok_or("a stretch of slots that ends before it begins")?.fill(Some(master));
@@ -53,9 +57,36 @@ impl SlotMap {
 
     /// Whether a node serves any slot.
     pub(super) fn is_owner(&self, node: &Node) -> bool {
+        self.place(node).is_some_and(|place| self.owners.contains(&Some(place)))
+    }
+
+    /// The replicas of a node.
+    pub(super) fn replicas_of(&self, node: &Node) -> impl Iterator<Item = &Node> {
+        let master = self.place(node);
+        let pairs = self.replicas.iter().filter(move |(of, _)| Some(*of) == master);
+        pairs.filter_map(|(_, replica)| self.nodes.get(usize::from(*replica)))
+    }
+
+    fn place(&self, node: &Node) -> Option<u16> {
         let place = self.nodes.iter().position(|known| known == node);
-        let place = place.and_then(|place| u16::try_from(place).ok());
-        place.is_some_and(|place| self.owners.contains(&Some(place)))
+        place.and_then(|place| u16::try_from(place).ok())
+    }
+
+    /// The slots that a node serves.
+    pub(super) fn owned_by(&self, node: &Node) -> impl Iterator<Item = Slot> {
+        let place = self.place(node);
+        let owned = self
+            .owners
+            .iter()
+            .zip(0..)
+            .filter(move |(owner, _)| owner.is_some() && **owner == place);
+        owned.filter_map(|(_, number)| Slot::numbered(number))
+    }
+
+    /// A node serves no slot as long as nothing else is heard.
+    pub(super) fn forget(&mut self, node: &Node) {
+        let place = self.place(node);
+        self.owners.iter_mut().filter(|owner| **owner == place).for_each(|owner| *owner = None);
     }
 
     /// A node said that another one serves the slot.
@@ -165,6 +196,8 @@ mod tests {
         assert_eq!(map.owner(slot(101)), Some(&at("asked", 6380)));
         assert_eq!((map.owner(slot(100)), map.gaps()), (None, Some("100".into())));
         assert_eq!(map.nodes().len(), 4);
+        let replicas: Vec<_> = map.replicas_of(&at("10.0.0.1", 6379)).collect();
+        assert_eq!(replicas, [&at("10.0.0.2", 6379)]);
         assert!(map.is_owner(&at("asked", 6380)) && !map.is_owner(&at("asked", 6381)));
 
         map.learn(slot(100), &at("new", 1));

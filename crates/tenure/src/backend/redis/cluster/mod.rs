@@ -23,8 +23,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub(super) use self::address::ClusterAddress;
 use self::ears::Ears;
-use self::router::{Errand, Router};
+use self::router::{Errand, Router, SURVEY_EVERY};
 use self::slot::Slot;
+pub use self::survey::{ClusterSurvey, Shard};
 use super::audience::Ear;
 use super::connection::{CALLS_QUEUED_MAX, Company, Replies, Terms, in_time};
 use super::dial::Route;
@@ -50,6 +51,16 @@ impl Cluster {
         address: ClusterAddress,
         warnings: Arc<Warnings>,
     ) -> Result<Self, ConnectError> {
+        Self::start_surveying(address, SURVEY_EVERY, warnings)
+    }
+
+    /// The same with another time between two surveys: how long a cluster stays as it is, is
+    /// nothing that a person could set better.
+    fn start_surveying(
+        address: ClusterAddress,
+        survey_every: Duration,
+        warnings: Arc<Warnings>,
+    ) -> Result<Self, ConnectError> {
         if let Some(seed) = address.seeds().first() {
             // The files serve every node: a bad one is found now.
             Route::to(&address.node_at(seed))?;
@@ -65,7 +76,8 @@ impl Cluster {
             warnings: Arc::clone(&warnings),
             batches_sent: Arc::clone(&batches_sent),
         };
-        let router = Router::new(Arc::new(address), terms, received, Arc::clone(&ears), tell);
+        let (address, listeners) = (Arc::new(address), Arc::clone(&ears));
+        let router = Router::new(address, survey_every, terms, received, listeners, tell);
         tokio::spawn(router.run());
         Ok(Cluster { errands, state, ears, warnings, batches_sent })
     }
@@ -165,4 +177,66 @@ fn astray(key: &str) -> StoreError {
         "the key {key} lies in another slot of the cluster than the keys beside it: enclose the \
          part that they share in {{…}}"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::protocol::{Answer, Call, Request};
+    use tenure_core::{InstanceId, Resource};
+    use testkit::{ClusterGroup, GENEROUS, wait_until};
+
+    use super::*;
+    use crate::backend::Backend;
+    use crate::backend::redis::{RedisBackend, Ways};
+
+    fn surveying(group: &ClusterGroup, every: Duration) -> RedisBackend {
+        let address = ClusterAddress::parse(&group.url()).unwrap();
+        let warnings = Arc::new(Warnings::default());
+        let cluster = Cluster::start_surveying(address, every, Arc::clone(&warnings)).unwrap();
+        RedisBackend::over(Ways::Cluster(cluster), group.url(), warnings)
+    }
+
+    async fn look_at_job(backend: &RedisBackend) -> Result<Answer, StoreError> {
+        let (resource, id) = (Resource::named("job").unwrap(), InstanceId::new("eve", 1).unwrap());
+        let request = Request::Observe { members: false };
+        backend.call(Call { resource, id, request, timeout: GENEROUS }).await
+    }
+
+    /// A count in what all nodes tell about themselves.
+    fn count(group: &ClusterGroup, section: &str, name: &str) -> u64 {
+        let of = |place: usize| {
+            let told = group.server(place).cli(&["INFO", section]);
+            let line = told.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
+            line.split(',').next().unwrap_or_default().trim().parse::<u64>().unwrap()
+        };
+        (0..group.len()).map(of).sum()
+    }
+
+    fn redirections(group: &ClusterGroup) -> u64 {
+        count(group, "errorstats", "errorstat_MOVED:count=")
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_slot_that_moved_is_learnt_before_a_request_goes_astray() {
+        let group = ClusterGroup::start().steady();
+        let curious = surveying(&group, Duration::from_millis(200));
+        let idle = surveying(&group, SURVEY_EVERY);
+        for backend in [&curious, &idle] {
+            look_at_job(backend).await.unwrap();
+        }
+        let slot = group.slot_of("tenure:job");
+        let from = group.owner_of(slot).unwrap();
+        group.migrate(slot, (from + 1) % ClusterGroup::MASTERS);
+
+        // One survey may have been under way, and a survey asks three nodes at the most: after
+        // seven questions, one that began with what every node knows now has ended.
+        let surveys = || count(&group, "commandstats", "cmdstat_cluster|slots:calls=");
+        let before = surveys();
+        wait_until("surveys that nobody asked for", GENEROUS, || surveys() > before + 6);
+        let redirected = redirections(&group);
+        look_at_job(&curious).await.unwrap();
+        assert_eq!(redirections(&group), redirected, "the request went to the new owner at once");
+        look_at_job(&idle).await.unwrap();
+        assert_eq!(redirections(&group), redirected + 1, "this one was not told");
+    }
 }

@@ -32,9 +32,10 @@ use super::slot::Slot;
 use super::survey::{nodes_to_ask, survey};
 use crate::backend::Connection;
 use crate::backend::redis::backoff::Backoff;
-use crate::backend::redis::connection::{CALLS_QUEUED_MAX, Manner, Replies, Supervisor, Terms};
+use crate::backend::redis::connection::{CALLS_QUEUED_MAX, Manner, Replies, Terms};
 use crate::backend::redis::dial::Route;
 use crate::backend::redis::error;
+use crate::backend::redis::lines::Lines;
 use crate::backend::redis::node::Node;
 use crate::backend::redis::request::Step;
 use crate::clock::timer_now;
@@ -48,7 +49,7 @@ const REST_MAX: Duration = Duration::from_millis(200);
 /// The least time between two surveys: many requests are sent on at once when a slot moves.
 const SURVEY_GAP: Duration = Duration::from_millis(100);
 /// How often the nodes are asked all the same: a node that nobody has asked for yet may be gone.
-const SURVEY_EVERY: Duration = Duration::from_secs(30);
+pub(super) const SURVEY_EVERY: Duration = Duration::from_secs(30);
 /// The wait between surveys while a person has to act first.
 const REFUSED_WAIT: Duration = Duration::from_secs(2);
 /// How many errands are taken in one turn.
@@ -120,7 +121,7 @@ pub(super) struct Router {
     ears: Arc<Ears>,
     state: watch::Sender<Connection>,
     map: Option<SlotMap>,
-    nodes: HashMap<Node, Supervisor>,
+    nodes: HashMap<Node, Lines>,
     /// Those of them that were last heard to be down.
     seen_down: HashSet<Node>,
     watched: FuturesUnordered<Watched>,
@@ -129,12 +130,15 @@ pub(super) struct Router {
     in_flight: FuturesUnordered<Pin<Box<dyn Future<Output = Flight> + Send>>>,
     surveying: Surveying,
     surveyed_at: Instant,
+    /// The time between two surveys that nobody asked for, give or take a quarter.
+    survey_every: Duration,
     backoff: Backoff,
 }
 
 impl Router {
     pub(super) fn new(
         address: Arc<ClusterAddress>,
+        survey_every: Duration,
         terms: Terms,
         errands: mpsc::Receiver<Errand>,
         ears: Arc<Ears>,
@@ -155,6 +159,7 @@ impl Router {
             in_flight: FuturesUnordered::new(),
             surveying: Surveying::At(now),
             surveyed_at: now,
+            survey_every,
             backoff: Backoff::default(),
         }
     }
@@ -227,10 +232,10 @@ impl Router {
     fn send(&mut self, mut errand: Errand, node: &Node, manner: Manner) {
         let steps = std::mem::take(&mut errand.steps);
         let (deadline, timeout) = (errand.deadline, errand.timeout);
-        match self.supervisor(node) {
+        match self.lines(node) {
             Err(error) => errand.end(Err(error)),
-            Ok(supervisor) => {
-                let replies = supervisor.carry_out(steps, deadline, timeout, manner);
+            Ok(lines) => {
+                let replies = lines.carry_out(steps, deadline, timeout, manner);
                 let node = node.clone();
                 self.in_flight.push(Box::pin(async move {
                     Flight::Landed { errand, node, outcome: replies.await }
@@ -239,12 +244,12 @@ impl Router {
         }
     }
 
-    fn supervisor(&mut self, node: &Node) -> Result<&Supervisor, StoreError> {
+    fn lines(&mut self, node: &Node) -> Result<&Lines, StoreError> {
         if !self.nodes.contains_key(node) {
             let route = self.route(node)?;
-            let supervisor = Supervisor::start(route, self.terms.clone());
-            self.watched.push(watched(node.clone(), supervisor.state().clone()));
-            self.nodes.insert(node.clone(), supervisor);
+            let lines = Lines::start(route, self.terms.clone());
+            self.watched.push(watched(node.clone(), lines.state().clone()));
+            self.nodes.insert(node.clone(), lines);
         }
         Ok(&self.nodes[node])
     }
@@ -300,8 +305,8 @@ impl Router {
         if errand.hops > HOPS_MAX {
             let slot = errand.slot;
             return errand.end(Err(StoreError::NotNow(format!(
-                "slot {slot} was sent from node to node {HOPS_MAX} times, last to {to}: the nodes \
-                 disagree about its owner (redis-cli --cluster check {to} tells more)"
+                "slot {slot} was sent from node to node {HOPS_MAX} times, last to {to}, for the nodes \
+                 disagree about its owner; redis-cli --cluster check {to} tells more"
             ))));
         }
         self.send(errand, to, manner);
@@ -325,7 +330,7 @@ impl Router {
     fn no_owner(&self, errand: &Errand) -> StoreError {
         let (slot, key) = (errand.slot, errand.key());
         StoreError::NotNow(format!(
-            "no node of {} serves slot {slot}, in which {key} lies: give it an owner (redis-cli \
+            "no node of {} serves slot {slot}, in which {key} lies; give it an owner (redis-cli \
              --cluster fix HOST:PORT)",
             self.address
         ))
@@ -347,7 +352,7 @@ impl Router {
                 errand.key()
             )),
             None => StoreError::NotNow(format!(
-                "{said} (slot {}, key {}): it serves again once replicas have taken over",
+                "{said} (slot {}, key {}); it serves again once replicas have taken over",
                 errand.slot,
                 errand.key()
             )),
@@ -371,7 +376,7 @@ impl Router {
             true => {
                 self.backoff.reset();
                 // Not all clients at once.
-                SURVEY_EVERY.mul_f64(0.75 + fastrand::f64() / 2.0)
+                self.survey_every.mul_f64(0.75 + fastrand::f64() / 2.0)
             }
         };
         self.surveying = Surveying::At(self.surveyed_at + wait);
@@ -411,7 +416,7 @@ impl Router {
     }
 
     fn states(&self) -> impl Iterator<Item = Connection> {
-        self.nodes.values().map(|supervisor| supervisor.state().borrow().clone())
+        self.nodes.values().map(|lines| lines.state().borrow().clone())
     }
 
     /// The cluster is up as long as a node that is used is: elections on another one learn of its
@@ -443,7 +448,7 @@ impl Router {
         let ears = Arc::clone(&self.ears);
         ears.house(&map, |node| {
             let route = self.route(node).ok()?;
-            let lines_opened = self.supervisor(node).ok()?.lines_opened();
+            let lines_opened = self.lines(node).ok()?.lines_opened();
             Some((route, lines_opened, Arc::clone(&self.terms.warnings)))
         });
     }

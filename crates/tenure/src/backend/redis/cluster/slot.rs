@@ -22,6 +22,11 @@ impl Slot {
         u16::try_from(number).ok().filter(|number| *number < SLOT_COUNT).map(Slot)
     }
 
+    /// Its number.
+    pub(super) fn number(self) -> u16 {
+        self.0
+    }
+
     /// Its place in a list of all slots.
     pub(super) fn index(self) -> usize {
         usize::from(self.0)

@@ -22,12 +22,14 @@ if was_granted then
     string.match(meta.before or '', '^(%d+) (%d*) ([01]) (.*)$')
   if known then
     side('side record', 'HSET', META, 'token', known, 'attempt', before_attempt, 'open',
-      before_open, 'holder', before_holder, 'before', '', 'undone',
-      text(token), 'wish', '')
+      before_open, 'holder', before_holder, 'before', '', 'undone', text(token) .. ' ' .. ME,
+      'wish', '')
   else
     side('side record', 'HSET', META, 'open', '0', 'wish', '')
   end
-  journal(now, 'closed', ME, token, 'too-late')
+  if not is_unconfirmed() then
+    journal(now, 'closed', ME, token, 'too-late')
+  end
   publish('r ' .. text(token))
 end
 return answer('abandoned', was_granted and '1' or '0')

@@ -3,21 +3,8 @@
 local term, ttl = tonumber(ARGV[5]), tonumber(ARGV[6])
 local fleet_ttl = math.max(ttl, tonumber(ARGV[7]))
 
--- A longer lease than ever before must be known before it can be believed in.
-local function extend()
-  if ttl > max_ttl then
-    local fault = must('HSET', META, 'max_ttl', text(ttl))
-    if fault then return fault end
-    max_ttl = ttl
-  end
-  local fault = must('PEXPIRE', K, text(ttl))
-  if fault then return fault end
-  pttl = ttl
-  side('side record', 'HSET', META, 'renewed_at', text(now), 'expires_at', text(now + ttl * 1000))
-end
-
 if is_mine(term) then
-  local fault = extend()
+  local fault = extend(ttl)
   if fault then return fault end
   settle_life(fleet_ttl)
   return answer('renewed')
@@ -40,7 +27,7 @@ local known = token or 0
 local is_open = known == term and meta.holder == ME and meta.open == '1'
 if known > term then
   return answer('lost', 'other', text(known))
-elseif known == term and not is_open or number(meta.undone) == term then
+elseif known == term and not is_open or meta.undone == text(term) .. ' ' .. ME then
   return lost()
 end
 local fault = must('HSET', META, 'v', '1', 'holder', ME, 'token', text(term), 'attempt',
@@ -53,6 +40,6 @@ if fault then return fault end
 holder, token = ME, term
 meta.holder, meta.token, meta.wish, meta.claim = ME, text(term), '', ''
 max_ttl = math.max(max_ttl, ttl)
-fault = extend()
+fault = extend(ttl)
 if fault then return fault end
 return answer('renewed')

@@ -2,17 +2,8 @@
 -- ARGV: token, reason.
 local term, reason = tonumber(ARGV[5]), ARGV[6]
 
-if not is_mine(term) then
-  settle_life(0)
-  return lost()
-end
-local fault = must('DEL', K)
-if fault then return fault end
-holder, pttl = '', -2
-local field, refused = refused_field(number(meta.attempt) or 0)
-side('side record', 'HSET', META, 'open', '0', 'wish', '', field, refused, 'unrecorded',
+local failure = close(term, 'unrecorded',
   text(now) .. ' ' .. text(term) .. ' ' .. ME .. ' ' .. reason)
-forget_refused()
-settle_life(0)
+if failure then return failure end
 publish('r ' .. text(term))
 return answer('released')

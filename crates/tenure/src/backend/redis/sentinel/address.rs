@@ -2,154 +2,108 @@
 
 use std::fmt;
 
-use crate::backend::redis::mode::{Mode, ModeOptions};
-use crate::backend::redis::node::Node;
-use crate::backend::redis::url::{
-    self, Host, Login, Place, RedisUrl, Suffix, TlsFiles, parse_credentials, parse_database,
-    parse_query,
-};
+use crate::backend::redis::address::{Access, Form, decoded};
+use crate::backend::redis::mode::Mode;
+use crate::backend::redis::node::{Node, Nodes};
+use crate::backend::redis::url::{Login, RedisUrl, Suffix};
 use crate::backend::{ConnectError, Secret};
 
-/// The address as people write it, for messages.
-const FORM: &str = "redis+sentinel://[user:password@]host1,host2,host3/master-name[/db] \
-                    (rediss+sentinel:// for TLS; ?sentinel_user= and ?sentinel_password= for the \
-                    sentinels' own login)";
-const SENTINEL_PORT: u16 = 26_379;
-/// More sentinels than anybody runs: an address is asked as a whole at each connect.
-const SENTINELS_MAX: usize = 31;
+/// How a master behind sentinels is written.
+static FORM: Form = Form {
+    schemes: ["redis+sentinel", "rediss+sentinel"],
+    text: "redis+sentinel://[user:password@]host1,host2,host3/master-name[/db] (rediss+sentinel:// \
+           for TLS; ?sentinel_user= and ?sentinel_password= for the sentinels' own login)",
+    host: "sentinel",
+    port: 26_379,
+};
 
 /// A parsed address.
 #[derive(Clone, Debug)]
 pub(in crate::backend::redis) struct SentinelAddress {
-    sentinels: Vec<RedisUrl>,
+    sentinels: Vec<Node>,
+    sentinel_access: Access,
     /// The name under which the sentinels watch the master.
     pub(super) master: String,
-    /// Who logs in to the master, and to which database.
-    pub(super) login: Login,
-    tls: Option<TlsFiles>,
-    mode: Mode,
+    access: Access,
 }
 
 impl SentinelAddress {
     /// Whether an address is meant for this parser.
     pub(in crate::backend::redis) fn is_meant(address: &str) -> bool {
-        address.split_once("://").is_some_and(|(scheme, _)| {
-            ["redis+sentinel", "rediss+sentinel"].contains(&scheme.to_ascii_lowercase().as_str())
-        })
+        FORM.is_meant(address)
     }
 
     /// Parses an address. No error repeats a part in which a password could stand.
     pub(in crate::backend::redis) fn parse(address: &str) -> Result<Self, ConnectError> {
-        parse(address.trim()).map_err(ConnectError::Address)
+        parse(address).map_err(ConnectError::Address)
     }
 
-    /// The sentinels, each with their login.
-    pub(super) fn sentinels(&self) -> &[RedisUrl] {
+    /// The sentinels.
+    pub(super) fn sentinels(&self) -> &[Node] {
         &self.sentinels
+    }
+
+    /// The address of a sentinel.
+    pub(super) fn sentinel_at(&self, node: &Node) -> RedisUrl {
+        self.sentinel_access.to(node)
     }
 
     /// The address of a server that the sentinels named.
     pub(super) fn master_at(&self, node: &Node) -> RedisUrl {
-        RedisUrl {
-            place: Place::network(node.host.clone(), node.port, self.tls.clone()),
-            login: self.login.clone(),
-            mode: self.mode,
-        }
+        self.access.to(node)
+    }
+
+    /// Who logs in to the master, and to which database.
+    pub(super) fn login(&self) -> &Login {
+        &self.access.login
     }
 
     /// How far a grant must have got before it counts.
     pub(in crate::backend::redis) fn mode(&self) -> Mode {
-        self.mode
+        self.access.mode
     }
 
     /// What a person should know before using this address.
     pub(in crate::backend::redis) fn warning(&self) -> Option<String> {
-        self.sentinels.first().and_then(RedisUrl::warning)
+        self.sentinels.first().and_then(|sentinel| self.sentinel_at(sentinel).warning())
     }
 }
 
 /// Without logins and files: fit for logs.
 impl fmt::Display for SentinelAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.tls.is_some() { "rediss+sentinel" } else { "redis+sentinel" };
-        write!(f, "{scheme}://")?;
-        for (index, sentinel) in self.sentinels.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            match &sentinel.place {
-                Place::Tcp { host, port } | Place::Tls { host, port, .. } => {
-                    write!(f, "{comma}{}:{port}", Host(host))?;
-                }
-                Place::Unix { .. } => unreachable!("the parser makes no such sentinel"),
-            }
-        }
-        let mode = Suffix(self.mode, '?');
-        write!(f, "/{}/{}{mode}", self.master, self.login.database)
+        let Access { login, tls, mode } = &self.access;
+        let scheme = FORM.schemes[usize::from(tls.is_some())];
+        write!(f, "{scheme}://{}/{}/", Nodes(&self.sentinels), self.master)?;
+        write!(f, "{}{}", login.database, Suffix(*mode, '?'))
     }
 }
 
 fn parse(address: &str) -> Result<SentinelAddress, String> {
-    let (scheme, rest) = address.split_once("://").ok_or_else(|| format!("write {FORM}"))?;
-    let is_encrypted = scheme.eq_ignore_ascii_case("rediss+sentinel");
-    let parts = url::Parts::split(rest)?;
-    let mut login = parse_credentials(parts.credentials)?;
-    let master = master_and_database(parts.path, &mut login)?;
-    let mut sentinel_login = Login::default();
-    let mut tls =
-        TlsFiles { insecure: url::parse_fragment(parts.fragment)?, ..TlsFiles::default() };
-    let mut mode = ModeOptions::default();
-    for (name, value) in parse_query(parts.query)? {
-        match name.as_str() {
-            _ if mode.take(&name, &value)? => {}
-            "db" => login.database = parse_database(&value)?,
-            "sentinel_user" => sentinel_login.user = Some(value),
-            "sentinel_password" => sentinel_login.password = Some(Secret::new(value)),
-            _ if tls.take_option(&name, &value) => {
-                if !is_encrypted {
-                    return Err(format!("?{name}= needs rediss+sentinel://"));
-                }
-            }
-            _ => return Err(url::unknown_option(&name, FORM)),
-        }
+    let mut parts = FORM.parse(address)?;
+    let (master, database) = parts.path.split_once('/').unwrap_or((&parts.path, ""));
+    let master = decoded(master)?;
+    if master.is_empty() || master.contains(char::is_whitespace) {
+        return Err(format!("the name of the master is missing: write {}", FORM.text));
     }
+    let database = parts.options.take_database(database)?;
+    let access = Access {
+        login: Login { database, ..parts.login()? },
+        tls: parts.tls.clone(),
+        mode: parts.options.take_mode()?,
+    };
+    let sentinel_login = Login {
+        user: parts.options.take("sentinel_user"),
+        password: parts.options.take("sentinel_password").map(Secret::new),
+        database: 0,
+    };
     if sentinel_login.user.is_some() && sentinel_login.password.is_none() {
         return Err("?sentinel_user= needs ?sentinel_password=".into());
     }
-    if tls.insecure && !is_encrypted {
-        return Err("#insecure needs rediss+sentinel://".into());
-    }
-    let tls = is_encrypted.then_some(tls.checked()?);
-    let sentinels = sentinels(parts.hosts, &sentinel_login, tls.as_ref())?;
-    Ok(SentinelAddress { sentinels, master, login, tls, mode: mode.checked()? })
-}
-
-fn master_and_database(path: &str, login: &mut Login) -> Result<String, String> {
-    let path = path.strip_prefix('/').unwrap_or(path);
-    let (master, database) = path.split_once('/').unwrap_or((path, ""));
-    if !database.is_empty() {
-        login.database = parse_database(database)?;
-    }
-    let master = url::decoded(master)?;
-    match master.is_empty() || master.contains(char::is_whitespace) {
-        true => Err(format!("the name of the master is missing: write {FORM}")),
-        false => Ok(master),
-    }
-}
-
-fn sentinels(hosts: &str, login: &Login, tls: Option<&TlsFiles>) -> Result<Vec<RedisUrl>, String> {
-    let mut sentinels: Vec<RedisUrl> = Vec::new();
-    for host in hosts.split(',') {
-        let (host, port) = url::parse_host(host, SENTINEL_PORT)?;
-        let place = Place::network(host, port, tls.cloned());
-        let sentinel = RedisUrl { place, login: login.clone(), mode: Mode::default() };
-        if sentinels.contains(&sentinel) {
-            return Err(format!("the sentinel {sentinel} stands there twice: name each once"));
-        }
-        sentinels.push(sentinel);
-    }
-    match sentinels.len() > SENTINELS_MAX {
-        true => Err(format!("more than {SENTINELS_MAX} sentinels")),
-        false => Ok(sentinels),
-    }
+    parts.no_more_options()?;
+    let sentinels = parts.nodes()?;
+    let sentinel_access = Access { login: sentinel_login, tls: parts.tls, mode: Mode::default() };
+    Ok(SentinelAddress { sentinels, sentinel_access, master, access })
 }
 
 #[cfg(test)]
@@ -163,8 +117,8 @@ mod tests {
         let address = SentinelAddress::parse(text).unwrap();
         assert_eq!(address.to_string(), "rediss+sentinel://a:26379,b:7000,[::1]:7001/main/3");
         assert_eq!(address.master, "main");
-        assert_eq!(address.login.password.as_ref().unwrap().reveal(), "s@crt");
-        let sentinel = &address.sentinels()[1];
+        assert_eq!(address.login().password.as_ref().unwrap().reveal(), "s@crt");
+        let sentinel = address.sentinel_at(&address.sentinels()[1]);
         assert_eq!(sentinel.login.user.as_deref(), Some("watch"));
         let master = address.master_at(&Node { host: "10.0.0.7".into(), port: 6380 });
         assert_eq!(master.to_string(), "rediss://10.0.0.7:6380/3");
@@ -178,6 +132,8 @@ mod tests {
             ("redis+sentinel://u:c4nary@/main", "host is missing"),
             ("redis+sentinel://a,a:26379/main", "twice"),
             ("redis+sentinel://a,b:x/main", "port is not"),
+            ("redis+sentinel://a,u:c4nary@b/main", "one login counts for all sentinels"),
+            ("redis+sentinel://a\nb/main", "control characters"),
             ("redis+sentinel://a/main?ca=/x", "needs rediss+sentinel://"),
             ("redis+sentinel://a/main#insecure", "needs rediss+sentinel://"),
             ("redis+sentinel://a/main?sentinel_user=x", "sentinel_password"),

@@ -9,7 +9,7 @@ mod verdict;
 mod watcher;
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -23,7 +23,8 @@ use self::verdict::{Named, verdict};
 use super::dial::{Connector, Dialing, Route, open_stream};
 use super::error;
 use super::node::Node;
-use super::url::Login;
+use super::url::{Login, RedisUrl};
+use crate::Error;
 use crate::backend::ConnectError;
 
 /// How long one sentinel may take to name the master. The others are asked at the same time, so a
@@ -43,16 +44,15 @@ struct Shared {
     ways: Vec<Route>,
     /// Whom the last stream was opened to.
     last: Mutex<Option<Node>>,
+    /// Whom a stream is being opened to, for errors.
+    dialled: Mutex<Option<Node>>,
 }
 
 impl Sentinels {
     /// Starts watching in the current runtime. Fails when a file that the address names is not
     /// usable.
     pub(super) fn start(address: SentinelAddress) -> Result<Self, ConnectError> {
-        let ways = address.sentinels().iter().map(Route::to).collect::<Result<_, _>>()?;
-        // The files serve the master too: a bad one is found now, not at the first fail-over.
-        Route::to(&address.master_at(&Node::default()))?;
-        let shared = Arc::new(Shared { address, ways, last: Mutex::new(None) });
+        let shared = Arc::new(Shared::new(address)?);
         let (tell, moved) = watch::channel(0);
         let watcher = tokio::spawn(watcher::run(Arc::clone(&shared), tell)).abort_handle();
         Ok(Sentinels { shared, moved, watcher })
@@ -60,7 +60,7 @@ impl Sentinels {
 
     /// Who logs in to the master.
     pub(super) fn login(&self) -> Login {
-        self.shared.address.login.clone()
+        self.shared.address.login().clone()
     }
 }
 
@@ -74,17 +74,11 @@ impl Connector for Sentinels {
     fn connect(&self) -> Dialing {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
+            *locked(&shared.dialled) = None;
             let node = shared.find_master().await.map_err(io::Error::other)?;
-            *shared.last() = Some(node.clone());
-            let stream = open_stream(&shared.address.master_at(&node)).await;
-            stream.map_err(|error| {
-                let kind = error.kind();
-                // A certificate's fault must stay recognisable.
-                match error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) {
-                    true => error,
-                    false => io::Error::new(kind, format!("the master at {node}: {error}")),
-                }
-            })
+            *locked(&shared.last) = Some(node.clone());
+            *locked(&shared.dialled) = Some(node.clone());
+            open_stream(&shared.address.master_at(&node)).await
         })
     }
 
@@ -92,22 +86,78 @@ impl Connector for Sentinels {
         self.shared.address.to_string()
     }
 
+    fn place(&self) -> String {
+        match &*locked(&self.shared.dialled) {
+            Some(node) => format!("{} (master {node})", self.shared.address),
+            None => self.describe(),
+        }
+    }
+
     fn moved(&self) -> Option<watch::Receiver<u64>> {
         Some(self.moved.clone())
     }
 }
 
+/// What sentinels say of a master.
+#[derive(Debug)]
+pub struct SentinelSurvey {
+    /// The sentinels, as the address names them.
+    pub sentinels: Vec<SentinelAnswer>,
+    /// The master that most of those name who answer. The error says why there is none.
+    pub master: Result<RedisUrl, StoreError>,
+}
+
+/// What one sentinel says.
+#[derive(Debug)]
+pub struct SentinelAnswer {
+    /// Where it is.
+    pub sentinel: String,
+    /// Where the master is; `None` when it watches none of that name.
+    pub master: Result<Option<String>, StoreError>,
+}
+
+impl SentinelSurvey {
+    /// Asks all of them. Fails when a file is not usable, and when none of them answers.
+    pub(super) async fn take(address: SentinelAddress) -> Result<Self, Error> {
+        let shared = Shared::new(address)?;
+        let answers = shared.ask_all().await;
+        let master = shared.verdict(&answers);
+        if answers.iter().all(|(_, answer)| answer.is_err()) {
+            master.clone()?;
+        }
+        let told = |(sentinel, answer): (String, Result<Named, StoreError>)| SentinelAnswer {
+            sentinel,
+            master: answer.map(|named| match named {
+                Named::At(node) => Some(node.to_string()),
+                Named::Unknown => None,
+            }),
+        };
+        let sentinels = answers.into_iter().map(told).collect();
+        Ok(SentinelSurvey { sentinels, master: master.map(|node| shared.address.master_at(&node)) })
+    }
+}
+
 impl Shared {
-    fn last(&self) -> std::sync::MutexGuard<'_, Option<Node>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    fn new(address: SentinelAddress) -> Result<Self, ConnectError> {
+        let way = |sentinel| Route::to(&address.sentinel_at(sentinel));
+        let ways = address.sentinels().iter().map(way).collect::<Result<_, _>>()?;
+        // The files serve the master, too, so a bad one is found now.
+        Ok(Shared { address, ways, last: Mutex::new(None), dialled: Mutex::new(None) })
     }
 
     /// Asks every sentinel and takes what most of those that answer say.
     async fn find_master(&self) -> Result<Node, StoreError> {
-        let asking = self.ways.iter().map(|way| self.ask(way));
-        let answers: Vec<_> = join_all(asking).await;
+        self.verdict(&self.ask_all().await)
+    }
+
+    async fn ask_all(&self) -> Vec<(String, Result<Named, StoreError>)> {
+        let answers = join_all(self.ways.iter().map(|way| self.ask(way))).await;
         let names = self.address.sentinels().iter().map(ToString::to_string);
-        verdict(&self.address.master, &names.zip(answers).collect::<Vec<_>>())
+        names.zip(answers).collect()
+    }
+
+    fn verdict(&self, answers: &[(String, Result<Named, StoreError>)]) -> Result<Node, StoreError> {
+        verdict(&self.address.master, answers)
     }
 
     async fn ask(&self, way: &Route) -> Result<Named, StoreError> {
@@ -118,9 +168,13 @@ impl Shared {
             let reply = line.connection.send_packed_command(&question).await;
             named(reply.map_err(|error| error::from_connection(&error))?)
         };
-        let timed_out = |_| Err(StoreError::TimedOut(ASK_TIMEOUT));
-        tokio::time::timeout(ASK_TIMEOUT, asking).await.unwrap_or_else(timed_out)
+        way.within(ASK_TIMEOUT, asking).await
     }
+}
+
+/// Nothing that runs under these locks leaves them half changed.
+fn locked(node: &Mutex<Option<Node>>) -> MutexGuard<'_, Option<Node>> {
+    node.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn named(reply: Value) -> Result<Named, StoreError> {

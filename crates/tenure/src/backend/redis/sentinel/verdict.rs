@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tenure_core::StoreError;
 
+use crate::backend::redis::error;
 use crate::backend::redis::node::Node;
 use crate::backend::redis::text::cleaned;
 
@@ -38,8 +39,8 @@ pub(super) fn verdict(
         Some((node, voters)) if 2 * voters.len() > heard => Ok((*node).clone()),
         Some(_) => Err(StoreError::NotNow(disagreement(&votes))),
         None if !ignorant.is_empty() => Err(StoreError::Unexpected(format!(
-            "the sentinel at {} watches no master {:?}: check the name after / in the store's \
-             address (SENTINEL MASTERS lists them)",
+            "the sentinel at {} watches no master {:?}; check the name after / in the store's \
+             address (redis-cli SENTINEL MASTERS, asked there, lists them)",
             ignorant[0],
             cleaned(master)
         ))),
@@ -48,10 +49,12 @@ pub(super) fn verdict(
 }
 
 fn disagreement(votes: &BTreeMap<&Node, Vec<&str>>) -> String {
-    let sides = votes.iter().map(|(node, voters)| format!("{} name {node}", voters.join(", ")));
+    let sides =
+        votes.iter().map(|(node, voters)| format!("{node} is named by {}", voters.join(", ")));
     format!(
-        "the sentinels disagree about the master ({}); they agree once a fail-over is over",
-        sides.collect::<Vec<_>>().join("; ")
+        "the sentinels disagree about the master ({}); they agree once a fail-over is over, and \
+         `tenure doctor` tells who strays",
+        sides.collect::<Vec<_>>().join(", ")
     )
 }
 
@@ -61,18 +64,29 @@ fn silence(silent: &[(&str, &StoreError)]) -> StoreError {
     match lasting.or(silent.first()) {
         Some((server, StoreError::Unexpected(words))) if words.contains("unknown command") => {
             StoreError::Unexpected(format!(
-                "{server} is no sentinel ({words}): write redis://host:port if it is the store \
+                "{server} is no sentinel ({words}); write redis://{server} if it is the store \
                  itself, or the sentinels' own port"
             ))
         }
         Some((sentinel, StoreError::Denied(why))) => {
-            StoreError::Denied(format!("the sentinel at {sentinel}: {why}"))
+            StoreError::Denied(format!("the sentinel at {sentinel}: {}", with_own_login(why)))
         }
-        Some((sentinel, error)) => StoreError::Unreachable(format!(
-            "none of {} sentinels answers; the one at {sentinel}: {error}",
-            silent.len()
-        )),
+        Some((sentinel, error)) => {
+            StoreError::Unreachable(error::of_silent(("sentinel", silent.len()), sentinel, error))
+        }
         None => StoreError::Unreachable("no sentinel was asked".into()),
+    }
+}
+
+/// Sentinels have a login of their own, elsewhere in the address than what helps at a store.
+fn with_own_login(why: &str) -> String {
+    let is_login = |said: &str| ["login", "NOAUTH", "WRONGPASS"].iter().any(|w| said.contains(w));
+    match why.split_once("; ") {
+        Some((said, _)) if is_login(said) => format!(
+            "{said}; give the sentinels' own login by ?sentinel_user= and ?sentinel_password= \
+             (docs/acl.md says what it needs)"
+        ),
+        _ => why.to_owned(),
     }
 }
 
@@ -105,12 +119,13 @@ mod tests {
     #[test]
     fn anything_else_names_the_trouble() {
         let cases = [
-            (vec![at(1), at(2), down()], "disagree about the master (s0 name 10.0.0.1:1"),
+            (vec![at(1), at(2), down()], "disagree about the master (10.0.0.1:1 is named by s0"),
             (vec![Ok(Named::Unknown), down()], "watches no master \"main\""),
-            (vec![down(), down()], "none of 2 sentinels answers"),
+            (vec![down(), down()], "none of 2 sentinels answers; the one at s0: refused"),
+            (vec![down()], "the sentinel at s0 does not answer: refused"),
             (
                 vec![down(), Err(StoreError::Denied("NOAUTH; do this".into()))],
-                "the sentinel at s1: NOAUTH; do this",
+                "the sentinel at s1: NOAUTH; give the sentinels' own login by ?sentinel_user=",
             ),
         ];
         for (answers, expected) in cases {

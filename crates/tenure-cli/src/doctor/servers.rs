@@ -1,0 +1,342 @@
+//! Which servers stand behind an address, and what is wrong between them.
+
+use serde_json::{Value, json};
+use tenure::backend::QuorumBackend;
+use tenure::backend::redis::{ClusterSurvey, RedisUrl, SentinelSurvey, Shard, Topology};
+use tenure::config::Config;
+use tenure::core::{Resource, StoreError};
+
+use super::finding::{Code, Finding};
+use super::store::{Part, StoreFacts};
+use crate::exit::{self, Failure};
+use crate::output::plain;
+use crate::run::block_on;
+use crate::store_options::blame_on;
+
+/// How many owners of slots are looked at when no election is named.
+const OWNERS_MAX: usize = 16;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Examined {
+    pub(super) findings: Vec<Finding>,
+    pub(super) servers: Vec<Seen>,
+}
+
+/// A server that was looked at.
+#[derive(Debug)]
+pub(super) struct Seen {
+    part: Part,
+    place: String,
+    version: String,
+    /// Why this one, where there are several.
+    why: String,
+    replicas: Vec<String>,
+}
+
+impl Seen {
+    /// `part` (`store`, `master`, `node` or `owner`), `place`, `version`, `why`, `replicas` (of an
+    /// owner).
+    pub(super) fn as_json(&self) -> Value {
+        json!({
+            "part": self.part.word(),
+            "place": self.place,
+            "version": self.version,
+            "why": self.why,
+            "replicas": self.replicas,
+        })
+    }
+
+    /// One line, where there is more to say than the address does.
+    pub(super) fn as_text(&self) -> Option<String> {
+        if self.part == Part::Alone {
+            return None;
+        }
+        let replicas = match (self.part, self.replicas.as_slice()) {
+            (Part::Owner, []) => "; no replicas".to_owned(),
+            (_, []) => String::new(),
+            (_, replicas) => format!("; replicas {}", replicas.join(", ")),
+        };
+        let (part, place, version) = (self.part.word(), &self.place, plain(&self.version));
+        let why = if self.why.is_empty() { String::new() } else { format!(" {}", self.why) };
+        Some(format!("  {part} {place}{why} ({version}){replicas}\n"))
+    }
+}
+
+/// A server to be looked at, and the elections on it.
+struct Candidate {
+    url: RedisUrl,
+    part: Part,
+    elections: Vec<Resource>,
+    why: String,
+    replicas: Vec<String>,
+}
+
+/// It, and what was learnt, or why nothing was.
+type Looked = (Candidate, Result<StoreFacts, String>);
+
+impl Candidate {
+    fn new(url: RedisUrl, part: Part, elections: Vec<Resource>) -> Self {
+        Candidate { url, part, elections, why: String::new(), replicas: Vec::new() }
+    }
+}
+
+/// Looks at all servers that matter to the elections. Fails when there is none to look at.
+pub(super) fn examine(config: &Config, elections: &[Resource]) -> Result<Examined, Failure> {
+    let Some(url) = config.store.url() else { return Ok(Examined::default()) };
+    let about = config.store.to_string();
+    // Where no election is named, the login should be able to hold one all the same.
+    let sample = Resource::with_prefix(&config.prefix, "doctor").map_err(tenure::Error::from)?;
+    let sample = std::slice::from_ref(&sample);
+    let held = if elections.is_empty() { sample } else { elections };
+    if let Some(Ok(nodes)) = QuorumBackend::nodes_of(url.reveal()) {
+        return Ok(nodes_of_quorum(nodes, held, &about));
+    }
+    let topology = block_on(async { Ok(Topology::survey(url.reveal()).await) })?;
+    match topology {
+        Ok(Topology::One(url)) => {
+            look_at_one(Candidate::new(url, Part::Alone, held.to_vec()), &about)
+        }
+        Ok(Topology::Sentinels(survey)) => behind_sentinels(survey, held, &about),
+        Ok(Topology::Cluster(survey)) => {
+            let owners = match elections {
+                [] => all_owners(&survey, sample),
+                elections => owners_of(&survey, elections),
+            };
+            Ok(in_a_cluster(&survey, owners, elections, &about))
+        }
+        // Stores of other kinds have their own doctors; what is wrong with an address of ours is
+        // told when it is connected to.
+        Ok(_) | Err(tenure::Error::Connect(_)) => Ok(Examined::default()),
+        Err(error) => Err(blame_on(&about, error)),
+    }
+}
+
+fn look_at_one(server: Candidate, about: &str) -> Result<Examined, Failure> {
+    let (part, place) = (server.part, server.url.to_string());
+    let (server, looked) = look(vec![server]).remove(0);
+    match looked {
+        Ok(facts) => {
+            let about = if part == Part::Alone { about } else { &place };
+            let findings = facts.findings().into_iter().map(|found| found.about(about));
+            Ok(Examined { findings: findings.collect(), servers: vec![seen(server, &facts)] })
+        }
+        Err(why) if is_refusal(&why) => {
+            let why = format!("{about}: {why}: check user and password");
+            Err(Failure::new(exit::CONFIGURATION, why))
+        }
+        Err(why) => {
+            let (place, next) = match part {
+                Part::Master => (
+                    format!("{about}: the master at {place}"),
+                    "start it, or see why the sentinels do not replace it",
+                ),
+                _ => (about.to_owned(), "start it, or name another by --store"),
+            };
+            Err(Failure::new(exit::UNREACHABLE, format!("{place}: {why}: {next}")))
+        }
+    }
+}
+
+/// A quorum does without a node for a while, so that one that is down is a finding, no failure.
+fn nodes_of_quorum(nodes: Vec<RedisUrl>, elections: &[Resource], about: &str) -> Examined {
+    let (count, majority) = (nodes.len(), nodes.len() / 2 + 1);
+    let node = |url| Candidate::new(url, Part::Node, elections.to_vec());
+    let looked = look(nodes.into_iter().map(node).collect());
+    let there = looked.iter().filter(|(_, looked)| looked.is_ok()).count();
+    let then = match there.checked_sub(majority) {
+        None => "nobody leads meanwhile".to_owned(),
+        Some(0) => "one more would leave no leader".to_owned(),
+        Some(spare) => format!("{spare} more may go down"),
+    };
+    let next = format!("start it, or find out why it is silent: {then}");
+    let mut examined = examined(looked, &next);
+    if there < majority {
+        let what = format!("{there} of {count} nodes answer and {majority} must: nobody can lead");
+        let next = format!("start {} or more of those that are named below", majority - there);
+        examined.findings.insert(0, Finding::new(Code::QuorumLost, what, &next).about(about));
+    }
+    examined
+}
+
+fn behind_sentinels(
+    survey: SentinelSurvey,
+    elections: &[Resource],
+    about: &str,
+) -> Result<Examined, Failure> {
+    let total = survey.sentinels.len();
+    let believed = survey.master.as_ref().ok().map(place_of);
+    let mut findings = Vec::new();
+    let mut agreeing = 0;
+    for answer in &survey.sentinels {
+        let (code, what, next) = match &answer.master {
+            Ok(named) if named.is_some() && *named == believed => {
+                agreeing += 1;
+                continue;
+            }
+            Err(error) => (
+                Code::SentinelDown,
+                words(error),
+                "start it: a failover needs a majority of the sentinels",
+            ),
+            Ok(None) => (
+                Code::SentinelStray,
+                "it watches no master of that name".to_owned(),
+                "SENTINEL MONITOR there, or take it out of the address",
+            ),
+            Ok(Some(named)) => (
+                Code::SentinelStray,
+                match &believed {
+                    Some(most) => format!("it names {named}, and most name {most}"),
+                    None => format!("it names {named}, and others do not"),
+                },
+                "SENTINEL RESET there if it was cut off; take it out of the address if it watches \
+                 others",
+            ),
+        };
+        findings.push(Finding::new(code, what, next).about(&answer.sentinel));
+    }
+    match survey.master {
+        Ok(url) => {
+            let mut server = Candidate::new(url, Part::Master, elections.to_vec());
+            server.why = format!("named by {agreeing} of {total} sentinels");
+            let mut examined = look_at_one(server, about)?;
+            examined.findings.append(&mut findings);
+            Ok(examined)
+        }
+        Err(error) if error.is_temporary() => {
+            let next =
+                "wait for a failover to end; if none is under way, see which sentinels stray";
+            findings.push(Finding::new(Code::NoMaster, error.to_string(), next).about(about));
+            Ok(Examined { findings, servers: Vec::new() })
+        }
+        // A name that none of them knows.
+        Err(error) => Err(blame_on(about, error.into())),
+    }
+}
+
+fn in_a_cluster(
+    survey: &ClusterSurvey,
+    owners: Vec<Candidate>,
+    elections: &[Resource],
+    about: &str,
+) -> Examined {
+    let mut findings = Vec::new();
+    // Owners are looked at below.
+    let is_owner = |node: &str| owners.iter().any(|owner| place_of(&owner.url) == node);
+    for (node, error) in survey.silent.iter().filter(|(node, _)| !is_owner(node)) {
+        let next = "start it, or take it out of the cluster and the address";
+        findings.push(Finding::new(Code::NodeDown, words(error), next).about(node));
+    }
+    if let Some(gaps) = survey.missing_slots() {
+        let lost = elections.iter().filter(|one| survey.shard_of(one.key()).is_none());
+        let lost: Vec<_> = lost.map(|one| slot_text(survey, one)).collect();
+        let lost = if lost.is_empty() { String::new() } else { format!(" ({})", lost.join(", ")) };
+        let what = format!("no node serves the slots {gaps}{lost}");
+        let next = "redis-cli --cluster fix HOST:PORT gives them an owner; by default a cluster \
+                    with a gap serves nothing";
+        findings.push(Finding::new(Code::MissingSlots, what, next).about(about));
+    }
+    let next = "start it; its replicas take over meanwhile, and nobody leads there without one";
+    let mut examined = examined(look(owners), next);
+    examined.findings.append(&mut findings);
+    examined
+}
+
+/// The owners of the elections' slots.
+fn owners_of(survey: &ClusterSurvey, elections: &[Resource]) -> Vec<Candidate> {
+    let mut owners: Vec<Candidate> = Vec::new();
+    for election in elections {
+        let Some(shard) = survey.shard_of(election.key()) else { continue };
+        let why = slot_text(survey, election);
+        match owners.iter_mut().find(|known| known.url == shard.owner) {
+            Some(known) => {
+                known.why += &format!(", {why}");
+                known.elections.push(election.clone());
+            }
+            None => owners.push(owner(shard, vec![election.clone()], format!("of {why}"))),
+        }
+    }
+    owners
+}
+
+/// The owners of all slots, up to a bound.
+fn all_owners(survey: &ClusterSurvey, sample: &[Resource]) -> Vec<Candidate> {
+    let shards = survey.shards().into_iter().take(OWNERS_MAX);
+    shards.map(|shard| owner(shard, sample.to_vec(), String::new())).collect()
+}
+
+fn owner(shard: Shard, elections: Vec<Resource>, why: String) -> Candidate {
+    let replicas = shard.replicas.iter().map(place_of).collect();
+    Candidate { why, replicas, ..Candidate::new(shard.owner, Part::Owner, elections) }
+}
+
+fn slot_text(survey: &ClusterSurvey, election: &Resource) -> String {
+    format!("slot {} with {}", survey.slot_of(election.key()), plain(election.key()))
+}
+
+/// Why a server does not answer, without what is said of a store.
+fn words(error: &StoreError) -> String {
+    match error {
+        StoreError::Unreachable(why) => why.clone(),
+        StoreError::TimedOut(waited) => format!("no answer within {waited:?}"),
+        other => other.to_string(),
+    }
+}
+
+/// `host:port`, as other servers name it.
+fn place_of(url: &RedisUrl) -> String {
+    let text = url.to_string();
+    let text = text.split_once("://").map_or(text.as_str(), |(_, rest)| rest);
+    text.split(['/', '?', '#']).next().unwrap_or_default().to_owned()
+}
+
+/// The store does without one of these for a while: one that is down is a finding, no failure, with
+/// `next` as what to do.
+fn examined(looked: Vec<Looked>, next: &str) -> Examined {
+    let mut examined = Examined::default();
+    for (server, looked) in looked {
+        let about = server.url.to_string();
+        match looked {
+            Ok(facts) => {
+                let found = facts.findings().into_iter().map(|found| found.about(&about));
+                examined.findings.extend(found);
+                examined.servers.push(seen(server, &facts));
+            }
+            Err(why) => {
+                let next = if is_refusal(&why) { "check user and password" } else { next };
+                let found = Finding::new(Code::NodeDown, why, next).about(&about);
+                examined.findings.push(found);
+            }
+        }
+    }
+    examined
+}
+
+/// All at once: each is watched for a while.
+fn look(servers: Vec<Candidate>) -> Vec<Looked> {
+    let looked: Vec<_> = std::thread::scope(|scope| {
+        let begin = |server: &Candidate| {
+            let (url, part, held) = (server.url.clone(), server.part, server.elections.clone());
+            scope.spawn(move || StoreFacts::gather(url, part, &held))
+        };
+        let looking: Vec<_> = servers.iter().map(begin).collect();
+        let gone = |_| Err("it could not be looked at".to_owned());
+        looking.into_iter().map(|looking| looking.join().unwrap_or_else(gone)).collect()
+    });
+    servers.into_iter().zip(looked).collect()
+}
+
+fn seen(server: Candidate, facts: &StoreFacts) -> Seen {
+    Seen {
+        part: server.part,
+        place: server.url.to_string(),
+        version: facts.version(),
+        why: server.why,
+        replicas: server.replicas,
+    }
+}
+
+fn is_refusal(why: &str) -> bool {
+    ["WRONGPASS", "NOAUTH", "NOPERM"].iter().any(|word| why.contains(word))
+}

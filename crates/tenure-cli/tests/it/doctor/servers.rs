@@ -1,0 +1,242 @@
+//! What can be wrong between the servers of a store.
+
+use testkit::{ClusterGroup, GENEROUS, RedisServer, SentinelGroup, ServerProgram, wait_until};
+
+use super::{codes_at, codes_of, finding, json_at, planted};
+use crate::stage::{NAME, Said, plain_command};
+
+const KEY: &str = "tenure:job";
+
+planted! {
+    "cluster-node": fn a_node_of_a_cluster_that_is_named_as_if_it_stood_alone() {
+        let group = ClusterGroup::start().steady();
+        codes_at(&group.server(0).url())
+    }
+
+    "missing-slots": fn a_cluster_with_a_gap() {
+        let group = ClusterGroup::start().steady();
+        let slot = group.slot_of(KEY);
+        group.uncover(slot);
+        let json = json_at(&group.url());
+        let what = finding(&json, "missing-slots")["what"].as_str().unwrap();
+        assert!(what.contains(&format!("slots {slot} (slot {slot} with {KEY})")), "{what}");
+        codes_of(&json)
+    }
+
+    "node-down": fn a_quorum_without_one_of_its_nodes() {
+        let mut nodes: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
+        let hosts: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        let quorum = format!("redis+quorum://{}", hosts.join(","));
+        let whole = codes_at(&quorum);
+        assert!(!whole.iter().any(|code| ["node-down", "single-node"].contains(&code.as_str())));
+        nodes[1].kill();
+        codes_at(&quorum)
+    }
+
+    "quorum-lost": fn a_quorum_without_a_majority_of_its_nodes() {
+        let mut nodes: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
+        let hosts: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        nodes[0].kill();
+        nodes[1].kill();
+        codes_at(&format!("redis+quorum://{}", hosts.join(",")))
+    }
+
+    "no-master": fn sentinels_of_which_no_two_agree() {
+        let groups = [SentinelGroup::start(0), SentinelGroup::start(0)];
+        let firsts = groups.each_ref().map(|group| first_of(&group.hosts()));
+        let json = json_at(&format!("redis+sentinel://{}/main", firsts.join(",")));
+        let what = finding(&json, "no-master")["what"].as_str().unwrap();
+        assert!(firsts.iter().all(|sentinel| what.contains(sentinel)), "{what}");
+        assert!(json["problems"].as_u64().unwrap() > 0);
+        codes_of(&json)
+    }
+
+    "sentinel-down": fn a_sentinel_that_has_died() {
+        let mut group = SentinelGroup::start(1);
+        let whole = json_at(&group.url());
+        let master = &whole["servers"][0];
+        assert_eq!(master["part"], "master", "{whole}");
+        assert_eq!(master["why"], "named by 3 of 3 sentinels", "{whole}");
+        assert_eq!(master["place"], format!("{}/0", group.servers[0].url()), "{whole}");
+        assert!(!codes_of(&whole).iter().any(|code| code.starts_with("sentinel")), "{whole}");
+
+        group.sentinels[2].kill();
+        let json = json_at(&group.url());
+        let dead = group.hosts().rsplit(',').next().unwrap().to_owned();
+        assert_eq!(finding(&json, "sentinel-down")["about"], dead);
+        assert_eq!(json["servers"][0]["why"], "named by 2 of 3 sentinels", "{json}");
+        codes_of(&json)
+    }
+
+    "sentinel-stray": fn a_sentinel_that_watches_others() {
+        let group = SentinelGroup::start(0);
+        let other = SentinelGroup::start(0);
+        assert_eq!(group.sentinels[2].cli(&["SENTINEL", "REMOVE", SentinelGroup::MASTER]), "OK");
+        let ignorant = group.hosts().rsplit(',').next().unwrap().to_owned();
+        let foreign = first_of(&other.hosts());
+        let json = json_at(&format!("redis+sentinel://{},{foreign}/main", group.hosts()));
+        let strays = json["findings"].as_array().unwrap();
+        let strays = strays.iter().filter(|finding| finding["code"] == "sentinel-stray");
+        let strays: Vec<_> = strays.map(|stray| stray["about"].as_str().unwrap()).collect();
+        assert_eq!(strays, [&ignorant, &foreign], "{json}");
+        assert_eq!(json["servers"][0]["why"], "named by 2 of 4 sentinels", "{json}");
+        codes_of(&json)
+    }
+
+    "few-replicas": fn a_strict_store_without_its_replicas() {
+        let server = RedisServer::builder().program(ServerProgram::new("redis-server")).start();
+        codes_at(&format!("{}?mode=strict&replicas=1", server.url()))
+    }
+
+    "no-shards": fn a_cluster_of_old_servers() {
+        let group = ClusterGroup::start_with(|node| {
+            node.args(["--rename-command", "SPUBLISH", "", "--rename-command", "SSUBSCRIBE", ""])
+        });
+        codes_at(&group.url())
+    }
+}
+
+fn first_of(hosts: &str) -> String {
+    hosts.split(',').next().unwrap().to_owned()
+}
+
+/// What docs/acl.md grants an instance in a cluster.
+fn documented() -> String {
+    let page = include_str!("../../../../../docs/acl.md");
+    let part = |begin: &str| page.lines().find_map(|line| line.strip_prefix(begin)).unwrap();
+    let more = part("| `redis+cluster://` | `").split('`').next().unwrap().replace('\\', "");
+    format!("{} {more}", part("user app on >PASSWORD "))
+}
+
+#[test]
+fn a_cluster_is_looked_at_where_the_election_lives() {
+    let group = ClusterGroup::start().steady();
+    let slot = group.slot_of(KEY);
+    let owner = group.owner_of(slot).unwrap();
+    let replica = group.server(group.replicas_of(owner)[0]);
+    let url = |rights: &str, options: &str| {
+        for place in 0..group.len() {
+            let node = group.server(place);
+            let rules = format!("ACL SETUSER app reset on >c4nary {rights}");
+            assert_eq!(node.cli(&rules.split(' ').collect::<Vec<_>>()), "OK");
+        }
+        group.url().replace("://", "://app:c4nary@") + options
+    };
+    let json = json_at(&url(&documented(), ""));
+    let seen = &json["servers"].as_array().unwrap()[..];
+    assert_eq!(seen.len(), 1, "{json}");
+    assert_eq!(seen[0]["part"], "owner");
+    assert_eq!(seen[0]["place"], format!("{}/0", group.server(owner).url()));
+    assert_eq!(seen[0]["why"], format!("of slot {slot} with {KEY}"));
+    assert_eq!(seen[0]["replicas"], serde_json::json!([format!("127.0.0.1:{}", replica.port())]));
+    assert!(!codes_of(&json).contains(&"acl".to_owned()), "the page's user is enough: {json}");
+
+    let denied = |rights: &str, options: &str| {
+        let json = json_at(&url(rights, options));
+        finding(&json, "acl")["what"].as_str().unwrap().to_owned()
+    };
+    let less = |rule: &str| documented().replace(rule, "");
+    assert!(denied(&less(" +ssubscribe"), "").ends_with("may not use ssubscribe"));
+    assert!(denied(&less(" &{tenure:*"), "").contains("channels such as {tenure:job}:events"));
+    assert!(denied(&less(" ~{tenure:*"), "").contains("keys such as {tenure:job}:meta"));
+    assert!(denied(&documented(), "?mode=strict&replicas=1").ends_with("may not use wait"));
+
+    // An election elsewhere does not care.
+    let other = (owner + 1) % ClusterGroup::MASTERS;
+    group.server(other).cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    assert!(!codes_at(&group.url()).contains(&"eviction".to_owned()));
+    group.server(owner).cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    assert!(codes_at(&group.url()).contains(&"eviction".to_owned()));
+}
+
+#[test]
+fn strict_counts_the_replicas_of_the_owner() {
+    let mut group = ClusterGroup::start().steady();
+    let owner = group.owner_of(group.slot_of(KEY)).unwrap();
+    let strict = |count: u32| format!("{}?mode=strict&replicas={count}", group.url());
+    let (one, two) = (strict(1), strict(2));
+    assert!(!codes_at(&one).contains(&"few-replicas".to_owned()));
+    assert!(codes_at(&two).contains(&"few-replicas".to_owned()));
+    let replica = group.replicas_of(owner)[0];
+    group.kill(replica);
+    wait_until("the replica to be missed", GENEROUS, || {
+        codes_at(&one).contains(&"few-replicas".to_owned())
+    });
+}
+
+#[test]
+fn a_node_that_died_is_told_and_the_others_are_looked_at() {
+    let mut group = ClusterGroup::start().steady();
+    let owner = group.owner_of(group.slot_of(KEY)).unwrap();
+    let json = json_at(&format!("{},127.0.0.1:1", group.url()));
+    assert_eq!(finding(&json, "node-down")["about"], "127.0.0.1:1");
+    assert_eq!(json["servers"][0]["part"], "owner", "{json}");
+    // The nodes bear with a silent one for long, so nobody takes over.
+    group.kill(owner);
+    let alive: Vec<_> = (0..group.len()).filter(|place| *place != owner).collect();
+    let json = json_at(&group.url_of(&alive));
+    let dead = format!("{}/0", group.server(owner).url());
+    assert_eq!(finding(&json, "node-down")["about"], dead, "{json}");
+    assert_eq!(finding(&json, "no-answer")["about"], NAME, "{json}");
+}
+
+#[test]
+fn a_store_of_which_nobody_answers_is_unreachable_whatever_its_kind() {
+    let cases = [
+        ("redis://127.0.0.1:1", 69, "127.0.0.1:1"),
+        ("redis+cluster://127.0.0.1:1,127.0.0.1:2", 69, "none of 2 nodes answers"),
+        ("redis+sentinel://127.0.0.1:1,127.0.0.1:2/main", 69, "none of 2 sentinels answers"),
+        ("redis+quorum://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", 69, "of 3 nodes"),
+    ];
+    for (store, code, named) in cases {
+        for command in ["doctor", "who"] {
+            let said = Said::of(plain_command(&[command, NAME, "--store", store]));
+            assert_eq!(said.code, code, "{store}: {said:?}");
+            assert!(said.err.contains(named) && said.err.contains("--store"), "{said:?}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_has_stopped_does_not_stop_the_doctor() {
+    let mut server = RedisServer::start();
+    server.pause();
+    let said = Said::of(plain_command(&["doctor", NAME, "--store", &server.url()]));
+    assert_eq!(said.code, 69, "{said:?}");
+    assert!(said.err.contains("no answer in time"), "{said:?}");
+
+    let mut group = SentinelGroup::start(0);
+    group.servers[0].pause();
+    for command in ["doctor", "who"] {
+        let said = Said::of(plain_command(&[command, NAME, "--store", &group.url()]));
+        assert_eq!(said.code, 69, "{said:?}");
+        let master = format!("127.0.0.1:{}", group.servers[0].port());
+        assert!(said.err.contains(&master), "the master is not named: {said:?}");
+    }
+}
+
+#[test]
+fn an_address_that_leads_to_something_else_has_to_be_changed() {
+    let group = SentinelGroup::start(0);
+    let server = RedisServer::start();
+    let port = server.port();
+    let cases = [
+        (format!("redis+sentinel://{}/mian", group.hosts()), "\"mian\"", "SENTINEL MASTERS"),
+        (format!("redis+sentinel://127.0.0.1:{port}/main"), "is no sentinel", "write redis://"),
+        (format!("redis+cluster://127.0.0.1:{port}"), "is no node of a cluster", "write redis://"),
+        (format!("redis://{}", first_of(&group.hosts())), "is a sentinel", "redis+sentinel://"),
+    ];
+    for (store, named, next) in cases {
+        for command in ["doctor", "who"] {
+            let said = Said::of(plain_command(&[command, NAME, "--store", &store]));
+            if command == "doctor" && store.starts_with("redis://") {
+                // It answers, so it is looked at.
+                assert_eq!(said.code, 1, "{said:?}");
+                continue;
+            }
+            assert_eq!(said.code, 78, "{command} {store}: {said:?}");
+            assert!(said.err.contains(named) && said.err.contains(next), "{said:?}");
+            assert!(!said.err.contains("start it"), "that would not help: {said:?}");
+        }
+    }
+}
