@@ -93,6 +93,30 @@ impl Nodes {
         let election = tenure.election("job").ttl(ttl).fresh_store(true).start().await.unwrap();
         (tenure, election)
     }
+
+    /// One who leads, and one who waits. Only the first may vouch that nobody led before: a node
+    /// that restarts empty would take the second one's word for it.
+    async fn pair(&self, ttl: Duration) -> Pair {
+        let (first, ada) = self.contender("ada", ttl).await;
+        let token = ada.wait_for_leadership_within(PATIENT).await.unwrap().token();
+        let second = Tenure::builder().instance("bob").store(&self.url()).connect().await.unwrap();
+        let bob = second.election("job").ttl(ttl).start().await.unwrap();
+        Pair { _clients: [first, second], ada, bob, token }
+    }
+}
+
+struct Pair {
+    _clients: [Tenure; 2],
+    ada: Election,
+    bob: Election,
+    /// The term of the one who leads.
+    token: Token,
+}
+
+impl Pair {
+    fn both(&self) -> [&Election; 2] {
+        [&self.ada, &self.bob]
+    }
 }
 
 /// Waits for a leader with a higher token than `after`; two at once end the test.
@@ -147,16 +171,15 @@ async fn stays_so_until_adopted(
 }
 
 async fn leader_survives_the_end_of_one_node(mut nodes: Nodes) {
-    let (_ada, ada) = nodes.contender("ada", STEADY).await;
-    let (_bob, bob) = nodes.contender("bob", STEADY).await;
-    let token = next_token([&ada, &bob], Token::NONE).await;
+    let pair = nodes.pair(STEADY).await;
+    let (both, token) = (pair.both(), pair.token);
     nodes.0[1].kill();
-    stays_so([&ada, &bob], Some(token), STEADY + TTL).await;
+    stays_so(both, Some(token), STEADY + TTL).await;
 
     nodes.0[1].restart();
-    stays_so_until_adopted([&ada, &bob], token, &nodes, 1).await;
+    stays_so_until_adopted(both, token, &nodes, 1).await;
     nodes.0[0].kill();
-    stays_so([&ada, &bob], Some(token), STEADY + TTL).await;
+    stays_so(both, Some(token), STEADY + TTL).await;
 }
 
 #[tokio::test]
@@ -170,14 +193,13 @@ async fn a_leader_survives_the_end_of_one_of_our_own_stores() {
 }
 
 async fn rolling_restart_keeps_the_leader(mut nodes: Nodes) {
-    let (_ada, ada) = nodes.contender("ada", STEADY).await;
-    let (_bob, bob) = nodes.contender("bob", STEADY).await;
-    let token = next_token([&ada, &bob], Token::NONE).await;
+    let pair = nodes.pair(STEADY).await;
+    let (both, token) = (pair.both(), pair.token);
     for node in 0..3 {
         nodes.0[node].kill();
-        stays_so([&ada, &bob], Some(token), TTL / 2).await;
+        stays_so(both, Some(token), TTL / 2).await;
         nodes.0[node].restart();
-        stays_so_until_adopted([&ada, &bob], token, &nodes, node).await;
+        stays_so_until_adopted(both, token, &nodes, node).await;
     }
 }
 
@@ -194,15 +216,14 @@ async fn a_rolling_restart_of_all_our_own_stores_keeps_the_leader() {
 #[tokio::test]
 async fn restarts_in_a_hurry_cost_the_leader_but_never_make_two() {
     let mut nodes = Nodes::servers();
-    let (_ada, ada) = nodes.contender("ada", TTL).await;
-    let (_bob, bob) = nodes.contender("bob", TTL).await;
-    let token = next_token([&ada, &bob], Token::NONE).await;
+    let pair = nodes.pair(TTL).await;
+    let (both, token) = (pair.both(), pair.token);
     for node in 0..3 {
         nodes.0[node].kill();
         nodes.0[node].restart();
-        stays_so([&ada, &bob], None, Duration::from_millis(100)).await;
+        stays_so(both, None, Duration::from_millis(100)).await;
     }
-    let next = next_token([&ada, &bob], token).await;
+    let next = next_token(both, token).await;
     assert!(next > token);
 }
 
