@@ -31,7 +31,7 @@ pub(crate) struct StoreOptions {
     /// What a grant waits for: `available` (the primary has it), or `strict` (replicas, too).
     #[arg(long, value_name = "MODE", value_parser = ["available", "strict"])]
     pub(crate) mode: Option<String>,
-    /// How many replicas must have a grant in mode strict.
+    /// How many replicas must have a grant in mode strict: all that the master has.
     #[arg(long, value_name = "N", requires = "mode")]
     pub(crate) replicas: Option<u32>,
     /// What precedes the name in every key; `tenure:` by default.
@@ -100,7 +100,8 @@ impl StoreOptions {
         options.retain(|pair| !counts(pair) || is_strict && self.replicas.is_none());
         if is_strict && self.replicas.is_none() && !options.iter().any(counts) {
             return Err(Failure::usage(
-                "--mode strict needs the number of replicas that must confirm: add --replicas 1",
+                "--mode strict needs the number of replicas that must confirm a grant: add \
+                 --replicas N, N = how many replicas the master has",
             ));
         }
         let own =

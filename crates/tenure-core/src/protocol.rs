@@ -401,6 +401,9 @@ pub struct View {
     /// Whether the holder was named as a successor and has not claimed the resource yet: it does
     /// not lead, and may never.
     pub reserved: bool,
+    /// Whether the holder's grant waits for replicas, as its mode asks, and is not known to have
+    /// reached them: it does not lead, and may never.
+    pub unconfirmed: bool,
     /// Whether, of several nodes that decide together, some were not seen to hold this term: an
     /// early renewal lets them take it over.
     pub partial: bool,
@@ -581,8 +584,11 @@ pub enum Hint {
         /// Which.
         token: Token,
     },
-    /// The resource waits for this successor.
+    /// A term ended, and the resource waits for this successor.
     Transferred {
+        /// Which term. Without it two hand-overs to the same successor would look alike, and a late
+        /// word of the first would count as one of the second where several nodes give hints.
+        token: Token,
         /// Who may claim it.
         to: InstanceId,
         /// For how long.

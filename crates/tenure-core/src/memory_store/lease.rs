@@ -266,7 +266,7 @@ impl Step<'_> {
             let (to, from) = (to.clone(), self.call.id.clone());
             meta.claim = Some(Claim { to, token, from, from_token: token, is_pending: false });
         }
-        self.hints.push(Hint::Transferred { to: to.clone(), claim_ttl: lasts });
+        self.hints.push(Hint::Transferred { token, to: to.clone(), claim_ttl: lasts });
         Outcome::Released
     }
 
@@ -321,7 +321,7 @@ impl Step<'_> {
         let to = to.clone();
         meta.claim =
             Some(Claim { to: to.clone(), token: next, from, from_token: token, is_pending: true });
-        self.hints.push(Hint::Transferred { to, claim_ttl });
+        self.hints.push(Hint::Transferred { token, to, claim_ttl });
         Outcome::Transferred { token: next }
     }
 

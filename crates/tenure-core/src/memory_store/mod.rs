@@ -291,6 +291,7 @@ impl Step<'_> {
             token,
             foreign: ours.is_none() && holder.is_some_and(|holder| !is_quarantine(holder)),
             reserved: self.pending_claim().is_some_and(|claim| Some(&claim.to) == holder),
+            unconfirmed: false,
             partial: false,
             server_time: self.now,
             incarnation: self.life.incarnation().to_owned(),

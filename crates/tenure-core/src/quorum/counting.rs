@@ -177,11 +177,12 @@ fn wait_of(answer: &Answer) -> Duration {
 /// How the nodes are divided, for people.
 pub(super) fn division(quorum: Quorum, replies: &[Slot]) -> String {
     let answers = replies.iter().filter_map(Slot::answer);
-    let granted = answers.clone().filter(|a| matches!(a.outcome, Outcome::Granted { .. })).count();
+    let agrees = |a: &&Answer| matches!(a.outcome, Outcome::Granted { .. } | Outcome::Renewed);
+    let agreed = answers.clone().filter(agrees).count();
     let silent = quorum.nodes() - answers.clone().count();
-    let others = quorum.nodes() - granted - silent;
+    let others = quorum.nodes() - agreed - silent;
     format!(
-        "the nodes are divided: of {} nodes {granted} agreed, {others} did not and {silent} did \
+        "the nodes are divided: of {} nodes {agreed} agreed, {others} did not and {silent} did \
          not answer, {} must agree",
         quorum.nodes(),
         quorum.majority()
