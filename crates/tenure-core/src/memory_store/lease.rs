@@ -328,7 +328,9 @@ impl Step<'_> {
     /// Break glass. Whoever led may believe in its lease for a while: nobody follows before that.
     pub(super) fn clear(&mut self, reason: &str, quarantine: Duration) -> Outcome {
         let token = self.shelf.meta.as_ref().map_or(Token::NONE, |meta| meta.token);
-        if self.holder().is_some() {
+        let is_term =
+            self.holder().is_some() && self.shelf.meta.as_ref().is_some_and(|meta| meta.is_open);
+        if is_term {
             self.shelf.close_term(self.now, CloseReason::Cleared, reason);
         }
         if let Some(meta) = &mut self.shelf.meta {
@@ -339,6 +341,10 @@ impl Step<'_> {
         self.keys.delete(self.now, self.call.resource.key());
         self.begin_quarantine(quarantine, &format!("cleared by {}: {reason}", self.call.id));
         self.mark_quarantine();
+        if !is_term {
+            // What was cleared was no term of ours; why it was is told all the same.
+            self.note_quarantine(token);
+        }
         self.hints.push(Hint::Released { token });
         Outcome::Done
     }

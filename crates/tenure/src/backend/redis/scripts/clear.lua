@@ -24,6 +24,9 @@ end
 if fault then return fault end
 if ended.is_term then
   journal(now, 'closed', ended.holder, token, 'cleared', reason)
+else
+  -- What was cleared was no term of ours; why it was is told all the same.
+  journal(now, 'quarantined', ME, token or 0, '', meta.quarantine_why)
 end
 publish('r ' .. text(token or 0))
 return answer('done')
