@@ -114,7 +114,11 @@ fn a_port_that_is_taken_is_named() {
     let demo = Said::of(plain_command(&["demo", "--listen", &address, "--seconds", "1"]));
     assert_eq!(demo.code, 78, "{demo:?}");
     assert!(named.iter().all(|part| demo.err.contains(part)), "{demo:?}");
-    let serve = Said::of(plain_command(&["serve", "--port", &port]));
+    let folder = testkit::TempFolder::create();
+    let mut serve = plain_command(&["serve", "--port", &port]);
+    // It notes in its folder that it was started.
+    serve.current_dir(folder.path());
+    let serve = Said::of(serve);
     assert_eq!(serve.code, 1, "{serve:?}");
     assert!(serve.err.contains(&address) && serve.err.contains("in use"), "{serve:?}");
 }
