@@ -16,6 +16,7 @@ mod local;
 mod look;
 mod once;
 mod operate;
+mod quorum;
 mod refusals;
 mod run;
 mod serve;

@@ -143,6 +143,7 @@ impl Step<'_> {
         let until = later(self.now, lasts);
         self.shelf.quarantine_until = self.shelf.quarantine_until.max(until);
         self.shelf.quarantine_reason = reason.to_owned();
+        self.shelf.quarantine_is_noted = false;
         if self.holder().is_some_and(super::is_quarantine) {
             self.mark_quarantine();
         }
@@ -152,6 +153,7 @@ impl Step<'_> {
         let detail = self.shelf.quarantine_reason.clone();
         let token = self.shelf.meta.as_ref().map_or(floor, |meta| meta.token.max(floor));
         let id = self.call.id.clone();
+        self.shelf.quarantine_is_noted = true;
         self.shelf.remember(self.now, id, token, HistoryKind::Quarantined { detail });
     }
 

@@ -291,6 +291,9 @@ impl Step<'_> {
             token,
             foreign: ours.is_none() && holder.is_some_and(|holder| !is_quarantine(holder)),
             reserved: self.pending_claim().is_some_and(|claim| Some(&claim.to) == holder),
+            quarantine_why: holder
+                .filter(|holder| is_quarantine(holder))
+                .map(|_| self.shelf.quarantine_reason.clone()),
             partial: false,
             server_time: self.now,
             incarnation: self.life.incarnation().to_owned(),

@@ -110,7 +110,7 @@ fn parse_outcome(kind: &str, first: &Value, second: &Value) -> Result<Outcome, F
 
 fn parse_view(view: &Value) -> Result<View, Fault> {
     let parts = list(view)?;
-    let [exists, holder, pttl, known, foreign, now, incarnation, paused, reserved] = parts else {
+    let [exists, holder, pttl, known, foreign, now, incarnation, paused, reserved, why] = parts else {
         return Err(format!("a view of {} parts", parts.len()));
     };
     let exists = flag(exists)?;
@@ -124,6 +124,7 @@ fn parse_view(view: &Value) -> Result<View, Fault> {
         token: token(known)?,
         foreign: flag(foreign)?,
         reserved: flag(reserved)?,
+        quarantine_why: Some(cleaned(&text(why)?)).filter(|why| !why.is_empty()),
         partial: false,
         server_time: clock(now)?,
         incarnation: cleaned(&text(incarnation)?),
