@@ -342,9 +342,10 @@ impl Step<'_> {
         }
         self.keys.delete(self.now, self.call.resource.key());
         self.begin_quarantine(quarantine, &format!("cleared by {}: {reason}", self.call.id));
-        match ends_term {
-            true => self.shelf.quarantine_is_noted = true,
-            false => self.note_quarantine(Token::NONE),
+        if ends_term {
+            self.shelf.quarantine_is_noted = true;
+        } else if self.quarantine_left().is_some() {
+            self.note_quarantine(Token::NONE);
         }
         self.mark_quarantine();
         self.hints.push(Hint::Released { token });

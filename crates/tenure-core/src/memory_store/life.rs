@@ -94,17 +94,16 @@ impl Step<'_> {
     }
 
     /// Notices that the record was written in another life of the store. Leases from then may be
-    /// missing here, so nobody is let in before they must have ended. Says whether that is so.
-    pub(super) fn notice_other_life(&mut self, ttl: Duration) -> bool {
+    /// missing here, so nobody is let in before they must have ended.
+    pub(super) fn notice_other_life(&mut self, ttl: Duration) {
         let lasts = self.believed_for(ttl);
-        let Some(meta) = &mut self.shelf.meta else { return false };
+        let Some(meta) = &mut self.shelf.meta else { return };
         let before = std::mem::replace(&mut meta.written_in, self.life.mark);
         let data_may_be_missing = before.run != self.life.mark.run
             || before != self.life.mark && self.life.replication_before.is_some();
         if data_may_be_missing {
             self.begin_quarantine(lasts, "the store restarted or failed over");
         }
-        data_may_be_missing
     }
 
     /// Notices that the store has forgotten a term that somebody may still believe in. A

@@ -200,15 +200,11 @@ impl Step<'_> {
         }
         match &self.call.request {
             Request::Acquire(_) | Request::Observe { .. } => {}
-            Request::Renew { ttl, .. } => {
-                self.notice_other_life(*ttl);
-            }
+            Request::Renew { ttl, .. } => self.notice_other_life(*ttl),
             Request::Adopt { ttl, fleet_max_ttl, .. } => {
                 self.notice_other_life(*ttl.max(fleet_max_ttl));
             }
-            _ => {
-                self.notice_other_life(Duration::ZERO);
-            }
+            _ => self.notice_other_life(Duration::ZERO),
         }
         match &self.call.request {
             Request::Acquire(ask) => self.acquire(ask),

@@ -110,7 +110,8 @@ fn parse_outcome(kind: &str, first: &Value, second: &Value) -> Result<Outcome, F
 
 fn parse_view(view: &Value) -> Result<View, Fault> {
     let parts = list(view)?;
-    let [exists, holder, pttl, known, foreign, now, incarnation, paused, reserved, why] = parts else {
+    let [exists, holder, pttl, known, foreign, now, incarnation, paused, reserved, why] = parts
+    else {
         return Err(format!("a view of {} parts", parts.len()));
     };
     let exists = flag(exists)?;

@@ -23,7 +23,7 @@ end
 if fault then return fault end
 if ended.is_term then
   journal(now, 'closed', ended.holder, token, 'cleared', reason)
-else
+elseif left > 0 then
   journal(now, 'quarantined', ME, token or 0, '', meta.quarantine_why)
 end
 publish('r ' .. text(token or 0))
