@@ -17,6 +17,7 @@ mod look;
 mod once;
 mod operate;
 mod quorum;
+mod quorum_hand_over;
 mod refusals;
 mod run;
 mod serve;
