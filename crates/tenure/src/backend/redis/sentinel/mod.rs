@@ -80,7 +80,12 @@ impl Connector for Sentinels {
                 // A certificate's fault must stay recognisable.
                 match error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) {
                     true => error,
-                    false => io::Error::new(kind, format!("the master at {node}: {error}")),
+                    false => match promotion_advice(kind) {
+                        Some(advice) => io::Error::other(StoreError::Unreachable(format!(
+                            "the master at {node}: {error}; {advice}"
+                        ))),
+                        None => io::Error::new(kind, format!("the master at {node}: {error}")),
+                    },
                 }
             })
         })
@@ -92,6 +97,22 @@ impl Connector for Sentinels {
 
     fn moved(&self) -> Option<watch::Receiver<u64>> {
         Some(self.moved.clone())
+    }
+}
+
+/// What helps where the master that sentinels name cannot be reached, if they have a part in it.
+fn promotion_advice(kind: io::ErrorKind) -> Option<&'static str> {
+    match kind {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => {
+            Some("wait until the sentinels promote a replica, or start it again")
+        }
+        io::ErrorKind::TimedOut
+        | io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable => Some(
+            "wait until the sentinels promote a replica; if they reach it, check the network from \
+             here",
+        ),
+        _ => None,
     }
 }
 
