@@ -220,7 +220,7 @@ impl World<'_> {
         let hint = match self.random.below(6) {
             0 => Hint::Released { token },
             1 => Hint::Granted { id, token, ttl },
-            2 => Hint::Transferred { to: id, claim_ttl: ttl },
+            2 => Hint::Transferred { token, to: id, claim_ttl: ttl },
             3 => Hint::Wished { token },
             4 => Hint::Members,
             _ => Hint::PauseChanged,

@@ -404,6 +404,8 @@ pub struct View {
     /// Whether the holder's grant waits for replicas, as its mode asks, and is not known to have
     /// reached them: it does not lead, and may never.
     pub unconfirmed: bool,
+    /// Why nobody is let in, while a quarantine keeps the key.
+    pub quarantine_why: Option<String>,
     /// Whether, of several nodes that decide together, some were not seen to hold this term: an
     /// early renewal lets them take it over.
     pub partial: bool,
@@ -540,7 +542,8 @@ pub enum HistoryKind {
         /// The successor, or an operator's words.
         detail: String,
     },
-    /// The store lost its past; no term began until the quarantine was over.
+    /// The store lost its past, or an operator cleared it without a term; no term began until the
+    /// quarantine was over.
     Quarantined {
         /// Why.
         detail: String,
@@ -584,8 +587,11 @@ pub enum Hint {
         /// Which.
         token: Token,
     },
-    /// The resource waits for this successor.
+    /// A term ended, and the resource waits for this successor.
     Transferred {
+        /// Which term. Without it two hand-overs to the same successor would look alike, and a late
+        /// word of the first would count as one of the second where several nodes give hints.
+        token: Token,
         /// Who may claim it.
         to: InstanceId,
         /// For how long.
@@ -632,5 +638,17 @@ impl StoreError {
     /// Whether waiting may help without anybody acting.
     pub fn is_temporary(&self) -> bool {
         !matches!(self, StoreError::Denied(_) | StoreError::Unexpected(_))
+    }
+
+    /// What was said, without what kind of failure it is: for texts that tell of several.
+    pub fn words(&self) -> String {
+        match self {
+            StoreError::Unreachable(words)
+            | StoreError::NotNow(words)
+            | StoreError::WrongNode(words)
+            | StoreError::Denied(words)
+            | StoreError::Unexpected(words) => words.clone(),
+            StoreError::TimedOut(_) => self.to_string(),
+        }
     }
 }

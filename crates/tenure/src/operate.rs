@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
+use tenure_core::SeenLeader;
 use tenure_core::protocol::{Member, Outcome, Request, ServerTime, WishKind};
-use tenure_core::{SeenLeader, Token};
 
+use crate::backend::Subscription;
 use crate::observe::{Leadership, Observation, Observer, Vacancy, unexpected};
 use crate::{Error, Tenure};
 
@@ -16,6 +17,11 @@ const WISH_MIN: Duration = Duration::from_secs(5);
 const WISH_MAX: Duration = Duration::from_secs(120);
 /// How often to look for an answer that no message announced.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How long after the end of a term the next leader is waited for: longer than a reservation and
+/// every head start, so that whoever stepped down would lead again before.
+const NEXT_WAITED_FOR: Duration = Duration::from_secs(3);
+/// How often to look for the next leader: it is a matter of round trips.
+const NEXT_LOOKED_FOR_EVERY: Duration = Duration::from_millis(50);
 /// A member that was silent for this many of its own leases is taken for gone.
 const SILENT_LEASES_MAX: u32 = 3;
 /// The longest pause: an operator who forgets it must not stop elections for ever.
@@ -27,7 +33,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 pub enum Asked {
     /// It did so.
     Done {
-        /// Who leads since, as far as seen.
+        /// Who leads since. `None` when nobody is there to lead, or did so in time.
         leader: Option<SeenLeader>,
     },
     /// It said no.
@@ -52,14 +58,15 @@ impl Asked {
 }
 
 impl Tenure {
-    /// Asks the leader of `name` to step down, and waits for what comes of it. Its work ends
-    /// before anybody else leads.
+    /// Asks the leader of `name` to step down, and waits for what comes of it: for the next leader,
+    /// too, if there is a candidate, for a few seconds at the most. Its work ends before anybody
+    /// else leads.
     pub async fn ask_to_resign(&self, name: &str) -> Result<Asked, Error> {
         self.observe(name)?.ask_to_resign().await
     }
 
     /// Asks the leader of `name` to hand over to the member called `to`, by name or whole id, and
-    /// waits for what comes of it.
+    /// waits for what comes of it. Done is done: by then that member leads.
     pub async fn ask_to_hand_over(&self, name: &str, to: &str) -> Result<Asked, Error> {
         self.observe(name)?.ask_to_hand_over(to).await
     }
@@ -155,7 +162,7 @@ impl Observer {
     async fn ask_leader(&self, wish: WishKind) -> Result<Asked, Error> {
         // Listening first: the answer may come before the reply to the request.
         let backend = std::sync::Arc::clone(&self.client().backend);
-        let mut subscription = self.client().subscribe(backend, self.resource()).await?;
+        let subscription = self.client().subscribe(backend, self.resource()).await?;
         let seen = self.look().await?;
         let Some(leader) = seen.leadership.leader().cloned() else {
             return Ok(Asked::NobodyLeads);
@@ -170,17 +177,39 @@ impl Observer {
             Outcome::Done | Outcome::NoSuchTerm => {}
             other => return Err(unexpected(&other, "wish")),
         }
-        let gives_up_at = self.client().clock.now() + stands_for;
+        self.follow_wish(subscription, &wish, leader, stands_for).await
+    }
+
+    async fn follow_wish(
+        &self,
+        mut subscription: Subscription,
+        wish: &WishKind,
+        leader: SeenLeader,
+        stands_for: Duration,
+    ) -> Result<Asked, Error> {
+        let clock = &self.client().clock;
+        let gives_up_at = clock.now() + stands_for;
+        let mut next_until = None;
         loop {
-            if let Some(asked) = answer(&self.look().await?, &wish, leader.token) {
-                return Ok(asked);
-            }
-            if self.client().clock.now() >= gives_up_at {
-                return Ok(Asked::NotAnswered { leader });
-            }
+            let progress = progress(&self.look().await?, wish, &leader);
+            let now = clock.now();
+            let pause = match progress {
+                Progress::Settled(asked) => return Ok(asked),
+                Progress::Unanswered if now >= gives_up_at => {
+                    return Ok(Asked::NotAnswered { leader });
+                }
+                Progress::Unanswered => {
+                    next_until = None;
+                    LOOK_EVERY
+                }
+                Progress::Between if now >= *next_until.get_or_insert(now + NEXT_WAITED_FOR) => {
+                    return Ok(nobody_follows(wish));
+                }
+                Progress::Between => NEXT_LOOKED_FOR_EVERY,
+            };
             tokio::select! {
                 Some(_) = subscription.next() => {}
-                slept = self.client().sleep(LOOK_EVERY) => slept?,
+                slept = self.client().sleep(pause) => slept?,
             }
         }
     }
@@ -193,24 +222,60 @@ fn wish_time(seen: &Observation, leader: &SeenLeader) -> Duration {
     (lease * 2).clamp(WISH_MIN, WISH_MAX)
 }
 
-/// What the leader has made of a wish so far.
-fn answer(seen: &Observation, wish: &WishKind, asked: Token) -> Option<Asked> {
-    let leader = seen.leadership.leader().cloned();
-    let still_leads = leader.as_ref().is_some_and(|leader| leader.token == asked);
-    if still_leads {
-        let refused = seen.wish.as_ref().filter(|wish| wish.token == asked)?.refused.clone()?;
-        return Some(Asked::Refused { why: refused });
-    }
-    if matches!(seen.leadership, Leadership::Vacant(Vacancy::Reserved { .. })) {
-        return None; // The successor has yet to take over, or not to.
-    }
-    match (wish, &leader) {
-        (WishKind::HandOver { to }, Some(other)) if !other.id.answers_to(to) => {
-            Some(Asked::Refused { why: format!("{} leads instead", other.id) })
+/// How far a wish has come.
+#[derive(Debug, PartialEq)]
+enum Progress {
+    /// The term runs on, and its leader has said nothing.
+    Unanswered,
+    /// The term is over, and the next has yet to begin. One look shows nothing about who is on the
+    /// way: a quorum reserves nothing, and its nodes hear of a new term one by one.
+    Between,
+    Settled(Asked),
+}
+
+fn progress(seen: &Observation, wish: &WishKind, asked: &SeenLeader) -> Progress {
+    match &seen.leadership {
+        Leadership::Led { leader, .. } if leader.token == asked.token => {
+            let answered = seen.wish.as_ref().filter(|wish| wish.token == asked.token);
+            match answered.and_then(|wish| wish.refused.clone()) {
+                Some(why) => Progress::Settled(Asked::Refused { why }),
+                None => Progress::Unanswered,
+            }
         }
-        (WishKind::HandOver { to }, None) => {
-            Some(Asked::Refused { why: format!("the term ended, but {to} did not take over") })
+        Leadership::Led { leader, .. } => Progress::Settled(match wish {
+            WishKind::HandOver { to } if !leader.id.answers_to(to) => {
+                Asked::Refused { why: format!("{} leads instead", leader.id) }
+            }
+            _ => Asked::Done { leader: Some(leader.clone()) },
+        }),
+        Leadership::Vacant(vacancy) => {
+            let is_barred =
+                matches!(vacancy, Vacancy::Quarantine { .. }) || seen.paused_for.is_some();
+            let is_awaited = match wish {
+                WishKind::HandOver { .. } => true,
+                WishKind::Resign => seen.members.iter().any(|m| is_candidate(m, seen, asked)),
+            };
+            match is_awaited && !is_barred {
+                true => Progress::Between,
+                false => Progress::Settled(nobody_follows(wish)),
+            }
         }
-        _ => Some(Asked::Done { leader }),
+    }
+}
+
+/// Whether a member other than the one that stepped down may lead next.
+fn is_candidate(member: &Member, seen: &Observation, former: &SeenLeader) -> bool {
+    let record = &member.record;
+    let may_lead = record.ready && !record.departing && !record.stalled;
+    member.id != former.id && may_lead && heard_lately(member, seen.server_time)
+}
+
+/// The term has ended, but no other has begun.
+fn nobody_follows(wish: &WishKind) -> Asked {
+    match wish {
+        WishKind::Resign => Asked::Done { leader: None },
+        WishKind::HandOver { to } => {
+            Asked::Refused { why: format!("the term ended, but {to} did not take over") }
+        }
     }
 }

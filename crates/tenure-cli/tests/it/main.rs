@@ -17,6 +17,8 @@ mod local;
 mod look;
 mod once;
 mod operate;
+mod quorum;
+mod quorum_hand_over;
 mod refusals;
 mod run;
 mod serve;

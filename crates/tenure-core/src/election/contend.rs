@@ -239,6 +239,10 @@ impl Election {
     }
 
     pub(super) fn rearm_by_hint(&mut self, now: Moment, hint: Hint) {
+        if let Stage::Parting(farewell) = &mut self.stage {
+            // It may overtake the answer to the farewell: a successor may have given way by then.
+            return farewell.keep_hint(hint);
+        }
         let mut is_named = false;
         let wait = match hint {
             Hint::Released { .. } | Hint::PauseChanged => self.head_start(),
@@ -289,7 +293,7 @@ impl Election {
             let attempt = self.attempt;
             return self.part_with(now, Farewell::abandon(attempt));
         }
-        self.take_leave(now);
+        self.take_leave(now, self.last_words());
     }
 }
 

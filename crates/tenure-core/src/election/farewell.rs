@@ -3,9 +3,10 @@
 //! A renewal or an acquire may still be on its way when its term is closed. The farewell names
 //! exactly that term or attempt, so that a late one never leaves a key that nobody leads by.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::protocol::{Answer, CloseReason, Outcome, Request, StoreError};
+use crate::protocol::{Answer, CloseReason, Hint, Outcome, Request, StoreError};
 use crate::{Contest, EventKind, InstanceId, Moment, Reason, Role, Token};
 
 use super::contend::Contending;
@@ -14,6 +15,12 @@ use super::{Election, LeaseAsk, SideAsk, Source, Stage};
 
 /// How long leaving may take beyond the lease, in tries: an unreachable store must not hold it up.
 const LAST_TRIES: u32 = 2;
+
+/// How long whoever holds nothing waits for its last words to be heard: nothing depends on them,
+/// and what is on its way arrives without it.
+const LAST_WORDS_MAX: Duration = Duration::from_millis(300);
+/// How many hints are kept while the store is being told; the oldest is forgotten first.
+const HINTS_KEPT_MAX: usize = 8;
 
 /// What the store must still be told.
 #[derive(Debug)]
@@ -24,6 +31,8 @@ pub(super) struct Farewell {
     gives_up_at: Option<Moment>,
     /// The term whose work outlived it, and when that has to be told.
     left_behind: Option<(Token, Moment)>,
+    /// What was heard meanwhile: it counts once this instance contends again.
+    hints: VecDeque<Hint>,
 }
 
 #[derive(Clone, Debug)]
@@ -61,11 +70,24 @@ impl Farewell {
     }
 
     fn of(word: Word) -> Self {
-        Farewell { word, sends_at: Moment::ORIGIN, gives_up_at: None, left_behind: None }
+        Farewell {
+            word,
+            sends_at: Moment::ORIGIN,
+            gives_up_at: None,
+            left_behind: None,
+            hints: VecDeque::new(),
+        }
     }
 
     pub(super) fn watching(self, left_behind: Option<(Token, Moment)>) -> Self {
         Farewell { left_behind, ..self }
+    }
+
+    pub(super) fn keep_hint(&mut self, hint: Hint) {
+        if self.hints.len() == HINTS_KEPT_MAX {
+            self.hints.pop_front();
+        }
+        self.hints.push_back(hint);
     }
 }
 
@@ -84,12 +106,18 @@ impl Election {
     pub(super) fn part(&mut self, now: Moment) {
         self.tell_of_work_left_behind(now);
         let last_tries = self.settings.timing.try_timeout() * LAST_TRIES;
+        let last_words = self.last_words();
         let Stage::Parting(farewell) = &mut self.stage else { return };
         if self.will.stops {
-            let gives_up_at = *farewell.gives_up_at.get_or_insert(now + last_tries);
+            let patience = match farewell.word {
+                Word::Abandon { .. } => last_words,
+                _ => last_tries,
+            };
+            let gives_up_at = *farewell.gives_up_at.get_or_insert(now + patience);
             if now >= gives_up_at {
                 self.lease_ask = None;
-                return self.take_leave(now);
+                // Whoever did not hear the one word will not hear the other.
+                return self.take_leave(now, Duration::ZERO);
             }
         }
         if self.lease_ask.is_some() || now < farewell.sends_at {
@@ -179,16 +207,23 @@ impl Election {
     fn contend_again(&mut self, now: Moment, wait: Duration) {
         self.attempt_is_open = false;
         let tries_at = now + wait + self.head_start();
-        self.stage = Stage::Contending(Contending::from(tries_at).holding_back(now + wait));
+        let contending = Stage::Contending(Contending::from(tries_at).holding_back(now + wait));
+        if let Stage::Parting(farewell) = std::mem::replace(&mut self.stage, contending) {
+            farewell.hints.into_iter().for_each(|hint| self.rearm_by_hint(now, hint));
+        }
         if self.settings.contest == Contest::OneShot {
             self.will.stops = true;
         }
         self.contend(now);
     }
 
-    pub(super) fn take_leave(&mut self, now: Moment) {
-        let gives_up_at = now + self.settings.timing.try_timeout();
-        self.stage = Stage::Leaving(Leaving { gives_up_at });
+    /// How long to wait for words on which nothing depends.
+    pub(super) fn last_words(&self) -> Duration {
+        LAST_WORDS_MAX.min(self.settings.timing.try_timeout())
+    }
+
+    pub(super) fn take_leave(&mut self, now: Moment, patience: Duration) {
+        self.stage = Stage::Leaving(Leaving { gives_up_at: now + patience });
         self.leave(now);
     }
 

@@ -24,9 +24,7 @@ impl Step<'_> {
             return Outcome::Conflict { what };
         }
         let longest = ask.ttl.max(ask.fleet_max_ttl);
-        if self.notice_other_life(longest) {
-            self.note_quarantine(ask.floor);
-        }
+        self.notice_other_life(longest);
         let outcome = self.acquire_checked(ask, longest);
         // Who settles has proposed, and said so then.
         if !matches!(ask.ballot, Ballot::Settle(_)) {
@@ -48,6 +46,10 @@ impl Step<'_> {
             return self.acquire_occupied(ask, longest, &holder);
         }
         self.notice_lost_history(ask, longest);
+        // Whoever noticed first may have been unable to say so: only who is kept out does.
+        if self.quarantine_left().is_some() && !self.shelf.quarantine_is_noted {
+            self.note_quarantine(ask.floor);
+        }
         if self.holder().is_some() {
             return self.quarantine(self.time_left().unwrap_or_default());
         }
@@ -266,7 +268,7 @@ impl Step<'_> {
             let (to, from) = (to.clone(), self.call.id.clone());
             meta.claim = Some(Claim { to, token, from, from_token: token, is_pending: false });
         }
-        self.hints.push(Hint::Transferred { to: to.clone(), claim_ttl: lasts });
+        self.hints.push(Hint::Transferred { token, to: to.clone(), claim_ttl: lasts });
         Outcome::Released
     }
 
@@ -321,14 +323,16 @@ impl Step<'_> {
         let to = to.clone();
         meta.claim =
             Some(Claim { to: to.clone(), token: next, from, from_token: token, is_pending: true });
-        self.hints.push(Hint::Transferred { to, claim_ttl });
+        self.hints.push(Hint::Transferred { token, to, claim_ttl });
         Outcome::Transferred { token: next }
     }
 
     /// Break glass. Whoever led may believe in its lease for a while: nobody follows before that.
     pub(super) fn clear(&mut self, reason: &str, quarantine: Duration) -> Outcome {
         let token = self.shelf.meta.as_ref().map_or(Token::NONE, |meta| meta.token);
-        if self.holder().is_some() {
+        let was_open = self.shelf.meta.as_ref().is_some_and(|meta| meta.is_open);
+        let ends_term = self.holder().is_some() && was_open;
+        if ends_term {
             self.shelf.close_term(self.now, CloseReason::Cleared, reason);
         }
         if let Some(meta) = &mut self.shelf.meta {
@@ -338,6 +342,11 @@ impl Step<'_> {
         }
         self.keys.delete(self.now, self.call.resource.key());
         self.begin_quarantine(quarantine, &format!("cleared by {}: {reason}", self.call.id));
+        if ends_term {
+            self.shelf.quarantine_is_noted = true;
+        } else if self.quarantine_left().is_some() {
+            self.note_quarantine(Token::NONE);
+        }
         self.mark_quarantine();
         self.hints.push(Hint::Released { token });
         Outcome::Done

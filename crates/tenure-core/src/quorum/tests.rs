@@ -462,6 +462,22 @@ fn a_hint_counts_once_a_majority_gave_it() {
     assert_eq!(count.hear(0, released.clone()), Some(released));
 }
 
+/// Found on real servers under load, where a successor came before the resource was free.
+#[test]
+fn a_late_word_of_one_hand_over_is_none_of_the_next() {
+    let mut count = HintCount::new(Quorum::of(3).unwrap());
+    let handed_over = |token| Hint::Transferred {
+        token: Token::new(token).unwrap(),
+        to: InstanceId::seen("bob"),
+        claim_ttl: TTL,
+    };
+    assert_eq!(count.hear(0, handed_over(7)), None);
+    assert_eq!(count.hear(1, handed_over(7)), Some(handed_over(7)));
+    assert_eq!(count.hear(0, handed_over(9)), None);
+    assert_eq!(count.hear(2, handed_over(7)), None, "of the first, and late");
+    assert_eq!(count.hear(1, handed_over(9)), Some(handed_over(9)));
+}
+
 /// Found by the simulator (quorum-clocks, seed 9).
 #[test]
 fn a_term_that_some_nodes_do_not_hold_is_renewed_early() {

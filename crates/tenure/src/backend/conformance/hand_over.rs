@@ -184,7 +184,7 @@ async fn hints_tell_what_happens(stage: Stage) -> Verdict {
     bob.outcome(Request::Resume).await?;
     heard(&mut ears, "the end of the pause", is(Signal::Hint(Hint::PauseChanged))).await?;
     ada.transfer(token, &bob, LONG).await?;
-    let handed = Hint::Transferred { to: bob.id.clone(), claim_ttl: LONG };
+    let handed = Hint::Transferred { token, to: bob.id.clone(), claim_ttl: LONG };
     heard(&mut ears, "the hand-over", is(Signal::Hint(handed))).await?;
     let token = bob.lead(1, LONG).await?;
     bob.release(token).await?;

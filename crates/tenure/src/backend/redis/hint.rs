@@ -1,7 +1,7 @@
 //! The messages on a resource's events channel.
 //!
 //! One short line each, published by the scripts:
-//! `g TOKEN TTL_MS ID` granted, `r TOKEN` released, `t CLAIM_MS ID` reserved for a successor,
+//! `g TOKEN TTL_MS ID` granted, `r TOKEN` released, `t TOKEN CLAIM_MS ID` handed over,
 //! `w TOKEN` a wish waits, `m` members changed, `p` pause changed, `k` a tick ended. Anyone may
 //! publish anything there, so what is unknown, too long or malformed is ignored.
 
@@ -31,6 +31,7 @@ pub(super) fn parse(message: &[u8]) -> Option<Hint> {
         },
         b"r" => Hint::Released { token: token(words.next()?)? },
         b"t" => Hint::Transferred {
+            token: token(words.next()?)?,
             claim_ttl: millis(words.next()?)?,
             to: InstanceId::seen(&escaped(words.next()?)),
         },
@@ -68,7 +69,7 @@ mod tests {
         let cases = [
             ("g 17 10000 web_1", Hint::Granted { id: web.clone(), token, ttl }),
             ("r 17", Hint::Released { token }),
-            ("t 10000 web_1", Hint::Transferred { to: web, claim_ttl: ttl }),
+            ("t 17 10000 web_1", Hint::Transferred { token, to: web, claim_ttl: ttl }),
             ("w 17", Hint::Wished { token }),
             ("m", Hint::Members),
             ("p", Hint::PauseChanged),
@@ -92,6 +93,7 @@ mod tests {
             "g 17 99999999999999999 web",
             "r 9007199254740992",
             "r 17 extra",
+            "t 10000 web",
             "r +17",
             "m m",
             "z 1",

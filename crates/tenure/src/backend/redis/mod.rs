@@ -23,7 +23,8 @@
 //! +zrevrangebyscore +zremrangebyscore +xadd +xrevrange +publish +subscribe +unsubscribe`.
 //! Without `publish` and `subscribe` elections work by their timers; without `info` a failover
 //! behind a running connection goes unnoticed; both are reported as warnings. A cluster needs
-//! `+cluster|slots +asking +spublish +ssubscribe +sunsubscribe` as well.
+//! `+cluster|slots +asking +spublish +ssubscribe +sunsubscribe` as well, and `mode=strict` needs
+//! `+wait`.
 
 mod address;
 mod audience;

@@ -10,6 +10,6 @@ end
 local failure = close(term, 'claim', '', 'claim_to', successor, 'claim_token', '', 'claim_from', ME,
   'claim_from_token', text(term))
 if failure then return failure end
-publish('t ' .. text(claim_ttl) .. ' ' .. successor)
+publish('t ' .. text(term) .. ' ' .. text(claim_ttl) .. ' ' .. successor)
 journal(now, 'closed', ME, term, 'handed-over', successor)
 return answer('released')

@@ -29,6 +29,6 @@ meta.holder, meta.token, meta.wish = successor, text(drawn), ''
 meta.claim, meta.claim_token = successor, text(drawn)
 forget_refused()
 settle_life(claim_ttl)
-publish('t ' .. text(claim_ttl) .. ' ' .. successor)
+publish('t ' .. text(term) .. ' ' .. text(claim_ttl) .. ' ' .. successor)
 journal(now, 'closed', ME, term, 'handed-over', successor)
 return answer('transferred', text(drawn))
