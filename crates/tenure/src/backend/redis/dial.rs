@@ -169,8 +169,8 @@ impl Route {
     fn too_slow(&self, limit: Duration) -> StoreError {
         if self.moved().is_some() {
             return StoreError::Unreachable(format!(
-                "no connection within {limit:?}; wait until the sentinels promote a \
-                 replica, or check the network from here"
+                "no connection within {limit:?}; wait until the sentinels promote a replica, or \
+                 check the network from here"
             ));
         }
         let why = match self.is_encrypted() {
