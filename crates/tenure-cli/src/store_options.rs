@@ -31,7 +31,7 @@ pub(crate) struct StoreOptions {
     /// What a grant waits for: `available` (the primary has it), or `strict` (replicas, too).
     #[arg(long, value_name = "MODE", value_parser = ["available", "strict"])]
     pub(crate) mode: Option<String>,
-    /// How many replicas must have a grant in mode strict.
+    /// How many replicas must have a grant in mode strict: all that the master has.
     #[arg(long, value_name = "N", requires = "mode")]
     pub(crate) replicas: Option<u32>,
     /// What precedes the name in every key; `tenure:` by default.
@@ -84,14 +84,31 @@ impl StoreOptions {
                 _ => Ok(loader),
             };
         };
-        let (address, fragment) = match url.reveal().split_once('#') {
-            Some((address, fragment)) => (address, format!("#{fragment}")),
-            None => (url.reveal(), String::new()),
-        };
-        let joint = if address.contains('?') { '&' } else { '?' };
-        let replicas = self.replicas.map(|count| format!("&replicas={count}")).unwrap_or_default();
-        let url = format!("{address}{joint}mode={mode}{replicas}{fragment}");
+        let url = self.moded(url.reveal(), mode)?;
         Ok(loader.set(["store", "url"], url, "--mode"))
+    }
+
+    /// An address with this mode in place of its own. Its count of replicas stays unless there is
+    /// a flag for it.
+    fn moded(&self, url: &str, mode: &str) -> Result<String, Failure> {
+        let (url, fragment) = url.split_at(url.find('#').unwrap_or(url.len()));
+        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        let mut options: Vec<&str> = query.split('&').filter(|pair| !pair.is_empty()).collect();
+        let is_strict = mode == "strict";
+        let counts = |pair: &&str| pair.starts_with("replicas=");
+        options.retain(|pair| !pair.starts_with("mode="));
+        options.retain(|pair| !counts(pair) || is_strict && self.replicas.is_none());
+        if is_strict && self.replicas.is_none() && !options.iter().any(counts) {
+            return Err(Failure::usage(
+                "--mode strict needs the number of replicas that must confirm a grant: add \
+                 --replicas N, N = how many replicas the master has",
+            ));
+        }
+        let own =
+            [Some(format!("mode={mode}")), self.replicas.map(|count| format!("replicas={count}"))];
+        let own = own.into_iter().flatten();
+        let query: Vec<String> = options.into_iter().map(str::to_owned).chain(own).collect();
+        Ok(format!("{place}?{}{fragment}", query.join("&")))
     }
 }
 
@@ -199,6 +216,24 @@ pub(crate) fn connect(config: Config) -> Result<Tenure, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_flag_for_the_mode_counts_before_the_address() {
+        let moded = |url: &str, mode: &str, replicas| {
+            StoreOptions { replicas, ..StoreOptions::default() }.moded(url, mode).ok()
+        };
+        let of = |url: &str| Some(url.to_owned());
+        let strict = "rediss://h?ca=/c&mode=strict&replicas=2#insecure";
+        assert_eq!(
+            moded(strict, "available", None),
+            of("rediss://h?ca=/c&mode=available#insecure")
+        );
+        assert_eq!(moded("redis://h", "strict", Some(1)), of("redis://h?mode=strict&replicas=1"));
+        let kept = "redis://h?replicas=2&mode=strict";
+        assert_eq!(moded("redis://h?mode=strict&replicas=2", "strict", None), of(kept));
+        assert_eq!(moded(kept, "strict", Some(1)), of("redis://h?mode=strict&replicas=1"));
+        assert_eq!(moded("redis://h", "strict", None), None, "nobody says how many");
+    }
 
     #[test]
     fn what_is_wrong_with_a_store_is_said_once_and_so_is_what_to_do() {

@@ -27,9 +27,12 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let looker = arguments.target.look_on()?;
-    let leadership = looker.wait(looker.observer.leader())?;
-    let json = leadership_json(&arguments.target.name, &leadership);
-    match &leadership {
+    let seen = looker.wait(looker.observer.look())?;
+    let json = leadership_json(&arguments.target.name, &seen.leadership);
+    for warning in &seen.warnings {
+        talk(&format!("warning: {}", plain(warning)));
+    }
+    match &seen.leadership {
         Leadership::Led { leader, .. } => {
             arguments.output.print(&json, || plain(leader.id.as_str()));
             Ok(ExitCode::SUCCESS)
@@ -60,6 +63,7 @@ pub(crate) fn leadership_json(name: &str, leadership: &Leadership) -> Value {
                 Vacancy::Quarantine { left, .. } => ("quarantine", Some(*left)),
                 Vacancy::Paused { left } => ("paused", Some(*left)),
                 Vacancy::Reserved { left, .. } => ("reserved", Some(*left)),
+                Vacancy::Unconfirmed { .. } => ("unconfirmed", None),
                 _ => ("free", None),
             };
             json!({
@@ -94,6 +98,14 @@ pub(crate) fn vacancy(why: &Vacancy) -> String {
         Vacancy::Reserved { to, left } => {
             let to = plain(to.as_str());
             format!("it was handed over to {to}, which has {left:?} to take it")
+        }
+        Vacancy::Unconfirmed { by, .. } => {
+            let by = plain(by.as_str());
+            format!(
+                "{by} was granted it, but fewer replicas than mode strict asks for have confirmed \
+                 that: attach the missing ones (INFO replication on the master lists those that \
+                 are there), or remove them for good and set replicas=N to how many are left"
+            )
         }
         _ => "it is free (is any candidate running? `tenure members` lists them)".to_owned(),
     }

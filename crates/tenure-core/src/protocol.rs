@@ -401,6 +401,9 @@ pub struct View {
     /// Whether the holder was named as a successor and has not claimed the resource yet: it does
     /// not lead, and may never.
     pub reserved: bool,
+    /// Whether the holder's grant waits for replicas, as its mode asks, and is not known to have
+    /// reached them: it does not lead, and may never.
+    pub unconfirmed: bool,
     /// Why nobody is let in, while a quarantine keeps the key.
     pub quarantine_why: Option<String>,
     /// Whether, of several nodes that decide together, some were not seen to hold this term: an
@@ -635,5 +638,17 @@ impl StoreError {
     /// Whether waiting may help without anybody acting.
     pub fn is_temporary(&self) -> bool {
         !matches!(self, StoreError::Denied(_) | StoreError::Unexpected(_))
+    }
+
+    /// What was said, without what kind of failure it is: for texts that tell of several.
+    pub fn words(&self) -> String {
+        match self {
+            StoreError::Unreachable(words)
+            | StoreError::NotNow(words)
+            | StoreError::WrongNode(words)
+            | StoreError::Denied(words)
+            | StoreError::Unexpected(words) => words.clone(),
+            StoreError::TimedOut(_) => self.to_string(),
+        }
     }
 }

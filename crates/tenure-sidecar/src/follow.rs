@@ -177,6 +177,7 @@ pub(crate) fn vacancy_word(vacancy: &Vacancy) -> &'static str {
         Vacancy::Quarantine { .. } => "quarantine",
         Vacancy::Paused { .. } => "paused",
         Vacancy::Reserved { .. } => "reserved",
+        Vacancy::Unconfirmed { .. } => "unconfirmed",
         _ => "free",
     }
 }
@@ -188,6 +189,11 @@ pub(crate) fn vacancy_text(vacancy: &Vacancy) -> String {
         }
         Vacancy::Paused { .. } => "an operator paused the election".to_owned(),
         Vacancy::Reserved { to, .. } => format!("{} may take over", to.name()),
+        Vacancy::Unconfirmed { by, .. } => format!(
+            "{} was granted it, but fewer replicas than mode strict asks for have confirmed that: \
+             attach the missing ones (INFO replication)",
+            by.name()
+        ),
         _ => "the next candidate may".to_owned(),
     }
 }

@@ -11,10 +11,9 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use tenure::Role;
-use tenure::backend::Connection;
 
 use crate::sidecar::Shared;
-use crate::watched::Watched;
+use crate::watched::{Reach, Watched};
 
 /// What OpenMetrics calls itself.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -65,7 +64,7 @@ impl Scrape {
                 let leads = w.election.as_ref().is_some_and(tenure::Election::is_leader);
                 let seen = w.seen();
                 let lasts = seen.remaining().is_none_or(|left| !left.is_zero());
-                Some(yes(leads || (seen.leader().is_some() && lasts)))
+                Some(yes(leads || (w.known_leader(&seen).is_some() && lasts)))
             }),
             ("tenure_token", "The token of the term that was last seen", |w| {
                 let own = w.status().and_then(|status| status.token);
@@ -182,8 +181,9 @@ impl Scrape {
 
     /// What concerns no single resource.
     fn sidecar(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
-        let up = yes(self.0.tenure.connection() == Connection::Up);
-        single(encoder, "tenure_store_up", "1 while the store is connected", &NO_LABELS, up)?;
+        let connection = self.0.tenure.connection();
+        let up = self.0.resources.iter().all(|watched| watched.reach(&connection) == Reach::Up);
+        single(encoder, "tenure_store_up", "1 while the store answers", &NO_LABELS, yes(up))?;
         let streams = self.0.streams.count() as f64;
         single(encoder, "tenure_event_streams", "Who follows events now", &NO_LABELS, streams)?;
         let version = [("version", env!("CARGO_PKG_VERSION"))];

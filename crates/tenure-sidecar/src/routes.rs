@@ -148,7 +148,7 @@ fn leading(watched: &Watched) -> Leading {
             leader: None,
         },
         None => {
-            let leader = watched.seen().leader().map(|leader| leader.id.to_string());
+            let leader = watched.known_leader(&watched.seen()).map(|leader| leader.id.to_string());
             let (token, valid_for_ms, remaining_ms) = (None, None, None);
             Leading { name, is_leader: false, token, valid_for_ms, remaining_ms, leader }
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use tenure::backend::Connection;
 use tenure::core::Timing;
 use tenure::{Election, Leadership, Moment, Observation, Observer, Status, Term, Token};
 use tokio::sync::{Notify, watch};
@@ -41,6 +42,8 @@ pub(crate) struct Seen {
     pub(crate) round_trip: Option<Duration>,
     /// Why the last look showed nothing.
     pub(crate) error: Option<String>,
+    /// Whether that was because the store did not answer it.
+    pub(crate) is_unanswered: bool,
     pub(crate) terms: Arc<[TermRecord]>,
     /// How often somebody else, or the same one anew, was found to lead.
     pub(crate) leader_changes: u64,
@@ -72,6 +75,17 @@ impl Seen {
             _ => None,
         }
     }
+}
+
+/// Whether requests reach the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// They do.
+    Up,
+    /// Nothing was heard from it yet.
+    Connecting,
+    /// They do not, for this reason.
+    Down(String),
 }
 
 /// What this instance's own events told.
@@ -129,6 +143,32 @@ impl Watched {
         self.seen.subscribe()
     }
 
+    /// Who leads as far as is known: this instance knows of itself without asking, so that no look
+    /// from before its term ended can say otherwise.
+    pub(crate) fn known_leader(&self, seen: &Seen) -> Option<tenure::SeenLeader> {
+        let own = self.status();
+        if let Some(status) = &own
+            && let Some(token) = status.token
+        {
+            return Some(tenure::SeenLeader { id: status.id.clone(), token, foreign: false });
+        }
+        let is_own = |id: &tenure::InstanceId| own.as_ref().is_some_and(|status| status.id == *id);
+        seen.leader().filter(|leader| self.is_held() && !is_own(&leader.id)).cloned()
+    }
+
+    /// Whether requests about this resource reach the store. The one judgement that all answers
+    /// and metrics share.
+    pub(crate) fn reach(&self, connection: &Connection) -> Reach {
+        let seen = self.seen.borrow();
+        match connection {
+            _ if !self.is_held() => Reach::Up,
+            Connection::Down(error) => Reach::Down(error.to_string()),
+            _ if seen.is_unanswered => Reach::Down(seen.error.clone().unwrap_or_default()),
+            Connection::Up => Reach::Up,
+            Connection::Connecting => Reach::Connecting,
+        }
+    }
+
     pub(crate) fn status(&self) -> Option<Status> {
         self.election.as_ref().map(Election::status)
     }
@@ -170,12 +210,15 @@ impl Watched {
                 seen.looked_at = Some(began_at);
                 seen.looked_at_ms = Some(began_at_ms);
                 seen.round_trip = Some(round_trip);
-                seen.error = None;
+                (seen.error, seen.is_unanswered) = (None, false);
                 if let Some(entries) = history {
                     seen.terms = terms(&entries).into();
                 }
             }
-            Err(error) => seen.error = Some(error.to_string()),
+            Err(error) => {
+                seen.is_unanswered = matches!(error, tenure::Error::Store(_));
+                seen.error = Some(error.to_string());
+            }
         });
     }
 

@@ -81,6 +81,10 @@ impl Leadership {
                 let left = view.pttl.unwrap_or_default();
                 Leadership::Vacant(Vacancy::Reserved { to: id.clone(), left })
             }
+            (Some(id), _) if view.unconfirmed => {
+                let left = view.pttl.unwrap_or_default();
+                Leadership::Vacant(Vacancy::Unconfirmed { by: id.clone(), left })
+            }
             (Some(id), _) if !id.as_str().starts_with('~') => Leadership::Led {
                 leader: SeenLeader { id: id.clone(), token: view.token, foreign: view.foreign },
                 remaining: view.pttl,
@@ -106,6 +110,14 @@ pub enum Vacancy {
         /// Who may take over.
         to: InstanceId,
         /// How long it has; then everyone may try.
+        left: Duration,
+    },
+    /// Mode `strict`: somebody was granted it, and fewer replicas than it asks for have confirmed
+    /// that. It tries on until they do.
+    Unconfirmed {
+        /// Who would lead.
+        by: InstanceId,
+        /// How long the store keeps it for that one unless it tries again.
         left: Duration,
     },
     /// Leases from before a loss of data, or an operator's [`clear`](Tenure::clear), may still be
@@ -248,9 +260,9 @@ impl Changes {
             (None, false) => None,
             (Some(last), false) => Some(match last.leadership {
                 Leadership::Led { remaining: Some(left), .. }
-                | Leadership::Vacant(Vacancy::Reserved { left, .. }) => {
-                    (left + EXPIRY_GRAIN).min(LOOK_EVERY)
-                }
+                | Leadership::Vacant(
+                    Vacancy::Reserved { left, .. } | Vacancy::Unconfirmed { left, .. },
+                ) => (left + EXPIRY_GRAIN).min(LOOK_EVERY),
                 _ => LOOK_EVERY,
             }),
         }

@@ -9,7 +9,7 @@ pub(crate) const COMMAND: Command = Command {
     details: "\
   cargo xtask bench election [--quick]   the election on a real redis-server on loopback, beside the
                                          plain algorithm that polls, and the command around a program;
-                                         about ten minutes. --only command measures nothing else
+                                         about ten minutes. --only PART: command, outage
   cargo xtask bench store [--quick]      our server beside redis-server in turn, each on a core of its
                                          own: speed, memory, stalls, snapshots, start, idling; about ten
                                          minutes. --only PART: speed, stall, snapshot, append

@@ -239,6 +239,7 @@ mod tests {
             login: url.login,
             protocol: store_resp::Protocol::Resp3,
             connect_within: testkit::GENEROUS,
+            answer_within: None,
         };
         let docs = Connection::open(&target).unwrap().ask(&["COMMAND", "DOCS"]).unwrap();
         let mut book = Book::default();

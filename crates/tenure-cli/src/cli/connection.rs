@@ -144,6 +144,10 @@ impl Connection {
             match self.read_once() {
                 Ok(_) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // So says the system of a time-out that was set.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(ClientError::Silent);
+                }
                 Err(error) => return Err(ClientError::Lost(error.to_string())),
             }
         }

@@ -12,13 +12,15 @@ use super::target::Target;
 pub(crate) struct Conversation(Connection);
 
 impl Conversation {
-    /// Connects and logs in. Fails with a text that never repeats a password.
-    pub(crate) fn open(url: RedisUrl, connect_within: Duration) -> Result<Self, String> {
+    /// Connects and logs in. Connecting and each answer may take as long as `patience`. Fails with
+    /// a text that never repeats a password.
+    pub(crate) fn open(url: RedisUrl, patience: Duration) -> Result<Self, String> {
         let target = Target {
             place: url.place,
             login: url.login,
             protocol: Protocol::Resp2,
-            connect_within,
+            connect_within: patience,
+            answer_within: Some(patience),
         };
         Connection::open(&target).map(Conversation).map_err(|error| error.to_string())
     }

@@ -20,6 +20,9 @@ pub(super) enum ClientError {
     /// The connection broke while a reply was awaited.
     #[error("connection lost ({0}): the command may or may not have been carried out")]
     Lost(String),
+    /// It takes connections, and does not answer in time.
+    #[error("no answer in time: it is busy, stopped or cut off")]
+    Silent,
     /// What came back is no reply.
     #[error("the store's answer is no RESP ({0}): is this the port of a Redis or Valkey?")]
     Garbage(#[from] ReplyError),
@@ -35,7 +38,7 @@ impl ClientError {
     pub(super) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Usage(_) => 64,
-            Self::Unreachable { .. } | Self::Lost(_) | Self::Garbage(_) => 69,
+            Self::Unreachable { .. } | Self::Lost(_) | Self::Silent | Self::Garbage(_) => 69,
             Self::Interrupted => 130,
             Self::Refused { .. } | Self::Local(_) => 1,
         })

@@ -23,13 +23,23 @@ pub(super) enum Stream {
 impl Stream {
     /// Connects, within the target's patience.
     pub(super) fn open(target: &Target) -> io::Result<Self> {
-        match &target.place {
-            Place::Tcp { host, port } => dial(host, *port, target.connect_within).map(Self::Tcp),
-            Place::Unix { path } => UnixStream::connect(path).map(Self::Unix),
+        let stream = match &target.place {
+            Place::Tcp { host, port } => Self::Tcp(dial(host, *port, target.connect_within)?),
+            Place::Unix { path } => Self::Unix(UnixStream::connect(path)?),
             Place::Tls { host, port, tls } => {
                 let socket = dial(host, *port, target.connect_within)?;
-                encrypt(host, tls, socket, target.connect_within)
+                encrypt(host, tls, socket, target.connect_within)?
             }
+        };
+        stream.set_read_timeout(target.answer_within)?;
+        Ok(stream)
+    }
+
+    fn set_read_timeout(&self, patience: Option<Duration>) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_read_timeout(patience),
+            Self::Unix(stream) => stream.set_read_timeout(patience),
+            Self::Tls(stream) => stream.sock.set_read_timeout(patience),
         }
     }
 
@@ -72,7 +82,6 @@ fn encrypt(host: &str, tls: &TlsFiles, socket: TcpStream, within: Duration) -> i
     while stream.conn.is_handshaking() {
         stream.conn.complete_io(&mut stream.sock)?;
     }
-    stream.sock.set_read_timeout(None)?;
     Ok(Stream::Tls(Box::new(stream)))
 }
 

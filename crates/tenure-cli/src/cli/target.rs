@@ -20,6 +20,8 @@ pub(super) struct Target {
     pub(super) login: Login,
     pub(super) protocol: Protocol,
     pub(super) connect_within: Duration,
+    /// How long an answer may take; commands that block take as long as they like.
+    pub(super) answer_within: Option<Duration>,
 }
 
 impl Target {
@@ -56,6 +58,7 @@ impl Target {
             login,
             protocol: if wants_resp3 { Protocol::Resp3 } else { Protocol::Resp2 },
             connect_within: Duration::from_secs(arguments.timeout.max(1)),
+            answer_within: None,
         })
     }
 

@@ -60,6 +60,7 @@ codes! {
     NoPersistence "no-persistence" Risk "the store writes nothing to disk"
     Replica "replica" Problem "the address leads to a replica"
     ClusterNode "cluster-node" Problem "one node of a cluster is named as if it stood alone"
+    QuorumLost "quorum-lost" Problem "too few nodes of a quorum answer for anybody to lead"
     MissingSlots "missing-slots" Problem "slots of a cluster that no node serves"
     NodeDown "node-down" Risk "a node of a quorum or of a cluster does not answer"
     NoMaster "no-master" Problem "the sentinels do not agree on a master"

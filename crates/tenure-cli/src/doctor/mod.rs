@@ -60,8 +60,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         servers::examine(&config, &keys(&config, &names)?)?;
     findings.extend(of_servers);
     let tenure = store_options::connect(config)?;
-    for name in &names {
-        findings.extend(election(&tenure, name)?);
+    let is_lost = findings.iter().any(|finding| finding.code == Code::QuorumLost);
+    // Without a majority there is nothing to be known of an election.
+    for name in names.iter().filter(|_| !is_lost) {
+        let found = election(&tenure, name)?;
+        let is_new = |found: &Finding| !is_told(found, &findings);
+        let found: Vec<_> = found.into_iter().filter(is_new).collect();
+        findings.extend(found);
     }
     findings.sort_by_key(|finding| finding.severity());
     let problems =
@@ -74,7 +79,17 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         "findings": findings.iter().map(Finding::as_json).collect::<Vec<_>>(),
     });
     arguments.output.print(&json, || as_text(&tenure, &names, &servers, &findings));
-    Ok(ExitCode::from(if problems == 0 { 0 } else { exit::NO }))
+    Ok(ExitCode::from(match problems {
+        0 => 0,
+        _ if is_lost => exit::UNREACHABLE,
+        _ => exit::NO,
+    }))
+}
+
+/// Whether this is a warning of a node that is among the findings itself.
+fn is_told(found: &Finding, findings: &[Finding]) -> bool {
+    let mut down = findings.iter().filter(|finding| finding.code == Code::NodeDown);
+    found.code == Code::StoreWarning && down.any(|node| found.what.contains(&node.about))
 }
 
 /// Per finding: `code`, `severity`, `looks_for`.
@@ -144,8 +159,11 @@ fn election(tenure: &Tenure, name: &str) -> Result<Vec<Finding>, Failure> {
         }
         // The store itself answered before, so this is about the election.
         Err(tenure::Error::Store(error)) => {
-            let next = "see what else is found about the store";
-            return Ok(vec![Finding::new(Code::NoAnswer, error.to_string(), next).about(name)]);
+            let text = error.to_string();
+            // What the library advises stands behind a semicolon.
+            let (what, next) =
+                text.rsplit_once("; ").unwrap_or((&text, "see what else is found about the store"));
+            return Ok(vec![Finding::new(Code::NoAnswer, what, next).about(name)]);
         }
         Err(error) => return Err(blame(tenure, error)),
     };

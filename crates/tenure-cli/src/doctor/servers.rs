@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tenure::backend::QuorumBackend;
 use tenure::backend::redis::{ClusterSurvey, RedisUrl, SentinelSurvey, Shard, Topology};
 use tenure::config::Config;
-use tenure::core::Resource;
+use tenure::core::{Resource, StoreError};
 
 use super::finding::{Code, Finding};
 use super::store::{Part, StoreFacts};
@@ -72,6 +72,9 @@ struct Candidate {
     replicas: Vec<String>,
 }
 
+/// It, and what was learnt, or why nothing was.
+type Looked = (Candidate, Result<StoreFacts, String>);
+
 impl Candidate {
     fn new(url: RedisUrl, part: Part, elections: Vec<Resource>) -> Self {
         Candidate { url, part, elections, why: String::new(), replicas: Vec::new() }
@@ -87,7 +90,7 @@ pub(super) fn examine(config: &Config, elections: &[Resource]) -> Result<Examine
     let sample = std::slice::from_ref(&sample);
     let held = if elections.is_empty() { sample } else { elections };
     if let Some(Ok(nodes)) = QuorumBackend::nodes_of(url.reveal()) {
-        return Ok(nodes_of_quorum(nodes, held));
+        return Ok(nodes_of_quorum(nodes, held, &about));
     }
     let topology = block_on(async { Ok(Topology::survey(url.reveal()).await) })?;
     match topology {
@@ -135,12 +138,25 @@ fn look_at_one(server: Candidate, about: &str) -> Result<Examined, Failure> {
     }
 }
 
-fn nodes_of_quorum(nodes: Vec<RedisUrl>, elections: &[Resource]) -> Examined {
+/// A quorum does without a node for a while, so that one that is down is a finding, no failure.
+fn nodes_of_quorum(nodes: Vec<RedisUrl>, elections: &[Resource], about: &str) -> Examined {
+    let (count, majority) = (nodes.len(), nodes.len() / 2 + 1);
     let node = |url| Candidate::new(url, Part::Node, elections.to_vec());
-    look_at_each(
-        nodes.into_iter().map(node).collect(),
-        "start it: the quorum bears the loss of fewer nodes without it",
-    )
+    let looked = look(nodes.into_iter().map(node).collect());
+    let there = looked.iter().filter(|(_, looked)| looked.is_ok()).count();
+    let then = match there.checked_sub(majority) {
+        None => "nobody leads meanwhile".to_owned(),
+        Some(0) => "one more would leave no leader".to_owned(),
+        Some(spare) => format!("{spare} more may go down"),
+    };
+    let next = format!("start it, or find out why it is silent: {then}");
+    let mut examined = examined(looked, &next);
+    if there < majority {
+        let what = format!("{there} of {count} nodes answer and {majority} must: nobody can lead");
+        let next = format!("start {} or more of those that are named below", majority - there);
+        examined.findings.insert(0, Finding::new(Code::QuorumLost, what, &next).about(about));
+    }
+    examined
 }
 
 fn behind_sentinels(
@@ -160,7 +176,7 @@ fn behind_sentinels(
             }
             Err(error) => (
                 Code::SentinelDown,
-                format!("it does not answer: {error}"),
+                words(error),
                 "start it: a failover needs a majority of the sentinels",
             ),
             Ok(None) => (
@@ -206,9 +222,11 @@ fn in_a_cluster(
     about: &str,
 ) -> Examined {
     let mut findings = Vec::new();
-    for (node, error) in &survey.silent {
-        let next = "start it, or take it out of the address";
-        findings.push(Finding::new(Code::NodeDown, error.to_string(), next).about(node));
+    // Owners are looked at below.
+    let is_owner = |node: &str| owners.iter().any(|owner| place_of(&owner.url) == node);
+    for (node, error) in survey.silent.iter().filter(|(node, _)| !is_owner(node)) {
+        let next = "start it, or take it out of the cluster and the address";
+        findings.push(Finding::new(Code::NodeDown, words(error), next).about(node));
     }
     if let Some(gaps) = survey.missing_slots() {
         let lost = elections.iter().filter(|one| survey.shard_of(one.key()).is_none());
@@ -220,7 +238,7 @@ fn in_a_cluster(
         findings.push(Finding::new(Code::MissingSlots, what, next).about(about));
     }
     let next = "start it; its replicas take over meanwhile, and nobody leads there without one";
-    let mut examined = look_at_each(owners, next);
+    let mut examined = examined(look(owners), next);
     examined.findings.append(&mut findings);
     examined
 }
@@ -257,6 +275,15 @@ fn slot_text(survey: &ClusterSurvey, election: &Resource) -> String {
     format!("slot {} with {}", survey.slot_of(election.key()), plain(election.key()))
 }
 
+/// Why a server does not answer, without what is said of a store.
+fn words(error: &StoreError) -> String {
+    match error {
+        StoreError::Unreachable(why) => why.clone(),
+        StoreError::TimedOut(waited) => format!("no answer within {waited:?}"),
+        other => other.to_string(),
+    }
+}
+
 /// `host:port`, as other servers name it.
 fn place_of(url: &RedisUrl) -> String {
     let text = url.to_string();
@@ -264,10 +291,11 @@ fn place_of(url: &RedisUrl) -> String {
     text.split(['/', '?', '#']).next().unwrap_or_default().to_owned()
 }
 
-/// The store does without one of these for a while: one that is down is a finding, no failure.
-fn look_at_each(servers: Vec<Candidate>, next: &str) -> Examined {
+/// The store does without one of these for a while: one that is down is a finding, no failure, with
+/// `next` as what to do.
+fn examined(looked: Vec<Looked>, next: &str) -> Examined {
     let mut examined = Examined::default();
-    for (server, looked) in look(servers) {
+    for (server, looked) in looked {
         let about = server.url.to_string();
         match looked {
             Ok(facts) => {
@@ -276,6 +304,7 @@ fn look_at_each(servers: Vec<Candidate>, next: &str) -> Examined {
                 examined.servers.push(seen(server, &facts));
             }
             Err(why) => {
+                let next = if is_refusal(&why) { "check user and password" } else { next };
                 let found = Finding::new(Code::NodeDown, why, next).about(&about);
                 examined.findings.push(found);
             }
@@ -285,7 +314,7 @@ fn look_at_each(servers: Vec<Candidate>, next: &str) -> Examined {
 }
 
 /// All at once: each is watched for a while.
-fn look(servers: Vec<Candidate>) -> Vec<(Candidate, Result<StoreFacts, String>)> {
+fn look(servers: Vec<Candidate>) -> Vec<Looked> {
     let looked: Vec<_> = std::thread::scope(|scope| {
         let begin = |server: &Candidate| {
             let (url, part, held) = (server.url.clone(), server.part, server.elections.clone());

@@ -92,7 +92,7 @@ impl StoreFacts {
             is_strict: !matches!(url.mode, Mode::Available),
         };
         let mut store = Conversation::open(url, ANSWER_TIMEOUT)?;
-        facts.info = info(&mut store);
+        facts.info = info(&mut store)?;
         for name in ["maxmemory", "maxmemory-policy", "save", "appendonly"] {
             if let Some(value) = setting(&mut store, name) {
                 facts.settings.insert(name.to_owned(), value);
@@ -348,11 +348,12 @@ fn is_loopback(place: &Place) -> bool {
     }
 }
 
-fn info(store: &mut Conversation) -> BTreeMap<String, String> {
-    let Ok(Reply::Bulk(text)) = store.ask(&["INFO"]) else { return BTreeMap::new() };
+/// What it tells about itself; nothing where the login may not ask.
+fn info(store: &mut Conversation) -> Result<BTreeMap<String, String>, String> {
+    let Reply::Bulk(text) = store.ask(&["INFO"])? else { return Ok(BTreeMap::new()) };
     let text = String::from_utf8_lossy(&text);
     let fields = text.lines().filter_map(|line| line.split_once(':'));
-    fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
+    Ok(fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect())
 }
 
 fn setting(store: &mut Conversation, name: &str) -> Option<String> {

@@ -27,7 +27,7 @@ use self::signals::Signals;
 use self::supervise::{Ended, Supervisor, Work};
 use crate::exit::{self, Failure};
 use crate::logging::LogOptions;
-use crate::output::talk;
+use crate::output::{plain, talk};
 use crate::store_options::{self, Target, blame};
 
 /// How long the store may take to hear that this instance leaves. If it does not, the lease ends
@@ -297,15 +297,23 @@ impl Contest {
             (tenure::Error::TimedOut { .. }, Connection::Down(error)) => {
                 blame(&self.tenure, tenure::Error::Store(error))
             }
-            (tenure::Error::TimedOut { .. }, _) => {
-                let leader = self.election.leader().map(|leader| leader.id.to_string());
-                let why = leader.map_or("nobody may lead just now".to_owned(), |leader| {
-                    format!("{} leads", crate::output::plain(&leader))
-                });
-                Failure::new(exit::TIMED_OUT, format!("not leading after {limit:?}: {why}"))
-            }
+            (tenure::Error::TimedOut { .. }, _) => self.too_late(limit),
             (error, _) => Failure::from(error),
         })
+    }
+
+    /// Why this instance does not lead although the store is there.
+    fn too_late(&self, limit: Duration) -> Failure {
+        let status = self.election.status();
+        let failure = match (status.leader, status.reason) {
+            (Some(leader), _) => {
+                Failure::new(exit::TIMED_OUT, format!("{} leads", plain(leader.id.as_str())))
+            }
+            (None, Reason::Store(error)) => blame(&self.tenure, tenure::Error::Store(error)),
+            (None, reason) => Failure::new(exit::TIMED_OUT, reason.to_string()),
+        };
+        let message = format!("not leading after {limit:?}: {}", failure.message);
+        Failure { message, ..failure }
     }
 
     /// A login that is refused from the start will not be accepted by waiting.

@@ -111,8 +111,10 @@ impl Election {
         if let Some(holder) = &holder {
             self.seen.last_holder = Some(holder.clone());
         }
-        // A successor that has not claimed the resource yet does not lead.
-        let leader = holder.filter(|_| !view.reserved).map(|id| SeenLeader {
+        // A successor that has not claimed the resource yet does not lead, nor does somebody whose
+        // grant waits for replicas.
+        let leads = !view.reserved && !view.unconfirmed;
+        let leader = holder.filter(|_| leads).map(|id| SeenLeader {
             id,
             token: view.token,
             foreign: view.foreign,

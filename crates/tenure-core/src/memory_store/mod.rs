@@ -287,6 +287,7 @@ impl Step<'_> {
             token,
             foreign: ours.is_none() && holder.is_some_and(|holder| !is_quarantine(holder)),
             reserved: self.pending_claim().is_some_and(|claim| Some(&claim.to) == holder),
+            unconfirmed: false,
             quarantine_why: holder
                 .filter(|holder| is_quarantine(holder))
                 .map(|_| self.shelf.quarantine_reason.clone()),

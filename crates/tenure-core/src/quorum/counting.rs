@@ -177,11 +177,12 @@ fn wait_of(answer: &Answer) -> Duration {
 /// How the nodes are divided, for people.
 pub(super) fn division(quorum: Quorum, replies: &[Slot]) -> String {
     let answers = replies.iter().filter_map(Slot::answer);
-    let granted = answers.clone().filter(|a| matches!(a.outcome, Outcome::Granted { .. })).count();
+    let agrees = |a: &&Answer| matches!(a.outcome, Outcome::Granted { .. } | Outcome::Renewed);
+    let agreed = answers.clone().filter(agrees).count();
     let silent = quorum.nodes() - answers.clone().count();
-    let others = quorum.nodes() - granted - silent;
+    let others = quorum.nodes() - agreed - silent;
     format!(
-        "the nodes are divided: of {} nodes {granted} agreed, {others} did not and {silent} did \
+        "the nodes are divided: of {} nodes {agreed} agreed, {others} did not and {silent} did \
          not answer, {} must agree",
         quorum.nodes(),
         quorum.majority()
@@ -192,13 +193,11 @@ pub(super) fn division(quorum: Quorum, replies: &[Slot]) -> String {
 pub(super) fn shortfall(quorum: Quorum, replies: &[Slot]) -> StoreError {
     let answered = replies.iter().filter_map(Slot::answer).count();
     let errors: Vec<&StoreError> = replies.iter().filter_map(Slot::error).collect();
-    let told: Vec<String> = errors.iter().take(ERRORS_TOLD_MAX).map(ToString::to_string).collect();
     let (nodes, needed) = (quorum.nodes(), quorum.majority());
+    let told = failures(&errors);
     let text = match answered >= needed {
-        true => format!("{}: {}", division(quorum, replies), told.join("; ")),
-        false => {
-            format!("{answered} of {nodes} nodes answered, {needed} must: {}", told.join("; "))
-        }
+        true => format!("{}: {told}", division(quorum, replies)),
+        false => format!("{answered} of {nodes} nodes answered, {needed} must: {told}"),
     };
     let denied = errors.iter().filter(|error| matches!(error, StoreError::Denied(_))).count();
     match denied > nodes - needed {
@@ -206,4 +205,19 @@ pub(super) fn shortfall(quorum: Quorum, replies: &[Slot]) -> StoreError {
         false if answered >= needed => StoreError::NotNow(text),
         false => StoreError::Unreachable(text),
     }
+}
+
+/// What keeps several nodes from answering, in so few words that all of them are read. What a
+/// person has to do stands behind a semicolon: once, where it is the same for all.
+pub fn failures(errors: &[&StoreError]) -> String {
+    let one = |error: &&StoreError| match error.is_temporary() {
+        true => error.words().split("; ").next().unwrap_or_default().to_owned(),
+        false => error.words(),
+    };
+    let told: Vec<String> = errors.iter().take(ERRORS_TOLD_MAX).map(one).collect();
+    let advice = match errors.iter().any(|error| error.is_temporary()) {
+        true => "; start what is down, or correct its address",
+        false => "",
+    };
+    format!("{}{advice}", told.join(" and "))
 }

@@ -28,6 +28,7 @@ mod round;
 #[cfg(test)]
 mod tests;
 
+pub use counting::failures;
 pub use hints::HintCount;
 pub use round::{Round, RoundOutput};
 
@@ -46,7 +47,10 @@ pub struct Quorum {
 #[non_exhaustive]
 pub enum QuorumError {
     /// Fewer than three.
-    #[error("{0} nodes are too few for a quorum: name three or more, each on a machine of its own")]
+    #[error(
+        "{} too few for a quorum: name three or more, each on a machine of its own",
+        if *.0 == 1 { "1 node is".into() } else { format!("{} nodes are", .0) }
+    )]
     TooFew(usize),
     /// An even number.
     #[error(

@@ -171,8 +171,15 @@ impl Round {
     /// The time of this round is up: whoever has not answered does not count.
     pub fn handle_timeout(&mut self) {
         let timed_out = StoreError::TimedOut(self.timeout);
-        for slot in self.replies.iter_mut().filter(|slot| **slot == Slot::Pending) {
-            *slot = Slot::Replied(Err(timed_out.clone()));
+        self.give_up(|_| timed_out.clone());
+    }
+
+    /// The same, where more is known of why a node did not answer.
+    pub fn give_up(&mut self, why: impl Fn(usize) -> StoreError) {
+        for (node, slot) in self.replies.iter_mut().enumerate() {
+            if *slot == Slot::Pending {
+                *slot = Slot::Replied(Err(why(node)));
+            }
         }
         self.consider();
         // A majority of proposals that came in this very moment is too late to be settled.

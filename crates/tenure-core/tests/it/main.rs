@@ -9,23 +9,34 @@
 
 mod herd;
 mod replies;
+mod rounds;
 mod script;
 
 use std::path::Path;
 
+use rounds::Rounds;
 use script::Script;
 
 #[test]
 fn every_scenario_gives_the_trace_written_beside_it() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
+    play_all("tests/scenarios", 20, Script::play);
+}
+
+#[test]
+fn every_round_gives_the_trace_written_beside_it() {
+    play_all("tests/rounds", 9, Rounds::play);
+}
+
+fn play_all(folder: &str, count_min: usize, play: fn(&str) -> String) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut paths: Vec<_> =
         std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
-    assert!(paths.len() >= 10, "scenarios are missing from {}", folder.display());
+    assert!(paths.len() >= count_min, "scenarios are missing from {}", folder.display());
     let update = std::env::var_os("UPDATE_SCENARIOS").is_some();
     for path in paths {
         let written = std::fs::read_to_string(&path).unwrap();
-        let played = Script::play(&written);
+        let played = play(&written);
         match update {
             true => std::fs::write(&path, played).unwrap(),
             false => assert_same(&path, &written, &played),

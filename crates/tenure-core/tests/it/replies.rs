@@ -13,8 +13,13 @@ use crate::script::{duration, parse_token};
 const NOON: ServerTime = ServerTime(1_000_000_000_000);
 
 pub(crate) fn parse(words: &[&str]) -> Result<Answer, StoreError> {
+    parse_at(NOON, words)
+}
+
+/// The same from a store whose clock shows `server_time`.
+pub(crate) fn parse_at(server_time: ServerTime, words: &[&str]) -> Result<Answer, StoreError> {
     let (&kind, rest) = words.split_first().expect("what the store answers");
-    let mut view = View { server_time: NOON, ..View::default() };
+    let mut view = View { server_time, ..View::default() };
     let (outcome, rest) = match kind {
         "timeout" => return Err(StoreError::TimedOut(Duration::from_secs(1))),
         "unreachable" => return Err(StoreError::Unreachable("connection refused".into())),
@@ -25,6 +30,7 @@ pub(crate) fn parse(words: &[&str]) -> Result<Answer, StoreError> {
             view.token = token;
             (Outcome::Granted { token }, &rest[1..])
         }
+        "proposes" => (Outcome::Granted { token: parse_token(rest[0]) }, &rest[1..]),
         "held" => {
             view.holder = Some(InstanceId::seen(rest[0]));
             (Outcome::Held, &rest[1..])
@@ -44,6 +50,7 @@ pub(crate) fn parse(words: &[&str]) -> Result<Answer, StoreError> {
         }
         "lost" => (Outcome::Lost(LostWhy::KeyVanished), rest),
         "taken" => (Outcome::Lost(LostWhy::HeldBy(InstanceId::seen(rest[0]))), &rest[1..]),
+        "newer" => (Outcome::Lost(LostWhy::OtherTerm(parse_token(rest[0]))), &rest[1..]),
         "released" => (Outcome::Released, rest),
         "abandoned" => (Outcome::Abandoned { was_granted: false }, rest),
         "transferred" => (Outcome::Transferred { token: parse_token(rest[0]) }, &rest[1..]),
@@ -62,6 +69,7 @@ fn detail(view: &mut View, word: &str) {
         "pttl" => view.pttl = Some(duration(value)),
         "token" => view.token = parse_token(value),
         "foreign" => view.foreign = true,
+        "shows" => view.server_time = ServerTime(parse_token(value).get()),
         "clock" => view.server_time = ServerTime(NOON.0 + duration(value).as_micros() as u64),
         "wish" => view.wish = Some(wish(value)),
         "members" => view.members = Some(value.split(',').map(member).collect()),

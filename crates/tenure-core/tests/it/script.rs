@@ -37,33 +37,7 @@ impl Script {
     }
 
     fn begin(words: &str) -> Script {
-        let mut timing = TimingSettings::default();
-        let value = |word: &str| word.split_once('=').map(|(_, value)| value.to_owned());
-        let words: Vec<&str> = words.split_whitespace().collect();
-        for word in &words {
-            match word.split('=').next().unwrap() {
-                "ttl" => timing.ttl = duration(&value(word).unwrap()),
-                "fleet_min_ttl" => timing.fleet_min_ttl = Some(duration(&value(word).unwrap())),
-                _ => {}
-            }
-        }
-        let mut settings = Settings::new(
-            Resource::named("job").unwrap(),
-            InstanceId::seen("me"),
-            Timing::new(&timing).unwrap(),
-        );
-        for word in &words {
-            match word.split('=').next().unwrap() {
-                "priority" => settings.priority = value(word).unwrap().parse().unwrap(),
-                "beat" => settings.require_beat = Some(duration(&value(word).unwrap())),
-                "failback" => settings.failback = Some(Failback::default()),
-                "once" => settings.contest = Contest::OneShot,
-                "unready" => settings.ready = false,
-                "ttl" | "fleet_min_ttl" => {}
-                other => panic!("unknown word {other:?}"),
-            }
-        }
-        let election = Election::new(settings, 7, Moment::ORIGIN);
+        let election = Election::new(settings(words), 7, Moment::ORIGIN);
         let mut script = Script { election, asks: Vec::new(), out: String::new() };
         script.drain();
         script
@@ -128,7 +102,38 @@ impl Script {
     }
 }
 
-fn parse_hint(words: &[&str]) -> Hint {
+/// What stands behind `instance`.
+pub(crate) fn settings(words: &str) -> Settings {
+    let mut timing = TimingSettings::default();
+    let value = |word: &str| word.split_once('=').map(|(_, value)| value.to_owned());
+    let words: Vec<&str> = words.split_whitespace().collect();
+    for word in &words {
+        match word.split('=').next().unwrap() {
+            "ttl" => timing.ttl = duration(&value(word).unwrap()),
+            "fleet_min_ttl" => timing.fleet_min_ttl = Some(duration(&value(word).unwrap())),
+            _ => {}
+        }
+    }
+    let mut settings = Settings::new(
+        Resource::named("job").unwrap(),
+        InstanceId::seen("me"),
+        Timing::new(&timing).unwrap(),
+    );
+    for word in &words {
+        match word.split('=').next().unwrap() {
+            "priority" => settings.priority = value(word).unwrap().parse().unwrap(),
+            "beat" => settings.require_beat = Some(duration(&value(word).unwrap())),
+            "failback" => settings.failback = Some(Failback::default()),
+            "once" => settings.contest = Contest::OneShot,
+            "unready" => settings.ready = false,
+            "ttl" | "fleet_min_ttl" | "nodes" => {}
+            other => panic!("unknown word {other:?}"),
+        }
+    }
+    settings
+}
+
+pub(crate) fn parse_hint(words: &[&str]) -> Hint {
     match *words {
         ["released", token] => Hint::Released { token: parse_token(token) },
         ["granted", id, token, ttl] => Hint::Granted {
@@ -148,7 +153,7 @@ fn parse_hint(words: &[&str]) -> Hint {
     }
 }
 
-fn show(request: &Request) -> String {
+pub(crate) fn show(request: &Request) -> String {
     match request {
         Request::Acquire(acquire) => {
             let members = if acquire.members { " members" } else { "" };
@@ -171,7 +176,7 @@ fn show(request: &Request) -> String {
     }
 }
 
-fn show_event(kind: &EventKind) -> String {
+pub(crate) fn show_event(kind: &EventKind) -> String {
     match kind {
         EventKind::StateChanged { from, to, reason } => format!("{from} -> {to}: {reason}"),
         EventKind::LeaderSeen(None) => "leader seen: none".to_owned(),
@@ -206,7 +211,7 @@ pub(crate) fn duration(word: &str) -> Duration {
     }
 }
 
-fn moment(word: &str) -> Moment {
+pub(crate) fn moment(word: &str) -> Moment {
     let seconds: f64 = word.parse().unwrap_or_else(|_| panic!("{word:?} is no moment"));
     Moment::from_nanos((seconds * 1e6).round() as u64 * 1_000)
 }

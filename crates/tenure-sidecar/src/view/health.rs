@@ -6,7 +6,7 @@ use serde::Serialize;
 use tenure::backend::Connection;
 use tenure::{Reason, Role};
 
-use crate::watched::Watched;
+use crate::watched::{Reach, Watched};
 
 /// How well something is, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -84,8 +84,8 @@ fn part(watched: &Watched, connection: &Connection, standby_is_degraded: bool) -
     };
     let status = election.status();
     let is_leader = election.is_leader();
-    let down = match connection {
-        Connection::Down(error) if status.enabled => Some(error.to_string()),
+    let down = match watched.reach(connection) {
+        Reach::Down(why) => Some(why),
         _ => None,
     };
     let name = watched.name();
@@ -99,6 +99,10 @@ fn part(watched: &Watched, connection: &Connection, standby_is_degraded: bool) -
         (_, Some(error)) => {
             (without_store(standby_is_degraded), format!("{name}: store unreachable: {error}"))
         }
+        (Role::Unknown, None) if matches!(status.reason, Reason::Store(_)) => (
+            without_store(standby_is_degraded),
+            format!("{name}: cannot contend: {}", status.reason),
+        ),
         (Role::Unknown, None) => (
             without_store(standby_is_degraded),
             format!("{name}: nothing is known yet ({})", status.reason),
@@ -122,16 +126,15 @@ fn without_store(standby_is_degraded: bool) -> HealthStatus {
 
 fn observer_part(watched: &Watched, connection: &Connection, strict: bool) -> Part {
     let (seen, name) = (watched.seen(), watched.name());
-    let error = match connection {
-        Connection::Down(error) => Some(error.to_string()),
-        _ => seen.error.clone(),
-    };
-    let (status, description) = match error {
-        Some(error) => (without_store(strict), format!("{name}: store unreachable: {error}")),
-        None if seen.observation.is_none() => {
+    let (status, description) = match (watched.reach(connection), &seen.error) {
+        (Reach::Down(error), _) => {
+            (without_store(strict), format!("{name}: store unreachable: {error}"))
+        }
+        (_, Some(error)) => (HealthStatus::Unhealthy, format!("{name}: {error}")),
+        _ if seen.observation.is_none() => {
             (without_store(strict), format!("{name}: nothing is known yet"))
         }
-        None => (HealthStatus::Healthy, format!("{name}: looks on")),
+        _ => (HealthStatus::Healthy, format!("{name}: looks on")),
     };
     Part { status, description, is_leader: false, role: "observer", reason: "observes" }
 }

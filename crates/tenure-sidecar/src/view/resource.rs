@@ -10,7 +10,7 @@ use tenure::{Leadership, Status, Vacancy as SeenVacancy};
 
 use super::{fine_ms, whole_ms};
 use crate::follow::{vacancy_text, vacancy_word};
-use crate::watched::{Seen, Watched};
+use crate::watched::{Reach, Seen, Watched};
 
 /// A member that was silent for this many of its own leases is taken for gone.
 const SILENT_LEASES_MAX: u32 = 3;
@@ -142,12 +142,12 @@ pub(crate) fn resource(watched: &Watched, connection: &Connection) -> Resource {
         remaining_ms: own.and_then(|status| Some(whole_ms(status.remaining?))),
         renewed_ms_ago: watched.renewal_age().map(whole_ms),
         lease_ms: lease(own, &seen).map(whole_ms),
-        leader: leader(&seen, own, is_held),
+        leader: leader(watched, &seen, own),
         vacancy: vacancy(&seen, own, is_held),
-        members: members(&seen, own),
+        members: members(watched, &seen, own),
         wish: seen.observation.as_ref().and_then(|seen| seen.wish.as_ref()).map(wish),
         paused_for_ms: seen.observation.as_ref().and_then(|seen| seen.paused_for).map(whole_ms),
-        store: store(&seen, connection, is_held),
+        store: store(&seen, watched.reach(connection)),
         warnings: warnings(&seen, own),
         counts: own.map(counts),
         leader_changes: seen.leader_changes,
@@ -160,28 +160,16 @@ fn lease(own: Option<&Status>, seen: &Seen) -> Option<Duration> {
     own.map(|status| status.timing.ttl()).or_else(|| seen.leader_ttl())
 }
 
-fn leader(seen: &Seen, own: Option<&Status>, is_held: bool) -> Option<Leader> {
-    // This instance knows of itself without asking.
-    if let Some(status) = own
-        && let Some(token) = status.token
-    {
-        return Some(Leader {
-            id: status.id.to_string(),
-            instance: status.id.name().to_owned(),
-            token: Some(token.get()),
-            foreign: false,
-            remaining_ms: status.remaining.map(whole_ms),
-            leads_for_ms: leads_for(seen, token.get()),
-        });
-    }
-    let leader = seen.leader().filter(|_| is_held)?;
+fn leader(watched: &Watched, seen: &Seen, own: Option<&Status>) -> Option<Leader> {
+    let leader = watched.known_leader(seen)?;
     let token = leader.token.is_some().then(|| leader.token.get());
+    let own_remaining = own.filter(|status| status.token.is_some()).map(|own| own.remaining);
     Some(Leader {
         id: leader.id.to_string(),
         instance: leader.id.name().to_owned(),
         token,
         foreign: leader.foreign,
-        remaining_ms: seen.remaining().map(whole_ms),
+        remaining_ms: own_remaining.unwrap_or_else(|| seen.remaining()).map(whole_ms),
         leads_for_ms: token.and_then(|token| leads_for(seen, token)),
     })
 }
@@ -197,7 +185,16 @@ fn vacancy(seen: &Seen, own: Option<&Status>, is_held: bool) -> Option<Vacancy> 
     if own.is_some_and(|status| status.token.is_some()) || !is_held {
         return None;
     }
-    let Leadership::Vacant(vacancy) = &seen.observation.as_ref()?.leadership else { return None };
+    let vacancy = match &seen.observation.as_ref()?.leadership {
+        Leadership::Vacant(vacancy) => vacancy,
+        // Its own term has ended since the look, or is over and not given back yet.
+        Leadership::Led { leader, .. } if own.is_some_and(|own| own.id == leader.id) => {
+            let text = "the term of this instance is over, and its lease not given back yet";
+            let left_ms = seen.remaining().map(whole_ms);
+            return Some(Vacancy { code: "ending", text: text.to_owned(), left_ms });
+        }
+        Leadership::Led { .. } => return None,
+    };
     let left = match vacancy {
         SeenVacancy::Quarantine { left, .. }
         | SeenVacancy::Paused { left }
@@ -210,9 +207,9 @@ fn vacancy(seen: &Seen, own: Option<&Status>, is_held: bool) -> Option<Vacancy> 
     Some(Vacancy { code, text, left_ms: left.map(whole_ms) })
 }
 
-fn members(seen: &Seen, own: Option<&Status>) -> Vec<Member> {
+fn members(watched: &Watched, seen: &Seen, own: Option<&Status>) -> Vec<Member> {
     let Some(observation) = &seen.observation else { return Vec::new() };
-    let (age, leader) = (seen.age().unwrap_or_default(), seen.leader());
+    let (age, leader) = (seen.age().unwrap_or_default(), watched.known_leader(seen));
     let view = |member: &SeenMember| {
         let beat = observation.server_time.since(member.beat_at) + age;
         let ready_for = |since: ServerTime| whole_ms(observation.server_time.since(since) + age);
@@ -221,7 +218,7 @@ fn members(seen: &Seen, own: Option<&Status>) -> Vec<Member> {
             id: member.id.to_string(),
             instance: member.id.name().to_owned(),
             is_self: own.is_some_and(|status| status.id == member.id),
-            leads: leader.is_some_and(|leader| leader.id == member.id),
+            leads: leader.as_ref().is_some_and(|leader| leader.id == member.id),
             priority: record.priority,
             ready: record.ready,
             ready_for_ms: member.ready_since.map(ready_for),
@@ -247,13 +244,12 @@ fn wish(wish: &SeenWish) -> Wish {
     Wish { kind, to, by: wish.by.to_string(), refused: wish.refused.clone() }
 }
 
-fn store(seen: &Seen, connection: &Connection, is_held: bool) -> Store {
-    let (state, error) = match connection {
-        _ if !is_held => ("up", None),
-        Connection::Down(error) => ("down", Some(error.to_string())),
-        _ if seen.error.is_some() => ("down", seen.error.clone()),
-        Connection::Up => ("up", None),
-        Connection::Connecting => ("connecting", None),
+fn store(seen: &Seen, reach: Reach) -> Store {
+    let (state, error) = match reach {
+        // What stands at a key of another type is no fault of the store, but has to be said.
+        Reach::Up => ("up", seen.error.clone()),
+        Reach::Connecting => ("connecting", None),
+        Reach::Down(why) => ("down", Some(why)),
     };
     Store {
         state,

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tenure::backend::Connection;
-use tenure::{Role, Status};
+use tenure::{Leadership, Role, Status};
 
+use crate::follow::vacancy_text;
 use crate::timestamp::Timestamp;
-use crate::watched::{Seen, Watched};
+use crate::watched::{Reach, Seen, Watched};
 
 /// One resource in those words.
 #[derive(Debug, Serialize)]
@@ -37,11 +38,8 @@ pub(crate) fn standby(watched: &Watched, instance_id: &str, connection: &Connect
     let (status, seen) = (watched.status(), watched.seen());
     let is_held = watched.is_held();
     let leads = watched.election.as_ref().is_some_and(tenure::Election::is_leader);
-    let redis_available = !is_held || (*connection == Connection::Up && seen.error.is_none());
-    let current_lock_holder = match &status {
-        Some(status) if leads => Some(status.id.to_string()),
-        _ => seen.leader().filter(|_| is_held).map(|leader| leader.id.to_string()),
-    };
+    let redis_available = watched.reach(connection) == Reach::Up;
+    let current_lock_holder = watched.known_leader(&seen).map(|leader| leader.id.to_string());
     let lacks_leader = current_lock_holder.is_none();
     let warnings = warnings(watched, status.as_ref(), &seen, redis_available, lacks_leader);
     Standby {
@@ -72,7 +70,11 @@ fn warnings(
         warn("the store does not answer".to_owned());
     }
     if lacks_leader {
-        warn("nobody leads".to_owned());
+        let why = match seen.observation.as_ref().map(|seen| &seen.leadership) {
+            Some(Leadership::Vacant(vacancy)) => format!(": {}", vacancy_text(vacancy)),
+            _ => String::new(),
+        };
+        warn(format!("nobody leads{why}"));
     }
     if let Some(status) = status {
         match status.role {

@@ -14,4 +14,5 @@ mod openmetrics;
 mod page;
 mod routes;
 mod stage;
+mod strict;
 mod truth;

@@ -52,7 +52,7 @@ pub(super) fn shown_address(address: &str) -> String {
         None => ("", rest),
     };
     // Sentinels and nodes are several; elsewhere options stand behind a comma, maybe a password.
-    let is_several = ["+sentinel", "+cluster"].iter().any(|end| scheme.ends_with(end));
+    let is_several = ["+sentinel", "+cluster", "+quorum"].iter().any(|end| scheme.ends_with(end));
     let is_end = |c: char| "?#=".contains(c) || c == ',' && !is_several;
     let place = place.split(is_end).next().unwrap_or_default();
     format!("{scheme}://{login}{place}")

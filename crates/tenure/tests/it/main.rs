@@ -20,6 +20,7 @@ mod memory;
 mod once;
 mod outages;
 mod process;
+mod quorum_nodes;
 mod redis_cluster;
 mod redis_foreign;
 mod redis_hostile;

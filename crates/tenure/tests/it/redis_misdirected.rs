@@ -90,7 +90,7 @@ async fn sentinels_that_disagree_are_named_with_what_they_say() {
 async fn strict_without_a_count_is_refused_everywhere() {
     for place in ["redis://h", "unix:///s", "redis+sentinel://h/main", "redis+cluster://h"] {
         let error = RedisBackend::open(&format!("{place}?mode=strict")).unwrap_err().to_string();
-        assert!(error.contains("number of replicas") && error.contains("&replicas=1"), "{error}");
+        assert!(error.contains("number of replicas") && error.contains("&replicas=N"), "{error}");
     }
 }
 

@@ -1,12 +1,14 @@
 //! A store whose master real sentinels name, and move.
 
+use std::net::TcpListener;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tenure::backend::redis::RedisBackend;
 use tenure::backend::{Backend, Connection};
 use tenure::core::protocol::Token;
 use tenure::{Election, Tenure};
-use testkit::SentinelGroup;
+use testkit::{Certificates, Process, RedisServer, SentinelGroup, TempFolder};
 
 const TTL: Duration = Duration::from_secs(1);
 /// Finding a master, waiting out the quarantine and leading, on a machine that is busy.
@@ -103,4 +105,41 @@ async fn a_replica_that_sentinels_name_is_not_used() {
     group.servers[0].cli(&["REPLICAOF", "127.0.0.1", "1"]);
     let text = trouble(&group.url()).await;
     assert!(text.contains("it is a replica"), "{text}");
+}
+
+/// A sentinel that speaks TLS only and names the master by its host name, with its port.
+fn encrypted_sentinel(folder: &TempFolder, tls: &[(&str, String)], master: u16) -> (Process, u16) {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut lines = format!(
+        "port 0\ntls-port {port}\ntls-replication yes\nsentinel resolve-hostnames yes\n\
+         sentinel announce-hostnames yes\nsentinel monitor main localhost {master} 1\n"
+    );
+    for (name, value) in tls {
+        lines += &format!("{name} {value}\n");
+    }
+    let mut command = Command::new("redis-server");
+    command.arg(folder.write("sentinel.conf", &lines)).arg("--sentinel");
+    command.current_dir(folder.path());
+    (Process::spawn(command), port)
+}
+
+#[tokio::test]
+async fn both_layers_may_be_encrypted() {
+    let (certificates, folder) = (Certificates::issue(), TempFolder::create());
+    let tls = certificates.settings("localhost", "no");
+    let master = RedisServer::builder().tls(tls.clone()).start();
+    let (_sentinel, port) = encrypted_sentinel(&folder, &tls, master.tls_port());
+    let address = |ca: String| format!("rediss+sentinel://localhost:{port}/main?ca={ca}");
+
+    let backend = RedisBackend::open(&address(certificates.file("ca.pem"))).unwrap();
+    let mut state = backend.connection();
+    let up = state.wait_for(|state| *state == Connection::Up);
+    tokio::time::timeout(PATIENT, up).await.expect("in time").unwrap();
+    assert_eq!(backend.describe(), format!("rediss+sentinel://localhost:{port}/main/0"));
+    let strangers = Certificates::issue();
+    let text = trouble(&address(strangers.file("ca.pem"))).await;
+    assert!(text.contains("certificate") && text.contains("?ca=FILE"), "{text}");
+    let plain = format!("redis+sentinel://localhost:{port}/main");
+    let text = trouble(&plain).await;
+    assert!(text.contains(&format!("the sentinel at localhost:{port}")), "{text}");
 }

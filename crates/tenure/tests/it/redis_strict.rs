@@ -2,12 +2,18 @@
 
 use std::time::Duration;
 
+use tenure::backend::Connection;
 use tenure::backend::redis::RedisBackend;
-use tenure::core::protocol::{Acquire, Outcome, Request, StoreError};
-use tenure::{Role, Tenure};
+use tenure::core::protocol::{Acquire, HistoryKind, Outcome, Request, StoreError};
+use tenure::{Election, EventKind, Leadership, Reason, Role, Tenure, Token, Vacancy};
 use testkit::{GENEROUS, RedisServer, wait_until};
 
 use crate::actor::{Actor, attempt_of, is_granted};
+
+/// One that begins to feed a replica at once.
+fn start_master() -> RedisServer {
+    RedisServer::builder().args(["--repl-diskless-sync-delay", "0"]).start()
+}
 
 fn replica_of(master: &RedisServer) -> RedisServer {
     let port = master.port().to_string();
@@ -24,7 +30,7 @@ fn strict(server: &RedisServer, replicas: u32) -> String {
 
 #[tokio::test]
 async fn a_grant_without_its_replicas_is_no_grant() {
-    let master = RedisServer::start();
+    let master = start_master();
     let mut replica = replica_of(&master);
     let ada = Actor::at(&strict(&master, 1), "job").within(Duration::from_secs(2));
     replica.pause();
@@ -52,7 +58,7 @@ async fn a_grant_without_its_replicas_is_no_grant() {
 
 #[tokio::test]
 async fn a_leader_without_replicas_steps_down_and_comes_back() {
-    let master = RedisServer::start();
+    let master = start_master();
     let mut replica = replica_of(&master);
     let tenure = Tenure::connect(&strict(&master, 1)).await.unwrap();
     let election =
@@ -70,9 +76,130 @@ async fn a_leader_without_replicas_steps_down_and_comes_back() {
     assert!(election.term().unwrap().token() > first);
 }
 
+/// How often the server was asked to wait for replicas.
+fn waits(server: &RedisServer) -> u64 {
+    let stats = server.cli(&["INFO", "commandstats"]);
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_wait:calls="));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
+async fn candidate(tenure: &Tenure, name: &str, ttl: Duration) -> Election {
+    tenure.election(name).ttl(ttl).fresh_store(true).start().await.unwrap()
+}
+
+/// The terms in the history, oldest first.
+async fn terms(tenure: &Tenure) -> Vec<Token> {
+    let history = tenure.history("job", 100).await.unwrap();
+    let granted = history.iter().rev().filter(|entry| entry.what == HistoryKind::Granted);
+    granted.map(|entry| entry.token).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_looks_on_sees_that_replicas_do_not_confirm() {
+    let master = start_master();
+    let _there = replica_of(&master);
+    let mut missing = replica_of(&master);
+    let tenure = Tenure::connect(&strict(&master, 2)).await.unwrap();
+    let election = candidate(&tenure, "job", Duration::from_secs(1)).await;
+    wait_until("a leader", GENEROUS, || election.is_leader());
+    let first = election.term().unwrap().token();
+    let looker = Tenure::connect(&strict(&master, 2)).await.unwrap();
+    let observer = looker.observe("job").unwrap();
+    wait_until_async("the leader is seen", async || {
+        observer.leader().await.unwrap().leader().is_some_and(|leader| leader.token == first)
+    })
+    .await;
+
+    missing.pause();
+    wait_until_async("the truth is seen", async || {
+        matches!(observer.leader().await.unwrap(),
+            Leadership::Vacant(Vacancy::Unconfirmed { by, .. }) if by == *election.id())
+    })
+    .await;
+    assert!(!election.is_leader());
+    assert_eq!(terms(&looker).await, [first], "a term that nobody has");
+    let members = observer.look().await.unwrap().members;
+    assert!(members.iter().any(|member| member.id == *election.id()), "{members:?}");
+
+    missing.resume();
+    wait_until("a leader again", GENEROUS, || election.is_leader());
+    let second = election.term().unwrap().token();
+    wait_until_async("the term is told", async || terms(&looker).await == [first, second]).await;
+    assert_eq!(observer.leader().await.unwrap().leader().unwrap().token, second);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_candidate_that_dies_unconfirmed_leaves_no_term_behind() {
+    let master = start_master();
+    let mut replica = replica_of(&master);
+    replica.pause();
+    let ada = Actor::at(&strict(&master, 1), "job").within(Duration::from_millis(400));
+    let ttl = Duration::from_millis(500);
+    ada.ask(Request::Acquire(attempt_of(1, ttl))).await.unwrap_err();
+    replica.resume();
+    let tenure = Tenure::connect(&strict(&master, 1)).await.unwrap();
+    let bob = candidate(&tenure, "job", Duration::from_secs(5)).await;
+    wait_until("bob leads", GENEROUS, || bob.is_leader());
+    let token = bob.term().unwrap().token();
+    wait_until_async("the term is told", async || terms(&tenure).await == [token]).await;
+    let history = tenure.history("job", 10).await.unwrap();
+    assert_eq!(history.len(), 1, "{history:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_replica_is_never_called_a_silent_store() {
+    let master = start_master();
+    let _there = replica_of(&master);
+    let mut missing = replica_of(&master);
+    let tenure = Tenure::connect(&strict(&master, 2)).await.unwrap();
+    // Long enough that a busy machine is not taken for a stopped one; two of them, so that one
+    // waits behind the other.
+    let ttl = Duration::from_secs(9);
+    missing.pause();
+    let elections = [candidate(&tenure, "job", ttl).await, candidate(&tenure, "other", ttl).await];
+    let mut events = elections[0].events();
+    let observer = tenure.observe("job").unwrap();
+    let mut failures = 0;
+    while failures < 4 {
+        // Looks from the same client all the while; none of them is held up.
+        assert!(matches!(
+            observer.leader().await.unwrap(),
+            Leadership::Vacant(Vacancy::Free | Vacancy::Unconfirmed { .. })
+        ));
+        assert_eq!(tenure.connection(), Connection::Up);
+        if let EventKind::ElectionFailed { reason } = &events.next().await.unwrap().unwrap().kind {
+            let Reason::Store(StoreError::NotNow(text)) = reason else { panic!("{reason}") };
+            assert!(text.contains("of 2 replicas confirmed"), "{text}");
+            failures += 1;
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_only_looks_waits_for_no_replica() {
+    let master = start_master();
+    let mut replica = replica_of(&master);
+    replica.pause();
+    let tenure = Tenure::connect(&strict(&master, 1)).await.unwrap();
+    let leadership = tenure.leader("job").await.unwrap();
+    assert_eq!(leadership, Leadership::Vacant(Vacancy::Free));
+    tenure.history("job", 10).await.unwrap();
+    assert_eq!(waits(&master), 0);
+}
+
+async fn wait_until_async(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    for _ in 0..GENEROUS.as_millis() / 20 {
+        if condition().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{what}: not within {GENEROUS:?}");
+}
+
 #[tokio::test]
 async fn however_old_a_server_is_a_missing_record_is_waited_out() {
-    let master = RedisServer::start();
+    let master = start_master();
     let _replica = replica_of(&master);
     let ttl = Duration::from_millis(100);
     wait_until("the server to be older than any lease", GENEROUS, || {

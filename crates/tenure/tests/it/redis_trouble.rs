@@ -180,6 +180,38 @@ async fn a_dead_line_is_replaced_beside_and_holds_up_nobody_for_long() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_only_slow_is_not_dialled_for_every_answer_that_is_late() {
+    const ROUNDS: u64 = 20;
+    let server = RedisServer::start();
+    let proxy = Proxy::in_front_of(&server);
+    let ada = Actor::at(&server.url_at(proxy.port()), "job");
+    let token = ada.lead(1).await;
+    let before = proxy.connections_accepted();
+    // Later than a line is suspected, soon enough for the same line to be used on.
+    proxy.set_rule(Direction::ToClient, Rule::Delay(Duration::from_millis(150)));
+    for _ in 0..ROUNDS {
+        assert!(ada.within(Duration::from_millis(50)).renew(token).await.is_err());
+        is_up(&ada.backend).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let dialled = proxy.connections_accepted() - before;
+    assert!(dialled <= ROUNDS / 2, "{dialled} connections for {ROUNDS} late answers");
+}
+
+#[tokio::test]
+async fn a_line_that_ends_while_nobody_uses_it_is_replaced_before_the_next_request() {
+    let server = RedisServer::start();
+    let ada = Actor::at(&server.url(), "job");
+    let token = ada.lead(1).await;
+    let mut state = ada.backend.connection();
+    state.mark_unchanged();
+    server.cli(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    tokio::time::timeout(PATIENT, state.changed()).await.expect("it is noticed").unwrap();
+    is_up(&ada.backend).await;
+    assert_eq!(ada.renew(token).await.unwrap().outcome, Outcome::Renewed);
+}
+
+#[tokio::test]
 async fn slow_and_sliced_answers_are_put_together() {
     let server = RedisServer::start();
     let proxy = Proxy::in_front_of(&server);

@@ -19,6 +19,7 @@ mod secrets;
 mod storm;
 mod succession;
 mod succession_faults;
+mod succession_quorum;
 mod tokens;
 mod torture;
 mod wall_clock;

@@ -33,6 +33,14 @@ planted! {
         codes_at(&quorum)
     }
 
+    "quorum-lost": fn a_quorum_without_a_majority_of_its_nodes() {
+        let mut nodes: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
+        let hosts: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        nodes[0].kill();
+        nodes[1].kill();
+        codes_at(&format!("redis+quorum://{}", hosts.join(",")))
+    }
+
     "no-master": fn sentinels_of_which_no_two_agree() {
         let groups = [SentinelGroup::start(0), SentinelGroup::start(0)];
         let firsts = groups.each_ref().map(|group| first_of(&group.hosts()));
@@ -178,6 +186,7 @@ fn a_store_of_which_nobody_answers_is_unreachable_whatever_its_kind() {
         ("redis://127.0.0.1:1", 69, "127.0.0.1:1"),
         ("redis+cluster://127.0.0.1:1,127.0.0.1:2", 69, "none of 2 nodes answers"),
         ("redis+sentinel://127.0.0.1:1,127.0.0.1:2/main", 69, "none of 2 sentinels answers"),
+        ("redis+quorum://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", 69, "of 3 nodes"),
     ];
     for (store, code, named) in cases {
         for command in ["doctor", "who"] {
@@ -185,6 +194,24 @@ fn a_store_of_which_nobody_answers_is_unreachable_whatever_its_kind() {
             assert_eq!(said.code, code, "{store}: {said:?}");
             assert!(said.err.contains(named) && said.err.contains("--store"), "{said:?}");
         }
+    }
+}
+
+#[test]
+fn a_server_that_has_stopped_does_not_stop_the_doctor() {
+    let mut server = RedisServer::start();
+    server.pause();
+    let said = Said::of(plain_command(&["doctor", NAME, "--store", &server.url()]));
+    assert_eq!(said.code, 69, "{said:?}");
+    assert!(said.err.contains("no answer in time"), "{said:?}");
+
+    let mut group = SentinelGroup::start(0);
+    group.servers[0].pause();
+    for command in ["doctor", "who"] {
+        let said = Said::of(plain_command(&[command, NAME, "--store", &group.url()]));
+        assert_eq!(said.code, 69, "{said:?}");
+        let master = format!("127.0.0.1:{}", group.servers[0].port());
+        assert!(said.err.contains(&master), "the master is not named: {said:?}");
     }
 }
 

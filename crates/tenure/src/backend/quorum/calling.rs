@@ -8,9 +8,10 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tenure_core::StoreError;
 use tenure_core::protocol::{Answer, Call};
-use tenure_core::quorum::{Quorum, Round, RoundOutput};
+use tenure_core::quorum::{Round, RoundOutput};
 
-use crate::backend::{Backend, Calling};
+use super::standing::Nodes;
+use crate::backend::Calling;
 use crate::clock::{Clock, timer_now};
 
 /// How much earlier than its caller a round gives up, at the most: so that it can still undo what
@@ -21,10 +22,10 @@ type Reply = Result<Answer, StoreError>;
 type Asking = Pin<Box<dyn Future<Output = (usize, u32, Reply)> + Send>>;
 
 /// Begins a call: the first requests are queued before this returns.
-pub(super) fn begin(quorum: Quorum, nodes: &Arc<[Arc<dyn Backend>]>, call: Call) -> Calling {
+pub(super) fn begin(nodes: &Arc<Nodes>, call: Call) -> Calling {
     let timeout = call.timeout - GIVES_UP_EARLIER_MAX.min(call.timeout / 10);
     let gives_up_at = timer_now() + timeout;
-    let round = Round::new(quorum, call.request.clone(), Clock::System.now(), timeout);
+    let round = Round::new(nodes.quorum, call.request.clone(), Clock::System.now(), timeout);
     let asking = FuturesUnordered::new();
     let mut flight = Flight { round, nodes: Arc::clone(nodes), call, gives_up_at, asking };
     match flight.carry_out() {
@@ -35,7 +36,7 @@ pub(super) fn begin(quorum: Quorum, nodes: &Arc<[Arc<dyn Backend>]>, call: Call)
 
 struct Flight {
     round: Round,
-    nodes: Arc<[Arc<dyn Backend>]>,
+    nodes: Arc<Nodes>,
     call: Call,
     gives_up_at: tokio::time::Instant,
     asking: FuturesUnordered<Asking>,
@@ -46,15 +47,27 @@ impl Flight {
         loop {
             tokio::select! {
                 biased;
-                Some((node, step, reply)) = self.asking.next() => {
-                    self.round.handle_reply(Clock::System.now(), node, step, reply);
-                }
-                () = tokio::time::sleep_until(self.gives_up_at) => self.round.handle_timeout(),
+                Some((node, step, reply)) = self.asking.next() => self.hear(node, step, reply),
+                () = tokio::time::sleep_until(self.gives_up_at) => self.give_up(),
             }
             if let Some(verdict) = self.carry_out() {
                 return verdict;
             }
         }
+    }
+
+    fn hear(&mut self, node: usize, step: u32, reply: Reply) {
+        let now = Clock::System.now();
+        match now >= self.round.deadline() {
+            true => self.give_up(),
+            false => self.round.handle_reply(now, node, step, reply),
+        }
+    }
+
+    fn give_up(&mut self) {
+        let timed_out = StoreError::TimedOut(self.call.timeout);
+        let why = |node| self.nodes.absence(node).unwrap_or_else(|| timed_out.clone());
+        self.round.give_up(|node| named(&self.nodes.place(node), why(node)));
     }
 
     /// Does what the round wants; answers what came of it once it is over.
@@ -63,39 +76,52 @@ impl Flight {
             match output {
                 RoundOutput::Ask { node, step, request } => {
                     let left = self.gives_up_at.saturating_duration_since(timer_now());
-                    let calling =
-                        self.nodes[node].call(Call { request, timeout: left, ..self.call.clone() });
-                    let place = self.nodes[node].describe();
-                    self.asking
-                        .push(Box::pin(async move { (node, step, named(&place, calling.await)) }));
+                    let call = Call { request, timeout: left, ..self.call.clone() };
+                    let (calling, place) = (self.nodes.call(node, call), self.nodes.place(node));
+                    let asking = async move { (node, step, from(&place, calling.await)) };
+                    self.asking.push(Box::pin(asking));
                 }
                 // Queued by the call itself; nobody waits for what comes of it.
                 RoundOutput::Tell { node, request } => {
-                    drop(self.nodes[node].call(Call { request, ..self.call.clone() }));
+                    drop(self.nodes.call(node, Call { request, ..self.call.clone() }));
                 }
-                RoundOutput::Done(verdict) => return Some(verdict),
+                RoundOutput::Done(verdict) => return Some(self.with_warnings(verdict)),
             }
         }
         None
     }
+
+    /// A majority has answered, but a person should know of those that cannot.
+    fn with_warnings(&self, verdict: Reply) -> Reply {
+        let mut answer = verdict?;
+        answer.warnings.extend(self.nodes.warnings());
+        Ok(answer)
+    }
 }
 
 /// The reply with the name of its node wherever it speaks to people.
-fn named(place: &str, reply: Reply) -> Reply {
-    let name = |text: String| match text.contains(place) {
+fn from(place: &str, reply: Reply) -> Reply {
+    let mut answer = reply.map_err(|error| named(place, error))?;
+    for warning in &mut answer.warnings {
+        *warning = with_place(place, std::mem::take(warning));
+    }
+    Ok(answer)
+}
+
+fn with_place(place: &str, text: String) -> String {
+    match text.contains(place) {
         true => text,
         false => format!("{place}: {text}"),
-    };
-    match reply {
-        Ok(mut answer) => {
-            answer.warnings = answer.warnings.into_iter().map(name).collect();
-            Ok(answer)
-        }
-        Err(StoreError::Unreachable(text)) => Err(StoreError::Unreachable(name(text))),
-        Err(StoreError::NotNow(text)) => Err(StoreError::NotNow(name(text))),
-        Err(StoreError::WrongNode(text)) => Err(StoreError::WrongNode(name(text))),
-        Err(StoreError::Denied(text)) => Err(StoreError::Denied(name(text))),
-        Err(StoreError::Unexpected(text)) => Err(StoreError::Unexpected(name(text))),
-        Err(error) => Err(StoreError::NotNow(name(error.to_string()))),
+    }
+}
+
+fn named(place: &str, error: StoreError) -> StoreError {
+    let words = with_place(place, error.words());
+    match error {
+        StoreError::Unreachable(_) | StoreError::TimedOut(_) => StoreError::Unreachable(words),
+        StoreError::WrongNode(_) => StoreError::WrongNode(words),
+        StoreError::Denied(_) => StoreError::Denied(words),
+        StoreError::Unexpected(_) => StoreError::Unexpected(words),
+        _ => StoreError::NotNow(words),
     }
 }

@@ -13,14 +13,15 @@ mod survey;
 use std::fmt;
 use std::sync::Arc;
 
-use tenure_core::Resource;
 use tenure_core::protocol::Call;
 use tenure_core::quorum::Quorum;
+use tenure_core::{Resource, StoreError};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use self::address::{FORM, QuorumAddress};
 use self::ears::Ears;
+use self::standing::Nodes;
 use super::redis::{RedisBackend, RedisUrl};
 use super::{Backend, Calling, ConnectError, Connection, Listening, SignalSink, Subscription};
 
@@ -36,8 +37,7 @@ pub(super) const SCHEMES: [&str; 2] = ["redis+quorum", "rediss+quorum"];
 /// # Ok(()) }
 /// ```
 pub struct QuorumBackend {
-    quorum: Quorum,
-    nodes: Arc<[Arc<dyn Backend>]>,
+    nodes: Arc<Nodes>,
     state: watch::Receiver<Connection>,
     watching: AbortHandle,
     place: String,
@@ -53,12 +53,12 @@ impl QuorumBackend {
     /// Outside a tokio runtime, in which its connections are to live.
     pub async fn open(address: &str) -> Result<Self, ConnectError> {
         let address = QuorumAddress::parse(address)?;
-        survey::check(&address).await?;
+        let absent = survey::check(&address).await?;
         let open = |url| -> Result<Arc<dyn Backend>, ConnectError> {
             Ok(Arc::new(RedisBackend::open_url(url)?))
         };
         let nodes = address.nodes().iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        Self::over(nodes, address.to_string())
+        Self::build(nodes, absent, address.to_string())
     }
 
     /// The nodes that an address names, for tools that look at each of them. `None` when it names
@@ -73,11 +73,19 @@ impl QuorumBackend {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn over(nodes: Vec<Arc<dyn Backend>>, place: String) -> Result<Self, ConnectError> {
+        Self::build(nodes, Vec::new(), place)
+    }
+
+    fn build(
+        nodes: Vec<Arc<dyn Backend>>,
+        absent: Vec<Option<StoreError>>,
+        place: String,
+    ) -> Result<Self, ConnectError> {
         let quorum = Quorum::of(nodes.len());
         let quorum = quorum.map_err(|error| ConnectError::Address(error.to_string()))?;
-        let nodes: Arc<[Arc<dyn Backend>]> = nodes.into();
         let (state, watching) = standing::watch(quorum, &nodes);
-        Ok(QuorumBackend { quorum, nodes, state, watching, place })
+        let nodes = Arc::new(Nodes::new(quorum, nodes, absent));
+        Ok(QuorumBackend { nodes, state, watching, place })
     }
 }
 
@@ -89,15 +97,15 @@ impl Drop for QuorumBackend {
 
 impl Backend for QuorumBackend {
     fn call(&self, call: Call) -> Calling {
-        calling::begin(self.quorum, &self.nodes, call)
+        calling::begin(&self.nodes, call)
     }
 
     fn subscribe(&self, resource: &Resource) -> Subscription {
-        ears::subscribe(self.quorum, &self.nodes, resource)
+        ears::subscribe(self.nodes.quorum, self.nodes.backends(), resource)
     }
 
     fn listen(&self, resource: &Resource, sink: SignalSink) -> Listening {
-        Ears::new(self.quorum, sink).listen(&self.nodes, resource)
+        Ears::new(self.nodes.quorum, sink).listen(self.nodes.backends(), resource)
     }
 
     fn connection(&self) -> watch::Receiver<Connection> {

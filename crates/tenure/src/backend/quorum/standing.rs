@@ -1,14 +1,84 @@
-//! How the connections to the nodes stand, as one.
+//! How the connections to the nodes stand: each, and all as one.
 
 use std::sync::Arc;
 
 use futures_util::future::select_all;
 use tenure_core::StoreError;
-use tenure_core::quorum::Quorum;
+use tenure_core::protocol::Call;
+use tenure_core::quorum::{Quorum, failures};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use crate::backend::{Backend, Connection};
+use crate::backend::{Backend, Calling, Connection};
+
+/// The nodes, and what is known of each.
+pub(super) struct Nodes {
+    pub(super) quorum: Quorum,
+    backends: Vec<Arc<dyn Backend>>,
+    /// What kept each from answering at the start. It counts until its connection tells more.
+    absent_at_start: Vec<Option<StoreError>>,
+}
+
+impl Nodes {
+    pub(super) fn new(
+        quorum: Quorum,
+        backends: Vec<Arc<dyn Backend>>,
+        absent_at_start: Vec<Option<StoreError>>,
+    ) -> Self {
+        Nodes { quorum, backends, absent_at_start }
+    }
+
+    pub(super) fn backends(&self) -> &[Arc<dyn Backend>] {
+        &self.backends
+    }
+
+    /// Where a node is, for people.
+    pub(super) fn place(&self, node: usize) -> String {
+        self.backends[node].describe()
+    }
+
+    pub(super) fn call(&self, node: usize, call: Call) -> Calling {
+        self.backends[node].call(call)
+    }
+
+    /// Why nothing comes from a node; `None` while it is connected, or nothing is known yet.
+    pub(super) fn absence(&self, node: usize) -> Option<StoreError> {
+        match &*self.backends[node].connection().borrow() {
+            Connection::Up => None,
+            Connection::Down(error) => Some(error.clone()),
+            _ => self.absent_at_start.get(node).cloned().flatten(),
+        }
+    }
+
+    /// One warning per node that is missing: which, why, and how many more may go.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let missing: Vec<(usize, StoreError)> =
+            (0..self.backends.len()).filter_map(|node| Some((node, self.absence(node)?))).collect();
+        let spare = (self.quorum.nodes() - missing.len()).checked_sub(self.quorum.majority());
+        let then = match spare {
+            None | Some(0) => "one more would leave no leader".to_owned(),
+            Some(spare) => format!("{spare} more may go down"),
+        };
+        let tell = |(node, error): &(usize, StoreError)| {
+            let place = self.place(*node);
+            let words = error.words();
+            let words = words.strip_prefix(&format!("{place}: ")).unwrap_or(&words);
+            format!("node {place} {}, {then}: {words}", how(error))
+        };
+        missing.iter().map(tell).collect()
+    }
+}
+
+/// What a node does that does not take part.
+fn how(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Denied(_) => "cannot be used",
+        StoreError::TimedOut(_) => "does not answer",
+        StoreError::NotNow(_) => "cannot serve now",
+        StoreError::WrongNode(_) | StoreError::Unexpected(_) => "cannot count",
+        _ => "is down",
+    }
+}
 
 /// Keeps a summary of all nodes' connections up to date, by a task on the current runtime.
 pub(super) fn watch(
@@ -54,8 +124,8 @@ fn summary(quorum: Quorum, seen: &[Connection]) -> Connection {
     if nodes - down.len() >= majority {
         return Connection::Connecting;
     }
-    let told: Vec<String> = down.iter().map(ToString::to_string).collect();
-    let text = format!("{up} of {nodes} nodes are there, {majority} must be: {}", told.join("; "));
+    let told = failures(&down);
+    let text = format!("{up} of {nodes} nodes are there, {majority} must be: {told}");
     let denied = down.iter().filter(|error| matches!(error, StoreError::Denied(_))).count();
     Connection::Down(match denied > nodes - majority {
         true => StoreError::Denied(text),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use tenure_core::StoreError;
 
 use super::address::QuorumAddress;
 use crate::backend::ConnectError;
@@ -12,12 +13,17 @@ use crate::backend::redis::{NodeFacts, look_at};
 /// that is down.
 const REST_WAITED_FOR: Duration = Duration::from_millis(300);
 
-/// Looks at all nodes at once. Fails with what is wrong with one that answers.
-pub(super) async fn check(address: &QuorumAddress) -> Result<(), ConnectError> {
+/// Looks at all nodes at once, and tells what keeps those from answering that do not. Fails with
+/// what is wrong with one that answers.
+pub(super) async fn check(
+    address: &QuorumAddress,
+) -> Result<Vec<Option<StoreError>>, ConnectError> {
     let nodes = address.nodes();
     let look = |(index, url)| async move { (index, look_at(url).await) };
     let mut looking: FuturesUnordered<_> = nodes.iter().enumerate().map(look).collect();
     let mut known: Vec<Option<NodeFacts>> = nodes.iter().map(|_| None).collect();
+    let silent = StoreError::TimedOut(REST_WAITED_FOR);
+    let mut absent: Vec<Option<StoreError>> = vec![Some(silent); nodes.len()];
     let mut answered = 0;
     loop {
         let next = looking.next();
@@ -29,14 +35,16 @@ pub(super) async fn check(address: &QuorumAddress) -> Result<(), ConnectError> {
         match looked {
             Some((index, Ok(facts))) => {
                 known[index] = Some(facts);
+                absent[index] = None;
                 answered += 1;
             }
-            Some((_, Err(_))) => {}
+            Some((index, Err(error))) => absent[index] = Some(error),
             None => break,
         }
     }
     let names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-    verdict(&names, &known).map_err(ConnectError::Address)
+    verdict(&names, &known).map_err(ConnectError::Address)?;
+    Ok(absent)
 }
 
 fn verdict(names: &[String], known: &[Option<NodeFacts>]) -> Result<(), String> {

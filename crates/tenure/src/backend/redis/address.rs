@@ -15,6 +15,10 @@ const HOSTS_MAX: usize = 31;
 /// The highest database number that is sent; servers have 16 unless told otherwise.
 const DATABASE_MAX: u32 = 65_535;
 
+/// How several hosts may be written, for messages.
+pub(super) const MANY: &str = "redis+sentinel://host1,host2,host3/master-name, \
+                               redis+cluster://host1,host2 or redis+quorum://host1,host2,host3";
+
 /// How addresses of one kind are written.
 #[derive(Debug)]
 pub(in crate::backend) struct Form {
@@ -55,7 +59,10 @@ impl Form {
     pub(super) fn parse_one(&'static self, encrypts: bool, rest: &str) -> Result<Parts, String> {
         let (authority, tail) = split_tail(rest)?;
         if authority.rsplit('@').next().is_some_and(|place| place.contains(',')) {
-            return Err(format!("several hosts, and here one is meant: write {}", self.text));
+            return Err(format!(
+                "several hosts after {}://: write {MANY}",
+                self.schemes[usize::from(encrypts)]
+            ));
         }
         self.put_together(encrypts, vec![self.parse_host(authority)?], tail)
     }

@@ -340,8 +340,9 @@ impl Keeper {
     }
 
     async fn send_batches(&mut self) {
+        let mode = self.terms.mode;
         // What is not sent on a line under suspicion goes out on whichever line answers first.
-        while let Some(open) = self.open.as_mut().filter(|open| !open.is_suspect)
+        while let Some(open) = self.open.as_mut().filter(|open| open.takes_more(mode))
             && self.in_flight.len() < BATCHES_IN_FLIGHT_MAX
         {
             let now = timer_now();
@@ -357,7 +358,7 @@ impl Keeper {
                 }
             }
             let number = self.terms.batches_sent.fetch_add(1, Ordering::Relaxed);
-            let mut flying = open.send(number, jobs, self.terms.mode);
+            let mut flying = open.send(number, jobs, mode);
             // Polled once right here, so that batches enter the connection in their order.
             let polled = std::future::poll_fn(|context| Poll::Ready(flying.as_mut().poll(context)));
             match polled.await {
@@ -521,9 +522,15 @@ impl Open {
         self.due.iter().map(|due| due.latest).max().unwrap_or_else(timer_now)
     }
 
+    /// Whether a batch may follow those on their way. Behind one that waits for replicas the server
+    /// would leave it lying, and its own wait would begin when its time is nearly over.
+    fn takes_more(&self, mode: Mode) -> bool {
+        !self.is_suspect && (self.due.is_empty() || !mode.awaits_replicas())
+    }
+
     fn send(&mut self, batch_number: u64, mut jobs: Vec<Job>, mode: Mode) -> Flying {
-        if !mode.trusts_age() {
-            jobs.iter_mut().flat_map(|job| &mut job.steps).for_each(Step::distrust_age);
+        if mode.awaits_replicas() {
+            jobs.iter_mut().flat_map(|job| &mut job.steps).for_each(Step::await_replicas);
         }
         let mut pipeline = redis::Pipeline::with_capacity(jobs.len());
         let steps = jobs.iter().flat_map(|job| job.steps.iter().map(|step| (step, job.manner)));

@@ -51,6 +51,11 @@ pub trait Connector: Send + Sync + 'static {
         "own connector".into()
     }
 
+    /// Where the latest stream leads, for errors about it, where that is not always the same place.
+    fn place(&self) -> String {
+        self.describe()
+    }
+
     /// Changes whenever streams should be opened anew, for those that can tell: the store has moved
     /// to another place. `None` where a broken stream is the only sign.
     fn moved(&self) -> Option<watch::Receiver<u64>> {
@@ -110,6 +115,14 @@ impl Route {
         }
     }
 
+    /// Where the latest connection leads, without secrets.
+    fn place(&self) -> String {
+        match self {
+            Route::Streams { connector, .. } => connector.place(),
+            Route::Client(_) => self.describe(),
+        }
+    }
+
     /// A connection for requests, checked by a first exchange.
     pub(super) async fn open(&self) -> Result<Line, StoreError> {
         let opening = async {
@@ -125,10 +138,18 @@ impl Route {
         &self,
         opening: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let opened = tokio::time::timeout(DIAL_TIMEOUT, opening).await;
-        opened
-            .unwrap_or_else(|_| Err(self.too_slow()))
-            .map_err(|error| error::at(&self.describe(), error))
+        let opened = self.within(DIAL_TIMEOUT, opening).await;
+        opened.map_err(|error| error::at(&self.place(), error))
+    }
+
+    /// Gives up what takes longer than `limit`.
+    pub(super) async fn within<T>(
+        &self,
+        limit: Duration,
+        opening: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let opened = tokio::time::timeout(limit, opening).await;
+        opened.unwrap_or_else(|_| Err(self.too_slow(limit)))
     }
 
     /// A server that takes the connection and ends it at the first words wants other words.
@@ -145,13 +166,13 @@ impl Route {
         self.describe().starts_with("rediss")
     }
 
-    fn too_slow(&self) -> StoreError {
+    fn too_slow(&self, limit: Duration) -> StoreError {
         let why = match self.is_encrypted() {
             // A plain Redis takes the handshake for a request that has not ended yet.
             true => "the host is silent, a firewall drops what is sent, or the port has no TLS",
             false => "the host is silent, or a firewall drops what is sent to it",
         };
-        StoreError::Unreachable(format!("no connection within {DIAL_TIMEOUT:?}; {why}"))
+        StoreError::Unreachable(format!("no connection within {limit:?}; {why}"))
     }
 
     /// A connection on which nothing was asked yet.
@@ -167,7 +188,7 @@ impl Route {
                 let info = connection_info(login);
                 let made = MultiplexedConnection::new_with_config(&info, stream, config).await;
                 let (connection, driver) = made.map_err(|error| known_or(&breach, &error))?;
-                Ok(Line::new(connection, self.describe(), breach, Some(Driver::start(driver))))
+                Ok(Line::new(connection, self.place(), breach, Some(Driver::start(driver))))
             }
             Route::Client(client) => {
                 let made = client.get_multiplexed_async_connection_with_config(&config).await;
@@ -285,7 +306,11 @@ impl Line {
                 )));
             }
             if field(&text, "role").is_some_and(|role| role == "slave") {
-                return Err(StoreError::WrongNode("it is a replica".into()));
+                return Err(StoreError::WrongNode(
+                    "it is a replica; name its master in the store's address, unless a fail-over \
+                     is under way"
+                        .into(),
+                ));
             }
             self.warning = self.warning.take().or_else(|| eviction(&text));
             let run = field(&text, "tenure_incarnation").or_else(|| field(&text, "run_id"));

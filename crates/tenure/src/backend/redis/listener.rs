@@ -13,10 +13,10 @@ use tokio::sync::watch;
 
 use super::audience::{Audience, CHANNELS_AT_ONCE, Ear};
 use super::backoff::Backoff;
-use super::connection::Supervisor;
 use super::dial::{DIAL_TIMEOUT, Route};
 use super::error;
 use super::guard::Backlog;
+use super::lines::Lines;
 use super::warnings::Warnings;
 use crate::backend::{Connection, Listening, SignalSink, Subscription};
 
@@ -33,8 +33,8 @@ pub(super) struct Listener {
 
 impl Listener {
     /// Starts the task in the current runtime. It connects once there is a subscription, and anew
-    /// whenever the connection of `requests` was replaced: the store may be another one then.
-    pub(super) fn start(route: Route, requests: &Supervisor, warnings: Arc<Warnings>) -> Self {
+    /// whenever the connections for `requests` were replaced: the store may be another one then.
+    pub(super) fn start(route: Route, requests: &Lines, warnings: Arc<Warnings>) -> Self {
         let shared = Arc::new(Audience::default());
         let ears = Ears {
             route,
@@ -72,7 +72,7 @@ struct Ears {
     route: Route,
     shared: Arc<Audience>,
     lines_opened: watch::Receiver<u64>,
-    /// How the connection for requests stands.
+    /// How the connections for requests stand.
     requests: watch::Receiver<Connection>,
     warnings: Arc<Warnings>,
 }

@@ -23,7 +23,7 @@
 //! +zrevrangebyscore +zremrangebyscore +xadd +xrevrange +publish +subscribe +unsubscribe`.
 //! Without `publish` and `subscribe` elections work by their timers; without `info` a failover
 //! behind a running connection goes unnoticed; both are reported as warnings. A cluster needs
-//! `+cluster|slots +asking +spublish +ssubscribe +sunsubscribe` as well.
+//! `+cluster|slots +asking +spublish +ssubscribe +sunsubscribe` as well, `mode=strict` needs `+wait`.
 
 mod address;
 mod audience;
@@ -36,6 +36,7 @@ mod fenced;
 mod guard;
 mod hint;
 mod independent;
+mod lines;
 mod listener;
 mod mode;
 mod node;
@@ -87,11 +88,11 @@ use crate::fence::FencedWrite;
 
 /// Elections on a Redis or Valkey server, or on a cluster of them.
 ///
-/// One connection carries all requests, one all hints, for any number of elections; in a cluster,
-/// one each per node. They are opened in the background, watched and replaced; an unreachable
-/// server is not an error here.
+/// One connection carries all requests, one all hints, for any number of elections, and in mode
+/// `strict` one more the grants and renewals; in a cluster, these per node. They are opened in the
+/// background, watched and replaced; an unreachable server is not an error here.
 pub struct RedisBackend {
-    ways: Ways,
+    ways: Arc<Ways>,
     shared: Arc<Shared>,
     place: String,
 }
@@ -169,7 +170,8 @@ impl RedisBackend {
 
     fn over(ways: Ways, place: String, warnings: Arc<Warnings>) -> Self {
         let numbers = AtomicU64::new(fastrand::u64(..1 << 52));
-        RedisBackend { ways, shared: Arc::new(Shared { numbers, warnings }), place }
+        let shared = Arc::new(Shared { numbers, warnings });
+        RedisBackend { ways: Arc::new(ways), shared, place }
     }
 
     /// A fenced write, see [`crate::fence::FencedValue::write_through`].
@@ -181,7 +183,7 @@ impl RedisBackend {
         write: &FencedWrite<'_>,
         timeout: Duration,
     ) -> Result<FenceReply, StoreError> {
-        let number = self.shared.numbers.fetch_add(1, Ordering::Relaxed);
+        let number = self.shared.next_number();
         let replies =
             self.ways.carry_out(vec![fenced::step(key, fence_key, token, write, number)], timeout);
         match replies.await?.values.as_slice() {
@@ -198,15 +200,20 @@ impl RedisBackend {
 
 impl Backend for RedisBackend {
     fn call(&self, call: Call) -> Calling {
-        let number = || self.shared.numbers.fetch_add(1, Ordering::Relaxed);
-        let steps = match request::steps(&call, number) {
+        let steps = match request::steps(&call, || self.shared.next_number()) {
             Ok(steps) => steps,
             Err(what) => return Box::pin(std::future::ready(Ok(impossible(what)))),
         };
         let courtesies: Vec<_> = steps.iter().skip(1).map(|step| step.script.courtesy()).collect();
         let replies = self.ways.carry_out(steps, call.timeout);
-        let shared = Arc::clone(&self.shared);
-        Box::pin(async move { shared.answer(&call.request, &replies.await?, &courtesies) })
+        let (shared, ways) = (Arc::clone(&self.shared), Arc::clone(&self.ways));
+        Box::pin(async move {
+            let mut answer = shared.answer(&call.request, &replies.await?, &courtesies)?;
+            if is_held(&answer.outcome) && std::mem::take(&mut answer.view.unconfirmed) {
+                shared.confirm(&ways, &call, answer.view.token);
+            }
+            Ok(answer)
+        })
     }
 
     fn subscribe(&self, resource: &Resource) -> Subscription {
@@ -233,6 +240,25 @@ impl fmt::Debug for RedisBackend {
 }
 
 impl Shared {
+    fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Tells the store that replicas have the caller's grant, so that others see a term. Nobody
+    /// waits for that: where it is lost, the next renewal finds it still to be done.
+    fn confirm(&self, ways: &Ways, call: &Call, token: Token) {
+        let step = request::confirmation(call, token, self.next_number());
+        let told = ways.carry_out(vec![step], call.timeout);
+        let (warnings, request) = (Arc::clone(&self.warnings), call.request.clone());
+        tokio::spawn(async move {
+            let Ok(replies) = told.await else { return };
+            let parsed = replies.values.first().map(|reply| reply::parse(&request, reply));
+            if let Some(Ok(answer)) = parsed {
+                answer.warnings.into_iter().for_each(|warning| warnings.tell(warning));
+            }
+        });
+    }
+
     fn answer(
         &self,
         request: &Request,
@@ -246,7 +272,7 @@ impl Shared {
         });
         let first = answers.next().unwrap_or(Err(StoreError::Unexpected("no reply".into())));
         let mut answer = first?;
-        if matches!(answer.outcome, Outcome::Granted { .. } | Outcome::Renewed) {
+        if is_held(&answer.outcome) {
             // Whoever asked holds it only once it is where a failover cannot lose it.
             replies.settled.clone()?;
         }
@@ -264,6 +290,11 @@ impl Shared {
         warnings.extend(self.warnings.take());
         Ok(Answer { warnings, ..answer })
     }
+}
+
+/// Whether the caller leads by this.
+fn is_held(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Granted { .. } | Outcome::Renewed)
 }
 
 /// A request that no reply of a store could satisfy.

@@ -17,7 +17,9 @@ pub enum Mode {
     /// The master has it. What a failover forgets is waited out.
     #[default]
     Available,
-    /// So many replicas have it, too, so that an old master that was cut off grants nothing.
+    /// So many replicas have it, too, so that an old master that was cut off grants nothing. A
+    /// server without a record may have been flushed, however long it has run: where an operator
+    /// asks for more than the default, that is not risked.
     Strict {
         /// How many; from configuration, never from what the server says of itself.
         replicas: u32,
@@ -35,11 +37,17 @@ impl Mode {
             (None | Some("available"), None) => Ok(Mode::Available),
             (Some("strict"), Some(replicas)) => Ok(Mode::Strict { replicas }),
             (Some("strict"), None) => Err("mode=strict needs the number of replicas that must \
-                                           confirm: add &replicas=1"
+                                           confirm: add &replicas=N, N = how many replicas the \
+                                           master has"
                 .into()),
-            (None | Some("available"), Some(_)) => {
-                Err("?replicas= needs mode=strict: write ?mode=strict&replicas=1".into())
-            }
+            (None, Some(count)) => Err(format!(
+                "replicas={count} needs mode=strict: write ?mode=strict&replicas={count} if the \
+                 master has so many replicas"
+            )),
+            (Some("available"), Some(count)) => Err(format!(
+                "mode=available waits for no replica: write ?mode=strict&replicas={count}, or \
+                 leave replicas={count} out"
+            )),
             (Some("quorum"), _) => Err("mode=quorum needs several independent nodes: write \
                                         redis+quorum://host1,host2,host3"
                 .into()),
@@ -47,17 +55,17 @@ impl Mode {
         }
     }
 
-    /// Whether a server that has run for long, and has no record, may be taken for new. It may have
-    /// been flushed; where an operator asks for more than the default, that is not risked.
-    pub(super) fn trusts_age(self) -> bool {
-        self == Mode::Available
+    /// Whether replicas have a say.
+    pub(super) fn awaits_replicas(self) -> bool {
+        self != Mode::Available
     }
 
     /// The command after a pipeline that asks how far it got, for a batch that must be answered
-    /// by `deadline`. Some of the time is left for the answer's way back.
+    /// by `deadline`. Half of the time is left: for the answer's way back, and for calls that came
+    /// right behind it and wait until it is there.
     pub(super) fn question(self, now: Instant, deadline: Instant) -> Option<redis::Cmd> {
         let Mode::Strict { replicas } = self else { return None };
-        let patience = deadline.saturating_duration_since(now).mul_f64(0.75);
+        let patience = deadline.saturating_duration_since(now) / 2;
         let mut wait = redis::cmd("WAIT");
         // Zero would mean for ever.
         let patience = patience.max(Duration::from_millis(1));
@@ -71,8 +79,8 @@ impl Mode {
         match answer {
             Some(Value::Int(count)) if *count >= i64::from(replicas) => Ok(()),
             Some(Value::Int(count)) => Err(StoreError::NotNow(format!(
-                "{count} of {replicas} replicas confirmed it in time; check that they are attached \
-                 (INFO replication)"
+                "{count} of {replicas} replicas confirmed it in time; attach the missing ones (INFO \
+                 replication on the master lists those that are there)"
             ))),
             Some(Value::ServerError(error)) => Err(super::error::from_reply(error)),
             _ => Err(StoreError::Unexpected("no number in answer to WAIT".into())),
@@ -101,8 +109,9 @@ mod tests {
         let strict = Mode::from_options(Some("strict"), Some("2")).unwrap();
         assert_eq!(strict.to_string(), "mode=strict&replicas=2");
         let cases = [
-            (Some("strict"), None, "add &replicas=1"),
-            (None, Some("1"), "needs mode=strict"),
+            (Some("strict"), None, "add &replicas=N, N = how many replicas the master has"),
+            (None, Some("2"), "write ?mode=strict&replicas=2"),
+            (Some("available"), Some("3"), "write ?mode=strict&replicas=3"),
             (Some("strict"), Some("0"), "number from 1 to"),
             (Some("strict"), Some("many"), "number from 1 to"),
             (Some("careful"), None, "available or strict"),

@@ -110,7 +110,19 @@ fn parse_outcome(kind: &str, first: &Value, second: &Value) -> Result<Outcome, F
 
 fn parse_view(view: &Value) -> Result<View, Fault> {
     let parts = list(view)?;
-    let [exists, holder, pttl, known, foreign, now, incarnation, paused, reserved, why] = parts
+    let [
+        exists,
+        holder,
+        pttl,
+        known,
+        foreign,
+        now,
+        incarnation,
+        paused,
+        reserved,
+        unconfirmed,
+        why,
+    ] = parts
     else {
         return Err(format!("a view of {} parts", parts.len()));
     };
@@ -125,6 +137,7 @@ fn parse_view(view: &Value) -> Result<View, Fault> {
         token: token(known)?,
         foreign: flag(foreign)?,
         reserved: flag(reserved)?,
+        unconfirmed: flag(unconfirmed)?,
         quarantine_why: Some(cleaned(&text(why)?)).filter(|why| !why.is_empty()),
         partial: false,
         server_time: clock(now)?,

@@ -23,6 +23,8 @@ const HEARTBEAT_OUTLASTS: Duration = Duration::from_secs(5);
 const FRESH_STORE: usize = 4;
 /// No, and its age is no sign of it either.
 const AGE_SAYS_NOTHING: &str = "-";
+/// Where they say whether replicas must confirm it.
+const AWAITS_REPLICAS: usize = 12;
 
 /// One script run. The store's answer carries `number` back.
 #[derive(Clone, Debug)]
@@ -59,9 +61,19 @@ impl Step {
         }
     }
 
-    /// Lets no server's age speak for it: see [`Mode::trusts_age`](super::mode::Mode::trusts_age).
-    pub(super) fn distrust_age(&mut self) {
-        if self.script == Script::Acquire && self.arguments[FRESH_STORE] == flag(false) {
+    /// Whether replicas have a say in what becomes of it, where a mode lets them.
+    pub(super) fn is_for_replicas(&self) -> bool {
+        matches!(self.script, Script::Acquire | Script::Renew | Script::Adopt)
+    }
+
+    /// Makes it an attempt that is no term before replicas have it. No server's age speaks for it
+    /// then: see [`Mode::Strict`](super::mode::Mode::Strict).
+    pub(super) fn await_replicas(&mut self) {
+        if self.script != Script::Acquire {
+            return;
+        }
+        self.arguments[AWAITS_REPLICAS] = flag(true);
+        if self.arguments[FRESH_STORE] == flag(false) {
             self.arguments[FRESH_STORE] = text(AGE_SAYS_NOTHING);
         }
     }
@@ -101,6 +113,21 @@ pub(super) fn steps(call: &Call, next_number: impl Fn() -> u64) -> Result<Vec<St
         steps.push(step(Script::Herald, keys, vec![millis(&kept)]));
     }
     Ok(steps)
+}
+
+/// The step that makes a grant, which replicas have confirmed, a term that others see.
+pub(super) fn confirmation(call: &Call, token: Token, number: u64) -> Step {
+    let resource = &call.resource;
+    let keys =
+        vec![resource.key().to_owned(), resource.side_key("meta"), resource.side_key("history")];
+    Step {
+        script: Script::Confirm,
+        number,
+        keys,
+        caller: Some(call.id.clone()),
+        channel: channel(resource),
+        arguments: vec![decimal(token.get())],
+    }
 }
 
 fn heartbeat_key(call: &Call) -> Option<String> {
@@ -240,6 +267,7 @@ fn acquire_arguments(acquire: &Acquire) -> Vec<Vec<u8>> {
             Ballot::Propose => text("p"),
             Ballot::Settle(token) => number(&token),
         },
+        flag(false),
     ]
 }
 

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::address::{Form, Options, decoded, no_control_characters, parse_place};
+use super::address::{Form, MANY, Options, decoded, no_control_characters, parse_place};
 use super::mode::Mode;
 use super::node::Node;
 use crate::backend::{ConnectError, Secret};
@@ -162,14 +162,9 @@ pub(super) fn unsupported_scheme(scheme: &str) -> String {
              of that one"
         );
     }
-    if scheme.contains("cluster") {
-        return "a cluster's address is written redis+cluster://host1,host2 (or rediss+cluster://)"
-            .into();
-    }
-    if scheme.contains("quorum") {
-        return "a quorum's address is written redis+quorum://host1,host2,host3 (or \
-                rediss+quorum://)"
-            .into();
+    let is_many = ["sentinel", "cluster", "quorum"].iter().any(|kind| scheme.contains(kind));
+    if is_many {
+        return format!("unknown scheme {scheme:?}: several hosts are written {MANY}");
     }
     format!("unknown scheme {scheme:?}: write {SUPPORTED}")
 }
@@ -320,7 +315,7 @@ mod tests {
             ("redis-cluster://u:c4nary@host", "redis+cluster://host1"),
             ("rediss+cluster://u:c4nary@host", "write rediss://host:port"),
             ("redis+sentinel://u:c4nary@host/main", "write redis://host:port"),
-            ("quorum://a,b,c", "is written redis+quorum://host1"),
+            ("quorum://a,b,c", "are written redis+sentinel://host1,host2,host3/master-name"),
             ("localhost:6380", "redis://localhost:6380"),
             ("u:c4nary@localhost", "no scheme: write redis://["),
             ("c4nary", "no scheme: write redis://["),

@@ -10,8 +10,9 @@ use tenure_core::StoreError;
 use tokio::sync::watch;
 
 use super::cluster::Cluster;
-use super::connection::{Company, Manner, Replies, Supervisor, Terms};
+use super::connection::{Company, Manner, Replies, Terms};
 use super::dial::Route;
+use super::lines::Lines;
 use super::listener::Listener;
 use super::mode::Mode;
 use super::request::Step;
@@ -23,7 +24,7 @@ use crate::clock::timer_now;
 #[derive(Debug)]
 pub(super) enum Ways {
     /// One server at a time.
-    One { supervisor: Supervisor, listener: Listener, batches_sent: Arc<AtomicU64> },
+    One { lines: Lines, listener: Listener, batches_sent: Arc<AtomicU64> },
     /// Many nodes.
     Cluster(Cluster),
 }
@@ -38,9 +39,9 @@ impl Ways {
             warnings: Arc::clone(warnings),
             batches_sent: Arc::clone(&batches_sent),
         };
-        let supervisor = Supervisor::start(route.clone(), terms);
-        let listener = Listener::start(route, &supervisor, Arc::clone(warnings));
-        Ways::One { supervisor, listener, batches_sent }
+        let lines = Lines::start(route.clone(), terms);
+        let listener = Listener::start(route, &lines, Arc::clone(warnings));
+        Ways::One { lines, listener, batches_sent }
     }
 
     /// Queues steps now; the future only waits.
@@ -50,9 +51,9 @@ impl Ways {
         timeout: Duration,
     ) -> impl Future<Output = Result<Replies, StoreError>> + Send + use<> {
         match self {
-            Ways::One { supervisor, .. } => {
+            Ways::One { lines, .. } => {
                 let deadline = timer_now() + timeout;
-                Either::Left(supervisor.carry_out(steps, deadline, timeout, Manner::Plain))
+                Either::Left(lines.carry_out(steps, deadline, timeout, Manner::Plain))
             }
             Ways::Cluster(cluster) => Either::Right(cluster.carry_out(steps, timeout)),
         }
@@ -77,7 +78,7 @@ impl Ways {
     /// How the connections stand.
     pub(super) fn state(&self) -> &watch::Receiver<Connection> {
         match self {
-            Ways::One { supervisor, .. } => supervisor.state(),
+            Ways::One { lines, .. } => lines.state(),
             Ways::Cluster(cluster) => cluster.state(),
         }
     }

@@ -111,7 +111,7 @@ mod tests {
             ("redis+cluster://a?ca=/x", "needs rediss+cluster://"),
             ("redis+cluster://a#insecure", "needs rediss+cluster://"),
             ("redis+cluster://a?pool=4", "unknown option \"pool\""),
-            ("redis+cluster://a?mode=strict", "add &replicas=1"),
+            ("redis+cluster://a?mode=strict", "add &replicas=N"),
             ("redis+cluster://a\nb", "control characters"),
         ];
         for (address, expected) in cases {

@@ -72,6 +72,23 @@ impl SlotMap {
         place.and_then(|place| u16::try_from(place).ok())
     }
 
+    /// The slots that a node serves.
+    pub(super) fn owned_by(&self, node: &Node) -> impl Iterator<Item = Slot> {
+        let place = self.place(node);
+        let owned = self
+            .owners
+            .iter()
+            .zip(0..)
+            .filter(move |(owner, _)| owner.is_some() && **owner == place);
+        owned.filter_map(|(_, number)| Slot::numbered(number))
+    }
+
+    /// A node serves no slot as long as nothing else is heard.
+    pub(super) fn forget(&mut self, node: &Node) {
+        let place = self.place(node);
+        self.owners.iter_mut().filter(|owner| **owner == place).for_each(|owner| *owner = None);
+    }
+
     /// A node said that another one serves the slot.
     pub(super) fn learn(&mut self, slot: Slot, node: &Node) {
         let known = self.nodes.iter().position(|known| known == node);

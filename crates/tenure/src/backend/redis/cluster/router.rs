@@ -32,9 +32,10 @@ use super::slot::Slot;
 use super::survey::{nodes_to_ask, survey};
 use crate::backend::Connection;
 use crate::backend::redis::backoff::Backoff;
-use crate::backend::redis::connection::{CALLS_QUEUED_MAX, Manner, Replies, Supervisor, Terms};
+use crate::backend::redis::connection::{CALLS_QUEUED_MAX, Manner, Replies, Terms};
 use crate::backend::redis::dial::Route;
 use crate::backend::redis::error;
+use crate::backend::redis::lines::Lines;
 use crate::backend::redis::node::Node;
 use crate::backend::redis::request::Step;
 use crate::clock::timer_now;
@@ -120,7 +121,7 @@ pub(super) struct Router {
     ears: Arc<Ears>,
     state: watch::Sender<Connection>,
     map: Option<SlotMap>,
-    nodes: HashMap<Node, Supervisor>,
+    nodes: HashMap<Node, Lines>,
     /// Those of them that were last heard to be down.
     seen_down: HashSet<Node>,
     watched: FuturesUnordered<Watched>,
@@ -231,10 +232,10 @@ impl Router {
     fn send(&mut self, mut errand: Errand, node: &Node, manner: Manner) {
         let steps = std::mem::take(&mut errand.steps);
         let (deadline, timeout) = (errand.deadline, errand.timeout);
-        match self.supervisor(node) {
+        match self.lines(node) {
             Err(error) => errand.end(Err(error)),
-            Ok(supervisor) => {
-                let replies = supervisor.carry_out(steps, deadline, timeout, manner);
+            Ok(lines) => {
+                let replies = lines.carry_out(steps, deadline, timeout, manner);
                 let node = node.clone();
                 self.in_flight.push(Box::pin(async move {
                     Flight::Landed { errand, node, outcome: replies.await }
@@ -243,12 +244,12 @@ impl Router {
         }
     }
 
-    fn supervisor(&mut self, node: &Node) -> Result<&Supervisor, StoreError> {
+    fn lines(&mut self, node: &Node) -> Result<&Lines, StoreError> {
         if !self.nodes.contains_key(node) {
             let route = self.route(node)?;
-            let supervisor = Supervisor::start(route, self.terms.clone());
-            self.watched.push(watched(node.clone(), supervisor.state().clone()));
-            self.nodes.insert(node.clone(), supervisor);
+            let lines = Lines::start(route, self.terms.clone());
+            self.watched.push(watched(node.clone(), lines.state().clone()));
+            self.nodes.insert(node.clone(), lines);
         }
         Ok(&self.nodes[node])
     }
@@ -415,7 +416,7 @@ impl Router {
     }
 
     fn states(&self) -> impl Iterator<Item = Connection> {
-        self.nodes.values().map(|supervisor| supervisor.state().borrow().clone())
+        self.nodes.values().map(|lines| lines.state().borrow().clone())
     }
 
     /// The cluster is up as long as a node that is used is: elections on another one learn of its
@@ -447,7 +448,7 @@ impl Router {
         let ears = Arc::clone(&self.ears);
         ears.house(&map, |node| {
             let route = self.route(node).ok()?;
-            let lines_opened = self.supervisor(node).ok()?.lines_opened();
+            let lines_opened = self.lines(node).ok()?.lines_opened();
             Some((route, lines_opened, Arc::clone(&self.terms.warnings)))
         });
     }

@@ -1,5 +1,6 @@
 //! Asks nodes which of them has which slot.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,9 +68,11 @@ async fn ask<'a>(
     address: &ClusterAddress,
     node: &'a Node,
 ) -> (&'a Node, Result<SlotMap, StoreError>) {
+    let route = match Route::to(&address.node_at(node)) {
+        Ok(route) => route,
+        Err(error) => return (node, Err(StoreError::Unreachable(error.to_string()))),
+    };
     let asking = async {
-        let route = Route::to(&address.node_at(node));
-        let route = route.map_err(|error| StoreError::Unreachable(error.to_string()))?;
         let mut line = route.open_unchecked().await?;
         let mut question = redis::cmd("CLUSTER");
         question.arg("SLOTS");
@@ -82,8 +85,7 @@ async fn ask<'a>(
             Err(error) => Err(refusal(address, node, error::from_connection(&error))),
         }
     };
-    let timed_out = |_| Err(StoreError::TimedOut(ASK_TIMEOUT));
-    (node, tokio::time::timeout(ASK_TIMEOUT, asking).await.unwrap_or_else(timed_out))
+    (node, route.within(ASK_TIMEOUT, asking).await)
 }
 
 /// A server that knows no clusters says so in words of its own.
@@ -118,10 +120,13 @@ fn verdict(failures: &[(&Node, StoreError)]) -> StoreError {
     }
 }
 
-/// A cluster as the nodes that an address names tell of it.
+/// How many nodes are asked beside those that the address names.
+const OTHERS_ASKED_MAX: usize = 256;
+
+/// A cluster as its nodes tell of it.
 #[derive(Debug)]
 pub struct ClusterSurvey {
-    /// The nodes that the address names and that do not tell anything, with the reason.
+    /// The nodes that do not tell anything, with the reason.
     pub silent: Vec<(String, StoreError)>,
     address: ClusterAddress,
     map: SlotMap,
@@ -137,24 +142,25 @@ pub struct Shard {
 }
 
 impl ClusterSurvey {
-    /// Asks all of them. Fails when none of them answers.
+    /// Asks all of them, and all that they know of. Fails when none of them answers.
     pub(in crate::backend::redis) async fn take(address: ClusterAddress) -> Result<Self, Error> {
         if let Some(seed) = address.seeds().first() {
             Route::to(&address.node_at(seed))?;
         }
-        let answers = join_all(address.seeds().iter().map(|node| ask(&address, node))).await;
-        let (mut maps, mut failures) = (Vec::new(), Vec::new());
-        for (node, answer) in answers {
-            match answer {
-                Ok(map) => maps.push(map),
-                Err(error) => failures.push((node, error)),
-            }
+        let (mut told, mut failures) = ask_each(&address, address.seeds().to_vec()).await;
+        if told.is_empty() {
+            let failures: Vec<_> =
+                failures.iter().map(|(node, error)| (node, error.clone())).collect();
+            return Err(verdict(&failures).into());
         }
-        // One that was cut off, or never joined, tells another story than the others.
-        let votes = |map: &&SlotMap| maps.iter().filter(|other| *other == *map).count();
-        let map = maps.iter().max_by_key(votes).cloned().ok_or_else(|| verdict(&failures))?;
+        let asked = |node: &&Node| address.seeds().contains(node);
+        let known: BTreeSet<Node> = told.iter().flat_map(|(_, map)| map.nodes().to_vec()).collect();
+        let others = known.iter().filter(|node| !asked(node)).take(OTHERS_ASKED_MAX).cloned();
+        let (more, silent) = ask_each(&address, others.collect()).await;
+        told.extend(more);
+        failures.extend(silent);
         let silent = failures.into_iter().map(|(node, error)| (node.to_string(), error)).collect();
-        Ok(ClusterSurvey { silent, address, map })
+        Ok(ClusterSurvey { silent, address, map: put_together(&told) })
     }
 
     /// The slots that nobody serves: `0-99, 5460`. `None` when there are none.
@@ -182,6 +188,38 @@ impl ClusterSurvey {
         let replicas = self.map.replicas_of(owner).map(|node| self.address.node_at(node));
         Shard { owner: self.address.node_at(owner), replicas: replicas.collect() }
     }
+}
+
+type Told = Vec<(Node, SlotMap)>;
+type Failures = Vec<(Node, StoreError)>;
+
+async fn ask_each(address: &ClusterAddress, nodes: Vec<Node>) -> (Told, Failures) {
+    let answers = join_all(nodes.iter().map(|node| ask(address, node))).await;
+    let (mut told, mut failures) = (Vec::new(), Vec::new());
+    for (node, answer) in answers {
+        match answer {
+            Ok(map) => told.push((node.clone(), map)),
+            Err(error) => failures.push((node.clone(), error)),
+        }
+    }
+    (told, failures)
+}
+
+/// One map of what many tell. A slot is served by whoever says so of itself; what others say counts
+/// only for those who do not answer, because a node may not have heard of a change.
+fn put_together(told: &[(Node, SlotMap)]) -> SlotMap {
+    let votes = |(_, map): &&(Node, SlotMap)| told.iter().filter(|(_, other)| other == map).count();
+    let most = told.iter().max_by_key(votes).map(|(_, map)| map);
+    let mut map = most.expect("somebody told something").clone();
+    for (node, _) in told {
+        map.forget(node);
+    }
+    for (node, of_node) in told {
+        for slot in of_node.owned_by(node) {
+            map.learn(slot, node);
+        }
+    }
+    map
 }
 
 #[cfg(test)]
@@ -212,5 +250,30 @@ mod tests {
         let asked = nodes_to_ask(&address, Some(&map));
         assert_eq!(asked.len(), 3);
         assert!(asked[2].host.starts_with("seed-"), "{asked:?}");
+    }
+
+    #[test]
+    fn a_slot_is_served_by_whoever_says_so_of_itself() {
+        let node = |port| Node { host: "h".into(), port };
+        let slot = |number| Slot::numbered(number).unwrap();
+        let told = |owned: [u16; 3]| {
+            let mut map = SlotMap::parse(&Value::Array(vec![]), &node(1)).unwrap();
+            for (number, port) in (0..).zip(owned) {
+                map.learn(slot(number), &node(port));
+            }
+            map
+        };
+        // One has given slot 0 away and another has taken slot 1; the third has heard of neither,
+        // and neither has the fourth, which is down, whose slot is its own as far as anybody knows.
+        let mut first = told([1, 1, 4]);
+        first.forget(&node(1));
+        let map = put_together(&[
+            (node(1), first),
+            (node(2), told([1, 2, 4])),
+            (node(3), told([1, 1, 4])),
+            (node(5), told([1, 1, 4])),
+        ]);
+        let owners = [0, 1, 2].map(|number| map.owner(slot(number)).map(|node| node.port));
+        assert_eq!(owners, [None, Some(2), Some(4)]);
     }
 }

@@ -27,7 +27,9 @@ if was_granted then
   else
     side('side record', 'HSET', META, 'open', '0', 'wish', '')
   end
-  journal(now, 'closed', ME, token, 'too-late')
+  if not is_unconfirmed() then
+    journal(now, 'closed', ME, token, 'too-late')
+  end
   publish('r ' .. text(token))
 end
 return answer('abandoned', was_granted and '1' or '0')

@@ -1,12 +1,13 @@
 -- Take the resource if it is free, reserved for the caller, or was granted to this attempt.
 -- ARGV: attempt, ttl, longest lease in the fleet, floor, fresh store (- for no, and its age says
 -- nothing), lock delay, heal?, healed value, record, ready?, list members?, ballot: empty,
--- p(ropose) or the number to settle at
+-- p(ropose) or the number to settle at, whether replicas must confirm it
 local attempt, ttl, fleet_ttl = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local floor, fresh, lock_delay = tonumber(ARGV[8]), ARGV[9] == '1', tonumber(ARGV[10])
 local age_counts = ARGV[9] ~= '-'
 local heals, healed, record, ready, lists = ARGV[11] == '1', ARGV[12], ARGV[13], ARGV[14], ARGV[15]
 local alone, proposes, settled = ARGV[16] == '', ARGV[16] == 'p', tonumber(ARGV[16])
+local waits = ARGV[17] == '1'
 
 if math.max(floor, settled or 0) > now + YEAR then
   conflict = conflict or 'the token that this instance saw is over a year ahead of the store clock'
@@ -33,6 +34,13 @@ end
 -- clock as well, and who asked sees all of them.
 local function proposal()
   return finish('granted', text((token or 0) + 1))
+end
+
+-- What replicas must confirm first is a term from then on: see confirm.lua.
+local function note_grant(term)
+  if not waits then
+    journal(now, 'granted', ME, term)
+  end
 end
 
 local function granted(term)
@@ -140,10 +148,10 @@ if reserved and alone and holder == ME and token >= floor then
   pttl = ttl
   fault = must('HSET', META, 'attempt', text(attempt), 'granted_at', text(now), 'renewed_at',
     text(now), 'expires_at', text(now + ttl * 1000), 'max_ttl', text(math.max(max_ttl, fleet_ttl)),
-    'open', '1', 'claim', '')
+    'open', '1', 'claim', '', 'unconfirmed', waits and meta.token or '')
   if fault then return fault end
-  meta.claim = ''
-  journal(now, 'granted', ME, token)
+  meta.claim, meta.unconfirmed = '', waits and meta.token or ''
+  note_grant(token)
   return granted(token)
 end
 
@@ -199,20 +207,23 @@ local fault = must('HSET', META, 'v', '1', 'before', before, 'holder', ME, 'toke
   text(now + ttl * 1000), 'max_ttl', text(math.max(max_ttl, fleet_ttl)), 'incarnation', life.record,
   'open', '1', 'quarantine_until', '0', 'quarantine_why', '', 'claim', '', 'claim_from',
   was_passed_on and meta.claim_from or '', 'claim_from_token',
-  was_passed_on and meta.claim_from_token or '', 'wish', '', 'unrecorded', '')
+  was_passed_on and meta.claim_from_token or '', 'wish', '', 'unrecorded', '', 'unconfirmed',
+  waits and text(term) or '')
 if fault then return fault end
 fault = must('SET', K, ME, 'PX', text(ttl))
 if fault then return fault end
-local ended = { holder = meta.holder, token = token }
+-- A term that was never confirmed is none: history does not tell of its end either.
+local ended = { holder = meta.holder, token = token, is_term = is_open and not is_unconfirmed() }
 holder, pttl, token = ME, ttl, term
 meta.holder, meta.token, meta.wish, meta.claim = ME, text(term), '', ''
+meta.unconfirmed = waits and text(term) or ''
 
-if not journal_unrecorded() and is_open then
+if not journal_unrecorded() and ended.is_term then
   if expires_at <= now then
     journal(expires_at, 'closed', ended.holder, ended.token, 'expired')
   else
     journal(now, 'closed', ended.holder, ended.token, 'vanished')
   end
 end
-journal(now, 'granted', ME, term)
+note_grant(term)
 return granted(term)

@@ -6,7 +6,8 @@ if conflict then
   return answer('conflict', conflict)
 end
 settle_life(0)
-local ended = { is_term = pttl ~= -2 and token and holder == meta.holder, holder = meta.holder }
+local ended = { holder = meta.holder }
+ended.is_term = pttl ~= -2 and token and holder == meta.holder and not is_unconfirmed()
 quarantine_until = math.max(quarantine_until, now + lasts * 1000)
 meta.quarantine_why = 'cleared by ' .. ME .. ': ' .. reason
 local fault = must('HSET', META, 'v', '1', 'quarantine_until', text(quarantine_until),

@@ -80,7 +80,8 @@ do
     'v', 'holder', 'token', 'attempt', 'granted_at', 'renewed_at', 'expires_at', 'max_ttl', 'open',
     'incarnation', 'quarantine_until', 'quarantine_why', 'quarantine_noted', 'paused_until', 'unrecorded', 'claim',
     'claim_to', 'claim_token', 'claim_from', 'claim_from_token', 'wish', 'wish_to', 'wish_by',
-    'wish_token', 'wish_until', 'wish_refused', 'before', 'undone', 'refused:' .. ME,
+    'wish_token', 'wish_until', 'wish_refused', 'before', 'undone', 'unconfirmed',
+    'refused:' .. ME,
   }
   local values = redis.pcall('HMGET', META, unpack(names))
   if not failed(values) then
@@ -197,6 +198,12 @@ local function is_reserved()
     and meta.holder == meta.claim and meta.claim_token == meta.token
 end
 
+-- Whether the term waits for replicas, and its holder has not said yet that they have it. Such a
+-- holder does not lead; nothing else depends on it.
+local function is_unconfirmed()
+  return meta.token ~= nil and meta.unconfirmed == meta.token
+end
+
 local function shown(value)
   return string.sub(value, 1, SHOWN_MAX)
 end
@@ -223,10 +230,11 @@ end
 
 -- The answer: what came of the call, how the resource stands now, and what went wrong aside.
 local function answer(kind, first, second)
-  local known, foreign, wish = 0, '0', {}
+  local known, foreign, unconfirmed, wish = 0, '0', '0', {}
   if pttl ~= -2 and not conflict then
     if token and holder == meta.holder then
       known = token
+      unconfirmed = is_unconfirmed() and '1' or '0'
       wish = wish_now()
     elseif holder ~= QUARANTINE then
       foreign = '1'
@@ -235,7 +243,7 @@ local function answer(kind, first, second)
   local view = {
     pttl == -2 and '0' or '1', shown(holder), text(pttl), text(known), foreign, text(now),
     life.text, text(remaining(number(meta.paused_until) or 0)), is_reserved() and '1' or '0',
-    pttl ~= -2 and holder == QUARANTINE and quarantine_why() or '',
+    unconfirmed, pttl ~= -2 and holder == QUARANTINE and quarantine_why() or '',
   }
   return { NUMBER, kind, { first or '', second or '' }, view, wish, warnings, members }
 end

@@ -9,7 +9,7 @@ mod verdict;
 mod watcher;
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -44,6 +44,8 @@ struct Shared {
     ways: Vec<Route>,
     /// Whom the last stream was opened to.
     last: Mutex<Option<Node>>,
+    /// Whom a stream is being opened to, for errors.
+    dialled: Mutex<Option<Node>>,
 }
 
 impl Sentinels {
@@ -72,22 +74,23 @@ impl Connector for Sentinels {
     fn connect(&self) -> Dialing {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
+            *locked(&shared.dialled) = None;
             let node = shared.find_master().await.map_err(io::Error::other)?;
-            *shared.last() = Some(node.clone());
-            let stream = open_stream(&shared.address.master_at(&node)).await;
-            stream.map_err(|error| {
-                let kind = error.kind();
-                // A certificate's fault must stay recognisable.
-                match error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) {
-                    true => error,
-                    false => io::Error::new(kind, format!("the master at {node}: {error}")),
-                }
-            })
+            *locked(&shared.last) = Some(node.clone());
+            *locked(&shared.dialled) = Some(node.clone());
+            open_stream(&shared.address.master_at(&node)).await
         })
     }
 
     fn describe(&self) -> String {
         self.shared.address.to_string()
+    }
+
+    fn place(&self) -> String {
+        match &*locked(&self.shared.dialled) {
+            Some(node) => format!("{} (master {node})", self.shared.address),
+            None => self.describe(),
+        }
     }
 
     fn moved(&self) -> Option<watch::Receiver<u64>> {
@@ -138,13 +141,8 @@ impl Shared {
     fn new(address: SentinelAddress) -> Result<Self, ConnectError> {
         let way = |sentinel| Route::to(&address.sentinel_at(sentinel));
         let ways = address.sentinels().iter().map(way).collect::<Result<_, _>>()?;
-        // The files serve the master too: a bad one is found now, not at the first fail-over.
-        Route::to(&address.master_at(&Node::default()))?;
-        Ok(Shared { address, ways, last: Mutex::new(None) })
-    }
-
-    fn last(&self) -> std::sync::MutexGuard<'_, Option<Node>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        // The files serve the master, too, so a bad one is found now.
+        Ok(Shared { address, ways, last: Mutex::new(None), dialled: Mutex::new(None) })
     }
 
     /// Asks every sentinel and takes what most of those that answer say.
@@ -170,9 +168,13 @@ impl Shared {
             let reply = line.connection.send_packed_command(&question).await;
             named(reply.map_err(|error| error::from_connection(&error))?)
         };
-        let timed_out = |_| Err(StoreError::TimedOut(ASK_TIMEOUT));
-        tokio::time::timeout(ASK_TIMEOUT, asking).await.unwrap_or_else(timed_out)
+        way.within(ASK_TIMEOUT, asking).await
     }
+}
+
+/// Nothing that runs under these locks leaves them half changed.
+fn locked(node: &Mutex<Option<Node>>) -> MutexGuard<'_, Option<Node>> {
+    node.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn named(reply: Value) -> Result<Named, StoreError> {

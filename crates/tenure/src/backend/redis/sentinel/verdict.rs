@@ -49,10 +49,12 @@ pub(super) fn verdict(
 }
 
 fn disagreement(votes: &BTreeMap<&Node, Vec<&str>>) -> String {
-    let sides = votes.iter().map(|(node, voters)| format!("{} name {node}", voters.join(", ")));
+    let sides =
+        votes.iter().map(|(node, voters)| format!("{node} is named by {}", voters.join(", ")));
     format!(
-        "the sentinels disagree about the master ({}); they agree once a fail-over is over",
-        sides.collect::<Vec<_>>().join("; ")
+        "the sentinels disagree about the master ({}); they agree once a fail-over is over, and \
+         `tenure doctor` tells who strays",
+        sides.collect::<Vec<_>>().join(", ")
     )
 }
 
@@ -67,12 +69,24 @@ fn silence(silent: &[(&str, &StoreError)]) -> StoreError {
             ))
         }
         Some((sentinel, StoreError::Denied(why))) => {
-            StoreError::Denied(format!("the sentinel at {sentinel}: {why}"))
+            StoreError::Denied(format!("the sentinel at {sentinel}: {}", with_own_login(why)))
         }
         Some((sentinel, error)) => {
             StoreError::Unreachable(error::of_silent(("sentinel", silent.len()), sentinel, error))
         }
         None => StoreError::Unreachable("no sentinel was asked".into()),
+    }
+}
+
+/// Sentinels have a login of their own, elsewhere in the address than what helps at a store.
+fn with_own_login(why: &str) -> String {
+    let is_login = |said: &str| ["login", "NOAUTH", "WRONGPASS"].iter().any(|w| said.contains(w));
+    match why.split_once("; ") {
+        Some((said, _)) if is_login(said) => format!(
+            "{said}; give the sentinels' own login by ?sentinel_user= and ?sentinel_password= \
+             (docs/acl.md says what it needs)"
+        ),
+        _ => why.to_owned(),
     }
 }
 
@@ -105,13 +119,13 @@ mod tests {
     #[test]
     fn anything_else_names_the_trouble() {
         let cases = [
-            (vec![at(1), at(2), down()], "disagree about the master (s0 name 10.0.0.1:1"),
+            (vec![at(1), at(2), down()], "disagree about the master (10.0.0.1:1 is named by s0"),
             (vec![Ok(Named::Unknown), down()], "watches no master \"main\""),
             (vec![down(), down()], "none of 2 sentinels answers; the one at s0: refused"),
             (vec![down()], "the sentinel at s0 does not answer: refused"),
             (
                 vec![down(), Err(StoreError::Denied("NOAUTH; do this".into()))],
-                "the sentinel at s1: NOAUTH; do this",
+                "the sentinel at s1: NOAUTH; give the sentinels' own login by ?sentinel_user=",
             ),
         ];
         for (answers, expected) in cases {

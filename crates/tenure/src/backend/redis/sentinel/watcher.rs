@@ -9,7 +9,7 @@ use futures_util::stream::StreamExt;
 use tenure_core::StoreError;
 use tokio::sync::watch;
 
-use super::Shared;
+use super::{Shared, locked};
 use crate::backend::redis::backoff::Backoff;
 use crate::backend::redis::guard::Backlog;
 use crate::backend::redis::node::Node;
@@ -88,7 +88,7 @@ async fn look_until_most_agree(shared: &Shared, tell: &watch::Sender<u64>, left:
 /// The master that most name; told when it is another one than before.
 async fn look(shared: &Shared, tell: &watch::Sender<u64>) -> Option<Node> {
     let node = shared.find_master().await.ok()?;
-    let has_moved = shared.last().as_ref().is_some_and(|last| *last != node);
+    let has_moved = locked(&shared.last).as_ref().is_some_and(|last| *last != node);
     if has_moved {
         tell.send_modify(|count| *count += 1);
     }
