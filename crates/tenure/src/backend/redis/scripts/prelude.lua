@@ -78,10 +78,10 @@ do
   end
   local names = {
     'v', 'holder', 'token', 'attempt', 'granted_at', 'renewed_at', 'expires_at', 'max_ttl', 'open',
-    'incarnation', 'quarantine_until', 'quarantine_why', 'quarantine_noted', 'paused_until',
-    'unrecorded', 'claim', 'claim_to', 'claim_token', 'claim_from', 'claim_from_token', 'wish',
-    'wish_to', 'wish_by', 'wish_token', 'wish_until', 'wish_refused', 'before', 'undone',
-    'unconfirmed', 'refused:' .. ME,
+    'incarnation', 'quarantine_until', 'quarantine_why', 'quarantine_noted', 'paused_until', 'unrecorded', 'claim',
+    'claim_to', 'claim_token', 'claim_from', 'claim_from_token', 'wish', 'wish_to', 'wish_by',
+    'wish_token', 'wish_until', 'wish_refused', 'before', 'undone', 'unconfirmed',
+    'refused:' .. ME,
   }
   local values = redis.pcall('HMGET', META, unpack(names))
   if not failed(values) then
@@ -243,8 +243,7 @@ local function answer(kind, first, second)
   local view = {
     pttl == -2 and '0' or '1', shown(holder), text(pttl), text(known), foreign, text(now),
     life.text, text(remaining(number(meta.paused_until) or 0)), is_reserved() and '1' or '0',
-    unconfirmed,
-    pttl ~= -2 and holder == QUARANTINE and quarantine_why() or '',
+    unconfirmed, pttl ~= -2 and holder == QUARANTINE and quarantine_why() or '',
   }
   return { NUMBER, kind, { first or '', second or '' }, view, wish, warnings, members }
 end
