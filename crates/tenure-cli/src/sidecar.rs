@@ -75,9 +75,18 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
         talk(&warning.to_string());
     }
     let settings = ServerSettings::from_config(&config.sidecar)?;
-    let sidecar = match arguments.names.as_slice() {
-        [] => Sidecar::from_config(config).await?,
-        names => Sidecar::taking_part(config, names).await?,
+    // From before it takes part: a signal that comes early must not cost a lease.
+    let mut end = std::pin::pin!(asked_to_end()?);
+    let names = arguments.names.as_slice();
+    let starting = async {
+        match names {
+            [] => Sidecar::from_config(config).await,
+            names => Sidecar::taking_part(config, names).await,
+        }
+    };
+    let sidecar = tokio::select! {
+        sidecar = starting => sidecar?,
+        () = &mut end => return Ok(ExitCode::SUCCESS),
     };
     if is_local {
         local::keep(sidecar.tenure());
@@ -87,7 +96,7 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
     arguments.log.start();
     let url = server.url().map_err(|error| Failure::new(exit::NO, error.to_string()))?;
     result(&format!("serving {} at {url}", sidecar.names().collect::<Vec<_>>().join(", ")));
-    server.serve(asked_to_end()?).await;
+    server.serve(end).await;
     sidecar.tenure().shutdown().await;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure::{Leadership, Vacancy};
 
 use crate::exit::{self, Failure};
-use crate::output::{OutputOptions, plain, talk};
+use crate::output::{OutputOptions, duration, plain, talk};
 use crate::store_options::Target;
 
 /// Print who leads.
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 }
 
 /// `name`, `leader` (null when nobody leads), `token`, `remaining_ms`, `foreign`, and `vacancy`
-/// with `vacancy_left_ms` when nobody leads.
+/// with `vacancy_left_ms` and `vacancy_why` when nobody leads.
 pub(crate) fn leadership_json(name: &str, leadership: &Leadership) -> Value {
     match leadership {
         Leadership::Led { leader, remaining } => json!({
@@ -60,7 +60,7 @@ pub(crate) fn leadership_json(name: &str, leadership: &Leadership) -> Value {
         }),
         Leadership::Vacant(why) => {
             let (word, left) = match why {
-                Vacancy::Quarantine { left } => ("quarantine", Some(*left)),
+                Vacancy::Quarantine { left, .. } => ("quarantine", Some(*left)),
                 Vacancy::Paused { left } => ("paused", Some(*left)),
                 Vacancy::Reserved { left, .. } => ("reserved", Some(*left)),
                 Vacancy::Unconfirmed { .. } => ("unconfirmed", None),
@@ -71,17 +71,26 @@ pub(crate) fn leadership_json(name: &str, leadership: &Leadership) -> Value {
                 "leader": null,
                 "vacancy": word,
                 "vacancy_left_ms": left.map(|left| left.as_millis() as u64),
+                "vacancy_why": quarantine_why(why),
             })
         }
+    }
+}
+
+fn quarantine_why(vacancy: &Vacancy) -> Option<&str> {
+    match vacancy {
+        Vacancy::Quarantine { why, .. } => Some(why),
+        _ => None,
     }
 }
 
 /// Why nobody leads, and what to do.
 pub(crate) fn vacancy(why: &Vacancy) -> String {
     match why {
-        Vacancy::Quarantine { left } => format!(
-            "leases from before a loss of data may still be believed in, {left:?} left (`tenure \
-             history` says what was lost)"
+        Vacancy::Quarantine { left, why } => format!(
+            "leases from before may still be believed in, {} left: {} (`tenure history` has it)",
+            duration(*left),
+            plain(why)
         ),
         Vacancy::Paused { left } => {
             format!("an operator paused it, {left:?} left (`tenure resume` ends that)")

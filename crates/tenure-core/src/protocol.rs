@@ -404,6 +404,8 @@ pub struct View {
     /// Whether the holder's grant waits for replicas, as its mode asks, and is not known to have
     /// reached them: it does not lead, and may never.
     pub unconfirmed: bool,
+    /// Why nobody is let in, while a quarantine keeps the key.
+    pub quarantine_why: Option<String>,
     /// Whether, of several nodes that decide together, some were not seen to hold this term: an
     /// early renewal lets them take it over.
     pub partial: bool,
@@ -540,7 +542,8 @@ pub enum HistoryKind {
         /// The successor, or an operator's words.
         detail: String,
     },
-    /// The store lost its past; no term began until the quarantine was over.
+    /// The store lost its past, or an operator cleared it without a term; no term began until the
+    /// quarantine was over.
     Quarantined {
         /// Why.
         detail: String,

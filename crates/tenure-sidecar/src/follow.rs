@@ -193,8 +193,8 @@ pub(crate) fn vacancy_word(vacancy: &Vacancy) -> &'static str {
 
 pub(crate) fn vacancy_text(vacancy: &Vacancy) -> String {
     match vacancy {
-        Vacancy::Quarantine { .. } => {
-            "leases from before a loss of data may still be believed in".to_owned()
+        Vacancy::Quarantine { why, .. } => {
+            format!("leases from before may still be believed in: {why}")
         }
         Vacancy::Paused { .. } => "an operator paused the election".to_owned(),
         Vacancy::Reserved { to, .. } => format!("{} may take over", to.name()),

@@ -241,7 +241,7 @@ async fn history(
         Err(error) => return problem(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
     };
     let seen = watched.seen();
-    let leader = seen.leader().map(|leader| leader.token.get());
+    let leader = watched.known_leader(&seen).map(|leader| leader.token.get());
     let running = terms.last().is_some_and(|term| Some(term.token) == leader);
     let age = seen.age().unwrap_or_default();
     let server_time = seen.observation.as_ref().map(|o| o.server_time.as_millis() + whole_ms(age));

@@ -89,9 +89,10 @@ impl Leadership {
                 leader: SeenLeader { id: id.clone(), token: view.token, foreign: view.foreign },
                 remaining: view.pttl,
             },
-            (Some(_), _) => {
-                Leadership::Vacant(Vacancy::Quarantine { left: view.pttl.unwrap_or_default() })
-            }
+            (Some(_), _) => Leadership::Vacant(Vacancy::Quarantine {
+                left: view.pttl.unwrap_or_default(),
+                why: view.quarantine_why.clone().unwrap_or_default(),
+            }),
             (None, Some(left)) => Leadership::Vacant(Vacancy::Paused { left }),
             (None, None) => Leadership::Vacant(Vacancy::Free),
         }
@@ -119,10 +120,13 @@ pub enum Vacancy {
         /// How long the store keeps it for that one unless it tries again.
         left: Duration,
     },
-    /// Leases from before a loss of data may still be believed in.
+    /// Leases from before a loss of data, or an operator's [`clear`](Tenure::clear), may still be
+    /// believed in.
     Quarantine {
         /// How long to wait.
         left: Duration,
+        /// What was lost, or who cleared it, for people.
+        why: String,
     },
     /// An operator paused the election.
     Paused {

@@ -1,9 +1,13 @@
-//! The log: one event per transition, with the same fields each time.
+//! The log: one line per change, with the same fields each time and the next step in `detail`.
 //!
-//! Everything that came from outside passes through `Reason`'s own display, which escapes control
-//! characters and cuts long text. Nothing here ever holds a password.
+//! What a reader on call needs: when leadership changes, one line; when the store gives trouble,
+//! one line at its beginning and one at its end, however many requests fail in between and in
+//! however many words. Everything that came from outside passes through `Reason`'s own display or
+//! [`OneLine`], which escape control characters. Nothing here ever holds a password.
 
-use tenure_core::{Event, EventKind, Reason, Role};
+use std::fmt;
+
+use tenure_core::{Event, EventKind, Reason, Role, StoreError};
 
 use crate::driver::is_involuntary;
 use crate::state::ElectionState;
@@ -13,8 +17,39 @@ use crate::state::ElectionState;
 pub(crate) struct Circumstances {
     /// A single try: what goes as planned is no news, for somebody may make one every second.
     pub(crate) is_single: bool,
-    /// Trouble with the store was told and is not over yet.
-    pub(crate) in_trouble: bool,
+    /// Trouble with the store that was told and is not over yet.
+    pub(crate) trouble: Option<Trouble>,
+}
+
+/// What kind of trouble with the store was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Trouble {
+    /// It may pass by itself.
+    Passing,
+    /// A person has to act.
+    Lasting,
+}
+
+impl Trouble {
+    /// The trouble that a reason speaks of.
+    pub(crate) fn of(reason: &Reason) -> Option<Self> {
+        match reason {
+            Reason::Store(error) => Some(Self::of_error(error)),
+            Reason::RenewalLate => Some(Trouble::Passing),
+            _ => None,
+        }
+    }
+
+    fn of_error(error: &StoreError) -> Self {
+        if error.is_temporary() { Trouble::Passing } else { Trouble::Lasting }
+    }
+}
+
+impl Circumstances {
+    /// Whether a reason tells of trouble that the log does not have yet.
+    fn is_news(&self, reason: &Reason) -> bool {
+        Trouble::of(reason) > self.trouble
+    }
 }
 
 /// News of an election, or of a single try, which is worth less.
@@ -45,9 +80,9 @@ pub(crate) fn log(state: &ElectionState, event: &Event, circumstances: Circumsta
             );
         }
         EventKind::Lost { token, reason } if is_involuntary(reason) => {
-            let token = token.get();
+            let (token, detail) = (token.get(), loss(state, reason, circumstances));
             tracing::error!(target: "tenure", resource, id, role = "standby", token,
-                reason = reason.code(), detail = %reason, "leader: lost");
+                reason = reason.code(), %detail, "leader: lost");
         }
         EventKind::Lost { token, reason } => {
             let token = token.get();
@@ -69,17 +104,33 @@ pub(crate) fn log(state: &ElectionState, event: &Event, circumstances: Circumsta
         }
         EventKind::HandOverRefused { why } => {
             tracing::warn!(target: "tenure", resource, id, reason = "refused",
-                detail = %why.escape_debug(), "hand-over refused");
+                detail = %OneLine(why), "hand-over refused");
+        }
+        // The line about the renewal that failed has it.
+        EventKind::Warning(text) if state.status.borrow().role == Role::Suspect => {
+            tracing::debug!(target: "tenure", resource, id, detail = %OneLine(text),
+                "renewal failed");
         }
         EventKind::Warning(text) => {
-            tracing::warn!(target: "tenure", resource, id, detail = %text.escape_debug(),
-                "warning");
+            tracing::warn!(target: "tenure", resource, id, detail = %OneLine(text),
+                "needs attention");
         }
         _ => {}
     }
 }
 
-/// A change that somebody on call should see is a warning; coming back is told as well.
+/// Why a term was lost, with what kept its renewals from coming through.
+fn loss(state: &ElectionState, reason: &Reason, circumstances: Circumstances) -> String {
+    let status = state.status.borrow();
+    match (&status.warning, circumstances.trouble, reason) {
+        (Some(why), Some(_), Reason::LeaseEnded | Reason::RenewalLate) => {
+            format!("{reason}: {}", OneLine(why))
+        }
+        _ => reason.to_string(),
+    }
+}
+
+/// The beginning and the end of trouble; other changes of role are told by what they mean.
 fn log_role(
     state: &ElectionState,
     (from, to): (Role, Role),
@@ -87,24 +138,53 @@ fn log_role(
     circumstances: Circumstances,
 ) {
     let (resource, id, role) = (state.resource.name(), state.id.as_str(), to.as_str());
-    let (reason, detail) = (reason.code(), reason);
+    let (code, detail) = (reason.code(), reason);
     match (from, to) {
-        (_, Role::Unknown | Role::Suspect) => {
-            tracing::warn!(target: "tenure", resource, id, role, reason, %detail,
-                "trouble with the store");
+        (_, Role::Suspect) if circumstances.is_news(reason) => {
+            let status = state.status.borrow();
+            let detail = OneLine(status.warning.as_deref().unwrap_or(code));
+            tracing::warn!(target: "tenure", resource, id, role, reason = code, %detail,
+                "leader: renewal fails");
         }
-        // The first answer after the start is no news.
-        (Role::Unknown, Role::Standby | Role::Leader) if !circumstances.in_trouble => {
-            tracing::debug!(target: "tenure", resource, id, role, reason, %detail, "role changed");
+        (_, Role::Unknown) => log_trouble(state, reason, circumstances),
+        (Role::Suspect, Role::Leader) => {
+            tracing::info!(target: "tenure", resource, id, role, reason = code,
+                "leader: renewed again");
         }
-        (Role::Unknown | Role::Suspect, Role::Standby | Role::Leader) => {
-            tracing::info!(target: "tenure", resource, id, role, reason, %detail,
+        // Where somebody waits for another reason, or leads now, that is the line.
+        (Role::Unknown, Role::Standby) if circumstances.trouble.is_some() && !is_wait(reason) => {
+            tracing::info!(target: "tenure", resource, id, role, reason = code, %detail,
                 "the store answers");
         }
         _ => {
-            tracing::debug!(target: "tenure", resource, id, role, reason, %detail, "role changed");
+            tracing::debug!(target: "tenure", resource, id, role, reason = code, %detail,
+                "role changed");
         }
     }
+}
+
+/// Trouble that keeps this instance from contending, unless the log has it.
+fn log_trouble(state: &ElectionState, reason: &Reason, circumstances: Circumstances) {
+    let (resource, id) = (state.resource.name(), state.id.as_str());
+    let (code, detail) = (reason.code(), reason);
+    // Whoever made a single try is told.
+    match circumstances.is_news(reason) && !circumstances.is_single {
+        true => tracing::warn!(target: "tenure", resource, id, role = "unknown", reason = code,
+            %detail, "cannot contend"),
+        false => tracing::debug!(target: "tenure", resource, id, role = "unknown", reason = code,
+            %detail, "cannot contend"),
+    }
+}
+
+/// Whether [`log_wait`] has a line for it.
+fn is_wait(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Quarantine { .. }
+            | Reason::PausedByOperator
+            | Reason::LockDelay(_)
+            | Reason::Conflict(_)
+    )
 }
 
 /// Why nobody leads here, told once for as long as the reason stays the same: an election that
@@ -113,11 +193,12 @@ pub(crate) fn log_wait(state: &ElectionState, reason: &Reason, circumstances: Ci
     let (resource, id) = (state.resource.name(), state.id.as_str());
     let (code, detail) = (reason.code(), reason);
     match reason {
+        Reason::Store(_) => log_trouble(state, reason, circumstances),
         // Whoever made the try is told.
         _ if circumstances.is_single => {
             tracing::debug!(target: "tenure", resource, id, reason = code, %detail, "not granted");
         }
-        Reason::Store(_) | Reason::Conflict(_) => {
+        Reason::Conflict(_) => {
             tracing::warn!(target: "tenure", resource, id, reason = code, %detail,
                 "cannot contend");
         }
@@ -125,5 +206,20 @@ pub(crate) fn log_wait(state: &ElectionState, reason: &Reason, circumstances: Ci
             tracing::info!(target: "tenure", resource, id, reason = code, %detail, "waits");
         }
         _ => {}
+    }
+}
+
+/// Text that stays on its line, with nothing else changed about it.
+struct OneLine<'a>(&'a str);
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c.is_control() {
+                true => write!(f, "{}", c.escape_default())?,
+                false => write!(f, "{c}")?,
+            }
+        }
+        Ok(())
     }
 }

@@ -114,10 +114,11 @@ impl ElectionFacts<'_> {
                 let what = format!("an operator paused it, {} left", duration(*left));
                 Some(Finding::new(Code::Paused, what, "`tenure resume` ends the pause"))
             }
-            Vacancy::Quarantine { left } => {
+            Vacancy::Quarantine { left, why } => {
                 let what = format!(
-                    "leases from before a loss of data may still be believed in, {} left",
-                    duration(*left)
+                    "leases from before may still be believed in, {} left: {}",
+                    duration(*left),
+                    plain(why)
                 );
                 let next = "wait; persistence in the store avoids this after a restart";
                 Some(Finding::new(Code::Quarantine, what, next))

@@ -85,7 +85,7 @@ codes! {
     NoCandidate "no-candidate" Problem "nobody takes part now"
     OneCandidate "one-candidate" Risk "only one instance takes part"
     Paused "paused" Problem "an operator paused the election"
-    Quarantine "quarantine" Note "leases from before a loss of data are waited out"
+    Quarantine "quarantine" Note "leases from before a loss of data or a `clear` are waited out"
     NoneReady "none-ready" Problem "candidates are there, but none is ready"
     DuplicateId "duplicate-id" Risk "two processes under one name"
     DifferentTtls "different-ttls" Risk "members use leases of different length"

@@ -17,6 +17,7 @@ mod look;
 mod once;
 mod operate;
 mod quorum;
+mod quorum_succession;
 mod refusals;
 mod run;
 mod serve;

@@ -33,6 +33,7 @@ on_every_store! {
         stage.wait_for_members(2);
         let json = stage.json(&["resign", NAME]);
         assert_eq!(json["outcome"], "done", "{json}");
+        assert!(json["leader"].is_string(), "it says who leads next: {json}");
         stage.wait_for_leader("bob");
     }
 
@@ -89,5 +90,8 @@ on_every_store! {
             term["reason"] == "cleared" && term["detail"].as_str().unwrap().contains("drill")
         });
         assert!(cleared, "{history}");
+        let status = stage.tenure(&["status", NAME]).out;
+        assert!(status.contains("cleared by ") && status.contains(": drill"), "{status}");
+        assert!(!status.contains("loss of data"), "{status}");
     }
 }

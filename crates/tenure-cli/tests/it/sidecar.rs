@@ -5,7 +5,7 @@ use std::process::Command;
 
 use testkit::{GENEROUS, Process, RedisServer, TempFolder, wait_until};
 
-use crate::stage::plain_command;
+use crate::stage::{PROMPTLY, plain_command};
 
 fn sidecar(words: &[&str]) -> Command {
     let mut command = plain_command(&["sidecar"]);
@@ -44,6 +44,33 @@ fn it_takes_part_serves_and_lets_go_when_asked_to_end() {
     process.terminate();
     assert!(process.wait(GENEROUS).success());
     assert_eq!(server.cli(&["EXISTS", "tenure:report"]), "0", "the lease was given back");
+}
+
+/// With this lease, whoever waits for a silent store comes too late.
+#[test]
+fn a_standby_ends_when_asked_to_though_the_store_does_not_answer() {
+    let mut server = RedisServer::start();
+    let url = server.url();
+    let start = || {
+        let words = ["report", "--store", &url, "--listen", "127.0.0.1:0"];
+        let mut command = sidecar(&words);
+        command.env("TENURE_DEFAULTS__FRESH_STORE", "true").env("TENURE_DEFAULTS__TTL", "2m");
+        Process::spawn(command)
+    };
+    let _leader = start();
+    wait_until("a leader", GENEROUS, || server.cli(&["EXISTS", "tenure:report"]) == "1");
+    let mut standby = start();
+    standby.next_line_with("serving report at http://", GENEROUS);
+    wait_until("a standby", GENEROUS, || server.cli(&["HLEN", "{tenure:report}:members"]) == "2");
+    server.pause();
+    standby.terminate();
+    assert!(standby.wait(PROMPTLY).success());
+    // From the start on, too: whatever it asked for may still be on its way.
+    let mut stranger = start();
+    stranger.next_line_with("serving report at http://", GENEROUS);
+    stranger.terminate();
+    assert!(stranger.wait(PROMPTLY).success());
+    server.resume();
 }
 
 /// A log that nobody writes helps nobody: who leads, and what an operator asked for, is there.

@@ -24,9 +24,7 @@ impl Step<'_> {
             return Outcome::Conflict { what };
         }
         let longest = ask.ttl.max(ask.fleet_max_ttl);
-        if self.notice_other_life(longest) {
-            self.note_quarantine(ask.floor);
-        }
+        self.notice_other_life(longest);
         let outcome = self.acquire_checked(ask, longest);
         // Who settles has proposed, and said so then.
         if !matches!(ask.ballot, Ballot::Settle(_)) {
@@ -48,6 +46,10 @@ impl Step<'_> {
             return self.acquire_occupied(ask, longest, &holder);
         }
         self.notice_lost_history(ask, longest);
+        // Whoever noticed first may have been unable to say so: only who is kept out does.
+        if self.quarantine_left().is_some() && !self.shelf.quarantine_is_noted {
+            self.note_quarantine(ask.floor);
+        }
         if self.holder().is_some() {
             return self.quarantine(self.time_left().unwrap_or_default());
         }
@@ -328,9 +330,9 @@ impl Step<'_> {
     /// Break glass. Whoever led may believe in its lease for a while: nobody follows before that.
     pub(super) fn clear(&mut self, reason: &str, quarantine: Duration) -> Outcome {
         let token = self.shelf.meta.as_ref().map_or(Token::NONE, |meta| meta.token);
-        let is_term =
-            self.holder().is_some() && self.shelf.meta.as_ref().is_some_and(|meta| meta.is_open);
-        if is_term {
+        let was_open = self.shelf.meta.as_ref().is_some_and(|meta| meta.is_open);
+        let ends_term = self.holder().is_some() && was_open;
+        if ends_term {
             self.shelf.close_term(self.now, CloseReason::Cleared, reason);
         }
         if let Some(meta) = &mut self.shelf.meta {
@@ -340,11 +342,12 @@ impl Step<'_> {
         }
         self.keys.delete(self.now, self.call.resource.key());
         self.begin_quarantine(quarantine, &format!("cleared by {}: {reason}", self.call.id));
-        self.mark_quarantine();
-        if !is_term {
-            // What was cleared was no term of ours; why it was is told all the same.
-            self.note_quarantine(token);
+        if ends_term {
+            self.shelf.quarantine_is_noted = true;
+        } else if self.quarantine_left().is_some() {
+            self.note_quarantine(Token::NONE);
         }
+        self.mark_quarantine();
         self.hints.push(Hint::Released { token });
         Outcome::Done
     }

@@ -94,17 +94,16 @@ impl Step<'_> {
     }
 
     /// Notices that the record was written in another life of the store. Leases from then may be
-    /// missing here, so nobody is let in before they must have ended. Says whether that is so.
-    pub(super) fn notice_other_life(&mut self, ttl: Duration) -> bool {
+    /// missing here, so nobody is let in before they must have ended.
+    pub(super) fn notice_other_life(&mut self, ttl: Duration) {
         let lasts = self.believed_for(ttl);
-        let Some(meta) = &mut self.shelf.meta else { return false };
+        let Some(meta) = &mut self.shelf.meta else { return };
         let before = std::mem::replace(&mut meta.written_in, self.life.mark);
         let data_may_be_missing = before.run != self.life.mark.run
             || before != self.life.mark && self.life.replication_before.is_some();
         if data_may_be_missing {
             self.begin_quarantine(lasts, "the store restarted or failed over");
         }
-        data_may_be_missing
     }
 
     /// Notices that the store has forgotten a term that somebody may still believe in. A
@@ -143,6 +142,7 @@ impl Step<'_> {
         let until = later(self.now, lasts);
         self.shelf.quarantine_until = self.shelf.quarantine_until.max(until);
         self.shelf.quarantine_reason = reason.to_owned();
+        self.shelf.quarantine_is_noted = false;
         if self.holder().is_some_and(super::is_quarantine) {
             self.mark_quarantine();
         }
@@ -152,6 +152,7 @@ impl Step<'_> {
         let detail = self.shelf.quarantine_reason.clone();
         let token = self.shelf.meta.as_ref().map_or(floor, |meta| meta.token.max(floor));
         let id = self.call.id.clone();
+        self.shelf.quarantine_is_noted = true;
         self.shelf.remember(self.now, id, token, HistoryKind::Quarantined { detail });
     }
 

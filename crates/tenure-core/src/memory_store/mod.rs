@@ -200,15 +200,11 @@ impl Step<'_> {
         }
         match &self.call.request {
             Request::Acquire(_) | Request::Observe { .. } => {}
-            Request::Renew { ttl, .. } => {
-                self.notice_other_life(*ttl);
-            }
+            Request::Renew { ttl, .. } => self.notice_other_life(*ttl),
             Request::Adopt { ttl, fleet_max_ttl, .. } => {
                 self.notice_other_life(*ttl.max(fleet_max_ttl));
             }
-            _ => {
-                self.notice_other_life(Duration::ZERO);
-            }
+            _ => self.notice_other_life(Duration::ZERO),
         }
         match &self.call.request {
             Request::Acquire(ask) => self.acquire(ask),
@@ -292,6 +288,9 @@ impl Step<'_> {
             foreign: ours.is_none() && holder.is_some_and(|holder| !is_quarantine(holder)),
             reserved: self.pending_claim().is_some_and(|claim| Some(&claim.to) == holder),
             unconfirmed: false,
+            quarantine_why: holder
+                .filter(|holder| is_quarantine(holder))
+                .map(|_| self.shelf.quarantine_reason.clone()),
             partial: false,
             server_time: self.now,
             incarnation: self.life.incarnation().to_owned(),

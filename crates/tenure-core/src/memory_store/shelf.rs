@@ -29,6 +29,8 @@ pub(super) struct Shelf {
     pub(super) refusals: VecDeque<(InstanceId, u64)>,
     pub(super) quarantine_until: ServerTime,
     pub(super) quarantine_reason: String,
+    /// Whether history tells of it.
+    pub(super) quarantine_is_noted: bool,
     pub(super) paused_until: ServerTime,
     pub(super) members: BTreeMap<InstanceId, Seat>,
     pub(super) history: VecDeque<HistoryEntry>,

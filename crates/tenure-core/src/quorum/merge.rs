@@ -47,6 +47,7 @@ pub(super) fn views<'a>(views: impl Iterator<Item = &'a View> + Clone, quorum: Q
         merged.foreign = leader.foreign;
         merged.reserved = leader.reserved;
         merged.unconfirmed = leader.unconfirmed;
+        merged.quarantine_why.clone_from(&leader.quarantine_why);
         merged.pttl = alike.filter_map(|view| view.pttl).min();
         merged.wish = wish_among(views, leader.token, &merged);
     }

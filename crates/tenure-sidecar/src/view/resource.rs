@@ -196,7 +196,7 @@ fn vacancy(seen: &Seen, own: Option<&Status>, is_held: bool) -> Option<Vacancy> 
         Leadership::Led { .. } => return None,
     };
     let left = match vacancy {
-        SeenVacancy::Quarantine { left }
+        SeenVacancy::Quarantine { left, .. }
         | SeenVacancy::Paused { left }
         | SeenVacancy::Reserved { left, .. } => {
             Some(left.saturating_sub(seen.age().unwrap_or_default()))

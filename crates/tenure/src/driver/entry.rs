@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::state::{ElectionState, Successor, TermCell, Wishes};
 use crate::status::Status;
 use crate::term::TermState;
-use crate::trace::{self, Circumstances};
+use crate::trace::{self, Circumstances, Trouble};
 
 use super::inbox::{ElectionKey, Inbox, Reply};
 
@@ -104,7 +104,7 @@ impl Entry {
             backend,
             shares_connection,
             policy,
-            circumstances: Circumstances { is_single, in_trouble: false },
+            circumstances: Circumstances { is_single, trouble: None },
             asks: Vec::new(),
             timer: Moment::NEVER,
             cuts_off_at: Moment::NEVER,
@@ -238,6 +238,9 @@ impl Entry {
     /// Attempts fail again and again for the same reason; the log has it once.
     fn log_wait_once(&mut self, kind: &EventKind) {
         match kind {
+            EventKind::ElectionFailed { reason: reason @ Reason::Store(_) } => {
+                trace::log_wait(&self.state, reason, self.circumstances);
+            }
             EventKind::ElectionFailed { reason } if self.wait_told != Some(reason.code()) => {
                 self.wait_told = Some(reason.code());
                 trace::log_wait(&self.state, reason, self.circumstances);
@@ -247,14 +250,23 @@ impl Entry {
         }
     }
 
+    /// Trouble lasts until the store does what it is asked.
     fn note_trouble(&mut self, kind: &EventKind) {
+        let known = &mut self.circumstances.trouble;
         match kind {
-            EventKind::StateChanged { to, .. } => {
-                self.circumstances.in_trouble = matches!(to, Role::Unknown | Role::Suspect);
+            EventKind::StateChanged { to: Role::Unknown | Role::Suspect, reason, .. }
+            | EventKind::ElectionFailed { reason: reason @ Reason::Store(_) } => {
+                if known.is_none() {
+                    // What is waited for afterwards is news again.
+                    self.wait_told = None;
+                }
+                *known = Trouble::of(reason).max(*known);
             }
-            EventKind::ElectionFailed { reason: Reason::Store(_) } => {
-                self.circumstances.in_trouble = true;
-            }
+            // A definite no is an answer.
+            EventKind::StateChanged { from: Role::Unknown, to: Role::Standby, .. }
+            | EventKind::ElectionFailed { .. }
+            | EventKind::Acquired { .. }
+            | EventKind::Renewed { .. } => *known = None,
             _ => {}
         }
     }

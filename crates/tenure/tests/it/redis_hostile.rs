@@ -67,10 +67,10 @@ fn bulk(text: &str) -> String {
 
 /// A reply with these parts in place of the honest ones.
 fn reply(request: &str, kind: &str, first: &str, pttl: &str, token: &str, time: &str) -> Vec<u8> {
-    let view = ["1", "ada_1", pttl, token, "0", time, "abc:", "0", "0", "0"].map(bulk).concat();
+    let view = ["1", "ada_1", pttl, token, "0", time, "abc:", "0", "0", "0", ""].map(bulk).concat();
     let number = bulk(number_in(request));
     format!(
-        "*7\r\n{number}{}*2\r\n{}{}*10\r\n{view}*0\r\n*0\r\n*0\r\n",
+        "*7\r\n{number}{}*2\r\n{}{}*11\r\n{view}*0\r\n*0\r\n*0\r\n",
         bulk(kind),
         bulk(first),
         bulk("")

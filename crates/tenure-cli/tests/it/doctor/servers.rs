@@ -100,6 +100,10 @@ fn first_of(hosts: &str) -> String {
     hosts.split(',').next().unwrap().to_owned()
 }
 
+fn place_of(server: &RedisServer) -> String {
+    format!("127.0.0.1:{}", server.port())
+}
+
 /// What docs/acl.md grants an instance in a cluster.
 fn documented() -> String {
     let page = include_str!("../../../../../docs/acl.md");
@@ -122,13 +126,16 @@ fn a_cluster_is_looked_at_where_the_election_lives() {
         }
         group.url().replace("://", "://app:c4nary@") + options
     };
-    let json = json_at(&url(&documented(), ""));
+    // Nodes tell of a replica once they have heard from it.
+    let (app, told) = (url(&documented(), ""), serde_json::json!([place_of(replica)]));
+    let json = testkit::wait_for("the replica to be told of", GENEROUS, || {
+        Some(json_at(&app)).filter(|json| json["servers"][0]["replicas"] == told)
+    });
     let seen = &json["servers"].as_array().unwrap()[..];
     assert_eq!(seen.len(), 1, "{json}");
     assert_eq!(seen[0]["part"], "owner");
     assert_eq!(seen[0]["place"], format!("{}/0", group.server(owner).url()));
     assert_eq!(seen[0]["why"], format!("of slot {slot} with {KEY}"));
-    assert_eq!(seen[0]["replicas"], serde_json::json!([format!("127.0.0.1:{}", replica.port())]));
     assert!(!codes_of(&json).contains(&"acl".to_owned()), "the page's user is enough: {json}");
 
     let denied = |rights: &str, options: &str| {

@@ -173,6 +173,12 @@ impl Route {
     }
 
     fn too_slow(&self, limit: Duration) -> StoreError {
+        if self.moved().is_some() {
+            return StoreError::Unreachable(format!(
+                "no connection within {limit:?}; wait until the sentinels promote a replica, or \
+                 check the network from here"
+            ));
+        }
         let why = match self.is_encrypted() {
             // A plain Redis takes the handshake for a request that has not ended yet.
             true => "the host is silent, a firewall drops what is sent, or the port has no TLS",
@@ -282,7 +288,21 @@ impl Line {
 
     /// What an exchange on this line failed of.
     pub(super) fn failure(&self, error: &RedisError) -> StoreError {
-        error::at(&self.place, known_or(&self.breach, error))
+        let failure = match known_or(&self.breach, error) {
+            StoreError::Unreachable(why) if !why.contains("; ") => {
+                StoreError::Unreachable(format!("{why}; {}", self.remedy()))
+            }
+            other => other,
+        };
+        error::at(&self.place, failure)
+    }
+
+    /// What to do about a connection that has ended; another one is opened in any case.
+    fn remedy(&self) -> &'static str {
+        match SentinelAddress::is_meant(&self.place) {
+            true => "wait until the sentinels promote a replica, or start the master again",
+            false => "start the store again if it is down; its log says why it ended this",
+        }
     }
 
     /// Asks who the server is: proves that it answers, lets us in and is no replica.

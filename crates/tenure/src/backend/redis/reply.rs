@@ -110,8 +110,19 @@ fn parse_outcome(kind: &str, first: &Value, second: &Value) -> Result<Outcome, F
 
 fn parse_view(view: &Value) -> Result<View, Fault> {
     let parts = list(view)?;
-    let [exists, holder, pttl, known, foreign, now, incarnation, paused, reserved, unconfirmed] =
-        parts
+    let [
+        exists,
+        holder,
+        pttl,
+        known,
+        foreign,
+        now,
+        incarnation,
+        paused,
+        reserved,
+        unconfirmed,
+        why,
+    ] = parts
     else {
         return Err(format!("a view of {} parts", parts.len()));
     };
@@ -127,6 +138,7 @@ fn parse_view(view: &Value) -> Result<View, Fault> {
         foreign: flag(foreign)?,
         reserved: flag(reserved)?,
         unconfirmed: flag(unconfirmed)?,
+        quarantine_why: Some(cleaned(&text(why)?)).filter(|why| !why.is_empty()),
         partial: false,
         server_time: clock(now)?,
         incarnation: cleaned(&text(incarnation)?),

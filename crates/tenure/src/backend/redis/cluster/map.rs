@@ -91,14 +91,25 @@ impl SlotMap {
 
     /// A node said that another one serves the slot.
     pub(super) fn learn(&mut self, slot: Slot, node: &Node) {
-        let known = self.nodes.iter().position(|known| known == node);
-        let place = known.unwrap_or(self.nodes.len());
-        if known.is_none() && place < NODES_MAX {
-            self.nodes.push(node.clone());
-        }
-        if let Some(place) = u16::try_from(place).ok().filter(|_| place < self.nodes.len()) {
+        if let Some(place) = self.place_for(node) {
             self.owners[slot.index()] = Some(place);
         }
+    }
+
+    /// A node said that another one is its replica.
+    pub(super) fn learn_replica(&mut self, master: &Node, replica: &Node) {
+        if let (Some(master), Some(replica)) = (self.place_for(master), self.place_for(replica)) {
+            self.replicas.insert((master, replica));
+        }
+    }
+
+    /// The place of a node, which is given one if there is room.
+    fn place_for(&mut self, node: &Node) -> Option<u16> {
+        if let Some(place) = self.place(node) {
+            return Some(place);
+        }
+        let place = u16::try_from(self.nodes.len()).ok().filter(|_| self.nodes.len() < NODES_MAX);
+        place.inspect(|_| self.nodes.push(node.clone()))
     }
 
     /// The slots that nobody serves, for people: `0-99, 5460`. `None` when there are none.

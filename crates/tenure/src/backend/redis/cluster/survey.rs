@@ -224,6 +224,10 @@ fn put_together(told: &[(Node, SlotMap)]) -> SlotMap {
         for slot in of_node.owned_by(node) {
             map.learn(slot, node);
         }
+        // An owner knows its replicas best.
+        for replica in of_node.replicas_of(node) {
+            map.learn_replica(node, replica);
+        }
     }
     map
 }
@@ -286,5 +290,10 @@ mod tests {
         ]);
         let owners = [0, 1, 2].map(|number| map.owner(slot(number)).map(|node| node.port));
         assert_eq!(owners, [None, Some(2), Some(4)]);
+
+        let mut knowing = told([1, 2, 4]);
+        knowing.learn_replica(&node(2), &node(9));
+        let map = put_together(&[(node(2), knowing), (node(3), told([1, 2, 4]))]);
+        assert_eq!(map.replicas_of(&node(2)).collect::<Vec<_>>(), [&node(9)]);
     }
 }

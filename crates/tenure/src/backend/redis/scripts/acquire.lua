@@ -30,13 +30,6 @@ local function finish(kind, first, second)
   return answer(kind, first, second)
 end
 
-local function quarantine_why()
-  if (meta.quarantine_why or '') == '' then
-    return 'somebody else put the resource into quarantine'
-  end
-  return meta.quarantine_why
-end
-
 -- The lowest number that this node would settle, where several decide: each answer tells the
 -- clock as well, and who asked sees all of them.
 local function proposal()
@@ -106,20 +99,24 @@ if begins then
   meta.quarantine_why = why
 end
 
+-- Whoever noticed first may have been unable to write history: a renewal names two keys.
+local is_unnoted = quarantine_until > now and meta.quarantine_noted ~= text(quarantine_until)
+
 local function note_history_loss()
   local known = math.max(token or 0, floor)
   local fault = must('HSET', META, 'v', '1', 'token', text(known), 'max_ttl',
     text(math.max(max_ttl, fleet_ttl)), 'incarnation', life.record, 'quarantine_until',
-    text(quarantine_until), 'quarantine_why', meta.quarantine_why or '')
+    text(quarantine_until), 'quarantine_why', meta.quarantine_why or '', 'quarantine_noted',
+    text(quarantine_until))
   if fault then return fault end
   token, meta.token = known, text(known)
-  if begins then
-    journal(now, 'quarantined', ME, known, '', why)
+  if is_unnoted then
+    journal(now, 'quarantined', ME, known, '', quarantine_why())
   end
 end
 
 if pttl ~= -2 and holder == QUARANTINE then
-  local fault = (why or change) and note_history_loss()
+  local fault = (why or change or is_unnoted) and note_history_loss()
   if fault then return fault end
   local left = remaining(quarantine_until)
   if pttl < left or pttl > longest and pttl > left then

@@ -11,7 +11,7 @@ ended.is_term = pttl ~= -2 and token and holder == meta.holder and not is_unconf
 quarantine_until = math.max(quarantine_until, now + lasts * 1000)
 meta.quarantine_why = 'cleared by ' .. ME .. ': ' .. reason
 local fault = must('HSET', META, 'v', '1', 'quarantine_until', text(quarantine_until),
-  'quarantine_why', meta.quarantine_why, 'open', '0', 'claim', '', 'claim_from', '', 'wish', '')
+  'quarantine_why', meta.quarantine_why, 'quarantine_noted', text(quarantine_until), 'open', '0', 'claim', '', 'claim_from', '', 'wish', '')
 if fault then return fault end
 local left = remaining(quarantine_until)
 if left > 0 then
@@ -24,8 +24,7 @@ end
 if fault then return fault end
 if ended.is_term then
   journal(now, 'closed', ended.holder, token, 'cleared', reason)
-else
-  -- What was cleared was no term of ours; why it was is told all the same.
+elseif left > 0 then
   journal(now, 'quarantined', ME, token or 0, '', meta.quarantine_why)
 end
 publish('r ' .. text(token or 0))

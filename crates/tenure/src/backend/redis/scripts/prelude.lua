@@ -78,7 +78,7 @@ do
   end
   local names = {
     'v', 'holder', 'token', 'attempt', 'granted_at', 'renewed_at', 'expires_at', 'max_ttl', 'open',
-    'incarnation', 'quarantine_until', 'quarantine_why', 'paused_until', 'unrecorded', 'claim',
+    'incarnation', 'quarantine_until', 'quarantine_why', 'quarantine_noted', 'paused_until', 'unrecorded', 'claim',
     'claim_to', 'claim_token', 'claim_from', 'claim_from_token', 'wish', 'wish_to', 'wish_by',
     'wish_token', 'wish_until', 'wish_refused', 'before', 'undone', 'unconfirmed',
     'refused:' .. ME,
@@ -221,6 +221,13 @@ local function wish_now()
   }
 end
 
+local function quarantine_why()
+  if (meta.quarantine_why or '') == '' then
+    return 'somebody else put the resource into quarantine'
+  end
+  return meta.quarantine_why
+end
+
 -- The answer: what came of the call, how the resource stands now, and what went wrong aside.
 local function answer(kind, first, second)
   local known, foreign, unconfirmed, wish = 0, '0', '0', {}
@@ -236,7 +243,7 @@ local function answer(kind, first, second)
   local view = {
     pttl == -2 and '0' or '1', shown(holder), text(pttl), text(known), foreign, text(now),
     life.text, text(remaining(number(meta.paused_until) or 0)), is_reserved() and '1' or '0',
-    unconfirmed,
+    unconfirmed, pttl ~= -2 and holder == QUARANTINE and quarantine_why() or '',
   }
   return { NUMBER, kind, { first or '', second or '' }, view, wish, warnings, members }
 end

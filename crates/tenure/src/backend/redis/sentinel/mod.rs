@@ -78,7 +78,13 @@ impl Connector for Sentinels {
             let node = shared.find_master().await.map_err(io::Error::other)?;
             *locked(&shared.last) = Some(node.clone());
             *locked(&shared.dialled) = Some(node.clone());
-            open_stream(&shared.address.master_at(&node)).await
+            let stream = open_stream(&shared.address.master_at(&node)).await;
+            stream.map_err(|error| match promotion_advice(error.kind()) {
+                Some(advice) => {
+                    io::Error::other(StoreError::Unreachable(format!("{error}; {advice}")))
+                }
+                None => error,
+            })
         })
     }
 
@@ -95,6 +101,22 @@ impl Connector for Sentinels {
 
     fn moved(&self) -> Option<watch::Receiver<u64>> {
         Some(self.moved.clone())
+    }
+}
+
+/// What helps where the master that sentinels name cannot be reached, if they have a part in it.
+fn promotion_advice(kind: io::ErrorKind) -> Option<&'static str> {
+    match kind {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => {
+            Some("wait until the sentinels promote a replica, or start it again")
+        }
+        io::ErrorKind::TimedOut
+        | io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable => Some(
+            "wait until the sentinels promote a replica; if they reach it, check the network from \
+             here",
+        ),
+        _ => None,
     }
 }
 
