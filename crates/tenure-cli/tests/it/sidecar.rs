@@ -134,8 +134,9 @@ fn it_takes_part_in_every_election_named_and_the_flags_say_who_it_is() {
     let address = line.trim_end_matches('/').rsplit('/').next().unwrap().to_owned();
     wait_until("it leads both", GENEROUS, || get(&address, "/leader").starts_with("HTTP/1.1 200"));
     assert!(server.cli(&["GET", "tenure:hooked"]).starts_with("web-1_"));
-    let status = get(&address, "/status");
-    assert_eq!(status.matches("\"ttl_ms\":3000").count(), 4, "two terms, two members: {status}");
+    wait_until("two terms and two members with the ttl of the flag", GENEROUS, || {
+        get(&address, "/status").matches("\"ttl_ms\":3000").count() == 4
+    });
 }
 
 #[test]
