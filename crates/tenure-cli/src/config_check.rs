@@ -6,7 +6,7 @@ use serde_json::json;
 use tenure::config::Config;
 
 use crate::exit::Failure;
-use crate::output::{OutputOptions, plain, table, talk};
+use crate::output::{OutputOptions, plain, plain_up_to, table, talk};
 use crate::store_options::StoreOptions;
 
 /// Look at the configuration.
@@ -18,7 +18,8 @@ pub(crate) enum Command {
 /// Check the configuration and print each value with its origin.
 ///
 /// Reads what every other command reads: the file, its profile, TENURE_… variables and flags.
-/// Secrets are stars. Exits with 78 when something is wrong, and says everything that is.
+/// Secrets are stars. Exits with 78 when something is wrong, an address that cannot work included;
+/// whether anybody is there is not asked.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -33,11 +34,23 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(Command::Check(arguments): Command) -> Result<ExitCode, Failure> {
     let config = arguments.store.loader()?.load()?;
+    check_address(&config)?;
     arguments.output.print(&as_json(&config), || as_text(&config));
     for warning in config.warnings() {
         talk(&format!("{} ({}): {}", warning.key, warning.origin, warning.text));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What every other command would say about the address, whether anybody is there or not.
+fn check_address(config: &Config) -> Result<(), Failure> {
+    let Some(url) = config.store.url() else { return Ok(()) };
+    let Err(error) = tenure::backend::check_address(url.reveal()) else { return Ok(()) };
+    let names = ["store.url", "store.url_file", "store.host", "store.socket"];
+    let given = config.settings().iter().find(|setting| names.contains(&setting.key.as_str()));
+    let origin = given.map(|setting| format!("{}: ", setting.origin)).unwrap_or_default();
+    let failure = Failure::from(tenure::Error::from(error));
+    Err(Failure { message: format!("{origin}{}", failure.message), ..failure })
 }
 
 /// `store`, `profile`, `settings` (each `key`, `value`, `origin`), `warnings` (likewise, `text`).
@@ -64,9 +77,15 @@ fn as_json(config: &Config) -> serde_json::Value {
     })
 }
 
+/// A value as a whole: people compare them.
+fn shown(value: &str) -> String {
+    const SHOWN_MAX: usize = 2_000;
+    plain_up_to(SHOWN_MAX, value)
+}
+
 fn as_text(config: &Config) -> String {
     let rows = config.settings().iter().map(|setting| {
-        vec![plain(&setting.key), plain(&setting.value), plain(&setting.origin.to_string())]
+        vec![plain(&setting.key), shown(&setting.value), plain(&setting.origin.to_string())]
     });
     let mut text = table(&["SETTING", "VALUE", "FROM"], &rows.collect::<Vec<_>>());
     if config.store.url().is_none() && config.enabled {

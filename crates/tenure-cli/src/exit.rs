@@ -6,6 +6,7 @@
 use std::process::ExitCode;
 
 use tenure::config::{Origin, Problem};
+use tenure::core::StoreError;
 
 /// The answer is no: nobody leads, refused, not done.
 pub(crate) const NO: u8 = 1;
@@ -17,6 +18,8 @@ pub(crate) const DAMAGED: u8 = 65;
 pub(crate) const NO_INPUT: u8 = 66;
 /// The store cannot be reached, or does not answer.
 pub(crate) const UNREACHABLE: u8 = 69;
+/// A file or folder cannot be written.
+pub(crate) const CANNOT_WRITE: u8 = 73;
 /// What was waited for did not happen in time.
 pub(crate) const TIMED_OUT: u8 = 75;
 /// A configuration, address or login that cannot work until a person changes it.
@@ -70,7 +73,9 @@ impl From<tenure::Error> for Failure {
             E::Config(error) if error.problems().iter().all(is_of_a_flag) => USAGE,
             E::Timing(_) | E::Config(_) | E::Setting { .. } | E::Connect(_) => CONFIGURATION,
             E::Conflict { .. } => CONFIGURATION,
-            // Waiting does not help: a login or an address has to be changed first.
+            // A login or an address has to be changed first. A replica may be promoted and a
+            // sentinel be told of its master, but whoever asks once named the wrong one.
+            E::Store(StoreError::WrongNode(_)) => CONFIGURATION,
             E::Store(error) if !error.is_temporary() => CONFIGURATION,
             E::Store(_) => UNREACHABLE,
             E::TimedOut { .. } => TIMED_OUT,

@@ -142,7 +142,7 @@ impl Past {
                 "began_at": term.began_at.map(moment),
                 "ended_at": term.ended_at.map(moment),
                 "reason": term.reason,
-                "detail": term.detail,
+                "detail": Some(&term.detail).filter(|detail| !detail.is_empty()),
                 "lasted_ms": term.lasted().map(|lasted| lasted.as_millis() as u64),
                 "gap_ms": term.gap.map(|gap| gap.as_millis() as u64),
             }),
@@ -182,7 +182,7 @@ pub(crate) fn past_text(terms: &[Past]) -> String {
         return "no terms yet: nobody has led".to_owned();
     }
     let rows: Vec<_> = terms.iter().map(Past::row).collect();
-    table(&["BEGAN", "LEADER", "TERM", "LASTED", "GAP", "ENDED"], &rows)
+    table(&["BEGAN", "LEADER", "TOKEN", "LASTED", "GAP", "ENDED"], &rows)
 }
 
 #[cfg(test)]

@@ -88,6 +88,9 @@ fn main() -> ExitCode {
     if word == run::guard::SUBCOMMAND {
         return run::guard::run();
     }
+    if local::is_asked_to_serve() {
+        return local::serve().unwrap_or_else(|failure| failure.tell());
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return usage::answer(&error),

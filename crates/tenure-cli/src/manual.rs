@@ -1,6 +1,6 @@
 //! `tenure completions` and `tenure man`: what the shell and `man` want to know.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap_complete::Shell;
@@ -25,7 +25,7 @@ Examples:
   tenure man | man -l -
   tenure man ~/.local/share/man/man1")]
 pub(crate) struct Man {
-    /// The folder; without one, the main page goes to stdout.
+    /// The folder, made if it is missing; without one, the main page goes to stdout.
     folder: Option<PathBuf>,
 }
 
@@ -41,7 +41,9 @@ pub(crate) fn completions(
 
 pub(crate) fn man(arguments: &Man, tree: clap::Command) -> Result<ExitCode, Failure> {
     let written = match &arguments.folder {
-        Some(folder) => clap_mangen::generate_to(tree, folder),
+        Some(folder) => {
+            std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(tree, folder))
+        }
         None => {
             let mut page = Vec::new();
             let rendered = clap_mangen::Man::new(tree).render(&mut page);
@@ -49,6 +51,10 @@ pub(crate) fn man(arguments: &Man, tree: clap::Command) -> Result<ExitCode, Fail
             rendered
         }
     };
-    written.map_err(|error| Failure::new(exit::NO, format!("cannot write the pages: {error}")))?;
+    written.map_err(|error| {
+        let place = arguments.folder.as_deref().unwrap_or_else(|| Path::new("stdout")).display();
+        let why = format!("cannot write the pages to {place}: {error}; choose another folder");
+        Failure::new(exit::CANNOT_WRITE, why)
+    })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -36,14 +36,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Per member: `id`, `name`, `role`, `priority`, `ready`, `ready_since`, `departing`, `stalled`,
-/// `version`, `ttl_ms`, `silent_ms`, `alive`, `metadata`.
+/// Per member: `id`, `instance`, `role`, `priority`, `ready`, `ready_since`, `departing`,
+/// `stalled`, `version`, `ttl_ms`, `beat_ms_ago`, `alive`, `metadata`.
 pub(crate) fn members_json(seen: &Observation) -> Vec<Value> {
     let one = |member: &Member| {
         let record = &member.record;
         json!({
             "id": member.id.as_str(),
-            "name": member.id.name(),
+            "instance": member.id.name(),
             "role": role(seen, member),
             "priority": record.priority,
             "ready": record.ready,
@@ -52,7 +52,7 @@ pub(crate) fn members_json(seen: &Observation) -> Vec<Value> {
             "stalled": record.stalled,
             "version": record.version,
             "ttl_ms": record.ttl.as_millis() as u64,
-            "silent_ms": silence(seen.server_time, member).as_millis() as u64,
+            "beat_ms_ago": silence(seen.server_time, member).as_millis() as u64,
             "alive": is_alive(seen.server_time, member),
             "metadata": record.metadata,
         })

@@ -192,7 +192,7 @@ impl Turn {
             }
             (Once::Unfinished { by, token }, _) => {
                 let by = plain(by.as_str());
-                talk(&format!("skipped: {by} began it under term {token} and never finished"));
+                talk(&format!("skipped: {by} began it under token {token} and never finished"));
                 u8::from(self.waits)
             }
             (Once::NotNow(reason), _) => {

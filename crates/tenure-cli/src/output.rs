@@ -41,8 +41,13 @@ pub(crate) fn talk(text: &str) {
 /// Text from outside without control characters, which could act on the terminal.
 pub(crate) fn plain(text: &str) -> String {
     const SHOWN_MAX: usize = 200;
+    plain_up_to(SHOWN_MAX, text)
+}
+
+/// The same, cut elsewhere.
+pub(crate) fn plain_up_to(shown_max: usize, text: &str) -> String {
     let safe = |c: char| if is_deceptive(c) { '?' } else { c };
-    text.chars().take(SHOWN_MAX).map(safe).collect()
+    text.chars().take(shown_max).map(safe).collect()
 }
 
 /// Control characters, and those that turn the direction of writing around.

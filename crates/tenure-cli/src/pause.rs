@@ -4,7 +4,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tenure::Force;
+use tenure::{Force, Leadership, Observation, Vacancy};
 
 use crate::exit::{self, Failure};
 use crate::output::{duration as shown, plain, result};
@@ -24,7 +24,7 @@ pub(crate) struct Pause {
     target: Target,
 }
 
-/// End a pause.
+/// End a pause. Exits with 1 when there is none.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -38,7 +38,7 @@ pub(crate) struct Resume {
 ///
 /// Asks first. Refuses while the holder was heard of lately, unless forced; `tenure resign` is the
 /// way then. Tokens go on growing, and nobody leads until every lease that might be believed in is
-/// over.
+/// over. Exits with 1 when there is no term to end.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -68,8 +68,13 @@ pub(crate) fn pause(arguments: Pause) -> Result<ExitCode, Failure> {
 
 pub(crate) fn resume(arguments: Resume) -> Result<ExitCode, Failure> {
     let looker = arguments.target.look_on()?;
-    looker.wait(looker.tenure.resume(&arguments.target.name))?;
-    result(&format!("{} goes on", plain(&arguments.target.name)));
+    let name = &arguments.target.name;
+    if looker.wait(looker.observer.look())?.paused_for.is_none() {
+        let why = format!("{} is not paused, so there is nothing to end", plain(name));
+        return Err(Failure::new(exit::NO, why));
+    }
+    looker.wait(looker.tenure.resume(name))?;
+    result(&format!("{} goes on", plain(name)));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -77,6 +82,9 @@ pub(crate) fn clear(arguments: Clear) -> Result<ExitCode, Failure> {
     let looker = arguments.target.look_on()?;
     let name = &arguments.target.name;
     let seen = looker.wait(looker.observer.look())?;
+    if let Some(why) = nothing_to_clear(&seen) {
+        return Err(Failure::new(exit::NO, format!("nobody leads {}: {why}", plain(name))));
+    }
     if !arguments.yes {
         let holder = match seen.leadership.leader() {
             Some(leader) => format!("the term of {}", plain(leader.id.as_str())),
@@ -88,6 +96,22 @@ pub(crate) fn clear(arguments: Clear) -> Result<ExitCode, Failure> {
     looker.wait(looker.tenure.clear(name, &arguments.reason, force))?;
     result(&format!("{} is cleared: nobody leads until old leases are over", plain(name)));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why clearing would end nothing, and only keep everybody out for a lease.
+fn nothing_to_clear(seen: &Observation) -> Option<&'static str> {
+    match &seen.leadership {
+        // Whatever the store cannot make sense of may be the remains of a term.
+        _ if !seen.warnings.is_empty() => None,
+        Leadership::Vacant(Vacancy::Free) => Some("there is nothing to clear"),
+        Leadership::Vacant(Vacancy::Paused { .. }) => {
+            Some("an operator paused it (`tenure resume` ends that), there is nothing to clear")
+        }
+        Leadership::Vacant(Vacancy::Quarantine { .. }) => {
+            Some("old leases are waited out already, there is nothing to clear")
+        }
+        _ => None,
+    }
 }
 
 /// Asks a person; anything but yes is a no.

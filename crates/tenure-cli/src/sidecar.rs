@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use tenure::config::Loader;
 use tenure_sidecar::{Server, ServerSettings, Sidecar, SidecarError};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -19,6 +20,7 @@ use crate::store_options::{self, StoreOptions};
 #[command(after_long_help = "\
 Examples:
   tenure sidecar nightly
+  tenure sidecar nightly --id web-1 --ttl 5s
   tenure sidecar --config tenure.toml
   tenure sidecar nightly --observe report --listen 127.0.0.1:9000")]
 pub(crate) struct Arguments {
@@ -31,6 +33,12 @@ pub(crate) struct Arguments {
     /// client certificates, set in the configuration.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// What people call this instance; host and process id by default.
+    #[arg(long, value_name = "NAME")]
+    id: Option<String>,
+    /// How long a lease lasts without renewal; 10s by default.
+    #[arg(long, value_name = "DURATION")]
+    ttl: Option<String>,
     #[command(flatten)]
     store: StoreOptions,
     #[command(flatten)]
@@ -51,6 +59,12 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
     let mut loader = arguments.store.loader()?;
     if let Some(listen) = &arguments.listen {
         loader = loader.set(["sidecar", "listen"], listen, "--listen");
+    }
+    if let Some(id) = &arguments.id {
+        loader = loader.set(["instance"], id, "--id");
+    }
+    if let Some(ttl) = &arguments.ttl {
+        loader = with_ttl(loader, &arguments.names, ttl);
     }
     if !arguments.observe.is_empty() {
         loader = loader.set(["sidecar", "observe"], arguments.observe.join(","), "--observe");
@@ -87,6 +101,20 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Lays the flag over the elections that this instance takes part in: those that are named, else
+/// all of the configuration. Where that is wrong, the final load says so.
+fn with_ttl(loader: Loader, names: &[String], ttl: &str) -> Loader {
+    let names = match names {
+        [] => {
+            let config = loader.clone().load();
+            config.map_or_else(|_| Vec::new(), |config| config.elections.into_keys().collect())
+        }
+        names => names.to_vec(),
+    };
+    let lay = |loader: Loader, name: &String| loader.set(["elections", name, "ttl"], ttl, "--ttl");
+    names.iter().fold(loader.set(["defaults", "ttl"], ttl, "--ttl"), lay)
+}
+
 /// Resolves on the first of the signals that ask a program to end.
 pub(crate) fn asked_to_end() -> Result<impl Future<Output = ()>, Failure> {
     let listen =
@@ -105,7 +133,6 @@ impl From<SidecarError> for Failure {
     fn from(error: SidecarError) -> Self {
         match error {
             SidecarError::Tenure(error) => error.into(),
-            SidecarError::Listen { .. } => Failure::new(exit::NO, error.to_string()),
             other => Failure::new(exit::CONFIGURATION, other.to_string()),
         }
     }

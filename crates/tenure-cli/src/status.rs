@@ -39,11 +39,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The fields of `who`, and `members`, `paused_ms`, `wish`, `server_time`, `warnings`.
+/// The fields of `who`, and `members`, `paused_for_ms`, `wish`, `server_time`, `warnings`.
 pub(crate) fn status_json(name: &str, seen: &Observation) -> Value {
     let mut json = leadership_json(name, &seen.leadership);
     json["members"] = Value::from(members_json(seen));
-    json["paused_ms"] = json!(seen.paused_for.map(|left| left.as_millis() as u64));
+    json["paused_for_ms"] = json!(seen.paused_for.map(|left| left.as_millis() as u64));
     json["wish"] = seen.wish.as_ref().map_or(Value::Null, wish_json);
     json["server_time"] = json!(moment(seen.server_time));
     json["warnings"] = json!(seen.warnings);
@@ -80,7 +80,7 @@ pub(crate) fn status_text(name: &str, place: &str, seen: &Observation) -> String
             });
             let term = match leader.foreign {
                 true => "a program that does not speak this protocol".to_owned(),
-                false => format!("term {}", leader.token),
+                false => format!("token {}", leader.token),
             };
             format!("leader    {}  {term}, {left}", plain(leader.id.as_str()))
         }

@@ -16,11 +16,16 @@ use crate::{local, output};
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreOptions {
-    /// The store's address, such as redis://127.0.0.1 or unix:///run/redis.sock.
+    /// The store's address, such as redis://127.0.0.1, or of several servers; --help has them all.
     ///
-    /// A password is safer in TENURE_STORE or in a file: everyone on the host can read the
-    /// arguments of a process.
-    #[arg(long, value_name = "URL")]
+    /// One server: redis://host:port/db, with TLS rediss://host?ca=FILE, or unix:///path.
+    /// The master that sentinels name: redis+sentinel://host1,host2,host3/master-name.
+    /// A cluster, by any of its nodes: redis+cluster://host1,host2.
+    /// A majority of independent servers: redis+quorum://host1,host2,host3.
+    /// TLS for the last three: rediss+sentinel://, rediss+cluster://, rediss+quorum://.
+    /// A login stands before the host: user:password@. A password is safer in TENURE_STORE or in a
+    /// file: everyone on the host can read the arguments of a process.
+    #[arg(long, value_name = "URL", verbatim_doc_comment)]
     pub(crate) store: Option<String>,
     /// The configuration file: TOML, YAML, JSON or HCL; TENURE_CONFIG otherwise.
     #[arg(long, value_name = "FILE")]
@@ -28,7 +33,8 @@ pub(crate) struct StoreOptions {
     /// The profile of the configuration file; TENURE_PROFILE otherwise.
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
-    /// What a grant waits for: `available` (the primary has it), or `strict` (replicas, too).
+    /// What a grant waits for: `available` (the primary has it), or `strict` (replicas, too); a
+    /// redis+quorum:// address is a mode of its own and takes neither.
     #[arg(long, value_name = "MODE", value_parser = ["available", "strict"])]
     pub(crate) mode: Option<String>,
     /// How many replicas must have a grant in mode strict: all that the master has.
@@ -57,7 +63,7 @@ impl StoreOptions {
             loader = loader.file(file);
         }
         if let Some(profile) = &self.profile {
-            loader = loader.profile(profile);
+            loader = loader.profile_from(profile, "--profile");
         }
         if let Some(store) = &self.store {
             loader = loader.set(["store", "url"], store, "--store");
@@ -167,7 +173,8 @@ pub(crate) fn blame(tenure: &Tenure, error: tenure::Error) -> Failure {
 pub(crate) fn blame_on(store: &str, error: tenure::Error) -> Failure {
     let next = match &error {
         tenure::Error::Store(StoreError::Denied(_)) => "see docs/acl.md for what the login needs",
-        tenure::Error::Store(error) if error.is_temporary() => "start it",
+        tenure::Error::Store(StoreError::NotNow(_)) => "wait, or look at the store's own log",
+        tenure::Error::Store(StoreError::Unreachable(_) | StoreError::TimedOut(_)) => "start it",
         tenure::Error::Store(_) => "check the store's address, and what runs there",
         _ => return Failure::from(error),
     };

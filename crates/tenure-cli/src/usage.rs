@@ -35,7 +35,8 @@ list; `tenure config check` shows what counts and why.
 
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 the answer is no; 64 usage; 65 damaged file; 66 no such file; 69 store
-unreachable; 75 waited in vain; 78 configuration or login. A program that was run passes its own code on.";
+unreachable; 73 cannot write; 75 waited in vain; 78 configuration, address or login. A program that
+was run passes its own code on.";
 
 /// What `tenure` alone prints.
 pub(crate) fn teach() -> Result<ExitCode, Failure> {
@@ -75,6 +76,8 @@ fn one_line(text: &str, help: &str) -> String {
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         match line.split_once(':') {
             Some(("Usage", usage)) => help = help_for(usage),
+            // The parser takes every word that it does not know for a value that looks like a flag.
+            Some(("tip", said)) if said.contains("use '-- ") => {}
             Some(("error" | "tip", said)) => parts.push(said.trim().to_owned()),
             _ if line.starts_with("For more information") => {}
             _ => match parts.last_mut() {
@@ -96,6 +99,16 @@ fn help_for(usage: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flag_that_is_not_there_is_not_offered_as_a_value() {
+        let text = "error: unexpected argument '--json' found\n\n  tip: to pass '--json' as a \
+                    value, use '-- --json'\n\nUsage: tenure resume [OPTIONS] <NAME>\n";
+        assert_eq!(
+            one_line(text, "tenure --help"),
+            "unexpected argument '--json' found (see tenure resume --help)"
+        );
+    }
 
     #[test]
     fn a_refusal_of_many_lines_becomes_one() {

@@ -236,7 +236,8 @@ struct Plain<'a>(&'a str);
 
 impl fmt::Display for Plain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN_MAX: usize = 200;
+        // The next step stands at the end of an error, after the addresses of all servers.
+        const SHOWN_MAX: usize = 400;
         for (index, c) in self.0.chars().enumerate() {
             if index == SHOWN_MAX {
                 return f.write_str("…");

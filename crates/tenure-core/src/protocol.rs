@@ -623,9 +623,14 @@ pub enum StoreError {
     /// The store cannot serve writes for a while (loading, failing over, out of memory, busy).
     #[error("store cannot serve now: {0}")]
     NotNow(String),
-    /// The connected node is not the primary any more: look for the new one.
-    #[error("store node is not the primary: {0}")]
+    /// The connected node is not the primary, or not any more: look for the new one. It may be
+    /// promoted, and sentinels may learn of their master, so waiting may help.
+    #[error("no primary there: {0}")]
     WrongNode(String),
+    /// What the address leads to cannot serve this, however long one waits: a person has to write
+    /// another address.
+    #[error("the store's address cannot work: {0}")]
+    WrongAddress(String),
     /// Credentials or permissions: a person has to act.
     #[error("store denies access: {0}")]
     Denied(String),
@@ -637,7 +642,13 @@ pub enum StoreError {
 impl StoreError {
     /// Whether waiting may help without anybody acting.
     pub fn is_temporary(&self) -> bool {
-        !matches!(self, StoreError::Denied(_) | StoreError::Unexpected(_))
+        !self.needs_person() && !matches!(self, StoreError::Unexpected(_))
+    }
+
+    /// Whether the store is there but serves only after a person acts: on the login, its rights or
+    /// the address.
+    pub fn needs_person(&self) -> bool {
+        matches!(self, StoreError::Denied(_) | StoreError::WrongAddress(_))
     }
 
     /// What was said, without what kind of failure it is: for texts that tell of several.
@@ -646,6 +657,7 @@ impl StoreError {
             StoreError::Unreachable(words)
             | StoreError::NotNow(words)
             | StoreError::WrongNode(words)
+            | StoreError::WrongAddress(words)
             | StoreError::Denied(words)
             | StoreError::Unexpected(words) => words.clone(),
             StoreError::TimedOut(_) => self.to_string(),

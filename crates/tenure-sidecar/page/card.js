@@ -215,12 +215,12 @@ export class Card {
     const { leader, members } = this.view;
     // Leases may differ: the leader's is the one that runs out.
     const holder = members.find((member) => member.leads);
-    const lease_ms = holder ? holder.lease_ms : this.view.lease_ms;
+    const ttl_ms = holder ? holder.ttl_ms : this.view.ttl_ms;
     const remaining = leader?.remaining_ms === null || !leader ? null
       : Math.max(0, leader.remaining_ms - this.age());
-    this.timeline.lease(remaining, lease_ms);
+    this.timeline.lease(remaining, ttl_ms);
     this.timeline.frame();
-    const share = remaining === null || !lease_ms ? 0 : Math.min(1, remaining / lease_ms);
+    const share = remaining === null || !ttl_ms ? 0 : Math.min(1, remaining / ttl_ms);
     this.arc.setAttribute("stroke-dashoffset", String(RING * (1 - share)));
     say(this.left, remaining === null ? "–" : (remaining / 1000).toFixed(1));
     say(this.leftUnit, remaining === null ? "no lease" : "s of lease");
@@ -290,7 +290,7 @@ class MemberRow {
     this.node.dataset.alive = member.alive;
     say(this.stands, memberStands(member));
     say(this.priority, String(member.priority));
-    const share = Math.max(0, Math.min(1, 1 - member.beat_ms_ago / (member.lease_ms * 3)));
+    const share = Math.max(0, Math.min(1, 1 - member.beat_ms_ago / (member.ttl_ms * 3)));
     this.level.setAttribute("width", (48 * share).toFixed(1));
     say(this.ago, `${duration(member.beat_ms_ago)} ago`);
     const canLead = member.ready && member.alive && !member.leads && !member.departing;

@@ -39,7 +39,7 @@ export async function post(path, body) {
     body: JSON.stringify(body ?? {}),
   });
   const answer = await response.json().catch(() => ({}));
-  return { done: response.ok, status: response.status, text: answer.text ?? answer.error ?? "" };
+  return { done: response.ok, status: response.status, text: answer.why ?? answer.error ?? "" };
 }
 
 /** Follows events for ever. `on.event(kind, data)`, `on.up()`, `on.down(why)`, `on.refused()`. */

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure::core::ServerTime;
 use tenure::{Event, EventKind, Events, Observation, Role, Status, Token, Vacancy};
 use tokio::sync::Notify;
 
@@ -84,13 +85,21 @@ fn write_down(journal: &Journal, watched: &Watched, before: &Seen, after: &Seen)
     let Some(seen) = &after.observation else { return };
     let earlier = before.observation.as_deref();
     let leader = |o: &Observation| o.leadership.leader().map(|l| (l.id.clone(), l.token));
-    if earlier.map(leader) != Some(leader(seen)) {
+    let own = watched.status().and_then(|status| status.token);
+    let is_old_news = leader(seen).is_none() && is_overtaken(seen.server_time, own);
+    if earlier.map(leader) != Some(leader(seen)) && !is_old_news {
         add(new_leader(seen, after));
     }
     if let Some(earlier) = earlier {
         write_members(earlier, seen, add);
         write_requests(earlier, seen, add);
     }
+}
+
+/// Whether the store answered a look before it granted our own term: a term's number is not below
+/// the store's clock at its grant.
+fn is_overtaken(looked_at: ServerTime, own: Option<Token>) -> bool {
+    own.is_some_and(|token| looked_at < ServerTime(token.get()))
 }
 
 fn new_leader(seen: &Observation, after: &Seen) -> What {
@@ -348,4 +357,17 @@ fn what(kind: &EventKind) -> Option<What> {
         _ => return None,
     };
     Some(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_from_before_our_own_grant_is_no_news() {
+        let own = Token::new(2_000);
+        assert!(is_overtaken(ServerTime(1_999), own));
+        assert!(!is_overtaken(ServerTime(2_001), own), "the key vanished since");
+        assert!(!is_overtaken(ServerTime(1_999), None));
+    }
 }

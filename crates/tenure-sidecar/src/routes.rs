@@ -45,6 +45,10 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/openapi.json", get(openapi))
         .merge(page::router())
         .fallback(|| async { problem(StatusCode::NOT_FOUND, "no such route: see /openapi.json") })
+        .method_not_allowed_fallback(|| async {
+            let why = "this route takes another method: see /openapi.json";
+            problem(StatusCode::METHOD_NOT_ALLOWED, why)
+        })
         .layer(DefaultBodyLimit::max(BODY_LEN_MAX))
         .with_state(shared)
 }
@@ -292,11 +296,12 @@ fn answer(asked: Result<Asked, tenure::Error>) -> Response {
     #[derive(Serialize)]
     struct Outcome {
         outcome: &'static str,
-        text: String,
+        /// In words.
+        why: String,
         leader: Option<String>,
     }
     let id = |leader: &SeenLeader| leader.id.to_string();
-    let (status, outcome, text, leader) = match asked {
+    let (status, outcome, why, leader) = match asked {
         Ok(Asked::Done { leader }) => {
             let text = match &leader {
                 Some(leader) => format!("{} leads now", leader.id.name()),
@@ -312,5 +317,5 @@ fn answer(asked: Result<Asked, tenure::Error>) -> Response {
         Ok(_) => (StatusCode::CONFLICT, "nobody-leads", "there is nobody to ask".to_owned(), None),
         Err(error) => return problem(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
     };
-    fresh((status, Json(Outcome { outcome, text, leader })))
+    fresh((status, Json(Outcome { outcome, why, leader })))
 }

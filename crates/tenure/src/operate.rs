@@ -9,6 +9,7 @@ use tenure_core::SeenLeader;
 use tenure_core::protocol::{Member, Outcome, Request, ServerTime, WishKind};
 
 use crate::backend::Subscription;
+use crate::config::format_duration;
 use crate::observe::{Leadership, Observation, Observer, Vacancy, unexpected};
 use crate::{Error, Tenure};
 
@@ -75,7 +76,8 @@ impl Tenure {
     /// term goes on.
     pub async fn pause(&self, name: &str, lasts: Duration) -> Result<(), Error> {
         if lasts.is_zero() || lasts > PAUSE_MAX {
-            let why = format!("{lasts:?} is no pause: choose one of at most {PAUSE_MAX:?}");
+            let [lasts, most] = [lasts, PAUSE_MAX].map(format_duration);
+            let why = format!("{lasts} is no pause: choose one of at most {most}");
             return Err(Error::Setting { setting: "pause", why });
         }
         self.observe(name)?.expect_done(Request::Pause { lasts }, "pause").await

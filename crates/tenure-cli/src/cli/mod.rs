@@ -47,7 +47,20 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
+/// No command begins with a dash, so a first word that does is an option that we do not have.
+fn refuse_unknown_options(arguments: &Arguments) -> Result<(), ClientError> {
+    let first = arguments.command.first().map(|word| word.to_string_lossy());
+    match first.filter(|word| word.starts_with('-')) {
+        None => Ok(()),
+        Some(word) => {
+            let word: String = word.escape_debug().collect();
+            Err(ClientError::Usage(format!("unknown option '{word}' (see tenure cli --help)")))
+        }
+    }
+}
+
 fn dispatch(arguments: &Arguments) -> Result<Outcome, ClientError> {
+    refuse_unknown_options(arguments)?;
     let target = Target::from(arguments)?;
     let work = &arguments.work;
     if work.pipe {

@@ -207,7 +207,8 @@ fn behind_sentinels(
             examined.findings.append(&mut findings);
             Ok(examined)
         }
-        Err(error) if error.is_temporary() => {
+        // A master that nobody knows is one that a person has to name otherwise.
+        Err(error) if error.is_temporary() && !matches!(error, StoreError::WrongNode(_)) => {
             let next =
                 "wait for a failover to end; if none is under way, see which sentinels stray";
             findings.push(Finding::new(Code::NoMaster, error.to_string(), next).about(about));

@@ -39,9 +39,6 @@ pub(crate) enum Command {
     Status(Status),
     Start(Start),
     Stop(Stop),
-    /// The store itself, in the foreground.
-    #[command(hide = true)]
-    Serve(Start),
 }
 
 /// Say whether it runs, where, and what it keeps. Exits with 1 when it does not run.
@@ -87,11 +84,23 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Stop(arguments) => stop(&place, arguments.force),
-        Command::Serve(arguments) => {
-            store::serve(&place, arguments.idle)?;
-            Ok(ExitCode::SUCCESS)
-        }
     }
+}
+
+/// The store itself, in the foreground: `tenure local serve --idle DURATION`. Nobody types that, so
+/// it is none of the commands that help, manual and completions show.
+pub(crate) fn serve() -> Result<ExitCode, Failure> {
+    let mut words = std::env::args().skip_while(|word| word != "--idle").skip(1);
+    let idle = words.next().unwrap_or_else(|| IDLE_DEFAULT.to_owned());
+    store::serve(&Place::of_user()?, duration(&idle).map_err(Failure::usage)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the words of this process ask for [`serve`].
+pub(crate) fn is_asked_to_serve() -> bool {
+    let mut words = std::env::args_os().skip(1);
+    words.next().is_some_and(|word| word == "local")
+        && words.next().is_some_and(|word| word == "serve")
 }
 
 /// Where a value comes from that nobody gave.

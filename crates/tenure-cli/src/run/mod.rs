@@ -17,7 +17,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tenure::backend::Connection;
 use tenure::config::{Loader, OnLoss};
-use tenure::core::{Reason, StoreError, Timing};
+use tenure::core::{Reason, Timing};
 use tenure::{Election, Tenure, Term};
 use tenure_sidecar::{Server, ServerSettings, Sidecar};
 
@@ -52,7 +52,7 @@ Examples:
   tenure run nightly --wait-timeout 1m --on-loss exit -- sh -c 'echo term $TENURE_TOKEN'")]
 pub(crate) struct Arguments {
     /// After losing the leadership against its will: contend again (the default), or exit.
-    #[arg(long, value_name = "recontend|exit")]
+    #[arg(long, value_name = "WHAT", value_parser = ["recontend", "exit"])]
     on_loss: Option<String>,
     /// The exit code of a loss with `--on-loss exit`.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -310,18 +310,27 @@ impl Contest {
                 Failure::new(exit::TIMED_OUT, format!("{} leads", plain(leader.id.as_str())))
             }
             (None, Reason::Store(error)) => blame(&self.tenure, tenure::Error::Store(error)),
+            (None, Reason::PausedByOperator) => {
+                let why = "an operator paused it (`tenure resume` ends that)";
+                Failure::new(exit::TIMED_OUT, why)
+            }
             (None, reason) => Failure::new(exit::TIMED_OUT, reason.to_string()),
         };
-        let message = format!("not leading after {limit:?}: {}", failure.message);
+        let limit = crate::output::duration(limit);
+        let message = format!("not leading after {limit}: {}", failure.message);
         Failure { message, ..failure }
     }
 
-    /// A login that is refused from the start will not be accepted by waiting.
+    /// A login that is refused from the start will not be accepted by waiting, and an address that
+    /// leads to the wrong kind of server will not lead elsewhere.
     async fn denied(&self) -> Failure {
         let mut watch = self.election.watch();
         loop {
-            if let Connection::Down(error @ StoreError::Denied(_)) = watch.status().connection {
-                return blame(&self.tenure, tenure::Error::Store(error));
+            match watch.status().connection {
+                Connection::Down(error) if error.needs_person() => {
+                    return blame(&self.tenure, tenure::Error::Store(error));
+                }
+                _ => {}
             }
             if watch.changed().await.is_none() {
                 std::future::pending::<()>().await;

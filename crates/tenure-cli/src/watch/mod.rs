@@ -7,17 +7,20 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::json;
-use tenure::{Changes, Observation};
+use tenure::{Changes, Leadership, Observation};
 
 use self::screen::Screen;
+use crate::clock;
 use crate::exit::{self, Failure};
 use crate::history::{Past, past, past_text};
+use crate::log_line::iso_moment;
 use crate::members::members_text;
-use crate::output::{OutputOptions, plain, table};
+use crate::output::{OutputOptions, moment, plain, result, table};
 use crate::run::block_on;
 use crate::run::signals::Signals;
 use crate::status::{status_json, status_text};
 use crate::store_options::{OnLooker, Target, blame};
+use crate::who::leadership_json;
 
 /// How often the view is drawn without a change: leases and heartbeats count down.
 const REDRAW_EVERY: Duration = Duration::from_secs(1);
@@ -65,27 +68,45 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 }
 
 async fn print_changes(name: &str, looker: &OnLooker, mut changes: Changes, output: OutputOptions) {
+    // What the last line said, its time apart: not all that changes is on the line.
+    let mut told = String::new();
     loop {
         match changes.next().await {
-            Ok(seen) => output.print(&status_json(name, &seen), || line(&seen)),
+            Ok(seen) if output.json => output.print(&status_json(name, &seen), String::new),
+            Ok(seen) => {
+                let news = line(&seen);
+                if news != told {
+                    result(&format!("{}  {news}", moment(seen.server_time)));
+                }
+                told = news;
+            }
             Err(error) => {
                 let failure = blame(&looker.tenure, error);
-                output.print(&json!({ "name": name, "error": failure.message }), || {
-                    failure.message.clone()
-                });
+                // The store's clock is out of reach as well.
+                let at = iso_moment(clock::unix_ms());
+                let json = json!({ "name": name, "at": at, "error": failure.message });
+                output.print(&json, || format!("{at}  {}", failure.message));
+                told.clear();
             }
         }
     }
 }
 
-/// One change on one line.
+/// One change on one line, without its time.
 fn line(seen: &Observation) -> String {
-    let leader = match seen.leadership.leader() {
-        Some(leader) => format!("{} leads, term {}", plain(leader.id.as_str()), leader.token),
-        None => "nobody leads".to_owned(),
+    let leader = match &seen.leadership {
+        Leadership::Led { leader, .. } => {
+            format!("{} leads, token {}", plain(leader.id.as_str()), leader.token)
+        }
+        vacant => {
+            let why = leadership_json("", vacant)["vacancy"].clone();
+            format!("nobody leads ({})", why.as_str().unwrap_or("free"))
+        }
     };
-    let at = crate::output::moment(seen.server_time);
-    format!("{at}  {leader}, {} members", seen.members.len())
+    match seen.members.len() {
+        1 => format!("{leader}, 1 member"),
+        count => format!("{leader}, {count} members"),
+    }
 }
 
 /// The view on a terminal.

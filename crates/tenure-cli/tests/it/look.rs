@@ -35,7 +35,7 @@ on_every_store! {
         assert!(!status["store"].as_str().unwrap().is_empty());
         let member = |name: &str| {
             let members = status["members"].as_array().unwrap();
-            members.iter().find(|member| member["name"] == name).cloned().unwrap()
+            members.iter().find(|member| member["instance"] == name).cloned().unwrap()
         };
         assert_eq!((&member("ada")["role"], &member("bob")["role"]), (&"leader".into(), &"standby".into()));
         assert_eq!((&member("ada")["priority"], &member("bob")["priority"]), (&(-3).into(), &5.into()));
@@ -56,9 +56,18 @@ on_every_store! {
 
     fn watch_writes_a_line_per_change_into_a_pipe(stage: crate::stage::Stage) {
         let watching = Process::spawn(stage.command(&["watch", NAME]));
-        watching.next_line_with("nobody leads", GENEROUS);
+        watching.next_line_with("nobody leads (free), 0 members", GENEROUS);
         let _leader = stage.wrap("ada", &[], "sleep 600");
         watching.next_line_with("ada_", GENEROUS);
+        assert_eq!(stage.tenure(&["pause", NAME]).code, 0);
+        assert_eq!(stage.tenure(&["resign", NAME]).code, 0);
+        let mut said = vec![String::new()];
+        while said.last().is_some_and(|line| line != "nobody leads (paused), 1 member") {
+            let line = watching.next_line(GENEROUS);
+            let (_, news) = line.split_once("  ").expect("a time, then the news");
+            assert_ne!(said.last().unwrap(), news, "a line per change");
+            said.push(news.to_owned());
+        }
     }
 }
 

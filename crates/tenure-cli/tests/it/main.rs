@@ -24,3 +24,4 @@ mod serve;
 mod sidecar;
 mod stage;
 mod take_over;
+mod wrong_address;

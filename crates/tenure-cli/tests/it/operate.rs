@@ -41,9 +41,36 @@ on_every_store! {
         assert_eq!(stage.tenure(&["pause", NAME, "--for", "1h"]).code, 0);
         let said = stage.tenure(&["run", NAME, "--wait-timeout", "300ms", "--", "true"]);
         assert_eq!(said.code, 75, "{said:?}");
+        assert!(said.err.contains("an operator paused it"), "{said:?}");
         assert_eq!(stage.json(&["who", NAME])["vacancy"], "paused");
         assert_eq!(stage.tenure(&["resume", NAME]).code, 0);
+        let again = stage.tenure(&["resume", NAME]);
+        assert_eq!(again.code, 1, "{again:?}");
+        assert!(again.err.contains("is not paused"), "{again:?}");
+        let long = stage.tenure(&["pause", NAME, "--for", "8d"]);
+        assert!(long.code == 78 && long.err.contains("8d") && long.err.contains("7d"), "{long:?}");
         assert_eq!(stage.tenure(&["run", NAME, "--", "true"]).code, 0);
+    }
+
+    fn what_never_was_is_neither_cleared_nor_resumed(stage: crate::stage::Stage) {
+        let clear = ["clear", "nobody", "--reason", "drill", "--yes", "--force"];
+        for words in [&clear[..], &["resume", "nobody"]] {
+            let said = stage.tenure(words);
+            assert_eq!(said.code, 1, "{said:?}");
+            assert!(said.err.contains("nobody") && said.err.contains("nothing to"), "{said:?}");
+        }
+        assert_eq!(stage.store.cli(&["DBSIZE"]), "0", "nothing was written");
+    }
+
+    fn a_key_of_somebody_else_is_cleared_and_history_says_why(stage: crate::stage::Stage) {
+        stage.store.cli(&["SET", &format!("tenure:{NAME}"), "stranger"]);
+        let words = ["clear", NAME, "--reason", "drill", "--yes", "--force"];
+        let said = stage.tenure(&words);
+        assert_eq!(said.code, 0, "{said:?}");
+        let history = stage.tenure(&["history", NAME]).out;
+        assert!(history.contains("drill"), "{history}");
+        let again = stage.tenure(&words);
+        assert_eq!(again.code, 1, "{again:?}");
     }
 
     fn clearing_asks_refuses_and_can_be_forced(stage: crate::stage::Stage) {

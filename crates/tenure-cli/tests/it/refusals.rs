@@ -42,6 +42,8 @@ fn words_that_make_no_sense_are_usage() {
     refused(&["run", "job", "--store", "redis://127.0.0.1:1"], 64, &["COMMAND"]);
     refused(&["who", "", STORE[0], STORE[1]], 64, &["empty"]);
     refused(&["once", "job", STORE[0], STORE[1], "--wait", "--", "true"], 64, &["--every"]);
+    refused(&["cli", "--nonsense"], 64, &["--nonsense", "tenure cli --help"]);
+    refused(&["who", "job", "--profile", "nope", STORE[0], STORE[1]], 78, &["--profile", "nope"]);
 }
 
 #[test]
@@ -63,6 +65,16 @@ fn misspelt_flags_and_commands_get_a_suggestion() {
     }
     refused(&["serve", "--prot", "7000"], 78, &["--prot", "--port"]);
     refused(&["pause", "job", "--for", "1"], 64, &["1s or 1ms", "tenure pause --help"]);
+}
+
+#[test]
+fn a_flag_of_another_command_is_not_offered_as_a_value() {
+    for words in [&["who", "job", "-v"][..], &["resume", "job", "--json"], &["status", "--id", "x"]]
+    {
+        let said = Said::of(plain_command(words));
+        assert_eq!(said.code, 64, "{said:?}");
+        assert!(!said.err.contains("-- "), "{said:?}");
+    }
 }
 
 #[test]
@@ -94,15 +106,19 @@ fn a_port_that_is_taken_is_named() {
     let address = format!("127.0.0.1:{port}");
     let named = [address.as_str(), "choose another"];
     let sidecar = ["sidecar", "job", STORE[0], STORE[1], "--listen", &address];
-    refused(&sidecar, 1, &named);
+    refused(&sidecar, 78, &named);
     let run = run(&["--http", &address], &["true"]);
     let said = Said::of(plain_command(&run));
-    assert_eq!(said.code, 1, "{said:?}");
+    assert_eq!(said.code, 78, "{said:?}");
     assert!(named.iter().all(|part| said.err.contains(part)), "{said:?}");
     let demo = Said::of(plain_command(&["demo", "--listen", &address, "--seconds", "1"]));
-    assert_eq!(demo.code, 1, "{demo:?}");
+    assert_eq!(demo.code, 78, "{demo:?}");
     assert!(named.iter().all(|part| demo.err.contains(part)), "{demo:?}");
-    let serve = Said::of(plain_command(&["serve", "--port", &port]));
+    let folder = testkit::TempFolder::create();
+    let mut serve = plain_command(&["serve", "--port", &port]);
+    // It notes in its folder that it was started.
+    serve.current_dir(folder.path());
+    let serve = Said::of(serve);
     assert_eq!(serve.code, 1, "{serve:?}");
     assert!(serve.err.contains(&address) && serve.err.contains("in use"), "{serve:?}");
 }
@@ -209,6 +225,16 @@ fn completions_and_manual_name_the_commands() {
         let said = Said::of(plain_command(&["completions", shell]));
         assert!(said.code == 0 && said.out.contains("hand-over"), "{shell}");
     }
+    let bash = Said::of(plain_command(&["completions", "bash"])).out;
+    assert!(!bash.contains("local__serve"), "nobody types it");
+    assert!(bash.contains("recontend exit"), "what --on-loss takes is known");
+    let folder = testkit::TempFolder::create();
+    let missing = folder.path().join("share/man1");
+    assert_eq!(Said::of(plain_command(&["man", missing.to_str().unwrap()])).code, 0);
+    assert!(missing.join("tenure-run.1").exists());
+    let file = folder.write("file", "");
+    let (file, named) = (format!("{}/man1", file.display()), "choose another folder");
+    refused(&["man", &file], 73, &[&file, named]);
     let page = Said::of(plain_command(&["man"]));
     assert!(page.out.contains(".TH") && page.out.contains("run"), "{page:?}");
 }

@@ -200,7 +200,7 @@ fn a_wrapper_can_be_asked_over_http() {
     let port = taken.local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let busy = stage.tenure(&["run", NAME, "--http", &address, "--", "true"]);
-    assert_eq!(busy.code, 1, "{busy:?}");
+    assert_eq!(busy.code, 78, "{busy:?}");
     assert!(busy.err.contains(&address), "{busy:?}");
 
     drop(taken);

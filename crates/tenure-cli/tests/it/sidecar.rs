@@ -120,6 +120,25 @@ fn the_flags_say_what_a_grant_waits_for() {
 }
 
 #[test]
+fn it_takes_part_in_every_election_named_and_the_flags_say_who_it_is() {
+    let server = RedisServer::start();
+    let folder = TempFolder::create();
+    let text = "defaults.fresh_store = true\n[elections.hooked]\n[elections.other]\nttl = '9s'\n";
+    let config = folder.write("tenure.toml", text);
+    let url = server.url();
+    let words = ["--config", config.to_str().unwrap(), "--store", &url, "--listen", "127.0.0.1:0"];
+    let mut command = sidecar(&words);
+    command.args(["--id", "web-1", "--ttl", "3s"]);
+    let process = Process::spawn(command);
+    let line = process.next_line_with("serving hooked, other at http://", GENEROUS);
+    let address = line.trim_end_matches('/').rsplit('/').next().unwrap().to_owned();
+    wait_until("it leads both", GENEROUS, || get(&address, "/leader").starts_with("HTTP/1.1 200"));
+    assert!(server.cli(&["GET", "tenure:hooked"]).starts_with("web-1_"));
+    let status = get(&address, "/status");
+    assert_eq!(status.matches("\"ttl_ms\":3000").count(), 4, "two terms, two members: {status}");
+}
+
+#[test]
 fn what_cannot_work_is_told_in_one_line() {
     let folder = TempFolder::create();
     let empty = folder.write("empty.toml", "");

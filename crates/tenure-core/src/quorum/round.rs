@@ -114,7 +114,7 @@ impl Round {
         };
         match round.first_words() {
             Some(words) => round.ask_where(&words, |_| true),
-            None => round.end(Ok(refused_tick())),
+            None => round.end(Err(refused_tick())),
         }
         round
     }
@@ -360,9 +360,9 @@ fn number_of(proposals: &[(Token, ServerTime)], floor: Token) -> Option<Token> {
 }
 
 /// A majority remembers what ran only for as long as the same nodes keep it; ticks are for ever.
-fn refused_tick() -> Answer {
-    conflict(
-        "once needs one store: a quorum forgets ticks as its nodes are replaced; name one of \
+fn refused_tick() -> StoreError {
+    StoreError::WrongAddress(
+        "ticks need one store, for a quorum forgets them as its nodes are replaced; name one of \
          them, or another store, for this job"
             .into(),
     )

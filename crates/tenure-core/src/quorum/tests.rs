@@ -407,8 +407,8 @@ fn what_comes_after_the_deadline_does_not_count() {
 fn a_tick_is_refused_with_what_to_do() {
     let mut nodes = Nodes::new(3);
     let tick = Tick::Number(1);
-    let got = nodes.outcome("ada", Request::TickLook { tick });
-    assert!(matches!(&got, Outcome::Conflict { what } if what.contains("once needs one store")));
+    let got = nodes.ask("ada", Request::TickLook { tick });
+    assert!(matches!(&got, Err(StoreError::WrongAddress(what)) if what.contains("one store")));
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub(crate) struct Resource {
     /// What is left of the own lease.
     pub(crate) remaining_ms: Option<u64>,
     pub(crate) renewed_ms_ago: Option<u64>,
-    pub(crate) lease_ms: Option<u64>,
+    pub(crate) ttl_ms: Option<u64>,
     pub(crate) leader: Option<Leader>,
     pub(crate) vacancy: Option<Vacancy>,
     pub(crate) members: Vec<Member>,
@@ -87,7 +87,7 @@ pub(crate) struct Member {
     /// Heard of within three of its leases.
     pub(crate) alive: bool,
     pub(crate) beat_ms_ago: u64,
-    pub(crate) lease_ms: u64,
+    pub(crate) ttl_ms: u64,
     pub(crate) version: String,
     pub(crate) metadata: BTreeMap<String, String>,
 }
@@ -141,7 +141,7 @@ pub(crate) fn resource(watched: &Watched, connection: &Connection) -> Resource {
         token: own.and_then(|status| Some(status.token?.get())),
         remaining_ms: own.and_then(|status| Some(whole_ms(status.remaining?))),
         renewed_ms_ago: watched.renewal_age().map(whole_ms),
-        lease_ms: lease(own, &seen).map(whole_ms),
+        ttl_ms: lease(own, &seen).map(whole_ms),
         leader: leader(watched, &seen, own),
         vacancy: vacancy(&seen, own, is_held),
         members: members(watched, &seen, own),
@@ -226,7 +226,7 @@ fn members(watched: &Watched, seen: &Seen, own: Option<&Status>) -> Vec<Member> 
             stalled: record.stalled,
             alive: beat <= record.ttl.saturating_mul(SILENT_LEASES_MAX),
             beat_ms_ago: whole_ms(beat),
-            lease_ms: whole_ms(record.ttl),
+            ttl_ms: whole_ms(record.ttl),
             version: record.version.clone(),
             metadata: record.metadata.clone(),
         }

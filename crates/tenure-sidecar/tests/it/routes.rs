@@ -97,7 +97,9 @@ fn what_is_not_there_is_told_with_the_next_step() {
         assert_eq!(answer.status, status, "{path}");
         assert!(answer.json()["error"].as_str().unwrap().contains(word), "{answer:?}");
     }
-    assert_eq!(served.get("/resign/nightly-report").status, 405);
+    let wrong_method = served.get("/resign/nightly-report");
+    assert_eq!(wrong_method.status, 405);
+    assert!(wrong_method.json()["error"].as_str().unwrap().contains("/openapi.json"));
     assert_eq!(served.post("/hand-over/nightly-report", "").status, 400);
     assert_eq!(served.post("/hand-over/nightly-report", "{}").status, 422);
     assert_eq!(served.post("/hand-over/nightly-report", "{\"to\":\"\"}").status, 400);

@@ -4,6 +4,7 @@
 //! [`tenure_core::protocol`], and hints pushed to subscribers. A backend decides nothing about
 //! leadership; it carries out requests atomically and says honestly when it does not know.
 
+mod check;
 pub mod conformance;
 #[cfg(feature = "embedded")]
 mod embedded;
@@ -20,6 +21,8 @@ use tenure_core::Resource;
 use tenure_core::protocol::{Answer, Call, Hint, StoreError};
 use tokio::sync::{mpsc, watch};
 
+pub use self::check::check_address;
+pub(crate) use self::check::shown_address;
 #[cfg(feature = "embedded")]
 pub use self::embedded::EmbeddedStore;
 pub use self::quorum::QuorumBackend;

@@ -20,7 +20,11 @@ pub(super) struct Leaf {
 
 /// The values that count so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Leaves(BTreeMap<Path, Leaf>);
+pub(super) struct Leaves {
+    values: BTreeMap<Path, Leaf>,
+    /// Tables that a file names, whether anything is set in them or not.
+    named: BTreeSet<Path>,
+}
 
 impl Leaves {
     /// The lowest layer: every default that is a value.
@@ -35,33 +39,39 @@ impl Leaves {
                 leaves.insert(Path::of(names.iter().copied()), leaf);
             }
         });
-        Leaves(leaves)
+        Leaves { values: leaves, named: BTreeSet::new() }
+    }
+
+    /// Whether a file names this table.
+    pub(super) fn is_named(&self, path: &Path) -> bool {
+        self.named.contains(path)
     }
 
     pub(super) fn get(&self, path: &Path) -> Option<&Leaf> {
-        self.0.get(path)
+        self.values.get(path)
     }
 
     pub(super) fn set(&mut self, path: Path, leaf: Leaf) {
-        self.0.insert(path, leaf);
+        self.values.insert(path, leaf);
     }
 
     pub(super) fn remove(&mut self, path: &Path) {
-        self.0.remove(path);
+        self.values.remove(path);
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Path, &Leaf)> {
-        self.0.iter()
+        self.values.iter()
     }
 
     /// The leaves below `path`.
     pub(super) fn below<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = (&'a str, &'a Leaf)> {
-        self.0.iter().filter_map(|(other, leaf)| Some((path.next_towards(other)?, leaf)))
+        self.values.iter().filter_map(|(other, leaf)| Some((path.next_towards(other)?, leaf)))
     }
 
     /// The names right below `path`.
     pub(super) fn names_below(&self, path: &Path) -> BTreeSet<String> {
-        self.below(path).map(|(name, _)| name.to_owned()).collect()
+        let named = self.named.iter().filter_map(|other| path.next_towards(other));
+        self.below(path).map(|(name, _)| name).chain(named).map(str::to_owned).collect()
     }
 }
 
@@ -112,6 +122,9 @@ impl FileLayer<'_> {
             }
             (Shape::Map { each, .. }, Value::Table(members)) => {
                 for (name, node) in members {
+                    if self.environment.is_some() {
+                        self.leaves.named.insert(path.child(name));
+                    }
                     self.value(each, &path.child(name), node);
                 }
             }

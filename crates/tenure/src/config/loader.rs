@@ -38,7 +38,7 @@ const SECRET_LEN_MAX: u64 = 64 << 10;
 #[derive(Clone, Default)]
 pub struct Loader {
     source: Option<Source>,
-    profile: Option<String>,
+    profile: Option<(String, String)>,
     environment: Environment,
     arguments: Vec<Argument>,
 }
@@ -87,8 +87,14 @@ impl Loader {
 
     /// Chooses this profile instead of the one in `TENURE_PROFILE`.
     #[must_use]
-    pub fn profile(mut self, profile: impl Into<String>) -> Self {
-        self.profile = Some(profile.into());
+    pub fn profile(self, profile: impl Into<String>) -> Self {
+        self.profile_from(profile, "the program")
+    }
+
+    /// The same, as given by `origin`, for example a flag: that is what an error names.
+    #[must_use]
+    pub fn profile_from(mut self, profile: impl Into<String>, origin: impl Into<String>) -> Self {
+        self.profile = Some((profile.into(), origin.into()));
         self
     }
 
@@ -137,7 +143,7 @@ impl Loader {
 
     fn chosen_profile(&self) -> Option<(&str, Origin)> {
         match &self.profile {
-            Some(profile) => Some((profile, Origin::Argument("the program".to_owned()))),
+            Some((profile, origin)) => Some((profile, Origin::Argument(origin.clone()))),
             None => {
                 let profile = value_of(&self.environment, PROFILE_VARIABLE)?;
                 Some((profile, Origin::Variable(PROFILE_VARIABLE.to_owned())))

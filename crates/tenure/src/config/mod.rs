@@ -47,4 +47,5 @@ pub use reference::{KnownSetting, known_settings};
 pub use resolve::{Config, Setting, Warning};
 pub use sidecar::SidecarConfig;
 pub use store::StoreConfig;
+pub(crate) use suggest::nearest;
 pub use variables::Environment;

@@ -258,7 +258,8 @@ fn text(leaves: &Leaves, name: &str) -> Option<String> {
 
 fn is_guessed(leaves: &Leaves, name: &str) -> bool {
     let path = Path::of(["elections", name]);
-    leaves.below(&path).all(|(_, leaf)| matches!(leaf.origin, Origin::Variable(_)))
+    !leaves.is_named(&path)
+        && leaves.below(&path).all(|(_, leaf)| matches!(leaf.origin, Origin::Variable(_)))
 }
 
 fn settings(leaves: &Leaves) -> Vec<Setting> {

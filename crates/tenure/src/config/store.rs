@@ -39,10 +39,17 @@ impl fmt::Display for StoreConfig {
     }
 }
 
-/// An address without what may be secret in it: login and options. Everything before the last `@`
-/// goes, for a password may contain any character when somebody forgot to encode it; and what is
-/// no URL at all may be a password.
+/// An address without what may be secret in it. Where it is not understood, everything before the
+/// last `@` goes, for a password may contain any character when somebody forgot to encode it, and
+/// so do the options; and what is no URL at all may be a password.
 pub(super) fn shown_address(address: &str) -> String {
+    // What is understood has its parts where they belong, so all but logins can be shown.
+    if let Some(shown) = crate::backend::shown_address(address)
+        && let Some((scheme, place)) = shown.split_once("://")
+    {
+        let login = if address.contains('@') { "***@" } else { "" };
+        return format!("{scheme}://{login}{place}");
+    }
     let is_scheme = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '+');
     let Some((scheme, rest)) = address.split_once("://").filter(|(text, _)| is_scheme(text)) else {
         return "***".to_owned();

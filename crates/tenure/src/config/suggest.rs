@@ -1,7 +1,7 @@
 //! "Did you mean": the known name nearest to a mistyped one.
 
 /// The name in `known` that `given` was probably meant to be.
-pub(super) fn nearest<'a>(
+pub(crate) fn nearest<'a>(
     given: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {

@@ -36,7 +36,7 @@ async fn a_single_server_is_no_cluster() {
     let port = server.port();
     let address = format!("redis+cluster://127.0.0.1:{port}");
     let error = trouble(&address).await;
-    assert!(matches!(error, StoreError::Unexpected(_)), "{error:?}");
+    assert!(matches!(error, StoreError::WrongAddress(_)), "{error:?}");
     let advice = format!("write redis://127.0.0.1:{port}/0 in the store's address");
     assert_says(&error, &["is no node of a cluster", &advice]);
     // Nobody has to wait for it.
@@ -51,7 +51,7 @@ async fn a_sentinel_is_neither_a_store_nor_a_cluster() {
     let hosts = group.hosts();
     let sentinel = hosts.split(',').next().unwrap();
     let error = trouble(&format!("redis://{sentinel}")).await;
-    assert!(matches!(error, StoreError::Unexpected(_)), "{error:?}");
+    assert!(matches!(error, StoreError::WrongAddress(_)), "{error:?}");
     assert_says(&error, &[sentinel, "is a sentinel", "redis+sentinel://"]);
     let error = trouble(&format!("redis+cluster://{sentinel}")).await;
     assert_says(&error, &["is no node of a cluster"]);
@@ -62,7 +62,7 @@ async fn a_server_is_no_sentinel() {
     let server = RedisServer::start();
     let port = server.port();
     let error = trouble(&format!("redis+sentinel://127.0.0.1:{port}/main")).await;
-    assert!(matches!(error, StoreError::Unexpected(_)), "{error:?}");
+    assert!(matches!(error, StoreError::WrongAddress(_)), "{error:?}");
     assert_says(&error, &["is no sentinel", "write redis://"]);
 }
 
@@ -70,7 +70,7 @@ async fn a_server_is_no_sentinel() {
 async fn a_master_that_no_sentinel_knows_is_named() {
     let group = SentinelGroup::start(0);
     let error = trouble(&format!("redis+sentinel://{}/nobody", group.hosts())).await;
-    assert!(matches!(error, StoreError::Unexpected(_)), "{error:?}");
+    assert!(matches!(error, StoreError::WrongNode(_)), "{error:?}");
     assert_says(&error, &["watches no master \"nobody\"", "SENTINEL MASTERS"]);
 }
 
@@ -101,7 +101,7 @@ async fn a_node_of_a_cluster_is_no_store_of_its_own() {
     let other = (owner + 1) % ClusterGroup::MASTERS;
     let ada = Actor::at(&group.server(other).url(), "job");
     let error = ada.acquire(1).await.unwrap_err();
-    assert!(matches!(error, StoreError::WrongNode(_)), "{error:?}");
+    assert!(matches!(error, StoreError::WrongAddress(_)), "{error:?}");
     assert_says(&error, &["MOVED", "node of a cluster", "redis+cluster://"]);
 }
 

@@ -384,8 +384,8 @@ async fn a_tick_is_refused_with_what_to_do() {
     let tenure = Tenure::connect(&nodes.url()).await.unwrap();
     let ran = tenure.once("job", Tick::Number(1), |_| async { Ok::<_, String>(()) }).await;
     let error = ran.unwrap_err();
-    assert!(matches!(error, Error::Conflict { .. }), "{error:?}");
-    assert!(error.to_string().contains("once needs one store"), "{error}");
+    assert!(matches!(error, Error::Store(tenure::core::StoreError::WrongAddress(_))), "{error:?}");
+    assert!(error.to_string().contains("ticks need one store"), "{error}");
 }
 
 #[tokio::test]

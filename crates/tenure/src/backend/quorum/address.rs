@@ -20,19 +20,24 @@ pub(super) static FORM: Form = Form {
 
 /// A parsed address.
 #[derive(Clone, Debug)]
-pub(super) struct QuorumAddress {
+pub(in crate::backend) struct QuorumAddress {
     nodes: Vec<RedisUrl>,
     shown: String,
 }
 
 impl QuorumAddress {
+    /// Whether an address is meant for this parser.
+    pub(in crate::backend) fn is_meant(address: &str) -> bool {
+        FORM.is_meant(address)
+    }
+
     /// Parses an address. No error repeats a part in which a password could stand.
-    pub(super) fn parse(address: &str) -> Result<Self, ConnectError> {
+    pub(in crate::backend) fn parse(address: &str) -> Result<Self, ConnectError> {
         parse(address).map_err(ConnectError::Address)
     }
 
     /// The nodes, each with its login.
-    pub(super) fn nodes(&self) -> &[RedisUrl] {
+    pub(in crate::backend) fn nodes(&self) -> &[RedisUrl] {
         &self.nodes
     }
 }

@@ -120,6 +120,7 @@ fn named(place: &str, error: StoreError) -> StoreError {
     match error {
         StoreError::Unreachable(_) | StoreError::TimedOut(_) => StoreError::Unreachable(words),
         StoreError::WrongNode(_) => StoreError::WrongNode(words),
+        StoreError::WrongAddress(_) => StoreError::WrongAddress(words),
         StoreError::Denied(_) => StoreError::Denied(words),
         StoreError::Unexpected(_) => StoreError::Unexpected(words),
         _ => StoreError::NotNow(words),

@@ -19,7 +19,8 @@ use tenure_core::{Resource, StoreError};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use self::address::{FORM, QuorumAddress};
+use self::address::FORM;
+pub(super) use self::address::QuorumAddress;
 use self::ears::Ears;
 use self::standing::Nodes;
 use super::redis::{RedisBackend, RedisUrl};

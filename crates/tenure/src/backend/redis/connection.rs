@@ -333,8 +333,10 @@ impl Keeper {
         if self.open.is_none() {
             let now = timer_now();
             self.waiting.retain(|job| job.deadline > now);
-            if let Connection::Down(denied @ StoreError::Denied(_)) = &*self.state.borrow() {
-                fail_all(self.waiting.drain(..), denied);
+            if let Connection::Down(error) = &*self.state.borrow()
+                && error.needs_person()
+            {
+                fail_all(self.waiting.drain(..), error);
             }
         }
     }
@@ -501,8 +503,8 @@ impl Keeper {
 
     fn dial_failed(&mut self, error: StoreError) {
         let wait = match &error {
-            StoreError::Denied(_) if self.open.is_none() => {
-                fail_all(self.waiting.drain(..), &error);
+            error if error.needs_person() && self.open.is_none() => {
+                fail_all(self.waiting.drain(..), error);
                 DENIED_WAIT
             }
             _ => self.backoff.next(),

@@ -155,6 +155,12 @@ impl Route {
     /// A server that takes the connection and ends it at the first words wants other words.
     fn at_first_words(&self, error: StoreError) -> StoreError {
         match error {
+            // Sentinels that still name it will name another.
+            StoreError::WrongNode(_) if self.moved().is_some() => StoreError::NotNow(format!(
+                "{}: it is a replica that the sentinels name; they name the new master once a \
+                 fail-over is over",
+                self.describe()
+            )),
             StoreError::Unreachable(why) if !self.is_encrypted() => StoreError::Unreachable(
                 format!("{why} at the first request; if this port speaks TLS, write rediss://"),
             ),
@@ -319,18 +325,21 @@ impl Line {
                 _ => return Err(StoreError::Unexpected("no text in answer to INFO".into())),
             };
             if field(&text, "redis_mode").is_some_and(|mode| mode == "sentinel") {
-                return Err(StoreError::Unexpected(format!(
-                    "{} is a sentinel, which keeps no data; write redis+sentinel://host:port/\
-                     master-name",
-                    self.place
-                )));
-            }
-            if field(&text, "role").is_some_and(|role| role == "slave") {
-                return Err(StoreError::WrongNode(
-                    "it is a replica; name its master in the store's address, unless a fail-over \
-                     is under way"
+                // Whoever opens the line adds the place.
+                return Err(StoreError::WrongAddress(
+                    "it is a sentinel, which keeps no data; write redis+sentinel://host:port/\
+                     master-name"
                         .into(),
                 ));
+            }
+            if field(&text, "role").is_some_and(|role| role == "slave") {
+                let of = field(&text, "master_host").zip(field(&text, "master_port"));
+                let of = of.map(|(host, port)| format!(" of {}:{port}", cleaned(host)));
+                return Err(StoreError::WrongNode(format!(
+                    "it is a replica{}; {}",
+                    of.unwrap_or_default(),
+                    error::REPLICA_REMEDY
+                )));
             }
             self.warning = self.warning.take().or_else(|| eviction(&text));
             let run = field(&text, "tenure_incarnation").or_else(|| field(&text, "run_id"));

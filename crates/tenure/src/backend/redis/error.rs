@@ -8,7 +8,7 @@ use tenure_core::StoreError;
 use super::text::cleaned;
 
 /// Error codes by which a node says that it is not, or not any more, the one to talk to.
-const WRONG_NODE: [&str; 4] = ["READONLY", "MASTERDOWN", "MOVED", "ASK"];
+const WRONG_NODE: [&str; 2] = ["READONLY", "MASTERDOWN"];
 /// Error codes that pass by themselves or by an operator's work on the store.
 const NOT_NOW: [&str; 8] =
     ["LOADING", "CLUSTERDOWN", "MISCONF", "OOM", "NOREPLICAS", "BUSY", "TRYAGAIN", "UNKILLABLE"];
@@ -26,6 +26,9 @@ const DENIED: [&str; 10] = [
     "SELECT is not allowed",
 ];
 
+/// What to do about a replica.
+pub(super) const REPLICA_REMEDY: &str =
+    "name the primary in the store's address, or wait until this one is promoted";
 /// What to do about words of a cluster. The ways to one follow them, so the address is not that of
 /// one.
 const CLUSTER_REMEDY: &str =
@@ -139,6 +142,7 @@ pub(super) fn at(place: &str, error: StoreError) -> StoreError {
         StoreError::Unreachable(why) => StoreError::Unreachable(format!("{place}: {why}")),
         StoreError::Denied(why) => StoreError::Denied(format!("{place}: {why}")),
         StoreError::WrongNode(why) => StoreError::WrongNode(format!("{place}: {why}")),
+        StoreError::WrongAddress(why) => StoreError::WrongAddress(format!("{place}: {why}")),
         other => other,
     }
 }
@@ -158,7 +162,7 @@ pub(super) fn of_silent(group: (&str, usize), one: &str, error: &StoreError) -> 
 
 /// Whether this error means that the connected node must be left.
 pub(super) fn leaves_node(error: &StoreError) -> bool {
-    matches!(error, StoreError::WrongNode(_))
+    matches!(error, StoreError::WrongNode(_) | StoreError::WrongAddress(_))
 }
 
 fn from_words(code: &str, words: &str) -> StoreError {
@@ -173,9 +177,9 @@ fn from_words(code: &str, words: &str) -> StoreError {
     } else if code == "CROSSSLOT" {
         StoreError::Unexpected(format!("{text}; {CLUSTER_REMEDY}"))
     } else if ["MOVED", "ASK"].contains(&code) {
-        StoreError::WrongNode(format!("{text}; {CLUSTER_REMEDY}"))
+        StoreError::WrongAddress(format!("{text}; {CLUSTER_REMEDY}"))
     } else if WRONG_NODE.iter().any(&says) {
-        StoreError::WrongNode(text)
+        StoreError::WrongNode(format!("{text}; {REPLICA_REMEDY}"))
     } else if NOT_NOW.iter().any(&says) || words.contains("max number of clients") {
         StoreError::NotNow(text)
     } else {
@@ -212,8 +216,8 @@ mod tests {
         let cases = [
             ("READONLY You can't write against a read only replica.", "WrongNode"),
             ("MASTERDOWN Link with MASTER is down", "WrongNode"),
-            ("MOVED 3999 127.0.0.1:6381", "WrongNode"),
-            ("ASK 3999 127.0.0.1:6381", "WrongNode"),
+            ("MOVED 3999 127.0.0.1:6381", "WrongAddress"),
+            ("ASK 3999 127.0.0.1:6381", "WrongAddress"),
             ("CROSSSLOT Keys in request don't hash to the same slot", "Unexpected"),
             ("LOADING Redis is loading the dataset in memory", "NotNow"),
             ("CLUSTERDOWN Hash slot not served", "NotNow"),

@@ -27,6 +27,7 @@
 //! `+wait`.
 
 mod address;
+mod any;
 mod audience;
 mod backoff;
 mod cluster;
@@ -63,6 +64,7 @@ use tenure_core::{Resource, Token};
 use tokio::sync::watch;
 
 pub(in crate::backend) use self::address::Form;
+pub(in crate::backend) use self::any::{AnyAddress, check_files};
 pub use self::backoff::REDIAL_WAIT_MAX;
 use self::cluster::{Cluster, ClusterAddress};
 pub use self::cluster::{ClusterSurvey, Shard};
@@ -116,13 +118,11 @@ impl RedisBackend {
     /// # Panics
     /// Outside a tokio runtime, in which its connections are to live.
     pub fn open(address: &str) -> Result<Self, ConnectError> {
-        if SentinelAddress::is_meant(address) {
-            return Self::open_by_sentinels(address);
+        match AnyAddress::parse(address)? {
+            AnyAddress::One(url) => Self::open_url(&url),
+            AnyAddress::Sentinels(address) => Self::open_by_sentinels(address),
+            AnyAddress::Cluster(address) => Self::open_cluster(address),
         }
-        if ClusterAddress::is_meant(address) {
-            return Self::open_cluster(address);
-        }
-        Self::open_url(&RedisUrl::parse(address)?)
     }
 
     /// The store at an address that was parsed before.
@@ -132,16 +132,14 @@ impl RedisBackend {
         Ok(backend)
     }
 
-    fn open_by_sentinels(address: &str) -> Result<Self, ConnectError> {
-        let address = SentinelAddress::parse(address)?;
+    fn open_by_sentinels(address: SentinelAddress) -> Result<Self, ConnectError> {
         let (warning, mode) = (address.warning(), address.mode());
         let backend = Self::start(Route::by_sentinels(address)?, mode);
         warning.into_iter().for_each(|warning| backend.shared.warnings.tell(warning));
         Ok(backend)
     }
 
-    fn open_cluster(address: &str) -> Result<Self, ConnectError> {
-        let address = ClusterAddress::parse(address)?;
+    fn open_cluster(address: ClusterAddress) -> Result<Self, ConnectError> {
         let (place, warnings) = (address.to_string(), Arc::new(Warnings::default()));
         let cluster = Cluster::start(address, Arc::clone(&warnings))?;
         Ok(Self::over(Ways::Cluster(cluster), place, warnings))

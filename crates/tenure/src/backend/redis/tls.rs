@@ -1,7 +1,7 @@
 //! Encrypted streams. Everything is set per connection; no process-wide default is touched.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -9,10 +9,12 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tenure_core::StoreError;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::text::cleaned;
 use super::url::TlsFiles;
 use crate::backend::ConnectError;
 
@@ -21,6 +23,8 @@ use crate::backend::ConnectError;
 pub(super) struct Tls {
     connector: TlsConnector,
     name: ServerName<'static>,
+    /// The authorities that were named, for people.
+    ca: Option<PathBuf>,
 }
 
 impl Tls {
@@ -30,12 +34,31 @@ impl Tls {
             ConnectError::Address("the host is neither a name nor an IP address".into())
         })?;
         let config = files.client_config()?;
-        Ok(Tls { connector: TlsConnector::from(Arc::new(config)), name })
+        let ca = files.ca.clone();
+        Ok(Tls { connector: TlsConnector::from(Arc::new(config)), name, ca })
     }
 
     /// Encrypts a fresh stream.
     pub(super) async fn encrypt(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        self.connector.connect(self.name.clone(), stream).await
+        let encrypted = self.connector.connect(self.name.clone(), stream).await;
+        encrypted.map_err(|error| self.with_file(error))
+    }
+
+    /// A certificate that the named authorities did not issue: the file is what to look at.
+    fn with_file(&self, error: io::Error) -> io::Error {
+        use rustls::{CertificateError as Why, Error};
+        let why = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+        match (why, &self.ca) {
+            // An issuer of the same name has another key.
+            (Some(Error::InvalidCertificate(Why::UnknownIssuer | Why::BadSignature)), Some(ca)) => {
+                io::Error::other(StoreError::Denied(format!(
+                    "the server's certificate is not accepted: it is of another issuer than {}; \
+                     give the file of its own issuer with ?ca=FILE",
+                    cleaned(&ca.display().to_string())
+                )))
+            }
+            _ => error,
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use super::address::{Form, MANY, Options, decoded, no_control_characters, parse_
 use super::mode::Mode;
 use super::node::Node;
 use crate::backend::{ConnectError, Secret};
+use crate::config::nearest;
 
 /// What the address of a Redis store may look like, for messages.
 pub(super) const SUPPORTED: &str = "redis://[user[:password]@]host[:port][/db], rediss://… with \
@@ -161,6 +162,12 @@ pub(super) fn unsupported_scheme(scheme: &str) -> String {
             "{scheme:?} leads to several servers, and here one is meant: write {plain}://host:port \
              of that one"
         );
+    }
+    let kinds = ["", "+sentinel", "+cluster", "+quorum"];
+    let known = kinds.iter().flat_map(|kind| ["redis", "rediss"].map(|it| format!("{it}{kind}")));
+    let known: Vec<String> = known.chain(["unix".to_owned()]).collect();
+    if let Some(meant) = nearest(scheme, known.iter().map(String::as_str)) {
+        return format!("unknown scheme {scheme:?}: did you mean {meant}://? Write {SUPPORTED}");
     }
     let is_many = ["sentinel", "cluster", "quorum"].iter().any(|kind| scheme.contains(kind));
     if is_many {

@@ -15,6 +15,7 @@ fn the_sidecar_is_configured_like_everything_else() {
     ";
     let loader = Loader::new().text(Format::Toml, "tenure.toml", text);
     let config = loader.environment([("TENURE_SIDECAR__LISTEN", "[::1]:9001")]).load().unwrap();
+    assert!(config.elections.contains_key("report"), "an empty table names an election");
     let sidecar = &config.sidecar;
     assert_eq!(sidecar.listen, "[::1]:9001");
     assert_eq!(sidecar.hosts, ["ops.example", "tenure.example"]);

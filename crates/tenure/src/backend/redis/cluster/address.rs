@@ -19,7 +19,7 @@ static FORM: Form = Form {
 
 /// A parsed address.
 #[derive(Clone, Debug)]
-pub(in crate::backend::redis) struct ClusterAddress {
+pub(in crate::backend) struct ClusterAddress {
     seeds: Vec<Node>,
     access: Access,
 }
@@ -43,6 +43,11 @@ impl ClusterAddress {
     /// The address of one node.
     pub(super) fn node_at(&self, node: &Node) -> RedisUrl {
         self.access.to(node)
+    }
+
+    /// The addresses of the nodes that it names.
+    pub(in crate::backend::redis) fn each(&self) -> impl Iterator<Item = RedisUrl> {
+        self.seeds.iter().map(|seed| self.node_at(seed))
     }
 
     /// How far a grant must have got before it counts.

@@ -94,7 +94,7 @@ fn refusal(address: &ClusterAddress, node: &Node, error: StoreError) -> StoreErr
         StoreError::Unexpected(words)
             if words.contains("cluster support disabled") || words.contains("unknown command") =>
         {
-            StoreError::Unexpected(format!(
+            StoreError::WrongAddress(format!(
                 "{node} is no node of a cluster ({}); write {} in the store's address",
                 cleaned(words),
                 address.node_at(node)
@@ -110,7 +110,13 @@ fn verdict(failures: &[(&Node, StoreError)]) -> StoreError {
         Some((node, StoreError::Denied(why))) => {
             StoreError::Denied(format!("the node at {node}: {why}"))
         }
-        Some((_, error @ StoreError::Unexpected(_))) => error.clone(),
+        // One that is silent now may be of a cluster.
+        Some((_, StoreError::WrongAddress(why)))
+            if failures.iter().any(|(_, error)| error.is_temporary()) =>
+        {
+            StoreError::Unreachable(why.clone())
+        }
+        Some((_, error)) if !error.is_temporary() => error.clone(),
         Some((node, error)) => StoreError::Unreachable(error::of_silent(
             ("node", failures.len()),
             &node.to_string(),
@@ -239,6 +245,11 @@ mod tests {
         assert!(text.contains("the node at a:1: NOAUTH; do this"), "{text}");
         let text = verdict(&[silent(), silent()]).to_string();
         assert!(text.contains("none of 2 nodes answers; the one at a:1: refused"), "{text}");
+        let text = verdict(&[silent()]).to_string();
+        assert!(text.contains("the node at a:1 does not answer: refused"), "{text}");
+        let alone = || (&node, StoreError::WrongAddress("no node of a cluster".into()));
+        assert!(matches!(verdict(&[alone(), alone()]), StoreError::WrongAddress(_)));
+        assert!(matches!(verdict(&[alone(), silent()]), StoreError::Unreachable(_)));
     }
 
     #[test]

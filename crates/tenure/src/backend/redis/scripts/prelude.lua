@@ -261,18 +261,21 @@ local function lost()
   return answer('lost', 'other', text(token))
 end
 
+-- Hints only save waiting: without them elections go by their timers.
 local function publish(message)
   local shard = string.match(CHANNEL, '^shard (.*)$')
-  if shard then
-    local reply = redis.pcall('SPUBLISH', shard, message)
-    if not failed(reply) then
-      return
-    elseif not string.find(reply.err, 'nknown Redis command', 1, true) then
-      return warn('hints: ' .. reply.err)
-    end
+  local command, reply = shard and 'SPUBLISH' or 'PUBLISH', nil
+  reply = redis.pcall(command, shard or CHANNEL, message)
+  if shard and failed(reply) and string.find(reply.err, 'nknown Redis command', 1, true) then
     -- Before 7.0 there are no shards to publish in.
+    command = 'PUBLISH'
+    reply = redis.pcall(command, shard, message)
   end
-  side('hints', 'PUBLISH', shard or CHANNEL, message)
+  if failed(reply) then
+    warn('hints: this login may not ' .. command .. ' to ' .. (shard or CHANNEL) ..
+      ', so others hear late of what changes here; grant +' .. string.lower(command) ..
+      ' and its channels (docs/acl.md): ' .. reply.err)
+  end
 end
 
 -- The words that make META refuse `attempt` and all earlier ones of the caller from now on.

@@ -19,7 +19,7 @@ static FORM: Form = Form {
 
 /// A parsed address.
 #[derive(Clone, Debug)]
-pub(in crate::backend::redis) struct SentinelAddress {
+pub(in crate::backend) struct SentinelAddress {
     sentinels: Vec<Node>,
     sentinel_access: Access,
     /// The name under which the sentinels watch the master.
@@ -46,6 +46,11 @@ impl SentinelAddress {
     /// The address of a sentinel.
     pub(super) fn sentinel_at(&self, node: &Node) -> RedisUrl {
         self.sentinel_access.to(node)
+    }
+
+    /// The addresses of all sentinels.
+    pub(in crate::backend::redis) fn each(&self) -> impl Iterator<Item = RedisUrl> {
+        self.sentinels.iter().map(|sentinel| self.sentinel_at(sentinel))
     }
 
     /// The address of a server that the sentinels named.

@@ -38,7 +38,8 @@ pub(super) fn verdict(
     match most {
         Some((node, voters)) if 2 * voters.len() > heard => Ok((*node).clone()),
         Some(_) => Err(StoreError::NotNow(disagreement(&votes))),
-        None if !ignorant.is_empty() => Err(StoreError::Unexpected(format!(
+        // They may be told of it yet.
+        None if !ignorant.is_empty() => Err(StoreError::WrongNode(format!(
             "the sentinel at {} watches no master {:?}; check the name after / in the store's \
              address (redis-cli SENTINEL MASTERS, asked there, lists them)",
             ignorant[0],
@@ -63,10 +64,15 @@ fn silence(silent: &[(&str, &StoreError)]) -> StoreError {
     let lasting = silent.iter().find(|(_, error)| !error.is_temporary());
     match lasting.or(silent.first()) {
         Some((server, StoreError::Unexpected(words))) if words.contains("unknown command") => {
-            StoreError::Unexpected(format!(
+            let why = format!(
                 "{server} is no sentinel ({words}); write redis://{server} if it is the store \
                  itself, or the sentinels' own port"
-            ))
+            );
+            // One that is silent now may be a sentinel.
+            match silent.iter().any(|(_, error)| error.is_temporary()) {
+                true => StoreError::Unreachable(why),
+                false => StoreError::WrongAddress(why),
+            }
         }
         Some((sentinel, StoreError::Denied(why))) => {
             StoreError::Denied(format!("the sentinel at {sentinel}: {}", with_own_login(why)))
@@ -102,6 +108,10 @@ mod tests {
         Err(StoreError::Unreachable("refused".into()))
     }
 
+    fn no_sentinel() -> Result<Named, StoreError> {
+        Err(StoreError::Unexpected("ERR unknown command 'SENTINEL'".into()))
+    }
+
     fn of(answers: Vec<Result<Named, StoreError>>) -> Result<u16, String> {
         let answers: Vec<_> =
             answers.into_iter().enumerate().map(|(i, a)| (format!("s{i}"), a)).collect();
@@ -123,6 +133,8 @@ mod tests {
             (vec![Ok(Named::Unknown), down()], "watches no master \"main\""),
             (vec![down(), down()], "none of 2 sentinels answers; the one at s0: refused"),
             (vec![down()], "the sentinel at s0 does not answer: refused"),
+            (vec![no_sentinel()], "cannot work: s0 is no sentinel"),
+            (vec![down(), no_sentinel()], "unreachable: s1 is no sentinel"),
             (
                 vec![down(), Err(StoreError::Denied("NOAUTH; do this".into()))],
                 "the sentinel at s1: NOAUTH; give the sentinels' own login by ?sentinel_user=",
