@@ -7,6 +7,8 @@ use rustix::time::{ClockId, clock_gettime};
 /// How long a step of the wall clock may go unseen: turns are often much shorter than this, and
 /// looking at two clocks in each of them would show.
 const FOLLOW_US: u64 = 1000;
+/// How far apart two looks at clocks may be to count as one moment.
+const ONE_MOMENT: Duration = Duration::from_micros(100);
 
 /// Unix microseconds that go forward steadily between two looks at the wall clock, so that the
 /// duration of a command is never wrong by a step of it.
@@ -18,7 +20,16 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { started: Instant::now(), unix_us_at_start: unix_us() }
+        loop {
+            let before = Instant::now();
+            let unix_us_at_start = unix_us();
+            let started = Instant::now();
+            // A process that was stopped in between would be wrong by as long as that, and leases
+            // with it.
+            if started - before < ONE_MOMENT {
+                return Self { started, unix_us_at_start };
+            }
+        }
     }
 
     /// The time, following the wall clock again. To be called once per turn of the loop.

@@ -102,7 +102,15 @@ impl EventLoop {
     }
 
     /// Runs what was read, in the order in which it was.
+    ///
+    /// The clock is read after all of it has come. Whoever sets a lease counts it from before it
+    /// asked: by the time of the turn's start, a server that was stopped before it read the request
+    /// would let the lease end early.
     pub(super) fn run_arrivals(&mut self) {
+        if self.arrivals.is_empty() {
+            return;
+        }
+        self.measure_requests(None);
         if let Some(last) = self.arrivals.last().and_then(|arrival| arrival.foreseen) {
             self.engine.prefetch_entry(last);
         }
