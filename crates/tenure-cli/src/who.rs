@@ -88,7 +88,7 @@ fn quarantine_why(vacancy: &Vacancy) -> Option<&str> {
 pub(crate) fn vacancy(why: &Vacancy) -> String {
     match why {
         Vacancy::Quarantine { left, why } => format!(
-            "leases from before may still be believed in, {} left: {} (`tenure history` has it)",
+            "leases from before may still be believed in, {} left: {}",
             duration(*left),
             plain(why)
         ),

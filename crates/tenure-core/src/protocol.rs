@@ -542,8 +542,7 @@ pub enum HistoryKind {
         /// The successor, or an operator's words.
         detail: String,
     },
-    /// The store lost its past, or an operator cleared it without a term; no term began until the
-    /// quarantine was over.
+    /// The store lost its past; no term began until the quarantine was over.
     Quarantined {
         /// Why.
         detail: String,

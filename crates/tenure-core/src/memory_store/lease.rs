@@ -330,9 +330,7 @@ impl Step<'_> {
     /// Break glass. Whoever led may believe in its lease for a while: nobody follows before that.
     pub(super) fn clear(&mut self, reason: &str, quarantine: Duration) -> Outcome {
         let token = self.shelf.meta.as_ref().map_or(Token::NONE, |meta| meta.token);
-        let was_open = self.shelf.meta.as_ref().is_some_and(|meta| meta.is_open);
-        let ends_term = self.holder().is_some() && was_open;
-        if ends_term {
+        if self.holder().is_some() {
             self.shelf.close_term(self.now, CloseReason::Cleared, reason);
         }
         if let Some(meta) = &mut self.shelf.meta {
@@ -342,11 +340,8 @@ impl Step<'_> {
         }
         self.keys.delete(self.now, self.call.resource.key());
         self.begin_quarantine(quarantine, &format!("cleared by {}: {reason}", self.call.id));
-        if ends_term {
-            self.shelf.quarantine_is_noted = true;
-        } else if self.quarantine_left().is_some() {
-            self.note_quarantine(Token::NONE);
-        }
+        // Nothing was lost: the end of the term tells of it.
+        self.shelf.quarantine_is_noted = true;
         self.mark_quarantine();
         self.hints.push(Hint::Released { token });
         Outcome::Done

@@ -24,8 +24,6 @@ end
 if fault then return fault end
 if ended.is_term then
   journal(now, 'closed', ended.holder, token, 'cleared', reason)
-elseif left > 0 then
-  journal(now, 'quarantined', ME, token or 0, '', meta.quarantine_why)
 end
 publish('r ' .. text(token or 0))
 return answer('done')
