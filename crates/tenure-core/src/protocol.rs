@@ -542,7 +542,8 @@ pub enum HistoryKind {
         /// The successor, or an operator's words.
         detail: String,
     },
-    /// The store lost its past; no term began until the quarantine was over.
+    /// The store lost its past, or an operator cleared another program's key; no term began until
+    /// the quarantine was over.
     Quarantined {
         /// Why.
         detail: String,

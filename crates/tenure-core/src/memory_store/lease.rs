@@ -330,6 +330,7 @@ impl Step<'_> {
     /// Break glass. Whoever led may believe in its lease for a while: nobody follows before that.
     pub(super) fn clear(&mut self, reason: &str, quarantine: Duration) -> Outcome {
         let token = self.shelf.meta.as_ref().map_or(Token::NONE, |meta| meta.token);
+        let is_foreign = self.view().foreign;
         if self.holder().is_some() {
             self.shelf.close_term(self.now, CloseReason::Cleared, reason);
         }
@@ -340,8 +341,11 @@ impl Step<'_> {
         }
         self.keys.delete(self.now, self.call.resource.key());
         self.begin_quarantine(quarantine, &format!("cleared by {}: {reason}", self.call.id));
-        // Nothing was lost: the end of the term tells of it.
-        self.shelf.quarantine_is_noted = true;
+        match is_foreign {
+            true => self.note_quarantine(Token::NONE),
+            // Nothing was lost: the end of the term tells of it.
+            false => self.shelf.quarantine_is_noted = true,
+        }
         self.mark_quarantine();
         self.hints.push(Hint::Released { token });
         Outcome::Done

@@ -136,7 +136,7 @@ async fn addresses_that_are_not_understood_say_what_to_write() {
         ("", &["no scheme", "write redis://"]),
         ("localhost:6379", &["redis://localhost:6379"]),
         ("cache:6380,password=x,ssl=true", &["rediss://:PASSWORD@cache:6380/0"]),
-        ("redis-sentinel://host", &["redis+sentinel://host1,host2/master-name", "write redis://"]),
+        ("redis-sentinel://host", &["redis+sentinel://host1,host2/master-name", "did you mean"]),
         ("redis://host:port", &["port is not a number from 1 to 65535"]),
         ("redis://host/db", &["database"]),
         ("redis://host?pool=9", &["unknown option \"pool\""]),

@@ -11,6 +11,7 @@ use super::{Verdict, cases, ensure, shaped};
 cases![
     a_foreign_holder_is_held_and_told,
     a_foreign_holder_without_expiry_is_healed_when_it_is_the_one_seen,
+    clearing_a_foreign_holder_is_told_in_history,
     what_cannot_be_a_holder_is_a_conflict_and_stays,
     a_vanished_holder_is_told_to_its_owner,
     a_store_that_forgot_everything_makes_everyone_wait,
@@ -45,6 +46,18 @@ async fn a_foreign_holder_without_expiry_is_healed_when_it_is_the_one_seen(
     shaped!(answer.outcome, Outcome::Held);
     ensure!(answer.view.pttl.is_some_and(|left| left > SHORT), "not healed: {:?}", answer.view);
     ada.lead_at_last(&attempt_of(4, LONG)).await?;
+    Ok(())
+}
+
+async fn clearing_a_foreign_holder_is_told_in_history(stage: Stage) -> Verdict {
+    let [ada, ..] = stage.players();
+    stage.meddler().take(&stage.resource, "for-ever", None).await;
+    let clear = Request::Clear { reason: "drill".into(), quarantine: SHORT };
+    shaped!(ada.outcome(clear).await?, Outcome::Done);
+    let history = ada.outcome(Request::History { count: 9 }).await?;
+    let entries = shaped!(history, Outcome::History(entries) => entries);
+    let is_told = |what: &HistoryKind| matches!(what, HistoryKind::Quarantined { detail } if detail.contains("drill"));
+    ensure!(entries.len() == 1 && is_told(&entries[0].what), "history is {entries:?}");
     Ok(())
 }
 

@@ -8,10 +8,12 @@ end
 settle_life(0)
 local ended = { holder = meta.holder }
 ended.is_term = pttl ~= -2 and token and holder == meta.holder and not is_unconfirmed()
+ended.is_foreign = pttl ~= -2 and holder ~= meta.holder and holder ~= QUARANTINE
 quarantine_until = math.max(quarantine_until, now + lasts * 1000)
 meta.quarantine_why = 'cleared by ' .. ME .. ': ' .. reason
 local fault = must('HSET', META, 'v', '1', 'quarantine_until', text(quarantine_until),
-  'quarantine_why', meta.quarantine_why, 'quarantine_noted', text(quarantine_until), 'open', '0', 'claim', '', 'claim_from', '', 'wish', '')
+  'quarantine_why', meta.quarantine_why, 'quarantine_noted', text(quarantine_until), 'open', '0',
+  'claim', '', 'claim_from', '', 'wish', '')
 if fault then return fault end
 local left = remaining(quarantine_until)
 if left > 0 then
@@ -24,6 +26,8 @@ end
 if fault then return fault end
 if ended.is_term then
   journal(now, 'closed', ended.holder, token, 'cleared', reason)
+elseif ended.is_foreign then
+  journal(now, 'quarantined', ME, token or 0, '', meta.quarantine_why)
 end
 publish('r ' .. text(token or 0))
 return answer('done')
