@@ -30,7 +30,7 @@ const SECRET_LEN_MAX: u64 = 64 << 10;
 ///     .environment([("TENURE_DEFAULTS__TTL", "5s")])
 ///     .set(["elections", "nightly", "priority"], "5", "--priority")
 ///     .load()?;
-/// assert_eq!(config.store.to_string(), "redis://localhost");
+/// assert_eq!(config.store.to_string(), "redis://localhost:6379/0");
 /// assert_eq!(config.election("nightly").ttl, Duration::from_secs(5));
 /// assert_eq!(config.election("nightly").priority, 5);
 /// # Ok::<(), tenure::config::ConfigError>(())
