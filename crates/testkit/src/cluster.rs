@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use self::node::{Node, Seen};
-use crate::{GENEROUS, Host, RedisServer, RedisServerBuilder, ServerProgram, wait_for};
+use crate::{GENEROUS, Host, RedisServer, RedisServerBuilder, wait_for};
 
 /// How long a node may be silent while they get to know each other: a handshake that takes longer
 /// is forgotten.
@@ -394,10 +394,8 @@ fn settle_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
 }
 
 fn builder() -> RedisServerBuilder {
-    // Always the real thing: our own store is no cluster.
-    let redis = ServerProgram::new(ServerProgram::REDIS);
     let timeout_ms = FIRST_TIMEOUT.as_millis().to_string();
-    RedisServer::builder().program(redis).args([
+    RedisServer::builder().replicated().args([
         "--cluster-enabled",
         "yes",
         "--cluster-node-timeout",
@@ -405,14 +403,5 @@ fn builder() -> RedisServerBuilder {
         // A replica that lost its master a while ago may take over all the same: tests pause.
         "--cluster-replica-validity-factor",
         "0",
-        "--repl-ping-replica-period",
-        "1",
-        // The other nodes learn of a replica without delay.
-        "--repl-diskless-sync-delay",
-        "0",
-        // What a replica once got would be there after a restart, and with keys of a slot that has
-        // moved since, the node would import that slot for ever.
-        "--rdb-del-sync-files",
-        "yes",
     ])
 }

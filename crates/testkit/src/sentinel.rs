@@ -158,18 +158,7 @@ impl SentinelGroup {
 }
 
 fn builder(password: Option<&str>) -> RedisServerBuilder {
-    // Always the real thing: our own store has no replicas. One that lost its master looks for it
-    // again at once, and is not kept waiting for others that might come as well.
-    let redis = ServerProgram::new(ServerProgram::REDIS);
-    let builder = RedisServer::builder().program(redis).args([
-        "--repl-ping-replica-period",
-        "1",
-        "--repl-diskless-sync-delay",
-        "0",
-        // What a replica once got would be there after a restart as its data.
-        "--rdb-del-sync-files",
-        "yes",
-    ]);
+    let builder = RedisServer::builder().replicated();
     match password {
         Some(password) => builder.password(password).args(["--masterauth", password]),
         None => builder,

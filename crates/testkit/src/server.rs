@@ -295,6 +295,22 @@ impl RedisServerBuilder {
         self
     }
 
+    /// A redis-server that has replicas or is one: always the real thing, our own store knows none.
+    /// One that lost its master looks for it again at once, and is not kept waiting for others
+    /// that might come as well.
+    pub(crate) fn replicated(self) -> Self {
+        self.program(ServerProgram::new(ServerProgram::REDIS)).args([
+            "--repl-ping-replica-period",
+            "1",
+            "--repl-diskless-sync-delay",
+            "0",
+            // What a replica once got would be there after a restart, and with keys of a slot that
+            // has moved since, a cluster's node would import that slot for ever.
+            "--rdb-del-sync-files",
+            "yes",
+        ])
+    }
+
     /// Adds arguments, for example `["--maxclients", "10"]`. They come last, so they win.
     pub fn args<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));

@@ -12,7 +12,7 @@ use tenure_core::quorum::{HintCount, Quorum, Round, RoundOutput};
 use tenure_core::{AskId, Election, InstanceId, Moment, Output, ServerTime, StoreError, Token};
 
 use crate::replies;
-use crate::script::{moment, parse_hint, parse_token, settings, show, show_event};
+use crate::script::{copied, parse_hint, parse_token, settings, show, show_event};
 
 /// What a node's clock shows unless `shows=` says otherwise.
 const CLOCK: ServerTime = ServerTime(50);
@@ -63,16 +63,10 @@ impl Rounds {
     }
 
     fn line(&mut self, line: &str) {
-        self.out.push_str(line);
-        self.out.push('\n');
-        if line.is_empty() || line.starts_with('#') {
-            return;
+        if let Some((now, words)) = copied(line, &mut self.out) {
+            self.input(now, &words);
+            self.drain(now);
         }
-        let (at, words) = line.split_once(' ').expect("a moment and what happens");
-        let now = moment(at);
-        let words: Vec<&str> = words.split_whitespace().collect();
-        self.input(now, &words);
-        self.drain(now);
     }
 
     fn input(&mut self, now: Moment, words: &[&str]) {

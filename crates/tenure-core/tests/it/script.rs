@@ -44,16 +44,10 @@ impl Script {
     }
 
     fn line(&mut self, line: &str) {
-        self.out.push_str(line);
-        self.out.push('\n');
-        if line.is_empty() || line.starts_with('#') {
-            return;
+        if let Some((now, words)) = copied(line, &mut self.out) {
+            self.input(now, &words);
+            self.drain();
         }
-        let (at, words) = line.split_once(' ').expect("a moment and what happens");
-        let now = moment(at);
-        let words: Vec<&str> = words.split_whitespace().collect();
-        self.input(now, &words);
-        self.drain();
     }
 
     fn input(&mut self, now: Moment, words: &[&str]) {
@@ -211,7 +205,18 @@ pub(crate) fn duration(word: &str) -> Duration {
     }
 }
 
-pub(crate) fn moment(word: &str) -> Moment {
+/// Copies a line into the trace; what it says happens, and when, unless it is empty or a comment.
+pub(crate) fn copied<'a>(line: &'a str, out: &mut String) -> Option<(Moment, Vec<&'a str>)> {
+    out.push_str(line);
+    out.push('\n');
+    if line.is_empty() || line.starts_with('#') {
+        return None;
+    }
+    let (at, words) = line.split_once(' ').expect("a moment and what happens");
+    Some((moment(at), words.split_whitespace().collect()))
+}
+
+fn moment(word: &str) -> Moment {
     let seconds: f64 = word.parse().unwrap_or_else(|_| panic!("{word:?} is no moment"));
     Moment::from_nanos((seconds * 1e6).round() as u64 * 1_000)
 }
