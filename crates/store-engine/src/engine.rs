@@ -287,6 +287,13 @@ impl Engine {
         outcome
     }
 
+    /// Whether a request may run a script, so that it is worth preparing for
+    /// [`execute_attended`](Self::execute_attended). The rest is spared that.
+    #[inline]
+    pub fn may_run_script(&self, request: Request<'_>) -> bool {
+        self.state.registry.may_run_script(request.arg(0))
+    }
+
     #[cold]
     fn unusual_outcome(&mut self, session: &mut Session, endings: u32) -> Outcome {
         session.flags &= !session_flag::RESTS;

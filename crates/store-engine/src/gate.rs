@@ -241,6 +241,10 @@ pub(crate) fn call(cx: &mut Context<'_>, request: Request<'_>) {
 
 #[cold]
 fn propagate(cx: &mut Context<'_>, request: Request<'_>) {
+    let running = cx.server.scripting.running.as_ref();
+    if cx.caller == Caller::Script && running.is_some_and(|running| !running.propagates) {
+        return;
+    }
     let db = cx.db.selected();
     let unit = &mut cx.db.effects.unit.requests;
     match std::mem::take(&mut cx.propagate) {
