@@ -476,7 +476,9 @@ impl Engine {
             return;
         };
         if let Some(blocked) = self.forget_wait(&mut session) {
+            let reply_start = session.output.len();
             write_timeout(&mut session, blocked.on_timeout);
+            drop_late_reply(&mut session, reply_start);
             self.resumed(&session);
         }
         self.state.sessions.put_back(session);
@@ -515,7 +517,10 @@ impl Engine {
         let Some(mut session) = self.state.sessions.take(id) else { return };
         if self.forget_wait(&mut session).is_some() {
             let error = b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n";
+            let reply_start = session.output.len();
             session.output.extend_from_slice(error);
+            drop_late_reply(&mut session, reply_start);
+            self.state.stats.count_error(b"UNBLOCKED");
             self.resumed(&session);
         }
         self.state.sessions.put_back(session);
@@ -599,6 +604,7 @@ impl Engine {
         session.output = cx.reply.into_bytes();
         session.blocked = Some(waiting);
         if !still_blocked {
+            drop_late_reply(&mut session, reply_start);
             self.forget_wait(&mut session);
             self.resumed(&session);
         }
@@ -636,10 +642,22 @@ fn hex_id(random: &mut Rng) -> String {
 /// CLIENT REPLY OFF and SKIP: the reply was written for nothing.
 #[cold]
 pub(crate) fn drop_reply(cx: &mut Context<'_>, reply_start: usize) {
-    cx.reply.truncate(reply_start);
-    let skip_next = cx.session.has(session_flag::REPLY_SKIP_NEXT);
-    cx.session.set_flag(session_flag::REPLY_SKIP, skip_next);
-    cx.session.flags &= !session_flag::REPLY_SKIP_NEXT;
+    if cx.blocked.is_some() || cx.session.has(session_flag::POSTPONED) {
+        // It is still to come.
+        return;
+    }
+    if !cx.server.registry.row(cx.row).command.has(flag::PUSHES) {
+        cx.reply.truncate(reply_start);
+    }
+    cx.session.end_skip();
+}
+
+/// The same for a session whose wait is over: what it was told stands from `reply_start` on.
+fn drop_late_reply(session: &mut Session, reply_start: usize) {
+    if session.has(session_flag::REPLY_OFF | session_flag::REPLY_SKIP) {
+        session.output.truncate(reply_start);
+        session.end_skip();
+    }
 }
 
 fn write_timeout(session: &mut Session, reply: TimeoutReply) {

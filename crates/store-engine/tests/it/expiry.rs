@@ -82,3 +82,30 @@ fn info_tells_how_long_keys_live_on_average() {
     let average = text.split("avg_ttl=").nth(1).unwrap().trim_end().parse::<u64>().unwrap();
     assert!((170_000..230_000).contains(&average), "{text}");
 }
+
+/// redis-server 7.0 crashes on this one, so there is nothing to compare with.
+#[test]
+fn a_key_that_ended_in_a_pause_makes_way_for_its_successor() {
+    let mut world = World::seeded(1);
+    world.run("DEBUG SET-ACTIVE-EXPIRE 0");
+    world.run("SET a 1 PX 20");
+    world.pass(50);
+    for line in ["MULTI", "CLIENT PAUSE 100000 WRITE", "SET a 2", "EXEC"] {
+        world.run(line);
+    }
+    assert_eq!(world.run("GET a"), bulk("2"));
+    assert_eq!(world.run("DBSIZE"), Reply::Integer(1));
+    world.run("CLIENT UNPAUSE");
+    assert_eq!(world.run("GET a"), bulk("2"));
+    assert_eq!(world.run("DBSIZE"), Reply::Integer(1));
+}
+
+#[test]
+fn a_random_key_is_found_though_all_ended_in_a_pause() {
+    let mut world = World::seeded(1);
+    world.run("DEBUG SET-ACTIVE-EXPIRE 0");
+    world.run("SET a 1 PX 20");
+    world.run("CLIENT PAUSE 100000 WRITE");
+    world.pass(50);
+    assert_eq!(world.run("RANDOMKEY"), bulk("a"));
+}
