@@ -90,6 +90,9 @@ pub struct Keyspace {
     /// For the test that must notice it: changes save nothing first.
     #[cfg(test)]
     pub(crate) is_careless: bool,
+    /// For the test that compares them with what the key finder finds: keys looked for or set.
+    #[cfg(test)]
+    pub(crate) looked_up: std::collections::BTreeSet<Vec<u8>>,
     /// The running snapshot.
     snapshot: Option<Box<snapshot::Walk>>,
     /// Changes since the last save.
@@ -146,6 +149,8 @@ impl Keyspace {
             mark: false,
             #[cfg(test)]
             is_careless: false,
+            #[cfg(test)]
+            looked_up: std::collections::BTreeSet::new(),
             snapshot: None,
             dirty: 0,
             stats: KeyStats::default(),
@@ -258,6 +263,8 @@ impl Keyspace {
     /// Finds a living key; one that ended is removed on the way.
     #[inline]
     fn find(&mut self, key: &[u8]) -> Option<Found> {
+        #[cfg(test)]
+        self.looked_up.insert(key.to_vec());
         let hash = self.hash(key);
         let place = self.table().find(hash, key)?;
         let found = Found { hash, place };
@@ -433,6 +440,8 @@ impl Keyspace {
     }
 
     fn insert_entry(&mut self, key: &[u8], mut entry: Entry) {
+        #[cfg(test)]
+        self.looked_up.insert(key.to_vec());
         entry.set_mark(self.mark);
         self.table_mut().entry_memory += entry.memory();
         let hash = self.hash(key);
