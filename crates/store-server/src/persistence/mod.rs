@@ -13,6 +13,7 @@ mod disk;
 mod life;
 pub(crate) mod snapshot;
 mod start;
+mod witness;
 mod worker;
 
 use std::path::PathBuf;
@@ -130,6 +131,7 @@ impl Persistence {
             incarnation: identity.incarnation.clone(),
             began_at_ms: now_ms,
             is_complete: identity.history_complete,
+            family: String::new(),
         };
         let (dir, files) = (dir(engine.config()), self.data_files(engine.config()));
         let life = life::resume(&*self.disk, &dir, &files, now_ms, fresh)

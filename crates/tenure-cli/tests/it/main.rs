@@ -19,6 +19,7 @@ mod operate;
 mod quorum;
 mod quorum_succession;
 mod refusals;
+mod restored;
 mod run;
 mod serve;
 mod sidecar;

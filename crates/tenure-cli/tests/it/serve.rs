@@ -66,6 +66,25 @@ fn a_wrong_setting_stops_the_start_with_the_line_and_the_reason() {
     }
 }
 
+/// In the log, too, where somebody keeps one: in the background that is all there is.
+#[test]
+fn why_it_cannot_start_is_said_once() {
+    let folder = TempFolder::create();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let start = |words: &[&str]| {
+        let output = serve(folder.path()).args(["--port", &port]).args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let said = start(&[]);
+    assert_eq!(said.matches("cannot listen on").count(), 1, "{said}");
+    let said = start(&["--logfile", "log"]);
+    assert_eq!(said.matches("cannot listen on").count(), 1, "{said}");
+    let logged = fs::read_to_string(folder.path().join("log")).unwrap();
+    assert_eq!(logged.matches("cannot listen on").count(), 1, "{logged}");
+}
+
 #[test]
 fn a_file_includes_others_and_renames_commands() {
     let folder = TempFolder::create();
