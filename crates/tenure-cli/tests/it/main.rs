@@ -23,5 +23,6 @@ mod run;
 mod serve;
 mod sidecar;
 mod stage;
+mod stderr;
 mod take_over;
 mod wrong_address;
