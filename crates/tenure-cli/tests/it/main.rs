@@ -24,5 +24,6 @@ mod run;
 mod serve;
 mod sidecar;
 mod stage;
+mod stderr;
 mod take_over;
 mod wrong_address;
