@@ -412,6 +412,29 @@ impl Engine {
         if soon { NextTick::Soon } else { self.next_tick() }
     }
 
+    /// Somebody set the wall clock by so much between two calls. Keys end by that clock, but whoever
+    /// waits, idles or is paused does so for as long as was said.
+    pub fn clock_stepped(&mut self, step_us: i64) {
+        let step_ms = step_us / 1000;
+        let shift = |at: &mut u64| *at = at.saturating_add_signed(step_ms);
+        self.deadlines.clear();
+        for session in self.state.sessions.iter_mut() {
+            shift(&mut session.opened_at_ms);
+            shift(&mut session.asked_at_ms);
+            if let Some(at) = session.blocked.as_mut().and_then(|it| it.deadline_ms.as_mut()) {
+                shift(at);
+                self.deadlines.insert((*at, session.id));
+            }
+        }
+        self.state.pause.iter_mut().for_each(|pause| shift(&mut pause.until_ms));
+        shift(&mut self.state.identity.started_at_ms);
+        shift(&mut self.state.persistence.aof.rewrite_started_at_ms);
+        self.state.saving.clock_stepped(step_ms);
+        self.state.rate_meter = RateMeter::default();
+        // Keys may have ended by this.
+        self.expiry_at_ms = 0;
+    }
+
     /// When [`tick`](Self::tick) is wanted next.
     pub fn next_tick(&self) -> NextTick {
         if self.keyspace.is_settling() {

@@ -182,6 +182,10 @@ impl Handshakes {
         })
     }
 
+    pub(super) fn clock_stepped(&mut self, step_ms: i64) {
+        self.0.iter_mut().for_each(|(at, _)| *at = at.saturating_add_signed(step_ms));
+    }
+
     /// When the next one is to be looked at, unix milliseconds.
     pub(super) fn next_at_ms(&self) -> Option<u64> {
         self.0.front().map(|(deadline_ms, _)| *deadline_ms)
