@@ -61,9 +61,16 @@ impl Step {
         }
     }
 
-    /// Whether replicas have a say in what becomes of it, where a mode lets them.
+    /// Whether its answer promises something that a failover must not take back: a term, a tick
+    /// that does not run again, a fence, a pause, a term that an operator ended. Where a mode lets
+    /// them, replicas have a say in that. Not so what only saves others from waiting (release,
+    /// transfer, abandon: the lease ends by itself), nor wishes, whose outcome is looked for.
     pub(super) fn is_for_replicas(&self) -> bool {
-        matches!(self.script, Script::Acquire | Script::Renew | Script::Adopt)
+        use Script::{Acquire, Adopt, Clear, Fence, Pause, Renew, TickBegin, TickFinish};
+        matches!(
+            self.script,
+            Acquire | Renew | Adopt | TickBegin | TickFinish | Fence | Pause | Clear
+        )
     }
 
     /// Makes it an attempt that is no term before replicas have it. No server's age speaks for it
