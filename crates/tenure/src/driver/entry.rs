@@ -364,14 +364,7 @@ pub(super) fn grant(machine: &mut Machine, now: Moment, wishes: Wishes) {
 
 /// Whether a term ended against this instance's will.
 pub(crate) fn is_involuntary(reason: &Reason) -> bool {
-    matches!(
-        reason,
-        Reason::LeaseEnded
-            | Reason::NotRunning(_)
-            | Reason::RenewalLate
-            | Reason::Lost(_)
-            | Reason::WorkStalled
-    )
+    reason.is_involuntary()
 }
 
 fn is_farewell(output: &Output) -> bool {
