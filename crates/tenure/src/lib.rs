@@ -58,7 +58,7 @@ pub use events::{EVENTS_QUEUED_MAX, Events, Lagged};
 pub use listener::ListenerHandle;
 pub use memory::MemoryBackend;
 pub use observe::{Changes, Leadership, Observation, Observer, Vacancy};
-pub use once::{Job, Once, Tick};
+pub use once::{Job, NotStarted, Once, Tick};
 pub use operate::{Asked, Force};
 pub use secret::Secret;
 pub use status::{Counts, Status, Watch};

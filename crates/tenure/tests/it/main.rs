@@ -32,6 +32,7 @@ mod redis_refusal;
 mod redis_sentinel;
 mod redis_strict;
 mod redis_succession;
+mod redis_ticks;
 mod redis_tls;
 mod redis_trouble;
 mod settings;
