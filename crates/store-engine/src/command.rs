@@ -90,6 +90,9 @@ pub mod flag {
     /// May run a script, and other clients must be served while it does.
     pub const RUNS_SCRIPTS: u32 = 1 << 20;
 
+    /// Answers with messages, which CLIENT REPLY does not silence.
+    pub const PUSHES: u32 = 1 << 24;
+
     /// Names in the order in which COMMAND tells them.
     pub(crate) const NAMES: &[(u32, &str)] = &[
         (WRITE, "write"),
