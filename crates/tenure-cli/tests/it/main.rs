@@ -25,5 +25,6 @@ mod run;
 mod serve;
 mod sidecar;
 mod stage;
+mod stderr;
 mod take_over;
 mod wrong_address;
