@@ -19,6 +19,11 @@ pub(crate) fn unix_us() -> u64 {
     since.map_or(0, |since| since.as_micros() as u64)
 }
 
+/// How long ago a moment of the wall clock was; nothing when it is yet to come.
+pub(crate) fn age_of(moment: SystemTime) -> std::time::Duration {
+    SystemTime::now().duration_since(moment).unwrap_or_default()
+}
+
 /// A clock that only ever goes on, for lengths of time.
 pub(crate) fn steady() -> std::time::Instant {
     std::time::Instant::now()

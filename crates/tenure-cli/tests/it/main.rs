@@ -13,6 +13,7 @@ mod exclusive;
 mod foreground;
 mod guard;
 mod local;
+mod local_place;
 mod look;
 mod once;
 mod operate;
