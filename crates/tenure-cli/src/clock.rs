@@ -28,3 +28,10 @@ pub(crate) fn age_of(moment: SystemTime) -> std::time::Duration {
 pub(crate) fn steady() -> std::time::Instant {
     std::time::Instant::now()
 }
+
+/// A reading of the clock that counts through suspend, as leases do.
+pub(crate) fn boot_now() -> tenure::core::Moment {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    // It counts from the start of the machine: never negative, and 64 bits are 584 years.
+    tenure::core::Moment::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
