@@ -24,12 +24,14 @@
 //! Nothing here needs a particular runtime: a client has a thread of its own, and what it returns
 //! can be awaited anywhere.
 
+mod alarm;
 pub mod backend;
 pub mod blocking;
 mod builder;
 mod client;
 mod clock;
 pub mod config;
+mod deadlines;
 mod driver;
 mod election;
 mod error;

@@ -36,4 +36,5 @@ mod redis_ticks;
 mod redis_tls;
 mod redis_trouble;
 mod settings;
+mod starved;
 mod work;
