@@ -12,6 +12,7 @@ use crate::control::Subject;
 use crate::ours::Ours;
 use crate::party::{Link, Party, Work};
 use crate::rival::{Rival, RivalKind};
+use crate::runner::Runner;
 use crate::world::{Event, World, span};
 
 impl World<'_> {
@@ -160,7 +161,13 @@ impl World<'_> {
         }
         let settings = self.election_settings(party, name, life, timing, ttl);
         let seed = self.random.word();
-        (timing, Box::new(Ours::new(settings, ttl, flaw, seed, now)))
+        match self.case.runs_jobs() {
+            true => {
+                let periods = self.job_periods();
+                (timing, Box::new(Runner::new(settings, (ttl, flaw), periods, seed, now)))
+            }
+            false => (timing, Box::new(Ours::new(settings, ttl, flaw, seed, now))),
+        }
     }
 
     /// In some worlds instances ask for different leases.

@@ -10,7 +10,7 @@ use crate::clock::{Clock, Real};
 use crate::flaw::Flaw;
 
 /// What the clock of a store shows when a world begins, in nanoseconds since 1970.
-const EPOCH: u64 = 1_700_000_000_000_000_000;
+pub(crate) const EPOCH: u64 = 1_700_000_000_000_000_000;
 
 /// One store process and its host's clock.
 pub(crate) struct Node {

@@ -47,6 +47,8 @@ pub(crate) enum Fault {
     FlushForNewcomer,
     ServerClockForward,
     ServerClockBack,
+    /// The store's clock, which was far ahead when the world began, is set right.
+    ClockCorrected,
     /// Cluster: the owner of the slot dies with its data, another takes the empty slot.
     SlotLost,
     /// Cluster: the slot moves to another node with its data.
@@ -112,6 +114,7 @@ impl World<'_> {
             | Fault::FlushForNewcomer
             | Fault::ServerClockForward
             | Fault::ServerClockBack
+            | Fault::ClockCorrected
             | Fault::SlotLost
             | Fault::SlotMoved => self.inflict_on_store(fault),
             Fault::AskToResign

@@ -62,6 +62,16 @@ pub enum Flaw {
     ClockBackWaits,
     /// Our own store takes restored data for what it had when it ended.
     OldMarkVouches,
+    /// Periods of all lengths share one count, and what was done in the future counts.
+    PeriodsShareNumbers,
+    /// A program that could not be started counts as run.
+    NeverStartedCounts,
+    /// Work that ended after its lease is reported as done.
+    DoneAfterLease,
+    /// What must not be run twice is run again after a crash.
+    RerunsAnyway,
+    /// Strict: what is said about ticks counts before the replicas have it.
+    TickUnconfirmed,
     /// Strict: the replicas are waited for on a connection that wrote nothing.
     WaitElsewhere,
     /// Strict: one replica fewer than there are is enough.

@@ -22,6 +22,9 @@ pub(crate) const PEOPLE: &[(Fault, u32)] = &[
 
 pub(crate) const MIXTURE: &[(Fault, u32)] = &[
     (Fault::Pause, 5),
+    (Fault::Starve, 3),
+    (Fault::Astray, 2),
+    (Fault::RestartOld, 1),
     (Fault::Suspend, 3),
     (Fault::Crash, 3),
     (Fault::Stop, 3),
@@ -80,6 +83,7 @@ pub(crate) const NODES: &[(Fault, u32)] = &[
 ];
 
 pub(crate) const QUORUM_MIXTURE: &[(Fault, u32)] = &[
+    (Fault::Starve, 3),
     (Fault::Node(NodeFault::Crash), 2),
     (Fault::Node(NodeFault::RestartEmpty), 3),
     (Fault::Node(NodeFault::RestartOld), 3),

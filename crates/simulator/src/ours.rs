@@ -42,6 +42,15 @@ impl Ours {
         }
     }
 
+    pub(crate) fn number_attempts_after(&mut self, attempt: u64) {
+        self.election.number_attempts_after(attempt);
+    }
+
+    /// The last reading of the local clock.
+    pub(crate) fn now(&self) -> Moment {
+        self.now
+    }
+
     /// Swallows a farewell that a process with this flaw does not send.
     fn is_swallowed(&self, request: &Request) -> bool {
         self.flaw == Some(Flaw::CloseWithoutRelease) && matches!(request, Request::Release { .. })

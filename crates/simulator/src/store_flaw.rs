@@ -2,7 +2,7 @@
 
 use tenure_core::ServerTime;
 use tenure_core::memory_store::MemoryStore;
-use tenure_core::protocol::{Acquire, Answer, Ballot, Call, Hint, Outcome, Request, Token};
+use tenure_core::protocol::{Acquire, Answer, Ballot, Call, Hint, Outcome, Request, Tick, Token};
 
 use crate::flaw::Flaw;
 
@@ -58,6 +58,17 @@ impl Flaw {
             )
             | (Flaw::TransferWithoutToken, Request::Transfer { token, .. }) => {
                 *token = held.map_or(*token, |held| held.token);
+            }
+            (
+                Flaw::PeriodsShareNumbers,
+                Request::TickBegin { tick, .. }
+                | Request::TickFinish { tick, .. }
+                | Request::TickReopen { tick, .. }
+                | Request::TickLook { tick },
+            ) => {
+                if let Tick::Period { number, .. } = tick {
+                    *tick = Tick::Number(*number);
+                }
             }
             (Flaw::AbandonWithoutAttempt, Request::Abandon { attempt }) => {
                 *attempt = held.map_or(*attempt, |held| held.attempt);
