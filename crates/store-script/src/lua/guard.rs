@@ -6,7 +6,7 @@ use std::ptr;
 use mlua::ffi;
 
 use super::entry::{context, pay, raise_killed, raise_with_place};
-use super::frozen::{is_frozen, look_through, raise_readonly};
+use super::frozen::{is_frozen, look_through, push_shown_metatable, raise_readonly};
 use super::stack::Stack;
 use crate::context::Context;
 
@@ -25,7 +25,7 @@ pub(crate) enum Guarded {
     Parse,
     /// Iterates over frozen tables too.
     Pairs,
-    /// Has no metatables of frozen tables to show, and a frozen copy of that of strings.
+    /// Shows frozen copies of metatables: that of the globals, and that of strings.
     Metatable,
     /// As `Read`, and pays for the empty places that may lie before the next entry.
     Next,
@@ -192,7 +192,7 @@ unsafe extern "C-unwind" fn metatable(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: L1.
     unsafe {
         if is_frozen(state, 1) {
-            ffi::lua_pushnil(state);
+            push_shown_metatable(state, 1);
             return 1;
         }
         if ffi::lua_type(state, 1) == ffi::LUA_TSTRING {
