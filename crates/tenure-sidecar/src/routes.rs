@@ -20,7 +20,7 @@ use crate::watched::{HISTORY_READ_MAX, Watched};
 use crate::{clock, events, metrics, page};
 
 /// The largest body that a request may have, in bytes: a name fits many times.
-const BODY_LEN_MAX: usize = 16 * 1024;
+pub(crate) const BODY_LEN_MAX: usize = 16 * 1024;
 /// How long `/status` waits for a fresh look before it shows the last one.
 const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 /// A look this young is fresh: many callers at once share it.

@@ -13,6 +13,7 @@ mod metrics;
 mod openmetrics;
 mod page;
 mod routes;
+mod slow;
 mod stage;
 mod strict;
 mod truth;
