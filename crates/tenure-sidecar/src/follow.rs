@@ -213,8 +213,10 @@ pub(crate) async fn listen(
     mut events: Events,
     journal: Arc<Journal>,
     hooks: Arc<Hooks>,
+    release: Release,
 ) {
-    let mut listener = Listener { watched, journal, hooks, leads_under: None };
+    let mut listener =
+        Listener { watched, journal, hooks, release, leads_under: None, holding: None };
     listener.catch_up();
     while let Some(event) = events.next().await {
         match event {
@@ -228,12 +230,46 @@ pub(crate) async fn listen(
     }
 }
 
+/// When a term is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Release {
+    /// At once; hooks are told beside it.
+    AtOnce,
+    /// When hooks on loss have ended, or the grace for stopping is over.
+    AfterHooks,
+}
+
 struct Listener {
     watched: Arc<Watched>,
     journal: Arc<Journal>,
     hooks: Arc<Hooks>,
+    release: Release,
     /// The term that the hooks know of.
     leads_under: Option<Token>,
+    /// What keeps the term from being given back before the hooks were told.
+    holding: Option<Holding>,
+}
+
+/// A task that ends with its value.
+struct Holding(tokio::task::AbortHandle);
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Tells the hooks as soon as work has to stop, and lets go of the term when they have ended.
+async fn hold(term: tenure::Term, hooks: Arc<Hooks>, id: String) {
+    term.stopping().await;
+    let reason = term.stop_reason().map_or("unknown", |reason| reason.code());
+    let (name, token) = (term.resource().name().to_owned(), term.token().get());
+    let loss = Happening { turn: Turn::Loss, name: name.clone(), id, token, reason };
+    hooks.tell(&Arc::new(loss));
+    tokio::select! {
+        () = hooks.loss_told(&name, token) => {}
+        () = term.lost() => {}
+    }
 }
 
 impl Listener {
@@ -286,6 +322,13 @@ impl Listener {
 
     fn gained(&mut self, status: &Status, token: Token) {
         self.leads_under = Some(token);
+        if self.release == Release::AfterHooks {
+            let term = self.watched.election.as_ref().and_then(tenure::Election::term);
+            // Over already: a gain told now could no longer be taken back in time.
+            let Some(term) = term.filter(|term| term.token() == token) else { return };
+            let holding = hold(term, Arc::clone(&self.hooks), status.id.to_string());
+            self.holding = Some(Holding(tokio::spawn(holding).abort_handle()));
+        }
         self.tell_hooks(status, Turn::Gain, token, "granted");
     }
 

@@ -44,7 +44,7 @@ mod watched;
 pub use access::Access;
 pub use connections::{CONNECTIONS_MAX, PEER_CONNECTIONS_MAX};
 pub use error::SidecarError;
-pub use hooks::{HOOK_QUEUED_MAX, HOOK_TRIES_MAX, Hook, WebhookError};
+pub use hooks::{HOOK_TRIES_MAX, Hook, WebhookError};
 pub use server::{Server, ServerSettings};
 pub use sidecar::{Sidecar, SidecarBuilder};
 pub use tls::Certificates;

@@ -198,7 +198,6 @@ impl Scrape {
                 ("retried", &tally.retried),
                 ("failed", &tally.failed),
                 ("superseded", &tally.superseded),
-                ("dropped", &tally.dropped),
             ];
             for (outcome, count) in outcomes {
                 let hook = format!("{}-{index}", turn.as_str());
