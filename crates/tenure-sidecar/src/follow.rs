@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use crate::hooks::{Happening, Hooks, Turn};
 use crate::journal::{Journal, What};
 use crate::streams::Streams;
+use crate::view::unknown;
 use crate::watched::{Seen, Watched};
 
 /// How often to look while nobody watches.
@@ -22,6 +23,10 @@ const LOOK_EVERY_WATCHED: (Duration, Duration) =
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(20);
 /// The store ends a lease on a whole millisecond: looking at the very one finds it still there.
 const EXPIRY_GRAIN: Duration = Duration::from_millis(3);
+/// With less left than this a lease is waited for to end.
+const LEASE_LEFT_MIN: Duration = Duration::from_millis(200);
+/// Longer than any look takes: then there is nothing to doubt.
+const DOUBT_MAX: Duration = Duration::from_secs(3600);
 /// How soon to follow changes again after that failed.
 const FOLLOW_AGAIN: Duration = Duration::from_secs(1);
 
@@ -45,13 +50,18 @@ pub(crate) async fn look_on(
     streams: Arc<Streams>,
 ) {
     let mut before = Seen::default();
+    // Whether the journal says that nobody can tell who leads.
+    let mut was_unknown = false;
     loop {
-        watched.look().await;
+        match was_unknown {
+            true => watched.look().await,
+            false => was_unknown = look_or_doubt(&watched, &journal).await,
+        }
         let seen = watched.seen();
-        write_down(&journal, &watched, &before, &seen);
+        write_down(&journal, &watched, &before, &seen, was_unknown);
+        was_unknown &= watched.is_unknown(&seen);
         let every = if streams.any() { while_watched(&seen) } else { LOOK_EVERY };
-        let lease = seen.remaining().filter(|left| !left.is_zero());
-        let pause = lease.map_or(every, |left| every.min(left + EXPIRY_GRAIN));
+        let pause = every.min(before_the_end(&seen).unwrap_or(every));
         before = seen;
         tokio::time::sleep(LOOK_PAUSE_MIN).await;
         tokio::select! {
@@ -63,6 +73,38 @@ pub(crate) async fn look_on(
     }
 }
 
+/// Looks, and says meanwhile that nobody can tell who leads once that is so: a store that does not
+/// answer must not keep an old truth alive. Returns whether it said so.
+async fn look_or_doubt(watched: &Watched, journal: &Journal) -> bool {
+    let mut looking = std::pin::pin!(watched.look());
+    let left = {
+        let seen = watched.seen();
+        let believed = seen.believed_for().unwrap_or(DOUBT_MAX);
+        believed.saturating_sub(seen.age().unwrap_or_default())
+    };
+    tokio::select! {
+        () = &mut looking => return doubt(watched, journal),
+        () = tokio::time::sleep(left.min(DOUBT_MAX) + EXPIRY_GRAIN) => {}
+    }
+    let doubts = doubt(watched, journal);
+    watched.nudge();
+    looking.await;
+    doubts
+}
+
+/// Writes down that nobody can tell who leads, if that is so.
+fn doubt(watched: &Watched, journal: &Journal) -> bool {
+    let Some(unknown) = unknown(watched, &watched.seen()) else { return false };
+    journal.add(watched.name(), What { kind: "unknown", text: unknown.text, ..What::default() });
+    true
+}
+
+/// When to look again so that a lease is seen renewed before the one that is known is over.
+fn before_the_end(seen: &Seen) -> Option<Duration> {
+    let left = seen.remaining().filter(|left| !left.is_zero())?;
+    Some(if left > LEASE_LEFT_MIN { left * 2 / 3 } else { left + EXPIRY_GRAIN })
+}
+
 /// Often enough to see a short lease renewed.
 fn while_watched(seen: &Seen) -> Duration {
     let (least, most) = LOOK_EVERY_WATCHED;
@@ -70,7 +112,13 @@ fn while_watched(seen: &Seen) -> Duration {
 }
 
 /// What a person who looks on would call a change.
-fn write_down(journal: &Journal, watched: &Watched, before: &Seen, after: &Seen) {
+fn write_down(
+    journal: &Journal,
+    watched: &Watched,
+    before: &Seen,
+    after: &Seen,
+    was_unknown: bool,
+) {
     let add = |what: What| journal.add(watched.name(), what);
     match (&before.error, &after.error) {
         (None, Some(error)) => {
@@ -87,7 +135,8 @@ fn write_down(journal: &Journal, watched: &Watched, before: &Seen, after: &Seen)
     let leader = |o: &Observation| o.leadership.leader().map(|l| (l.id.clone(), l.token));
     let own = watched.status().and_then(|status| status.token);
     let is_old_news = leader(seen).is_none() && is_overtaken(seen.server_time, own);
-    if earlier.map(leader) != Some(leader(seen)) && !is_old_news {
+    let is_known_again = was_unknown && !watched.is_unknown(after);
+    if (earlier.map(leader) != Some(leader(seen)) || is_known_again) && !is_old_news {
         add(new_leader(seen, after));
     }
     if let Some(earlier) = earlier {

@@ -28,6 +28,7 @@ mod events;
 mod follow;
 mod hooks;
 mod journal;
+mod json;
 mod metrics;
 mod paced;
 mod page;

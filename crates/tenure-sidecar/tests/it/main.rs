@@ -15,5 +15,6 @@ mod page;
 mod routes;
 mod slow;
 mod stage;
+mod stale;
 mod strict;
 mod truth;
