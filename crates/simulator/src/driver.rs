@@ -8,6 +8,7 @@ use crate::algorithm::{Belief, Op, Output, Reply, Want};
 use crate::case::Replicas;
 use crate::clock::MILLISECOND;
 use crate::flaw::{Flaw, LATE_LEASES};
+use crate::network::RECONNECTS_WITHIN;
 use crate::party::PendingAsk;
 use crate::promise::Promise;
 use crate::world::{Event, World, span};
@@ -103,9 +104,8 @@ impl World<'_> {
 
     /// A request as a connection in the mode of this world sends it.
     fn in_mode(&self, mut op: Op) -> Op {
-        if self.case.replicas == Replicas::Confirming
-            && let Op::Call(Request::Acquire(acquire)) = &mut op
-        {
+        let age_lies = matches!(self.case.replicas, Replicas::Confirming | Replicas::Slots);
+        if let (true, Op::Call(Request::Acquire(acquire))) = (age_lies, &mut op) {
             acquire.age_counts = self.subject.flaw() == Some(Flaw::TrustsAge);
         }
         op
@@ -122,9 +122,15 @@ impl World<'_> {
         if epoch != ANY_EPOCH && epoch != place.links[line].epoch {
             return;
         }
+        let is_astray = matches!(reply, Err(StoreError::WrongNode(_)));
         match self.quorum {
             Some(_) => self.advance_round(party, line, (ask, step), reply),
             None => self.finish_ask(party, ask, reply),
+        }
+        // A connection to a server that is not the primary is given up.
+        if is_astray && epoch == self.parties[party].links[line].epoch {
+            let down_for = self.random.below(RECONNECTS_WITHIN);
+            self.break_link(party, line, down_for);
         }
     }
 
@@ -208,8 +214,11 @@ impl World<'_> {
 
     fn judge_rivals(&mut self, party: usize) {
         let now = self.now;
-        let rival = (0..self.parties.len())
-            .find(|&other| other != party && self.parties[other].may_act(now));
+        let unchecked = self.subject.flaw() == Some(Flaw::WorkOutlivesLease);
+        let rival = (0..self.parties.len()).filter(|other| *other != party).find(|&other| {
+            let other = &self.parties[other];
+            other.may_act(now) || unchecked && other.works_unchecked(now)
+        });
         if let Some(rival) = rival {
             let tell = |party: usize| {
                 let place = &self.parties[party];
@@ -241,6 +250,7 @@ impl World<'_> {
     }
 
     fn work_lost(&mut self, party: usize, reason: &Reason) {
+        self.judge_deposed(party, reason);
         self.parties[party].work.was_lost |= matches!(reason, Reason::Lost(_));
         match self.parties[party].work.runs_under {
             Some(_) => self.stop_work(party),
@@ -295,8 +305,17 @@ impl World<'_> {
             (true, None) => return,
             (false, _) => place.work.runs_under = None,
         }
-        let local = place.local(now);
+        let life = place.life;
         self.note_party(party, || if running { "work begins" } else { "work has ended" });
+        match self.parties[party].is_held(now) {
+            true => self.parties[party].held.push(Event::WorkHeard { party, life }),
+            false => self.work_heard(party),
+        }
+    }
+
+    pub(crate) fn work_heard(&mut self, party: usize) {
+        let local = self.parties[party].local(self.now);
+        let running = self.parties[party].work.runs_under.is_some();
         self.parties[party].algorithm.work(local, running);
         self.settle(party);
     }
@@ -333,7 +352,7 @@ impl World<'_> {
 
     /// A stopped process goes on: its first check comes before anything else it hears.
     pub(crate) fn resumed(&mut self, party: usize) {
-        if self.parties[party].is_paused(self.now) {
+        if self.parties[party].is_held(self.now) {
             return;
         }
         self.note_party(party, || "goes on");

@@ -98,6 +98,16 @@ impl World<'_> {
             return;
         }
         let caller = self.caller(letter.caller.clone());
+        if self.cluster.nodes[letter.node].is_read_only {
+            let reply = self.cluster.read_only_reply(letter.node, self.now, &letter.op, &caller);
+            self.note("store", || {
+                format!("{} (old data) {:?} -> {reply:?}", letter.node, letter.op)
+            });
+            if !is_cut && !letter.is_copy {
+                self.answer(letter, reply);
+            }
+            return;
+        }
         let reply = self.execute(letter.node, &letter.op, &caller);
         if is_cut || letter.is_copy {
             return;
@@ -251,7 +261,7 @@ impl World<'_> {
         self.after(down_for, Event::Connected { party, life, line, epoch });
         let place = &self.parties[party];
         let has_majority = self.quorum.is_some_and(|quorum| place.links_up() >= quorum.majority());
-        if !has_majority && !place.is_paused(self.now) && self.random.percent(50) {
+        if !has_majority && !place.is_held(self.now) && self.random.percent(50) {
             let local = self.parties[party].local(self.now);
             self.parties[party].algorithm.unreachable(local);
             self.settle(party);
@@ -267,7 +277,7 @@ impl World<'_> {
             return;
         }
         link.is_up = true;
-        link.node = node;
+        link.node = link.strays_to.take().unwrap_or(node);
         let arrives = self.now;
         link.request_arrives = arrives;
         link.reply_arrives = arrives;

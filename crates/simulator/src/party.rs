@@ -21,6 +21,8 @@ pub(crate) struct Party {
     pub(crate) is_alive: bool,
     /// The process stands still until then.
     pub(crate) paused_until: Real,
+    /// Its driver gets no time until then; work and clock go on.
+    pub(crate) starved_until: Real,
     /// What happened to it while it stood still.
     pub(crate) held: Vec<Event>,
     /// One connection per node; just one where one store decides.
@@ -88,6 +90,8 @@ pub(crate) struct Link {
     pub(crate) loses_replies_until: Real,
     pub(crate) slow_until: Real,
     pub(crate) deaf_until: Real,
+    /// The node that the next connection leads to, instead of the right one.
+    pub(crate) strays_to: Option<usize>,
 }
 
 impl Link {
@@ -103,6 +107,7 @@ impl Link {
             loses_replies_until: 0,
             slow_until: 0,
             deaf_until: 0,
+            strays_to: None,
         }
     }
 
@@ -140,6 +145,17 @@ impl Party {
             && !self.work.was_lost
             && self.local(now) < self.work.believed_until;
         self.is_valid(now) || works_on
+    }
+
+    /// Whether work goes on that looks for nothing but the word of its driver.
+    pub(crate) fn works_unchecked(&self, now: Real) -> bool {
+        let works = self.is_alive && self.work.runs_under.is_some();
+        works && !self.work.is_told_to_stop && !self.is_paused(now)
+    }
+
+    /// Whether nothing reaches its core now.
+    pub(crate) fn is_held(&self, now: Real) -> bool {
+        self.is_paused(now) || now < self.starved_until
     }
 
     pub(crate) fn is_paused(&self, now: Real) -> bool {

@@ -88,6 +88,9 @@ pub mod flag {
     /// May write though it is not a write command: PFCOUNT, scripts.
     pub const MAY_REPLICATE: u32 = 1 << 19;
 
+    /// Answers with messages, which CLIENT REPLY does not silence.
+    pub const PUSHES: u32 = 1 << 24;
+
     /// Names in the order in which COMMAND tells them.
     pub(crate) const NAMES: &[(u32, &str)] = &[
         (WRITE, "write"),

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use tenure::core::Timing;
 use tenure::core::protocol::TickOutcome;
 use tenure::{Job, Once, Tenure, Term, Tick};
@@ -184,6 +185,11 @@ impl Turn {
 
     fn code(&self, once: Once<Result<(), String>>) -> u8 {
         match (once, self.ended.get()) {
+            // Its own code would say that it was done; the tick is open.
+            (Once::Interrupted(_), Some(Ended::Leaving(_))) => {
+                talk("terminated: the tick is open, so it is run again");
+                exit::of_signal(Signal::TERM.as_raw() as u8)
+            }
             (_, Some(Ended::ByItself(ending) | Ended::Leaving(ending))) => ending.code(),
             (Once::AlreadyDone(outcome), _) => self.done(&outcome),
             (Once::RunningElsewhere { by }, _) => {

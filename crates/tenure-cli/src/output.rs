@@ -9,6 +9,26 @@ use tenure::core::text::{escaped_json, is_deceptive};
 
 use crate::log_line;
 
+/// As the standard macro of this name, except that a stderr that cannot be written is no reason to
+/// panic, and that nobody waits for its reader once `log_queue::start` was called.
+macro_rules! eprintln {
+    () => { $crate::log_queue::write(b"\n") };
+    ($($words:tt)*) => {
+        $crate::log_queue::write(format!("{}\n", format_args!($($words)*)).as_bytes())
+    };
+}
+
+/// The same without the end of a line.
+macro_rules! eprint {
+    ($($words:tt)*) => { $crate::log_queue::write(format!($($words)*).as_bytes()) };
+}
+
+/// As the standard macro of this name, except that a stdout that cannot be written is no reason to
+/// panic.
+macro_rules! println {
+    ($($words:tt)*) => { $crate::output::result(&format!($($words)*)) };
+}
+
 /// How a result is printed.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct OutputOptions {
@@ -36,7 +56,7 @@ pub(crate) fn result(text: &str) {
 
 /// Says something on stderr.
 pub(crate) fn talk(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "tenure: {}", shown(text));
+    eprintln!("tenure: {}", shown(text));
 }
 
 /// Several lines as a terminal may show them. Texts from outside are made plain where they are put

@@ -127,7 +127,7 @@ fn clients(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "maxclients" => cx.server.config.text("maxclients"),
         "client_recent_max_input_buffer" => 0,
         "client_recent_max_output_buffer" => unread.max().unwrap_or(0),
-        "blocked_clients" => waits().count(),
+        "blocked_clients" => waits().count() + cx.server.postponed.len(),
         "tracking_clients" => cx.server.tracking.session_count(),
         "clients_in_timeout_table" => timed.count(),
     );

@@ -57,7 +57,8 @@ pub(crate) struct Arguments {
     /// The exit code of a loss with `--on-loss exit`.
     #[arg(long, value_name = "N", default_value_t = 1)]
     loss_code: u8,
-    /// Exit with 75 after waiting this long for the leadership, at the start or again.
+    /// Exit after waiting this long for the leadership, at the start or again: with 75, or with 69
+    /// while the store cannot be reached.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     wait_timeout: Option<Duration>,
     /// A shell command that succeeds while the program's work goes on; when it does not for three
@@ -344,10 +345,7 @@ fn is_loss(term: &Term) -> bool {
     match term.stop_reason() {
         // The guard acted before this process could notice.
         None => true,
-        Some(reason) => matches!(
-            reason,
-            Reason::LeaseEnded | Reason::RenewalLate | Reason::Lost(_) | Reason::WorkStalled
-        ),
+        Some(reason) => reason.is_involuntary(),
     }
 }
 

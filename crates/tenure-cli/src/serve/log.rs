@@ -40,6 +40,11 @@ impl Logger {
         Ok(Self { level: LogLevel::of(config), file, system: system.map(Arc::new) })
     }
 
+    /// Whether lines go to whoever started us and to nobody else.
+    pub(super) fn is_stdout(&self) -> bool {
+        self.file.is_none() && self.system.is_none()
+    }
+
     /// Writes a line, unless it matters less than `loglevel` asks for.
     pub(super) fn log(&self, level: LogLevel, text: &str) {
         if level >= self.level {

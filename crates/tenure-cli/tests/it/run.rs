@@ -142,6 +142,17 @@ on_every_store! {
         }
     }
 
+    fn being_stopped_past_the_lease_is_a_loss(stage: crate::stage::Stage) {
+        let mut wrapper = stage.wrap_writer("ada", &["--on-loss", "exit", "--loss-code", "9"]);
+        let token = stage.next_term(0);
+        let pids = stage.diary().writers(token);
+        wrapper.pause();
+        wait_until("the lease to end", GENEROUS, || !stage.key_exists());
+        wrapper.resume();
+        assert_eq!(wrapper.wait(GENEROUS).code(), Some(9));
+        pids.into_iter().for_each(wait_until_gone);
+    }
+
     fn after_a_loss_it_contends_again(stage: crate::stage::Stage) {
         let mut wrapper = stage.wrap_writer("ada", &[]);
         let token = stage.next_term(0);

@@ -276,6 +276,7 @@ fn a_closed_terminal_ends_it_in_order() {
     let server = RedisServer::start();
     let folder = TempFolder::create();
     let text = "defaults.fresh_store = true\nelections.report.ttl = '60s'\n\
+                sidecar.on_gain = 'echo up >> log'\n\
                 sidecar.on_loss = 'sleep 0.2; echo down >> log'\n";
     let config = folder.write("tenure.toml", text);
     let url = server.url();
@@ -284,9 +285,9 @@ fn a_closed_terminal_ends_it_in_order() {
     command.current_dir(folder.path());
     let mut terminal = crate::cli::terminal::Terminal::start(command);
     terminal.sees("serving report");
-    wait_until("it leads", GENEROUS, || server.cli(&["EXISTS", "tenure:report"]) == "1");
+    wait_until("the gain was told", GENEROUS, || written(&folder, "log") == "up\n");
     crate::stage::send(terminal.pid(), rustix::process::Signal::HUP);
     assert_eq!(terminal.ends(), Some(0));
-    assert_eq!(written(&folder, "log"), "down\n");
+    assert_eq!(written(&folder, "log"), "up\ndown\n");
     assert_eq!(server.cli(&["EXISTS", "tenure:report"]), "0", "the lease was given back");
 }
