@@ -141,10 +141,10 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if cx.server.gates & server_gate::DISK_TROUBLE != 0 && (command.name == "ping" || writes(cx)) {
         return Err(cx.server.persistence.refusal());
     }
-    check_replicas(cx, command)?;
-    if cx.server.gates & server_gate::SAVING_FAILS != 0
-        && (command.has(flag::WRITE) || command.name == "ping")
-    {
+    if cx.server.gates & server_gate::FEW_REPLICAS != 0 && writes(cx) {
+        return Err(CommandError::FEW_REPLICAS);
+    }
+    if cx.server.gates & server_gate::SAVING_FAILS != 0 && (command.name == "ping" || writes(cx)) {
         return Err(CommandError::SAVING_FAILS);
     }
     if cx.session.has(session_flag::SUBSCRIBED) && cx.session.protocol == Protocol::Resp2 {
@@ -183,7 +183,7 @@ pub(crate) fn any_command(cx: &Context<'_>, holds: impl Fn(&Command) -> bool) ->
 /// `min-replicas-to-write`: nothing is written that too few others would keep.
 pub(crate) fn check_replicas(cx: &Context<'_>, command: &Command) -> CommandResult {
     if cx.server.gates & server_gate::FEW_REPLICAS != 0 && command.has(flag::WRITE) {
-        return Err(CommandError::text("NOREPLICAS Not enough good replicas to write."));
+        return Err(CommandError::FEW_REPLICAS);
     }
     Ok(())
 }
@@ -276,6 +276,10 @@ fn note_load_failure(cx: &mut Context<'_>, error: &CommandError) {
 
 #[cold]
 fn propagate(cx: &mut Context<'_>, request: Request<'_>) {
+    let running = cx.server.scripting.running.as_ref();
+    if cx.caller == Caller::Script && running.is_some_and(|running| !running.propagates) {
+        return;
+    }
     let db = cx.db.selected();
     let unit = &mut cx.db.effects.unit.requests;
     match std::mem::take(&mut cx.propagate) {

@@ -147,13 +147,14 @@ impl Attending<'_> {
         let is_handshaking = stream.is_handshaking();
         let refusal = refusal(busy.state(), &origin);
         let is_newcomer = is_handshaking || !origin.is_unix && busy.state().needs_login();
-        let is_new = |id| is_new(busy.state(), self.clients, id);
-        let is_full = is_newcomer && !self.newcomers.have_room(&origin, is_new);
-        if refusal.is_some() || is_full {
+        if let Some(refusal) = refusal {
             // A client that is refused may not read; it is not worth waiting for.
-            let text = refusal.map_or("", |refusal| refusal.text());
-            let _ = io::Write::write(&mut stream, text.as_bytes());
+            let _ = io::Write::write(&mut stream, refusal.text().as_bytes());
             return;
+        }
+        let is_new = |id| is_new(busy.state(), self.clients, id);
+        if is_newcomer && let Some(goes) = self.newcomers.make_room(&origin, is_new) {
+            self.close(goes.slot());
         }
         let from = is_newcomer.then(|| origin.clone());
         let session = busy.open_session(self.clock.now_us(), origin);
@@ -198,6 +199,14 @@ impl Attending<'_> {
             Fate::Closes => self.to_close.push(slot),
         }
         self.clients[slot] = Some(client);
+    }
+
+    /// The loop closes it once the script is done.
+    fn close(&mut self, slot: usize) {
+        if let Some(client) = self.clients.get_mut(slot).and_then(Option::as_mut) {
+            client.fate = Fate::Closes;
+            self.to_close.push(slot);
+        }
     }
 
     fn later(&mut self, slot: usize) {

@@ -119,6 +119,14 @@ impl Saving {
         self.running.map(|running| now_ms.saturating_sub(running.started_at_ms) / 1000)
     }
 
+    /// When the last file was written is told to clients and stays; waits go on as they were.
+    pub(crate) fn clock_stepped(&mut self, step_ms: i64) {
+        self.tried_at_ms = self.tried_at_ms.saturating_add_signed(step_ms);
+        if let Some(running) = &mut self.running {
+            running.started_at_ms = running.started_at_ms.saturating_add_signed(step_ms);
+        }
+    }
+
     /// When the first save point that has enough changes is due.
     fn due_at_ms(&self, dirty: u64) -> Option<u64> {
         if dirty == 0 || self.running.is_some() {

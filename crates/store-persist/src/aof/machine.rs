@@ -240,7 +240,7 @@ impl AppendFile {
                 self.note(format!("Creating AOF base file in {} on start", folder.display()));
                 let generation = self.next_generation();
                 let is_rdb = self.settings.has_rdb_base;
-                create_base(&*self.disk, &layout, is_rdb, generation, write_base)?
+                create_base(&*self.disk, &layout, loaded, is_rdb, generation, write_base)?
             }
         };
         let generation = self.next_generation();

@@ -80,7 +80,7 @@ pub struct Plan {
 pub fn make_plan(disk: &dyn Disk, layout: &Layout) -> Result<Plan, PlanError> {
     let mut manifest = read_manifest(disk, layout)?;
     if manifest.is_empty() {
-        check_unlisted(disk, layout)?;
+        manifest.history.extend(find_unlisted(disk, layout)?);
     }
     let was_upgraded = disk::exists(disk, &layout.single_file())
         && is_upgrade(disk, layout, &manifest)
@@ -114,22 +114,24 @@ pub(super) fn read_manifest(disk: &dyn Disk, layout: &Layout) -> Result<Manifest
 }
 
 /// Without a manifest there is nothing to load, unless it was lost: then there are increments that
-/// have something in them, since nothing is appended before there is a manifest.
-fn check_unlisted(disk: &dyn Disk, layout: &Layout) -> Result<(), PlanError> {
+/// have something in them, since nothing is promised before there is a manifest. What a manifest
+/// was about to list when power was lost is no loss: such files are history.
+fn find_unlisted(disk: &dyn Disk, layout: &Layout) -> Result<Vec<ListedFile>, PlanError> {
     let folder = layout.folder();
-    // What a new manifest was to list when power was lost is no loss: nobody was promised it.
     let begun = disk::read_small(disk, &layout.new_manifest(), MANIFEST_LEN_MAX);
     let begun = begun.ok().and_then(|bytes| Manifest::parse(&bytes).ok()).unwrap_or_default();
     let names = disk.list(&folder).map_err(|error| PlanError::Disk { path: folder, error })?;
+    let mut history = Vec::new();
     for name in names {
-        let is_increment =
-            layout.parse_name(&name).is_some_and(|(kind, _)| kind == FileKind::Increment);
+        let Some((kind, sequence)) = layout.parse_name(&name) else { continue };
         let path = layout.path_of(&name);
-        if is_increment && !begun.lists(&name) && disk.size(&path).is_ok_and(|len| len > 0) {
+        if begun.lists(&name) {
+            history.push(ListedFile { name, sequence, kind: FileKind::History });
+        } else if kind == FileKind::Increment && disk.size(&path).is_ok_and(|len| len > 0) {
             return Err(PlanError::Unlisted { path, manifest: layout.manifest() });
         }
     }
-    Ok(())
+    Ok(history)
 }
 
 /// The file in `dir` counts when no other does, or when a crash came between listing and moving

@@ -221,17 +221,17 @@ impl AppendLog {
 }
 
 /// Makes the first base of a store: `write_base` writes all keys to the path it is given, and
-/// makes them durable. Returns the manifest that lists it.
+/// makes them durable. `manifest` lists nothing, but for history. Returns the one that lists it.
 pub fn create_base(
     disk: &dyn Disk,
     layout: &Layout,
+    mut manifest: Manifest,
     is_rdb: bool,
     generation: u64,
     write_base: impl FnOnce(&Path) -> io::Result<()>,
 ) -> io::Result<Manifest> {
     disk.make_folder(&layout.folder())?;
     disk.sync_folder(disk::folder_of(&layout.folder()))?;
-    let mut manifest = Manifest::default();
     manifest.pass_over(layout, &disk.list(&layout.folder())?);
     let path = layout.path_of(&manifest.replace_base(layout, is_rdb));
     let new_base = layout.new_base(generation);

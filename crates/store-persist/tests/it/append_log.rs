@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use store_persist::aof::{
     AofError, AppendLog, AppendSettings, CommandReader, Encoder, FsyncPolicy, Job, Layout,
-    create_base, make_plan,
+    Manifest, create_base, make_plan,
 };
 use store_persist::disk::{Disk, DiskFile, Fault, SimulatedDisk, SyncFile};
 use store_resp::OwnedRequest;
@@ -70,7 +70,8 @@ impl World {
             write_base(&mut *disk.create(path)?, 0);
             Ok(())
         };
-        let manifest = create_base(&disk, &layout(), false, 1, create).unwrap();
+        let manifest =
+            create_base(&disk, &layout(), Manifest::default(), false, 1, create).unwrap();
         disk.set_fault(fault);
         let log = AppendLog::open(Arc::new(disk.clone()), layout(), manifest, 2).unwrap();
         let random = Random::seeded(seed);

@@ -14,6 +14,7 @@ mod folder;
 mod life;
 pub(crate) mod snapshot;
 mod start;
+mod witness;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -21,10 +22,11 @@ use std::sync::Arc;
 
 use store_engine::{Config, Engine, ServerRequest, Unit};
 use store_persist::aof::{AppendError, Layout, Manifest};
-use store_persist::disk::Disk;
+use store_persist::disk::{Disk, exists};
 
 pub(crate) use append::Append;
 pub(crate) use disk::FileDisk;
+pub use disk::volatile_folder;
 pub(crate) use folder::DataFolders;
 pub(crate) use life::Life;
 pub(crate) use start::{Loader, Step};
@@ -141,6 +143,7 @@ impl Persistence {
             incarnation: identity.incarnation.clone(),
             began_at_ms: now_ms,
             is_complete: identity.history_complete,
+            family: String::new(),
         };
         let (dir, files) = (dir(engine.config()), self.data_files(engine.config()));
         let life = life::resume(&*self.disk, &dir, &files, now_ms, fresh)
@@ -164,7 +167,8 @@ impl Persistence {
     /// What changes now is not kept, so a clean end before this must not be continued after it.
     fn forget_life(&mut self, dir: &Path) -> Result<(), String> {
         // Where another server lives, its mark says that it runs, and vouches for nothing.
-        if self.folders.own(dir).is_err() {
+        let has_mark = exists(&*self.disk, &dir.join(life::NAME));
+        if !has_mark || self.folders.own(dir).is_err() {
             return Ok(());
         }
         let forgotten = life::forget(&*self.disk, dir);
