@@ -100,7 +100,8 @@ pub use session::{
 };
 pub use slow_log::{SlowLog, SlowRequest};
 pub use snapshot::{
-    LoadOptions, LoadProgress, LoadReport, SaveFailure, SaveJob, SavePoint, Saving, fact,
+    LoadOptions, LoadProgress, LoadReport, SaveFailure, SaveJob, SavePoint, Saving, check_snapshot,
+    fact,
 };
 pub use state::{Identity, Measured, Pause, ServerState, Stats, server_gate};
 pub use tracking::{Tracking, TrackingMode, TrackingTable};

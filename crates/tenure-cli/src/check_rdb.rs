@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::json;
+use store_engine::check_snapshot;
 use store_persist::rdb::{FileReader, Item, LoadedEntry, RdbError};
 use store_types::Limits;
 use store_types::dump::Value;
@@ -21,9 +22,13 @@ const PROGRESS_BYTES: u64 = 64 * 1024 * 1024;
 /// Facts and modules shown.
 const SHOWN_MAX: usize = 100;
 
-/// Check a snapshot file (RDB): every byte is read as at a start, and nothing is changed.
+/// Check a snapshot file (RDB): it is read as at a start, and nothing is changed.
 ///
-/// Exit code: 0 when the file is whole, 65 when it is damaged, 66 when it cannot be read.
+/// The file is read twice: once to tell what is in it, and once into memory, as a server does that
+/// starts with it. So this needs as much memory as that server.
+///
+/// Exit code: 0 when the file is whole and a server would start with it, 65 when it would not, 66
+/// when it cannot be read.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -31,6 +36,10 @@ Examples:
 pub(crate) struct Arguments {
     /// The file, such as dump.rdb.
     file: PathBuf,
+    /// How many databases the server has that is to load it (its setting `databases`).
+    #[arg(long, value_name = "N", default_value_t = 16,
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    databases: u32,
     #[command(flatten)]
     output: OutputOptions,
 }
@@ -60,6 +69,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let checked = check(file, clock::unix_ms(), &mut found, &mut |bytes| {
         let percent = bytes * 100 / length.max(bytes);
         output::talk(&format!("{}: {percent} %, byte {bytes}", path.display()));
+    });
+    let checked = checked.and_then(|()| {
+        let file = File::open(path).map_err(|source| RdbError::Read { offset: 0, source })?;
+        check_snapshot(file, arguments.databases as usize, clock::unix_ms() * 1000)
     });
     let json = found.to_json(path, checked.as_ref().err());
     arguments.output.print(&json, || found.to_text(path, checked.is_ok()));

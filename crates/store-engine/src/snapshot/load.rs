@@ -6,9 +6,11 @@ use std::io::Read;
 use store_persist::rdb::{Fault, FileReader, Item, LoadedEntry, RdbError, Record, TextEntry};
 use store_script::{AclAnswer, Existing, Host, LogLevel, Protocol, Replication, Tick};
 
+use crate::config::Config;
 use crate::engine::Engine;
+use crate::host::NoHost;
 use crate::keyspace::{FileEntry, FileValue, Keyspace, Unplaced};
-use crate::state::ServerState;
+use crate::state::{Identity, ServerState};
 
 /// How a file is loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,6 +94,21 @@ impl Engine {
     }
 }
 
+/// Whether a server with so many databases would start with this snapshot: it is loaded as that
+/// server does. That a key is there twice, that a library does not load or that a database is
+/// missing is not to be seen in any single record.
+///
+/// # Errors
+/// As [`Engine::load_snapshot`].
+pub fn check_snapshot(input: impl Read, databases: usize, now_us: u64) -> Result<(), RdbError> {
+    let mut config = Config::default();
+    let setting = Config::find("databases").expect("it is in the table");
+    config.set(setting, &[&databases.max(1).to_string()]).expect("any number but zero is one");
+    // Which seed does not matter: nobody sees an order.
+    let mut engine = Engine::new(config, Identity::default(), 1, Box::new(NoHost));
+    engine.load_snapshot(now_us, input, LoadOptions::default(), &mut |_| {}).map(drop)
+}
+
 /// See [`Engine::load_snapshot`].
 pub(crate) fn load<R: Read>(
     db: &mut Keyspace,
@@ -103,6 +120,7 @@ pub(crate) fn load<R: Read>(
     /// Between two reports of progress.
     const REPORT_RECORDS: usize = 50_000;
     let mut file = FileReader::begin(input, server.limits)?;
+    file.verify_checksum(server.config.is_on("rdbchecksum"));
     let mut report = LoadReport { version: file.version(), ..LoadReport::default() };
     let mut taker = Taker { db, server, options, ahead: VecDeque::new() };
     while !taker.take_some(&mut file, REPORT_RECORDS, &mut report)? {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use store_persist::rdb::FileWriter;
+use store_persist::rdb::{FileReader, FileWriter};
 use store_resp::OwnedRequest;
+use store_types::Limits;
 use store_types::dump::{self, type_code};
 use testkit::Random;
 
@@ -474,4 +475,27 @@ fn bgsave_waits_for_the_traces_of_one_that_was_given_up() {
         ticks += 1;
     }
     assert!(ticks > 1, "the walk settles first");
+}
+
+#[test]
+fn what_a_start_refuses_is_not_called_whole() {
+    let library = |code: &[u8]| [b"\xf5", &[code.len() as u8][..], code].concat();
+    let good: &[u8] = b"#!lua name=l\nredis.register_function('f', function() end)";
+    let file = |rest: &[u8]| [b"REDIS0010", rest, b"\xff", &[0; 8]].concat();
+    let far = b"\xfe\x40\x63\x00\x01a\x01x";
+    let cases: [(Vec<u8>, &str); 4] = [
+        (file(b"\xfe\x00\x00\x01a\x01x\x00\x01a\x01y"), "twice"),
+        (file(far), "databases is 16"),
+        (file(&library(b"#!lua name=l\nnonsense(")), "library"),
+        (file(&[library(good), library(good)].concat()), "library"),
+    ];
+    for (bytes, reason) in cases {
+        // No record by itself is wrong.
+        let mut records = FileReader::begin(&bytes[..], Limits::default()).unwrap();
+        while records.next_item().unwrap().is_some() {}
+        let error = check_snapshot(&bytes[..], 16, 5_000_000).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}\nlacks {reason}");
+    }
+    check_snapshot(&file(far)[..], 100, 5_000_000).unwrap();
+    check_snapshot(&file(&library(good))[..], 16, 5_000_000).unwrap();
 }

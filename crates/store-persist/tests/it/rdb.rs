@@ -314,3 +314,43 @@ proptest! {
         let _ = read(&bytes);
     }
 }
+
+/// A file of version 9 with this in front of one string, and a checksum.
+fn with_prefix(prefix: &[u8]) -> Vec<u8> {
+    let mut bytes = [b"REDIS0009\xfe\x00", prefix, b"\x00\x01a\x01x\xff"].concat();
+    let sum = crc64(0, &bytes);
+    bytes.extend(sum.to_le_bytes());
+    bytes
+}
+
+fn first_entry(bytes: &[u8]) -> LoadedEntry {
+    let mut file = FileReader::begin(bytes, Limits::default()).unwrap();
+    match file.next_item().unwrap() {
+        Some(Item::Entry(entry)) => entry,
+        other => panic!("no entry: {other:?}"),
+    }
+}
+
+#[test]
+fn an_end_of_minus_one_is_none_and_an_idle_time_beyond_reason_says_nothing() {
+    let millis = |unix_ms: i64| [&[0xfc][..], &unix_ms.to_le_bytes()].concat();
+    assert_eq!(first_entry(&with_prefix(&millis(-1))).expires_at, None);
+    assert_eq!(first_entry(&with_prefix(&millis(-2))).expires_at, Some(0));
+    assert_eq!(first_entry(&with_prefix(&millis(7))).expires_at, Some(7));
+    let idle = |seconds: u64| [&[0xf8, 0x81][..], &seconds.to_be_bytes()].concat();
+    assert_eq!(first_entry(&with_prefix(&idle(u64::MAX))).access, Access::default());
+    assert_eq!(first_entry(&with_prefix(&idle(1 << 62))).access, Access::Idle(1 << 62));
+}
+
+#[test]
+fn a_wrong_checksum_counts_only_where_checksums_do() {
+    let mut bytes = with_prefix(b"");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    for verifies in [true, false] {
+        let mut file = FileReader::begin(&bytes[..], Limits::default()).unwrap();
+        file.verify_checksum(verifies);
+        file.next_item().unwrap();
+        assert_eq!(file.next_item().is_err(), verifies);
+    }
+}

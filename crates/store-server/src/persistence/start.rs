@@ -195,8 +195,9 @@ impl Loader {
         let is_snapshot = has_preamble(&head) || !self.is_aof;
         let input: Input = Box::new(io::Cursor::new(head).chain(input));
         let content = if is_snapshot {
-            let file = FileReader::begin(input, engine.state().limits)
+            let mut file = FileReader::begin(input, engine.state().limits)
                 .map_err(|error| rdb_advice(&part.path, &error))?;
+            file.verify_checksum(engine.config().is_on("rdbchecksum"));
             let report = LoadReport { version: file.version(), ..LoadReport::default() };
             Content::Snapshot(Box::new(file), report)
         } else {

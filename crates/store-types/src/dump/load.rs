@@ -92,7 +92,11 @@ fn load_nodes(reader: &mut Reader<'_>, limits: &Limits) -> Result<List, LoadErro
             PLAIN_NODE => {
                 // Kept as a node of its own, whatever fits into the one before.
                 let mut node = List::new();
-                node.push(End::Back, &reader.string()?, limits);
+                let element = reader.string()?;
+                if element.is_empty() {
+                    return Err(Damaged::new("list", "a node without bytes").into());
+                }
+                node.push(End::Back, &element, limits);
                 node.nodes().for_each(|pack| list.push_node(pack.clone()));
             }
             PACKED_NODE => list.push_node(load_pack(reader)?),

@@ -86,6 +86,7 @@ fn unknown_types_and_empty_collections_are_told_apart() {
         assert_eq!(load(code, &[0]), LoadError::Empty);
     }
     assert!(matches!(load(18, &[1, 3, 0]), LoadError::Damaged(_)));
+    assert!(matches!(load(18, &[1, 1, 0]), LoadError::Damaged(_)), "a plain node without bytes");
     assert!(matches!(load(2, &[2, 1, b'a', 1, b'a']), LoadError::Damaged(_)));
 }
 
