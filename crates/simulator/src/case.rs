@@ -24,6 +24,9 @@ pub struct Case {
     pub(crate) replicas: Replicas,
     pub(crate) history: History,
     pub(crate) leases: Leases,
+    inhabitants: Inhabitants,
+    /// How far the clock of a replica may be ahead or behind, in thousandths of a lease.
+    pub(crate) clocks_apart: u64,
     /// How far faults lie apart on average, at least and at most, in thousandths of a lease.
     pace: (u64, u64),
 }
@@ -58,6 +61,15 @@ pub(crate) enum Leases {
     Fixed,
     /// At first all are shorter; a fault starts every process again with longer ones.
     Raised,
+}
+
+/// What the processes of a world are there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inhabitants {
+    /// To lead for as long as they can.
+    Candidates,
+    /// To run jobs, each once per tick across the fleet.
+    Runners,
 }
 
 /// How bad the wires are.
@@ -99,6 +111,8 @@ pub(crate) const fn row(
         replicas: Replicas::None,
         history: History::Unknown,
         leases: Leases::Fixed,
+        inhabitants: Inhabitants::Candidates,
+        clocks_apart: 250,
         pace: (150, 1_500),
     }
 }
@@ -120,6 +134,20 @@ impl Case {
         Case { leases: Leases::Raised, ..self }
     }
 
+    pub(crate) const fn runners(self) -> Self {
+        Case { inhabitants: Inhabitants::Runners, ..self }
+    }
+
+    /// The same with faults in quick succession.
+    pub(crate) const fn hectic(self) -> Self {
+        Case { pace: (50, 500), ..self }
+    }
+
+    /// The same with replicas whose clocks were never set alike.
+    pub(crate) const fn clocks_unset(self) -> Self {
+        Case { clocks_apart: 6_000, ..self }
+    }
+
     /// The same, but these promises are not given.
     pub(crate) const fn without(self, excused: &'static [Promise]) -> Self {
         Case { excused, ..self }
@@ -137,6 +165,11 @@ impl Case {
 
     pub(crate) fn has(&self, fault: Fault) -> bool {
         self.faults.iter().any(|(known, _)| *known == fault)
+    }
+
+    /// Whether the processes of this case run jobs.
+    pub(crate) fn runs_jobs(&self) -> bool {
+        self.inhabitants == Inhabitants::Runners
     }
 
     pub(crate) fn climate(&self, random: &mut Random, subject: Subject) -> Climate {
@@ -175,6 +208,7 @@ impl Case {
             },
             leases_differ: random.percent(30),
             fleets_differ: random.percent(30),
+            lock_delay: if random.percent(10) { random.share(lease, 100, 1_000) } else { 0 },
         }
     }
 }

@@ -67,6 +67,8 @@ pub const CONTROLS: &[Control] = &[
         .named("no-quarantine", "a store that lost data grants at once"),
     flawed(Flaw::QuarantineShortened, Promise::P1, "restart-old")
         .named("quarantine-shortened", "whoever waits cuts the quarantine to its own lease"),
+    flawed(Flaw::ClaimSkipsQuarantine, Promise::P1, "old-keys")
+        .named("claim-in-quarantine", "a successor takes over while a quarantine runs"),
     flawed(Flaw::OwnLeaseOnly, Promise::P1, "restart-empty")
         .named("own-lease-only", "the own lease is named as the longest in the fleet"),
     flawed(Flaw::BeatNamesNoLease, Promise::P1, "raised")
@@ -81,6 +83,8 @@ pub const CONTROLS: &[Control] = &[
         .named("third-party-release", "resigning is done by releasing the leader's key"),
     flawed(Flaw::ClearForConstant, Promise::P6, "hand-overs")
         .named("clear-for-constant", "after a clear all wait alike, however short their leases"),
+    flawed(Flaw::HandOverForgotten, Promise::P6, "denied")
+        .named("hand-over-forgotten", "a hand-over whose term is lost meanwhile has no outcome"),
     flawed(Flaw::WorkOutlivesLease, Promise::P1, "starved")
         .named("work-outlives-lease", "work stops by its driver's word and not by the clock"),
     flawed(Flaw::HintsPostpone, Promise::P6, "hint-storm")
@@ -95,6 +99,18 @@ pub const CONTROLS: &[Control] = &[
         .named("old-mark-vouches", "own store: restored data counts as complete"),
     flawed(Flaw::TrustsAge, Promise::P1, "cluster")
         .named("cluster-trusts-age", "cluster: the owner of an empty slot is taken for new"),
+    flawed(Flaw::PeriodsShareNumbers, Promise::P7, "ticks")
+        .named("periods-share-numbers", "ticks: one count for periods of all lengths"),
+    flawed(Flaw::PeriodsShareNumbers, Promise::P7, "ticks-ahead")
+        .named("future-ticks-count", "ticks: what was done while the clock was ahead counts"),
+    flawed(Flaw::NeverStartedCounts, Promise::P7, "ticks")
+        .named("never-started-counts", "ticks: a program that could not be started counts as run"),
+    flawed(Flaw::DoneAfterLease, Promise::P7, "ticks")
+        .named("done-after-lease", "ticks: work that ended after its lease is reported as done"),
+    flawed(Flaw::RerunsAnyway, Promise::P7, "ticks")
+        .named("reruns-anyway", "ticks: what must not be run twice is, after a crash"),
+    flawed(Flaw::TickUnconfirmed, Promise::P7, "strict-ticks")
+        .named("tick-unconfirmed", "strict: ticks count before the replicas have them"),
     flawed(Flaw::WaitElsewhere, Promise::P1, "strict-isolated")
         .named("wait-elsewhere", "strict: replicas are waited for on another connection"),
     flawed(Flaw::FewerReplicas, Promise::P1, "strict-isolated")
@@ -111,7 +127,7 @@ pub const CONTROLS: &[Control] = &[
         .named("quorum-trusts-age", "quorum: a flushed node is taken for new by its age"),
     flawed(Flaw::FastestClock, Promise::P2, "quorum-amnesia")
         .named("fastest-clock", "quorum: a term is numbered by the fastest clock"),
-    flawed(Flaw::AdoptUnchecked, Promise::P1, "quorum-amnesia")
+    flawed(Flaw::AdoptUnchecked, Promise::P1, "quorum-wires")
         .named("adopt-unchecked", "quorum: a node adopts whatever it holds or has lost"),
     flawed(Flaw::AdoptBackwards, Promise::P3, "quorum-late")
         .named("adopt-backwards", "quorum: a vacant node goes back to an earlier term"),

@@ -30,6 +30,13 @@ impl World<'_> {
                     self.ask(party, ask, op, nanos);
                 }
                 Output::Tell(event) => self.told(party, event.kind),
+                Output::Run { tick, reruns_crashed } => {
+                    self.judge_belief(party);
+                    self.run_job(party, tick, reruns_crashed);
+                }
+                Output::Report { tick, how, reruns_crashed } => {
+                    self.reported(party, &tick, how, reruns_crashed);
+                }
                 Output::WaitUntil(moment) => {
                     self.set_timer(party, moment);
                     break;
@@ -89,7 +96,7 @@ impl World<'_> {
         };
         let gives_up_at = (sent_at + span(timeout)).as_nanos();
         if let Some(real) = place.clock.real_at(gives_up_at) {
-            let reply = Err(StoreError::TimedOut(span(timeout)));
+            let reply = Box::new(Err(StoreError::TimedOut(span(timeout))));
             let (line, epoch, step) = (NO_LINE, ANY_EPOCH, 0);
             self.at(real, Event::Reply { party, life, line, epoch, ask, step, reply });
         }
@@ -234,6 +241,7 @@ impl World<'_> {
     fn told(&mut self, party: usize, kind: EventKind) {
         self.note_party(party, || format!("tells {kind:?}"));
         match kind {
+            EventKind::Acquired { .. } if self.case.runs_jobs() => {}
             EventKind::Acquired { .. } => {
                 let delay = self.random.below(10 * MILLISECOND);
                 if self.random.percent(90) {
@@ -283,7 +291,7 @@ impl World<'_> {
         }
     }
 
-    fn plan_work(&mut self, party: usize, delay: u64, running: bool) {
+    pub(crate) fn plan_work(&mut self, party: usize, delay: u64, running: bool) {
         let place = &mut self.parties[party];
         place.work.plan += 1;
         let (life, plan) = (place.life, place.work.plan);
@@ -306,6 +314,9 @@ impl World<'_> {
             (false, _) => place.work.runs_under = None,
         }
         let life = place.life;
+        if self.case.runs_jobs() && !running {
+            self.work_of_job_ended(party);
+        }
         self.note_party(party, || if running { "work begins" } else { "work has ended" });
         match self.parties[party].is_held(now) {
             true => self.parties[party].held.push(Event::WorkHeard { party, life }),

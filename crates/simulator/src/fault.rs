@@ -34,6 +34,8 @@ pub(crate) enum Fault {
     Astray,
     ClockRate,
     ServerPause,
+    /// The store denies this login everything, until somebody grants it again.
+    Denied,
     RestartEmpty,
     /// The store starts again with what was saved some time ago: a snapshot, or a backup.
     RestartOld,
@@ -47,6 +49,8 @@ pub(crate) enum Fault {
     FlushForNewcomer,
     ServerClockForward,
     ServerClockBack,
+    /// The store's clock, which was far ahead when the world began, is set right.
+    ClockCorrected,
     /// Cluster: the owner of the slot dies with its data, another takes the empty slot.
     SlotLost,
     /// Cluster: the slot moves to another node with its data.
@@ -102,6 +106,7 @@ impl World<'_> {
             Fault::Astray => self.lead_astray(party),
             Fault::ClockRate => self.change_rates(),
             Fault::ServerPause
+            | Fault::Denied
             | Fault::RestartEmpty
             | Fault::RestartOld
             | Fault::RestartTail
@@ -112,6 +117,7 @@ impl World<'_> {
             | Fault::FlushForNewcomer
             | Fault::ServerClockForward
             | Fault::ServerClockBack
+            | Fault::ClockCorrected
             | Fault::SlotLost
             | Fault::SlotMoved => self.inflict_on_store(fault),
             Fault::AskToResign

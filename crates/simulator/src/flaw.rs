@@ -34,8 +34,6 @@ pub enum Flaw {
     QuarantineShortened,
     /// A successor takes what was reserved for it although a quarantine runs.
     ClaimSkipsQuarantine,
-    /// An attempt that is repeated is granted again although a quarantine runs.
-    RepeatSkipsQuarantine,
     /// Requests name the own lease as the longest in the fleet.
     OwnLeaseOnly,
     /// Requests other than an attempt name no longest lease.
@@ -50,6 +48,8 @@ pub enum Flaw {
     ThirdPartyRelease,
     /// After a `clear` everybody waits for the same time, however short the leases are.
     ClearForConstant,
+    /// A hand-over whose term is lost meanwhile has no outcome.
+    HandOverForgotten,
     /// Work goes on until its driver says otherwise, whatever the clock says.
     WorkOutlivesLease,
     /// Every hint that a term began moves the next attempt to the end of that lease.
@@ -62,6 +62,16 @@ pub enum Flaw {
     ClockBackWaits,
     /// Our own store takes restored data for what it had when it ended.
     OldMarkVouches,
+    /// Periods of all lengths share one count, and what was done in the future counts.
+    PeriodsShareNumbers,
+    /// A program that could not be started counts as run.
+    NeverStartedCounts,
+    /// Work that ended after its lease is reported as done.
+    DoneAfterLease,
+    /// What must not be run twice is run again after a crash.
+    RerunsAnyway,
+    /// Strict: what is said about ticks counts before the replicas have it.
+    TickUnconfirmed,
     /// Strict: the replicas are waited for on a connection that wrote nothing.
     WaitElsewhere,
     /// Strict: one replica fewer than there are is enough.
@@ -91,6 +101,7 @@ impl Flaw {
             settings.renew_every = Some(ttl / 3);
             settings.stop_grace = Some(ttl * 3 / 10);
             settings.ttl = ttl * 2;
+            settings.fleet_min_ttl = None;
             settings.fleet_max_ttl = Some(settings.fleet_max_ttl.unwrap_or(ttl) * 2);
         }
         settings

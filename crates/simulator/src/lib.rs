@@ -23,6 +23,7 @@ mod driver;
 mod fault;
 mod flaw;
 mod healing;
+mod jobs;
 mod mixtures;
 mod network;
 mod nodes;
@@ -34,8 +35,10 @@ mod random;
 mod rival;
 mod rounds;
 mod rows;
+mod runner;
 mod store_fault;
 mod store_flaw;
+mod tick_judge;
 mod world;
 
 pub use case::{Case, Mode};

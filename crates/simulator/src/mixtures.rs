@@ -22,6 +22,9 @@ pub(crate) const PEOPLE: &[(Fault, u32)] = &[
 
 pub(crate) const MIXTURE: &[(Fault, u32)] = &[
     (Fault::Pause, 5),
+    (Fault::Starve, 3),
+    (Fault::Astray, 2),
+    (Fault::RestartOld, 1),
     (Fault::Suspend, 3),
     (Fault::Crash, 3),
     (Fault::Stop, 3),
@@ -68,6 +71,7 @@ pub(crate) const NODES: &[(Fault, u32)] = &[
     (Fault::Node(NodeFault::RestartEmpty), 4),
     (Fault::Node(NodeFault::RestartOld), 4),
     (Fault::Node(NodeFault::Pause), 3),
+    (Fault::Node(NodeFault::ReadOnly), 2),
     (Fault::Node(NodeFault::Flush), 3),
     (Fault::Node(NodeFault::Cut), 3),
     (Fault::Node(NodeFault::CutReplies), 3),
@@ -80,10 +84,12 @@ pub(crate) const NODES: &[(Fault, u32)] = &[
 ];
 
 pub(crate) const QUORUM_MIXTURE: &[(Fault, u32)] = &[
+    (Fault::Starve, 3),
     (Fault::Node(NodeFault::Crash), 2),
     (Fault::Node(NodeFault::RestartEmpty), 3),
     (Fault::Node(NodeFault::RestartOld), 3),
     (Fault::Node(NodeFault::Pause), 2),
+    (Fault::Node(NodeFault::ReadOnly), 2),
     (Fault::Node(NodeFault::Flush), 2),
     (Fault::Node(NodeFault::Cut), 2),
     (Fault::Node(NodeFault::CutReplies), 2),

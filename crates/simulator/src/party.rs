@@ -1,6 +1,6 @@
 //! One process in a world: its host's clock, its connection, its work.
 
-use tenure_core::protocol::{Answer, Token};
+use tenure_core::protocol::{Answer, Tick, Token};
 use tenure_core::quorum::{HintCount, Round};
 use tenure_core::{Moment, Timing};
 
@@ -65,7 +65,7 @@ pub(crate) struct OpenRound {
 }
 
 /// What is done in the name of a term.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Work {
     /// Counts changes of mind: a planned start or end that is out of date does not happen.
     pub(crate) plan: u32,
@@ -74,6 +74,14 @@ pub(crate) struct Work {
     /// Until when the term of that work was believed in, and whether the store itself ended it.
     pub(crate) believed_until: Moment,
     pub(crate) was_lost: bool,
+    /// The tick that it is for, where it is the work of a job.
+    pub(crate) tick: Option<Tick>,
+}
+
+impl Work {
+    pub(crate) fn is_on(&self, tick: &Tick) -> bool {
+        self.runs_under.is_some() && self.tick.as_ref() == Some(tick)
+    }
 }
 
 /// The connection of one process to one node of the store.

@@ -7,6 +7,7 @@ use tenure_core::{InstanceId, Moment, Token};
 use crate::algorithm::Belief;
 use crate::case::Case;
 use crate::clock::Real;
+use crate::tick_judge::TickJudge;
 
 /// The promises of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,6 +75,7 @@ pub(crate) struct Judge {
     begun: Vec<Token>,
     closed: Vec<Token>,
     violation: Option<Violation>,
+    pub(crate) ticks: TickJudge,
 }
 
 impl Judge {

@@ -49,6 +49,18 @@ pub const CASES: &[Case] = &[
     ),
     row("hand-overs", "a storm of resignations, hand-overs, pauses and clears", PEOPLE),
     row(
+        "denied",
+        "the store denies access for a while, in the middle of hand-overs too",
+        &[
+            (Fault::Denied, 3),
+            (Fault::HandOver, 8),
+            (Fault::AskToHandOver, 2),
+            (Fault::Clear, 2),
+            (Fault::Resign, 2),
+            (Fault::Crash, 1),
+        ],
+    ),
+    row(
         "churn",
         "processes crash, stop and start",
         &[(Fault::Crash, 5), (Fault::Stop, 4), (Fault::Pause, 1), (Fault::Break, 2)],
@@ -133,18 +145,17 @@ pub const CASES: &[Case] = &[
         "leases are raised, then the store restarts with older data",
         &[
             (Fault::Raise, 3),
-            (Fault::RestartOld, 4),
+            (Fault::RestartOld, 3),
             (Fault::CutOff, 3),
             (Fault::Pause, 2),
             (Fault::Stop, 1),
-            (Fault::PauseHere, 2),
-            (Fault::ResumeHere, 1),
-            (Fault::AskToResign, 3),
-            (Fault::OperatorPause, 1),
-            (Fault::OperatorResume, 2),
+            (Fault::AskToResign, 5),
+            (Fault::OperatorResume, 5),
         ],
     )
-    .raised(),
+    .raised()
+    .hectic()
+    .without(&[Promise::P1]),
     row(
         "clock-back",
         "the store's clock steps back",
@@ -159,6 +170,23 @@ pub const CASES: &[Case] = &[
         ],
     )
     .without(&[Promise::P6]),
+    row(
+        "old-keys",
+        "a replica takes over whose clock is behind: keys of the past live again",
+        &[
+            (Fault::Failover, 4),
+            (Fault::HandOver, 12),
+            (Fault::Pause, 1),
+            (Fault::CutOff, 2),
+            (Fault::Slow, 3),
+            (Fault::Crash, 1),
+        ],
+    )
+    .wires(Wires::Bad)
+    .hectic()
+    .store(Replicas::Lagging)
+    .clocks_unset()
+    .without(&[Promise::P2, Promise::P3, Promise::P6]),
     row(
         "hint-storm",
         "somebody keeps publishing that a term began",
@@ -200,6 +228,51 @@ pub const CASES: &[Case] = &[
     )
     .store(Replicas::Slots),
     row("mixture", "everything above at once", MIXTURE).store(Replicas::Lagging),
+    row(
+        "ticks",
+        "jobs run once per tick, on one store that loses nothing",
+        &[
+            (Fault::Crash, 5),
+            (Fault::Pause, 3),
+            (Fault::Starve, 4),
+            (Fault::CutOff, 2),
+            (Fault::CutReplies, 2),
+            (Fault::Break, 2),
+            (Fault::Suspend, 1),
+            (Fault::ServerPause, 1),
+            (Fault::Resign, 1),
+            (Fault::Clear, 1),
+            (Fault::RestartKept, 1),
+        ],
+    )
+    .runners(),
+    row(
+        "ticks-ahead",
+        "jobs on a store whose clock was far ahead and is set right",
+        &[
+            (Fault::ClockCorrected, 2),
+            (Fault::Crash, 3),
+            (Fault::Pause, 2),
+            (Fault::Starve, 2),
+            (Fault::CutReplies, 1),
+        ],
+    )
+    .runners()
+    .without(&[Promise::P6]),
+    row(
+        "strict-ticks",
+        "strict: jobs, with fail-overs and isolated primaries",
+        &[
+            (Fault::Failover, 4),
+            (Fault::IsolatedPrimary, 3),
+            (Fault::Crash, 3),
+            (Fault::Pause, 2),
+            (Fault::Starve, 2),
+            (Fault::CutReplies, 2),
+        ],
+    )
+    .store(Replicas::Confirming)
+    .runners(),
     row(
         "strict-failover",
         "strict: a replica takes over from a dead primary",
@@ -337,6 +410,7 @@ pub const CASES: &[Case] = &[
             (Fault::Resign, 4),
         ],
     )
+    .wires(Wires::Bad)
     .store(Replicas::Quorum)
     .vouched(),
     row("quorum-people", "quorum: a storm of resignations, hand-overs, pauses and clears", PEOPLE)
@@ -370,6 +444,27 @@ pub const CASES: &[Case] = &[
     .wires(Wires::Good)
     .store(Replicas::Quorum)
     .without(&[Promise::P1]),
+    row(
+        "ticks-lossy",
+        "jobs on a store that restarts with older data or fails over behind",
+        &[
+            (Fault::RestartOld, 2),
+            (Fault::RestartTail, 3),
+            (Fault::Failover, 3),
+            (Fault::Crash, 2),
+            (Fault::Pause, 1),
+        ],
+    )
+    .store(Replicas::Lagging)
+    .runners()
+    .without(&[Promise::P7]),
+    row(
+        "ticks-back",
+        "jobs on a store whose clock goes back: periods come again",
+        &[(Fault::ServerClockBack, 3), (Fault::Crash, 2), (Fault::Pause, 1)],
+    )
+    .runners()
+    .without(&[Promise::P6, Promise::P7]),
     row(
         "isolated-primary",
         "the old primary goes on serving some",

@@ -16,6 +16,10 @@ impl World<'_> {
                 let lasts = self.outage();
                 self.cluster.primary().paused_until = now + lasts;
             }
+            Fault::Denied => {
+                let lasts = self.outage();
+                self.cluster.primary().denies_until = now + lasts;
+            }
             Fault::RestartEmpty => self.restart_empty(),
             Fault::RestartOld | Fault::RestartTail | Fault::RestartKept => self.restart(fault),
             Fault::SlotLost | Fault::SlotMoved => self.move_slot(fault),
@@ -33,6 +37,10 @@ impl World<'_> {
                     self.end_process(party);
                     self.after(MILLISECOND, Event::Starts { party });
                 }
+            }
+            Fault::ClockCorrected => {
+                let by = std::mem::take(&mut self.clock_ahead);
+                self.cluster.primary().clock.step_back(now, by);
             }
             Fault::ServerClockBack => {
                 let by = self.random.share(self.climate.lease, 200, 8_000);
@@ -125,7 +133,7 @@ impl World<'_> {
             Replicas::Confirming => self.climate.replicas,
         };
         for _ in 0..count {
-            let reach = self.climate.lease / 4;
+            let reach = self.climate.lease / 1_000 * self.case.clocks_apart;
             let ahead = self.random.between(0, 2 * reach) as i64 - reach as i64;
             let off_ppm = self.drift();
             self.cluster.attach_replica(self.now, ahead, off_ppm);

@@ -2,7 +2,7 @@
 
 use tenure_core::ServerTime;
 use tenure_core::memory_store::MemoryStore;
-use tenure_core::protocol::{Acquire, Answer, Ballot, Call, Hint, Outcome, Request, Token};
+use tenure_core::protocol::{Acquire, Answer, Ballot, Call, Hint, Outcome, Request, Tick, Token};
 
 use crate::flaw::Flaw;
 
@@ -59,6 +59,17 @@ impl Flaw {
             | (Flaw::TransferWithoutToken, Request::Transfer { token, .. }) => {
                 *token = held.map_or(*token, |held| held.token);
             }
+            (
+                Flaw::PeriodsShareNumbers,
+                Request::TickBegin { tick, .. }
+                | Request::TickFinish { tick, .. }
+                | Request::TickReopen { tick, .. }
+                | Request::TickLook { tick },
+            ) => {
+                if let Tick::Period { number, .. } = tick {
+                    *tick = Tick::Number(*number);
+                }
+            }
             (Flaw::AbandonWithoutAttempt, Request::Abandon { attempt }) => {
                 *attempt = held.map_or(*attempt, |held| held.attempt);
             }
@@ -70,13 +81,9 @@ impl Flaw {
     fn passes_quarantine(self, store: &MemoryStore, now: ServerTime, call: &Call) -> bool {
         let Request::Acquire(ask) = &call.request else { return false };
         let Some(held) = store.fingerprint(now, call.resource.key()) else { return false };
-        let is_repeated = held.attempt == ask.attempt;
-        match self {
-            // What is reserved was granted to no attempt yet.
-            Flaw::ClaimSkipsQuarantine => held.holder == call.id && !is_repeated,
-            Flaw::RepeatSkipsQuarantine => held.holder == call.id && is_repeated,
-            _ => false,
-        }
+        // What is reserved was granted to no attempt yet.
+        let is_claim = held.holder == call.id && held.attempt != ask.attempt;
+        self == Flaw::ClaimSkipsQuarantine && is_claim
     }
 }
 

@@ -18,6 +18,7 @@ use crate::fault::Fault;
 use crate::party::Party;
 use crate::promise::{Judge, Promise, Violation};
 use crate::random::Random;
+use crate::runner::WorkEnd;
 
 /// A world in which more happens than this is itself a bug: something asks without end.
 const EVENTS_MAX: u64 = 400_000;
@@ -39,7 +40,8 @@ pub(crate) enum Event {
         epoch: u32,
         ask: u64,
         step: u32,
-        reply: Result<Reply, StoreError>,
+        /// In a box: events are moved often, and most are small.
+        reply: Box<Result<Reply, StoreError>>,
     },
     /// A hint reaches a process.
     Hint { party: usize, life: u32, line: usize, hint: Hint },
@@ -47,6 +49,8 @@ pub(crate) enum Event {
     Connected { party: usize, life: u32, line: usize, epoch: u32 },
     /// Work under a term begins or ends.
     Work { party: usize, life: u32, plan: u32, running: bool },
+    /// The work of a job has ended, and its runner goes on.
+    Worked { party: usize, life: u32, ended: WorkEnd },
     /// The driver of a process hears whether its work runs.
     WorkHeard { party: usize, life: u32 },
     /// The application wants something.
@@ -151,6 +155,8 @@ pub(crate) struct Climate {
     pub(crate) leases_differ: bool,
     /// Whether some instances are told of longer leases than there are.
     pub(crate) fleets_differ: bool,
+    /// How long the resource stays free after a crash, where instances ask for that.
+    pub(crate) lock_delay: u64,
 }
 
 /// One world.
@@ -174,6 +180,8 @@ pub struct World<'a> {
     pub(crate) lease_now: u64,
     /// The longest lease that any process was ever told of.
     pub(crate) fleet_longest: u64,
+    /// How far the store's clock is ahead of the time, where that is set right one day.
+    pub(crate) clock_ahead: u64,
     /// Whether somebody keeps publishing forged hints.
     pub(crate) storms: bool,
     queue: BinaryHeap<Reverse<Scheduled>>,
@@ -221,6 +229,7 @@ impl<'a> World<'a> {
                 Leases::Raised => climate.lease * 2 / 5,
             },
             fleet_longest: 0,
+            clock_ahead: 0,
             storms: false,
             queue: BinaryHeap::new(),
             scheduled: 0,
@@ -229,6 +238,11 @@ impl<'a> World<'a> {
             climate,
             random,
         };
+        if case.has(Fault::ClockCorrected) {
+            // Further than this world lasts: no number comes twice.
+            world.clock_ahead = world.climate.lease * 100;
+            world.cluster.primary().clock.step_forward(0, world.clock_ahead);
+        }
         world.add_nodes();
         world.populate();
         if mode == Mode::Liveness {
@@ -288,11 +302,12 @@ impl<'a> World<'a> {
             Event::Arrive(letter) => self.arrive(*letter),
             Event::Confirm(awaited) => self.confirm(*awaited),
             Event::Reply { party, line, epoch, ask, step, reply, .. } => {
-                self.deliver_reply(party, (line, epoch), (ask, step), reply);
+                self.deliver_reply(party, (line, epoch), (ask, step), *reply);
             }
             Event::Hint { party, line, hint, .. } => self.deliver_hint(party, line, hint),
             Event::Connected { party, line, epoch, .. } => self.connected(party, line, epoch),
             Event::Work { party, plan, running, .. } => self.work(party, plan, running),
+            Event::Worked { party, ended, .. } => self.worked(party, ended),
             Event::WorkHeard { party, .. } => self.work_heard(party),
             Event::Want { party, want, .. } => self.want(party, want),
             Event::Resumed { party } => self.resumed(party),
@@ -318,6 +333,7 @@ impl<'a> World<'a> {
             | Event::Hint { party, life, .. }
             | Event::Connected { party, life, .. }
             | Event::Work { party, life, .. }
+            | Event::Worked { party, life, .. }
             | Event::WorkHeard { party, life }
             | Event::Want { party, life, .. }
             | Event::Exits { party, life } => (*party, *life),

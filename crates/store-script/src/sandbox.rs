@@ -201,6 +201,9 @@ fn globals(
     stack.set_field(table, c"load");
     stack.push_copy(table);
     Frozen::freeze(stack);
+    Frozen::push_refusal(stack);
+    Frozen::freeze(stack);
+    Frozen::show_metatable(stack);
     stack.push_copy(-1);
     stack.set_field(table, c"_G");
     let environment = stack.keep();

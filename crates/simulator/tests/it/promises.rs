@@ -2,7 +2,7 @@
 
 use simulator::{CASES, Case, Mode, Promise, Subject, Violation, World};
 
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 120;
 
 /// Each seed of a case that breaks a promise, and how, as they are asked for.
 fn violations<'a>(

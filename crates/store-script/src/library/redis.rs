@@ -149,9 +149,7 @@ fn settle_command(stack: &mut Stack<'_>) -> Result<Result<(), &'static str>, Rai
             Kind::Number => {
                 let number = stack.number(index).unwrap_or_default();
                 let text = format_general(number, ALL_DIGITS);
-                if stack.reserve(1).is_err() {
-                    return Err(Raise::Memory);
-                }
+                // There is room, however many arguments there are: every call starts with some.
                 stack.push_bytes(text.as_bytes())?;
                 stack.replace(index);
             }
