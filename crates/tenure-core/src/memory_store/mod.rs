@@ -28,6 +28,7 @@ mod life;
 mod members;
 mod raw;
 mod shelf;
+mod tampering;
 #[cfg(test)]
 mod tests;
 mod ticks;

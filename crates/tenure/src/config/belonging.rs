@@ -22,6 +22,10 @@ const TLS: [&str; 5] =
 pub(super) fn drop_foreign_parts(leaves: &mut Leaves) -> Result<Vec<Warning>, ConfigError> {
     let known = Known::gather(leaves);
     let Some(chosen) = known.address_at(Layer::Argument) else { return Ok(Vec::new()) };
+    if chosen.place.trim().is_empty() {
+        // Refused as such.
+        return Ok(Vec::new());
+    }
     let mut foreign = Vec::new();
     for name in LOGIN.into_iter().chain(TLS) {
         let Some(leaf) = leaves.get(&key(name)) else { continue };

@@ -233,7 +233,7 @@ fn an_empty_file_is_no_secret() {
         let error = refusal(password);
         assert!(error.contains("store.password_file") && error.contains("empty file"), "{error}");
         let error = refusal(toml(&format!("store.url_file = '{file}'")));
-        assert!(error.contains("store.url_file") && error.contains("empty file"), "{error}");
+        assert!(error.contains("store.url_file") && error.contains("is empty"), "{error}");
     }
 }
 
