@@ -22,6 +22,8 @@ impl World<'_> {
         self.led_since_heal = self.leader().is_some();
         for node in 0..self.cluster.nodes.len() {
             self.cluster.nodes[node].paused_until = 0;
+            self.cluster.nodes[node].denies_until = 0;
+            self.cluster.nodes[node].read_only_until = 0;
             let is_current = self.quorum.is_some() || node == self.cluster.primary;
             self.cluster.nodes[node].is_alive &= is_current;
         }
@@ -70,7 +72,8 @@ impl World<'_> {
     fn leader_due_within(&self) -> Real {
         let ttl = self.climate.lease;
         let quarantine = self.fleet_longest.max(ttl) / 100 * 101 + 2 * MILLISECOND;
-        let due = (quarantine + ttl) / 100 * 101 + SECOND + RECONNECTS_WITHIN;
+        let due =
+            (quarantine + ttl + self.climate.lock_delay) / 100 * 101 + SECOND + RECONNECTS_WITHIN;
         // Whoever runs jobs finishes one, and asks again, before it leads by another.
         if self.case.runs_jobs() { due + 2 * ttl } else { due }
     }
@@ -80,13 +83,23 @@ impl World<'_> {
             let what = format!("nobody led within {:?} after healing", span(self.now - since));
             self.judge.broken(Promise::P6, self.now, what);
         }
+        // Whatever was asked before healing has come to its end by now.
+        for party in self.parties.iter_mut().filter(|party| party.is_alive) {
+            let unsettled = party.algorithm.unsettled_hand_overs();
+            if unsettled > 0 {
+                let what = format!("{} has {unsettled} hand-overs without one outcome", party.name);
+                self.judge.broken(Promise::P6, self.now, what);
+            }
+        }
     }
 
     /// After a release the next leader comes at once, unless a loss of data that this case does not
     /// cover is noticed only then, or somebody saw a term on an isolated primary that nobody
     /// confirmed: either costs one more quarantine.
     pub(crate) fn successor_due_within(&self) -> u64 {
-        match self.case.is_promised() && !self.case.has(Fault::IsolatedPrimary) {
+        // A forged word that somebody leads again puts everybody off once more.
+        let is_heard = !self.storms && !self.case.has(Fault::IsolatedPrimary);
+        match self.case.is_promised() && is_heard {
             // The word has to find its way back from a server that takes no writes.
             true if self.case.has(Fault::Astray) => RELEASE_HEARD_WITHIN + self.climate.lease / 2,
             true => RELEASE_HEARD_WITHIN,

@@ -41,7 +41,9 @@ impl Stack<'_> {
         // pinned slots.
         let status = unsafe {
             let limited = context.restore_limit();
+            let running = context.allocator().running();
             let status = ffi::lua_pcall(self.state(), arguments, results, handler.0);
+            context.allocator().set_running(running);
             drop(limited);
             status
         };
@@ -59,6 +61,7 @@ impl Stack<'_> {
         let key = self.top();
         self.push_copy(table);
         for _ in 0..INDEX_STEPS_MAX {
+            self.context().spend(4)?;
             let value = self.top();
             if self.kind(value) == Kind::Table {
                 self.push_copy(key);

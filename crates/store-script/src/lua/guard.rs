@@ -5,7 +5,7 @@ use std::ptr;
 
 use mlua::ffi;
 
-use super::entry::{context, pay, raise_killed, raise_with_place};
+use super::entry::{context, pay, raise_killed, raise_with_place, set_hook};
 use super::frozen::{is_frozen, look_through, push_shown_metatable, raise_readonly};
 use super::stack::Stack;
 use crate::context::Context;
@@ -86,6 +86,8 @@ pub(crate) fn wrap_load(stack: &mut Stack<'_>) {
 }
 
 unsafe extern "C-unwind" fn load(state: *mut ffi::lua_State) -> c_int {
+    /// What asking for a piece costs.
+    const PIECE: u64 = 16;
     // SAFETY: L1.
     unsafe {
         ffi::luaL_checktype(state, 1, ffi::LUA_TFUNCTION);
@@ -95,9 +97,9 @@ unsafe extern "C-unwind" fn load(state: *mut ffi::lua_State) -> c_int {
         ffi::lua_settop(state, 2);
         ffi::lua_createtable(state, 0, 0);
         for position in 1.. {
+            pay(state, PIECE);
             ffi::lua_pushvalue(state, 1);
-            let status = ffi::lua_pcall(state, 0, 1, 0);
-            end_if_killed(state);
+            let status = call_protected(state, 0, 1);
             let is_string = ffi::lua_isstring(state, -1) != 0;
             if status == ffi::LUA_OK && !is_string && ffi::lua_type(state, -1) != ffi::LUA_TNIL {
                 ffi::lua_pushstring(state, c"reader function must return a string".as_ptr());
@@ -207,8 +209,7 @@ unsafe extern "C-unwind" fn protected_call(state: *mut ffi::lua_State) -> c_int 
     // SAFETY: L1.
     unsafe {
         ffi::luaL_checkany(state, 1);
-        let status = ffi::lua_pcall(state, ffi::lua_gettop(state) - 1, ffi::LUA_MULTRET, 0);
-        end_if_killed(state);
+        let status = call_protected(state, ffi::lua_gettop(state) - 1, ffi::LUA_MULTRET);
         if status != ffi::LUA_OK {
             show_text_of_error(state);
         }
@@ -225,13 +226,11 @@ unsafe extern "C-unwind" fn protected_call_handled(state: *mut ffi::lua_State) -
         ffi::luaL_checkany(state, 2);
         ffi::lua_settop(state, 2);
         ffi::lua_insert(state, 1);
-        let status = ffi::lua_pcall(state, 0, ffi::LUA_MULTRET, 0);
-        end_if_killed(state);
+        let status = call_protected(state, 0, ffi::LUA_MULTRET);
         if status == ffi::LUA_ERRRUN {
             ffi::lua_pushvalue(state, 1);
             ffi::lua_insert(state, -2);
-            let handled = ffi::lua_pcall(state, 1, 1, 0);
-            end_if_killed(state);
+            let handled = call_protected(state, 1, 1);
             if handled != ffi::LUA_OK {
                 ffi::lua_pop(state, 1);
                 ffi::lua_pushstring(state, c"error in error handling".as_ptr());
@@ -239,6 +238,22 @@ unsafe extern "C-unwind" fn protected_call_handled(state: *mut ffi::lua_State) -
         }
         ffi::lua_remove(state, 1);
         finish(state, status == ffi::LUA_OK)
+    }
+}
+
+/// `lua_pcall` without a handler, for scripts. Does not return when the script is killed.
+///
+/// # Safety
+/// L1.
+unsafe fn call_protected(state: *mut ffi::lua_State, arguments: c_int, results: c_int) -> c_int {
+    // SAFETY: L1. An error may come from a `resume` that had told of its coroutine already.
+    unsafe {
+        let memory = context(state).allocator();
+        let running = memory.running();
+        let status = ffi::lua_pcall(state, arguments, results, 0);
+        memory.set_running(running);
+        end_if_killed(state);
+        status
     }
 }
 
@@ -297,8 +312,14 @@ unsafe extern "C-unwind" fn resume(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: L1.
     unsafe {
         end_if_killed(state);
-        let memory = context(state).allocator();
-        let resumer = memory.set_running(ffi::lua_tothread(state, 1));
+        // Each coroutine counts its own instructions, and many that each run for a short while
+        // would never tick.
+        pay(state, context(state).limits().tick_work / 4);
+        let (memory, coroutine) = (context(state).allocator(), ffi::lua_tothread(state, 1));
+        if !coroutine.is_null() && context(state).has_long_strings() {
+            set_hook(coroutine, context(state));
+        }
+        let resumer = memory.set_running(coroutine);
         let count = call_original(state);
         memory.set_running(resumer);
         end_if_killed(state);

@@ -101,6 +101,9 @@ const LONG_CALLS: &[&str] = &[
     "return struct.pack('s', ARGV[1])",
     "return loadstring('return ' .. ('1+'):rep(1e5) .. '1')",
     "return load(function() return ARGV[1] end)",
+    "return load(math.random)",
+    "local t = {} for i = 1, 90 do t = setmetatable({}, {__index = t}) end \
+     return ARGV[1]:sub(1, 2000):gsub('x', t)",
     "return tonumber(ARGV[1]) or tonumber(ARGV[1], 36)",
     "local a, b = ARGV[1] .. 'a', ARGV[1] .. 'b' table.sort({a, b, a, b, a, b, a, b})",
     "return redis.call('ECHO', ARGV[1])",
@@ -135,6 +138,60 @@ fn every_library_function_that_takes_long_ticks_by_itself() {
     assert!(silent.is_empty(), "{} do not tick:\n{}", silent.len(), silent.join("\n"));
 }
 
+/// Each coroutine counts its own instructions, and none of these gets far.
+#[test]
+fn many_coroutines_in_turn_do_not_hide_a_script_from_the_kill() {
+    let code = "local all = {} for i = 1, 500 do all[i] = coroutine.wrap(function() while true do \
+                for i = 1, 100 do end coroutine.yield() end end) end redis.call('PING') \
+                for round = 1, 100 do for i = 1, 500 do all[i]() end end";
+    let limits = limits(|limits| limits.tick_instructions = 100_000_000);
+    let mut store = Store::with_limits(Memory::default(), limits);
+    // Making them ticks, too: by what it allocates.
+    store.host.kill_at = Some(1000);
+    store.eval(code);
+    assert_eq!(store.outcome, Some(Outcome::Killed), "{} ticks", store.host.ticks);
+}
+
+/// Instructions that look at every byte of a long string tick more often, the longer it is.
+#[test]
+fn instructions_on_long_strings_tick_more_often() {
+    let codes = [
+        "local a = ('x'):rep(1e7) local b = a .. 'y' a = a .. 'x' while true do local c = a < b end",
+        "local a = ('1'):rep(1e7) while true do local c = a + 1 end",
+        "local a, b = ARGV[1] .. 'a', ARGV[1] .. 'b' while true do local c = a < b end",
+        "local a = ARGV[1] while true do local c = a < KEYS[1] end",
+        "local t = setmetatable({}, {__index = function(t, k) return ARGV[1] < ARGV[1] .. k end}) \
+         while true do local c = t.x end",
+        "coroutine.wrap(function() while true do local c = ARGV[1] < KEYS[1] end end)()",
+    ];
+    let long = "1".repeat(10_000_000);
+    for code in codes {
+        let mut store = Store::new(Memory::default());
+        store.host.kill_at = Some(3);
+        store.ask(&[b"EVAL", code.as_bytes(), b"1", long.as_bytes(), long.as_bytes()]);
+        assert_eq!(store.outcome, Some(Outcome::Killed), "{code}");
+        // Between two ticks lie this many bytes, and some for what happens in one instruction.
+        let most = store.interpreter.instructions_between_ticks_max();
+        assert!(most <= 10, "{code}: {most} instructions");
+    }
+}
+
+#[test]
+fn long_strings_of_earlier_calls_count_for_functions() {
+    let library = "#!lua name=keeper\nlocal a, b\n\
+        redis.register_function('keep', function() a = ('x'):rep(1e7) b = a .. 'b' a = a .. 'a' end)\n\
+        redis.register_function('use', function() while true do local c = a < b end end)";
+    let mut store = Store::new(Memory::default());
+    store.ask(&[b"FUNCTION", b"LOAD", library.as_bytes()]);
+    store.ask(&[b"FCALL", b"keep", b"0"]);
+    assert_eq!(store.eval("return 1"), ":1\\r\\n");
+    store.host.kill_at = Some(store.host.ticks + 3);
+    store.ask(&[b"FCALL", b"use", b"0"]);
+    assert_eq!(store.outcome, Some(Outcome::Killed));
+    let most = store.interpreter.instructions_between_ticks_max();
+    assert!(most <= 10, "{most} instructions");
+}
+
 /// Instructions that copy much tick by what they allocate.
 #[test]
 fn instructions_that_copy_much_tick_more_often() {
@@ -148,5 +205,26 @@ fn instructions_that_copy_much_tick_more_often() {
     for code in codes {
         let limits = limits(|limits| limits.tick_instructions = 100_000_000);
         assert_killed(code, limits);
+    }
+}
+
+/// What a failed `resume` said of its coroutine is forgotten, though the coroutine may be gone.
+#[test]
+fn a_resume_that_fails_does_not_turn_ticks_off() {
+    let preparations = [
+        "pcall(coroutine.resume, 5)",
+        "pcall(coroutine.wrap(function() coroutine.resume(5) end))",
+        "xpcall(function() coroutine.resume() end, function() return 1 end)",
+        "local c = coroutine.create(function(...) coroutine.yield(...) end) \
+         local many = loadstring('return {' .. ('1,'):rep(900) .. '}')() \
+         for i = 1, 300 do pcall(coroutine.resume, c, unpack(many)) end c = nil collectgarbage()",
+        "pcall(string.gsub, 'x', 'x', function() coroutine.resume(5) end)",
+    ];
+    for preparation in preparations {
+        let limits = limits(|limits| limits.tick_instructions = u32::MAX);
+        let mut store = Store::with_limits(Memory::default(), limits);
+        store.host.kill_at = Some(100);
+        store.eval(format!("{preparation} for i = 1, 1e6 do local t = {{}} end return 'ended'"));
+        assert_eq!(store.outcome, Some(Outcome::Killed), "{preparation} {}", store.host.ticks);
     }
 }
