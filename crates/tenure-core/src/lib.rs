@@ -14,9 +14,10 @@ pub mod protocol;
 pub mod quorum;
 mod random;
 mod settings;
+pub mod text;
 pub mod timing;
 
-pub use election::{AskId, Election, Output};
+pub use election::{AskId, Election, HandOver, HandOverOutcome, Output};
 pub use event::{Event, EventKind, Reason, Role, SeenLeader};
 pub use moment::Moment;
 pub use name::{

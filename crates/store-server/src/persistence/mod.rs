@@ -10,20 +10,24 @@
 mod append;
 mod base;
 mod disk;
+mod folder;
 mod life;
 pub(crate) mod snapshot;
 mod start;
+mod witness;
 mod worker;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use store_engine::{Config, Engine, ServerRequest, Unit};
-use store_persist::aof::{AppendError, Layout};
-use store_persist::disk::Disk;
+use store_persist::aof::{AppendError, Layout, Manifest};
+use store_persist::disk::{Disk, exists};
 
 pub(crate) use append::Append;
 pub(crate) use disk::FileDisk;
+pub use disk::volatile_folder;
+pub(crate) use folder::DataFolders;
 pub(crate) use life::Life;
 pub(crate) use start::{Loader, Step};
 pub(crate) use worker::{FileEvent, Mailbox};
@@ -33,15 +37,21 @@ use crate::server::LogLevel;
 /// All files of a server.
 pub(crate) struct Persistence {
     pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) folders: DataFolders,
     append: Append,
     life: Option<Life>,
     notes: Vec<(LogLevel, String)>,
 }
 
 impl Persistence {
-    pub(crate) fn new(disk: Arc<dyn Disk>, config: &Config, mailbox: Mailbox) -> Self {
-        let append = Append::new(Arc::clone(&disk), config, mailbox);
-        Self { disk, append, life: None, notes: Vec::new() }
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        folders: DataFolders,
+        config: &Config,
+        mailbox: Mailbox,
+    ) -> Self {
+        let append = Append::new(Arc::clone(&disk), folders.clone(), config, mailbox);
+        Self { disk, folders, append, life: None, notes: Vec::new() }
     }
 
     /// Whether there are lines for the log.
@@ -85,8 +95,8 @@ impl Persistence {
     }
 
     /// A loader of all that was appended so far. Fails with what is to be told.
-    pub(crate) fn appended(&mut self, engine: &Engine) -> Result<Loader, String> {
-        self.append.write_all().map_err(|error| error.to_string())?;
+    pub(crate) fn appended(&mut self, now_ms: u64, engine: &Engine) -> Result<Loader, String> {
+        self.append.write_all(now_ms).map_err(|error| error.to_string())?;
         Loader::of_appended(Arc::clone(&self.disk), engine.config())
     }
 
@@ -101,7 +111,10 @@ impl Persistence {
     }
 
     pub(crate) fn handle_event(&mut self, now_ms: u64, event: FileEvent) {
-        self.append.handle_event(now_ms, event);
+        match event {
+            FileEvent::Done(event) => self.append.handle_event(now_ms, event),
+            FileEvent::BaseWaits => {}
+        }
     }
 
     /// The settings changed, or BGREWRITEAOF was asked for.
@@ -120,16 +133,17 @@ impl Persistence {
         engine: &mut Engine,
         loaded: start::Loaded,
     ) -> Result<(), String> {
-        self.append.open(now_ms, engine, loaded)?;
+        self.append.open(now_ms, engine, loaded.manifest)?;
         self.notes.append(&mut self.append.notes);
         if !persists(engine.config()) {
-            return Ok(());
+            return self.forget_life(&dir(engine.config()));
         }
         let identity = engine.identity_mut();
         let fresh = Life {
             incarnation: identity.incarnation.clone(),
             began_at_ms: now_ms,
             is_complete: identity.history_complete,
+            family: String::new(),
         };
         let (dir, files) = (dir(engine.config()), self.data_files(engine.config()));
         let life = life::resume(&*self.disk, &dir, &files, now_ms, fresh)
@@ -141,9 +155,30 @@ impl Persistence {
         Ok(())
     }
 
+    /// There is nothing to load, and nothing is kept until the settings say otherwise.
+    pub(crate) fn open_without_data(
+        &mut self,
+        now_ms: u64,
+        engine: &mut Engine,
+    ) -> Result<(), String> {
+        self.append.open(now_ms, engine, Manifest::default())
+    }
+
+    /// What changes now is not kept, so a clean end before this must not be continued after it.
+    fn forget_life(&mut self, dir: &Path) -> Result<(), String> {
+        // Where another server lives, its mark says that it runs, and vouches for nothing.
+        let has_mark = exists(&*self.disk, &dir.join(life::NAME));
+        if !has_mark || self.folders.own(dir).is_err() {
+            return Ok(());
+        }
+        let forgotten = life::forget(&*self.disk, dir);
+        self.folders.release();
+        forgotten.map_err(|error| format!("cannot write in {}: {error}", dir.display()))
+    }
+
     /// Nothing follows: makes all durable that is to be, and says so for the next start.
-    pub(crate) fn close(&mut self, engine: &mut Engine) -> Result<(), AppendError> {
-        let is_appended = self.append.close(engine)?;
+    pub(crate) fn close(&mut self, now_ms: u64, engine: &mut Engine) -> Result<(), AppendError> {
+        let is_appended = self.append.close(now_ms, engine)?;
         let is_saved = !save_points(engine.config()).is_empty() && engine.keyspace().dirty == 0;
         if let Some(life) = &self.life
             && (is_appended || is_saved)

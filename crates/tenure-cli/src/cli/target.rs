@@ -9,6 +9,8 @@ use tenure::backend::redis::{Login, Place, RedisUrl, TlsFiles};
 
 use super::args::Arguments;
 use super::error::ClientError;
+use crate::exit::Failure;
+use crate::local;
 
 const DEFAULT_HOST: &str = "127.0.0.1";
 const DEFAULT_PORT: u16 = 6379;
@@ -85,9 +87,18 @@ fn address(arguments: &Arguments) -> Result<(Place, Login), ClientError> {
     if let Some(path) = &arguments.socket {
         return Ok((Place::Unix { path: path.clone() }, Login::default()));
     }
+    if arguments.local {
+        let unreachable = |failure: Failure| ClientError::NoLocalStore(failure.message);
+        let path = local::socket().map_err(unreachable)?;
+        return Ok((Place::Unix { path }, Login::default()));
+    }
     let is_told = arguments.host.is_some() || arguments.port.is_some();
     match std::env::var("TENURE_STORE") {
-        Ok(text) if !is_told && !text.trim().is_empty() => url(&text, "TENURE_STORE"),
+        Ok(text) if !is_told && text.trim().is_empty() => Err(ClientError::Usage(
+            "TENURE_STORE is empty: write the store's address, such as redis://host, or unset it"
+                .into(),
+        )),
+        Ok(text) if !is_told => url(&text, "TENURE_STORE"),
         _ => {
             let host = arguments.host.clone().unwrap_or_else(|| DEFAULT_HOST.to_owned());
             let port = arguments.port.unwrap_or(DEFAULT_PORT);

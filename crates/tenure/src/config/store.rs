@@ -4,9 +4,11 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::Path as FilePath;
 
+use super::belonging::drop_foreign_parts;
 use super::layers::{Leaf, Leaves, bad_value};
 use super::origin::{Origin, Path};
 use super::problem::{ConfigError, Problem};
+use super::resolve::Warning;
 use super::url::{Url, encoded};
 use super::value::Parsed;
 use crate::Secret;
@@ -69,7 +71,15 @@ pub(super) fn shown_address(address: &str) -> String {
 pub(super) type ReadFile<'a> = &'a dyn Fn(&FilePath) -> Result<String, ConfigError>;
 
 /// Resolves the settings below `store`. What a stronger layer replaced is taken out of `leaves`.
-pub(super) fn resolve(leaves: &mut Leaves, read: ReadFile<'_>) -> Result<StoreConfig, ConfigError> {
+pub(super) fn resolve(
+    leaves: &mut Leaves,
+    read: ReadFile<'_>,
+) -> Result<(StoreConfig, Vec<Warning>), ConfigError> {
+    let warnings = drop_foreign_parts(leaves)?;
+    resolve_address(leaves, read).map(|store| (store, warnings))
+}
+
+fn resolve_address(leaves: &mut Leaves, read: ReadFile<'_>) -> Result<StoreConfig, ConfigError> {
     choose_address(leaves)?;
     choose(leaves, &["password", "password_file"], "keep one of them")?;
     let store = Store { leaves, read };
@@ -139,7 +149,7 @@ impl<'a> Store<'a> {
             Parsed::Text(text) => text.clone(),
             Parsed::Secret(secret) | Parsed::Address(secret) => secret.reveal().to_owned(),
             Parsed::Whole(number) => number.to_string(),
-            Parsed::Switch(_) | Parsed::Duration(_) => unreachable!("{name} is read as text"),
+            _ => unreachable!("{name} is read as text"),
         };
         Some((text, leaf))
     }
@@ -154,11 +164,12 @@ impl<'a> Store<'a> {
     /// The address by whichever way it was given, and where that stands.
     fn address(&self) -> Result<Option<(String, Origin)>, ConfigError> {
         if let Some((url, leaf)) = self.text("url") {
-            return Ok(Some((url.trim().to_owned(), leaf.origin.clone())));
+            return Ok(Some((given(&url, "store.url", leaf)?, leaf.origin.clone())));
         }
         if let Some((file, leaf)) = self.text("url_file") {
             let url = (self.read)(FilePath::new(&file))?;
-            return Ok(Some((url.trim().to_owned(), leaf.origin.clone())));
+            let key = format!("store.url_file: the file {file}");
+            return Ok(Some((given(&url, &key, leaf)?, leaf.origin.clone())));
         }
         if let Some((socket, leaf)) = self.text("socket") {
             return Ok(Some((format!("unix://{}", encoded(&socket, "/")), leaf.origin.clone())));
@@ -205,6 +216,12 @@ impl<'a> Store<'a> {
                 let text = text
                     .strip_suffix('\n')
                     .map_or(text.as_str(), |t| t.strip_suffix('\r').unwrap_or(t));
+                if text.trim().is_empty() {
+                    let problem = "names an empty file: write the password into it, or leave the \
+                                   setting out";
+                    let key = "store.password_file".to_owned();
+                    return Err(bad_value(key, leaf.origin.clone(), problem));
+                }
                 Some(("password_file", text.to_owned(), leaf))
             }
             None => self.text("password").map(|(text, leaf)| ("password", text, leaf)),
@@ -294,6 +311,20 @@ impl<'a> Store<'a> {
     }
 }
 
+/// The address without blanks around it. Nothing is no address.
+fn given(url: &str, key: &str, leaf: &Leaf) -> Result<String, ConfigError> {
+    match url.trim() {
+        "" => Err(empty(key, leaf.origin.clone())),
+        url => Ok(url.to_owned()),
+    }
+}
+
+/// Refuses an address that says nothing.
+fn empty(key: &str, origin: Origin) -> ConfigError {
+    let hint = "write the store's address, such as redis://host, or take the setting away";
+    Problem::Empty { key: key.to_owned(), origin, hint: hint.to_owned() }.into()
+}
+
 fn checked_host(host: &str, origin: &Origin) -> Result<String, ConfigError> {
     let refuse = |problem: &str| Err(bad_value("store.host".to_owned(), origin.clone(), problem));
     if host.parse::<Ipv6Addr>().is_ok() {
@@ -328,6 +359,6 @@ fn contradiction(
 }
 
 /// The path of a setting below `store`; `name` may have a dot.
-fn key(name: &str) -> Path {
+pub(super) fn key(name: &str) -> Path {
     Path::of(["store"].into_iter().chain(name.split('.')))
 }

@@ -4,7 +4,9 @@ mod crash;
 mod damage;
 mod exchange;
 mod life;
+mod loading;
 mod restart;
+mod switching;
 mod trouble;
 
 use std::path::Path;
