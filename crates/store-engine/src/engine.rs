@@ -25,7 +25,7 @@ use crate::scripting::Scripting;
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
 use crate::slow_log::SlowLog;
 use crate::snapshot::Saving;
-use crate::state::{Identity, Measured, ServerState, Stats};
+use crate::state::{Identity, Measured, ServerState, Stats, server_gate};
 use crate::tracking::TrackingTable;
 
 /// Rounds of waking blocked sessions after one request: each may feed the next.
@@ -280,11 +280,31 @@ impl Engine {
             0 => Outcome::Ready,
             endings => self.unusual_outcome(&mut session, endings),
         };
+        if self.state.gates & server_gate::TORN != 0 {
+            return self.drop_torn(session, reply_start);
+        }
         self.state.sessions.put_back(session);
         if !self.keyspace.effects.is_quiet() {
             self.deliver(Some((id, reply_start)));
         }
         outcome
+    }
+
+    /// Nobody is told of what a script did that was ended in the middle of its writes, or of what
+    /// came after it: neither files nor clients nor those who wait for keys.
+    #[cold]
+    fn drop_torn(&mut self, mut session: Box<Session>, reply_start: usize) -> Outcome {
+        session.output.truncate(reply_start);
+        session.flags |= session_flag::CLOSING;
+        self.state.sessions.put_back(session);
+        let effects = &mut self.keyspace.effects;
+        effects.unit.requests.clear();
+        effects.events.clear();
+        effects.touched_watchers.clear();
+        effects.ready_keys.clear();
+        effects.changed_keys.clear();
+        effects.lost_keys.clear();
+        Outcome::Closing
     }
 
     #[cold]

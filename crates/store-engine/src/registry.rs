@@ -163,6 +163,22 @@ impl Registry {
         self.find_full(name).filter(same).or_else(|| self.ids().find(same))
     }
 
+    /// The row of a command by its name in the table, in any case, whatever clients call it.
+    pub(crate) fn find_by_table_name(&self, name: &[u8]) -> Option<RowId> {
+        let same = |id: &RowId| {
+            let row = self.row(*id);
+            row.parent.is_none() && row.command.name.as_bytes().eq_ignore_ascii_case(name)
+        };
+        self.find(name).filter(same).or_else(|| self.commands().find(same))
+    }
+
+    /// The name in the table of a command, or of the parent of a subcommand, when clients call
+    /// it otherwise.
+    pub(crate) fn table_name_if_renamed(&self, id: RowId) -> Option<&'static str> {
+        let row = self.row(self.row(id).parent.unwrap_or(id));
+        (row.called != row.command.name).then_some(row.command.name)
+    }
+
     /// A row.
     #[inline]
     pub fn row(&self, id: RowId) -> &Row {

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ pub(crate) struct Attending<'a> {
     /// Whether replies may leave: what they promise is durable.
     pub(crate) may_write: bool,
     pub(crate) is_stopping: &'a mut bool,
+    /// Whether that must not wait for anything.
+    pub(crate) is_forced: &'a AtomicBool,
     /// None until the script has run for too long.
     pub(crate) scratch: Option<Scratch>,
 }
@@ -83,10 +86,10 @@ impl Attendant for Attending<'_> {
             }
         }
         self.scratch = Some(scratch);
-        match *self.is_stopping || busy.wants_shutdown() {
-            true => Attended::Stop,
-            false => Attended::Continue,
+        if busy.wants_shutdown() || self.is_forced.load(Ordering::SeqCst) && *self.is_stopping {
+            return Attended::StopNow;
         }
+        if *self.is_stopping { Attended::Stop } else { Attended::Continue }
     }
 }
 

@@ -29,6 +29,7 @@ mod newcomers;
 mod outside;
 mod persistence;
 mod process;
+mod replace_file;
 mod server;
 mod stream;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]

@@ -395,6 +395,14 @@ pub(crate) fn load_acl_file(server: &mut ServerState) -> Result<(), String> {
         .read_file(&path)
         .map_err(|reason| format!("Error loading ACLs, opening file '{path}': {reason}"))?;
     let users = acl::parse_file(rulebook(server), &path, &text)?;
+    if users.is_empty() {
+        // ACL SAVE always writes a user: what has none was emptied, by accident or not.
+        return Err(format!(
+            "the ACL file '{path}' has no user, and would let everybody do everything. Restore it \
+             from a backup; if everybody may, write this line into it: user default on nopass ~* \
+             &* +@all"
+        ));
+    }
     server.acl.replace_users(users);
     Ok(())
 }

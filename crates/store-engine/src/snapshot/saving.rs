@@ -172,6 +172,9 @@ pub(crate) fn begin_save(db: &mut Keyspace, server: &mut ServerState) -> bool {
 
 /// Saves while everybody waits. Fails with a reason.
 pub(crate) fn save_now(db: &mut Keyspace, server: &mut ServerState) -> Result<(), String> {
+    if server.gates & server_gate::TORN != 0 {
+        return Err("a script was ended in the middle of its writes".to_owned());
+    }
     while db.has_snapshot() {
         if db.snapshot_kind().is_some() {
             return Err("another snapshot is running".to_owned());

@@ -188,6 +188,7 @@ impl EventLoop {
             persistence: &mut self.persistence,
             may_write: true,
             is_stopping: &mut self.is_stopping,
+            is_forced: &self.ties.is_forced,
             scratch: None,
         };
         self.engine.execute_attended(self.now_us, id, request, &mut attending)

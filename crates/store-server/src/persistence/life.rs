@@ -89,7 +89,7 @@ pub(crate) fn resume(
 }
 
 /// A full disk takes no mark, but the old one must not be believed again.
-fn forget(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+pub(super) fn forget(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     match disk.remove(&dir.join(NAME)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => disk.sync_folder(dir),

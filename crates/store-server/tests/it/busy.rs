@@ -218,3 +218,73 @@ fn a_script_that_wants_all_memory_fails_alone() {
     assert_eq!(connection.words("PING"), Reply::Simple("PONG".into()));
     assert_eq!(connection.words("EVAL return(7) 0"), Reply::Integer(7));
 }
+
+/// Writes, is busy for a while, and writes again.
+const TWO_WRITES: &str = "redis.call('set', KEYS[1], 1) \
+    for i = 1, tonumber(ARGV[1]) do math.floor(i) end \
+    redis.call('set', KEYS[2], 1)";
+
+fn persistent(folder: &testkit::TempFolder) -> Server {
+    let builder = Server::builder().any_port().persist(folder.path());
+    let builder = builder.setting("busy-reply-threshold", "20").setting("appendfsync", "always");
+    builder.start().unwrap()
+}
+
+#[test]
+fn nothing_is_kept_of_a_script_that_is_cut_off_by_shutdown_nosave() {
+    for queues in [false, true] {
+        let folder = testkit::TempFolder::create();
+        let server = persistent(&folder);
+        let (mut caller, mut other, mut waiter) =
+            (connect(&server), connect(&server), connect(&server));
+        caller.words("SET before 1");
+        waiter.send(&["BLPOP", "list", "0"]);
+        let endless = "redis.call('set','half',1) redis.call('rpush','list','x') while true do end";
+        // What follows in the same pipeline would rest on the half that is dropped.
+        if queues {
+            caller.words("MULTI");
+            caller.words("SET first 1");
+        }
+        caller.send(&["EVAL", endless, "0"]);
+        caller.send(&["EXEC"]);
+        caller.send(&["SET", "after", "1"]);
+        wait_until_busy(&mut other);
+        let refused = error(other.ask(&["SHUTDOWN"]));
+        assert!(refused.starts_with("BUSY"), "{refused}");
+        other.send(&["SHUTDOWN", "NOSAVE"]);
+        server.wait().unwrap();
+        while let Some(reply) = caller.receive() {
+            assert_eq!(reply, Reply::Simple("QUEUED".into()), "nothing was acknowledged");
+        }
+        assert_eq!(waiter.receive(), None, "nobody was given half of it");
+        let server = persistent(&folder);
+        let mut connection = connect(&server);
+        assert_eq!(connection.words("EXISTS before"), Reply::Integer(1));
+        assert_eq!(connection.words("EXISTS half list first after"), Reply::Integer(0));
+    }
+}
+
+#[test]
+fn a_script_that_has_written_is_waited_for_when_the_server_is_told_to_stop() {
+    for saves in [false, true] {
+        let folder = testkit::TempFolder::create();
+        let start = || match saves {
+            false => persistent(&folder),
+            true => Server::builder()
+                .any_port()
+                .setting("dir", folder.path().to_str().unwrap())
+                .setting("save", "3600 1")
+                .setting("busy-reply-threshold", "20")
+                .start()
+                .unwrap(),
+        };
+        let server = start();
+        let (mut caller, mut other) = (connect(&server), connect(&server));
+        caller.send(&["EVAL", TWO_WRITES, "2", "one", "two", "20000000"]);
+        wait_until_busy(&mut other);
+        server.stopper().stop();
+        server.wait().unwrap();
+        let server = start();
+        assert_eq!(connect(&server).words("EXISTS one two"), Reply::Integer(2), "{saves}");
+    }
+}

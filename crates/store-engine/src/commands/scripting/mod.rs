@@ -97,10 +97,14 @@ const BUSY_FUNCTION: CommandError = CommandError::text(
 
 /// While a script runs for too long, only commands that touch no key may run.
 pub(crate) fn check_busy(cx: &Context<'_>, command: &Command) -> CommandResult {
+    if command.has(ALLOW_BUSY) { Ok(()) } else { Err(busy_error(cx)) }
+}
+
+/// What is answered while a script runs for too long.
+pub(crate) fn busy_error(cx: &Context<'_>) -> CommandError {
     match cx.server.scripting.running.as_ref().map(|running| running.kind) {
-        _ if command.has(ALLOW_BUSY) => Ok(()),
-        Some(ScriptKind::Function) => Err(BUSY_FUNCTION),
-        _ => Err(BUSY_SCRIPT),
+        Some(ScriptKind::Function) => BUSY_FUNCTION,
+        _ => BUSY_SCRIPT,
     }
 }
 

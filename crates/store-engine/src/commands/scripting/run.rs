@@ -318,6 +318,15 @@ impl Host for ScriptHost<'_, '_> {
         let attended = self.cx.attendant.attend(&mut busy);
         let running = self.cx.server.scripting.running.as_ref();
         let is_killed = running.is_some_and(|running| running.is_killed);
-        if is_killed || attended == Attended::Stop { Tick::Kill } else { Tick::Continue }
+        let has_written = running.is_some_and(|running| running.has_written);
+        let is_stopped = match attended {
+            Attended::Continue => false,
+            Attended::Stop => !has_written,
+            Attended::StopNow => true,
+        };
+        if is_stopped && has_written {
+            self.cx.server.gates |= server_gate::TORN;
+        }
+        if is_killed || is_stopped { Tick::Kill } else { Tick::Continue }
     }
 }

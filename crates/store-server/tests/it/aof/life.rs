@@ -141,3 +141,23 @@ fn a_snapshot_at_the_end_is_a_clean_end_and_none_is_not() {
     let server = start();
     assert_ne!(life(&server).0, first.0);
 }
+
+#[test]
+fn a_life_in_between_that_kept_nothing_begins_a_new_incarnation() {
+    let folder = TempFolder::create();
+    let dir = folder.path().to_str().unwrap();
+    let start = |save: &str| {
+        let mut config = store_server::Config::default();
+        store_engine::parse_file(&mut config, &format!("save {save}\ndir {dir}\n")).unwrap();
+        Server::builder().config(config).start().unwrap()
+    };
+    let server = start("3600 1");
+    connect(&server).words("SET a 1");
+    let first = life(&server);
+    drop(server);
+    let between = start("\"\"");
+    assert_eq!(connect(&between).words("GET a"), store_resp::Reply::Bulk(b"1".to_vec()));
+    connect(&between).words("SET lease 1");
+    drop(between);
+    assert_ne!(life(&start("3600 1")).0, first.0, "the lease is forgotten");
+}
