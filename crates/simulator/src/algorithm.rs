@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use tenure_core::protocol::{Answer, Hint, Request, Token};
+use tenure_core::protocol::{Answer, Hint, Request, Tick, Token};
 use tenure_core::{Event, Moment, StoreError};
+
+use crate::runner::WorkEnd;
 
 /// One process's way of electing a leader, driven like the core: inputs with a clock reading, one
 /// ordered stream of outputs.
@@ -22,6 +24,8 @@ pub(crate) trait Algorithm {
     fn unreachable(&mut self, _now: Moment) {}
     /// Whether work runs under the current term.
     fn work(&mut self, _now: Moment, _running: bool) {}
+    /// The work of a job has ended.
+    fn worked(&mut self, _now: Moment, _ended: WorkEnd) {}
     /// The application wants something.
     fn want(&mut self, now: Moment, want: Want);
     /// The next output.
@@ -55,9 +59,37 @@ pub(crate) enum Want {
 /// What a process wants done, in this order.
 #[derive(Debug)]
 pub(crate) enum Output {
-    Ask { ask: u64, op: Op, timeout: Duration },
+    Ask {
+        ask: u64,
+        op: Op,
+        timeout: Duration,
+    },
     Tell(Event),
+    /// Begin the work of a job, in the own term; with its tick, where it has one.
+    Run {
+        tick: Option<Tick>,
+        reruns_crashed: bool,
+    },
+    /// Tell what became of a run.
+    Report {
+        tick: Tick,
+        how: JobReport,
+        reruns_crashed: bool,
+    },
     WaitUntil(Moment),
+}
+
+/// What became of one run of a job with a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobReport {
+    /// It ran here, and the store has its outcome.
+    Ran,
+    /// It ran here, and nobody else knows.
+    Unrecorded,
+    /// It has run before.
+    RefusedAsDone,
+    /// Somebody began it, and it must not run twice.
+    RefusedAsUnfinished,
 }
 
 /// What can be asked of a store.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::quorum::HintCount;
+use tenure_core::timing::TTL_MIN;
 use tenure_core::{Failback, InstanceId, Settings, Timing, TimingSettings};
 
 use crate::algorithm::{Algorithm, Want};
@@ -11,6 +12,7 @@ use crate::control::Subject;
 use crate::ours::Ours;
 use crate::party::{Link, Party, Work};
 use crate::rival::{Rival, RivalKind};
+use crate::runner::Runner;
 use crate::world::{Event, World, span};
 
 impl World<'_> {
@@ -73,7 +75,6 @@ impl World<'_> {
     /// An empty place: a host with its clock.
     pub(crate) fn build_party(&mut self, party: usize) -> Party {
         if party == 0 {
-            self.judge.ignore(self.subject.ignores());
             self.attach_replicas();
         }
         let clock = Clock::new(self.random.between(SECOND, 100_000 * SECOND), self.drift());
@@ -89,6 +90,7 @@ impl World<'_> {
             clock,
             is_alive: false,
             paused_until: 0,
+            starved_until: 0,
             held: Vec::new(),
             links: (0..self.climate.nodes).map(|node| Link::down(node, 0)).collect(),
             rounds: Vec::new(),
@@ -122,6 +124,7 @@ impl World<'_> {
         place.rounds.clear();
         place.hints = hints;
         place.paused_until = 0;
+        place.starved_until = 0;
         place.asks.clear();
         place.held.clear();
         place.belief = None;
@@ -138,10 +141,9 @@ impl World<'_> {
         clock: &Clock,
     ) -> (Timing, Box<dyn Algorithm>) {
         let now = tenure_core::Moment::from_nanos(clock.at(self.now));
-        let lease = span(self.climate.lease);
         let settings = TimingSettings {
-            ttl: self.lease_of(party),
-            fleet_max_ttl: Some(lease),
+            ttl: self.lease_of_process(),
+            fleet_max_ttl: Some(self.longest_lease_told()),
             ..TimingSettings::default()
         };
         let ttl = settings.ttl;
@@ -159,14 +161,34 @@ impl World<'_> {
         }
         let settings = self.election_settings(party, name, life, timing, ttl);
         let seed = self.random.word();
-        (timing, Box::new(Ours::new(settings, ttl, flaw, seed, now)))
+        match self.case.runs_jobs() {
+            true => {
+                let periods = self.job_periods();
+                (timing, Box::new(Runner::new(settings, (ttl, flaw), periods, seed, now)))
+            }
+            false => (timing, Box::new(Ours::new(settings, ttl, flaw, seed, now))),
+        }
     }
 
     /// In some worlds instances ask for different leases.
-    fn lease_of(&self, party: usize) -> Duration {
-        let lease = self.climate.lease;
-        let is_shorter = self.climate.leases_differ && party % 2 == 1;
-        span(if is_shorter { lease / 2 / MILLISECOND * MILLISECOND } else { lease })
+    fn lease_of_process(&mut self) -> Duration {
+        let share = match self.climate.leases_differ {
+            true => *self.random.pick(&[1_000, 1_000, 750, 500, 350]),
+            false => 1_000,
+        };
+        let lease = self.lease_now / 1_000 * share / MILLISECOND * MILLISECOND;
+        span(lease).max(TTL_MIN)
+    }
+
+    /// The longest lease in the fleet as a process was told: the true one, or more to be safe.
+    fn longest_lease_told(&mut self) -> Duration {
+        let share = match self.climate.fleets_differ {
+            true => *self.random.pick(&[1_000, 1_000, 1_500, 2_000]),
+            false => 1_000,
+        };
+        let longest = self.lease_now / 1_000 * share;
+        self.fleet_longest = self.fleet_longest.max(longest);
+        span(longest)
     }
 
     fn election_settings(

@@ -6,7 +6,7 @@ use tenure_core::protocol::{Answer, Hint, Outcome, Request, View};
 use tenure_core::{AskId, Election, Moment, Role, Settings, StoreError};
 
 use crate::algorithm::{Algorithm, Belief, Op, Output, Reply, Want};
-use crate::flaw::{Flaw, lengthened};
+use crate::flaw::Flaw;
 
 /// One process with one election.
 pub(crate) struct Ours {
@@ -18,6 +18,8 @@ pub(crate) struct Ours {
     asks: Vec<(u64, AskId, Moment)>,
     asked: u64,
     now: Moment,
+    /// Nothing is tried before, where hints postpone.
+    postponed_until: Moment,
 }
 
 impl Ours {
@@ -29,12 +31,33 @@ impl Ours {
         now: Moment,
     ) -> Self {
         let election = Election::new(settings, seed, now);
-        Ours { election, flaw, ttl, asks: Vec::new(), asked: 0, now }
+        Ours {
+            election,
+            flaw,
+            ttl,
+            asks: Vec::new(),
+            asked: 0,
+            now,
+            postponed_until: Moment::ORIGIN,
+        }
+    }
+
+    pub(crate) fn number_attempts_after(&mut self, attempt: u64) {
+        self.election.number_attempts_after(attempt);
+    }
+
+    /// The last reading of the local clock.
+    pub(crate) fn now(&self) -> Moment {
+        self.now
     }
 
     /// Swallows a farewell that a process with this flaw does not send.
     fn is_swallowed(&self, request: &Request) -> bool {
         self.flaw == Some(Flaw::CloseWithoutRelease) && matches!(request, Request::Release { .. })
+    }
+
+    fn is_postponed(&self) -> bool {
+        self.now < self.postponed_until && self.election.leads_until().is_none()
     }
 }
 
@@ -53,9 +76,9 @@ impl Algorithm for Ours {
             Err(error) => Err(error),
         };
         let reply = reply.map(|mut answer| {
-            if self.flaw.is_some_and(Flaw::counts_from_answer) {
+            if let Some(flaw) = self.flaw.filter(|flaw| flaw.overstates_leases()) {
                 let late = now.since(sent_at);
-                answer.view.pttl = answer.view.pttl.map(|pttl| lengthened(pttl, late));
+                answer.view.pttl = answer.view.pttl.map(|pttl| flaw.believed(pttl, late));
             }
             answer
         });
@@ -64,11 +87,16 @@ impl Algorithm for Ours {
 
     fn wake(&mut self, now: Moment) {
         self.now = now;
-        self.election.handle_timeout(now);
+        if !self.is_postponed() {
+            self.election.handle_timeout(now);
+        }
     }
 
     fn hint(&mut self, now: Moment, hint: Hint) {
         self.now = now;
+        if let (Some(Flaw::HintsPostpone), Hint::Granted { ttl, .. }) = (self.flaw, &hint) {
+            self.postponed_until = now + *ttl.min(&self.ttl);
+        }
         self.election.handle_hint(now, hint);
     }
 
@@ -84,7 +112,8 @@ impl Algorithm for Ours {
 
     fn work(&mut self, now: Moment, running: bool) {
         self.now = now;
-        self.election.handle_work(now, running);
+        let is_seen = self.flaw != Some(Flaw::ReleaseBeforeWork);
+        self.election.handle_work(now, running && is_seen);
     }
 
     fn want(&mut self, now: Moment, want: Want) {
@@ -119,6 +148,9 @@ impl Algorithm for Ours {
                     return Output::Ask { ask: self.asked, op: Op::Call(request), timeout };
                 }
                 tenure_core::Output::Tell(event) => return Output::Tell(event),
+                tenure_core::Output::WaitUntil(moment) if self.is_postponed() => {
+                    return Output::WaitUntil(moment.max(self.postponed_until));
+                }
                 tenure_core::Output::WaitUntil(moment) => return Output::WaitUntil(moment),
             }
         }

@@ -290,6 +290,13 @@ impl Engine {
         outcome
     }
 
+    /// Whether a request may run a script, so that it is worth preparing for
+    /// [`execute_attended`](Self::execute_attended). The rest is spared that.
+    #[inline]
+    pub fn may_run_script(&self, request: Request<'_>) -> bool {
+        self.state.registry.may_run_script(request.arg(0))
+    }
+
     /// Nobody is told of what a script did that was ended in the middle of its writes, or of what
     /// came after it: neither files nor clients nor those who wait for keys.
     #[cold]

@@ -276,6 +276,10 @@ fn note_load_failure(cx: &mut Context<'_>, error: &CommandError) {
 
 #[cold]
 fn propagate(cx: &mut Context<'_>, request: Request<'_>) {
+    let running = cx.server.scripting.running.as_ref();
+    if cx.caller == Caller::Script && running.is_some_and(|running| !running.propagates) {
+        return;
+    }
     let db = cx.db.selected();
     let unit = &mut cx.db.effects.unit.requests;
     match std::mem::take(&mut cx.propagate) {

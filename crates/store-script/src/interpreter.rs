@@ -9,7 +9,7 @@ use crate::flags::Flags;
 use crate::functions::{FunctionInfo, Libraries, Library};
 use crate::host::{Host, Protocol};
 use crate::limits::Limits;
-use crate::lua::{CallError, Frozen, Function, Kind, Place, Raise, Stack, Vm};
+use crate::lua::{CallError, Frozen, Function, KILLED, Kind, Place, Raise, Stack, Vm};
 use crate::number::{LUA_DIGITS, format_general};
 use crate::reply::{Target, write_error, write_value};
 use crate::sandbox::{self, Sandbox};
@@ -78,9 +78,15 @@ impl Interpreter {
         self.machine.as_ref().map_or(0, |machine| machine.vm.memory())
     }
 
+    /// The most [work](Limits::tick_work) that there was between two ticks, for those who test
+    /// that no library function takes long without one.
+    pub fn work_between_ticks_max(&self) -> u64 {
+        self.machine.as_ref().map_or(0, |machine| machine.vm.context().work_max())
+    }
+
     fn machine<'a>(limits: &Limits, machine: &'a mut Option<Machine>) -> &'a mut Machine {
         if machine.is_none() {
-            let context = |lua| Context::new(lua, limits.clone());
+            let context = |lua, memory| Context::new(lua, memory, limits.clone());
             let mut vm = Vm::new(context).expect("a state with safe libraries can be made");
             let sandbox = vm.with_stack(sandbox::build).expect("no limit holds yet");
             vm.collect();
@@ -363,8 +369,14 @@ fn run(
         let Err(ended) = ended else {
             let script = context.protocol.get();
             let room = context.limits().reply_max;
-            write_value(stack, &mut Target { bytes: reply, client, script, room });
-            return Outcome::Returned;
+            let start = reply.len();
+            write_value(stack, &mut Target { context, bytes: reply, client, script, room });
+            if !context.is_killed() {
+                return Outcome::Returned;
+            }
+            reply.truncate(start);
+            write_error(reply, format!("ERR {KILLED} script: {name}").as_bytes());
+            return Outcome::Killed;
         };
         let failure = Failure::on_top(stack);
         let place = context.take_error_place().filter(|_| ended == CallError::Raised);

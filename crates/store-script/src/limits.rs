@@ -23,9 +23,9 @@ pub struct Limits {
     pub functions_max: usize,
     /// Virtual machine instructions between two calls of [`Host::tick`](crate::Host::tick).
     pub tick_instructions: u32,
-    /// Steps that one search for a pattern may take, besides some for each byte that it looks
-    /// at: no tick comes while it runs.
-    pub search_steps_max: u64,
+    /// Units of work in library functions between two ticks. A unit is a step of a search: some
+    /// nanoseconds.
+    pub tick_work: u64,
     /// Ticks after which the loading of a library is ended.
     pub library_ticks_max: u32,
 }
@@ -44,8 +44,8 @@ impl Default for Limits {
             functions_max: 100_000,
             // About a millisecond of work.
             tick_instructions: 100_000,
-            // About a tenth of a second.
-            search_steps_max: 20_000_000,
+            // About a millisecond, too.
+            tick_work: 200_000,
             // About half a second of work, which is what Redis grants.
             library_ticks_max: 500,
         }

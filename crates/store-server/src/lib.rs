@@ -36,6 +36,7 @@ mod stream;
 mod tls;
 
 pub use listen::ListenError;
+pub use persistence::volatile_folder;
 pub use server::{LogLevel, Server, ServerBuilder, StartError, Stopper};
 pub use store_engine::Config;
 pub use store_persist::disk::{Disk, DiskFile, Fault, SimulatedDisk, SyncFile};

@@ -19,7 +19,19 @@ pub(crate) fn unix_us() -> u64 {
     since.map_or(0, |since| since.as_micros() as u64)
 }
 
+/// How long ago a moment of the wall clock was; nothing when it is yet to come.
+pub(crate) fn age_of(moment: SystemTime) -> std::time::Duration {
+    SystemTime::now().duration_since(moment).unwrap_or_default()
+}
+
 /// A clock that only ever goes on, for lengths of time.
 pub(crate) fn steady() -> std::time::Instant {
     std::time::Instant::now()
+}
+
+/// A reading of the clock that counts through suspend, as leases do.
+pub(crate) fn boot_now() -> tenure::core::Moment {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    // It counts from the start of the machine: never negative, and 64 bits are 584 years.
+    tenure::core::Moment::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

@@ -16,7 +16,7 @@ mod random;
 mod settings;
 pub mod timing;
 
-pub use election::{AskId, Election, Output};
+pub use election::{AskId, Election, HandOver, HandOverOutcome, Output};
 pub use event::{Event, EventKind, Reason, Role, SeenLeader};
 pub use moment::Moment;
 pub use name::{

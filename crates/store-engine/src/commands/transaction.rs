@@ -8,18 +8,19 @@ use crate::keyspace::Keyspace;
 use crate::registry::RowId;
 use crate::session::{Session, Transaction, Watched, session_flag};
 
+/// EXEC runs scripts that were queued.
+const EXEC: u32 = NO_SCRIPT | LOADING | STALE | SKIP_SLOWLOG | RUNS_SCRIPTS;
+
 pub(super) const TABLE: &[Command] = &[
     Command::new("discard", Exactly(1), NO_SCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, discard)
         .categories(category::TRANSACTION)
         .docs(Group::Transactions, "2.0.0", "O(N)", "Forgets the commands queued since MULTI."),
-    Command::new("exec", Exactly(1), NO_SCRIPT | LOADING | STALE | SKIP_SLOWLOG, exec)
-        .categories(category::TRANSACTION)
-        .docs(
-            Group::Transactions,
-            "1.2.0",
-            "O(1)",
-            "Runs the commands queued since MULTI, with nothing in between.",
-        ),
+    Command::new("exec", Exactly(1), EXEC, exec).categories(category::TRANSACTION).docs(
+        Group::Transactions,
+        "1.2.0",
+        "O(1)",
+        "Runs the commands queued since MULTI, with nothing in between.",
+    ),
     Command::new("multi", Exactly(1), NO_SCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, multi)
         .categories(category::TRANSACTION)
         .docs(Group::Transactions, "1.2.0", "O(1)", "Begins to queue commands for EXEC."),

@@ -131,7 +131,7 @@ const SHARED_MEMORY: &str = "/dev/shm";
 
 /// A folder of this user's own there, made when it is not there. Everybody may make names in
 /// /dev/shm, so one that belongs to somebody else, or that others may write to, is not used.
-pub(crate) fn volatile_folder() -> Option<PathBuf> {
+pub fn volatile_folder() -> Option<PathBuf> {
     let user = geteuid().as_raw();
     let folder = Path::new(SHARED_MEMORY).join(format!("tenure-{user}"));
     match fs::DirBuilder::new().mode(0o700).create(&folder) {

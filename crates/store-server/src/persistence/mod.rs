@@ -26,6 +26,7 @@ use store_persist::disk::Disk;
 
 pub(crate) use append::Append;
 pub(crate) use disk::FileDisk;
+pub use disk::volatile_folder;
 pub(crate) use folder::DataFolders;
 pub(crate) use life::Life;
 pub(crate) use start::{Loader, Step};

@@ -56,7 +56,8 @@ impl Logger {
     pub(super) fn write(&self, level: LogLevel, text: &str) {
         let line = log_line::format(level, text);
         match &self.file {
-            None => println!("{line}"),
+            // A full disk or a reader that is gone is no reason to end.
+            None => drop(writeln!(std::io::stdout().lock(), "{line}")),
             // Opened for each line, so that the file can be moved away at any time. When it
             // cannot be written, there is nowhere left to say so.
             Some(path) => drop(append(path, &format!("{line}\n"))),

@@ -28,6 +28,7 @@ mod life;
 mod members;
 mod raw;
 mod shelf;
+mod tampering;
 #[cfg(test)]
 mod tests;
 mod ticks;
@@ -233,6 +234,7 @@ impl Step<'_> {
             Request::TickFinish { token, tick, outcome, keep } => {
                 self.tick_finish(*token, tick, outcome, *keep)
             }
+            Request::TickReopen { token, tick } => self.tick_reopen(*token, tick),
             Request::TickLook { tick } => self.tick_look(tick),
         }
     }
@@ -264,7 +266,8 @@ impl Step<'_> {
             | Request::PassOn { .. }
             | Request::Refuse { .. }
             | Request::TickBegin { .. }
-            | Request::TickFinish { .. } => Outcome::Lost(LostWhy::Overwritten(what)),
+            | Request::TickFinish { .. }
+            | Request::TickReopen { .. } => Outcome::Lost(LostWhy::Overwritten(what)),
             _ => Outcome::Conflict { what },
         }
     }

@@ -79,6 +79,7 @@ impl MemoryStore {
             holder: entry.text()?.clone(),
             expires_at: entry.expires_at,
             token: meta.map_or(Token::NONE, |meta| meta.token),
+            attempt: meta.map_or(0, |meta| meta.attempt),
         })
     }
 }
@@ -90,6 +91,8 @@ pub struct Fingerprint {
     pub holder: InstanceId,
     /// The token in the side record.
     pub token: Token,
+    /// The attempt in the side record: the one that was granted the term.
+    pub attempt: u64,
     expires_at: Option<u64>,
 }
 

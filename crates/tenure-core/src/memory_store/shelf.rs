@@ -15,8 +15,12 @@ pub(super) const HISTORY_KEPT_MAX: usize = 1_000;
 /// How many instances' ended attempts are remembered per resource: far more than can be in
 /// flight, few enough that restarting processes do not fill the store.
 pub(super) const REFUSALS_KEPT_MAX: usize = 256;
-/// How many numbered ticks may be begun and not finished.
-pub(super) const TICKS_BEGUN_MAX: usize = 64;
+/// How many ticks are remembered in one series.
+pub(super) const TICKS_KEPT_MAX: usize = 64;
+/// How long a named tick may run before it counts as never begun.
+pub(super) const NAMED_BEGUN_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// How many series of ticks are remembered, as long as some of them are over.
+pub(super) const SERIES_KEPT_MAX: usize = 125;
 
 /// The side records of one resource.
 #[derive(Clone, Debug, Default)]
@@ -106,16 +110,20 @@ pub(super) struct Seat {
 /// Which recurring and named jobs have run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ticks {
-    /// The highest numbered tick that ended, and how.
-    pub(super) last: Option<(u64, TickOutcome)>,
-    /// Numbered ticks that were begun and have not ended.
-    pub(super) begun: BTreeMap<u64, (InstanceId, Token)>,
+    /// Numbered ticks by the length of their period in microseconds; plain numbers have none, 0.
+    pub(super) series: BTreeMap<u64, BTreeMap<u64, NumberedTick>>,
     pub(super) named: BTreeMap<String, NamedTick>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum NamedTick {
+pub(super) enum NumberedTick {
     Begun { by: InstanceId, token: Token },
+    Ended(TickOutcome),
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum NamedTick {
+    Begun { by: InstanceId, token: Token, kept_until: ServerTime },
     Ended { outcome: TickOutcome, kept_until: ServerTime },
 }
 
