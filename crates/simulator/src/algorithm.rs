@@ -32,6 +32,10 @@ pub(crate) trait Algorithm {
     fn poll_output(&mut self) -> Output;
     /// The term believed in, and until when on the local clock.
     fn belief(&self) -> Option<Belief>;
+    /// How many hand-overs that were asked of this process have no outcome, or had two.
+    fn unsettled_hand_overs(&mut self) -> usize {
+        0
+    }
     /// Whether the process has nothing left to do.
     fn is_over(&self) -> bool;
 }

@@ -15,6 +15,9 @@ use crate::rival::{Rival, RivalKind};
 use crate::runner::Runner;
 use crate::world::{Event, World, span};
 
+/// The shortest lease that a process asks for, in thousandths of the longest.
+const SHORTEST_LEASE: u64 = 350;
+
 impl World<'_> {
     pub(crate) fn populate(&mut self) {
         let places = self.random.between(2, 5) as usize;
@@ -144,6 +147,7 @@ impl World<'_> {
         let settings = TimingSettings {
             ttl: self.lease_of_process(),
             fleet_max_ttl: Some(self.longest_lease_told()),
+            fleet_min_ttl: self.shortest_lease_told(),
             ..TimingSettings::default()
         };
         let ttl = settings.ttl;
@@ -173,7 +177,7 @@ impl World<'_> {
     /// In some worlds instances ask for different leases.
     fn lease_of_process(&mut self) -> Duration {
         let share = match self.climate.leases_differ {
-            true => *self.random.pick(&[1_000, 1_000, 750, 500, 350]),
+            true => *self.random.pick(&[1_000, 1_000, 750, 500, SHORTEST_LEASE]),
             false => 1_000,
         };
         let lease = self.lease_now / 1_000 * share / MILLISECOND * MILLISECOND;
@@ -191,6 +195,13 @@ impl World<'_> {
         span(longest)
     }
 
+    /// The shortest lease in the fleet, where a process was told of it.
+    fn shortest_lease_told(&mut self) -> Option<Duration> {
+        let is_told = self.climate.fleets_differ && self.random.percent(30);
+        let shortest = self.lease_now / 1_000 * SHORTEST_LEASE / MILLISECOND * MILLISECOND;
+        is_told.then(|| span(shortest).max(TTL_MIN))
+    }
+
     fn election_settings(
         &mut self,
         party: usize,
@@ -202,6 +213,7 @@ impl World<'_> {
         let id = process_id(name, life);
         let mut settings = Settings::new(self.resource.clone(), id, timing);
         settings.priority = self.random.below(3) as i32;
+        settings.lock_delay = span(self.climate.lock_delay / MILLISECOND * MILLISECOND);
         if self.random.percent(30) {
             settings.failback = Some(Failback { delay: ttl * 2, min_tenure: ttl });
         }

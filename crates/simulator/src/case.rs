@@ -138,6 +138,11 @@ impl Case {
         Case { inhabitants: Inhabitants::Runners, ..self }
     }
 
+    /// The same with faults in quick succession.
+    pub(crate) const fn hectic(self) -> Self {
+        Case { pace: (50, 500), ..self }
+    }
+
     /// The same with replicas whose clocks were never set alike.
     pub(crate) const fn clocks_unset(self) -> Self {
         Case { clocks_apart: 6_000, ..self }
@@ -203,6 +208,7 @@ impl Case {
             },
             leases_differ: random.percent(30),
             fleets_differ: random.percent(30),
+            lock_delay: if random.percent(10) { random.share(lease, 100, 1_000) } else { 0 },
         }
     }
 }

@@ -21,8 +21,10 @@ pub(crate) struct Node {
     pub(crate) paused_until: Real,
     /// One of several nodes that is not as it should be, or was not a short while ago.
     pub(crate) faulty_until: Real,
+    /// Denies everybody everything until then.
+    pub(crate) denies_until: Real,
     /// A replica, or a primary of the past: it answers what only reads, and takes no writes.
-    pub(crate) is_read_only: bool,
+    pub(crate) read_only_until: Real,
     /// What it would start again with.
     pub(crate) saved: Option<MemoryStore>,
 }
@@ -35,7 +37,8 @@ impl Node {
             is_alive: true,
             paused_until: 0,
             faulty_until: 0,
-            is_read_only: false,
+            denies_until: 0,
+            read_only_until: 0,
             saved: None,
         }
     }
@@ -155,7 +158,7 @@ impl Cluster {
     pub(crate) fn add_stale_node(&mut self) -> usize {
         let primary = self.primary();
         let store = primary.saved.clone().unwrap_or_else(|| primary.store.clone());
-        let node = Node { is_read_only: true, ..Node::new(store, primary.clock.clone()) };
+        let node = Node { read_only_until: Real::MAX, ..Node::new(store, primary.clock.clone()) };
         self.nodes.push(node);
         self.nodes.len() - 1
     }

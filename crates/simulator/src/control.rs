@@ -69,8 +69,6 @@ pub const CONTROLS: &[Control] = &[
         .named("quarantine-shortened", "whoever waits cuts the quarantine to its own lease"),
     flawed(Flaw::ClaimSkipsQuarantine, Promise::P1, "old-keys")
         .named("claim-in-quarantine", "a successor takes over while a quarantine runs"),
-    flawed(Flaw::RepeatSkipsQuarantine, Promise::P1, "old-keys")
-        .named("repeat-in-quarantine", "a repeated attempt is granted while a quarantine runs"),
     flawed(Flaw::OwnLeaseOnly, Promise::P1, "restart-empty")
         .named("own-lease-only", "the own lease is named as the longest in the fleet"),
     flawed(Flaw::BeatNamesNoLease, Promise::P1, "raised")
@@ -85,6 +83,8 @@ pub const CONTROLS: &[Control] = &[
         .named("third-party-release", "resigning is done by releasing the leader's key"),
     flawed(Flaw::ClearForConstant, Promise::P6, "hand-overs")
         .named("clear-for-constant", "after a clear all wait alike, however short their leases"),
+    flawed(Flaw::HandOverForgotten, Promise::P6, "denied")
+        .named("hand-over-forgotten", "a hand-over whose term is lost meanwhile has no outcome"),
     flawed(Flaw::WorkOutlivesLease, Promise::P1, "starved")
         .named("work-outlives-lease", "work stops by its driver's word and not by the clock"),
     flawed(Flaw::HintsPostpone, Promise::P6, "hint-storm")
@@ -127,7 +127,7 @@ pub const CONTROLS: &[Control] = &[
         .named("quorum-trusts-age", "quorum: a flushed node is taken for new by its age"),
     flawed(Flaw::FastestClock, Promise::P2, "quorum-amnesia")
         .named("fastest-clock", "quorum: a term is numbered by the fastest clock"),
-    flawed(Flaw::AdoptUnchecked, Promise::P1, "quorum-amnesia")
+    flawed(Flaw::AdoptUnchecked, Promise::P1, "quorum-wires")
         .named("adopt-unchecked", "quorum: a node adopts whatever it holds or has lost"),
     flawed(Flaw::AdoptBackwards, Promise::P3, "quorum-late")
         .named("adopt-backwards", "quorum: a vacant node goes back to an earlier term"),

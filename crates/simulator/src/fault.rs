@@ -34,6 +34,8 @@ pub(crate) enum Fault {
     Astray,
     ClockRate,
     ServerPause,
+    /// The store denies this login everything, until somebody grants it again.
+    Denied,
     RestartEmpty,
     /// The store starts again with what was saved some time ago: a snapshot, or a backup.
     RestartOld,
@@ -104,6 +106,7 @@ impl World<'_> {
             Fault::Astray => self.lead_astray(party),
             Fault::ClockRate => self.change_rates(),
             Fault::ServerPause
+            | Fault::Denied
             | Fault::RestartEmpty
             | Fault::RestartOld
             | Fault::RestartTail

@@ -34,8 +34,6 @@ pub enum Flaw {
     QuarantineShortened,
     /// A successor takes what was reserved for it although a quarantine runs.
     ClaimSkipsQuarantine,
-    /// An attempt that is repeated is granted again although a quarantine runs.
-    RepeatSkipsQuarantine,
     /// Requests name the own lease as the longest in the fleet.
     OwnLeaseOnly,
     /// Requests other than an attempt name no longest lease.
@@ -50,6 +48,8 @@ pub enum Flaw {
     ThirdPartyRelease,
     /// After a `clear` everybody waits for the same time, however short the leases are.
     ClearForConstant,
+    /// A hand-over whose term is lost meanwhile has no outcome.
+    HandOverForgotten,
     /// Work goes on until its driver says otherwise, whatever the clock says.
     WorkOutlivesLease,
     /// Every hint that a term began moves the next attempt to the end of that lease.
@@ -101,6 +101,7 @@ impl Flaw {
             settings.renew_every = Some(ttl / 3);
             settings.stop_grace = Some(ttl * 3 / 10);
             settings.ttl = ttl * 2;
+            settings.fleet_min_ttl = None;
             settings.fleet_max_ttl = Some(settings.fleet_max_ttl.unwrap_or(ttl) * 2);
         }
         settings

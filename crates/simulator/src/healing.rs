@@ -22,6 +22,8 @@ impl World<'_> {
         self.led_since_heal = self.leader().is_some();
         for node in 0..self.cluster.nodes.len() {
             self.cluster.nodes[node].paused_until = 0;
+            self.cluster.nodes[node].denies_until = 0;
+            self.cluster.nodes[node].read_only_until = 0;
             let is_current = self.quorum.is_some() || node == self.cluster.primary;
             self.cluster.nodes[node].is_alive &= is_current;
         }
@@ -70,7 +72,8 @@ impl World<'_> {
     fn leader_due_within(&self) -> Real {
         let ttl = self.climate.lease;
         let quarantine = self.fleet_longest.max(ttl) / 100 * 101 + 2 * MILLISECOND;
-        let due = (quarantine + ttl) / 100 * 101 + SECOND + RECONNECTS_WITHIN;
+        let due =
+            (quarantine + ttl + self.climate.lock_delay) / 100 * 101 + SECOND + RECONNECTS_WITHIN;
         // Whoever runs jobs finishes one, and asks again, before it leads by another.
         if self.case.runs_jobs() { due + 2 * ttl } else { due }
     }
@@ -79,6 +82,14 @@ impl World<'_> {
         if !self.led_since_heal {
             let what = format!("nobody led within {:?} after healing", span(self.now - since));
             self.judge.broken(Promise::P6, self.now, what);
+        }
+        // Whatever was asked before healing has come to its end by now.
+        for party in self.parties.iter_mut().filter(|party| party.is_alive) {
+            let unsettled = party.algorithm.unsettled_hand_overs();
+            if unsettled > 0 {
+                let what = format!("{} has {unsettled} hand-overs without one outcome", party.name);
+                self.judge.broken(Promise::P6, self.now, what);
+            }
         }
     }
 

@@ -97,8 +97,15 @@ impl World<'_> {
         if is_cut && self.random.percent(50) {
             return;
         }
+        if self.now < self.cluster.nodes[letter.node].denies_until {
+            let error = StoreError::Denied("this login may not".into());
+            if !is_cut && !letter.is_copy {
+                self.answer(letter, Err(error));
+            }
+            return;
+        }
         let caller = self.caller(letter.caller.clone());
-        if self.cluster.nodes[letter.node].is_read_only {
+        if self.now < self.cluster.nodes[letter.node].read_only_until {
             let reply = self.cluster.read_only_reply(letter.node, self.now, &letter.op, &caller);
             self.note("store", || {
                 format!("{} (old data) {:?} -> {reply:?}", letter.node, letter.op)

@@ -6,7 +6,7 @@
 use tenure_core::Token;
 use tenure_core::memory_store::MemoryStore;
 
-use crate::case::{History, Replicas};
+use crate::case::{History, Leases, Replicas};
 use crate::clock::{Real, SECOND};
 use crate::fault::Fault;
 use crate::flaw::Flaw;
@@ -28,6 +28,8 @@ pub(crate) enum NodeFault {
     RestartOld,
     /// It stands still.
     Pause,
+    /// Somebody makes it a replica for a while: it takes no writes.
+    ReadOnly,
     /// Some clients do not reach it.
     Cut,
     /// Some clients reach it, but do not hear it.
@@ -154,6 +156,7 @@ impl World<'_> {
                 self.restart_node(node, fault, until);
             }
             NodeFault::Pause => known.paused_until = until,
+            NodeFault::ReadOnly => known.read_only_until = until,
             NodeFault::Cut | NodeFault::CutReplies | NodeFault::Slow => {
                 self.disturb_node(node, fault, until);
             }
@@ -224,6 +227,10 @@ impl World<'_> {
         let node = match self.case.replicas {
             Replicas::Quorum => self.random.below(self.cluster.nodes.len() as u64) as usize,
             _ if !self.case.has(Fault::RestartOld) && !self.case.has(Fault::Astray) => return,
+            // After leases were raised, snapshots from before are the interesting ones.
+            _ if self.case.leases == Leases::Raised && self.lease_now == self.climate.lease => {
+                return;
+            }
             _ if self.random.percent(70) => return,
             _ => self.cluster.primary,
         };

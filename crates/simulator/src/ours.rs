@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::protocol::{Answer, Hint, Outcome, Request, View};
-use tenure_core::{AskId, Election, Moment, Role, Settings, StoreError};
+use tenure_core::{AskId, Election, HandOver, Moment, Role, Settings, StoreError};
 
 use crate::algorithm::{Algorithm, Belief, Op, Output, Reply, Want};
 use crate::flaw::Flaw;
@@ -18,6 +18,11 @@ pub(crate) struct Ours {
     asks: Vec<(u64, AskId, Moment)>,
     asked: u64,
     now: Moment,
+    /// Hand-overs that were asked for: the number, and whether this process led then.
+    hand_overs: Vec<(u64, bool)>,
+    hand_overs_asked: u64,
+    /// Outcomes of hand-overs that nobody waited for any more.
+    outcomes_doubled: usize,
     /// Nothing is tried before, where hints postpone.
     postponed_until: Moment,
 }
@@ -38,6 +43,9 @@ impl Ours {
             asks: Vec::new(),
             asked: 0,
             now,
+            hand_overs: Vec::new(),
+            hand_overs_asked: 0,
+            outcomes_doubled: 0,
             postponed_until: Moment::ORIGIN,
         }
     }
@@ -49,6 +57,28 @@ impl Ours {
     /// The last reading of the local clock.
     pub(crate) fn now(&self) -> Moment {
         self.now
+    }
+
+    fn hand_over(&mut self, now: Moment) {
+        self.hand_overs_asked += 1;
+        let leads = self.election.leads_until().is_some();
+        self.hand_overs.push((self.hand_overs_asked, leads));
+        self.election.hand_over_as(now, HandOver(self.hand_overs_asked), None);
+    }
+
+    /// Takes down which hand-overs have an outcome.
+    fn settle_hand_overs(&mut self) {
+        while let Some((HandOver(number), outcome)) = self.election.poll_hand_over() {
+            let Some(at) = self.hand_overs.iter().position(|(asked, _)| *asked == number) else {
+                self.outcomes_doubled += 1;
+                continue;
+            };
+            let was_lost = self.hand_overs[at].1 && self.election.leads_until().is_none();
+            let is_forgotten = self.flaw == Some(Flaw::HandOverForgotten) && was_lost;
+            if !(is_forgotten && outcome.is_err()) {
+                self.hand_overs.swap_remove(at);
+            }
+        }
     }
 
     /// Swallows a farewell that a process with this flaw does not send.
@@ -120,7 +150,7 @@ impl Algorithm for Ours {
         self.now = now;
         match want {
             Want::Resign => self.election.resign(now),
-            Want::HandOver => self.election.hand_over(now, None),
+            Want::HandOver => self.hand_over(now),
             Want::Ready(ready) => self.election.set_ready(now, ready),
             Want::Paused(true) => self.election.pause(now),
             Want::Paused(false) => self.election.resume(now),
@@ -131,6 +161,7 @@ impl Algorithm for Ours {
     }
 
     fn poll_output(&mut self) -> Output {
+        self.settle_hand_overs();
         loop {
             match self.election.poll_output() {
                 tenure_core::Output::Ask { ask, request, .. } if self.is_swallowed(&request) => {
@@ -159,6 +190,11 @@ impl Algorithm for Ours {
     fn belief(&self) -> Option<Belief> {
         let until = self.election.leads_until()?;
         Some(Belief { token: self.election.token()?, until })
+    }
+
+    fn unsettled_hand_overs(&mut self) -> usize {
+        self.settle_hand_overs();
+        self.hand_overs.len() + self.outcomes_doubled
     }
 
     fn is_over(&self) -> bool {

@@ -49,6 +49,18 @@ pub const CASES: &[Case] = &[
     ),
     row("hand-overs", "a storm of resignations, hand-overs, pauses and clears", PEOPLE),
     row(
+        "denied",
+        "the store denies access for a while, in the middle of hand-overs too",
+        &[
+            (Fault::Denied, 3),
+            (Fault::HandOver, 8),
+            (Fault::AskToHandOver, 2),
+            (Fault::Clear, 2),
+            (Fault::Resign, 2),
+            (Fault::Crash, 1),
+        ],
+    ),
+    row(
         "churn",
         "processes crash, stop and start",
         &[(Fault::Crash, 5), (Fault::Stop, 4), (Fault::Pause, 1), (Fault::Break, 2)],
@@ -133,18 +145,17 @@ pub const CASES: &[Case] = &[
         "leases are raised, then the store restarts with older data",
         &[
             (Fault::Raise, 3),
-            (Fault::RestartOld, 4),
+            (Fault::RestartOld, 3),
             (Fault::CutOff, 3),
             (Fault::Pause, 2),
             (Fault::Stop, 1),
-            (Fault::PauseHere, 2),
-            (Fault::ResumeHere, 1),
-            (Fault::AskToResign, 3),
-            (Fault::OperatorPause, 1),
-            (Fault::OperatorResume, 2),
+            (Fault::AskToResign, 5),
+            (Fault::OperatorResume, 5),
         ],
     )
-    .raised(),
+    .raised()
+    .hectic()
+    .without(&[Promise::P1]),
     row(
         "clock-back",
         "the store's clock steps back",
@@ -164,15 +175,15 @@ pub const CASES: &[Case] = &[
         "a replica takes over whose clock is behind: keys of the past live again",
         &[
             (Fault::Failover, 4),
-            (Fault::HandOver, 6),
-            (Fault::Pause, 3),
-            (Fault::CutReplies, 2),
+            (Fault::HandOver, 12),
+            (Fault::Pause, 1),
             (Fault::CutOff, 2),
-            (Fault::Slow, 2),
-            (Fault::Crash, 2),
+            (Fault::Slow, 3),
+            (Fault::Crash, 1),
         ],
     )
     .wires(Wires::Bad)
+    .hectic()
     .store(Replicas::Lagging)
     .clocks_unset()
     .without(&[Promise::P2, Promise::P3, Promise::P6]),
@@ -399,6 +410,7 @@ pub const CASES: &[Case] = &[
             (Fault::Resign, 4),
         ],
     )
+    .wires(Wires::Bad)
     .store(Replicas::Quorum)
     .vouched(),
     row("quorum-people", "quorum: a storm of resignations, hand-overs, pauses and clears", PEOPLE)

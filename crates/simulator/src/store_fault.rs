@@ -16,6 +16,10 @@ impl World<'_> {
                 let lasts = self.outage();
                 self.cluster.primary().paused_until = now + lasts;
             }
+            Fault::Denied => {
+                let lasts = self.outage();
+                self.cluster.primary().denies_until = now + lasts;
+            }
             Fault::RestartEmpty => self.restart_empty(),
             Fault::RestartOld | Fault::RestartTail | Fault::RestartKept => self.restart(fault),
             Fault::SlotLost | Fault::SlotMoved => self.move_slot(fault),

@@ -81,13 +81,9 @@ impl Flaw {
     fn passes_quarantine(self, store: &MemoryStore, now: ServerTime, call: &Call) -> bool {
         let Request::Acquire(ask) = &call.request else { return false };
         let Some(held) = store.fingerprint(now, call.resource.key()) else { return false };
-        let is_repeated = held.attempt == ask.attempt;
-        match self {
-            // What is reserved was granted to no attempt yet.
-            Flaw::ClaimSkipsQuarantine => held.holder == call.id && !is_repeated,
-            Flaw::RepeatSkipsQuarantine => held.holder == call.id && is_repeated,
-            _ => false,
-        }
+        // What is reserved was granted to no attempt yet.
+        let is_claim = held.holder == call.id && held.attempt != ask.attempt;
+        self == Flaw::ClaimSkipsQuarantine && is_claim
     }
 }
 

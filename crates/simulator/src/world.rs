@@ -155,6 +155,8 @@ pub(crate) struct Climate {
     pub(crate) leases_differ: bool,
     /// Whether some instances are told of longer leases than there are.
     pub(crate) fleets_differ: bool,
+    /// How long the resource stays free after a crash, where instances ask for that.
+    pub(crate) lock_delay: u64,
 }
 
 /// One world.

@@ -25,6 +25,8 @@ pub(crate) struct Context {
     work: Cell<u64>,
     /// The most units between two ticks, of all runs.
     work_max: Cell<u64>,
+    /// Instructions after which the hook fires.
+    instructions: Cell<usize>,
     host: HostSlot,
     /// What the host panicked with, on its way around Lua's frames.
     host_panic: RefCell<Option<Box<dyn Any + Send>>>,
@@ -71,6 +73,7 @@ impl Context {
             memory_limit: Cell::new(usize::MAX),
             work: Cell::new(0),
             work_max: Cell::new(0),
+            instructions: Cell::new(0),
             host: HostSlot::default(),
             host_panic: RefCell::new(None),
             killed: Cell::new(false),
@@ -156,6 +159,23 @@ impl Context {
             self.kill();
         }
         if self.is_killed() { Err(Raise::Killed) } else { Ok(()) }
+    }
+
+    /// Whether strings are so long that ticks come after fewer instructions.
+    pub(crate) fn has_long_strings(&self) -> bool {
+        self.memory.instructions_max() < self.limits.tick_instructions as usize
+    }
+
+    /// Instructions until the next tick.
+    pub(crate) fn instructions_max(&self) -> usize {
+        let most = (self.limits.tick_instructions as usize).min(self.memory.instructions_max());
+        self.instructions.set(most);
+        most
+    }
+
+    /// What the last hook was set to.
+    pub(crate) fn instructions(&self) -> usize {
+        self.instructions.get()
     }
 
     /// The most units of work that there were between two ticks.

@@ -9,7 +9,7 @@ use crate::flags::Flags;
 use crate::functions::{FunctionInfo, Libraries, Library};
 use crate::host::{Host, Protocol};
 use crate::limits::Limits;
-use crate::lua::{CallError, Frozen, Function, KILLED, Kind, Place, Raise, Stack, Vm};
+use crate::lua::{CallError, Frozen, Function, KILLED, Kind, Place, Raise, Reach, Stack, Vm};
 use crate::number::{LUA_DIGITS, format_general};
 use crate::reply::{Target, write_error, write_value};
 use crate::sandbox::{self, Sandbox};
@@ -82,6 +82,12 @@ impl Interpreter {
     /// that no library function takes long without one.
     pub fn work_between_ticks_max(&self) -> u64 {
         self.machine.as_ref().map_or(0, |machine| machine.vm.context().work_max())
+    }
+
+    /// How many instructions lay between two ticks at the end of the last run: fewer, the longer
+    /// its strings are.
+    pub fn instructions_between_ticks_max(&self) -> usize {
+        self.machine.as_ref().map_or(0, |machine| machine.vm.context().instructions())
     }
 
     fn machine<'a>(limits: &Limits, machine: &'a mut Option<Machine>) -> &'a mut Machine {
@@ -160,10 +166,12 @@ impl Interpreter {
         let script = self.scripts.touch(digest)?;
         let Machine { vm, sandbox } = self.machine.as_mut()?;
         let arguments = |stack: &mut Stack<'_>| {
+            stack.context().allocator().note_string(script.code.len());
             set_script_arguments(stack, sandbox, &invocation)?;
             Ok(0)
         };
-        Some(run(vm, &script.function, arguments, digest, invocation.protocol, host, reply))
+        let function = (&script.function, Reach::Own);
+        Some(run(vm, function, arguments, digest, invocation.protocol, host, reply))
     }
 
     /// Forgets all scripts.
@@ -247,7 +255,7 @@ impl Interpreter {
             push_strings(stack, invocation.arguments)?;
             Ok(2)
         };
-        let function = &registered.callback;
+        let function = (&registered.callback, Reach::Kept);
         Some(run(vm, function, arguments, &name, invocation.protocol, host, reply))
     }
 
@@ -308,7 +316,11 @@ impl Machine {
             Frozen::freeze(stack);
             stack.keep()
         });
-        let chunk = match self.vm.compile(body, FUNCTION_NAME, &environment) {
+        let memory = self.vm.context().allocator();
+        memory.begin_run(Reach::Kept);
+        let compiled = self.vm.compile(body, FUNCTION_NAME, &environment);
+        self.vm.context().allocator().keep_longest();
+        let chunk = match compiled {
             Ok(chunk) => chunk,
             Err(message) => {
                 self.vm.release(environment);
@@ -340,7 +352,7 @@ impl Machine {
         let finish = |stack: &mut Stack<'_>, ended: Result<(), CallError>| {
             ended.map_err(|_| Failure::on_top(stack).text)
         };
-        self.vm.call(chunk, host, |_| Ok(0), finish)
+        self.vm.call(chunk, Reach::Kept, host, |_| Ok(0), finish)
     }
 
     fn release_library(&mut self, library: Library) {
@@ -357,7 +369,7 @@ impl Machine {
 /// Runs a compiled function and writes what it returns or fails with.
 fn run(
     vm: &mut Vm,
-    function: &Function,
+    (function, reach): (&Function, Reach),
     arguments: impl FnOnce(&mut Stack<'_>) -> Result<i32, Raise>,
     name: &dyn Display,
     client: Protocol,
@@ -386,7 +398,7 @@ fn run(
             false => Outcome::Failed { counted: failure.counted },
         }
     };
-    vm.call(function, host, arguments, finish)
+    vm.call(function, reach, host, arguments, finish)
 }
 
 /// What a script died of.

@@ -42,12 +42,11 @@ impl Default for Limits {
             loaded_bytes_max: 64 << 20,
             libraries_bytes_max: 64 << 20,
             functions_max: 100_000,
-            // About a millisecond of work.
-            tick_instructions: 100_000,
-            // About a millisecond, too.
-            tick_work: 200_000,
+            // About a fifth of a millisecond.
+            tick_instructions: 20_000,
+            tick_work: 40_000,
             // About half a second of work, which is what Redis grants.
-            library_ticks_max: 500,
+            library_ticks_max: 2500,
         }
     }
 }

@@ -7,6 +7,14 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
+/// A reading of the clock that goes on while the machine sleeps: how old knowledge is.
+pub(crate) fn awake_or_asleep() -> tenure::Moment {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    tenure::Moment::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+}
+
 /// Unix milliseconds, 0 before 1970.
 pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);

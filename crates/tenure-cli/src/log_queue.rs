@@ -10,6 +10,8 @@ use std::os::fd::AsFd;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use tenure::core::text::escaped_json;
+
 /// The most that waits, in bytes: some thousand lines. Older ones are worth more than newer ones,
 /// because they say how it began.
 const WAITING_MAX: usize = 256 * 1024;
@@ -132,13 +134,14 @@ fn write_to_stderr(text: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A writer for whoever wants one; it never fails.
+/// A writer of log lines; it never fails. What deceives is written as an escape that JSON knows: a
+/// line may quote what others wrote.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writer;
 
 impl io::Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        write(bytes);
+        write(escaped_json(&String::from_utf8_lossy(bytes)).as_bytes());
         Ok(bytes.len())
     }
 

@@ -28,6 +28,7 @@ mod pause;
 mod run;
 mod serve;
 mod sidecar;
+mod sight;
 mod status;
 mod store_options;
 mod usage;

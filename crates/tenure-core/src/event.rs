@@ -255,7 +255,7 @@ impl fmt::Display for Plain<'_> {
             if index == SHOWN_MAX {
                 return f.write_str("…");
             }
-            match c.is_control() {
+            match crate::text::is_deceptive(c) {
                 true => write!(f, "{}", c.escape_default())?,
                 false => write!(f, "{c}")?,
             }

@@ -14,6 +14,7 @@ pub mod protocol;
 pub mod quorum;
 mod random;
 mod settings;
+pub mod text;
 pub mod timing;
 
 pub use election::{AskId, Election, HandOver, HandOverOutcome, Output};

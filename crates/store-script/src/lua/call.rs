@@ -59,6 +59,7 @@ impl Stack<'_> {
         let key = self.top();
         self.push_copy(table);
         for _ in 0..INDEX_STEPS_MAX {
+            self.context().spend(4)?;
             let value = self.top();
             if self.kind(value) == Kind::Table {
                 self.push_copy(key);

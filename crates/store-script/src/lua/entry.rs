@@ -275,7 +275,8 @@ pub(super) unsafe extern "C-unwind" fn hook(state: *mut ffi::lua_State, _: *mut 
 /// # Safety
 /// The state is valid, and `register_context` came first.
 pub(super) unsafe fn set_hook(state: *mut ffi::lua_State, context: &Context) {
-    let count = c_int::try_from(context.limits().tick_instructions).unwrap_or(c_int::MAX);
+    let count = context.instructions_max();
+    let count = c_int::try_from(count).unwrap_or(c_int::MAX);
     // SAFETY: as the caller promises.
     unsafe {
         ffi::lua_sethook(state, Some(hook), ffi::LUA_MASKCOUNT, count.max(1));

@@ -5,7 +5,7 @@ use std::ptr;
 
 use mlua::ffi;
 
-use super::entry::{context, pay, raise_killed, raise_with_place};
+use super::entry::{context, pay, raise_killed, raise_with_place, set_hook};
 use super::frozen::{is_frozen, look_through, push_shown_metatable, raise_readonly};
 use super::stack::Stack;
 use crate::context::Context;
@@ -86,6 +86,8 @@ pub(crate) fn wrap_load(stack: &mut Stack<'_>) {
 }
 
 unsafe extern "C-unwind" fn load(state: *mut ffi::lua_State) -> c_int {
+    /// What asking for a piece costs.
+    const PIECE: u64 = 16;
     // SAFETY: L1.
     unsafe {
         ffi::luaL_checktype(state, 1, ffi::LUA_TFUNCTION);
@@ -95,6 +97,7 @@ unsafe extern "C-unwind" fn load(state: *mut ffi::lua_State) -> c_int {
         ffi::lua_settop(state, 2);
         ffi::lua_createtable(state, 0, 0);
         for position in 1.. {
+            pay(state, PIECE);
             ffi::lua_pushvalue(state, 1);
             let status = ffi::lua_pcall(state, 0, 1, 0);
             end_if_killed(state);
@@ -297,8 +300,14 @@ unsafe extern "C-unwind" fn resume(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: L1.
     unsafe {
         end_if_killed(state);
-        let memory = context(state).allocator();
-        let resumer = memory.set_running(ffi::lua_tothread(state, 1));
+        // Each coroutine counts its own instructions, and many that each run for a short while
+        // would never tick.
+        pay(state, context(state).limits().tick_work / 4);
+        let (memory, coroutine) = (context(state).allocator(), ffi::lua_tothread(state, 1));
+        if !coroutine.is_null() && context(state).has_long_strings() {
+            set_hook(coroutine, context(state));
+        }
+        let resumer = memory.set_running(coroutine);
         let count = call_original(state);
         memory.set_running(resumer);
         end_if_killed(state);

@@ -12,6 +12,23 @@ use super::entry::hook;
 /// much as thousands of others do, and only the allocator sees it.
 const ALLOCATED_MAX: usize = 4 << 20;
 
+/// Bytes that instructions may look at between two ticks, should each of them look at the longest
+/// string.
+const INSTRUCTION_BYTES_MAX: usize = 64 << 20;
+/// Strings from this length on are noted.
+const LONG_MIN: usize = 1024;
+/// Bytes in use for which an allocation counts a byte more.
+const FIND_BYTES: usize = 64;
+
+/// Which strings of earlier runs a run can reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// None: a script has its arguments and what it makes.
+    Own,
+    /// What libraries keep.
+    Kept,
+}
+
 /// Stands between a state and the allocator that it came with.
 pub(crate) struct Memory(Box<Inner>);
 
@@ -25,6 +42,10 @@ struct Inner {
     allocated: Cell<usize>,
     /// The coroutine that runs. Null between runs.
     running: Cell<*mut ffi::lua_State>,
+    /// The length of the longest string that the run has seen, or nearly.
+    longest: Cell<usize>,
+    /// That of all runs of functions: libraries keep strings from one to the next.
+    longest_kept: Cell<usize>,
 }
 
 impl Memory {
@@ -47,6 +68,8 @@ impl Memory {
                 limit: Cell::new(usize::MAX),
                 allocated: Cell::new(0),
                 running: Cell::new(ptr::null_mut()),
+                longest: Cell::new(0),
+                longest_kept: Cell::new(0),
             });
             let data = ptr::from_ref::<Inner>(&inner) as *mut c_void;
             ffi::lua_setallocf(state, allocate, data);
@@ -62,6 +85,28 @@ impl Memory {
     /// Allocations that would use more fail. Answers the limit of before.
     pub(crate) fn set_limit(&self, limit: usize) -> usize {
         self.0.limit.replace(limit)
+    }
+
+    /// A run begins that can reach what earlier runs of functions kept, or one that cannot.
+    pub(crate) fn begin_run(&self, reach: Reach) {
+        let kept = self.0.longest_kept.get().min(self.used());
+        self.0.longest.set(if reach == Reach::Kept { kept } else { 0 });
+    }
+
+    /// A run of functions is over.
+    pub(crate) fn keep_longest(&self) {
+        self.0.longest_kept.set(self.0.longest_kept.get().max(self.0.longest.get()));
+    }
+
+    /// The run has a string of this length.
+    pub(crate) fn note_string(&self, length: usize) {
+        self.0.note_string(length);
+    }
+
+    /// Instructions after which a tick is due: comparing two long strings, or reading one as a
+    /// number, is a single instruction that looks at every byte.
+    pub(crate) fn instructions_max(&self) -> usize {
+        (INSTRUCTION_BYTES_MAX / self.0.longest.get().max(1)).max(1)
     }
 
     /// There was a tick.
@@ -107,23 +152,44 @@ unsafe extern "C" fn allocate(
         }
         memory.used.set(used);
         if new_size > old_size {
-            memory.note_allocated(new_size);
+            // Finding a place among as many others may take as long as there are.
+            memory.note_allocated(new_size + used / FIND_BYTES);
+            // Parts of tables have sizes that divide by eight. A string that has one, too, was
+            // joined in a buffer that has not, or is noted by the native that made it.
+            if new_size >= LONG_MIN && !new_size.is_multiple_of(8) {
+                memory.note_string(new_size);
+            }
         }
         new_block
     }
 }
 
 impl Inner {
-    fn note_allocated(&self, bytes: usize) {
-        let allocated = self.allocated.get() + bytes;
-        self.allocated.set(allocated);
-        if allocated > ALLOCATED_MAX && !self.running.get().is_null() {
-            self.allocated.set(0);
+    fn note_string(&self, length: usize) {
+        let longest = self.longest.get();
+        if length >= LONG_MIN && length > longest + longest / 4 {
+            self.longest.set(length);
+            self.fire_hook();
+        }
+    }
+
+    /// Makes the hook fire at the next instruction, which sets it anew.
+    fn fire_hook(&self) {
+        if !self.running.get().is_null() {
             // SAFETY: the coroutine runs. Setting a hook is the one thing that Lua lets be done
-            // at any moment; it fires at the next instruction.
+            // at any moment.
             unsafe {
                 ffi::lua_sethook(self.running.get(), Some(hook), ffi::LUA_MASKCOUNT, 1);
             }
+        }
+    }
+
+    fn note_allocated(&self, bytes: usize) {
+        let allocated = self.allocated.get() + bytes;
+        self.allocated.set(allocated);
+        if allocated > ALLOCATED_MAX {
+            self.allocated.set(0);
+            self.fire_hook();
         }
     }
 }

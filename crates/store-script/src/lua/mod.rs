@@ -30,7 +30,7 @@ pub(crate) use call::Handler;
 pub(crate) use entry::{KILLED, Native, Place, Raise};
 pub(crate) use frozen::Frozen;
 pub(crate) use guard::{Guarded, wrap_load};
-pub(crate) use memory::Memory;
+pub(crate) use memory::{Memory, Reach};
 pub(crate) use print::{CValue, format_value};
 pub(crate) use slot::HostSlot;
 pub(crate) use stack::{Kind, Stack};

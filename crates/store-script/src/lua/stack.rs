@@ -187,6 +187,7 @@ impl<'a> Stack<'a> {
     /// A string. Fails when the run has used up its memory.
     pub(crate) fn push_bytes(&mut self, bytes: &[u8]) -> Result<(), Raise> {
         self.check_memory(bytes.len())?;
+        self.context.allocator().note_string(bytes.len());
         unsafe { ffi::lua_pushlstring(self.state, bytes.as_ptr().cast(), bytes.len()) };
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use mlua::{Lua, LuaOptions, StdLib, ffi};
 
 use super::entry::{self, Raise};
-use super::memory::Memory;
+use super::memory::{Memory, Reach};
 use super::stack::Stack;
 use crate::context::Context;
 use crate::host::Host;
@@ -103,20 +103,25 @@ impl Vm {
     }
 
     /// Calls `function` with what `arguments` pushes, and has `finish` look at the result, which
-    /// lies on top as the error does. Natives ask `host`.
+    /// lies on top as the error does. Natives ask `host`. `reach` says whose strings it may meet.
     pub(crate) fn call<R>(
         &mut self,
         function: &Function,
+        reach: Reach,
         host: &mut dyn Host,
         arguments: impl FnOnce(&mut Stack<'_>) -> Result<c_int, Raise>,
         finish: impl FnOnce(&mut Stack<'_>, Result<(), CallError>) -> R,
     ) -> R {
+        self.context.allocator().begin_run(reach);
         let result = self.context.run(host, || {
             self.on_stack(|stack| {
                 let outcome = stack.call(function, arguments);
                 finish(stack, outcome)
             })
         });
+        if reach == Reach::Kept {
+            self.context.allocator().keep_longest();
+        }
         self.collect_if_due();
         result
     }
@@ -189,6 +194,8 @@ impl Stack<'_> {
             return Err(b"attempt to load a binary chunk (only text is allowed)".to_vec());
         }
         let state = self.state();
+        // It may hold a string as long as itself.
+        self.context().allocator().note_string(source.len());
         // SAFETY: `lua_load` runs protected and returns its errors, so that it may run
         // within the limit.
         let status = unsafe {

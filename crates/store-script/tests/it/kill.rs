@@ -101,6 +101,9 @@ const LONG_CALLS: &[&str] = &[
     "return struct.pack('s', ARGV[1])",
     "return loadstring('return ' .. ('1+'):rep(1e5) .. '1')",
     "return load(function() return ARGV[1] end)",
+    "return load(math.random)",
+    "local t = {} for i = 1, 90 do t = setmetatable({}, {__index = t}) end \
+     return ARGV[1]:sub(1, 2000):gsub('x', t)",
     "return tonumber(ARGV[1]) or tonumber(ARGV[1], 36)",
     "local a, b = ARGV[1] .. 'a', ARGV[1] .. 'b' table.sort({a, b, a, b, a, b, a, b})",
     "return redis.call('ECHO', ARGV[1])",
@@ -133,6 +136,60 @@ fn every_library_function_that_takes_long_ticks_by_itself() {
         }
     }
     assert!(silent.is_empty(), "{} do not tick:\n{}", silent.len(), silent.join("\n"));
+}
+
+/// Each coroutine counts its own instructions, and none of these gets far.
+#[test]
+fn many_coroutines_in_turn_do_not_hide_a_script_from_the_kill() {
+    let code = "local all = {} for i = 1, 500 do all[i] = coroutine.wrap(function() while true do \
+                for i = 1, 100 do end coroutine.yield() end end) end redis.call('PING') \
+                for round = 1, 100 do for i = 1, 500 do all[i]() end end";
+    let limits = limits(|limits| limits.tick_instructions = 100_000_000);
+    let mut store = Store::with_limits(Memory::default(), limits);
+    // Making them ticks, too: by what it allocates.
+    store.host.kill_at = Some(1000);
+    store.eval(code);
+    assert_eq!(store.outcome, Some(Outcome::Killed), "{} ticks", store.host.ticks);
+}
+
+/// Instructions that look at every byte of a long string tick more often, the longer it is.
+#[test]
+fn instructions_on_long_strings_tick_more_often() {
+    let codes = [
+        "local a = ('x'):rep(1e7) local b = a .. 'y' a = a .. 'x' while true do local c = a < b end",
+        "local a = ('1'):rep(1e7) while true do local c = a + 1 end",
+        "local a, b = ARGV[1] .. 'a', ARGV[1] .. 'b' while true do local c = a < b end",
+        "local a = ARGV[1] while true do local c = a < KEYS[1] end",
+        "local t = setmetatable({}, {__index = function(t, k) return ARGV[1] < ARGV[1] .. k end}) \
+         while true do local c = t.x end",
+        "coroutine.wrap(function() while true do local c = ARGV[1] < KEYS[1] end end)()",
+    ];
+    let long = "1".repeat(10_000_000);
+    for code in codes {
+        let mut store = Store::new(Memory::default());
+        store.host.kill_at = Some(3);
+        store.ask(&[b"EVAL", code.as_bytes(), b"1", long.as_bytes(), long.as_bytes()]);
+        assert_eq!(store.outcome, Some(Outcome::Killed), "{code}");
+        // Between two ticks lie this many bytes, and some for what happens in one instruction.
+        let most = store.interpreter.instructions_between_ticks_max();
+        assert!(most <= 10, "{code}: {most} instructions");
+    }
+}
+
+#[test]
+fn long_strings_of_earlier_calls_count_for_functions() {
+    let library = "#!lua name=keeper\nlocal a, b\n\
+        redis.register_function('keep', function() a = ('x'):rep(1e7) b = a .. 'b' a = a .. 'a' end)\n\
+        redis.register_function('use', function() while true do local c = a < b end end)";
+    let mut store = Store::new(Memory::default());
+    store.ask(&[b"FUNCTION", b"LOAD", library.as_bytes()]);
+    store.ask(&[b"FCALL", b"keep", b"0"]);
+    assert_eq!(store.eval("return 1"), ":1\\r\\n");
+    store.host.kill_at = Some(store.host.ticks + 3);
+    store.ask(&[b"FCALL", b"use", b"0"]);
+    assert_eq!(store.outcome, Some(Outcome::Killed));
+    let most = store.interpreter.instructions_between_ticks_max();
+    assert!(most <= 10, "{most} instructions");
 }
 
 /// Instructions that copy much tick by what they allocate.

@@ -20,6 +20,8 @@ pub(super) struct Contending {
     pub(super) tries_at: Moment,
     /// When the last attempt went out.
     tried_at: Option<Moment>,
+    /// When to ask at the latest, whatever hints say: anyone may publish them.
+    tries_by: Moment,
     /// The resource was said to be free while an attempt was under way.
     freed_meanwhile: bool,
     /// Whoever gave the resource up lets the others go first, whatever it hears of its own release.
@@ -29,7 +31,13 @@ pub(super) struct Contending {
 impl Contending {
     pub(super) fn from(tries_at: Moment) -> Self {
         let holds_back_until = Moment::ORIGIN;
-        Contending { tries_at, tried_at: None, freed_meanwhile: false, holds_back_until }
+        Contending {
+            tries_at,
+            tried_at: None,
+            tries_by: Moment::NEVER,
+            freed_meanwhile: false,
+            holds_back_until,
+        }
     }
 
     pub(super) fn holding_back(self, until: Moment) -> Self {
@@ -196,8 +204,10 @@ impl Election {
     }
 
     fn stand_by(&mut self, now: Moment, role: Role, reason: Reason, tries_at: Moment) {
+        let look_max = self.settings.timing.ttl() * LOOK_LEASES_MAX;
         if let Stage::Contending(contending) = &mut self.stage {
             contending.tries_at = tries_at;
+            contending.tries_by = tries_at.max(now + look_max);
         }
         self.become_role(now, role, reason.clone());
         self.tell(now, EventKind::ElectionFailed { reason });
@@ -275,14 +285,18 @@ impl Election {
         }
     }
 
-    /// Somebody was granted the resource: no use in trying before that lease ends.
+    /// Somebody was granted the resource: no use in trying before that lease ends. Whoever hears so
+    /// again and again looks all the same, for anyone may say it.
     fn rearm_later(&mut self, now: Moment, lease: Duration) {
-        let lease = lease.min(self.settings.timing.ttl()) + EXPIRY_GRAIN;
-        let tries_at = now + lease + self.head_start();
+        let ttl = self.settings.timing.ttl();
+        let tries_at = now + lease.min(ttl) + EXPIRY_GRAIN + self.head_start();
         let Stage::Contending(contending) = &mut self.stage else { return };
+        if contending.tries_by == Moment::NEVER {
+            contending.tries_by = now + ttl * LOOK_LEASES_MAX;
+        }
         contending.freed_meanwhile = false;
         if self.role == Role::Standby {
-            contending.tries_at = tries_at;
+            contending.tries_at = tries_at.min(contending.tries_by);
         }
     }
 
