@@ -197,8 +197,7 @@ pub const CASES: &[Case] = &[
             (Fault::Crash, 3),
             (Fault::Resign, 2),
         ],
-    )
-    .without(&[Promise::P6]),
+    ),
     row(
         "stale-reads",
         "connections find a server with old data that takes no writes",

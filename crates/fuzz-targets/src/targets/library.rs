@@ -116,7 +116,7 @@ return #names
 /// What one run may use. Small, so that an input is soon over.
 const MEMORY_MAX: usize = 16 << 20;
 /// Ticks after which a run is killed, so that an input is over in time.
-const TICKS_MAX: u32 = 300;
+const TICKS_MAX: u32 = 1500;
 /// Work between two ticks besides the usual: what one copy of all memory costs.
 const WORK_SLACK: u64 = MEMORY_MAX as u64 / 4;
 /// Processor time between two ticks. A tick comes after about a millisecond; a debug build is
