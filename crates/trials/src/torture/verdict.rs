@@ -183,10 +183,8 @@ fn ticks(entries: &[&Entry]) -> Ticks {
                 }
                 begun.insert(tick, &entry.who);
             }
-            What::TickUnderWay(tick) => {
-                if begun.get(&tick).is_some_and(|last| *last != entry.who) {
-                    found.doubled.push((tick, entry.who.clone()));
-                }
+            What::TickUnderWay(tick) if begun.get(&tick).is_some_and(|last| *last != entry.who) => {
+                found.doubled.push((tick, entry.who.clone()));
             }
             What::TickDone(tick) => {
                 done.insert(tick);
