@@ -19,7 +19,7 @@
 //!
 //! The least that an ACL user needs, with the default prefix: `~tenure:* ~{tenure:* &{tenure:*
 //! +eval +evalsha +time +info +type +get +getrange +set +del +pttl +pexpire +hget +hmget +hset
-//! +hdel +hlen +hkeys +hgetall +zadd +zscore +zcard +zrem +zrange +zrangebyscore
+//! +hdel +hlen +hkeys +zadd +zscore +zcard +zrem +zrange +zrangebyscore
 //! +zrevrangebyscore +zremrangebyscore +xadd +xrevrange +publish +subscribe +unsubscribe`.
 //! Without `publish` and `subscribe` elections work by their timers; without `info` a failover
 //! behind a running connection goes unnoticed; both are reported as warnings. A cluster needs
@@ -31,6 +31,8 @@ mod any;
 mod audience;
 mod backoff;
 mod cluster;
+#[cfg(test)]
+mod conform;
 mod connection;
 mod dial;
 mod error;
@@ -42,7 +44,6 @@ mod lines;
 mod listener;
 mod mode;
 mod node;
-mod record;
 mod reply;
 mod request;
 mod scripts;

@@ -1,6 +1,6 @@
 -- Record how a tick ended, inside the own term.
 -- ARGV: tick, token, outcome ('ok' or 'failed WORDS'), how long a named one is kept.
-local term, outcome, keep = tonumber(ARGV[6]), string.sub(ARGV[7], 1, 1024), ARGV[8]
+local term, outcome, keep = tonumber(ARGV[7]), string.sub(ARGV[8], 1, 1024), ARGV[9]
 
 settle_life(0)
 if not is_mine(term) then
