@@ -10,6 +10,7 @@
 //! (target.run)(b"*1\r\n$4\r\nPING\r\n*-1\r\n");
 //! ```
 
+mod clock;
 mod mutate;
 mod targets;
 

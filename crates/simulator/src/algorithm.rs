@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use tenure_core::protocol::{Answer, Hint, Request, Token};
+use tenure_core::protocol::{Answer, Hint, Request, Tick, Token};
 use tenure_core::{Event, Moment, StoreError};
+
+use crate::runner::WorkEnd;
 
 /// One process's way of electing a leader, driven like the core: inputs with a clock reading, one
 /// ordered stream of outputs.
@@ -22,12 +24,18 @@ pub(crate) trait Algorithm {
     fn unreachable(&mut self, _now: Moment) {}
     /// Whether work runs under the current term.
     fn work(&mut self, _now: Moment, _running: bool) {}
+    /// The work of a job has ended.
+    fn worked(&mut self, _now: Moment, _ended: WorkEnd) {}
     /// The application wants something.
     fn want(&mut self, now: Moment, want: Want);
     /// The next output.
     fn poll_output(&mut self) -> Output;
     /// The term believed in, and until when on the local clock.
     fn belief(&self) -> Option<Belief>;
+    /// How many hand-overs that were asked of this process have no outcome, or had two.
+    fn unsettled_hand_overs(&mut self) -> usize {
+        0
+    }
     /// Whether the process has nothing left to do.
     fn is_over(&self) -> bool;
 }
@@ -55,9 +63,37 @@ pub(crate) enum Want {
 /// What a process wants done, in this order.
 #[derive(Debug)]
 pub(crate) enum Output {
-    Ask { ask: u64, op: Op, timeout: Duration },
+    Ask {
+        ask: u64,
+        op: Op,
+        timeout: Duration,
+    },
     Tell(Event),
+    /// Begin the work of a job, in the own term; with its tick, where it has one.
+    Run {
+        tick: Option<Tick>,
+        reruns_crashed: bool,
+    },
+    /// Tell what became of a run.
+    Report {
+        tick: Tick,
+        how: JobReport,
+        reruns_crashed: bool,
+    },
     WaitUntil(Moment),
+}
+
+/// What became of one run of a job with a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobReport {
+    /// It ran here, and the store has its outcome.
+    Ran,
+    /// It ran here, and nobody else knows.
+    Unrecorded,
+    /// It has run before.
+    RefusedAsDone,
+    /// Somebody began it, and it must not run twice.
+    RefusedAsUnfinished,
 }
 
 /// What can be asked of a store.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::quorum::HintCount;
+use tenure_core::timing::TTL_MIN;
 use tenure_core::{Failback, InstanceId, Settings, Timing, TimingSettings};
 
 use crate::algorithm::{Algorithm, Want};
@@ -11,7 +12,11 @@ use crate::control::Subject;
 use crate::ours::Ours;
 use crate::party::{Link, Party, Work};
 use crate::rival::{Rival, RivalKind};
+use crate::runner::Runner;
 use crate::world::{Event, World, span};
+
+/// The shortest lease that a process asks for, in thousandths of the longest.
+const SHORTEST_LEASE: u64 = 350;
 
 impl World<'_> {
     pub(crate) fn populate(&mut self) {
@@ -73,7 +78,6 @@ impl World<'_> {
     /// An empty place: a host with its clock.
     pub(crate) fn build_party(&mut self, party: usize) -> Party {
         if party == 0 {
-            self.judge.ignore(self.subject.ignores());
             self.attach_replicas();
         }
         let clock = Clock::new(self.random.between(SECOND, 100_000 * SECOND), self.drift());
@@ -89,6 +93,7 @@ impl World<'_> {
             clock,
             is_alive: false,
             paused_until: 0,
+            starved_until: 0,
             held: Vec::new(),
             links: (0..self.climate.nodes).map(|node| Link::down(node, 0)).collect(),
             rounds: Vec::new(),
@@ -122,6 +127,7 @@ impl World<'_> {
         place.rounds.clear();
         place.hints = hints;
         place.paused_until = 0;
+        place.starved_until = 0;
         place.asks.clear();
         place.held.clear();
         place.belief = None;
@@ -138,10 +144,10 @@ impl World<'_> {
         clock: &Clock,
     ) -> (Timing, Box<dyn Algorithm>) {
         let now = tenure_core::Moment::from_nanos(clock.at(self.now));
-        let lease = span(self.climate.lease);
         let settings = TimingSettings {
-            ttl: self.lease_of(party),
-            fleet_max_ttl: Some(lease),
+            ttl: self.lease_of_process(),
+            fleet_max_ttl: Some(self.longest_lease_told()),
+            fleet_min_ttl: self.shortest_lease_told(),
             ..TimingSettings::default()
         };
         let ttl = settings.ttl;
@@ -159,14 +165,41 @@ impl World<'_> {
         }
         let settings = self.election_settings(party, name, life, timing, ttl);
         let seed = self.random.word();
-        (timing, Box::new(Ours::new(settings, ttl, flaw, seed, now)))
+        match self.case.runs_jobs() {
+            true => {
+                let periods = self.job_periods();
+                (timing, Box::new(Runner::new(settings, (ttl, flaw), periods, seed, now)))
+            }
+            false => (timing, Box::new(Ours::new(settings, ttl, flaw, seed, now))),
+        }
     }
 
     /// In some worlds instances ask for different leases.
-    fn lease_of(&self, party: usize) -> Duration {
-        let lease = self.climate.lease;
-        let is_shorter = self.climate.leases_differ && party % 2 == 1;
-        span(if is_shorter { lease / 2 / MILLISECOND * MILLISECOND } else { lease })
+    fn lease_of_process(&mut self) -> Duration {
+        let share = match self.climate.leases_differ {
+            true => *self.random.pick(&[1_000, 1_000, 750, 500, SHORTEST_LEASE]),
+            false => 1_000,
+        };
+        let lease = self.lease_now / 1_000 * share / MILLISECOND * MILLISECOND;
+        span(lease).max(TTL_MIN)
+    }
+
+    /// The longest lease in the fleet as a process was told: the true one, or more to be safe.
+    fn longest_lease_told(&mut self) -> Duration {
+        let share = match self.climate.fleets_differ {
+            true => *self.random.pick(&[1_000, 1_000, 1_500, 2_000]),
+            false => 1_000,
+        };
+        let longest = self.lease_now / 1_000 * share;
+        self.fleet_longest = self.fleet_longest.max(longest);
+        span(longest)
+    }
+
+    /// The shortest lease in the fleet, where a process was told of it.
+    fn shortest_lease_told(&mut self) -> Option<Duration> {
+        let is_told = self.climate.fleets_differ && self.random.percent(30);
+        let shortest = self.lease_now / 1_000 * SHORTEST_LEASE / MILLISECOND * MILLISECOND;
+        is_told.then(|| span(shortest).max(TTL_MIN))
     }
 
     fn election_settings(
@@ -180,6 +213,7 @@ impl World<'_> {
         let id = process_id(name, life);
         let mut settings = Settings::new(self.resource.clone(), id, timing);
         settings.priority = self.random.below(3) as i32;
+        settings.lock_delay = span(self.climate.lock_delay / MILLISECOND * MILLISECOND);
         if self.random.percent(30) {
             settings.failback = Some(Failback { delay: ttl * 2, min_tenure: ttl });
         }

@@ -1,17 +1,17 @@
-//! The rows of the table: which faults meet whom, and what is promised then.
+//! A family of worlds: which faults meet whom, on which kind of store, and what is promised then.
 
 use crate::clock::MILLISECOND;
 use crate::control::Subject;
 use crate::fault::Fault;
 use crate::flaw::Flaw;
-use crate::nodes::NodeFault;
 use crate::promise::Promise;
 use crate::random::Random;
 use crate::rival::LEASE;
+use crate::rows::CASES;
 use crate::world::{Climate, LEASE_STEP};
 
 /// A family of worlds.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// What it is called on the command line.
     pub name: &'static str,
@@ -22,6 +22,13 @@ pub struct Case {
     pub(crate) faults: &'static [(Fault, u32)],
     wires: Wires,
     pub(crate) replicas: Replicas,
+    pub(crate) history: History,
+    pub(crate) leases: Leases,
+    inhabitants: Inhabitants,
+    /// How far the clock of a replica may be ahead or behind, in thousandths of a lease.
+    pub(crate) clocks_apart: u64,
+    /// How far faults lie apart on average, at least and at most, in thousandths of a lease.
+    pace: (u64, u64),
 }
 
 /// Who stands by to take the store over.
@@ -34,11 +41,40 @@ pub(crate) enum Replicas {
     Confirming,
     /// None: three or five independent nodes decide together: mode `quorum`.
     Quorum,
+    /// None: the slot of the resource lies on one of several nodes of a cluster, and moves.
+    Slots,
+}
+
+/// What a store says about its past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum History {
+    /// Nothing, as Redis does.
+    Unknown,
+    /// That it is complete, as our own store does until it lost something.
+    Vouched,
+}
+
+/// Which leases the processes of a world ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leases {
+    /// The settings of a process may differ from those of others, and never change.
+    Fixed,
+    /// At first all are shorter; a fault starts every process again with longer ones.
+    Raised,
+}
+
+/// What the processes of a world are there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inhabitants {
+    /// To lead for as long as they can.
+    Candidates,
+    /// To run jobs, each once per tick across the fleet.
+    Runners,
 }
 
 /// How bad the wires are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wires {
+pub(crate) enum Wires {
     Good,
     Bad,
     Any,
@@ -47,7 +83,7 @@ enum Wires {
 /// Whether faults go on to the end or are healed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Faults to the end: P1 to P5.
+    /// Faults to the end: everything but P6.
     Safety,
     /// Faults, then none: P6 as well.
     Liveness,
@@ -60,458 +96,64 @@ impl Mode {
     }
 }
 
-const PEOPLE: &[(Fault, u32)] = &[
-    (Fault::AskToResign, 4),
-    (Fault::AskToHandOver, 6),
-    (Fault::Resign, 4),
-    (Fault::HandOver, 6),
-    (Fault::OperatorPause, 1),
-    (Fault::OperatorResume, 2),
-    (Fault::Clear, 1),
-    (Fault::Unready, 2),
-    (Fault::Ready, 3),
-    (Fault::PauseHere, 1),
-    (Fault::ResumeHere, 2),
-    (Fault::BeatsFail, 2),
-    (Fault::RenewNow, 2),
-    (Fault::Break, 2),
-];
-
-const MIXTURE: &[(Fault, u32)] = &[
-    (Fault::Pause, 5),
-    (Fault::Suspend, 3),
-    (Fault::Crash, 3),
-    (Fault::Stop, 3),
-    (Fault::Break, 5),
-    (Fault::CutOff, 4),
-    (Fault::CutReplies, 4),
-    (Fault::Slow, 4),
-    (Fault::Deaf, 2),
-    (Fault::ForgedHint, 4),
-    (Fault::ClockRate, 2),
-    (Fault::ServerPause, 2),
-    (Fault::RestartEmpty, 2),
-    (Fault::Failover, 2),
-    (Fault::AskToResign, 3),
-    (Fault::AskToHandOver, 3),
-    (Fault::Resign, 2),
-    (Fault::HandOver, 3),
-    (Fault::OperatorPause, 1),
-    (Fault::OperatorResume, 2),
-    (Fault::Clear, 1),
-    (Fault::Unready, 1),
-    (Fault::Ready, 2),
-    (Fault::PauseHere, 1),
-    (Fault::ResumeHere, 2),
-    (Fault::BeatsFail, 1),
-    (Fault::RenewNow, 2),
-];
-
-/// The same with a primary that is cut off and with a flush, which only `strict` bears.
-const STRICT_MIXTURE: &[(Fault, u32)] = &{
-    let mut faults = [(Fault::IsolatedPrimary, 3); MIXTURE.len() + 2];
-    faults[MIXTURE.len()] = (Fault::FlushForNewcomer, 1);
-    let mut at = 0;
-    while at < MIXTURE.len() {
-        faults[at] = MIXTURE[at];
-        at += 1;
+/// A case in which everything is promised, with one store, on wires of any kind.
+pub(crate) const fn row(
+    name: &'static str,
+    about: &'static str,
+    faults: &'static [(Fault, u32)],
+) -> Case {
+    Case {
+        name,
+        about,
+        excused: &[],
+        faults,
+        wires: Wires::Any,
+        replicas: Replicas::None,
+        history: History::Unknown,
+        leases: Leases::Fixed,
+        inhabitants: Inhabitants::Candidates,
+        clocks_apart: 250,
+        pace: (150, 1_500),
     }
-    faults
-};
-
-/// What may go wrong with a minority of the nodes, however bad the wires to the others are.
-const NODES: &[(Fault, u32)] = &[
-    (Fault::Node(NodeFault::Crash), 3),
-    (Fault::Node(NodeFault::RestartEmpty), 4),
-    (Fault::Node(NodeFault::RestartOld), 4),
-    (Fault::Node(NodeFault::Pause), 3),
-    (Fault::Node(NodeFault::Flush), 3),
-    (Fault::Node(NodeFault::Cut), 3),
-    (Fault::Node(NodeFault::CutReplies), 3),
-    (Fault::Node(NodeFault::Slow), 3),
-    (Fault::Pause, 2),
-    (Fault::Crash, 2),
-    (Fault::Break, 1),
-    (Fault::Resign, 2),
-    (Fault::HandOver, 2),
-];
-
-const QUORUM_MIXTURE: &[(Fault, u32)] = &[
-    (Fault::Node(NodeFault::Crash), 2),
-    (Fault::Node(NodeFault::RestartEmpty), 3),
-    (Fault::Node(NodeFault::RestartOld), 3),
-    (Fault::Node(NodeFault::Pause), 2),
-    (Fault::Node(NodeFault::Flush), 2),
-    (Fault::Node(NodeFault::Cut), 2),
-    (Fault::Node(NodeFault::CutReplies), 2),
-    (Fault::Node(NodeFault::Slow), 2),
-    (Fault::Pause, 5),
-    (Fault::Suspend, 2),
-    (Fault::Crash, 3),
-    (Fault::Stop, 3),
-    (Fault::Break, 4),
-    (Fault::CutOff, 3),
-    (Fault::CutReplies, 3),
-    (Fault::Slow, 3),
-    (Fault::Deaf, 2),
-    (Fault::ForgedHint, 4),
-    (Fault::ClockRate, 2),
-    (Fault::AskToResign, 3),
-    (Fault::AskToHandOver, 3),
-    (Fault::Resign, 2),
-    (Fault::HandOver, 3),
-    (Fault::OperatorPause, 1),
-    (Fault::OperatorResume, 2),
-    (Fault::Clear, 1),
-    (Fault::Unready, 1),
-    (Fault::Ready, 2),
-    (Fault::PauseHere, 1),
-    (Fault::ResumeHere, 2),
-    (Fault::BeatsFail, 1),
-    (Fault::RenewNow, 2),
-];
-
-/// All cases, by what PROTOCOL says of modes `available`, `strict` and `quorum`.
-pub const CASES: &[Case] = &[
-    Case {
-        name: "calm",
-        about: "nothing but people's wishes now and then",
-        excused: &[],
-        faults: &[(Fault::Resign, 1), (Fault::HandOver, 1), (Fault::AskToHandOver, 1)],
-        wires: Wires::Good,
-        replicas: Replicas::None,
-    },
-    Case {
-        name: "drift",
-        about: "clocks up to 1 % apart, changing their rates",
-        excused: &[],
-        faults: &[(Fault::ClockRate, 6), (Fault::Pause, 2), (Fault::CutOff, 3), (Fault::Crash, 1)],
-        wires: Wires::Good,
-        replicas: Replicas::None,
-    },
-    Case {
-        name: "pauses",
-        about: "processes and the store stand still",
-        excused: &[],
-        faults: &[(Fault::Pause, 6), (Fault::ServerPause, 2), (Fault::Resign, 1)],
-        wires: Wires::Any,
-        replicas: Replicas::None,
-    },
-    Case {
-        name: "suspend",
-        about: "hosts sleep and wake",
-        excused: &[],
-        faults: &[(Fault::Suspend, 6), (Fault::Pause, 1), (Fault::Break, 1)],
-        wires: Wires::Any,
-        replicas: Replicas::None,
-    },
-    Case {
-        name: "wires",
-        about: "loss, delay beyond the lease, copies, broken connections",
-        excused: &[],
-        faults: &[
-            (Fault::Break, 3),
-            (Fault::CutOff, 3),
-            (Fault::CutReplies, 4),
-            (Fault::Slow, 6),
-            (Fault::Resign, 1),
-        ],
-        wires: Wires::Bad,
-        replicas: Replicas::None,
-    },
-    Case {
-        name: "hints",
-        about: "hints lost, doubled and forged",
-        excused: &[],
-        faults: &[(Fault::ForgedHint, 20), (Fault::Deaf, 4), (Fault::Crash, 2), (Fault::Resign, 3)],
-        wires: Wires::Any,
-        replicas: Replicas::None,
-    },
-    Case {
-        name: "hand-overs",
-        about: "a storm of resignations, hand-overs, pauses and clears",
-        excused: &[],
-        faults: PEOPLE,
-        wires: Wires::Any,
-        replicas: Replicas::None,
-    },
-    Case {
-        name: "churn",
-        about: "processes crash, stop and start",
-        excused: &[],
-        faults: &[(Fault::Crash, 5), (Fault::Stop, 4), (Fault::Pause, 1), (Fault::Break, 2)],
-        wires: Wires::Any,
-        replicas: Replicas::None,
-    },
-    Case {
-        name: "restart-empty",
-        about: "the store restarts with nothing in it",
-        excused: &[],
-        faults: &[
-            (Fault::RestartEmpty, 3),
-            (Fault::Pause, 2),
-            (Fault::Crash, 2),
-            (Fault::CutOff, 2),
-            (Fault::Resign, 1),
-        ],
-        wires: Wires::Any,
-        replicas: Replicas::None,
-    },
-    Case {
-        name: "failover",
-        about: "a lagging replica takes over from a dead primary",
-        excused: &[],
-        faults: &[
-            (Fault::Failover, 4),
-            (Fault::Pause, 1),
-            (Fault::Crash, 2),
-            (Fault::CutReplies, 2),
-            (Fault::Resign, 2),
-            (Fault::HandOver, 3),
-        ],
-        wires: Wires::Any,
-        replicas: Replicas::Lagging,
-    },
-    Case {
-        name: "flush-veterans",
-        about: "FLUSHALL while everyone has seen a token",
-        excused: &[],
-        faults: &[
-            (Fault::FlushAmongVeterans, 2),
-            (Fault::Pause, 2),
-            (Fault::CutOff, 1),
-            (Fault::Resign, 2),
-        ],
-        wires: Wires::Any,
-        replicas: Replicas::None,
-    },
-    Case {
-        name: "mixture",
-        about: "everything above at once",
-        excused: &[],
-        faults: MIXTURE,
-        wires: Wires::Any,
-        replicas: Replicas::Lagging,
-    },
-    Case {
-        name: "strict-failover",
-        about: "strict: a replica takes over from a dead primary",
-        excused: &[],
-        faults: &[
-            (Fault::Failover, 4),
-            (Fault::Pause, 2),
-            (Fault::Crash, 2),
-            (Fault::CutReplies, 2),
-            (Fault::Resign, 2),
-            (Fault::HandOver, 3),
-        ],
-        wires: Wires::Any,
-        replicas: Replicas::Confirming,
-    },
-    Case {
-        name: "strict-isolated",
-        about: "strict: the old primary goes on serving some",
-        excused: &[],
-        faults: &[
-            (Fault::IsolatedPrimary, 4),
-            (Fault::Failover, 1),
-            (Fault::Pause, 2),
-            (Fault::Crash, 1),
-            (Fault::Resign, 2),
-            (Fault::HandOver, 3),
-        ],
-        wires: Wires::Any,
-        replicas: Replicas::Confirming,
-    },
-    Case {
-        name: "strict-flush",
-        about: "strict: FLUSHALL, and somebody comes who never saw a token",
-        excused: &[],
-        faults: &[
-            (Fault::FlushForNewcomer, 3),
-            (Fault::Failover, 1),
-            (Fault::Pause, 2),
-            (Fault::Crash, 1),
-            (Fault::CutReplies, 1),
-            (Fault::Resign, 2),
-            (Fault::HandOver, 2),
-        ],
-        wires: Wires::Any,
-        replicas: Replicas::Confirming,
-    },
-    Case {
-        name: "strict-mixture",
-        about: "strict: everything at once, an isolated primary and a flush too",
-        excused: &[],
-        faults: STRICT_MIXTURE,
-        wires: Wires::Any,
-        replicas: Replicas::Confirming,
-    },
-    Case {
-        name: "strict-clock",
-        about: "strict: the store's clock steps forward",
-        excused: &[Promise::P1],
-        faults: &[(Fault::ServerClockForward, 3), (Fault::Pause, 1), (Fault::CutOff, 1)],
-        wires: Wires::Good,
-        replicas: Replicas::Confirming,
-    },
-    Case {
-        name: "quorum-calm",
-        about: "quorum: nothing but people's wishes now and then",
-        excused: &[],
-        faults: &[(Fault::Resign, 1), (Fault::HandOver, 1), (Fault::AskToHandOver, 1)],
-        wires: Wires::Good,
-        replicas: Replicas::Quorum,
-    },
-    Case {
-        name: "quorum-nodes",
-        about: "quorum: a minority crashes, restarts empty or old, is flushed or cut off",
-        excused: &[],
-        faults: NODES,
-        wires: Wires::Any,
-        replicas: Replicas::Quorum,
-    },
-    Case {
-        name: "quorum-wires",
-        about: "quorum: loss, delay beyond the lease, copies, broken connections",
-        excused: &[],
-        faults: &[
-            (Fault::Break, 3),
-            (Fault::CutOff, 3),
-            (Fault::CutReplies, 4),
-            (Fault::Slow, 6),
-            (Fault::Resign, 1),
-            (Fault::Node(NodeFault::Slow), 2),
-        ],
-        wires: Wires::Bad,
-        replicas: Replicas::Quorum,
-    },
-    Case {
-        name: "quorum-clocks",
-        about: "quorum: clocks of a minority jump, its keys are deleted",
-        excused: &[],
-        faults: &[
-            (Fault::Node(NodeFault::ClockForward), 5),
-            (Fault::Node(NodeFault::ClockBack), 3),
-            (Fault::Node(NodeFault::Delete), 3),
-            (Fault::ClockRate, 2),
-            (Fault::Pause, 2),
-            (Fault::Crash, 2),
-            (Fault::Resign, 2),
-            (Fault::HandOver, 1),
-        ],
-        wires: Wires::Good,
-        replicas: Replicas::Quorum,
-    },
-    Case {
-        name: "quorum-late",
-        about: "quorum: clocks of a minority go back, requests come after their term is over",
-        excused: &[],
-        faults: &[
-            (Fault::Node(NodeFault::ClockBack), 3),
-            (Fault::Slow, 4),
-            (Fault::Crash, 4),
-            (Fault::Resign, 10),
-        ],
-        wires: Wires::Bad,
-        replicas: Replicas::Quorum,
-    },
-    Case {
-        name: "quorum-amnesia",
-        about: "quorum: any node, all of them too, loses its data",
-        excused: &[],
-        faults: &[
-            (Fault::AnyNode(NodeFault::RestartEmpty), 4),
-            (Fault::AnyNode(NodeFault::RestartOld), 4),
-            (Fault::AnyNode(NodeFault::Flush), 3),
-            (Fault::Node(NodeFault::Cut), 3),
-            (Fault::Pause, 3),
-            (Fault::Crash, 2),
-            (Fault::CutOff, 2),
-            (Fault::Resign, 2),
-        ],
-        wires: Wires::Any,
-        replicas: Replicas::Quorum,
-    },
-    Case {
-        name: "quorum-people",
-        about: "quorum: a storm of resignations, hand-overs, pauses and clears",
-        excused: &[],
-        faults: PEOPLE,
-        wires: Wires::Any,
-        replicas: Replicas::Quorum,
-    },
-    Case {
-        name: "quorum-mixture",
-        about: "quorum: everything at once, on a minority of the nodes",
-        excused: &[],
-        faults: QUORUM_MIXTURE,
-        wires: Wires::Any,
-        replicas: Replicas::Quorum,
-    },
-    Case {
-        name: "quorum-exposed",
-        about: "quorum: a clock of a minority jumps while a renewal has not reached the others",
-        excused: &[Promise::P1],
-        faults: &[
-            (Fault::ExposedNode(NodeFault::ClockForward), 6),
-            (Fault::ExposedNode(NodeFault::Delete), 3),
-            (Fault::Slow, 3),
-            (Fault::Pause, 4),
-            (Fault::Crash, 2),
-            (Fault::Resign, 1),
-        ],
-        wires: Wires::Bad,
-        replicas: Replicas::Quorum,
-    },
-    Case {
-        name: "quorum-majority",
-        about: "quorum: clocks of a majority jump, its keys are deleted",
-        excused: &[Promise::P1],
-        faults: &[
-            (Fault::AnyNode(NodeFault::ClockForward), 4),
-            (Fault::AnyNode(NodeFault::Delete), 2),
-            (Fault::Pause, 1),
-        ],
-        wires: Wires::Good,
-        replicas: Replicas::Quorum,
-    },
-    Case {
-        name: "isolated-primary",
-        about: "the old primary goes on serving some",
-        excused: &[Promise::P1, Promise::P2],
-        faults: &[(Fault::IsolatedPrimary, 3), (Fault::Pause, 1), (Fault::Crash, 1)],
-        wires: Wires::Good,
-        replicas: Replicas::Lagging,
-    },
-    Case {
-        name: "server-clock",
-        about: "the store's clock steps forward",
-        excused: &[Promise::P1],
-        faults: &[(Fault::ServerClockForward, 3), (Fault::Pause, 1), (Fault::CutOff, 1)],
-        wires: Wires::Good,
-        replicas: Replicas::None,
-    },
-    Case {
-        name: "flush-newcomer",
-        about: "FLUSHALL, and somebody comes who never saw a token",
-        excused: &[Promise::P1],
-        faults: &[(Fault::FlushForNewcomer, 2), (Fault::Pause, 2)],
-        wires: Wires::Good,
-        replicas: Replicas::None,
-    },
-    Case {
-        name: "vm-pause",
-        about: "a host is frozen with its clock",
-        excused: &[Promise::P1],
-        faults: &[(Fault::VmPause, 4), (Fault::Break, 1)],
-        wires: Wires::Good,
-        replicas: Replicas::None,
-    },
-];
+}
 
 impl Case {
-    /// Whether P1 to P6 are promised in it.
+    pub(crate) const fn wires(self, wires: Wires) -> Self {
+        Case { wires, ..self }
+    }
+
+    pub(crate) const fn store(self, replicas: Replicas) -> Self {
+        Case { replicas, ..self }
+    }
+
+    pub(crate) const fn vouched(self) -> Self {
+        Case { history: History::Vouched, ..self }
+    }
+
+    pub(crate) const fn raised(self) -> Self {
+        Case { leases: Leases::Raised, ..self }
+    }
+
+    pub(crate) const fn runners(self) -> Self {
+        Case { inhabitants: Inhabitants::Runners, ..self }
+    }
+
+    /// The same with faults in quick succession.
+    pub(crate) const fn hectic(self) -> Self {
+        Case { pace: (50, 500), ..self }
+    }
+
+    /// The same with replicas whose clocks were never set alike.
+    pub(crate) const fn clocks_unset(self) -> Self {
+        Case { clocks_apart: 6_000, ..self }
+    }
+
+    /// The same, but these promises are not given.
+    pub(crate) const fn without(self, excused: &'static [Promise]) -> Self {
+        Case { excused, ..self }
+    }
+
+    /// Whether all promises are given in it.
     pub fn is_promised(&self) -> bool {
         self.excused.is_empty()
     }
@@ -519,6 +161,15 @@ impl Case {
     /// The case called `name`.
     pub fn named(name: &str) -> Option<&'static Case> {
         CASES.iter().find(|case| case.name == name)
+    }
+
+    pub(crate) fn has(&self, fault: Fault) -> bool {
+        self.faults.iter().any(|(known, _)| *known == fault)
+    }
+
+    /// Whether the processes of this case run jobs.
+    pub(crate) fn runs_jobs(&self) -> bool {
+        self.inhabitants == Inhabitants::Runners
     }
 
     pub(crate) fn climate(&self, random: &mut Random, subject: Subject) -> Climate {
@@ -542,7 +193,7 @@ impl Case {
         };
         Climate {
             lease,
-            strikes_every: random.share(lease, 150, 1_500),
+            strikes_every: random.share(lease, self.pace.0, self.pace.1),
             delay_max,
             loss_percent,
             copy_percent,
@@ -555,7 +206,9 @@ impl Case {
                 Replicas::Quorum => *random.pick(&[3, 5]),
                 _ => 1,
             },
-            leases_differ: random.percent(20),
+            leases_differ: random.percent(30),
+            fleets_differ: random.percent(30),
+            lock_delay: if random.percent(10) { random.share(lease, 100, 1_000) } else { 0 },
         }
     }
 }

@@ -1,15 +1,16 @@
 //! The store's side of a world: nodes that run, pause, restart, lag behind and are promoted.
 
-use tenure_core::memory_store::MemoryStore;
+use tenure_core::memory_store::{Fingerprint, MemoryStore};
 use tenure_core::protocol::{Call, Hint, Outcome, Request};
-use tenure_core::{InstanceId, Resource, ServerTime};
+use tenure_core::{InstanceId, Resource, ServerTime, StoreError};
 
 use crate::algorithm::{Op, Reply};
+use crate::case::History;
 use crate::clock::{Clock, Real};
 use crate::flaw::Flaw;
 
 /// What the clock of a store shows when a world begins, in nanoseconds since 1970.
-const EPOCH: u64 = 1_700_000_000_000_000_000;
+pub(crate) const EPOCH: u64 = 1_700_000_000_000_000_000;
 
 /// One store process and its host's clock.
 pub(crate) struct Node {
@@ -20,13 +21,26 @@ pub(crate) struct Node {
     pub(crate) paused_until: Real,
     /// One of several nodes that is not as it should be, or was not a short while ago.
     pub(crate) faulty_until: Real,
+    /// Denies everybody everything until then.
+    pub(crate) denies_until: Real,
+    /// A replica, or a primary of the past: it answers what only reads, and takes no writes.
+    pub(crate) read_only_until: Real,
     /// What it would start again with.
     pub(crate) saved: Option<MemoryStore>,
 }
 
 impl Node {
     fn new(store: MemoryStore, clock: Clock) -> Self {
-        Node { store, clock, is_alive: true, paused_until: 0, faulty_until: 0, saved: None }
+        Node {
+            store,
+            clock,
+            is_alive: true,
+            paused_until: 0,
+            faulty_until: 0,
+            denies_until: 0,
+            read_only_until: 0,
+            saved: None,
+        }
     }
 
     pub(crate) fn server_time(&self, now: Real) -> ServerTime {
@@ -38,8 +52,11 @@ impl Node {
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Node>,
     pub(crate) primary: usize,
+    history: History,
     flaw: Option<Flaw>,
     replicas: Vec<Replica>,
+    /// The primary's data as its disk will have it, where that is told apart.
+    disk: Option<Replica>,
     runs: u64,
     /// Counts what was executed on any node.
     pub(crate) writes: u64,
@@ -81,19 +98,27 @@ pub(crate) struct Executed {
 }
 
 impl Cluster {
-    pub(crate) fn new(off_ppm: i64, up_for: u64, flaw: Option<Flaw>) -> Self {
+    pub(crate) fn new(off_ppm: i64, up_for: u64, (history, flaw): (History, Option<Flaw>)) -> Self {
         let clock = Clock::new(EPOCH, off_ppm);
-        let started_at = ServerTime((EPOCH - up_for) / 1_000);
-        let store = MemoryStore::redis_like(started_at, 1);
-        let node = Node::new(store, clock);
-        Cluster { nodes: vec![node], primary: 0, flaw, replicas: Vec::new(), runs: 1, writes: 0 }
+        let store = new_store(history, ServerTime((EPOCH - up_for) / 1_000), 1);
+        Cluster {
+            nodes: vec![Node::new(store, clock)],
+            primary: 0,
+            history,
+            flaw,
+            replicas: Vec::new(),
+            disk: None,
+            runs: 1,
+            writes: 0,
+        }
     }
 
     /// Adds a node that decides together with the others.
     pub(crate) fn add_node(&mut self, ahead: i64, off_ppm: i64, up_for: u64) {
         let reading = EPOCH.saturating_add_signed(ahead);
         self.runs += 1;
-        let store = MemoryStore::redis_like(ServerTime((reading - up_for) / 1_000), self.runs);
+        let started_at = ServerTime((reading - up_for) / 1_000);
+        let store = new_store(self.history, started_at, self.runs);
         let clock = Clock::new(reading, off_ppm);
         self.nodes.push(Node::new(store, clock));
     }
@@ -106,18 +131,104 @@ impl Cluster {
         self.nodes[node].store.promote(self.runs, started_at);
     }
 
+    /// Another node owns the slot from now on, with its data or without any. Its clock is `ahead`
+    /// of the old one, its rate off by `off_ppm`, and it has been up for long.
+    pub(crate) fn move_slot(
+        &mut self,
+        now: Real,
+        (ahead, off_ppm, up_for): (i64, i64, u64),
+        with_data: bool,
+    ) {
+        self.runs += 1;
+        let clock = self.clock_beside_primary(now, ahead, off_ppm);
+        let started_at = ServerTime((clock.at(now) - up_for) / 1_000);
+        let store = match with_data {
+            true => {
+                let mut store = self.primary().store.clone();
+                store.promote(self.runs, started_at);
+                store
+            }
+            false => new_store(self.history, started_at, self.runs),
+        };
+        self.nodes.push(Node::new(store, clock));
+        self.primary = self.nodes.len() - 1;
+    }
+
+    /// A server that has what the primary saved some time ago, and takes no writes.
+    pub(crate) fn add_stale_node(&mut self) -> usize {
+        let primary = self.primary();
+        let store = primary.saved.clone().unwrap_or_else(|| primary.store.clone());
+        let node = Node { read_only_until: Real::MAX, ..Node::new(store, primary.clock.clone()) };
+        self.nodes.push(node);
+        self.nodes.len() - 1
+    }
+
+    /// What a server that takes no writes answers: its data, or a refusal before anything else.
+    pub(crate) fn read_only_reply(
+        &mut self,
+        at: usize,
+        now: Real,
+        op: &Op,
+        from: &Caller,
+    ) -> Result<Reply, StoreError> {
+        let refusal = || StoreError::WrongNode("it takes no writes".into());
+        let server_time = self.nodes[at].server_time(now);
+        let Op::Call(request) = op else { return Err(refusal()) };
+        let call = Call {
+            resource: from.resource.clone(),
+            id: from.id.clone(),
+            request: request.clone(),
+            timeout: std::time::Duration::ZERO,
+            fleet_max_ttl: std::time::Duration::ZERO,
+        };
+        let reads = matches!(
+            request,
+            Request::Observe { .. } | Request::History { .. } | Request::TickLook { .. }
+        );
+        // Nothing of what the call does stays.
+        let (answer, _) = self.nodes[at].store.clone().execute(server_time, &call);
+        let judges_first = self.flaw.is_some_and(|flaw| flaw.judges_before_refusing(request));
+        let says_lost = matches!(answer.outcome, Outcome::Lost(_));
+        match reads || judges_first && says_lost {
+            true => Ok(Reply::Answer(answer)),
+            false => Err(refusal()),
+        }
+    }
+
+    /// From here on it is known which calls the primary's disk has.
+    pub(crate) fn keep_on_disk(&mut self) {
+        let (of, clock) = (self.primary, self.primary().clock.clone());
+        let copied = self.primary().store.clone();
+        self.disk = Some(Replica { of, copied, clock, stream: Vec::new() });
+    }
+
+    /// The primary's data as its disk has it without what came in the last `lost` nanoseconds.
+    pub(crate) fn on_disk(&self, now: Real, lost: u64) -> Option<MemoryStore> {
+        let disk = self.disk.as_ref()?;
+        let mut store = disk.copied.clone();
+        for heard in disk.stream.iter().filter(|heard| heard.at.saturating_add(lost) <= now) {
+            store.execute(heard.executed_at, &heard.call);
+        }
+        Some(store)
+    }
+
     pub(crate) fn primary(&mut self) -> &mut Node {
         &mut self.nodes[self.primary]
     }
 
     /// Attaches a replica whose clock shows `ahead` nanoseconds more or less than the primary's.
     pub(crate) fn attach_replica(&mut self, now: Real, ahead: i64, off_ppm: i64) {
+        let clock = self.clock_beside_primary(now, ahead, off_ppm);
+        let copied = self.primary().store.clone();
+        self.replicas.push(Replica { of: self.primary, copied, clock, stream: Vec::new() });
+    }
+
+    fn clock_beside_primary(&mut self, now: Real, ahead: i64, off_ppm: i64) -> Clock {
         let reading = self.primary().clock.at(now).saturating_add_signed(ahead);
         let mut clock = Clock::new(0, 0);
         clock.step_forward(now, reading - clock.at(now));
         clock.set_rate(now, off_ppm);
-        let copied = self.primary().store.clone();
-        self.replicas.push(Replica { of: self.primary, copied, clock, stream: Vec::new() });
+        clock
     }
 
     /// Lets go of the primary's replicas: they start anew from a copy. Answers how many there were.
@@ -198,30 +309,18 @@ impl Cluster {
         };
         let store = &mut self.nodes[at].store;
         let before = store.fingerprint(server_time, from.resource.key());
-        if let Some(flaw) = self.flaw {
-            flaw.at_store(store, server_time, &mut call);
-        }
-        let (mut answer, mut hints) = store.execute(server_time, &call);
-        if self.flaw.is_some_and(|flaw| flaw.skips_quarantine(&answer.outcome)) {
-            store.end_quarantine(server_time, &from.resource);
-            (answer, hints) = store.execute(server_time, &call);
-        }
-        if let Some(flaw) = self.flaw {
-            answer = flaw.answer(request, answer);
-        }
-        let touched_other_term = match request {
-            Request::Renew { token, .. }
-            | Request::Adopt { token, .. }
-            | Request::Release { token, .. }
-            | Request::PassOn { token, .. } => {
-                let is_other = before.as_ref().is_some_and(|before| {
-                    !before.is_vacant() && (before.holder != from.id || before.token != *token)
-                });
-                is_other && before != store.fingerprint(server_time, from.resource.key())
-            }
-            _ => false,
+        let (answer, hints) = match self.flaw {
+            Some(flaw) => flaw.execute(store, server_time, &mut call),
+            None => store.execute(server_time, &call),
         };
+        let is_other = before.as_ref().is_some_and(|before| is_other_term(before, request, from));
+        let touched_other_term =
+            is_other && before != store.fingerprint(server_time, from.resource.key());
         self.writes += 1;
+        if let Some(disk) = self.disk.as_mut().filter(|disk| disk.of == at) {
+            let (number, call) = (self.writes, call.clone());
+            disk.stream.push(Heard { at: now, number, executed_at: server_time, call });
+        }
         for (index, replica) in self.replicas.iter_mut().filter(|one| one.of == at).enumerate() {
             let heard_at = replica.hears_at(now, lags.get(index).copied().unwrap_or(0));
             let (number, call) = (self.writes, call.clone());
@@ -236,6 +335,28 @@ impl Cluster {
 pub(crate) struct Caller {
     pub(crate) id: InstanceId,
     pub(crate) resource: Resource,
+}
+
+/// A store that knows of its past what its kind knows.
+fn new_store(history: History, started_at: ServerTime, run: u64) -> MemoryStore {
+    match history {
+        History::Unknown => MemoryStore::redis_like(started_at, run),
+        History::Vouched => MemoryStore::vouching(started_at, run),
+    }
+}
+
+/// Whether a request that may only concern its own term meets another one.
+fn is_other_term(before: &Fingerprint, request: &Request, from: &Caller) -> bool {
+    let is_own = match request {
+        Request::Renew { token, .. }
+        | Request::Adopt { token, .. }
+        | Request::Release { token, .. }
+        | Request::Transfer { token, .. }
+        | Request::PassOn { token, .. } => before.token == *token,
+        Request::Abandon { attempt } => before.attempt == *attempt,
+        _ => return false,
+    };
+    !(before.is_vacant() || before.holder == from.id && is_own)
 }
 
 fn execute_plain(store: &mut MemoryStore, now: ServerTime, op: &Op) -> Reply {

@@ -8,6 +8,7 @@ use crate::algorithm::{Belief, Op, Output, Reply, Want};
 use crate::case::Replicas;
 use crate::clock::MILLISECOND;
 use crate::flaw::{Flaw, LATE_LEASES};
+use crate::network::RECONNECTS_WITHIN;
 use crate::party::PendingAsk;
 use crate::promise::Promise;
 use crate::world::{Event, World, span};
@@ -29,6 +30,13 @@ impl World<'_> {
                     self.ask(party, ask, op, nanos);
                 }
                 Output::Tell(event) => self.told(party, event.kind),
+                Output::Run { tick, reruns_crashed } => {
+                    self.judge_belief(party);
+                    self.run_job(party, tick, reruns_crashed);
+                }
+                Output::Report { tick, how, reruns_crashed } => {
+                    self.reported(party, &tick, how, reruns_crashed);
+                }
                 Output::WaitUntil(moment) => {
                     self.set_timer(party, moment);
                     break;
@@ -88,7 +96,7 @@ impl World<'_> {
         };
         let gives_up_at = (sent_at + span(timeout)).as_nanos();
         if let Some(real) = place.clock.real_at(gives_up_at) {
-            let reply = Err(StoreError::TimedOut(span(timeout)));
+            let reply = Box::new(Err(StoreError::TimedOut(span(timeout))));
             let (line, epoch, step) = (NO_LINE, ANY_EPOCH, 0);
             self.at(real, Event::Reply { party, life, line, epoch, ask, step, reply });
         }
@@ -103,9 +111,8 @@ impl World<'_> {
 
     /// A request as a connection in the mode of this world sends it.
     fn in_mode(&self, mut op: Op) -> Op {
-        if self.case.replicas == Replicas::Confirming
-            && let Op::Call(Request::Acquire(acquire)) = &mut op
-        {
+        let age_lies = matches!(self.case.replicas, Replicas::Confirming | Replicas::Slots);
+        if let (true, Op::Call(Request::Acquire(acquire))) = (age_lies, &mut op) {
             acquire.age_counts = self.subject.flaw() == Some(Flaw::TrustsAge);
         }
         op
@@ -122,9 +129,15 @@ impl World<'_> {
         if epoch != ANY_EPOCH && epoch != place.links[line].epoch {
             return;
         }
+        let is_astray = matches!(reply, Err(StoreError::WrongNode(_)));
         match self.quorum {
             Some(_) => self.advance_round(party, line, (ask, step), reply),
             None => self.finish_ask(party, ask, reply),
+        }
+        // A connection to a server that is not the primary is given up.
+        if is_astray && epoch == self.parties[party].links[line].epoch {
+            let down_for = self.random.below(RECONNECTS_WITHIN);
+            self.break_link(party, line, down_for);
         }
     }
 
@@ -208,8 +221,11 @@ impl World<'_> {
 
     fn judge_rivals(&mut self, party: usize) {
         let now = self.now;
-        let rival = (0..self.parties.len())
-            .find(|&other| other != party && self.parties[other].may_act(now));
+        let unchecked = self.subject.flaw() == Some(Flaw::WorkOutlivesLease);
+        let rival = (0..self.parties.len()).filter(|other| *other != party).find(|&other| {
+            let other = &self.parties[other];
+            other.may_act(now) || unchecked && other.works_unchecked(now)
+        });
         if let Some(rival) = rival {
             let tell = |party: usize| {
                 let place = &self.parties[party];
@@ -225,6 +241,7 @@ impl World<'_> {
     fn told(&mut self, party: usize, kind: EventKind) {
         self.note_party(party, || format!("tells {kind:?}"));
         match kind {
+            EventKind::Acquired { .. } if self.case.runs_jobs() => {}
             EventKind::Acquired { .. } => {
                 let delay = self.random.below(10 * MILLISECOND);
                 if self.random.percent(90) {
@@ -241,6 +258,7 @@ impl World<'_> {
     }
 
     fn work_lost(&mut self, party: usize, reason: &Reason) {
+        self.judge_deposed(party, reason);
         self.parties[party].work.was_lost |= matches!(reason, Reason::Lost(_));
         match self.parties[party].work.runs_under {
             Some(_) => self.stop_work(party),
@@ -273,7 +291,7 @@ impl World<'_> {
         }
     }
 
-    fn plan_work(&mut self, party: usize, delay: u64, running: bool) {
+    pub(crate) fn plan_work(&mut self, party: usize, delay: u64, running: bool) {
         let place = &mut self.parties[party];
         place.work.plan += 1;
         let (life, plan) = (place.life, place.work.plan);
@@ -295,8 +313,20 @@ impl World<'_> {
             (true, None) => return,
             (false, _) => place.work.runs_under = None,
         }
-        let local = place.local(now);
+        let life = place.life;
+        if self.case.runs_jobs() && !running {
+            self.work_of_job_ended(party);
+        }
         self.note_party(party, || if running { "work begins" } else { "work has ended" });
+        match self.parties[party].is_held(now) {
+            true => self.parties[party].held.push(Event::WorkHeard { party, life }),
+            false => self.work_heard(party),
+        }
+    }
+
+    pub(crate) fn work_heard(&mut self, party: usize) {
+        let local = self.parties[party].local(self.now);
+        let running = self.parties[party].work.runs_under.is_some();
         self.parties[party].algorithm.work(local, running);
         self.settle(party);
     }
@@ -333,7 +363,7 @@ impl World<'_> {
 
     /// A stopped process goes on: its first check comes before anything else it hears.
     pub(crate) fn resumed(&mut self, party: usize) {
-        if self.parties[party].is_paused(self.now) {
+        if self.parties[party].is_held(self.now) {
             return;
         }
         self.note_party(party, || "goes on");

@@ -1,20 +1,11 @@
-//! What goes wrong in a world, what people do in it, and how all of that ends.
+//! What goes wrong in a world: processes, hosts and wires.
 
-use tenure_core::protocol::{Hint, Request, Token, WishKind};
-use tenure_core::{InstanceId, ServerTime};
+use tenure_core::InstanceId;
+use tenure_core::protocol::{Hint, Token};
 
-use crate::algorithm::{Op, Want};
-use crate::case::Replicas;
-use crate::clock::{MILLISECOND, Real, SECOND};
-use crate::flaw::Flaw;
-use crate::network::RECONNECTS_WITHIN;
+use crate::algorithm::Want;
 use crate::nodes::NodeFault;
-use crate::party::Link;
-use crate::promise::Promise;
 use crate::world::{Event, World, span};
-
-/// How soon after a release a healed world must have its next leader.
-const RELEASE_HEARD_WITHIN: u64 = SECOND + RECONNECTS_WITHIN;
 
 /// One thing that may happen to a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,22 +16,45 @@ pub(crate) enum Fault {
     Suspend,
     /// A host is frozen with its clock, as a virtual machine is.
     VmPause,
+    /// The driver of a process gets no time; its work and its clock go on.
+    Starve,
     Crash,
     Stop,
+    /// All processes start again with longer leases.
+    Raise,
     Break,
     CutOff,
     CutReplies,
     Slow,
     Deaf,
     ForgedHint,
+    /// From here on somebody keeps publishing that a term began.
+    HintStorm,
+    /// The connection of a process leads to a server that has old data and takes no writes.
+    Astray,
     ClockRate,
     ServerPause,
+    /// The store denies this login everything, until somebody grants it again.
+    Denied,
     RestartEmpty,
+    /// The store starts again with what was saved some time ago: a snapshot, or a backup.
+    RestartOld,
+    /// The store starts again without the last moments: a log that is synced now and then.
+    RestartTail,
+    /// The store starts again with all of its data.
+    RestartKept,
     Failover,
     IsolatedPrimary,
     FlushAmongVeterans,
     FlushForNewcomer,
     ServerClockForward,
+    ServerClockBack,
+    /// The store's clock, which was far ahead when the world began, is set right.
+    ClockCorrected,
+    /// Cluster: the owner of the slot dies with its data, another takes the empty slot.
+    SlotLost,
+    /// Cluster: the slot moves to another node with its data.
+    SlotMoved,
     AskToResign,
     AskToHandOver,
     OperatorPause,
@@ -73,8 +87,10 @@ impl World<'_> {
         self.note("fault", || format!("{fault:?}"));
         match fault {
             Fault::Pause | Fault::Suspend | Fault::VmPause => self.pause(party, fault),
+            Fault::Starve => self.starve(party),
             Fault::Crash => self.crash(party),
             Fault::Stop => self.stop(party),
+            Fault::Raise => self.raise_leases(),
             Fault::Break => {
                 let down_for = self.outage();
                 self.break_links(party, down_for);
@@ -86,14 +102,24 @@ impl World<'_> {
                 self.disturb_link(party, fault);
             }
             Fault::ForgedHint => self.forge_hint(party),
+            Fault::HintStorm => self.begin_storm(),
+            Fault::Astray => self.lead_astray(party),
             Fault::ClockRate => self.change_rates(),
             Fault::ServerPause
+            | Fault::Denied
             | Fault::RestartEmpty
+            | Fault::RestartOld
+            | Fault::RestartTail
+            | Fault::RestartKept
             | Fault::Failover
             | Fault::IsolatedPrimary
             | Fault::FlushAmongVeterans
             | Fault::FlushForNewcomer
-            | Fault::ServerClockForward => self.inflict_on_store(fault),
+            | Fault::ServerClockForward
+            | Fault::ServerClockBack
+            | Fault::ClockCorrected
+            | Fault::SlotLost
+            | Fault::SlotMoved => self.inflict_on_store(fault),
             Fault::AskToResign
             | Fault::AskToHandOver
             | Fault::OperatorPause
@@ -117,7 +143,7 @@ impl World<'_> {
         (0..self.parties.len()).find(|&party| self.parties[party].is_valid(self.now))
     }
 
-    fn make_want(&mut self, party: usize, want: Want) {
+    pub(crate) fn make_want(&mut self, party: usize, want: Want) {
         let life = self.parties[party].life;
         self.after(0, Event::Want { party, life, want });
     }
@@ -151,6 +177,34 @@ impl World<'_> {
             self.at(until, Event::Thawed { party, off_ppm });
         } else {
             self.at(until, Event::Resumed { party });
+        }
+    }
+
+    /// Nothing reaches the core of a process for a while, and then everything at once.
+    fn starve(&mut self, party: usize) {
+        if !self.parties[party].is_alive || self.parties[party].is_held(self.now) {
+            return;
+        }
+        let lasts = self.outage();
+        self.parties[party].starved_until = self.now + lasts;
+        self.note_party(party, || format!("its driver starves for {:?}", span(lasts)));
+        self.after(lasts, Event::Resumed { party });
+    }
+
+    /// An operator deploys longer leases: every process ends, and starts again with them. Nobody
+    /// runs on with shorter settings beside one that has longer ones.
+    fn raise_leases(&mut self) {
+        if self.lease_now == self.climate.lease {
+            return;
+        }
+        self.lease_now = self.climate.lease;
+        self.note("world", || "all leases are raised");
+        for party in 0..self.parties.len() {
+            if self.parties[party].is_alive {
+                self.end_process(party);
+                let back_after = self.random.below(self.climate.lease / 4);
+                self.after(back_after, Event::Starts { party });
+            }
         }
     }
 
@@ -237,276 +291,23 @@ impl World<'_> {
         }
     }
 
-    // ------------------------------------------------------------------ the store
-
-    fn inflict_on_store(&mut self, fault: Fault) {
-        let now = self.now;
-        match fault {
-            Fault::ServerPause => {
-                let lasts = self.outage();
-                self.cluster.primary().paused_until = now + lasts;
-            }
-            Fault::RestartEmpty => self.restart_empty(),
-            Fault::Failover => self.fail_over(),
-            Fault::IsolatedPrimary => self.isolate_primary(),
-            Fault::FlushAmongVeterans => {
-                if self.parties.iter().all(|place| place.is_alive && place.has_seen_token) {
-                    self.flush();
-                }
-            }
-            Fault::FlushForNewcomer => {
-                self.flush();
-                let party = self.random.below(self.parties.len() as u64) as usize;
-                if Some(party) != self.leader() && self.parties[party].is_alive {
-                    self.end_process(party);
-                    self.after(MILLISECOND, Event::Starts { party });
-                }
-            }
-            _ => {
-                let by = self.random.share(self.climate.lease, 200, 3_000);
-                self.cluster.primary().clock.step_forward(now, by);
-            }
+    /// Somebody publishes again and again that a term began: faults are healed, this is not one.
+    fn begin_storm(&mut self) {
+        if !std::mem::replace(&mut self.storms, true) {
+            self.storm();
         }
     }
 
-    fn flush(&mut self) {
-        self.cluster.primary().store.flush();
-        self.attach_replicas();
-    }
-
-    fn restart_empty(&mut self) {
-        let down_for = self.random.share(self.climate.lease, 10, 300);
-        let now = self.now;
-        let node = self.cluster.primary();
-        node.paused_until = now + down_for;
-        let started_at = ServerTime(node.server_time(now).0 + down_for / 1_000);
-        node.store.restart_empty(started_at);
-        self.attach_replicas();
-        let node = self.cluster.primary;
-        self.break_links_to(node);
-    }
-
-    /// The replicas of the primary begin anew from a copy of it.
-    pub(crate) fn attach_replicas(&mut self) {
-        self.cluster.detach_replicas();
-        let count = match self.case.replicas {
-            Replicas::None | Replicas::Quorum => 0,
-            Replicas::Lagging => 1,
-            Replicas::Confirming => self.climate.replicas,
-        };
-        for _ in 0..count {
-            let reach = self.climate.lease / 4;
-            let ahead = self.random.between(0, 2 * reach) as i64 - reach as i64;
-            let off_ppm = self.drift();
-            self.cluster.attach_replica(self.now, ahead, off_ppm);
-        }
-    }
-
-    fn promote_replica(&mut self) {
-        let is_strict = self.case.replicas == Replicas::Confirming;
-        let lag = match self.random.percent(50) {
-            // What was confirmed was heard of: there the lag is drawn for each write.
-            _ if is_strict => 0,
-            true => self.random.below(50 * MILLISECOND),
-            false => self.random.below(self.climate.lag_max + 1),
-        };
-        self.note("store", || format!("fails over to a replica {:?} behind", span(lag)));
-        let choice = match self.cluster.replicas_of(self.cluster.primary) {
-            0 | 1 => 0,
-            // Not always the one that heard most.
-            count => self.random.below(count as u64) as usize,
-        };
-        self.cluster.promote_replica(self.now, lag, choice);
-        // Others stay with the old primary for as long as that lives; new ones come.
-        self.attach_replicas();
-    }
-
-    fn fail_over(&mut self) {
-        let old = self.cluster.primary;
-        self.cluster.nodes[old].is_alive = false;
-        self.promote_replica();
-        self.break_links_to(old);
-    }
-
-    /// The replica takes over while the old primary goes on serving whoever still reaches it.
-    fn isolate_primary(&mut self) {
-        let old = self.cluster.primary;
-        self.promote_replica();
+    pub(crate) fn storm(&mut self) {
+        let (token, ttl) = (Token::MAX, span(self.climate.lease * 2));
+        let hint = Hint::Granted { id: InstanceId::seen("nobody"), token, ttl };
         for party in 0..self.parties.len() {
-            if self.random.percent(50) {
-                let down_for = self.outage();
-                self.break_links(party, down_for);
+            let life = self.parties[party].life;
+            for line in 0..self.climate.nodes {
+                self.after(0, Event::Hint { party, life, line, hint: hint.clone() });
             }
         }
-        let found_out_after = self.random.share(self.climate.lease, 500, 5_000);
-        self.after(found_out_after, Event::Demoted { node: old });
-    }
-
-    pub(crate) fn demoted(&mut self, node: usize) {
-        self.cluster.nodes[node].is_alive = false;
-        self.break_links_to(node);
-    }
-
-    fn break_links_to(&mut self, node: usize) {
-        for party in 0..self.parties.len() {
-            if self.parties[party].links[0].node == node {
-                let down_for = self.random.share(self.climate.lease, 1, 600);
-                self.break_link(party, 0, down_for);
-            }
-        }
-    }
-
-    // ------------------------------------------------------------------ people
-
-    fn token_now(&mut self) -> Token {
-        if self.quorum.is_some() {
-            return self.majority_token();
-        }
-        let (now, resource) = (self.now, self.resource.clone());
-        let node = self.cluster.primary();
-        node.store.token_of(node.server_time(now), &resource)
-    }
-
-    fn operate(&mut self, fault: Fault) {
-        let token = self.token_now();
-        let stands_for = span(self.climate.lease * 2);
-        let request = match fault {
-            Fault::AskToResign => Request::Ask { token, wish: WishKind::Resign, stands_for },
-            Fault::AskToHandOver => {
-                let party = self.random.below(self.parties.len() as u64) as usize;
-                let to = self.id_in(party).as_str().to_owned();
-                Request::Ask { token, wish: WishKind::HandOver { to }, stands_for }
-            }
-            Fault::OperatorPause => Request::Pause { lasts: span(self.climate.lease * 3) },
-            Fault::OperatorResume => Request::Resume,
-            _ => {
-                let quarantine = span(self.climate.lease * 101 / 100 + 2 * MILLISECOND);
-                Request::Clear { reason: "test".into(), quarantine }
-            }
-        };
-        self.operator_says(request);
-    }
-
-    fn operator_says(&mut self, request: Request) {
-        let now = self.now;
-        if self.quorum.is_some() {
-            return self.operator_says_to_all(&request);
-        }
-        let node = self.cluster.primary();
-        if now < node.paused_until || !self.subject.speaks_protocol() {
-            return;
-        }
-        let mut id = InstanceId::seen("operator");
-        let mut request = request;
-        if self.subject.flaw() == Some(Flaw::ThirdPartyRelease)
-            && let Request::Ask { token, wish: WishKind::Resign, .. } = request
-        {
-            let node = self.cluster.primary();
-            let holder = node.store.get(node.server_time(now), self.resource.key());
-            id = InstanceId::seen(holder.unwrap_or_default());
-            let reason = tenure_core::protocol::CloseReason::Released;
-            request = Request::Release { token, reason };
-        }
-        let caller = self.caller(id);
-        let node = self.cluster.primary;
-        self.execute(node, &Op::Call(request), &caller);
-    }
-
-    fn operator_says_to_all(&mut self, request: &Request) {
-        let caller = self.caller(InstanceId::seen("operator"));
-        for node in 0..self.cluster.nodes.len() {
-            if self.now >= self.cluster.nodes[node].paused_until {
-                self.execute(node, &Op::Call(request.clone()), &caller);
-            }
-        }
-    }
-
-    // ------------------------------------------------------------------ healing
-
-    /// Everything works again: from here on a leader is due.
-    pub(crate) fn heal(&mut self) {
-        self.note("world", || "all faults are healed");
-        self.healed_at = Some(self.now);
-        self.led_since_heal = self.leader().is_some();
-        for node in 0..self.cluster.nodes.len() {
-            self.cluster.nodes[node].paused_until = 0;
-            let is_current = self.quorum.is_some() || node == self.cluster.primary;
-            self.cluster.nodes[node].is_alive &= is_current;
-        }
-        self.operator_says(Request::Resume);
-        for party in 0..self.parties.len() {
-            self.heal_party(party);
-        }
-        let due_at = self.now + self.leader_due_within();
-        self.settled_at = due_at;
-        self.at(due_at, Event::LeaderDue { since: self.now });
-        let lease = self.climate.lease;
-        self.at(due_at + lease / 2, Event::Unseat);
-        self.at(due_at + 2 * lease, Event::Unseat);
-    }
-
-    fn heal_party(&mut self, party: usize) {
-        let now = self.now;
-        if self.parties[party].is_paused(now) {
-            self.parties[party].paused_until = now;
-            self.after(0, Event::Resumed { party });
-        }
-        if self.parties[party].clock.real_at(u64::MAX / 2).is_none() {
-            let off_ppm = self.drift();
-            self.after(0, Event::Thawed { party, off_ppm });
-        }
-        self.parties[party].beats_fail_until = 0;
-        self.parties[party].links.iter_mut().for_each(Link::heal);
-        if !self.parties[party].is_alive {
-            return self.start_process(party);
-        }
-        if self.parties[party].work.is_told_to_stop {
-            self.stop_work(party);
-        }
-        let down_for = self.random.below(RECONNECTS_WITHIN);
-        self.break_links(party, down_for);
-        self.make_want(party, Want::Ready(true));
-        self.make_want(party, Want::Paused(false));
-    }
-
-    /// Q + ttl + 1 s, on a store clock that may be slow, plus the time to connect again.
-    fn leader_due_within(&self) -> Real {
-        let ttl = self.climate.lease;
-        let quarantine = ttl / 100 * 101 + 2 * MILLISECOND;
-        (quarantine + ttl) / 100 * 101 + SECOND + RECONNECTS_WITHIN
-    }
-
-    pub(crate) fn leader_due(&mut self, since: Real) {
-        if !self.led_since_heal {
-            let what = format!("nobody led within {:?} after healing", span(self.now - since));
-            self.judge.broken(Promise::P6, self.now, what);
-        }
-    }
-
-    /// After a release the next leader comes at once, unless a loss of data that this case does not
-    /// cover is noticed only then, or somebody saw a term on an isolated primary that nobody
-    /// confirmed: either costs one more quarantine.
-    pub(crate) fn successor_due_within(&self) -> u64 {
-        let isolates = self.case.faults.iter().any(|(fault, _)| *fault == Fault::IsolatedPrimary);
-        match self.case.is_promised() && !isolates {
-            true => RELEASE_HEARD_WITHIN,
-            false => self.leader_due_within(),
-        }
-    }
-
-    pub(crate) fn successor_due(&mut self, terms: u64, within: u64) {
-        if self.judge.terms() <= terms {
-            let within = span(within);
-            let what = format!("nobody led within {within:?} after the leader stepped down");
-            self.judge.broken(Promise::P6, self.now, what);
-        }
-    }
-
-    pub(crate) fn unseat(&mut self) {
-        match self.leader() {
-            Some(leader) if self.random.percent(50) => self.make_want(leader, Want::Resign),
-            Some(_) => self.operate(Fault::AskToResign),
-            None => {}
-        }
+        let pause = self.random.share(self.climate.lease, 150, 450);
+        self.after(pause, Event::Storm);
     }
 }

@@ -1,34 +1,82 @@
-//! Our own rules broken one at a time, by adaptors around an unchanged core and store.
+//! Our own rules broken one at a time, by adaptors around an unchanged core. What a store with a
+//! flaw does differently is in `store_flaw`.
 
 use std::time::Duration;
 
-use tenure_core::memory_store::MemoryStore;
-use tenure_core::protocol::{Acquire, Answer, Ballot, Call, Outcome, Request, Token};
-use tenure_core::{ServerTime, TimingSettings};
+use tenure_core::TimingSettings;
+use tenure_core::protocol::{Request, Token};
 
 /// For how many leases answers count where they count late.
 pub(crate) const LATE_LEASES: u64 = 3;
+/// How long everybody waits after a `clear` that does not ask how long leases are.
+pub(crate) const CLEAR_CONSTANT: Duration = Duration::from_millis(10_102);
+/// The part of a lease that is never believed in, beside the drift.
+const GRAIN: Duration = Duration::from_millis(2);
 
 /// Which rule is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// A lease is counted from when its answer came, not from when it was asked for.
     DeadlineFromAnswer,
+    /// A lease is believed in to its last moment, as if all clocks ran alike.
+    NoDriftMargin,
     /// Renew and release compare the id and not the token.
     IdWithoutToken,
+    /// Transfer compares the id and not the token.
+    TransferWithoutToken,
+    /// Abandon gives back whatever its caller holds.
+    AbandonWithoutAttempt,
     /// Every acquire of a process carries the same attempt number.
     AttemptPerProcess,
     /// A store that lost data grants at once.
     NoQuarantine,
+    /// Whoever waits in a quarantine cuts it to its own lease.
+    QuarantineShortened,
+    /// A successor takes what was reserved for it although a quarantine runs.
+    ClaimSkipsQuarantine,
+    /// Requests name the own lease as the longest in the fleet.
+    OwnLeaseOnly,
+    /// Requests other than an attempt name no longest lease.
+    BeatNamesNoLease,
+    /// A process does not tell which tokens it has seen.
+    FloorForgotten,
     /// A closed term is not given back.
     CloseWithoutRelease,
+    /// A term is given back while its work still runs.
+    ReleaseBeforeWork,
     /// An operator's wish to resign is carried out by releasing the leader's key.
     ThirdPartyRelease,
+    /// After a `clear` everybody waits for the same time, however short the leases are.
+    ClearForConstant,
+    /// A hand-over whose term is lost meanwhile has no outcome.
+    HandOverForgotten,
+    /// Work goes on until its driver says otherwise, whatever the clock says.
+    WorkOutlivesLease,
+    /// Every hint that a term began moves the next attempt to the end of that lease.
+    HintsPostpone,
+    /// A server that takes no writes says from its old data that a term is lost.
+    StaleDeposes,
+    /// A server that takes no writes says from its old data that there is nothing to release.
+    StaleReleases,
+    /// A store whose clock went back keeps a key for as long as the clock shows.
+    ClockBackWaits,
+    /// Our own store takes restored data for what it had when it ended.
+    OldMarkVouches,
+    /// Periods of all lengths share one count, and what was done in the future counts.
+    PeriodsShareNumbers,
+    /// A program that could not be started counts as run.
+    NeverStartedCounts,
+    /// Work that ended after its lease is reported as done.
+    DoneAfterLease,
+    /// What must not be run twice is run again after a crash.
+    RerunsAnyway,
+    /// Strict: what is said about ticks counts before the replicas have it.
+    TickUnconfirmed,
     /// Strict: the replicas are waited for on a connection that wrote nothing.
     WaitElsewhere,
     /// Strict: one replica fewer than there are is enough.
     FewerReplicas,
-    /// Strict, quorum: a store without a record that has run for long is taken for new.
+    /// Strict, quorum, cluster: a store without a record that has run for long is taken for new.
     TrustsAge,
     /// Quorum: half of the nodes are enough.
     HalfQuorum,
@@ -45,38 +93,51 @@ pub enum Flaw {
 }
 
 impl Flaw {
-    /// The budget that the core is told. For a deadline from the answer it believes in leases of
-    /// twice the length, and [`lengthened`] gives it exactly the wrong part of that.
+    /// The budget that the core is told. Where a lease is to be believed in for too long, it is
+    /// told of leases of twice the length, and [`Flaw::believed`] gives it exactly the wrong part.
     pub(crate) fn timing(self, mut settings: TimingSettings) -> TimingSettings {
-        if self.counts_from_answer() {
+        if self.overstates_leases() {
             let ttl = settings.ttl;
             settings.renew_every = Some(ttl / 3);
             settings.stop_grace = Some(ttl * 3 / 10);
             settings.ttl = ttl * 2;
+            settings.fleet_min_ttl = None;
             settings.fleet_max_ttl = Some(settings.fleet_max_ttl.unwrap_or(ttl) * 2);
         }
         settings
     }
 
-    /// Whether leases are counted from an answer.
-    pub(crate) fn counts_from_answer(self) -> bool {
-        matches!(self, Flaw::DeadlineFromAnswer | Flaw::CountedLate)
+    /// Whether the core is led to believe in leases for too long.
+    pub(crate) fn overstates_leases(self) -> bool {
+        let flaws = [Flaw::DeadlineFromAnswer, Flaw::CountedLate, Flaw::NoDriftMargin];
+        flaws.contains(&self)
+    }
+
+    /// What the core is told of a lease of `pttl` whose answer took `late`.
+    pub(crate) fn believed(self, pttl: Duration, late: Duration) -> Duration {
+        match self {
+            Flaw::NoDriftMargin => (pttl + GRAIN) * 100 / 99,
+            _ => pttl + late * 100 / 99,
+        }
     }
 
     /// The request as a process with this flaw sends it.
     pub(crate) fn request(self, mut request: Request, ttl: Duration) -> Request {
         match (self, &mut request) {
-            (flaw, Request::Acquire(ask)) if flaw.counts_from_answer() => {
+            (flaw, Request::Acquire(ask)) if flaw.overstates_leases() => {
                 ask.fleet_max_ttl /= 2;
                 ask.ttl = ttl;
                 ask.record.ttl = ttl;
             }
             (flaw, Request::Renew { ttl: asked, fleet_max_ttl, .. })
-                if flaw.counts_from_answer() =>
+                if flaw.overstates_leases() =>
             {
                 *fleet_max_ttl /= 2;
                 *asked = ttl;
             }
+            (Flaw::OwnLeaseOnly, Request::Acquire(ask)) => ask.fleet_max_ttl = ttl,
+            (Flaw::OwnLeaseOnly, Request::Renew { fleet_max_ttl, .. }) => *fleet_max_ttl = ttl,
+            (Flaw::FloorForgotten, Request::Acquire(ask)) => ask.floor = Token::NONE,
             (Flaw::AttemptPerProcess, Request::Acquire(ask)) => ask.attempt = 1,
             (Flaw::AttemptPerProcess, Request::Abandon { attempt }) => *attempt = 1,
             _ => {}
@@ -84,60 +145,9 @@ impl Flaw {
         request
     }
 
-    /// The call as a store with this flaw understands it.
-    pub(crate) fn at_store(self, store: &mut MemoryStore, now: ServerTime, call: &mut Call) {
-        if self == Flaw::AdoptUnchecked {
-            return adopt_unchecked(store, now, call);
-        }
-        if let (Flaw::AdoptBackwards, Request::Adopt { token, .. }) = (self, &call.request) {
-            return store.forget_terms_from(now, &call.resource, *token);
-        }
-        let current = store.token_of(now, &call.resource);
-        let is_holder = store.get(now, call.resource.key()) == Some(call.id.as_str());
-        if self != Flaw::IdWithoutToken || !is_holder {
-            return;
-        }
-        if let Request::Renew { token, .. } | Request::Release { token, .. } = &mut call.request {
-            *token = current;
-        }
-    }
-
     /// The node of `nodes` whose answers count twice for a party, and the one that is never asked.
     pub(crate) fn twins(self, party: usize, nodes: usize) -> Option<(usize, usize)> {
         let first = party % nodes;
         (self == Flaw::HalfQuorum).then_some((first, (first + 1) % nodes))
     }
-
-    /// The answer as a store with this flaw gives it.
-    pub(crate) fn answer(self, request: &Request, mut answer: Answer) -> Answer {
-        let is_proposal = matches!(
-            request,
-            Request::Acquire(Acquire { ballot: Ballot::Propose, .. }) if self == Flaw::FastestClock
-        );
-        if let (true, Outcome::Granted { token }) = (is_proposal, &mut answer.outcome) {
-            let clock = Token::new(answer.view.server_time.0).unwrap_or(Token::MAX);
-            *token = clock.max(*token);
-        }
-        answer
-    }
-
-    /// Whether the store with this flaw lets the caller in although leases may be believed in.
-    pub(crate) fn skips_quarantine(self, outcome: &Outcome) -> bool {
-        self == Flaw::NoQuarantine && matches!(outcome, Outcome::Quarantine { .. })
-    }
-}
-
-/// Lets a node forget what it knows, the quarantine too, when it is told of another term.
-fn adopt_unchecked(store: &mut MemoryStore, now: ServerTime, call: &Call) {
-    let Request::Adopt { token, .. } = call.request else { return };
-    if store.token_of(now, &call.resource) != token {
-        store.forget(now, &call.resource);
-        store.execute(now, call);
-        store.end_quarantine(now, &call.resource);
-    }
-}
-
-/// A lease of `pttl` counted from an answer that took `late`, as if counted from the request.
-pub(crate) fn lengthened(pttl: Duration, late: Duration) -> Duration {
-    pttl + late * 100 / 99
 }

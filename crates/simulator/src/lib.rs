@@ -3,7 +3,7 @@
 //! In: a [`Case`], a [`Subject`] and a seed. Out: whether a promise was broken, which, and when.
 //! Instances run the unchanged core on clocks of their own, over wires that lose, delay, double
 //! and reorder, against a store in memory that pauses, restarts and fails over; after every event
-//! the promises P1 to P6 are checked. The same worlds must catch the controls.
+//! the promises P1 to P7 are checked. The same worlds must catch the controls.
 //!
 //! ```
 //! use simulator::{Case, Mode, Subject, World};
@@ -22,19 +22,29 @@ mod control;
 mod driver;
 mod fault;
 mod flaw;
+mod healing;
+mod jobs;
+mod mixtures;
 mod network;
 mod nodes;
 mod ours;
 mod party;
+mod people;
 mod promise;
 mod random;
 mod rival;
 mod rounds;
+mod rows;
+mod runner;
+mod store_fault;
+mod store_flaw;
+mod tick_judge;
 mod world;
 
-pub use case::{CASES, Case, Mode};
+pub use case::{Case, Mode};
 pub use control::{CONTROLS, Control, Subject};
 pub use flaw::Flaw;
 pub use promise::{Promise, Violation};
 pub use rival::RivalKind;
+pub use rows::CASES;
 pub use world::{Outcome, World};

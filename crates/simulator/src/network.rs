@@ -2,7 +2,7 @@
 //! out of order, and connections that break.
 
 use tenure_core::StoreError;
-use tenure_core::protocol::{Hint, Outcome};
+use tenure_core::protocol::{Hint, Outcome, Request};
 
 use crate::algorithm::{Op, Reply};
 use crate::case::Replicas;
@@ -23,7 +23,7 @@ impl World<'_> {
         let (life, epoch) = (self.parties[party].life, self.parties[party].links[line].epoch);
         if !self.parties[party].links[line].is_up {
             if self.is_healed() || self.random.percent(80) {
-                let reply = Err(StoreError::Unreachable("not connected".into()));
+                let reply = Box::new(Err(StoreError::Unreachable("not connected".into())));
                 let (delay, epoch) = (self.random.below(MILLISECOND), ANY_EPOCH);
                 self.after(delay, Event::Reply { party, life, line, epoch, ask, step, reply });
             }
@@ -97,23 +97,43 @@ impl World<'_> {
         if is_cut && self.random.percent(50) {
             return;
         }
+        if self.now < self.cluster.nodes[letter.node].denies_until {
+            let error = StoreError::Denied("this login may not".into());
+            if !is_cut && !letter.is_copy {
+                self.answer(letter, Err(error));
+            }
+            return;
+        }
         let caller = self.caller(letter.caller.clone());
+        if self.now < self.cluster.nodes[letter.node].read_only_until {
+            let reply = self.cluster.read_only_reply(letter.node, self.now, &letter.op, &caller);
+            self.note("store", || {
+                format!("{} (old data) {:?} -> {reply:?}", letter.node, letter.op)
+            });
+            if !is_cut && !letter.is_copy {
+                self.answer(letter, reply);
+            }
+            return;
+        }
         let reply = self.execute(letter.node, &letter.op, &caller);
         if is_cut || letter.is_copy {
             return;
         }
-        match self.awaited_replicas(&reply) {
+        match self.awaited_replicas(&letter.op, &reply) {
             0 => self.answer(letter, Ok(reply)),
             count => self.await_replicas(letter, reply, count),
         }
     }
 
     /// How many replicas must have heard of what came to this reply before it counts.
-    fn awaited_replicas(&self, reply: &Reply) -> usize {
-        let Reply::Answer(answer) = reply else { return 0 };
+    fn awaited_replicas(&self, op: &Op, reply: &Reply) -> usize {
+        let (Op::Call(request), Reply::Answer(answer)) = (op, reply) else { return 0 };
         let counts = matches!(answer.outcome, Outcome::Granted { .. } | Outcome::Renewed);
+        let tick_counts = is_about_tick(request)
+            && matches!(answer.outcome, Outcome::TickRuns | Outcome::Done | Outcome::TickDone(_));
         match self.subject.flaw() {
-            _ if !counts => 0,
+            _ if !counts && !tick_counts => 0,
+            Some(Flaw::TickUnconfirmed) if tick_counts => 0,
             Some(Flaw::WaitElsewhere) => 0,
             Some(Flaw::FewerReplicas) => self.climate.replicas - 1,
             _ => self.climate.replicas,
@@ -145,6 +165,7 @@ impl World<'_> {
             let error = StoreError::NotNow("too few replicas confirmed it".into());
             return self.answer(letter, Err(error));
         }
+        self.tick_recorded(&letter.op, &reply);
         self.answer(letter, Ok(reply));
     }
 
@@ -156,6 +177,7 @@ impl World<'_> {
         let delay = self.delay(party, line);
         let arrives = self.in_order((party, line), delay, |link| &mut link.reply_arrives);
         let Letter { life, epoch, ask, step, .. } = letter;
+        let reply = Box::new(reply);
         self.at(arrives, Event::Reply { party, life, line, epoch, ask, step, reply });
     }
 
@@ -166,7 +188,12 @@ impl World<'_> {
         self.note("store", || format!("{node} {} {op:?} -> {:?}", caller.id, executed.reply));
         // A grant that waits for replicas may never count; P2 is then judged as terms begin.
         // So it is where one node of several grants.
-        let counts_at_once = self.awaited_replicas(&executed.reply) == 0 && self.quorum.is_none();
+        let is_confirmed = self.awaited_replicas(op, &executed.reply) == 0;
+        let counts_at_once = is_confirmed && self.quorum.is_none();
+        self.tick_written(op, &executed.reply);
+        if is_confirmed {
+            self.tick_recorded(op, &executed.reply);
+        }
         if let Some(token) = granted(&executed.reply).filter(|_| counts_at_once) {
             self.judge.grant(self.now, token, &caller.id);
         }
@@ -242,7 +269,7 @@ impl World<'_> {
                 let delay = self.random.below(2 * MILLISECOND);
                 // Whichever step of a round is under way on this line.
                 for step in 0..self.quorum.map_or(1, |_| 2) {
-                    let reply = Err(StoreError::Unreachable("connection broke".into()));
+                    let reply = Box::new(Err(StoreError::Unreachable("connection broke".into())));
                     let epoch = ANY_EPOCH;
                     self.after(delay, Event::Reply { party, life, line, epoch, ask, step, reply });
                 }
@@ -251,7 +278,7 @@ impl World<'_> {
         self.after(down_for, Event::Connected { party, life, line, epoch });
         let place = &self.parties[party];
         let has_majority = self.quorum.is_some_and(|quorum| place.links_up() >= quorum.majority());
-        if !has_majority && !place.is_paused(self.now) && self.random.percent(50) {
+        if !has_majority && !place.is_held(self.now) && self.random.percent(50) {
             let local = self.parties[party].local(self.now);
             self.parties[party].algorithm.unreachable(local);
             self.settle(party);
@@ -267,7 +294,7 @@ impl World<'_> {
             return;
         }
         link.is_up = true;
-        link.node = node;
+        link.node = link.strays_to.take().unwrap_or(node);
         let arrives = self.now;
         link.request_arrives = arrives;
         link.reply_arrives = arrives;
@@ -280,4 +307,12 @@ impl World<'_> {
             self.settle(party);
         }
     }
+}
+
+/// Whether something is promised about a tick by the answer.
+fn is_about_tick(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::TickBegin { .. } | Request::TickFinish { .. } | Request::TickReopen { .. }
+    )
 }

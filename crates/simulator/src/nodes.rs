@@ -6,8 +6,10 @@
 use tenure_core::Token;
 use tenure_core::memory_store::MemoryStore;
 
-use crate::case::Replicas;
+use crate::case::{History, Leases, Replicas};
 use crate::clock::{Real, SECOND};
+use crate::fault::Fault;
+use crate::flaw::Flaw;
 use crate::world::{World, span};
 
 /// In how many worlds of several nodes one clock is far ahead.
@@ -26,6 +28,8 @@ pub(crate) enum NodeFault {
     RestartOld,
     /// It stands still.
     Pause,
+    /// Somebody makes it a replica for a while: it takes no writes.
+    ReadOnly,
     /// Some clients do not reach it.
     Cut,
     /// Some clients reach it, but do not hear it.
@@ -152,6 +156,7 @@ impl World<'_> {
                 self.restart_node(node, fault, until);
             }
             NodeFault::Pause => known.paused_until = until,
+            NodeFault::ReadOnly => known.read_only_until = until,
             NodeFault::Cut | NodeFault::CutReplies | NodeFault::Slow => {
                 self.disturb_node(node, fault, until);
             }
@@ -184,12 +189,19 @@ impl World<'_> {
                 let started_at = known.server_time(until);
                 known.store.restart_empty(started_at);
             }
+            _ if self.keeps_life(fault) => self.cluster.nodes[node].store = saved,
             _ => self.cluster.restart_with(node, now, saved),
         }
         for party in 0..self.parties.len() {
             let again = self.random.share(self.climate.lease, 1, 300);
             self.break_link(party, node, until - now + again);
         }
+    }
+
+    /// Our own store continues its life after a clean end, unless older data was put in its place.
+    fn keeps_life(&self, fault: NodeFault) -> bool {
+        let believes_old_data = self.subject.flaw() == Some(Flaw::OldMarkVouches);
+        self.case.history == History::Vouched && (fault == NodeFault::Crash || believes_old_data)
     }
 
     fn disturb_node(&mut self, node: usize, fault: NodeFault, until: Real) {
@@ -212,10 +224,16 @@ impl World<'_> {
 
     /// Nodes save what they have, now and then.
     pub(crate) fn save_nodes(&mut self) {
-        if self.case.replicas != Replicas::Quorum {
-            return;
-        }
-        let node = self.random.below(self.cluster.nodes.len() as u64) as usize;
+        let node = match self.case.replicas {
+            Replicas::Quorum => self.random.below(self.cluster.nodes.len() as u64) as usize,
+            _ if !self.case.has(Fault::RestartOld) && !self.case.has(Fault::Astray) => return,
+            // After leases were raised, snapshots from before are the interesting ones.
+            _ if self.case.leases == Leases::Raised && self.lease_now == self.climate.lease => {
+                return;
+            }
+            _ if self.random.percent(70) => return,
+            _ => self.cluster.primary,
+        };
         let node = &mut self.cluster.nodes[node];
         node.saved = Some(node.store.clone());
     }

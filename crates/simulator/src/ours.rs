@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use tenure_core::protocol::{Answer, Hint, Outcome, Request, View};
-use tenure_core::{AskId, Election, Moment, Role, Settings, StoreError};
+use tenure_core::{AskId, Election, HandOver, Moment, Role, Settings, StoreError};
 
 use crate::algorithm::{Algorithm, Belief, Op, Output, Reply, Want};
-use crate::flaw::{Flaw, lengthened};
+use crate::flaw::Flaw;
 
 /// One process with one election.
 pub(crate) struct Ours {
@@ -18,6 +18,13 @@ pub(crate) struct Ours {
     asks: Vec<(u64, AskId, Moment)>,
     asked: u64,
     now: Moment,
+    /// Hand-overs that were asked for: the number, and whether this process led then.
+    hand_overs: Vec<(u64, bool)>,
+    hand_overs_asked: u64,
+    /// Outcomes of hand-overs that nobody waited for any more.
+    outcomes_doubled: usize,
+    /// Nothing is tried before, where hints postpone.
+    postponed_until: Moment,
 }
 
 impl Ours {
@@ -29,12 +36,58 @@ impl Ours {
         now: Moment,
     ) -> Self {
         let election = Election::new(settings, seed, now);
-        Ours { election, flaw, ttl, asks: Vec::new(), asked: 0, now }
+        Ours {
+            election,
+            flaw,
+            ttl,
+            asks: Vec::new(),
+            asked: 0,
+            now,
+            hand_overs: Vec::new(),
+            hand_overs_asked: 0,
+            outcomes_doubled: 0,
+            postponed_until: Moment::ORIGIN,
+        }
+    }
+
+    pub(crate) fn number_attempts_after(&mut self, attempt: u64) {
+        self.election.number_attempts_after(attempt);
+    }
+
+    /// The last reading of the local clock.
+    pub(crate) fn now(&self) -> Moment {
+        self.now
+    }
+
+    fn hand_over(&mut self, now: Moment) {
+        self.hand_overs_asked += 1;
+        let leads = self.election.leads_until().is_some();
+        self.hand_overs.push((self.hand_overs_asked, leads));
+        self.election.hand_over_as(now, HandOver(self.hand_overs_asked), None);
+    }
+
+    /// Takes down which hand-overs have an outcome.
+    fn settle_hand_overs(&mut self) {
+        while let Some((HandOver(number), outcome)) = self.election.poll_hand_over() {
+            let Some(at) = self.hand_overs.iter().position(|(asked, _)| *asked == number) else {
+                self.outcomes_doubled += 1;
+                continue;
+            };
+            let was_lost = self.hand_overs[at].1 && self.election.leads_until().is_none();
+            let is_forgotten = self.flaw == Some(Flaw::HandOverForgotten) && was_lost;
+            if !(is_forgotten && outcome.is_err()) {
+                self.hand_overs.swap_remove(at);
+            }
+        }
     }
 
     /// Swallows a farewell that a process with this flaw does not send.
     fn is_swallowed(&self, request: &Request) -> bool {
         self.flaw == Some(Flaw::CloseWithoutRelease) && matches!(request, Request::Release { .. })
+    }
+
+    fn is_postponed(&self) -> bool {
+        self.now < self.postponed_until && self.election.leads_until().is_none()
     }
 }
 
@@ -53,9 +106,9 @@ impl Algorithm for Ours {
             Err(error) => Err(error),
         };
         let reply = reply.map(|mut answer| {
-            if self.flaw.is_some_and(Flaw::counts_from_answer) {
+            if let Some(flaw) = self.flaw.filter(|flaw| flaw.overstates_leases()) {
                 let late = now.since(sent_at);
-                answer.view.pttl = answer.view.pttl.map(|pttl| lengthened(pttl, late));
+                answer.view.pttl = answer.view.pttl.map(|pttl| flaw.believed(pttl, late));
             }
             answer
         });
@@ -64,11 +117,16 @@ impl Algorithm for Ours {
 
     fn wake(&mut self, now: Moment) {
         self.now = now;
-        self.election.handle_timeout(now);
+        if !self.is_postponed() {
+            self.election.handle_timeout(now);
+        }
     }
 
     fn hint(&mut self, now: Moment, hint: Hint) {
         self.now = now;
+        if let (Some(Flaw::HintsPostpone), Hint::Granted { ttl, .. }) = (self.flaw, &hint) {
+            self.postponed_until = now + *ttl.min(&self.ttl);
+        }
         self.election.handle_hint(now, hint);
     }
 
@@ -84,14 +142,15 @@ impl Algorithm for Ours {
 
     fn work(&mut self, now: Moment, running: bool) {
         self.now = now;
-        self.election.handle_work(now, running);
+        let is_seen = self.flaw != Some(Flaw::ReleaseBeforeWork);
+        self.election.handle_work(now, running && is_seen);
     }
 
     fn want(&mut self, now: Moment, want: Want) {
         self.now = now;
         match want {
             Want::Resign => self.election.resign(now),
-            Want::HandOver => self.election.hand_over(now, None),
+            Want::HandOver => self.hand_over(now),
             Want::Ready(ready) => self.election.set_ready(now, ready),
             Want::Paused(true) => self.election.pause(now),
             Want::Paused(false) => self.election.resume(now),
@@ -102,6 +161,7 @@ impl Algorithm for Ours {
     }
 
     fn poll_output(&mut self) -> Output {
+        self.settle_hand_overs();
         loop {
             match self.election.poll_output() {
                 tenure_core::Output::Ask { ask, request, .. } if self.is_swallowed(&request) => {
@@ -119,6 +179,9 @@ impl Algorithm for Ours {
                     return Output::Ask { ask: self.asked, op: Op::Call(request), timeout };
                 }
                 tenure_core::Output::Tell(event) => return Output::Tell(event),
+                tenure_core::Output::WaitUntil(moment) if self.is_postponed() => {
+                    return Output::WaitUntil(moment.max(self.postponed_until));
+                }
                 tenure_core::Output::WaitUntil(moment) => return Output::WaitUntil(moment),
             }
         }
@@ -127,6 +190,11 @@ impl Algorithm for Ours {
     fn belief(&self) -> Option<Belief> {
         let until = self.election.leads_until()?;
         Some(Belief { token: self.election.token()?, until })
+    }
+
+    fn unsettled_hand_overs(&mut self) -> usize {
+        self.settle_hand_overs();
+        self.hand_overs.len() + self.outcomes_doubled
     }
 
     fn is_over(&self) -> bool {

@@ -1,6 +1,6 @@
 //! One process in a world: its host's clock, its connection, its work.
 
-use tenure_core::protocol::{Answer, Token};
+use tenure_core::protocol::{Answer, Tick, Token};
 use tenure_core::quorum::{HintCount, Round};
 use tenure_core::{Moment, Timing};
 
@@ -21,6 +21,8 @@ pub(crate) struct Party {
     pub(crate) is_alive: bool,
     /// The process stands still until then.
     pub(crate) paused_until: Real,
+    /// Its driver gets no time until then; work and clock go on.
+    pub(crate) starved_until: Real,
     /// What happened to it while it stood still.
     pub(crate) held: Vec<Event>,
     /// One connection per node; just one where one store decides.
@@ -63,7 +65,7 @@ pub(crate) struct OpenRound {
 }
 
 /// What is done in the name of a term.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Work {
     /// Counts changes of mind: a planned start or end that is out of date does not happen.
     pub(crate) plan: u32,
@@ -72,6 +74,14 @@ pub(crate) struct Work {
     /// Until when the term of that work was believed in, and whether the store itself ended it.
     pub(crate) believed_until: Moment,
     pub(crate) was_lost: bool,
+    /// The tick that it is for, where it is the work of a job.
+    pub(crate) tick: Option<Tick>,
+}
+
+impl Work {
+    pub(crate) fn is_on(&self, tick: &Tick) -> bool {
+        self.runs_under.is_some() && self.tick.as_ref() == Some(tick)
+    }
 }
 
 /// The connection of one process to one node of the store.
@@ -88,6 +98,8 @@ pub(crate) struct Link {
     pub(crate) loses_replies_until: Real,
     pub(crate) slow_until: Real,
     pub(crate) deaf_until: Real,
+    /// The node that the next connection leads to, instead of the right one.
+    pub(crate) strays_to: Option<usize>,
 }
 
 impl Link {
@@ -103,6 +115,7 @@ impl Link {
             loses_replies_until: 0,
             slow_until: 0,
             deaf_until: 0,
+            strays_to: None,
         }
     }
 
@@ -140,6 +153,17 @@ impl Party {
             && !self.work.was_lost
             && self.local(now) < self.work.believed_until;
         self.is_valid(now) || works_on
+    }
+
+    /// Whether work goes on that looks for nothing but the word of its driver.
+    pub(crate) fn works_unchecked(&self, now: Real) -> bool {
+        let works = self.is_alive && self.work.runs_under.is_some();
+        works && !self.work.is_told_to_stop && !self.is_paused(now)
+    }
+
+    /// Whether nothing reaches its core now.
+    pub(crate) fn is_held(&self, now: Real) -> bool {
+        self.is_paused(now) || now < self.starved_until
     }
 
     pub(crate) fn is_paused(&self, now: Real) -> bool {

@@ -5,7 +5,9 @@ use std::fmt;
 use tenure_core::{InstanceId, Moment, Token};
 
 use crate::algorithm::Belief;
+use crate::case::Case;
 use crate::clock::Real;
+use crate::tick_judge::TickJudge;
 
 /// The promises of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,12 +20,28 @@ pub enum Promise {
     P3,
     /// A paused or cut-off holder is false at its first check after its end.
     P4,
-    /// Renew and release never touch another term.
+    /// Renewing, releasing, handing over and abandoning never touch another term.
     P5,
-    /// Once healed, with a ready candidate, there is a leader in bounded time.
+    /// Once healed, with a ready candidate, there is a leader in bounded time, and it stays.
     P6,
+    /// A tick that is done is never begun again, and one that is not is never refused.
+    P7,
     /// Nothing that the world does makes the core panic or ask without end.
     Sound,
+}
+
+impl Promise {
+    /// All of them.
+    pub const ALL: &[Promise] = &[
+        Promise::P1,
+        Promise::P2,
+        Promise::P3,
+        Promise::P4,
+        Promise::P5,
+        Promise::P6,
+        Promise::P7,
+        Promise::Sound,
+    ];
 }
 
 impl fmt::Display for Promise {
@@ -52,12 +70,19 @@ pub(crate) struct Judge {
     granted: Vec<(Token, InstanceId)>,
     /// Promises that this world is not about.
     ignores: Vec<Promise>,
+    /// Where two may lead at once, a late answer may begin an earlier term after a later one.
+    two_may_lead: bool,
     begun: Vec<Token>,
     closed: Vec<Token>,
     violation: Option<Violation>,
+    pub(crate) ticks: TickJudge,
 }
 
 impl Judge {
+    pub(crate) fn of(case: &Case) -> Self {
+        Judge { two_may_lead: case.excused.contains(&Promise::P1), ..Judge::default() }
+    }
+
     pub(crate) fn violation(&self) -> Option<&Violation> {
         self.violation.as_ref()
     }
@@ -121,9 +146,8 @@ impl Judge {
         }
     }
 
-    /// Where two may lead at once, a late answer may begin an earlier term after a later one.
     fn begins_out_of_order(&self, token: Token) -> bool {
-        !self.ignores.contains(&Promise::P1) && self.begun.last().is_some_and(|last| *last >= token)
+        !self.two_may_lead && self.begun.last().is_some_and(|last| *last >= token)
     }
 
     fn begin(&mut self, now: Real, token: Token) {

@@ -26,7 +26,8 @@ impl World<'_> {
         };
         let local = self.parties[party].local(self.now);
         let round = Round::new(quorum, request, local, timeout);
-        let last = vec![None; quorum.nodes()];
+        let keeps_answers = self.subject.flaw() == Some(Flaw::NoSettling);
+        let last = if keeps_answers { vec![None; quorum.nodes()] } else { Vec::new() };
         self.parties[party].rounds.push(OpenRound { ask, round, last });
         self.carry_out_round(party, ask);
     }
@@ -51,7 +52,9 @@ impl World<'_> {
             Ok(_) => Err(StoreError::Unexpected("a plain reply to a call".into())),
             Err(error) => Err(error),
         };
-        open.last[line] = reply.as_ref().ok().cloned();
+        if let Some(last) = open.last.get_mut(line) {
+            *last = reply.as_ref().ok().cloned();
+        }
         open.round.handle_reply(local, line, step, reply.clone());
         if let Some((_, twin)) = twins.filter(|(first, _)| *first == line) {
             let reply = reply.map(|mut answer| {

@@ -10,7 +10,7 @@ use tenure_core::quorum::Quorum;
 use tenure_core::{Resource, StoreError};
 
 use crate::algorithm::{Op, Reply, Want};
-use crate::case::{Case, Mode};
+use crate::case::{Case, Leases, Mode};
 use crate::clock::{MILLISECOND, Real, SECOND};
 use crate::cluster::{Caller, Cluster};
 use crate::control::Subject;
@@ -18,6 +18,7 @@ use crate::fault::Fault;
 use crate::party::Party;
 use crate::promise::{Judge, Promise, Violation};
 use crate::random::Random;
+use crate::runner::WorkEnd;
 
 /// A world in which more happens than this is itself a bug: something asks without end.
 const EVENTS_MAX: u64 = 400_000;
@@ -39,7 +40,8 @@ pub(crate) enum Event {
         epoch: u32,
         ask: u64,
         step: u32,
-        reply: Result<Reply, StoreError>,
+        /// In a box: events are moved often, and most are small.
+        reply: Box<Result<Reply, StoreError>>,
     },
     /// A hint reaches a process.
     Hint { party: usize, life: u32, line: usize, hint: Hint },
@@ -47,9 +49,13 @@ pub(crate) enum Event {
     Connected { party: usize, life: u32, line: usize, epoch: u32 },
     /// Work under a term begins or ends.
     Work { party: usize, life: u32, plan: u32, running: bool },
+    /// The work of a job has ended, and its runner goes on.
+    Worked { party: usize, life: u32, ended: WorkEnd },
+    /// The driver of a process hears whether its work runs.
+    WorkHeard { party: usize, life: u32 },
     /// The application wants something.
     Want { party: usize, life: u32, want: Want },
-    /// A pause of a process is over.
+    /// A pause of a process, or of its driver, is over.
     Resumed { party: usize },
     /// A host that was frozen as a whole goes on.
     Thawed { party: usize, off_ppm: i64 },
@@ -69,6 +75,10 @@ pub(crate) enum Event {
     SuccessorDue { terms: u64, within: u64 },
     /// In a healed world the leader is asked to step down.
     Unseat,
+    /// In a healed world the leader's connection finds a server with old data first.
+    Stray,
+    /// Somebody publishes that a term began, again.
+    Storm,
 }
 
 /// A request on its way.
@@ -143,6 +153,10 @@ pub(crate) struct Climate {
     pub(crate) nodes: usize,
     /// Whether some instances ask for shorter leases than others.
     pub(crate) leases_differ: bool,
+    /// Whether some instances are told of longer leases than there are.
+    pub(crate) fleets_differ: bool,
+    /// How long the resource stays free after a crash, where instances ask for that.
+    pub(crate) lock_delay: u64,
 }
 
 /// One world.
@@ -162,6 +176,14 @@ pub struct World<'a> {
     /// From here on nothing of the faults is left, no quarantine either.
     pub(crate) settled_at: Real,
     pub(crate) led_since_heal: bool,
+    /// The longest lease that processes which start now ask for.
+    pub(crate) lease_now: u64,
+    /// The longest lease that any process was ever told of.
+    pub(crate) fleet_longest: u64,
+    /// How far the store's clock is ahead of the time, where that is set right one day.
+    pub(crate) clock_ahead: u64,
+    /// Whether somebody keeps publishing forged hints.
+    pub(crate) storms: bool,
     queue: BinaryHeap<Reverse<Scheduled>>,
     scheduled: u64,
     ends_at: Real,
@@ -194,14 +216,21 @@ impl<'a> World<'a> {
             now: 0,
             case,
             subject,
-            cluster: Cluster::new(off_ppm, up_for, flaw),
+            cluster: Cluster::new(off_ppm, up_for, (case.history, flaw)),
             resource: Resource::named("job").expect("it is a good name"),
             parties: Vec::new(),
-            judge: Judge::default(),
+            judge: Judge::of(case),
             quorum: Quorum::of(climate.nodes).ok(),
             healed_at: None,
             settled_at: Real::MAX,
             led_since_heal: false,
+            lease_now: match case.leases {
+                Leases::Fixed => climate.lease,
+                Leases::Raised => climate.lease * 2 / 5,
+            },
+            fleet_longest: 0,
+            clock_ahead: 0,
+            storms: false,
             queue: BinaryHeap::new(),
             scheduled: 0,
             ends_at: faults_last + 8 * climate.lease,
@@ -209,6 +238,11 @@ impl<'a> World<'a> {
             climate,
             random,
         };
+        if case.has(Fault::ClockCorrected) {
+            // Further than this world lasts: no number comes twice.
+            world.clock_ahead = world.climate.lease * 100;
+            world.cluster.primary().clock.step_forward(0, world.clock_ahead);
+        }
         world.add_nodes();
         world.populate();
         if mode == Mode::Liveness {
@@ -221,6 +255,14 @@ impl<'a> World<'a> {
     /// Does not look at these promises.
     pub fn ignoring(mut self, promises: &[Promise]) -> Self {
         self.judge.ignore(promises);
+        self
+    }
+
+    /// Looks at this promise and at no other.
+    pub fn judging_only(mut self, promise: Promise) -> Self {
+        let others: Vec<Promise> =
+            Promise::ALL.iter().copied().filter(|other| *other != promise).collect();
+        self.judge.ignore(&others);
         self
     }
 
@@ -260,11 +302,13 @@ impl<'a> World<'a> {
             Event::Arrive(letter) => self.arrive(*letter),
             Event::Confirm(awaited) => self.confirm(*awaited),
             Event::Reply { party, line, epoch, ask, step, reply, .. } => {
-                self.deliver_reply(party, (line, epoch), (ask, step), reply);
+                self.deliver_reply(party, (line, epoch), (ask, step), *reply);
             }
             Event::Hint { party, line, hint, .. } => self.deliver_hint(party, line, hint),
             Event::Connected { party, line, epoch, .. } => self.connected(party, line, epoch),
             Event::Work { party, plan, running, .. } => self.work(party, plan, running),
+            Event::Worked { party, ended, .. } => self.worked(party, ended),
+            Event::WorkHeard { party, .. } => self.work_heard(party),
             Event::Want { party, want, .. } => self.want(party, want),
             Event::Resumed { party } => self.resumed(party),
             Event::Thawed { party, off_ppm } => self.thawed(party, off_ppm),
@@ -276,6 +320,8 @@ impl<'a> World<'a> {
             Event::LeaderDue { since } => self.leader_due(since),
             Event::SuccessorDue { terms, within } => self.successor_due(terms, within),
             Event::Unseat => self.unseat(),
+            Event::Stray => self.stray(),
+            Event::Storm => self.storm(),
         }
     }
 
@@ -287,6 +333,8 @@ impl<'a> World<'a> {
             | Event::Hint { party, life, .. }
             | Event::Connected { party, life, .. }
             | Event::Work { party, life, .. }
+            | Event::Worked { party, life, .. }
+            | Event::WorkHeard { party, life }
             | Event::Want { party, life, .. }
             | Event::Exits { party, life } => (*party, *life),
             _ => return Some(event),
@@ -295,7 +343,9 @@ impl<'a> World<'a> {
         if !party.is_alive || party.life != life {
             return None;
         }
-        if party.is_paused(self.now) {
+        // What the application does by itself needs no driver.
+        let needs_driver = !matches!(event, Event::Work { .. } | Event::Exits { .. });
+        if party.is_paused(self.now) || needs_driver && party.is_held(self.now) {
             party.held.push(event);
             return None;
         }

@@ -34,8 +34,12 @@ pub trait Attendant {
 pub enum Attended {
     /// The script may go on.
     Continue,
-    /// The server is to stop: the script ends here, whatever it was doing.
+    /// The server is to stop. A script that has written is waited for, since half of it must not
+    /// be kept; any other ends here.
     Stop,
+    /// The server stops at once: the script ends here. If it has written, nothing of it is kept:
+    /// no reply leaves and nothing is saved any more.
+    StopNow,
 }
 
 /// For engines that nobody drives: scripts run until they end.

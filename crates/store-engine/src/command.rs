@@ -87,6 +87,11 @@ pub mod flag {
     pub const MOVABLE_KEYS: u32 = 1 << 18;
     /// May write though it is not a write command: PFCOUNT, scripts.
     pub const MAY_REPLICATE: u32 = 1 << 19;
+    /// May run a script, and other clients must be served while it does.
+    pub const RUNS_SCRIPTS: u32 = 1 << 20;
+
+    /// Answers with messages, which CLIENT REPLY does not silence.
+    pub const PUSHES: u32 = 1 << 24;
 
     /// Names in the order in which COMMAND tells them.
     pub(crate) const NAMES: &[(u32, &str)] = &[

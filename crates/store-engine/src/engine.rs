@@ -25,7 +25,7 @@ use crate::scripting::Scripting;
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
 use crate::slow_log::SlowLog;
 use crate::snapshot::Saving;
-use crate::state::{Identity, Measured, ServerState, Stats};
+use crate::state::{Identity, Measured, ServerState, Stats, server_gate};
 use crate::tracking::TrackingTable;
 
 /// Rounds of waking blocked sessions after one request: each may feed the next.
@@ -280,11 +280,38 @@ impl Engine {
             0 => Outcome::Ready,
             endings => self.unusual_outcome(&mut session, endings),
         };
+        if self.state.gates & server_gate::TORN != 0 {
+            return self.drop_torn(session, reply_start);
+        }
         self.state.sessions.put_back(session);
         if !self.keyspace.effects.is_quiet() {
             self.deliver(Some((id, reply_start)));
         }
         outcome
+    }
+
+    /// Whether a request may run a script, so that it is worth preparing for
+    /// [`execute_attended`](Self::execute_attended). The rest is spared that.
+    #[inline]
+    pub fn may_run_script(&self, request: Request<'_>) -> bool {
+        self.state.registry.may_run_script(request.arg(0))
+    }
+
+    /// Nobody is told of what a script did that was ended in the middle of its writes, or of what
+    /// came after it: neither files nor clients nor those who wait for keys.
+    #[cold]
+    fn drop_torn(&mut self, mut session: Box<Session>, reply_start: usize) -> Outcome {
+        session.output.truncate(reply_start);
+        session.flags |= session_flag::CLOSING;
+        self.state.sessions.put_back(session);
+        let effects = &mut self.keyspace.effects;
+        effects.unit.requests.clear();
+        effects.events.clear();
+        effects.touched_watchers.clear();
+        effects.ready_keys.clear();
+        effects.changed_keys.clear();
+        effects.lost_keys.clear();
+        Outcome::Closing
     }
 
     #[cold]
@@ -412,6 +439,29 @@ impl Engine {
         if soon { NextTick::Soon } else { self.next_tick() }
     }
 
+    /// Somebody set the wall clock by so much between two calls. Keys end by that clock, but whoever
+    /// waits, idles or is paused does so for as long as was said.
+    pub fn clock_stepped(&mut self, step_us: i64) {
+        let step_ms = step_us / 1000;
+        let shift = |at: &mut u64| *at = at.saturating_add_signed(step_ms);
+        self.deadlines.clear();
+        for session in self.state.sessions.iter_mut() {
+            shift(&mut session.opened_at_ms);
+            shift(&mut session.asked_at_ms);
+            if let Some(at) = session.blocked.as_mut().and_then(|it| it.deadline_ms.as_mut()) {
+                shift(at);
+                self.deadlines.insert((*at, session.id));
+            }
+        }
+        self.state.pause.iter_mut().for_each(|pause| shift(&mut pause.until_ms));
+        shift(&mut self.state.identity.started_at_ms);
+        shift(&mut self.state.persistence.aof.rewrite_started_at_ms);
+        self.state.saving.clock_stepped(step_ms);
+        self.state.rate_meter = RateMeter::default();
+        // Keys may have ended by this.
+        self.expiry_at_ms = 0;
+    }
+
     /// When [`tick`](Self::tick) is wanted next.
     pub fn next_tick(&self) -> NextTick {
         if self.keyspace.is_settling() {
@@ -476,7 +526,9 @@ impl Engine {
             return;
         };
         if let Some(blocked) = self.forget_wait(&mut session) {
+            let reply_start = session.output.len();
             write_timeout(&mut session, blocked.on_timeout);
+            drop_late_reply(&mut session, reply_start);
             self.resumed(&session);
         }
         self.state.sessions.put_back(session);
@@ -515,7 +567,10 @@ impl Engine {
         let Some(mut session) = self.state.sessions.take(id) else { return };
         if self.forget_wait(&mut session).is_some() {
             let error = b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n";
+            let reply_start = session.output.len();
             session.output.extend_from_slice(error);
+            drop_late_reply(&mut session, reply_start);
+            self.state.stats.count_error(b"UNBLOCKED");
             self.resumed(&session);
         }
         self.state.sessions.put_back(session);
@@ -599,6 +654,7 @@ impl Engine {
         session.output = cx.reply.into_bytes();
         session.blocked = Some(waiting);
         if !still_blocked {
+            drop_late_reply(&mut session, reply_start);
             self.forget_wait(&mut session);
             self.resumed(&session);
         }
@@ -636,10 +692,22 @@ fn hex_id(random: &mut Rng) -> String {
 /// CLIENT REPLY OFF and SKIP: the reply was written for nothing.
 #[cold]
 pub(crate) fn drop_reply(cx: &mut Context<'_>, reply_start: usize) {
-    cx.reply.truncate(reply_start);
-    let skip_next = cx.session.has(session_flag::REPLY_SKIP_NEXT);
-    cx.session.set_flag(session_flag::REPLY_SKIP, skip_next);
-    cx.session.flags &= !session_flag::REPLY_SKIP_NEXT;
+    if cx.blocked.is_some() || cx.session.has(session_flag::POSTPONED) {
+        // It is still to come.
+        return;
+    }
+    if !cx.server.registry.row(cx.row).command.has(flag::PUSHES) {
+        cx.reply.truncate(reply_start);
+    }
+    cx.session.end_skip();
+}
+
+/// The same for a session whose wait is over: what it was told stands from `reply_start` on.
+fn drop_late_reply(session: &mut Session, reply_start: usize) {
+    if session.has(session_flag::REPLY_OFF | session_flag::REPLY_SKIP) {
+        session.output.truncate(reply_start);
+        session.end_skip();
+    }
 }
 
 fn write_timeout(session: &mut Session, reply: TimeoutReply) {

@@ -38,6 +38,8 @@ impl CommandError {
     /// A SCAN cursor that is none.
     pub const INVALID_CURSOR: Self = Self::text("ERR invalid cursor");
 
+    /// Too few replicas would keep what is written.
+    pub const FEW_REPLICAS: Self = Self::text("NOREPLICAS Not enough good replicas to write.");
     /// Writes are refused as long as saving fails.
     pub const SAVING_FAILS: Self = Self::text(
         "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist \

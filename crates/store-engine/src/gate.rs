@@ -14,6 +14,7 @@ use crate::context::{Caller, Context, Propagate};
 use crate::effects::ServerRequest;
 use crate::error::{CommandError, CommandResult};
 use crate::eviction;
+use crate::load::LoadFailure;
 use crate::registry::RowId;
 use crate::session::session_flag;
 use crate::state::server_gate;
@@ -26,7 +27,7 @@ const ECHOED_MAX: usize = 128;
 /// Takes one request of the session through the gates.
 #[inline]
 pub(crate) fn handle(cx: &mut Context<'_>, request: Request<'_>) {
-    let Some(mut row) = cx.server.registry.find(request.arg(0)) else {
+    let Some(mut row) = find_row(cx, request.arg(0)) else {
         return handle_unknown(cx, request);
     };
     let mut command = cx.server.registry.row(row).command;
@@ -50,10 +51,21 @@ pub(crate) fn handle(cx: &mut Context<'_>, request: Request<'_>) {
     handle_gated(cx, request);
 }
 
+/// The row of a name. Files know commands by the names of the table, whatever `rename-command`
+/// makes of them for clients; files of old have the names that clients used.
+#[inline]
+fn find_row(cx: &Context<'_>, name: &[u8]) -> Option<RowId> {
+    let registry = &cx.server.registry;
+    if cx.session.has(session_flag::LOADER) {
+        return registry.find_by_table_name(name).or_else(|| registry.find(name));
+    }
+    registry.find(name)
+}
+
 /// The long way, for sessions and times with something to check.
 fn handle_gated(cx: &mut Context<'_>, request: Request<'_>) {
-    if cx.session.has(session_flag::CLOSING) {
-        // Killed by another session since the request was read.
+    if cx.session.has(session_flag::CLOSING) || cx.server.gates & server_gate::TORN != 0 {
+        // Killed by another session since the request was read; or the server ends.
         return;
     }
     if cx.session.has(session_flag::LOADER) {
@@ -129,10 +141,10 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if cx.server.gates & server_gate::DISK_TROUBLE != 0 && (command.name == "ping" || writes(cx)) {
         return Err(cx.server.persistence.refusal());
     }
-    check_replicas(cx, command)?;
-    if cx.server.gates & server_gate::SAVING_FAILS != 0
-        && (command.has(flag::WRITE) || command.name == "ping")
-    {
+    if cx.server.gates & server_gate::FEW_REPLICAS != 0 && writes(cx) {
+        return Err(CommandError::FEW_REPLICAS);
+    }
+    if cx.server.gates & server_gate::SAVING_FAILS != 0 && (command.name == "ping" || writes(cx)) {
         return Err(CommandError::SAVING_FAILS);
     }
     if cx.session.has(session_flag::SUBSCRIBED) && cx.session.protocol == Protocol::Resp2 {
@@ -171,7 +183,7 @@ pub(crate) fn any_command(cx: &Context<'_>, holds: impl Fn(&Command) -> bool) ->
 /// `min-replicas-to-write`: nothing is written that too few others would keep.
 pub(crate) fn check_replicas(cx: &Context<'_>, command: &Command) -> CommandResult {
     if cx.server.gates & server_gate::FEW_REPLICAS != 0 && command.has(flag::WRITE) {
-        return Err(CommandError::text("NOREPLICAS Not enough good replicas to write."));
+        return Err(CommandError::FEW_REPLICAS);
     }
     Ok(())
 }
@@ -204,9 +216,12 @@ fn queue(cx: &mut Context<'_>, request: Request<'_>) {
     let owned = request.to_owned();
     let row = cx.row;
     let memory_max = cx.server.config.query_buffer_max();
+    // What a script did is one transaction in a file, however much it did.
+    let is_limited = !cx.session.has(session_flag::LOADER);
     let transaction = cx.session.transaction.get_or_insert_default();
     transaction.memory += owned.memory();
-    if transaction.queued.len() >= QUEUED_MAX || transaction.memory > memory_max {
+    let is_over = transaction.queued.len() >= QUEUED_MAX || transaction.memory > memory_max;
+    if is_limited && is_over {
         let id = cx.session.id;
         cx.session.flags |= session_flag::CLOSING;
         cx.db.effects.requests.push(ServerRequest::Close(id));
@@ -233,19 +248,47 @@ pub(crate) fn call(cx: &mut Context<'_>, request: Request<'_>) {
         cx.reply.error(error.as_bytes());
         cx.server.registry.stats_mut(row).failed += 1;
         cx.server.stats.count_error(error.code());
+        if cx.session.has(session_flag::LOADER) {
+            note_load_failure(cx, &error);
+        }
     }
     if cx.db.dirty != dirty_before && cx.db.effects.propagating {
         propagate(cx, request);
     }
 }
 
+/// A request from a file failed, alone or inside of EXEC. What a script makes of an error is its
+/// own business.
+#[cold]
+fn note_load_failure(cx: &mut Context<'_>, error: &CommandError) {
+    if cx.caller == Caller::Script {
+        return;
+    }
+    let failure = match *error == CommandError::DB_INDEX {
+        true => LoadFailure::Database { databases: cx.db.database_count() },
+        false => {
+            let name = &cx.server.registry.row(cx.row).full_name;
+            LoadFailure::Refused(format!("{name}: {}", String::from_utf8_lossy(error.as_bytes())))
+        }
+    };
+    cx.server.persistence.load_failure.get_or_insert(failure);
+}
+
 #[cold]
 fn propagate(cx: &mut Context<'_>, request: Request<'_>) {
+    let running = cx.server.scripting.running.as_ref();
+    if cx.caller == Caller::Script && running.is_some_and(|running| !running.propagates) {
+        return;
+    }
     let db = cx.db.selected();
     let unit = &mut cx.db.effects.unit.requests;
     match std::mem::take(&mut cx.propagate) {
         Propagate::Verbatim if cx.server.registry.row(cx.row).command.has(flag::WRITE) => {
-            unit.push((db, request.to_owned()));
+            let renamed = cx.server.registry.table_name_if_renamed(cx.row);
+            unit.push((
+                db,
+                renamed.map_or_else(|| request.to_owned(), |name| named(name, request)),
+            ));
         }
         // EXEC and scripts: what ran inside them has been propagated.
         Propagate::Verbatim => {}
@@ -253,6 +296,11 @@ fn propagate(cx: &mut Context<'_>, request: Request<'_>) {
             unit.extend(requests.into_iter().map(|request: OwnedRequest| (db, request)));
         }
     }
+}
+
+/// The request with the command's own name, which the loader knows.
+fn named(name: &str, request: Request<'_>) -> OwnedRequest {
+    OwnedRequest::from_args(std::iter::once(name.as_bytes()).chain(request.args_from(1)))
 }
 
 /// Runs a command on behalf of a transaction or script. Its gates are the caller's business.
@@ -293,6 +341,11 @@ fn abort_exec(cx: &mut Context<'_>, error: &CommandError) {
 #[cold]
 fn handle_unknown(cx: &mut Context<'_>, request: Request<'_>) {
     let name = request.arg(0);
+    if cx.session.has(session_flag::LOADER) {
+        let name = name[..name.len().min(ECHOED_MAX)].escape_ascii().to_string();
+        cx.server.persistence.load_failure = Some(LoadFailure::UnknownCommand(name));
+        return;
+    }
     if name.eq_ignore_ascii_case(b"host:") || name.eq_ignore_ascii_case(b"post") {
         // A browser was made to talk to us: close before it sends anything worse.
         cx.session.flags |= session_flag::CLOSING;

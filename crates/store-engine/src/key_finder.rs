@@ -18,14 +18,21 @@ pub fn keys_of(command: &Command, request: Request<'_>) -> Option<Vec<FoundKey>>
     if let Some(find_keys) = command.find_keys {
         return find_keys(request);
     }
+    let mut keys = by_specs(command.keys, request)?;
+    if let Some(access) = variable_access(command, request) {
+        keys.iter_mut().for_each(|key| key.access = access);
+    }
+    Some(keys)
+}
+
+/// The keys that the specifications find. Where a command has options, what looks like one may be
+/// the value of another, so those commands find their keys themselves.
+pub(crate) fn by_specs(specs: &[KeySpec], request: Request<'_>) -> Option<Vec<FoundKey>> {
     let mut keys = Vec::new();
-    for spec in command.keys {
+    for spec in specs {
         if spec.access & access::NOT_KEY == 0 {
             find(spec, request, &mut keys)?;
         }
-    }
-    if let Some(access) = variable_access(command, request) {
-        keys.iter_mut().for_each(|key| key.access = access);
     }
     Some(keys)
 }
@@ -131,3 +138,6 @@ pub(crate) fn is_movable(command: &Command) -> bool {
             || spec.access & access::INCOMPLETE != 0
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -89,7 +89,7 @@ pub use keyspace::{
     SnapshotTurn, StringRef, Value, ValueMut, ValueRef, WaitingKeys, Watches,
 };
 pub use latency::{EventSamples, Histogram, LatencyMonitor};
-pub use load::Loaded;
+pub use load::LoadFailure;
 pub use persistence::{AofFacts, Loading, Persistence};
 pub use pubsub::{PubSub, Subscriptions, TopicKind};
 pub use rates::{Amounts, RateMeter};

@@ -2,22 +2,45 @@
 
 use store_resp::Request;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Outcome};
 use crate::keyspace::Freeing;
 use crate::persistence::Loading;
 use crate::session::{Origin, SessionId, session_flag};
 use crate::snapshot;
 use crate::state::server_gate;
 
-/// What became of a request from a file.
+/// Why a request from a file cannot be loaded. What changed data once can fail only when the
+/// data or the server is not what it was: whoever goes on serves other data than was acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Loaded {
-    /// It ran.
-    Ran,
-    /// It was answered with this error. What changed data once can fail only when the data is
-    /// not what it was.
-    Failed(String),
+#[non_exhaustive]
+pub enum LoadFailure {
+    /// Another kind of server wrote it: we do not know this command.
+    UnknownCommand(String),
+    /// It selects a database that this server does not have.
+    Database {
+        /// How many there are.
+        databases: usize,
+    },
+    /// It was answered with this error.
+    Refused(String),
+    /// It does not change data but the connection it runs on.
+    NoChange,
 }
+
+impl std::fmt::Display for LoadFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::UnknownCommand(name) => write!(f, "this server has no command '{name}'"),
+            Self::Database { databases } => {
+                write!(f, "its database does not exist: the setting databases is {databases}")
+            }
+            Self::Refused(error) => write!(f, "it is refused ({error})"),
+            Self::NoChange => f.write_str("it is not a request that changes data"),
+        }
+    }
+}
+
+impl std::error::Error for LoadFailure {}
 
 impl Engine {
     /// Forgets all keys and functions, on behalf of who loads them again. Nobody is told.
@@ -49,23 +72,37 @@ impl Engine {
     }
 
     /// Runs one request from a file.
-    pub fn load_request(&mut self, now_us: u64, id: SessionId, request: Request<'_>) -> Loaded {
-        self.execute(now_us, id, request);
+    ///
+    /// # Errors
+    /// [`LoadFailure`]; what follows in the file must not be loaded then, since it counts on this.
+    pub fn load_request(
+        &mut self,
+        now_us: u64,
+        id: SessionId,
+        request: Request<'_>,
+    ) -> Result<(), LoadFailure> {
+        const MUTED: u32 = session_flag::REPLY_OFF | session_flag::REPLY_SKIP;
+        let outcome = self.execute(now_us, id, request);
         self.forget_unmeasured();
-        let Some(session) = self.session_mut(id) else { return Loaded::Ran };
-        let reply = session.output.as_slice();
-        let loaded = match reply.strip_prefix(b"-") {
-            Some(error) => Loaded::Failed(String::from_utf8_lossy(error.trim_ascii()).into_owned()),
-            None => Loaded::Ran,
-        };
+        let noted = self.state.persistence.load_failure.take();
+        let Some(session) = self.session_mut(id) else { return Err(LoadFailure::NoChange) };
+        let is_loader = session.has(session_flag::LOADER) && !session.has(MUTED);
+        let rejected = session.output.strip_prefix(b"-").map(|error| {
+            LoadFailure::Refused(String::from_utf8_lossy(error.trim_ascii()).into_owned())
+        });
         session.output.clear();
-        loaded
+        match noted.or(rejected) {
+            Some(failure) => Err(failure),
+            None if outcome != Outcome::Ready || !is_loader => Err(LoadFailure::NoChange),
+            None => Ok(()),
+        }
     }
 
     /// Forgets a transaction that the file breaks off.
     pub fn drop_loaded_transaction(&mut self, now_us: u64, id: SessionId) {
         let request = store_resp::OwnedRequest::from_args([&b"DISCARD"[..]]);
-        self.load_request(now_us, id, request.as_request());
+        // Without a transaction there is nothing to forget.
+        let _ = self.load_request(now_us, id, request.as_request());
     }
 
     /// Tells how far loading has come.

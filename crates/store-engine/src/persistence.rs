@@ -1,6 +1,7 @@
 //! What the driver tells of files: for INFO, and for the gates that refuse writes.
 
 use crate::error::CommandError;
+use crate::load::LoadFailure;
 
 /// Data being loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +75,8 @@ pub struct Persistence {
     pub loading: Option<Loading>,
     /// The append-only file.
     pub aof: AofFacts,
+    /// Why the request from a file that runs cannot be loaded.
+    pub(crate) load_failure: Option<LoadFailure>,
 }
 
 impl Persistence {

@@ -1,6 +1,6 @@
 //! Finds the row of a command by name, and counts calls per row.
 
-use crate::command::Command;
+use crate::command::{Command, flag};
 use crate::commands;
 use crate::latency::Histogram;
 
@@ -60,6 +60,8 @@ pub struct Registry {
     rows: Vec<Row>,
     /// Indexes into `rows` plus one; zero is free. Commands only, not subcommands.
     slots: Box<[u16]>,
+    /// Which bytes the names of commands that may run a script begin with.
+    script_letters: Box<[bool; 256]>,
 }
 
 impl Default for Registry {
@@ -71,10 +73,12 @@ impl Default for Registry {
 impl Registry {
     /// All commands of the table.
     pub fn new() -> Self {
-        let mut registry = Self { rows: Vec::new(), slots: vec![0; SLOTS].into_boxed_slice() };
+        let slots = vec![0; SLOTS].into_boxed_slice();
+        let mut registry = Self { rows: Vec::new(), slots, script_letters: Box::new([false; 256]) };
         for command in commands::TABLES.iter().copied().flatten() {
             registry.add(command);
         }
+        registry.find_script_letters();
         registry
     }
 
@@ -107,7 +111,29 @@ impl Registry {
         let is_called = |id: &RowId| !self.row(*id).called.is_empty();
         let called: Vec<RowId> = self.commands().filter(is_called).collect();
         called.into_iter().for_each(|id| self.take_slot(id));
+        self.find_script_letters();
         Ok(())
+    }
+
+    fn find_script_letters(&mut self) {
+        self.script_letters.fill(false);
+        let runs_scripts = |id: &RowId| {
+            let command = self.row(*id).command;
+            [command].into_iter().chain(command.subcommands).any(|row| row.has(flag::RUNS_SCRIPTS))
+        };
+        let names = self.commands().filter(runs_scripts).map(|id| &self.row(id).called);
+        let letters: Vec<u8> = names.filter_map(|name| name.bytes().next()).collect();
+        for letter in letters {
+            self.script_letters[usize::from(letter.to_ascii_lowercase())] = true;
+            self.script_letters[usize::from(letter.to_ascii_uppercase())] = true;
+        }
+    }
+
+    /// Whether the command that clients call by this name may run a script. Says so of some
+    /// others, too: it looks at one byte, since every request is asked about.
+    #[inline]
+    pub(crate) fn may_run_script(&self, name: &[u8]) -> bool {
+        name.first().is_some_and(|letter| self.script_letters[usize::from(*letter)])
     }
 
     fn push(&mut self, command: &'static Command, parent: Option<RowId>) -> RowId {
@@ -161,6 +187,22 @@ impl Registry {
     pub(crate) fn find_original(&self, name: &[u8]) -> Option<RowId> {
         let same = |id: &RowId| self.row(*id).full_name.as_bytes().eq_ignore_ascii_case(name);
         self.find_full(name).filter(same).or_else(|| self.ids().find(same))
+    }
+
+    /// The row of a command by its name in the table, in any case, whatever clients call it.
+    pub(crate) fn find_by_table_name(&self, name: &[u8]) -> Option<RowId> {
+        let same = |id: &RowId| {
+            let row = self.row(*id);
+            row.parent.is_none() && row.command.name.as_bytes().eq_ignore_ascii_case(name)
+        };
+        self.find(name).filter(same).or_else(|| self.commands().find(same))
+    }
+
+    /// The name in the table of a command, or of the parent of a subcommand, when clients call
+    /// it otherwise.
+    pub(crate) fn table_name_if_renamed(&self, id: RowId) -> Option<&'static str> {
+        let row = self.row(self.row(id).parent.unwrap_or(id));
+        (row.called != row.command.name).then_some(row.command.name)
     }
 
     /// A row.
@@ -277,6 +319,18 @@ mod tests {
         assert!(registry.rename("flushall", "x").is_err());
         assert!(registry.rename("get", "set").is_err());
         assert!(registry.find(b"get").is_some());
+    }
+
+    #[test]
+    fn a_renamed_command_that_runs_scripts_is_known_as_one() {
+        let mut registry = Registry::new();
+        assert!(registry.may_run_script(b"EVAL") && registry.may_run_script(b"exec"));
+        assert!(registry.may_run_script(b"function") && !registry.may_run_script(b"luarun"));
+        registry.rename("eval", "luarun").unwrap();
+        assert!(registry.may_run_script(b"luarun") && registry.may_run_script(b"LUARUN"));
+        for name in ["get", "set", "ping", "hset", "incr", "zadd", "mget", ""] {
+            assert!(!registry.may_run_script(name.as_bytes()), "{name} is spared");
+        }
     }
 
     #[test]

@@ -35,6 +35,9 @@ pub(crate) struct Running {
     pub(crate) has_written: bool,
     /// Somebody asked to end it.
     pub(crate) is_killed: bool,
+    /// Whether what it writes is propagated: `redis.set_repl` can say no. That keys ended is
+    /// propagated in any case.
+    pub(crate) propagates: bool,
 }
 
 /// Which commands know a script.

@@ -85,6 +85,17 @@ pub struct Transaction {
     pub memory: usize,
 }
 
+/// A key that EXEC depends on.
+#[derive(Debug)]
+pub struct Watched {
+    /// Its database.
+    pub db: usize,
+    /// Its name.
+    pub key: Box<[u8]>,
+    /// It had ended before and was kept by a pause: that it ends is no news.
+    pub had_ended: bool,
+}
+
 /// What a blocked session gets when its time is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutReply {
@@ -165,7 +176,7 @@ pub struct Session {
     /// Between MULTI and EXEC.
     pub transaction: Option<Box<Transaction>>,
     /// Watched keys with their databases, and whether each had ended already.
-    pub watched: Vec<(usize, Box<[u8]>)>,
+    pub watched: Vec<Watched>,
     /// Why it waits.
     pub blocked: Option<Box<Blocked>>,
     /// What it listens to.
@@ -186,9 +197,16 @@ impl Session {
         let queued = self.transaction.as_ref().map_or(0, |queued| queued.memory);
         let waiting = self.blocked.as_ref().map_or(0, |blocked| blocked.request.memory());
         let listened = self.subscriptions.as_ref().map_or(0, |listened| listened.memory());
-        let watched: usize = self.watched.iter().map(|(_, key)| key.len()).sum();
+        let watched: usize = self.watched.iter().map(|watched| watched.key.len()).sum();
         let buffers = self.output.capacity() + self.query_capacity;
         size_of::<Self>() + buffers + queued + waiting + listened + watched
+    }
+
+    /// The request whose reply CLIENT REPLY SKIP silences is over.
+    pub(crate) fn end_skip(&mut self) {
+        let skip_next = self.has(session_flag::REPLY_SKIP_NEXT);
+        self.set_flag(session_flag::REPLY_SKIP, skip_next);
+        self.flags &= !session_flag::REPLY_SKIP_NEXT;
     }
 
     /// Sets or clears a flag.

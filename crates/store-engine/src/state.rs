@@ -40,6 +40,9 @@ pub mod server_gate {
     pub const LOADING: u32 = 1 << 5;
     /// Files cannot be written: no command may change data.
     pub const DISK_TROUBLE: u32 = 1 << 6;
+    /// A script was ended in the middle of its writes, for the server ends: half of it is in
+    /// memory, and nothing may be made of that.
+    pub const TORN: u32 = 1 << 9;
 }
 
 /// Who this server is, as INFO tells.

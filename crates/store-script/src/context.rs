@@ -10,21 +10,31 @@ use crate::flags::Flags;
 use crate::host::{Host, Protocol, Tick};
 use crate::library::cjson::Settings;
 use crate::limits::Limits;
-use crate::lua::{Function, HostSlot, Place};
+use crate::lua::{Function, HostSlot, Memory, Place, Raise};
 use crate::random::Random;
 
 /// Shared by all natives of one virtual machine. Scripts run one at a time, so cells suffice.
 pub(crate) struct Context {
-    lua: Lua,
+    // Before the state: it gives the state its own allocator back.
+    memory: Memory,
+    _lua: Lua,
     limits: Limits,
     /// Bytes at which the run has used up its memory.
     memory_limit: Cell<usize>,
+    /// Units of work since the last tick.
+    work: Cell<u64>,
+    /// The most units between two ticks, of all runs.
+    work_max: Cell<u64>,
+    /// Instructions after which the hook fires.
+    instructions: Cell<usize>,
     host: HostSlot,
     /// What the host panicked with, on its way around Lua's frames.
     host_panic: RefCell<Option<Box<dyn Any + Send>>>,
     killed: Cell<bool>,
     ticks: Cell<u32>,
     error_place: RefCell<Option<Place>>,
+    /// The error that is raised next was noted where it came from.
+    keeps_error_place: Cell<bool>,
     /// The protocol of `redis.setresp`.
     pub(crate) protocol: Cell<Protocol>,
     /// Present while a library loads.
@@ -55,16 +65,21 @@ pub(crate) struct Environments {
 }
 
 impl Context {
-    pub(crate) fn new(lua: Lua, limits: Limits) -> Self {
+    pub(crate) fn new(lua: Lua, memory: Memory, limits: Limits) -> Self {
         Self {
-            lua,
+            memory,
+            _lua: lua,
             limits,
             memory_limit: Cell::new(usize::MAX),
+            work: Cell::new(0),
+            work_max: Cell::new(0),
+            instructions: Cell::new(0),
             host: HostSlot::default(),
             host_panic: RefCell::new(None),
             killed: Cell::new(false),
             ticks: Cell::new(0),
             error_place: RefCell::new(None),
+            keeps_error_place: Cell::new(false),
             protocol: Cell::new(Protocol::Resp2),
             loading: RefCell::new(None),
             random: Cell::new(Random::default()),
@@ -82,6 +97,8 @@ impl Context {
     pub(crate) fn run<R>(&self, host: &mut dyn Host, work: impl FnOnce() -> R) -> R {
         self.killed.set(false);
         self.ticks.set(0);
+        self.work.set(0);
+        self.keeps_error_place.set(false);
         self.protocol.set(Protocol::Resp2);
         self.json.set(Settings::default());
         let random = self.random.get();
@@ -112,10 +129,58 @@ impl Context {
     /// One tick of the running script.
     pub(crate) fn tick(&self) -> Tick {
         self.ticks.set(self.ticks.get().saturating_add(1));
+        self.work_max.set(self.work_max.get().max(self.work.replace(0)));
+        self.memory.forget_allocated();
         if self.is_loading() && self.ticks.get() >= self.limits.library_ticks_max {
             return Tick::Kill;
         }
         self.with_host(|host| host.tick()).unwrap_or(Tick::Kill)
+    }
+
+    /// Pays for work that a library function does, and ticks when it was enough.
+    ///
+    /// Fails when the host ends the script.
+    #[inline]
+    pub(crate) fn spend(&self, units: u64) -> Result<(), Raise> {
+        let work = self.work.get().saturating_add(units);
+        self.work.set(work);
+        if work < self.limits.tick_work { Ok(()) } else { self.tick_or_kill() }
+    }
+
+    /// Pays for bytes that are copied or passed over.
+    pub(crate) fn spend_bytes(&self, count: usize) -> Result<(), Raise> {
+        self.spend((count / 16) as u64)
+    }
+
+    /// As [`tick`](Self::tick). Fails when the script ends.
+    #[cold]
+    pub(crate) fn tick_or_kill(&self) -> Result<(), Raise> {
+        if !self.is_killed() && self.tick() == Tick::Kill {
+            self.kill();
+        }
+        if self.is_killed() { Err(Raise::Killed) } else { Ok(()) }
+    }
+
+    /// Whether strings are so long that ticks come after fewer instructions.
+    pub(crate) fn has_long_strings(&self) -> bool {
+        self.memory.instructions_max() < self.limits.tick_instructions as usize
+    }
+
+    /// Instructions until the next tick.
+    pub(crate) fn instructions_max(&self) -> usize {
+        let most = (self.limits.tick_instructions as usize).min(self.memory.instructions_max());
+        self.instructions.set(most);
+        most
+    }
+
+    /// What the last hook was set to.
+    pub(crate) fn instructions(&self) -> usize {
+        self.instructions.get()
+    }
+
+    /// The most units of work that there were between two ticks.
+    pub(crate) fn work_max(&self) -> u64 {
+        self.work_max.get().max(self.work.get())
     }
 
     pub(crate) fn kill(&self) {
@@ -136,7 +201,18 @@ impl Context {
         self.error_place.replace(Some(place));
     }
 
+    /// Whether the error that is raised was noted where it came from. Asked once.
+    pub(crate) fn takes_kept_place(&self) -> bool {
+        self.keeps_error_place.replace(false)
+    }
+
+    /// The error that is raised next is one that came from within.
+    pub(crate) fn keep_error_place(&self) {
+        self.keeps_error_place.set(true);
+    }
+
     pub(crate) fn forget_error_place(&self) {
+        self.keeps_error_place.set(false);
         self.error_place.replace(None);
     }
 
@@ -150,7 +226,11 @@ impl Context {
 impl Context {
     /// Bytes in use.
     pub(crate) fn memory(&self) -> usize {
-        self.lua.used_memory()
+        self.memory.used()
+    }
+
+    pub(crate) fn allocator(&self) -> &Memory {
+        &self.memory
     }
 
     /// Grants a new run its memory.
@@ -173,22 +253,18 @@ impl Context {
 
     /// Until the answer is dropped, the allocator does not fail.
     pub(crate) fn lift_limit(&self) -> LimitChange<'_> {
-        self.change_limit(UNLIMITED)
+        self.change_limit(usize::MAX)
     }
 
     /// Until the answer is dropped, the allocator fails at the limit.
     pub(crate) fn restore_limit(&self) -> LimitChange<'_> {
-        self.change_limit(self.memory_limit.get().min(isize::MAX as usize))
+        self.change_limit(self.memory_limit.get())
     }
 
     fn change_limit(&self, limit: usize) -> LimitChange<'_> {
-        let before = self.lua.set_memory_limit(limit).unwrap_or(UNLIMITED);
-        LimitChange { context: self, before }
+        LimitChange { context: self, before: self.memory.set_limit(limit) }
     }
 }
-
-/// mlua's word for no limit.
-const UNLIMITED: usize = 0;
 
 /// Puts the limit of before back when dropped.
 pub(crate) struct LimitChange<'a> {
@@ -198,7 +274,6 @@ pub(crate) struct LimitChange<'a> {
 
 impl Drop for LimitChange<'_> {
     fn drop(&mut self) {
-        // Fails only for states with an allocator other than mlua's.
-        let _ = self.context.lua.set_memory_limit(self.before);
+        self.context.memory.set_limit(self.before);
     }
 }

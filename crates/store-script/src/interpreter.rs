@@ -9,7 +9,7 @@ use crate::flags::Flags;
 use crate::functions::{FunctionInfo, Libraries, Library};
 use crate::host::{Host, Protocol};
 use crate::limits::Limits;
-use crate::lua::{CallError, Frozen, Function, Kind, Place, Raise, Stack, Vm};
+use crate::lua::{CallError, Frozen, Function, KILLED, Kind, Place, Raise, Reach, Stack, Vm};
 use crate::number::{LUA_DIGITS, format_general};
 use crate::reply::{Target, write_error, write_value};
 use crate::sandbox::{self, Sandbox};
@@ -78,9 +78,21 @@ impl Interpreter {
         self.machine.as_ref().map_or(0, |machine| machine.vm.memory())
     }
 
+    /// The most [work](Limits::tick_work) that there was between two ticks, for those who test
+    /// that no library function takes long without one.
+    pub fn work_between_ticks_max(&self) -> u64 {
+        self.machine.as_ref().map_or(0, |machine| machine.vm.context().work_max())
+    }
+
+    /// How many instructions lay between two ticks at the end of the last run: fewer, the longer
+    /// its strings are.
+    pub fn instructions_between_ticks_max(&self) -> usize {
+        self.machine.as_ref().map_or(0, |machine| machine.vm.context().instructions())
+    }
+
     fn machine<'a>(limits: &Limits, machine: &'a mut Option<Machine>) -> &'a mut Machine {
         if machine.is_none() {
-            let context = |lua| Context::new(lua, limits.clone());
+            let context = |lua, memory| Context::new(lua, memory, limits.clone());
             let mut vm = Vm::new(context).expect("a state with safe libraries can be made");
             let sandbox = vm.with_stack(sandbox::build).expect("no limit holds yet");
             vm.collect();
@@ -154,10 +166,12 @@ impl Interpreter {
         let script = self.scripts.touch(digest)?;
         let Machine { vm, sandbox } = self.machine.as_mut()?;
         let arguments = |stack: &mut Stack<'_>| {
+            stack.context().allocator().note_string(script.code.len());
             set_script_arguments(stack, sandbox, &invocation)?;
             Ok(0)
         };
-        Some(run(vm, &script.function, arguments, digest, invocation.protocol, host, reply))
+        let function = (&script.function, Reach::Own);
+        Some(run(vm, function, arguments, digest, invocation.protocol, host, reply))
     }
 
     /// Forgets all scripts.
@@ -241,7 +255,7 @@ impl Interpreter {
             push_strings(stack, invocation.arguments)?;
             Ok(2)
         };
-        let function = &registered.callback;
+        let function = (&registered.callback, Reach::Kept);
         Some(run(vm, function, arguments, &name, invocation.protocol, host, reply))
     }
 
@@ -302,7 +316,11 @@ impl Machine {
             Frozen::freeze(stack);
             stack.keep()
         });
-        let chunk = match self.vm.compile(body, FUNCTION_NAME, &environment) {
+        let memory = self.vm.context().allocator();
+        memory.begin_run(Reach::Kept);
+        let compiled = self.vm.compile(body, FUNCTION_NAME, &environment);
+        self.vm.context().allocator().keep_longest();
+        let chunk = match compiled {
             Ok(chunk) => chunk,
             Err(message) => {
                 self.vm.release(environment);
@@ -334,7 +352,7 @@ impl Machine {
         let finish = |stack: &mut Stack<'_>, ended: Result<(), CallError>| {
             ended.map_err(|_| Failure::on_top(stack).text)
         };
-        self.vm.call(chunk, host, |_| Ok(0), finish)
+        self.vm.call(chunk, Reach::Kept, host, |_| Ok(0), finish)
     }
 
     fn release_library(&mut self, library: Library) {
@@ -351,7 +369,7 @@ impl Machine {
 /// Runs a compiled function and writes what it returns or fails with.
 fn run(
     vm: &mut Vm,
-    function: &Function,
+    (function, reach): (&Function, Reach),
     arguments: impl FnOnce(&mut Stack<'_>) -> Result<i32, Raise>,
     name: &dyn Display,
     client: Protocol,
@@ -363,8 +381,14 @@ fn run(
         let Err(ended) = ended else {
             let script = context.protocol.get();
             let room = context.limits().reply_max;
-            write_value(stack, &mut Target { bytes: reply, client, script, room });
-            return Outcome::Returned;
+            let start = reply.len();
+            write_value(stack, &mut Target { context, bytes: reply, client, script, room });
+            if !context.is_killed() {
+                return Outcome::Returned;
+            }
+            reply.truncate(start);
+            write_error(reply, format!("ERR {KILLED} script: {name}").as_bytes());
+            return Outcome::Killed;
         };
         let failure = Failure::on_top(stack);
         let place = context.take_error_place().filter(|_| ended == CallError::Raised);
@@ -374,7 +398,7 @@ fn run(
             false => Outcome::Failed { counted: failure.counted },
         }
     };
-    vm.call(function, host, arguments, finish)
+    vm.call(function, reach, host, arguments, finish)
 }
 
 /// What a script died of.

@@ -47,7 +47,6 @@ mod shebang;
 
 mod context;
 mod number;
-mod pattern;
 mod random;
 mod reply;
 

@@ -23,9 +23,9 @@ pub struct Limits {
     pub functions_max: usize,
     /// Virtual machine instructions between two calls of [`Host::tick`](crate::Host::tick).
     pub tick_instructions: u32,
-    /// Steps that one search for a pattern may take, besides some for each byte that it looks
-    /// at: no tick comes while it runs.
-    pub search_steps_max: u64,
+    /// Units of work in library functions between two ticks. A unit is a step of a search: some
+    /// nanoseconds.
+    pub tick_work: u64,
     /// Ticks after which the loading of a library is ended.
     pub library_ticks_max: u32,
 }
@@ -42,12 +42,11 @@ impl Default for Limits {
             loaded_bytes_max: 64 << 20,
             libraries_bytes_max: 64 << 20,
             functions_max: 100_000,
-            // About a millisecond of work.
-            tick_instructions: 100_000,
-            // About a tenth of a second.
-            search_steps_max: 20_000_000,
+            // About a fifth of a millisecond.
+            tick_instructions: 20_000,
+            tick_work: 40_000,
             // About half a second of work, which is what Redis grants.
-            library_ticks_max: 500,
+            library_ticks_max: 2500,
         }
     }
 }

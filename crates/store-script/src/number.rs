@@ -144,6 +144,27 @@ fn scale(value: f64, exponent: i32) -> f64 {
     value * 2_f64.powi(half) * 2_f64.powi(exponent - half)
 }
 
+/// What `(long) number` gives in C on the machines that Redis runs on: out of range, the least.
+pub(crate) fn to_c_integer(number: f64) -> i64 {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }
+}
+
+/// What `(unsigned long) number` gives.
+pub(crate) fn to_c_unsigned(number: f64) -> u64 {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    match number >= LIMIT {
+        true => to_c_integer(number - LIMIT) as u64 ^ (1 << 63),
+        false => to_c_integer(number) as u64,
+    }
+}
+
+/// What `(int) number` gives.
+pub(crate) fn to_c_int(number: f64) -> i32 {
+    let is_in_range = number > -2_147_483_649.0 && number < 2_147_483_648.0;
+    if is_in_range { number as i32 } else { i32::MIN }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

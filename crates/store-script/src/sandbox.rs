@@ -4,40 +4,22 @@
 use std::ffi::{CStr, c_int};
 
 use crate::context::Environments;
-use crate::library::{Entry, base, bit, cjson, cmsgpack, redis, set_all, structure};
-use crate::lua::{Frozen, Function, Guarded, Raise, Stack, wrap_load};
+use crate::library::{Entry, base, bit, cjson, cmsgpack, redis, set_all, string, structure, table};
+use crate::lua::{Frozen, Function, Guarded, Raise, Stack, set_table_functions, wrap_load};
 
 /// Functions of Lua's base library that are taken over as they are.
-const PLAIN: &[&CStr] = &[
-    c"assert",
-    c"error",
-    c"ipairs",
-    c"rawequal",
-    c"select",
-    c"tonumber",
-    c"tostring",
-    c"type",
-    c"_VERSION",
-];
+const PLAIN: &[&CStr] =
+    &[c"assert", c"error", c"ipairs", c"rawequal", c"select", c"tostring", c"type", c"_VERSION"];
 /// Functions of the base library that are taken over behind a guard.
 const GUARDED: &[(&CStr, Guarded)] = &[
-    (c"next", Guarded::Read),
+    (c"next", Guarded::Next),
     (c"rawget", Guarded::Read),
     (c"rawset", Guarded::Write),
     (c"setmetatable", Guarded::Write),
+    (c"tonumber", Guarded::Parse),
     (c"pcall", Guarded::ProtectedCall),
     (c"xpcall", Guarded::ProtectedCallHandled),
 ];
-const STRING_GUARDED: &[(&CStr, Guarded)] = &[
-    (c"find", Guarded::Find),
-    (c"match", Guarded::FirstMatch),
-    (c"gmatch", Guarded::Iterate),
-    (c"gfind", Guarded::Iterate),
-    (c"gsub", Guarded::AllMatches),
-];
-/// `remove` and `sort` need no guard: a frozen table is empty, and they leave those alone.
-const TABLE_GUARDED: &[(&CStr, Guarded)] = &[(c"insert", Guarded::Write)];
-
 /// Slots of the tables while building.
 const LUA: c_int = 1;
 const SHARED: c_int = 2;
@@ -130,8 +112,9 @@ fn take_coroutines(stack: &mut Stack<'_>) -> Result<(), Raise> {
 
 fn take_libraries(stack: &mut Stack<'_>) -> Result<(), Raise> {
     stack.get_field(LUA, c"table");
-    let table = stack.top();
-    take_guarded(stack, table, table, TABLE_GUARDED);
+    let lua_table = stack.top();
+    set_table_functions(stack, lua_table);
+    set_all(stack, lua_table, table::ENTRIES);
     Frozen::freeze(stack);
     stack.set_field(SHARED, c"table");
 
@@ -142,14 +125,13 @@ fn take_libraries(stack: &mut Stack<'_>) -> Result<(), Raise> {
     stack.set_field(SHARED, c"math");
 
     stack.get_field(LUA, c"string");
-    let string = stack.top();
-    take_guarded(stack, string, string, STRING_GUARDED);
-    set_all(stack, string, base::STRING);
+    let lua_string = stack.top();
+    set_all(stack, lua_string, string::ENTRIES);
     // Bytecode is of no use here, since nothing loads it.
     stack.push_nil();
-    stack.set_field(string, c"dump");
+    stack.set_field(lua_string, c"dump");
     Frozen::freeze(stack);
-    take_getmetatable(stack, string)?;
+    take_getmetatable(stack, lua_string)?;
     stack.set_field(SHARED, c"string");
     Ok(())
 }
@@ -219,6 +201,9 @@ fn globals(
     stack.set_field(table, c"load");
     stack.push_copy(table);
     Frozen::freeze(stack);
+    Frozen::push_refusal(stack);
+    Frozen::freeze(stack);
+    Frozen::show_metatable(stack);
     stack.push_copy(-1);
     stack.set_field(table, c"_G");
     let environment = stack.keep();

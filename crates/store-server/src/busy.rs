@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ pub(crate) struct Attending<'a> {
     /// Whether replies may leave: what they promise is durable.
     pub(crate) may_write: bool,
     pub(crate) is_stopping: &'a mut bool,
+    /// Whether that must not wait for anything.
+    pub(crate) is_forced: &'a AtomicBool,
     /// None until the script has run for too long.
     pub(crate) scratch: Option<Scratch>,
 }
@@ -83,10 +86,10 @@ impl Attendant for Attending<'_> {
             }
         }
         self.scratch = Some(scratch);
-        match *self.is_stopping || busy.wants_shutdown() {
-            true => Attended::Stop,
-            false => Attended::Continue,
+        if busy.wants_shutdown() || self.is_forced.load(Ordering::SeqCst) && *self.is_stopping {
+            return Attended::StopNow;
         }
+        if *self.is_stopping { Attended::Stop } else { Attended::Continue }
     }
 }
 
@@ -144,13 +147,14 @@ impl Attending<'_> {
         let is_handshaking = stream.is_handshaking();
         let refusal = refusal(busy.state(), &origin);
         let is_newcomer = is_handshaking || !origin.is_unix && busy.state().needs_login();
-        let is_new = |id| is_new(busy.state(), self.clients, id);
-        let is_full = is_newcomer && !self.newcomers.have_room(&origin, is_new);
-        if refusal.is_some() || is_full {
+        if let Some(refusal) = refusal {
             // A client that is refused may not read; it is not worth waiting for.
-            let text = refusal.map_or("", |refusal| refusal.text());
-            let _ = io::Write::write(&mut stream, text.as_bytes());
+            let _ = io::Write::write(&mut stream, refusal.text().as_bytes());
             return;
+        }
+        let is_new = |id| is_new(busy.state(), self.clients, id);
+        if is_newcomer && let Some(goes) = self.newcomers.make_room(&origin, is_new) {
+            self.close(goes.slot());
         }
         let from = is_newcomer.then(|| origin.clone());
         let session = busy.open_session(self.clock.now_us(), origin);
@@ -195,6 +199,14 @@ impl Attending<'_> {
             Fate::Closes => self.to_close.push(slot),
         }
         self.clients[slot] = Some(client);
+    }
+
+    /// The loop closes it once the script is done.
+    fn close(&mut self, slot: usize) {
+        if let Some(client) = self.clients.get_mut(slot).and_then(Option::as_mut) {
+            client.fate = Fate::Closes;
+            self.to_close.push(slot);
+        }
     }
 
     fn later(&mut self, slot: usize) {

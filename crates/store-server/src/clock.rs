@@ -7,6 +7,8 @@ use rustix::time::{ClockId, clock_gettime};
 /// How long a step of the wall clock may go unseen: turns are often much shorter than this, and
 /// looking at two clocks in each of them would show.
 const FOLLOW_US: u64 = 1000;
+/// From here on, the wall clock was set and did not merely run a little faster or slower.
+const STEP_US_MIN: u64 = 500;
 /// How far apart two looks at clocks may be to count as one moment.
 const ONE_MOMENT: Duration = Duration::from_micros(100);
 
@@ -32,14 +34,19 @@ impl Clock {
         }
     }
 
-    /// The time, following the wall clock again. To be called once per turn of the loop.
-    pub(crate) fn follow_wall_clock(&mut self) -> u64 {
+    /// The time, following the wall clock again, and by how much somebody has set that clock since
+    /// the last look. To be called once per turn of the loop.
+    pub(crate) fn follow_wall_clock(&mut self) -> (u64, i64) {
         let since_us = self.started.elapsed().as_micros() as u64;
         if since_us < FOLLOW_US {
-            return self.unix_us_at_start + since_us;
+            return (self.unix_us_at_start + since_us, 0);
         }
-        *self = Self::new();
-        self.unix_us_at_start
+        let now = Self::new();
+        let since_us = (now.started - self.started).as_micros() as u64;
+        let step_us = now.unix_us_at_start.wrapping_sub(self.unix_us_at_start + since_us) as i64;
+        *self = now;
+        let is_step = step_us.unsigned_abs() >= STEP_US_MIN;
+        (self.unix_us_at_start, if is_step { step_us } else { 0 })
     }
 
     #[inline]

@@ -29,12 +29,14 @@ mod newcomers;
 mod outside;
 mod persistence;
 mod process;
+mod replace_file;
 mod server;
 mod stream;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 
 pub use listen::ListenError;
+pub use persistence::volatile_folder;
 pub use server::{LogLevel, Server, ServerBuilder, StartError, Stopper};
 pub use store_engine::Config;
 pub use store_persist::disk::{Disk, DiskFile, Fault, SimulatedDisk, SyncFile};

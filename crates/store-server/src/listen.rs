@@ -3,18 +3,23 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixListener};
 use mio::{Interest, Registry, Token};
-use rustix::fs::{Mode, chmod};
+use rustix::fs::{FlockOperation, Mode, chmod, flock};
 use rustix::net::sockopt::{
     set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl,
 };
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket,
+    socket_with,
+};
 use store_engine::{Config, Origin};
+use store_persist::disk::folder_of;
 
 use crate::stream::Stream;
 use crate::tls::TlsSlot;
@@ -62,7 +67,8 @@ pub(crate) struct Listener {
 #[derive(Debug)]
 enum Socket {
     Tcp(mio::net::TcpListener),
-    Unix(UnixListener),
+    /// With the file it was bound to: another that has its name by now is not ours to remove.
+    Unix(UnixListener, Option<(u64, u64)>),
 }
 
 impl Listener {
@@ -82,7 +88,7 @@ impl Listener {
                     _ => Ok((Stream::Tcp(stream), origin)),
                 }
             }
-            Socket::Unix(listener) => {
+            Socket::Unix(listener, _) => {
                 let (stream, _) = listener.accept()?;
                 let Place::Unix(path) = &self.place else {
                     return Err(io::ErrorKind::Unsupported.into());
@@ -107,15 +113,17 @@ impl Listener {
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match &mut self.socket {
             Socket::Tcp(socket) => socket.register(registry, token, Interest::READABLE),
-            Socket::Unix(socket) => socket.register(registry, token, Interest::READABLE),
+            Socket::Unix(socket, _) => socket.register(registry, token, Interest::READABLE),
         }
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Place::Unix(path) = &self.place {
-            // Somebody else may have removed it already.
+        if let (Place::Unix(path), Socket::Unix(_, identity)) = (&self.place, &self.socket)
+            && identity_of(path) == *identity
+        {
+            // Somebody else may remove it in this moment, which is fine.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -227,8 +235,9 @@ pub(crate) fn listen_unix(config: &Config, path: &Path) -> Result<Listener, List
         Ok(mode) if mode != 0 => mode,
         _ => OWNER_ONLY,
     };
-    // A socket left by a server that was killed.
-    let _ = std::fs::remove_file(path);
+    // Another server that looks at sockets in this folder waits until ours is bound.
+    let _lock = lock_folder(folder_of(path)).map_err(fail)?;
+    remove_dead_socket(path).map_err(fail)?;
     let prepare = || -> rustix::io::Result<_> {
         let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
         rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::CLOEXEC)?;
@@ -240,6 +249,51 @@ pub(crate) fn listen_unix(config: &Config, path: &Path) -> Result<Listener, List
     let listener = prepare().map_err(|error| fail(error.into()))?;
     let listener = std::os::unix::net::UnixListener::from(listener);
     listener.set_nonblocking(true).map_err(fail)?;
-    let socket = Socket::Unix(UnixListener::from_std(listener));
+    let socket = Socket::Unix(UnixListener::from_std(listener), identity_of(path));
     Ok(Listener { place: Place::Unix(path.to_owned()), number: 0, socket })
+}
+
+/// Locks a folder for a moment. Whoever holds it longer than a start takes is no server of ours,
+/// and is not waited for.
+fn lock_folder(folder: &Path) -> io::Result<std::fs::File> {
+    const TRIES_MAX: usize = 100;
+    const BETWEEN_TRIES: Duration = Duration::from_millis(10);
+    let file = std::fs::File::open(folder)?;
+    for _ in 0..TRIES_MAX {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(BETWEEN_TRIES),
+            // A file system without locks has none to wait for.
+            _ => break,
+        }
+    }
+    Ok(file)
+}
+
+/// Removes a socket that a killed server left. Fails when a server listens there, or when it is
+/// no socket at all: then it is somebody's file.
+fn remove_dead_socket(path: &Path) -> io::Result<()> {
+    let found = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    if !found.file_type().is_socket() {
+        let text = "a file that is no socket has this name: remove it, or choose another name";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+    }
+    // Without waiting: a server that is stopped, with a full queue, is there all the same.
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match connect(&probe, &SocketAddrUnix::new(path)?) {
+        Err(rustix::io::Errno::CONNREFUSED) => std::fs::remove_file(path),
+        Err(rustix::io::Errno::NOENT) => Ok(()),
+        _ => {
+            let text = "another server listens there: stop it, or choose another name";
+            Err(io::Error::new(io::ErrorKind::AddrInUse, text))
+        }
+    }
+}
+
+/// Which file a path stands for.
+fn identity_of(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }

@@ -1,9 +1,11 @@
 //! Clients that have not shown yet who they are: they have not agreed on TLS, or not logged in.
 //!
-//! Anybody can become one, so there are only so many at once, and only so many from one address:
-//! those who can log in find a place, whoever else keeps connecting.
+//! Anybody can become one, so there are only so many at once, and only so many from one network.
+//! When there is no room left the oldest one goes: logging in takes a moment, so whoever means to
+//! does it long before its turn comes, whoever else keeps connecting.
 
-use std::net::{IpAddr, SocketAddr};
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use store_engine::{Origin, ServerState, SessionId, session_flag};
 
@@ -11,33 +13,50 @@ use crate::client::Client;
 
 /// All of them. Each may hold a mebibyte before it is refused, and cost a signature.
 const NEWCOMERS_MAX: usize = 1000;
-/// From one address, this machine aside: more than one turn accepts, so that a crowd which logs
+/// From one network, this machine aside: more than one turn accepts, so that a crowd which logs
 /// in at once comes through.
-const PER_ADDRESS_MAX: usize = 512;
+const PER_NETWORK_MAX: usize = 512;
+/// What a household or a machine gets of IPv6: whoever has one address has all of these.
+const NETWORK_BITS: u32 = 64;
 
-/// Those who may be newcomers still.
+/// Those who may be newcomers still, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Newcomers(Vec<(SessionId, Option<IpAddr>)>);
+pub(crate) struct Newcomers(VecDeque<(SessionId, Option<IpAddr>)>);
 
 impl Newcomers {
-    /// Whether one more may come from there. `is_new` tells of those who are newcomers still.
-    pub(crate) fn have_room(
+    /// One more comes from there: the one that has to go for it, if there is no room. `is_new` tells
+    /// of those who are newcomers still.
+    pub(crate) fn make_room(
         &mut self,
         origin: &Origin,
         is_new: impl Fn(SessionId) -> bool,
-    ) -> bool {
-        if self.0.len() < PER_ADDRESS_MAX {
-            return true;
+    ) -> Option<SessionId> {
+        if self.0.len() < PER_NETWORK_MAX {
+            return None;
         }
         self.0.retain(|(id, _)| is_new(*id));
-        let address = remote_address(origin);
-        let is_same = |(_, other): &&(SessionId, Option<IpAddr>)| *other == address;
-        let from_there = self.0.iter().filter(is_same).count();
-        self.0.len() < NEWCOMERS_MAX && (address.is_none() || from_there < PER_ADDRESS_MAX)
+        let network = remote_network(origin);
+        let is_same = |(_, other): &(SessionId, Option<IpAddr>)| *other == network;
+        let from_there = self.0.iter().filter(|newcomer| is_same(newcomer)).count();
+        if network.is_some() && from_there >= PER_NETWORK_MAX {
+            let oldest = self.0.iter().position(is_same)?;
+            return self.0.remove(oldest).map(|(id, _)| id);
+        }
+        if self.0.len() < NEWCOMERS_MAX { None } else { self.oldest(is_new) }
+    }
+
+    /// The one that came first: it goes when there is no room for anybody.
+    pub(crate) fn oldest(&mut self, is_new: impl Fn(SessionId) -> bool) -> Option<SessionId> {
+        loop {
+            let (id, _) = self.0.pop_front()?;
+            if is_new(id) {
+                return Some(id);
+            }
+        }
     }
 
     pub(crate) fn add(&mut self, id: SessionId, origin: &Origin) {
-        self.0.push((id, remote_address(origin)));
+        self.0.push_back((id, remote_network(origin)));
     }
 }
 
@@ -49,10 +68,16 @@ pub(crate) fn is_new(state: &ServerState, clients: &[Option<Box<Client>>], id: S
         || session.is_some_and(|session| session.has(session_flag::NEEDS_AUTH))
 }
 
-/// The address of another machine.
-fn remote_address(origin: &Origin) -> Option<IpAddr> {
+/// The network that another machine belongs to; with IPv4 its address.
+fn remote_network(origin: &Origin) -> Option<IpAddr> {
     let address = origin.address.parse::<SocketAddr>().ok().filter(|_| !origin.is_local)?;
-    Some(address.ip().to_canonical())
+    Some(match address.ip().to_canonical() {
+        IpAddr::V6(address) => {
+            let shift = Ipv6Addr::BITS - NETWORK_BITS;
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> shift << shift))
+        }
+        address => address,
+    })
 }
 
 #[cfg(test)]
@@ -65,36 +90,58 @@ mod tests {
         Origin { address: address.to_owned(), ..Origin::default() }
     }
 
-    /// Adds as many as come in, up to `count`.
-    fn fill(
-        newcomers: &mut Newcomers,
-        engine: &mut Engine,
-        origin: &Origin,
-        count: usize,
-    ) -> usize {
-        let comes = |_: &usize| {
-            let has_room = newcomers.have_room(origin, |_| true);
-            if has_room {
-                newcomers.add(engine.open_session(0, origin.clone()), origin);
+    struct Door {
+        newcomers: Newcomers,
+        engine: Engine,
+    }
+
+    impl Door {
+        fn new() -> Self {
+            let host = Box::new(NoHost);
+            let engine = Engine::new(Config::default(), Identity::default(), 1, host);
+            Self { newcomers: Newcomers::default(), engine }
+        }
+
+        /// Lets `count` in, and tells who had to go.
+        fn fill(&mut self, origin: &Origin, count: usize) -> Vec<u64> {
+            let mut gone = Vec::new();
+            for _ in 0..count {
+                gone.extend(self.newcomers.make_room(origin, |_| true).map(|id| id.number));
+                let id = self.engine.open_session(0, origin.clone());
+                self.newcomers.add(id, origin);
             }
-            has_room
-        };
-        (0..count).take_while(comes).count()
+            gone
+        }
     }
 
     #[test]
-    fn one_address_leaves_room_for_others_and_all_together_have_a_limit() {
-        let host = Box::new(NoHost);
-        let mut engine = Engine::new(Config::default(), Identity::default(), 1, host);
-        let mut newcomers = Newcomers::default();
-        let (crowd, other) = (from("192.0.2.1:1"), from("192.0.2.2:1"));
-        assert_eq!(fill(&mut newcomers, &mut engine, &crowd, 10_000), PER_ADDRESS_MAX);
+    fn a_network_that_is_full_makes_room_for_itself_and_leaves_the_others_alone() {
+        let mut door = Door::new();
+        assert_eq!(door.fill(&from("192.0.2.2:1"), 1), []);
+        assert_eq!(door.fill(&from("192.0.2.1:1"), PER_NETWORK_MAX), []);
+        assert_eq!(door.fill(&from("192.0.2.1:1"), 2), [2, 3]);
+        assert_eq!(door.fill(&from("192.0.2.2:1"), 10), []);
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_are_one() {
+        let mut door = Door::new();
+        for number in 0..PER_NETWORK_MAX {
+            assert_eq!(door.fill(&from(&format!("[2001:db8::{number:x}]:1")), 1), []);
+        }
+        assert_eq!(door.fill(&from("[2001:db8::ffff:1]:1"), 1), [1]);
+        assert_eq!(door.fill(&from("[2001:db8:0:1::1]:1"), 1), []);
+    }
+
+    #[test]
+    fn when_all_places_are_taken_the_oldest_goes() {
+        let mut door = Door::new();
         let here = Origin { is_local: true, ..from("127.0.0.1:1") };
-        assert_eq!(fill(&mut newcomers, &mut engine, &here, 100), 100);
-        let left = NEWCOMERS_MAX - PER_ADDRESS_MAX - 100;
-        assert_eq!(fill(&mut newcomers, &mut engine, &other, 10_000), left);
-        assert_eq!(fill(&mut newcomers, &mut engine, &here, 1), 0);
+        assert_eq!(door.fill(&here, NEWCOMERS_MAX), []);
+        assert_eq!(door.fill(&here, 2), [1, 2]);
+        assert_eq!(door.fill(&from("192.0.2.1:1"), 1), [3]);
         // Whoever has logged in or left makes room.
-        assert!(newcomers.have_room(&crowd, |_| false));
+        assert_eq!(door.newcomers.make_room(&here, |_| false), None);
+        assert_eq!(door.fill(&here, 1), []);
     }
 }

@@ -6,11 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use store_engine::{Config, Host, SaveJob, Usage};
-use store_persist::disk::Disk;
+use store_persist::disk::{Disk, folder_of};
 use store_persist::rdb::Part;
 
 use crate::outside::Outside;
+use crate::persistence::DataFolders;
 use crate::persistence::snapshot::{self, Generations};
+use crate::replace_file::replace_file;
 
 /// The process this server runs in.
 #[derive(Clone)]
@@ -20,11 +22,17 @@ pub(crate) struct Process {
     disk: Arc<dyn Disk>,
     /// Shared with the saves in the background.
     generations: Generations,
+    folders: DataFolders,
 }
 
 impl Process {
-    pub(crate) fn new(outside: Outside, disk: Arc<dyn Disk>, generations: Generations) -> Self {
-        Self { outside, disk, generations }
+    pub(crate) fn new(
+        outside: Outside,
+        disk: Arc<dyn Disk>,
+        generations: Generations,
+        folders: DataFolders,
+    ) -> Self {
+        Self { outside, disk, generations, folders }
     }
 }
 
@@ -42,14 +50,8 @@ impl Host for Process {
     }
 
     fn rewrite_config(&self, path: &str, renew: &dyn Fn(&str) -> String) -> Result<(), String> {
-        let replace = || -> io::Result<()> {
-            let text = fs::read_to_string(path)?;
-            let beside = Path::new(path).with_extension("tenure-new");
-            fs::write(&beside, renew(&text))?;
-            // Only a whole file ever has the name.
-            fs::rename(&beside, path)
-        };
-        replace().map_err(|error| error.to_string())
+        let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+        self.write_file(path, renew(&text).as_bytes())
     }
 
     fn follow_settings(
@@ -66,10 +68,7 @@ impl Host for Process {
     }
 
     fn write_file(&self, path: &str, text: &[u8]) -> Result<(), String> {
-        let beside = Path::new(path).with_extension("tenure-new");
-        fs::write(&beside, text)
-            .and_then(|()| fs::rename(&beside, path))
-            .map_err(|error| error.to_string())
+        replace_file(Path::new(path), text).map_err(|error| error.to_string())
     }
 
     fn keeps_files(&self) -> bool {
@@ -81,6 +80,7 @@ impl Host for Process {
         job: &SaveJob,
         next: &mut dyn FnMut() -> Option<Vec<Part>>,
     ) -> Result<(), String> {
+        self.folders.own(folder_of(&job.path))?;
         snapshot::save(Arc::clone(&self.disk), job, &self.generations, next)
     }
 

@@ -17,7 +17,7 @@ use crate::event_loop::{EventLoop, Message, Ties, WAKER};
 use crate::listen::{ListenError, listen_unix};
 use crate::outside::{OpenError, Outside, Ports};
 use crate::persistence::snapshot::{Generations, remove_leftovers};
-use crate::persistence::{FileDisk, Loader, Mailbox, Persistence};
+use crate::persistence::{DataFolders, FileDisk, Loader, Mailbox, Persistence, dir, persists};
 use crate::process::Process;
 use crate::tls::TlsError;
 
@@ -115,13 +115,19 @@ pub struct ServerBuilder {
     known_scripts: Option<Vec<String>>,
     errors: Option<ConfigError>,
     disk: Arc<dyn Disk>,
+    is_vouched_for: bool,
+    /// Whether data is looked for in `dir` even if none is to be kept.
+    reads_files: bool,
+    folders: DataFolders,
 }
 
 impl ServerBuilder {
     /// Starts from these settings instead of the defaults. Those of redis.conf save snapshots to
-    /// the current folder now and then; a builder without settings keeps nothing.
+    /// the current folder now and then; a builder without settings keeps nothing. With settings
+    /// of one's own, a snapshot that is there is loaded even if none is to be made, as Redis does.
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
+        self.reads_files = true;
         self
     }
 
@@ -143,9 +149,17 @@ impl ServerBuilder {
         self.setting("dir", &dir).setting("appendonly", "yes")
     }
 
+    /// Vouches that nobody can hold a lease of an election which the data does not know of, when
+    /// this server begins a new life of it: whoever starts the server knows that it is the first.
+    pub fn vouch_for_history(mut self) -> Self {
+        self.is_vouched_for = true;
+        self
+    }
+
     /// Keeps data on this disk instead of the machine's: for tests of what a crash leaves.
     pub fn disk(mut self, disk: impl Disk + 'static) -> Self {
         self.disk = Arc::new(disk);
+        self.folders = DataFolders::simulated();
         self
     }
 
@@ -214,6 +228,10 @@ impl ServerBuilder {
             tcp: self.tcp.port(&self.config, "port"),
             tls: self.tls.port(&self.config, "tls-port"),
         };
+        let folders = self.folders;
+        if persists(&self.config) {
+            folders.own(&dir(&self.config)).map_err(StartError::Data)?;
+        }
         let outside = Outside::default();
         let mut listeners = outside.open(&self.config, wanted)?;
         let ports = outside.ports();
@@ -228,7 +246,7 @@ impl ServerBuilder {
             config_file: self.config_file,
             started_at_ms: Clock::new().now_us() / 1000,
             // Whoever could have been told of leases that are forgotten lives in this process.
-            history_complete: listeners.is_empty(),
+            history_complete: listeners.is_empty() || self.is_vouched_for,
             ..Identity::default()
         };
         let seed = self.seed.map_or_else(random_seed, Ok)?;
@@ -240,10 +258,15 @@ impl ServerBuilder {
             remove_leftovers(&*self.disk, &folder.join(self.config.text("dbfilename")));
         }
         let generations = Generations::default();
-        let process = Process::new(outside.clone(), Arc::clone(&self.disk), generations.clone());
+        let disk = Arc::clone(&self.disk);
+        let process = Process::new(outside.clone(), disk, generations.clone(), folders.clone());
         let mailbox = Mailbox { messages: messages.clone(), waker: Arc::clone(&waker) };
-        let persistence = Persistence::new(Arc::clone(&self.disk), &self.config, mailbox);
-        let loader = Loader::find(self.disk, &self.config).map_err(StartError::Data)?;
+        let disk = Arc::clone(&self.disk);
+        let persistence = Persistence::new(disk, folders, &self.config, mailbox);
+        let loader = match self.reads_files || persists(&self.config) {
+            true => Some(Loader::find(self.disk, &self.config).map_err(StartError::Data)?),
+            false => None,
+        };
         let mut engine = Engine::new(self.config, identity, seed, Box::new(process));
         if let Some(digests) = &self.known_scripts {
             engine.allow_only_scripts(digests.iter().map(String::as_str));
@@ -290,6 +313,9 @@ impl Server {
             known_scripts: None,
             errors: None,
             disk: Arc::new(FileDisk),
+            is_vouched_for: false,
+            reads_files: false,
+            folders: DataFolders::default(),
         }
     }
 

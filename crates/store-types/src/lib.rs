@@ -23,7 +23,6 @@ pub mod geo;
 pub mod glob;
 pub mod lzf;
 pub mod number;
-pub mod sha1;
 
 mod damage;
 mod element;

@@ -89,7 +89,8 @@ fn as_text(config: &Config) -> String {
     });
     let mut text = table(&["SETTING", "VALUE", "FROM"], &rows.collect::<Vec<_>>());
     if config.store.url().is_none() && config.enabled {
-        text += "\nno store is named, so it is the local one: see `tenure local status`\n";
+        text += "\nno store is named, so it is the local one, which coordinates this machine only: see \
+                 `tenure local status`, or set --store or TENURE_STORE\n";
     }
     text
 }

@@ -38,13 +38,15 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     // A term has two entries, and a quarantine may stand between two terms.
     let wanted = (usize::from(arguments.count) * 3 + 1).min(ENTRIES_MAX);
     let entries = looker.wait(looker.observer.history(wanted))?;
+    // A term whose leader was not heard of again has no end in the record, and runs no more.
+    let leader = looker.sight()?.now().leadership.leader().map(|leader| leader.token);
     let mut terms = past(&entries);
     terms.truncate(arguments.count.into());
     let json = json!({
         "name": arguments.target.name,
-        "terms": terms.iter().map(Past::as_json).collect::<Vec<_>>(),
+        "terms": terms.iter().map(|term| term.as_json(leader)).collect::<Vec<_>>(),
     });
-    arguments.output.print(&json, || past_text(&terms));
+    arguments.output.print(&json, || past_text(&terms, leader));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -132,8 +134,8 @@ impl PastTerm {
 
 impl Past {
     /// `kind` (`term` or `quarantine`); a term has `id`, `token`, `began_at`, `ended_at`,
-    /// `reason`, `detail`, `lasted_ms`, `gap_ms`; a quarantine has `at` and `detail`.
-    fn as_json(&self) -> Value {
+    /// `running`, `reason`, `detail`, `lasted_ms`, `gap_ms`; a quarantine has `at` and `detail`.
+    fn as_json(&self, leader: Option<Token>) -> Value {
         match self {
             Past::Term(term) => json!({
                 "kind": "term",
@@ -141,6 +143,7 @@ impl Past {
                 "token": term.token.get(),
                 "began_at": term.began_at.map(moment),
                 "ended_at": term.ended_at.map(moment),
+                "running": term.is_running(leader),
                 "reason": term.reason,
                 "detail": Some(&term.detail).filter(|detail| !detail.is_empty()),
                 "lasted_ms": term.lasted().map(|lasted| lasted.as_millis() as u64),
@@ -152,14 +155,18 @@ impl Past {
         }
     }
 
-    fn row(&self) -> Vec<String> {
+    fn row(&self, leader: Option<Token>) -> Vec<String> {
         let or_blank = |text: Option<String>| text.unwrap_or_default();
         match self {
             Past::Term(term) => vec![
                 or_blank(term.began_at.map(moment)),
                 plain(term.id.as_str()),
                 term.token.to_string(),
-                term.lasted().map_or("leads".to_owned(), duration),
+                match term.lasted() {
+                    Some(lasted) => duration(lasted),
+                    None if term.is_running(leader) => "leads".to_owned(),
+                    None => "unknown".to_owned(),
+                },
                 or_blank(term.gap.map(duration)),
                 format!("{} {}", term.reason.unwrap_or_default(), plain(&term.detail)),
             ],
@@ -172,17 +179,29 @@ impl Past {
 }
 
 impl PastTerm {
+    /// Whether it is the term of whoever leads now.
+    fn is_running(&self, leader: Option<Token>) -> bool {
+        self.ended_at.is_none() && leader == Some(self.token)
+    }
+
     fn lasted(&self) -> Option<Duration> {
         Some(self.ended_at?.since(self.began_at?))
     }
 }
 
-pub(crate) fn past_text(terms: &[Past]) -> String {
-    if terms.is_empty() {
-        return "no terms yet: nobody has led".to_owned();
+pub(crate) fn past_text(terms: &[Past], leader: Option<Token>) -> String {
+    match terms.is_empty() {
+        true => NO_TERMS.to_owned(),
+        false => table(PAST_HEADINGS, &past_rows(terms, leader)),
     }
-    let rows: Vec<_> = terms.iter().map(Past::row).collect();
-    table(&["BEGAN", "LEADER", "TOKEN", "LASTED", "GAP", "ENDED"], &rows)
+}
+
+pub(crate) const NO_TERMS: &str = "no terms yet: nobody has led";
+pub(crate) const PAST_HEADINGS: &[&str] = &["BEGAN", "LEADER", "TOKEN", "LASTED", "GAP", "ENDED"];
+
+/// A row per stretch of the past; `leader` is the token under which somebody leads now.
+pub(crate) fn past_rows(terms: &[Past], leader: Option<Token>) -> Vec<Vec<String>> {
+    terms.iter().map(|term| term.row(leader)).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use tracing_subscriber::filter::LevelFilter;
 
+use crate::log_queue;
+
 /// How much is logged, and how.
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[command(next_help_heading = "Log")]
@@ -27,9 +29,10 @@ impl LogOptions {
     /// Logs from here on. A second call changes nothing.
     pub(crate) fn start(self) {
         let level = if self.verbose { LevelFilter::DEBUG } else { LevelFilter::INFO };
+        log_queue::start();
         let lines = tracing_subscriber::fmt()
             .with_max_level(level)
-            .with_writer(std::io::stderr)
+            .with_writer(|| log_queue::Writer)
             .with_ansi(false);
         let _ = match self.log_format {
             LogFormat::Text => lines.with_target(false).try_init(),

@@ -4,6 +4,10 @@
 //! an exit code of [`exit`]. A subcommand is a module with `Arguments` and `run`, and two lines
 //! here: one in [`Command`], one in [`dispatch`].
 
+// First: its macros take the place of the standard ones, which panic.
+#[macro_use]
+mod output;
+
 mod check_aof;
 mod check_rdb;
 mod cli;
@@ -15,15 +19,16 @@ mod exit;
 mod history;
 mod local;
 mod log_line;
+mod log_queue;
 mod logging;
 mod manual;
 mod members;
 mod once;
-mod output;
 mod pause;
 mod run;
 mod serve;
 mod sidecar;
+mod sight;
 mod status;
 mod store_options;
 mod usage;
@@ -32,6 +37,7 @@ mod who;
 mod wish;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -78,7 +84,16 @@ enum Command {
     Man(manual::Man),
 }
 
+/// How long the last words may take: whoever starts this program waits for its end.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
+
 fn main() -> ExitCode {
+    let code = begin();
+    log_queue::flush(LAST_WORDS_TIMEOUT);
+    code
+}
+
+fn begin() -> ExitCode {
     let word = std::env::args_os().nth(1).unwrap_or_default();
     // What stays beside a program is to stay small, from the first allocation on.
     if word == "run" || word == "once" || word == run::guard::SUBCOMMAND {

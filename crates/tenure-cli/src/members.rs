@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let looker = arguments.target.look_on()?;
-    let seen = looker.wait(looker.observer.look())?;
+    let seen = looker.sight()?.now();
     let json = json!({ "name": arguments.target.name, "members": members_json(&seen) });
     arguments.output.print(&json, || members_text(&seen));
     Ok(ExitCode::SUCCESS)
@@ -61,17 +61,26 @@ pub(crate) fn members_json(seen: &Observation) -> Vec<Value> {
 }
 
 pub(crate) fn members_text(seen: &Observation) -> String {
-    let rows: Vec<Vec<String>> = seen.members.iter().map(|member| row(seen, member)).collect();
-    if rows.is_empty() {
-        return "no members: start a candidate with `tenure run`, or with the library".to_owned();
+    let (headings, rows) = members_table(seen);
+    match rows.is_empty() {
+        true => NO_MEMBERS.to_owned(),
+        false => table(&headings, &rows),
     }
+}
+
+pub(crate) const NO_MEMBERS: &str =
+    "no members: start a candidate with `tenure run`, or with the library";
+
+/// Headings, and a row per member.
+pub(crate) fn members_table(seen: &Observation) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let rows: Vec<Vec<String>> = seen.members.iter().map(|member| row(seen, member)).collect();
     let mut headings =
         vec!["ID", "ROLE", "PRIORITY", "READY", "TTL", "HEARD", "VERSION", "METADATA"];
     // Many applications say neither of the last two.
-    while rows.iter().all(|row| row[headings.len() - 1].is_empty()) {
+    while headings.len() > 1 && rows.iter().all(|row| row[headings.len() - 1].is_empty()) {
         headings.pop();
     }
-    table(&headings, &rows)
+    (headings, rows)
 }
 
 fn row(seen: &Observation, member: &Member) -> Vec<String> {

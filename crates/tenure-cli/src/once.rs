@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use tenure::core::Timing;
 use tenure::core::protocol::TickOutcome;
 use tenure::{Job, Once, Tenure, Term, Tick};
@@ -14,7 +15,7 @@ use crate::logging::LogOptions;
 use crate::output::{plain, talk};
 use crate::run::program::Program;
 use crate::run::signals::Signals;
-use crate::run::supervise::{Ended, Supervisor};
+use crate::run::supervise::{Ended, Supervisor, code_of};
 use crate::run::{ChildOptions, ElectionOptions, block_on, duration, leave};
 use crate::store_options::{self, Target, blame};
 
@@ -127,6 +128,19 @@ enum Trouble {
     Here(Failure),
 }
 
+/// Runs the program under its term, and tells how that went before the term is given up.
+async fn supervise(
+    mut supervisor: Supervisor,
+    term: Term,
+    tell: tokio::sync::oneshot::Sender<Result<Ended, String>>,
+) -> Result<Ended, Failure> {
+    let ended = supervisor.run(&term, None).await;
+    let told = ended.as_ref().map(|ended| *ended).map_err(|failure| failure.message.clone());
+    // Whoever does not listen any more has been cut off.
+    let _ = tell.send(told);
+    ended
+}
+
 /// One try at the tick.
 struct Turn {
     waits: bool,
@@ -138,53 +152,69 @@ impl Turn {
     async fn run(
         &self,
         job: Job,
-        mut supervisor: Supervisor,
+        supervisor: Supervisor,
         mut farewells: Signals,
     ) -> Result<u8, Trouble> {
-        let working = Cell::new(false);
-        let failure = Cell::new(None);
+        let supervised = Cell::new(None);
         let work = async |term: Term| {
-            working.set(true);
-            match supervisor.run(&term, None).await {
-                Ok(ended) => self.note(ended),
-                Err(failed) => {
-                    let words = failed.message.clone();
-                    failure.set(Some(failed));
-                    Err(words)
-                }
+            // A task of its own: the library drops work whose term is cut off, but whoever ends
+            // the program must see it gone, and holds the term until then.
+            let (tell, told) = tokio::sync::oneshot::channel();
+            supervised.set(Some(tokio::spawn(supervise(supervisor, term, tell))));
+            match told.await {
+                Ok(Ok(ended)) => self.note(ended),
+                Ok(Err(words)) => Err(words),
+                Err(_) => Err("its supervisor ended early".to_owned()),
             }
         };
         let mut running = std::pin::pin!(job.run(work));
+        let mut is_working = false;
         let once = loop {
             tokio::select! {
                 biased;
                 once = &mut running => break once.map_err(Trouble::Library)?,
-                signal = farewells.next_farewell() => match working.get() {
+                signal = farewells.next_farewell() => {
+                    let task = supervised.take();
+                    is_working |= task.is_some();
+                    supervised.set(task);
+                    if !is_working {
+                        return Ok(exit::of_signal(signal.as_raw() as u8));
+                    }
                     // The program's affair; the supervisor hears it, too.
-                    true => {}
-                    false => return Ok(exit::of_signal(signal.as_raw() as u8)),
-                },
+                }
             }
         };
-        match failure.take() {
-            Some(failure) => Err(Trouble::Here(failure)),
-            None => Ok(self.code(once)),
+        if let Some(task) = supervised.take() {
+            match task.await {
+                Ok(Ok(ended)) => self.ended.set(Some(ended)),
+                Ok(Err(failure)) => return Err(Trouble::Here(failure)),
+                Err(_) => return Err(Trouble::Here(Failure::new(exit::NO, "a bug: see above"))),
+            }
         }
+        Ok(self.code(once))
     }
 
+    /// What the record of the tick says, if there is one: a term that ends keeps it open.
     fn note(&self, ended: Ended) -> Result<(), String> {
-        self.ended.set(Some(ended));
         match ended {
-            Ended::ByItself(ending) if ending.code() != 0 => {
-                Err(format!("exit code {}", ending.code()))
-            }
-            _ => Ok(()),
+            Ended::ByItself(ending) => match code_of(ending) {
+                0 => Ok(()),
+                code => Err(format!("exit code {code}")),
+            },
+            Ended::Stuck => Err("it could not be ended".to_owned()),
+            Ended::WithItsTerm | Ended::Leaving(_) => Ok(()),
         }
     }
 
     fn code(&self, once: Once<Result<(), String>>) -> u8 {
         match (once, self.ended.get()) {
-            (_, Some(Ended::ByItself(ending) | Ended::Leaving(ending))) => ending.code(),
+            // Its own code would say that it was done; the tick is open.
+            (Once::Interrupted(_), Some(Ended::Leaving(_))) => {
+                talk("terminated: the tick is open, so it is run again");
+                exit::of_signal(Signal::TERM.as_raw() as u8)
+            }
+            (_, Some(Ended::ByItself(ending) | Ended::Leaving(ending))) => code_of(ending),
+            (_, Some(Ended::Stuck)) => exit::NO,
             (Once::AlreadyDone(outcome), _) => self.done(&outcome),
             (Once::RunningElsewhere { by }, _) => {
                 talk(&format!("skipped: {} runs it", plain(by.as_str())));

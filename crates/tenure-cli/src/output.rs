@@ -5,8 +5,29 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tenure::core::ServerTime;
+use tenure::core::text::{escaped_json, is_deceptive};
 
 use crate::log_line;
+
+/// As the standard macro of this name, except that a stderr that cannot be written is no reason to
+/// panic, and that nobody waits for its reader once `log_queue::start` was called.
+macro_rules! eprintln {
+    () => { $crate::log_queue::write(b"\n") };
+    ($($words:tt)*) => {
+        $crate::log_queue::write(format!("{}\n", format_args!($($words)*)).as_bytes())
+    };
+}
+
+/// The same without the end of a line.
+macro_rules! eprint {
+    ($($words:tt)*) => { $crate::log_queue::write(format!($($words)*).as_bytes()) };
+}
+
+/// As the standard macro of this name, except that a stdout that cannot be written is no reason to
+/// panic.
+macro_rules! println {
+    ($($words:tt)*) => { $crate::output::result(&format!($($words)*)) };
+}
 
 /// How a result is printed.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -20,7 +41,7 @@ impl OutputOptions {
     /// Prints a result: `json` on one line, or the text for people.
     pub(crate) fn print(self, json: &Value, text: impl FnOnce() -> String) {
         match self.json {
-            true => result(&json.to_string()),
+            true => result(&escaped_json(&json.to_string())),
             false => result(&text()),
         }
     }
@@ -29,13 +50,20 @@ impl OutputOptions {
 /// Writes a result to stdout. A reader that has gone away is no error: `tenure members | head`.
 pub(crate) fn result(text: &str) {
     let mut stdout = io::stdout().lock();
-    let _ = writeln!(stdout, "{}", text.trim_end_matches('\n'));
+    let _ = writeln!(stdout, "{}", shown(text.trim_end_matches('\n')));
     let _ = stdout.flush();
 }
 
 /// Says something on stderr.
 pub(crate) fn talk(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "tenure: {text}");
+    eprintln!("tenure: {}", shown(text));
+}
+
+/// Several lines as a terminal may show them. Texts from outside are made plain where they are put
+/// in; this is for those that nobody thought of, such as a store's own words in an error.
+fn shown(text: &str) -> String {
+    let safe = |c: char| if c != '\n' && c != '\t' && is_deceptive(c) { '?' } else { c };
+    text.chars().map(safe).collect()
 }
 
 /// Text from outside without control characters, which could act on the terminal.
@@ -46,14 +74,7 @@ pub(crate) fn plain(text: &str) -> String {
 
 /// The same, cut elsewhere.
 pub(crate) fn plain_up_to(shown_max: usize, text: &str) -> String {
-    let safe = |c: char| if is_deceptive(c) { '?' } else { c };
-    text.chars().take(shown_max).map(safe).collect()
-}
-
-/// Control characters, and those that turn the direction of writing around.
-fn is_deceptive(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    tenure::core::text::plain(text, shown_max, '?')
 }
 
 /// A moment of the store's clock: `2026-11-15T11:02:03.123Z`.
@@ -97,6 +118,8 @@ mod tests {
     #[test]
     fn text_from_outside_cannot_act_on_the_terminal() {
         assert_eq!(plain("web-1\u{1b}[2J\u{202e}\n"), "web-1?[2J??");
+        assert_eq!(plain("a\u{61c}\u{2060}\u{ad}\u{e0041}"), "a????");
+        assert_eq!(shown("a\tb\nc\u{1b}"), "a\tb\nc?");
         assert_eq!(plain(&"x".repeat(1_000)).len(), 200);
     }
 

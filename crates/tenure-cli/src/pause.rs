@@ -91,6 +91,12 @@ pub(crate) fn clear(arguments: Clear) -> Result<ExitCode, Failure> {
             None => "whatever is left of a term".to_owned(),
         };
         confirm(&format!("End {holder} of {} without asking it?", plain(name)))?;
+        // Whoever was asked may have taken a while to answer.
+        let now = looker.wait(looker.observer.look())?;
+        if now.leadership.leader() != seen.leadership.leader() {
+            let why = "meanwhile somebody else leads, or nobody: nothing was done; look again";
+            return Err(Failure::new(exit::NO, format!("{}: {why}", plain(name))));
+        }
     }
     let force = if arguments.force { Force::Yes } else { Force::No };
     looker.wait(looker.tenure.clear(name, &arguments.reason, force))?;

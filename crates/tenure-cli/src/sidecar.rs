@@ -1,9 +1,11 @@
 //! `tenure sidecar`: elections over HTTP, for programs in any language and for people.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use tenure::config::Loader;
-use tenure_sidecar::{Server, ServerSettings, Sidecar, SidecarError};
+use tenure_sidecar::{Certificates, Server, ServerSettings, Sidecar, SidecarError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{self, Failure};
@@ -77,6 +79,7 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
     let settings = ServerSettings::from_config(&config.sidecar)?;
     // From before it takes part: a signal that comes early must not cost a lease.
     let mut end = std::pin::pin!(asked_to_end()?);
+    let hang_ups = HangUps::listen()?;
     let names = arguments.names.as_slice();
     let starting = async {
         match names {
@@ -96,9 +99,47 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
     arguments.log.start();
     let url = server.url().map_err(|error| Failure::new(exit::NO, error.to_string()))?;
     result(&format!("serving {} at {url}", sidecar.names().collect::<Vec<_>>().join(", ")));
-    server.serve(end).await;
-    sidecar.tenure().shutdown().await;
+    let certificates = server.certificates();
+    let ends = async {
+        tokio::select! {
+            () = end => {}
+            () = hang_ups.obey(certificates) => {}
+        }
+    };
+    server.serve(ends).await;
+    sidecar.shutdown().await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// SIGHUP. From a terminal that was closed it asks the program to end; a daemon reads its
+/// certificates again.
+struct HangUps {
+    signals: tokio::signal::unix::Signal,
+    is_daemon: bool,
+}
+
+impl HangUps {
+    fn listen() -> Result<Self, Failure> {
+        let signals = signal(SignalKind::hangup())
+            .map_err(|error| Failure::new(exit::NO, format!("no signals: {error}")))?;
+        let is_daemon = !std::io::stdin().is_terminal() && !std::io::stderr().is_terminal();
+        Ok(HangUps { signals, is_daemon })
+    }
+
+    /// Ends when the program has to.
+    async fn obey(mut self, certificates: Option<Arc<Certificates>>) {
+        while self.signals.recv().await.is_some() && self.is_daemon {
+            match certificates.as_ref().map(|certificates| certificates.reload()) {
+                None => tracing::info!(target: "tenure",
+                    "SIGHUP: there are no certificates to read again; SIGTERM ends the sidecar"),
+                Some(Ok(())) => {
+                    tracing::info!(target: "tenure", "SIGHUP: certificates were read again");
+                }
+                Some(Err(error)) => tracing::warn!(target: "tenure", %error,
+                    "SIGHUP: certificates cannot be used, those from before still are"),
+            }
+        }
+    }
 }
 
 /// Lays the flag over the elections that this instance takes part in: those that are named, else

@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let looker = arguments.target.look_on()?;
-    let seen = looker.wait(looker.observer.look())?;
+    let seen = looker.sight()?.now();
     let (store, key) = (looker.tenure.store(), looker.observer.resource().key().to_owned());
     let mut json = status_json(&arguments.target.name, &seen);
     json["store"] = json!(store);

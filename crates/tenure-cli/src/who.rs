@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let looker = arguments.target.look_on()?;
-    let seen = looker.wait(looker.observer.look())?;
+    let seen = looker.sight()?.now();
     let json = leadership_json(&arguments.target.name, &seen.leadership);
     for warning in &seen.warnings {
         talk(&format!("warning: {}", plain(warning)));

@@ -165,6 +165,19 @@ impl Reason {
         }
     }
 
+    /// Whether a term that ends for this reason ends against its holder's will. The one list of
+    /// losses: whatever exits, logs or counts on a loss asks here.
+    pub const fn is_involuntary(&self) -> bool {
+        matches!(
+            self,
+            Reason::LeaseEnded
+                | Reason::NotRunning(_)
+                | Reason::RenewalLate
+                | Reason::Lost(_)
+                | Reason::WorkStalled
+        )
+    }
+
     /// Whether `other` is this reason again, perhaps at a later moment: times left do not count.
     pub fn is_same_cause(&self, other: &Reason) -> bool {
         match (self, other) {
@@ -242,7 +255,7 @@ impl fmt::Display for Plain<'_> {
             if index == SHOWN_MAX {
                 return f.write_str("…");
             }
-            match c.is_control() {
+            match crate::text::is_deceptive(c) {
                 true => write!(f, "{}", c.escape_default())?,
                 false => write!(f, "{c}")?,
             }

@@ -15,9 +15,10 @@ pub mod quorum;
 mod random;
 pub mod record_text;
 mod settings;
+pub mod text;
 pub mod timing;
 
-pub use election::{AskId, Election, Output};
+pub use election::{AskId, Election, HandOver, HandOverOutcome, Output};
 pub use event::{Event, EventKind, Reason, Role, SeenLeader};
 pub use moment::Moment;
 pub use name::{

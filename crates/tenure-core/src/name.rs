@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::text::is_deceptive;
+
 /// Why a name is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -201,7 +203,7 @@ fn check_instance_name(name: &str) -> Result<(), NameError> {
 
 fn check_text(what: &'static str, text: &str) -> Result<(), NameError> {
     check_length(what, text, KEY_LEN_MAX)?;
-    match text.chars().find(|c| c.is_control() || c.is_whitespace() || is_bidi_control(*c)) {
+    match text.chars().find(|c| c.is_whitespace() || is_deceptive(*c)) {
         None => Ok(()),
         Some(found) => Err(NameError::BadCharacter {
             what,
@@ -217,11 +219,6 @@ fn check_length(what: &'static str, text: &str, max: usize) -> Result<(), NameEr
         len if len > max => Err(NameError::TooLong { what, len, max }),
         _ => Ok(()),
     }
-}
-
-/// Invisible characters that reorder the text around them could forge a log line.
-fn is_bidi_control(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -264,7 +261,10 @@ mod tests {
         );
         assert!(matches!(Resource::named(&"x".repeat(513)), Err(NameError::TooLong { .. })));
         assert!(matches!(Resource::named("a b"), Err(NameError::BadCharacter { .. })));
-        assert!(matches!(Resource::named("a\u{202e}b"), Err(NameError::BadCharacter { .. })));
+        for unseen in ['\u{202e}', '\u{61c}', '\u{2060}', '\u{2064}', '\u{ad}', '\u{e0041}'] {
+            let named = Resource::named(&format!("a{unseen}b"));
+            assert!(matches!(named, Err(NameError::BadCharacter { .. })), "{unseen:?}");
+        }
         assert!(matches!(InstanceId::new("web 1", 1), Err(NameError::BadCharacter { .. })));
         assert!(matches!(InstanceId::new("", 1), Err(NameError::Empty { .. })));
     }

@@ -207,6 +207,14 @@ pub enum Request {
         /// How long the outcome of a named tick is kept.
         keep: Duration,
     },
+    /// Take the begin of a tick back whose work could not be started, inside the own term: as if
+    /// nobody had begun it.
+    TickReopen {
+        /// The own term.
+        token: Token,
+        /// Which tick.
+        tick: Tick,
+    },
     /// How a tick stands, without taking part.
     TickLook {
         /// Which tick.
@@ -486,7 +494,7 @@ pub enum Outcome {
         /// The successor's term.
         token: Token,
     },
-    /// Observe, beat, leave, ask, refuse, pause, resume, clear: done.
+    /// Observe, beat, leave, ask, refuse, pause, resume, clear, tick finish or reopen: done.
     Done,
     /// Ask: nobody leads under that token any more.
     NoSuchTerm,
@@ -557,8 +565,19 @@ pub enum HistoryKind {
 /// Which run of a recurring or named job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Tick {
-    /// The n-th period: everything up to the highest finished number counts as done, for ever.
+    /// The tick with this number: everything up to the highest finished number counts as done, for
+    /// ever.
     Number(u64),
+    /// The n-th period of this length since 1970 by the store's clock. Each length has a record of
+    /// its own. A period is done once it was finished, or once a later one was that has begun by
+    /// the store's clock: what was finished while that clock was ahead says nothing about those
+    /// before it.
+    Period {
+        /// Which one.
+        number: u64,
+        /// How long each is, in whole microseconds; not zero.
+        period: Duration,
+    },
     /// A name; its outcome is kept for a while.
     Named(String),
 }

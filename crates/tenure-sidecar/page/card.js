@@ -1,13 +1,16 @@
 // One election: who leads and for how long, who takes part, what happened.
 
+import { ageOf, reading } from "./clock.js";
 import { ask } from "./dialog.js";
 import { Timeline, WINDOWS } from "./timeline.js";
-import { duration, el, ending, fine, say, svg } from "./words.js";
+import { duration, el, ending, fine, plain, say, svg, timeOfDay } from "./words.js";
 import { get, post } from "./wire.js";
 
 const TERMS_SHOWN = 6;
 const TRIPS_KEPT = 120;
 const SPARK_MIN = 30;
+// How long what has no lease is believed: the sidecar says something every second.
+const BELIEVED_MAX = 10e3;
 const RING = 2 * Math.PI * 44;
 
 export class Card {
@@ -80,12 +83,12 @@ export class Card {
   update(view) {
     const before = this.view;
     this.view = view;
-    this.seenAt = performance.now();
+    this.receivedAt = reading();
     if (view.store.round_trip_ms !== null) {
       this.trips.push(view.store.round_trip_ms);
       if (this.trips.length > TRIPS_KEPT) this.trips.shift();
     }
-    this.showLeader();
+    this.tick();
     this.showMembers();
     this.timeline.people(view.members.filter((member) => member.alive).map((member) => member.instance));
     this.showLatency();
@@ -108,7 +111,7 @@ export class Card {
     }
   }
 
-  /** Nothing is known any more, so nothing is claimed. */
+  /** Nothing can be asked for any more; what is known ends with the lease. */
   disconnect() {
     this.node.dataset.stale = "";
     this.lost = true;
@@ -131,26 +134,56 @@ export class Card {
 
   // ------------------------------------------------------------------ showing
 
-  showLeader() {
-    const { view } = this;
-    say(this.key, view.key);
-    say(this.pill, view.enabled ? standing(view) : "switched off");
-    this.pill.dataset.role = view.role;
-    const { leader } = view;
-    this.node.dataset.led = String(Boolean(leader));
-    say(this.leader, leader ? leader.instance : view.vacancy ? "Nobody" : "…");
-    this.leader.title = leader?.id ?? "";
-    this.resign.hidden = !leader || leader.foreign || !view.enabled;
-    const problem = view.store.error ?? view.warnings[0] ?? view.vacancy?.text ?? null;
-    this.note.hidden = problem === null || (Boolean(leader) && problem === view.vacancy?.text);
-    if (problem !== null) say(this.note, problem);
-    this.tick();
+  /**
+   * What is known at this moment: { leader, remaining }, { vacancy } or { unknown }. A lease that is
+   * over says nothing, whoever held it; nor does a word that came too late.
+   */
+  known() {
+    const { leader, vacancy, unknown } = this.view;
+    const age = this.age();
+    if (unknown) return { unknown: { since: Date.now() - unknown.for_ms - age, last: unknown.last_leader } };
+    if (!leader && !vacancy) return {};
+    const lasts = leader && leader.remaining_ms !== null ? leader.remaining_ms : BELIEVED_MAX;
+    if (age >= lasts && this.view.enabled) {
+      return { unknown: { since: Date.now() - (age - lasts), last: leader } };
+    }
+    return leader ? { leader, remaining: leader.remaining_ms === null ? null : lasts - age } : { vacancy };
   }
 
-  showFacts() {
-    const { leader, vacancy } = this.view;
+  /** What the title of the page says. */
+  headline() {
+    if (!this.view) return null;
+    const { leader, unknown } = this.known();
+    return unknown ? "Unknown" : leader?.instance ?? null;
+  }
+
+  /** Whether the store is silent, as far as anybody knows. */
+  misses() {
+    return Boolean(this.view) && (this.view.store.state === "down" || Boolean(this.known().unknown));
+  }
+
+  showLeader({ leader, vacancy, unknown }) {
+    const { view } = this;
+    say(this.key, view.key);
+    say(this.pill, !view.enabled ? "switched off" : unknown ? "unknown" : standing(view));
+    this.pill.dataset.role = unknown ? "unknown" : view.role;
+    this.node.dataset.led = String(Boolean(leader));
+    say(this.leader, leader ? leader.instance : unknown ? "Unknown" : vacancy ? "Nobody" : "…");
+    this.leader.title = plain(leader?.id ?? "");
+    this.resign.hidden = !leader || leader.foreign || !view.enabled || Boolean(this.lost) || view.store.state === "down";
+    const silence = unknown && !view.store.error ? "Nothing was heard since then." : null;
+    const problem = view.store.error ?? silence ?? view.warnings[0] ?? vacancy?.text ?? null;
+    this.note.hidden = problem === null;
+    if (problem !== null) say(this.note, problem);
+  }
+
+  showFacts({ leader, vacancy, unknown }) {
     const facts = [];
-    if (!leader) {
+    if (unknown) {
+      facts.push(`since ${timeOfDay(unknown.since)}`);
+      facts.push(unknown.last ? `last seen ${unknown.last.instance}` : "last seen nobody");
+      if (unknown.last?.token) facts.push(`token ${unknown.last.token}`);
+    } else if (!leader) {
       facts.push(vacancy ? vacancy.code : "waiting for the store");
       if (vacancy?.left_ms) facts.push(`${duration(vacancy.left_ms - this.age())} left`);
     } else {
@@ -166,9 +199,10 @@ export class Card {
   /** Rows stay what they are and only change their words: a button must not vanish under a finger. */
   showMembers() {
     const { members } = this.view;
+    const known = this.known();
     const rows = members.map((member) => {
       const row = this.rows.get(member.id) ?? new MemberRow(this, member);
-      row.update(member, this.view.leader);
+      row.update(member, known, this);
       return row;
     });
     this.rows = new Map(rows.map((row) => [row.member.id, row]));
@@ -206,31 +240,39 @@ export class Card {
   }
 
   age() {
-    return performance.now() - this.seenAt;
+    return ageOf(this.view.as_of_ms, this.receivedAt);
   }
 
-  /** What moves by itself. */
+  /** What moves by itself, whether the sidecar still speaks or not. */
   tick() {
-    if (!this.view || this.lost) return;
-    const { leader, members } = this.view;
+    if (!this.view) return;
+    const known = this.known();
+    const { leader, unknown, remaining = null } = known;
+    this.showLeader(known);
+    this.showFacts(known);
+    // Rows say other things once nothing is known, or nothing can be asked for.
+    const mode = `${Boolean(leader)} ${Boolean(unknown)} ${Boolean(this.lost)}`;
+    if (mode !== this.mode) {
+      this.mode = mode;
+      this.showMembers();
+    }
     // Leases may differ: the leader's is the one that runs out.
-    const holder = members.find((member) => member.leads);
+    const holder = this.view.members.find((member) => member.leads);
     const ttl_ms = holder ? holder.ttl_ms : this.view.ttl_ms;
-    const remaining = leader?.remaining_ms === null || !leader ? null
-      : Math.max(0, leader.remaining_ms - this.age());
     this.timeline.lease(remaining, ttl_ms);
+    this.timeline.doubt(unknown ? Date.now() - unknown.since : null);
     this.timeline.frame();
     const share = remaining === null || !ttl_ms ? 0 : Math.min(1, remaining / ttl_ms);
     this.arc.setAttribute("stroke-dashoffset", String(RING * (1 - share)));
     say(this.left, remaining === null ? "–" : (remaining / 1000).toFixed(1));
     say(this.leftUnit, remaining === null ? "no lease" : "s of lease");
-    this.showFacts();
   }
 
   // ------------------------------------------------------------------ asking
 
   askResign() {
-    const { leader } = this.view;
+    const { leader } = this.known();
+    if (!leader) return undefined;
     return ask({
       title: `Let ${leader.instance} resign?`,
       text: `${leader.instance} leads ${this.name}. It is asked to stop its work and give the leadership back; whoever is next takes over.`,
@@ -240,7 +282,8 @@ export class Card {
   }
 
   askHandOver(member) {
-    const { leader } = this.view;
+    const { leader } = this.known();
+    if (!leader) return undefined;
     return ask({
       title: `Hand over to ${member.instance}?`,
       text: `${leader.instance} leads ${this.name}. It is asked to stop its work; then ${member.instance} takes over, after about a round trip.`,
@@ -256,7 +299,8 @@ function standing(view) {
   return view.role;
 }
 
-function memberStands(member) {
+function memberStands(member, unknown) {
+  if (unknown) return "unknown";
   if (!member.alive) return "silent";
   if (member.leads) return "leads";
   if (member.departing) return "leaving";
@@ -284,17 +328,19 @@ class MemberRow {
       el("td", { class: "do" }, this.button));
   }
 
-  update(member, leader) {
+  update(member, { leader, unknown }, card) {
     this.member = member;
-    this.node.dataset.leads = member.leads;
-    this.node.dataset.alive = member.alive;
-    say(this.stands, memberStands(member));
+    const beatAgo = member.beat_ms_ago + (unknown ? card.age() : 0);
+    this.node.dataset.leads = member.leads && Boolean(leader);
+    this.node.dataset.alive = member.alive && !unknown;
+    say(this.stands, memberStands(member, unknown));
     say(this.priority, String(member.priority));
-    const share = Math.max(0, Math.min(1, 1 - member.beat_ms_ago / (member.ttl_ms * 3)));
+    const share = Math.max(0, Math.min(1, 1 - beatAgo / (member.ttl_ms * 3)));
     this.level.setAttribute("width", (48 * share).toFixed(1));
-    say(this.ago, `${duration(member.beat_ms_ago)} ago`);
+    say(this.ago, `${duration(beatAgo)} ago`);
     const canLead = member.ready && member.alive && !member.leads && !member.departing;
-    this.button.hidden = !canLead || !leader || leader.foreign;
+    const canBeAsked = Boolean(leader) && !leader.foreign && !card.lost && card.view.store.state !== "down";
+    this.button.hidden = !canLead || !canBeAsked;
   }
 }
 

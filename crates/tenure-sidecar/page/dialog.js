@@ -1,5 +1,7 @@
 // One dialog for everything that wants a yes first.
 
+import { plain } from "./words.js";
+
 const dialog = document.getElementById("ask");
 const part = (name) => document.getElementById(`ask-${name}`);
 
@@ -26,8 +28,8 @@ export function askToken(use) {
 }
 
 function open({ title, text, yes, secret, act }) {
-  part("title").textContent = title;
-  part("text").textContent = text;
+  part("title").textContent = plain(title);
+  part("text").textContent = plain(text);
   part("field").hidden = !secret;
   part("input").value = "";
   part("outcome").hidden = true;
@@ -49,7 +51,7 @@ function open({ title, text, yes, secret, act }) {
       part("no").focus();
       part("outcome").hidden = false;
       part("outcome").dataset.done = String(outcome.done);
-      part("outcome").textContent = outcome.text;
+      part("outcome").textContent = plain(outcome.text);
     };
     button.onclick = pressed;
     dialog.oncancel = (event) => { if (secret) event.preventDefault(); };

@@ -1,8 +1,9 @@
 // Puts it together: one card per election, one list of what happened, one word on the connection.
 
 import { Card } from "./card.js";
+import { forget } from "./clock.js";
 import { askToken } from "./dialog.js";
-import { el, say, timeOfDay } from "./words.js";
+import { el, plain, say, timeOfDay } from "./words.js";
 import { follow, get, Refused, useToken } from "./wire.js";
 
 const ENTRIES_SHOWN = 60;
@@ -20,8 +21,9 @@ function card(name) {
 }
 
 function title() {
-  const led = [...cards.values()].map(({ view }) => view?.leader?.instance).filter(Boolean);
-  document.title = led.length > 0 ? `${led.join(", ")} · Tenure` : "Tenure";
+  const led = [...cards.values()].map((known) => known.headline()).filter(Boolean);
+  const title = led.length > 0 ? plain(`${led.join(", ")} · Tenure`) : "Tenure";
+  if (document.title !== title) document.title = title;
 }
 
 function write(entry) {
@@ -55,6 +57,15 @@ async function overview() {
 }
 
 let lostAt = null;
+let connected = false;
+
+/** One word on what is known: of the sidecar, and through it of the store. */
+function showLink() {
+  if (!connected) return;
+  const silent = [...cards.values()].some((known) => known.misses());
+  if (silent) link("lost", "store unreachable");
+  else link("live", "live");
+}
 
 const on = {
   event(kind, data) {
@@ -66,19 +77,23 @@ const on = {
   },
   up() {
     lostAt = null;
-    link("live", "live");
+    connected = true;
+    forget();
+    showLink();
     byId("notice").hidden = true;
     for (const known of cards.values()) known.connect();
     overview().catch(() => {});
   },
   down(why) {
     lostAt ??= new Date();
+    connected = false;
     link("lost", "connection lost");
     say(byId("notice"), `Connection lost: ${why}. What you see is from ${timeOfDay(lostAt)}. Trying again…`);
     byId("notice").hidden = false;
     for (const known of cards.values()) known.disconnect();
   },
   async refused() {
+    connected = false;
     link("lost", "token needed");
     await askToken(useToken);
   },
@@ -86,6 +101,8 @@ const on = {
 
 function tick() {
   for (const known of cards.values()) known.tick();
+  title();
+  showLink();
 }
 
 // Smooth enough for the eye and easy on the battery; a step per second where motion is unwelcome.

@@ -20,6 +20,7 @@ export class Timeline {
   constructor(name) {
     this.node = svg("svg", { class: "timeline", role: "img", "aria-label": `Terms of ${name}` });
     this.terms = [];
+    this.doubtMs = null;
     this.lanes = [];
     this.windowMs = WINDOWS[0].ms;
     this.width = 0;
@@ -45,6 +46,12 @@ export class Timeline {
   lease(remaining, length) {
     this.remaining = remaining;
     this.length = length ?? remaining ?? 0;
+  }
+
+  /** For how long nobody can tell who leads; null while that is known. */
+  doubt(ms) {
+    if ((ms === null) !== (this.doubtMs === null)) this.stale = true;
+    this.doubtMs = ms;
   }
 
   /** Who takes part: each has a lane, whether it ever led or not. */
@@ -79,6 +86,7 @@ export class Timeline {
     const since = now - this.windowMs;
     const shown = this.terms.filter((term) => (term.to ?? now) >= since);
     const last = this.terms.at(-1);
+    this.knownUntil = this.doubtMs === null ? now : now - this.doubtMs;
     this.lanes = [...new Set([...shown.map((term) => term.instance), ...(this.present ?? [])])].sort();
     const longest = Math.max(6, ...this.lanes.map((name) => name.length));
     const gutter = Math.min(GUTTER_MAX, Math.max(GUTTER_MIN, longest * 7.6 + 16), this.width * 0.3);
@@ -96,15 +104,21 @@ export class Timeline {
     shown.forEach((term, index) => {
       const before = index > 0 ? shown[index - 1] : null;
       if (before) this.moving.append(...this.link(before, term, x, lane));
-      this.moving.append(this.bar(term, x, lane, now, term === last && this.running));
+      this.moving.append(this.bar(term, x, lane, this.knownUntil, term === last && this.running && this.doubtMs === null));
     });
     const end = gutter + plot;
     this.tail = null;
-    const running = this.running && last ? last : null;
+    const running = this.running && this.doubtMs === null && last ? last : null;
     if (running) {
       this.tail = svg("rect", {
         class: "tail", x: end, y: lane(running) + (LANE - BAR) / 2, height: BAR, width: 0, rx: 3,
       });
+    } else if (this.doubtMs !== null) {
+      const from = Math.min(Math.max(x(this.knownUntil), gutter), end);
+      this.moving.append(svg("rect", {
+        class: "unknown", x: from, y: HEAD - 2, width: Math.max(0, end - from) + DRIFT_MAX,
+        height: this.height - HEAD - FOOT + 4,
+      }, svg("title", {}, "unknown who led")));
     } else if (last && shown.length > 0) {
       this.moving.append(this.openGap(last, x, end, now));
     }

@@ -6,6 +6,7 @@ const RETRY_MIN = 500;
 const RETRY_MAX = 5000;
 // The sidecar shows a sign of life every ten seconds.
 const SILENCE_MAX = 25000;
+const PROBE_MAX = 5000;
 
 let token = null;
 
@@ -29,6 +30,13 @@ export async function get(path) {
   const body = await response.json().catch(() => ({}));
   if (!response.ok) throw new Refused(response.status, body.error ?? response.statusText);
   return body;
+}
+
+/** What the sidecar's clock reads now; null if it does not say. */
+export async function probe() {
+  const response = await fetch(new URL("livez", BASE), { cache: "no-store", signal: AbortSignal.timeout(PROBE_MAX) });
+  const asOf = Number(response.headers.get("tenure-as-of-ms") ?? NaN);
+  return Number.isFinite(asOf) ? asOf : null;
 }
 
 /** Asks for something to be done; the answer says what came of it, done or not. */

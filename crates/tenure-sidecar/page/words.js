@@ -42,6 +42,10 @@ const REASONS = {
 /** How a term ended. */
 export const ending = (reason) => REASONS[reason] ?? reason ?? "";
 
+/** Others' words without characters that cannot be seen or turn the direction of writing. */
+export const plain = (text) =>
+  text.replace(/(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu, "\uFFFD");
+
 /** An element with properties, attributes and children. Text is never taken for markup. */
 export function el(tag, props = {}, ...children) {
   return fill(document.createElement(tag), props, children);
@@ -56,13 +60,15 @@ function fill(node, props, children) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name === "data") Object.assign(node.dataset, value);
-    else node.setAttribute(name, value === true ? "" : value);
+    else node.setAttribute(name, value === true ? "" : plain(String(value)));
   }
-  node.append(...children.filter((child) => child !== null && child !== undefined));
+  const there = children.filter((child) => child !== null && child !== undefined);
+  node.append(...there.map((child) => typeof child === "string" ? plain(child) : child));
   return node;
 }
 
 /** Changes a text only if it differs, so that selections and readers are left alone. */
-export function say(node, text) {
+export function say(node, given) {
+  const text = plain(given);
   if (node.textContent !== text) node.textContent = text;
 }

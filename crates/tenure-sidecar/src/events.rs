@@ -126,7 +126,7 @@ impl Follower {
 
 fn json(kind: &str, data: &impl Serialize) -> Event {
     let event = Event::default().event(kind);
-    match serde_json::to_string(data) {
+    match crate::json::text(data) {
         Ok(text) => event.data(text),
         // Our own types always have a JSON form.
         Err(_) => event.data("{}"),

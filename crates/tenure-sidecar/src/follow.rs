@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use crate::hooks::{Happening, Hooks, Turn};
 use crate::journal::{Journal, What};
 use crate::streams::Streams;
+use crate::view::unknown;
 use crate::watched::{Seen, Watched};
 
 /// How often to look while nobody watches.
@@ -22,6 +23,10 @@ const LOOK_EVERY_WATCHED: (Duration, Duration) =
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(20);
 /// The store ends a lease on a whole millisecond: looking at the very one finds it still there.
 const EXPIRY_GRAIN: Duration = Duration::from_millis(3);
+/// With less left than this a lease is waited for to end.
+const LEASE_LEFT_MIN: Duration = Duration::from_millis(200);
+/// Longer than any look takes: then there is nothing to doubt.
+const DOUBT_MAX: Duration = Duration::from_secs(3600);
 /// How soon to follow changes again after that failed.
 const FOLLOW_AGAIN: Duration = Duration::from_secs(1);
 
@@ -45,13 +50,18 @@ pub(crate) async fn look_on(
     streams: Arc<Streams>,
 ) {
     let mut before = Seen::default();
+    // Whether the journal says that nobody can tell who leads.
+    let mut was_unknown = false;
     loop {
-        watched.look().await;
+        match was_unknown {
+            true => watched.look().await,
+            false => was_unknown = look_or_doubt(&watched, &journal).await,
+        }
         let seen = watched.seen();
-        write_down(&journal, &watched, &before, &seen);
+        write_down(&journal, &watched, &before, &seen, was_unknown);
+        was_unknown &= watched.is_unknown(&seen);
         let every = if streams.any() { while_watched(&seen) } else { LOOK_EVERY };
-        let lease = seen.remaining().filter(|left| !left.is_zero());
-        let pause = lease.map_or(every, |left| every.min(left + EXPIRY_GRAIN));
+        let pause = every.min(before_the_end(&seen).unwrap_or(every));
         before = seen;
         tokio::time::sleep(LOOK_PAUSE_MIN).await;
         tokio::select! {
@@ -63,6 +73,38 @@ pub(crate) async fn look_on(
     }
 }
 
+/// Looks, and says meanwhile that nobody can tell who leads once that is so: a store that does not
+/// answer must not keep an old truth alive. Returns whether it said so.
+async fn look_or_doubt(watched: &Watched, journal: &Journal) -> bool {
+    let mut looking = std::pin::pin!(watched.look());
+    let left = {
+        let seen = watched.seen();
+        let believed = seen.believed_for().unwrap_or(DOUBT_MAX);
+        believed.saturating_sub(seen.age().unwrap_or_default())
+    };
+    tokio::select! {
+        () = &mut looking => return doubt(watched, journal),
+        () = tokio::time::sleep(left.min(DOUBT_MAX) + EXPIRY_GRAIN) => {}
+    }
+    let doubts = doubt(watched, journal);
+    watched.nudge();
+    looking.await;
+    doubts
+}
+
+/// Writes down that nobody can tell who leads, if that is so.
+fn doubt(watched: &Watched, journal: &Journal) -> bool {
+    let Some(unknown) = unknown(watched, &watched.seen()) else { return false };
+    journal.add(watched.name(), What { kind: "unknown", text: unknown.text, ..What::default() });
+    true
+}
+
+/// When to look again so that a lease is seen renewed before the one that is known is over.
+fn before_the_end(seen: &Seen) -> Option<Duration> {
+    let left = seen.remaining().filter(|left| !left.is_zero())?;
+    Some(if left > LEASE_LEFT_MIN { left * 2 / 3 } else { left + EXPIRY_GRAIN })
+}
+
 /// Often enough to see a short lease renewed.
 fn while_watched(seen: &Seen) -> Duration {
     let (least, most) = LOOK_EVERY_WATCHED;
@@ -70,7 +112,13 @@ fn while_watched(seen: &Seen) -> Duration {
 }
 
 /// What a person who looks on would call a change.
-fn write_down(journal: &Journal, watched: &Watched, before: &Seen, after: &Seen) {
+fn write_down(
+    journal: &Journal,
+    watched: &Watched,
+    before: &Seen,
+    after: &Seen,
+    was_unknown: bool,
+) {
     let add = |what: What| journal.add(watched.name(), what);
     match (&before.error, &after.error) {
         (None, Some(error)) => {
@@ -87,7 +135,8 @@ fn write_down(journal: &Journal, watched: &Watched, before: &Seen, after: &Seen)
     let leader = |o: &Observation| o.leadership.leader().map(|l| (l.id.clone(), l.token));
     let own = watched.status().and_then(|status| status.token);
     let is_old_news = leader(seen).is_none() && is_overtaken(seen.server_time, own);
-    if earlier.map(leader) != Some(leader(seen)) && !is_old_news {
+    let is_known_again = was_unknown && !watched.is_unknown(after);
+    if (earlier.map(leader) != Some(leader(seen)) || is_known_again) && !is_old_news {
         add(new_leader(seen, after));
     }
     if let Some(earlier) = earlier {
@@ -213,8 +262,10 @@ pub(crate) async fn listen(
     mut events: Events,
     journal: Arc<Journal>,
     hooks: Arc<Hooks>,
+    release: Release,
 ) {
-    let mut listener = Listener { watched, journal, hooks, leads_under: None };
+    let mut listener =
+        Listener { watched, journal, hooks, release, leads_under: None, holding: None };
     listener.catch_up();
     while let Some(event) = events.next().await {
         match event {
@@ -228,12 +279,46 @@ pub(crate) async fn listen(
     }
 }
 
+/// When a term is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Release {
+    /// At once; hooks are told beside it.
+    AtOnce,
+    /// When hooks on loss have ended, or the grace for stopping is over.
+    AfterHooks,
+}
+
 struct Listener {
     watched: Arc<Watched>,
     journal: Arc<Journal>,
     hooks: Arc<Hooks>,
+    release: Release,
     /// The term that the hooks know of.
     leads_under: Option<Token>,
+    /// What keeps the term from being given back before the hooks were told.
+    holding: Option<Holding>,
+}
+
+/// A task that ends with its value.
+struct Holding(tokio::task::AbortHandle);
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Tells the hooks as soon as work has to stop, and lets go of the term when they have ended.
+async fn hold(term: tenure::Term, hooks: Arc<Hooks>, id: String) {
+    term.stopping().await;
+    let reason = term.stop_reason().map_or("unknown", |reason| reason.code());
+    let (name, token) = (term.resource().name().to_owned(), term.token().get());
+    let loss = Happening { turn: Turn::Loss, name: name.clone(), id, token, reason };
+    hooks.tell(&Arc::new(loss));
+    tokio::select! {
+        () = hooks.loss_told(&name, token) => {}
+        () = term.lost() => {}
+    }
 }
 
 impl Listener {
@@ -286,6 +371,13 @@ impl Listener {
 
     fn gained(&mut self, status: &Status, token: Token) {
         self.leads_under = Some(token);
+        if self.release == Release::AfterHooks {
+            let term = self.watched.election.as_ref().and_then(tenure::Election::term);
+            // Over already: a gain told now could no longer be taken back in time.
+            let Some(term) = term.filter(|term| term.token() == token) else { return };
+            let holding = hold(term, Arc::clone(&self.hooks), status.id.to_string());
+            self.holding = Some(Holding(tokio::spawn(holding).abort_handle()));
+        }
         self.tell_hooks(status, Turn::Gain, token, "granted");
     }
 

@@ -116,10 +116,9 @@ impl Journal {
     }
 }
 
-/// Others' words without control characters, cut to a sane length.
+/// Others' words without deceptive characters, cut to a sane length.
 fn plain(text: &str) -> String {
-    let shown = text.chars().take(TEXT_LEN_MAX);
-    shown.map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    tenure::core::text::plain(text, TEXT_LEN_MAX, '\u{fffd}')
 }
 
 impl std::fmt::Debug for Journal {

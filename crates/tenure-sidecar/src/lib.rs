@@ -22,12 +22,15 @@
 
 mod access;
 mod clock;
+mod connections;
 mod error;
 mod events;
 mod follow;
 mod hooks;
 mod journal;
+mod json;
 mod metrics;
+mod paced;
 mod page;
 mod routes;
 mod server;
@@ -40,7 +43,9 @@ mod view;
 mod watched;
 
 pub use access::Access;
+pub use connections::{CONNECTIONS_MAX, PEER_CONNECTIONS_MAX};
 pub use error::SidecarError;
-pub use hooks::{HOOK_QUEUED_MAX, HOOK_TRIES_MAX, Hook, WebhookError};
-pub use server::{CONNECTIONS_MAX, Server, ServerSettings};
+pub use hooks::{HOOK_TRIES_MAX, Hook, WebhookError};
+pub use server::{Server, ServerSettings};
 pub use sidecar::{Sidecar, SidecarBuilder};
+pub use tls::Certificates;

@@ -56,19 +56,15 @@ impl Collector for Scrape {
 
 impl Scrape {
     fn gauges(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
-        let gauges: [(&str, &str, Read<f64>); 10] = [
+        let gauges: [(&str, &str, Read<f64>); 11] = [
             ("leader_election_master_status", "1 while this instance leads", |w| {
                 Some(yes(w.election.as_ref()?.is_leader()))
             }),
             ("tenure_leader_known", "1 if the store says that somebody leads", |w| {
-                let leads = w.election.as_ref().is_some_and(tenure::Election::is_leader);
-                let seen = w.seen();
-                let lasts = seen.remaining().is_none_or(|left| !left.is_zero());
-                Some(yes(leads || (w.known_leader(&seen).is_some() && lasts)))
+                Some(yes(w.known_leader(&w.seen()).is_some()))
             }),
-            ("tenure_token", "The token of the term that was last seen", |w| {
-                let own = w.status().and_then(|status| status.token);
-                let token = own.or_else(|| w.seen().leader().map(|leader| leader.token))?;
+            ("tenure_token", "The token of the term that runs; none while that is unknown", |w| {
+                let token = w.known_leader(&w.seen())?.token;
                 token.is_some().then(|| token.get() as f64)
             }),
             ("tenure_lease_seconds", "How long a lease lasts without renewal", |w| {
@@ -81,17 +77,22 @@ impl Scrape {
                 Some(w.renewal_age()?.as_secs_f64())
             }),
             ("tenure_members", "Members that the store lists", |w| {
-                Some(w.seen().observation?.members.len() as f64)
+                Some(w.seen().current()?.members.len() as f64)
             }),
             ("tenure_members_ready", "Members that are ready to lead", |w| {
-                let seen = w.seen().observation?;
-                Some(seen.members.iter().filter(|member| member.record.ready).count() as f64)
+                let seen = w.seen();
+                Some(seen.current()?.members.iter().filter(|member| member.record.ready).count()
+                    as f64)
             }),
             ("tenure_store_round_trip_seconds", "How long the last look took", |w| {
-                Some(w.seen().round_trip?.as_secs_f64())
+                let seen = w.seen();
+                Some(seen.round_trip.filter(|_| seen.error.is_none())?.as_secs_f64())
+            }),
+            ("tenure_seen_age_seconds", "Since the store last showed who leads", |w| {
+                Some(w.seen().age()?.as_secs_f64())
             }),
             ("tenure_paused", "1 while an operator has paused the election", |w| {
-                Some(yes(w.seen().observation?.paused_for.is_some()))
+                Some(yes(w.seen().current()?.paused_for.is_some()))
             }),
         ];
         for (name, help, read) in gauges {
@@ -198,7 +199,6 @@ impl Scrape {
                 ("retried", &tally.retried),
                 ("failed", &tally.failed),
                 ("superseded", &tally.superseded),
-                ("dropped", &tally.dropped),
             ];
             for (outcome, count) in outcomes {
                 let hook = format!("{}-{index}", turn.as_str());

@@ -34,6 +34,7 @@ const ASSETS: &[Asset] = &[
     Asset { path: "/page/icon.svg", kind: "image/svg+xml", text: include_str!("../page/icon.svg") },
     Asset { path: "/page/main.js", kind: SCRIPT, text: include_str!("../page/main.js") },
     Asset { path: "/page/wire.js", kind: SCRIPT, text: include_str!("../page/wire.js") },
+    Asset { path: "/page/clock.js", kind: SCRIPT, text: include_str!("../page/clock.js") },
     Asset { path: "/page/card.js", kind: SCRIPT, text: include_str!("../page/card.js") },
     Asset { path: "/page/timeline.js", kind: SCRIPT, text: include_str!("../page/timeline.js") },
     Asset { path: "/page/dialog.js", kind: SCRIPT, text: include_str!("../page/dialog.js") },

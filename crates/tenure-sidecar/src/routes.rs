@@ -4,14 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use tenure::{Asked, SeenLeader};
 
+use crate::json::Json;
 use crate::sidecar::Shared;
 use crate::terms::{TermRecord, terms};
 use crate::timestamp::Timestamp;
@@ -20,7 +21,7 @@ use crate::watched::{HISTORY_READ_MAX, Watched};
 use crate::{clock, events, metrics, page};
 
 /// The largest body that a request may have, in bytes: a name fits many times.
-const BODY_LEN_MAX: usize = 16 * 1024;
+pub(crate) const BODY_LEN_MAX: usize = 16 * 1024;
 /// How long `/status` waits for a fresh look before it shows the last one.
 const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 /// A look this young is fresh: many callers at once share it.
@@ -106,8 +107,10 @@ async fn standby_route(State(shared): Shares, Query(query): Query<Named>) -> Res
 }
 
 /// Whether the process turns over at all. The store has no say in this.
+///
+/// Says when that was, too: a page can tell by it how late other answers came.
 async fn livez() -> Response {
-    fresh("ok\n")
+    fresh(([("tenure-as-of-ms", clock::running_ms().to_string())], "ok\n"))
 }
 
 /// Whether it knows enough to be asked: a standby is ready, and stays so when the store goes.
@@ -276,11 +279,11 @@ struct HandOver {
 async fn hand_over(
     State(shared): Shares,
     Path(name): Path<String>,
-    body: Result<Json<HandOver>, axum::extract::rejection::JsonRejection>,
+    body: Result<axum::Json<HandOver>, axum::extract::rejection::JsonRejection>,
 ) -> Response {
     let Some(watched) = shared.resource(&name) else { return unknown(&shared, &name) };
     let to = match body {
-        Ok(Json(HandOver { to })) if !to.is_empty() => to,
+        Ok(axum::Json(HandOver { to })) if !to.is_empty() => to,
         Ok(_) => return problem(StatusCode::BAD_REQUEST, "to is empty: name the successor"),
         Err(rejection) => {
             let error = format!("{rejection}; send {{\"to\": \"INSTANCE\"}} as application/json");

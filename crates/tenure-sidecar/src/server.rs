@@ -6,6 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -13,25 +18,27 @@ use tenure::Secret;
 use tenure::config::SidecarConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio_rustls::TlsAcceptor;
+use tokio::sync::watch;
 
 use crate::access::Access;
+use crate::connections::Connections;
 use crate::error::SidecarError;
+use crate::paced::Paced;
+use crate::routes::{BODY_LEN_MAX, problem};
 use crate::sidecar::Sidecar;
-use crate::tls;
+use crate::tls::{self, Certificates};
 
-/// How many connections may be open at a time; more wait in the listener's queue.
-pub const CONNECTIONS_MAX: usize = 256;
-/// How long a caller may take to send the head of a request, and to agree on encryption, unless
-/// told otherwise.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a caller may take to send a request, to take in a part of the answer, and to agree on
+/// encryption, unless told otherwise.
+const CALLER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes that a head may have.
 const HEAD_LEN_MAX: usize = 32 * 1024;
 /// The fewest characters of a token: less could be guessed.
 const TOKEN_LEN_MIN: usize = 16;
 /// How long to wait when the system has no descriptor left for a caller.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// How often to look whether the files of certificates have changed.
+const CERTIFICATES_LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How long open connections get to end at a shutdown.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -42,7 +49,7 @@ pub struct ServerSettings {
     access: Access,
     token: Option<Secret>,
     tls: Option<tls::Files>,
-    head_timeout: Duration,
+    caller_timeout: Duration,
 }
 
 impl ServerSettings {
@@ -53,7 +60,7 @@ impl ServerSettings {
             access: Access::default(),
             token: None,
             tls: None,
-            head_timeout: HEAD_TIMEOUT,
+            caller_timeout: CALLER_TIMEOUT,
         }
     }
 
@@ -83,11 +90,11 @@ impl ServerSettings {
         self
     }
 
-    /// Hangs up on callers who take longer than this to send the head of a request, or to agree on
-    /// encryption; 10 s by default. A silent caller has one of [`CONNECTIONS_MAX`] places.
+    /// Hangs up on callers who take longer than this to send the head or the body of a request, to
+    /// agree on encryption, or to take in any part of an answer; 10 s by default.
     #[must_use]
-    pub fn head_timeout(mut self, limit: Duration) -> Self {
-        self.head_timeout = limit;
+    pub fn caller_timeout(mut self, limit: Duration) -> Self {
+        self.caller_timeout = limit;
         self
     }
 
@@ -111,9 +118,9 @@ impl ServerSettings {
 /// A sidecar that listens.
 pub struct Server {
     listener: TcpListener,
-    acceptor: Option<TlsAcceptor>,
+    certificates: Option<Arc<Certificates>>,
     router: Router,
-    head_timeout: Duration,
+    caller_timeout: Duration,
 }
 
 impl Server {
@@ -125,15 +132,22 @@ impl Server {
             Err(_) => return Err(SidecarError::Address { given: settings.listen.clone() }),
         };
         settings.check(address)?;
-        let acceptor = settings.tls.as_ref().map(tls::Files::acceptor).transpose()?;
-        if acceptor.is_none() && !address.ip().is_loopback() {
+        let certificates = settings.tls.map(Certificates::load).transpose()?.map(Arc::new);
+        if certificates.is_none() && !address.ip().is_loopback() {
             tracing::warn!(target: "tenure", %address,
                 "sidecar: tokens travel unencrypted; set sidecar.tls unless something else does");
         }
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|source| SidecarError::Listen { address, source })?;
-        let router = settings.access.guard(sidecar.router());
-        Ok(Server { listener, acceptor, router, head_timeout: settings.head_timeout })
+        let caller_timeout = settings.caller_timeout;
+        let whole = middleware::from_fn_with_state(caller_timeout, whole_body);
+        let router = settings.access.guard(sidecar.router().layer(whole));
+        Ok(Server { listener, certificates, router, caller_timeout })
+    }
+
+    /// Its certificates, to read their files again; `None` where it serves plain HTTP.
+    pub fn certificates(&self) -> Option<Arc<Certificates>> {
+        self.certificates.clone()
     }
 
     /// Where it listens.
@@ -143,25 +157,36 @@ impl Server {
 
     /// The address of the page.
     pub fn url(&self) -> io::Result<String> {
-        let scheme = if self.acceptor.is_some() { "https" } else { "http" };
+        let scheme = if self.certificates.is_some() { "https" } else { "http" };
         Ok(format!("{scheme}://{}/", self.address()?))
     }
 
-    /// Serves until `ends`, then lets open requests end, for a moment.
+    /// Serves until `ends`, then lets open requests end, for a moment. Renewed certificates are
+    /// read within a few seconds.
     pub async fn serve(self, ends: impl Future<Output = ()>) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let connections = Connections::new();
         let (farewell, _) = watch::channel(false);
-        let Server { listener, acceptor, router, head_timeout } = self;
-        let service = Service { router, acceptor, head_timeout };
+        let Server { listener, certificates, router, caller_timeout } = self;
+        let service = Service { router, certificates: certificates.clone(), caller_timeout };
         let mut ends = std::pin::pin!(ends);
+        let mut renewals = std::pin::pin!(follow_renewals(certificates));
         loop {
             let accepted = tokio::select! {
                 () = &mut ends => break,
-                accepted = accept(&listener, &places) => accepted,
+                accepted = listener.accept() => accepted,
+                () = &mut renewals => continue,
             };
             match accepted {
-                Ok((stream, place)) => {
-                    tokio::spawn(service.clone().attend(stream, farewell.subscribe(), place));
+                Ok((stream, address)) => {
+                    let (place, ended) = connections.enter(address.ip());
+                    let stream = Paced::new(stream, place, caller_timeout);
+                    let attended = service.clone().attend(stream, farewell.subscribe());
+                    tokio::spawn(async move {
+                        tokio::select! {
+                            () = attended => {}
+                            _ = ended => {}
+                        }
+                    });
                 }
                 Err(error) => {
                     tracing::warn!(target: "tenure", %error, "sidecar: cannot accept");
@@ -171,9 +196,38 @@ impl Server {
         }
         drop(listener);
         farewell.send_replace(true);
-        let all = u32::try_from(CONNECTIONS_MAX).expect("a few hundred");
         // Whoever is not done by then is cut off with the process.
-        let _ = tokio::time::timeout(FAREWELL, places.acquire_many(all)).await;
+        let _ = tokio::time::timeout(FAREWELL, connections.all_gone()).await;
+    }
+}
+
+/// Looks at the files of certificates again and again. Never ends.
+async fn follow_renewals(certificates: Option<Arc<Certificates>>) {
+    let Some(certificates) = certificates else { return std::future::pending().await };
+    loop {
+        tokio::time::sleep(CERTIFICATES_LOOK_EVERY).await;
+        certificates.follow_files();
+    }
+}
+
+/// Takes in the body of a request before anybody works on it: one that does not end in time holds
+/// up nobody.
+async fn whole_body(State(limit): State<Duration>, request: Request, next: Next) -> Response {
+    if request.method() != Method::POST {
+        return next.run(request).await;
+    }
+    let (head, body) = request.into_parts();
+    let close = [(header::CONNECTION, "close")];
+    match tokio::time::timeout(limit, to_bytes(body, BODY_LEN_MAX)).await {
+        Ok(Ok(bytes)) => next.run(Request::from_parts(head, Body::from(bytes))).await,
+        Ok(Err(_)) => {
+            let error = format!("the body is longer than {BODY_LEN_MAX} bytes, or was cut off");
+            (close, problem(StatusCode::PAYLOAD_TOO_LARGE, error)).into_response()
+        }
+        Err(_) => {
+            let error = format!("the body did not arrive within {limit:?}: send it at once");
+            (close, problem(StatusCode::REQUEST_TIMEOUT, error)).into_response()
+        }
     }
 }
 
@@ -183,35 +237,19 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// A place first: callers beyond the limit wait outside.
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    stream.set_nodelay(true)?;
-    Ok((stream, place))
-}
-
 #[derive(Clone)]
 struct Service {
     router: Router,
-    acceptor: Option<TlsAcceptor>,
-    head_timeout: Duration,
+    certificates: Option<Arc<Certificates>>,
+    caller_timeout: Duration,
 }
 
 impl Service {
-    async fn attend(
-        self,
-        stream: TcpStream,
-        farewell: watch::Receiver<bool>,
-        _place: OwnedSemaphorePermit,
-    ) {
-        let Some(acceptor) = self.acceptor.clone() else {
+    async fn attend(self, stream: Paced<TcpStream>, farewell: watch::Receiver<bool>) {
+        let Some(acceptor) = self.certificates.as_ref().map(|known| known.acceptor()) else {
             return self.converse(stream, farewell).await;
         };
-        match tokio::time::timeout(self.head_timeout, acceptor.accept(stream)).await {
+        match tokio::time::timeout(self.caller_timeout, acceptor.accept(stream)).await {
             Ok(Ok(stream)) => self.converse(stream, farewell).await,
             Ok(Err(error)) => tracing::debug!(target: "tenure", %error, "sidecar: no trust"),
             Err(_) => {}
@@ -224,7 +262,7 @@ impl Service {
     {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(self.head_timeout)
+            .header_read_timeout(self.caller_timeout)
             .max_buf_size(HEAD_LEN_MAX)
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router));
         let mut connection = std::pin::pin!(connection);

@@ -2,19 +2,24 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use tenure::config::{Config, SidecarConfig};
 use tenure::{Election, Events, Tenure};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
 use crate::error::SidecarError;
+use crate::follow::Release;
 use crate::hooks::{Hook, Hooks};
 use crate::journal::Journal;
 use crate::streams::Streams;
 use crate::watched::Watched;
 use crate::{clock, follow, routes};
+
+/// How long the last events of stopped elections may take to be read: they are there already.
+const EVENTS_END_MAX: Duration = Duration::from_secs(2);
 
 /// A running sidecar. Cheap to clone; what it does beside answering ends with the last clone.
 #[derive(Clone, Debug)]
@@ -32,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) journal: Arc<Journal>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) hooks: Arc<Hooks>,
+    /// How many elections are listened to.
+    listening: watch::Sender<usize>,
     pub(crate) standby_is_degraded: bool,
     pub(crate) started_at_ms: u64,
 }
@@ -60,6 +67,7 @@ impl Sidecar {
             elections: Vec::new(),
             observed: Vec::new(),
             hooks: Vec::new(),
+            release: Release::AtOnce,
             standby_is_degraded: false,
         }
     }
@@ -80,6 +88,7 @@ impl Sidecar {
         let tenure = Tenure::from_config(config).await?;
         let mut builder = Sidecar::builder(tenure.clone())
             .standby_is_degraded(settings.standby_is_degraded)
+            .release_after_hooks(settings.on_loss_first)
             .hooks(configured_hooks(&settings)?);
         for name in names {
             let mut starting = tenure.election(name);
@@ -98,6 +107,21 @@ impl Sidecar {
     /// around them decides who may.
     pub fn router(&self) -> Router {
         routes::router(Arc::clone(&self.shared))
+    }
+
+    /// Ends every election of its client, gives leases back, and waits until the hooks on loss
+    /// have ended: for one whole try of each, and not longer.
+    ///
+    /// Without this, hooks that run are killed when the last clone is dropped.
+    pub async fn shutdown(&self) {
+        self.shared.tenure.shutdown().await;
+        // The end of each election is in its events; until they are read, no hook knows of it.
+        let mut listening = self.shared.listening.subscribe();
+        let all_read = listening.wait_for(|count| *count == 0);
+        if tokio::time::timeout(EVENTS_END_MAX, all_read).await.is_err() {
+            tracing::warn!(target: "tenure", "sidecar: the events of an election have no end");
+        }
+        self.shared.hooks.end().await;
     }
 
     /// The client behind it.
@@ -136,6 +160,7 @@ pub struct SidecarBuilder {
     elections: Vec<(Election, Events)>,
     observed: Vec<String>,
     hooks: Vec<Hook>,
+    release: Release,
     standby_is_degraded: bool,
 }
 
@@ -161,6 +186,13 @@ impl SidecarBuilder {
     /// Adds a hook.
     pub fn hook(mut self, hook: Hook) -> Self {
         self.hooks.push(hook);
+        self
+    }
+
+    /// Whether hooks on loss come first: then a term is given back only when they have ended, or
+    /// when the grace for stopping work (`stop_grace`) is over. By default both begin at once.
+    pub fn release_after_hooks(mut self, is_so: bool) -> Self {
+        self.release = if is_so { Release::AfterHooks } else { Release::AtOnce };
         self
     }
 
@@ -195,16 +227,19 @@ impl SidecarBuilder {
         }
         check_names(&resources)?;
         resources.sort_by(|a, b| a.name().cmp(b.name()));
+        let names = listening.iter().map(|(watched, _)| watched.name());
+        let hooks = Arc::new(Hooks::new(self.hooks, names));
         let shared = Arc::new(Shared {
             tenure: self.tenure,
             resources,
             journal: Arc::new(Journal::new()),
             streams: Arc::default(),
-            hooks: Arc::new(Hooks::new(self.hooks)),
+            hooks,
+            listening: watch::Sender::new(listening.len()),
             standby_is_degraded: self.standby_is_degraded,
             started_at_ms: clock::unix_ms(),
         });
-        let tasks = start_tasks(&shared, listening);
+        let tasks = start_tasks(&shared, listening, self.release);
         Ok(Sidecar { shared, _tasks: Arc::new(Tasks(tasks)) })
     }
 }
@@ -220,13 +255,22 @@ fn check_names(resources: &[Arc<Watched>]) -> Result<(), SidecarError> {
     }
 }
 
-fn start_tasks(shared: &Arc<Shared>, listening: Vec<(Arc<Watched>, Events)>) -> Vec<AbortHandle> {
+fn start_tasks(
+    shared: &Arc<Shared>,
+    listening: Vec<(Arc<Watched>, Events)>,
+    release: Release,
+) -> Vec<AbortHandle> {
     let mut tasks: Vec<AbortHandle> = Vec::new();
     tasks.extend(shared.hooks.workers().into_iter().map(|work| tokio::spawn(work).abort_handle()));
     for (watched, events) in listening {
         let (journal, hooks) = (Arc::clone(&shared.journal), Arc::clone(&shared.hooks));
         let keeping = Arc::clone(&watched);
-        tasks.push(tokio::spawn(follow::listen(watched, events, journal, hooks)).abort_handle());
+        let ended = shared.listening.clone();
+        let listened = async move {
+            follow::listen(watched, events, journal, hooks, release).await;
+            ended.send_modify(|count| *count -= 1);
+        };
+        tasks.push(tokio::spawn(listened).abort_handle());
         tasks.push(tokio::spawn(async move { keeping.keep_promises().await }).abort_handle());
     }
     for watched in shared.resources.iter().filter(|watched| watched.is_held()) {

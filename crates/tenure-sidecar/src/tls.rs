@@ -1,7 +1,8 @@
 //! Certificates: the one we show, and those that callers must show.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -36,12 +37,21 @@ impl Files {
         }
     }
 
+    fn stamps(&self) -> Stamps {
+        let files = [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()];
+        let stamp = |file: &PathBuf| {
+            let about = std::fs::metadata(file).ok()?;
+            Some((about.modified().ok()?, about.len()))
+        };
+        files.into_iter().flatten().map(stamp).collect()
+    }
+
     /// Whether callers must show a certificate.
     pub(crate) fn asks_for_clients(&self) -> bool {
         self.client_ca.is_some()
     }
 
-    pub(crate) fn acceptor(&self) -> Result<TlsAcceptor, SidecarError> {
+    fn acceptor(&self) -> Result<TlsAcceptor, SidecarError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -64,6 +74,68 @@ impl Files {
             builder.with_single_cert(certificates(&self.cert)?, key).map_err(broken)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+}
+
+/// The certificates in use. Their files may be replaced at any time.
+#[derive(Debug)]
+pub struct Certificates {
+    files: Files,
+    loaded: Mutex<Loaded>,
+}
+
+struct Loaded {
+    acceptor: TlsAcceptor,
+    /// The files as they were when they were last tried, whatever came of it.
+    tried: Stamps,
+}
+
+impl std::fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Loaded").field("tried", &self.tried).finish_non_exhaustive()
+    }
+}
+
+/// What tells one state of the files from another.
+type Stamps = Vec<Option<(SystemTime, u64)>>;
+
+impl Certificates {
+    pub(crate) fn load(files: Files) -> Result<Self, SidecarError> {
+        // Looked at before they are read: a change in between is found later.
+        let tried = files.stamps();
+        let acceptor = files.acceptor()?;
+        Ok(Certificates { files, loaded: Mutex::new(Loaded { acceptor, tried }) })
+    }
+
+    /// Reads the files again. Connections that are there keep what they have. Fails when the files
+    /// cannot be used: then the certificates from before stay in use.
+    pub fn reload(&self) -> Result<(), SidecarError> {
+        let tried = self.files.stamps();
+        let acceptor = self.files.acceptor();
+        let mut loaded = self.lock();
+        loaded.tried = tried;
+        loaded.acceptor = acceptor?;
+        Ok(())
+    }
+
+    /// Reads the files again if they have changed.
+    pub(crate) fn follow_files(&self) {
+        if self.files.stamps() == self.lock().tried {
+            return;
+        }
+        match self.reload() {
+            Ok(()) => tracing::info!(target: "tenure", "sidecar: certificates were read again"),
+            Err(error) => tracing::warn!(target: "tenure", %error,
+                "sidecar: renewed certificates cannot be used, those from before still are"),
+        }
+    }
+
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        self.lock().acceptor.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Loaded> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

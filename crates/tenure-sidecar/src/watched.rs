@@ -16,6 +16,9 @@ use crate::terms::{TermRecord, terms};
 
 /// How many entries of the history are read: about a hundred terms.
 pub(crate) const HISTORY_READ_MAX: usize = 200;
+/// How long a look is believed that showed no lease: much longer than the pause between two looks,
+/// so only a store that does not answer gets there.
+const BELIEVED_MAX: Duration = Duration::from_secs(10);
 /// How many renewals the page draws.
 const RENEWALS_KEPT_MAX: usize = 120;
 
@@ -36,8 +39,8 @@ pub(crate) struct Watched {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) observation: Option<Arc<Observation>>,
-    /// When the look began that showed it.
-    pub(crate) looked_at: Option<Instant>,
+    /// When the look began that showed it, on the clock that counts through suspend.
+    pub(crate) looked_at: Option<Moment>,
     pub(crate) looked_at_ms: Option<u64>,
     pub(crate) round_trip: Option<Duration>,
     /// Why the last look showed nothing.
@@ -56,7 +59,33 @@ impl Seen {
 
     /// How long ago it was seen.
     pub(crate) fn age(&self) -> Option<Duration> {
-        self.looked_at.map(|looked_at| clock::now().saturating_duration_since(looked_at))
+        self.looked_at.map(|looked_at| clock::awake_or_asleep().since(looked_at))
+    }
+
+    /// What was seen, while it can be taken for true.
+    pub(crate) fn current(&self) -> Option<&Observation> {
+        self.observation.as_deref().filter(|_| self.unknown_for().is_none())
+    }
+
+    /// Since when nobody can tell who leads: the lease that was seen is over, and nothing was seen
+    /// since. `None` while it is known, and before anything was.
+    pub(crate) fn unknown_for(&self) -> Option<Duration> {
+        self.age()?.checked_sub(self.believed_for()?).filter(|over| !over.is_zero())
+    }
+
+    /// How long what was seen counts, from the look on.
+    pub(crate) fn believed_for(&self) -> Option<Duration> {
+        match self.observation.as_ref()?.leadership {
+            Leadership::Led { remaining: Some(left), .. } => Some(left),
+            _ => Some(BELIEVED_MAX),
+        }
+    }
+
+    /// Since when it is unknown who leads, by the clock on the wall.
+    pub(crate) fn unknown_since_ms(&self) -> Option<u64> {
+        self.unknown_for()?;
+        let believed = u64::try_from(self.believed_for()?.as_millis()).unwrap_or(u64::MAX);
+        Some(self.looked_at_ms?.saturating_add(believed))
     }
 
     /// The lease that the leader asks for, as it told the others.
@@ -143,6 +172,12 @@ impl Watched {
         self.seen.subscribe()
     }
 
+    /// Whether nobody can tell who leads any more. An instance that leads knows.
+    pub(crate) fn is_unknown(&self, seen: &Seen) -> bool {
+        let leads = self.status().is_some_and(|status| status.token.is_some());
+        self.is_held() && !leads && seen.unknown_for().is_some()
+    }
+
     /// Who leads as far as is known: this instance knows of itself without asking, so that no look
     /// from before its term ended can say otherwise.
     pub(crate) fn known_leader(&self, seen: &Seen) -> Option<tenure::SeenLeader> {
@@ -153,7 +188,8 @@ impl Watched {
             return Some(tenure::SeenLeader { id: status.id.clone(), token, foreign: false });
         }
         let is_own = |id: &tenure::InstanceId| own.as_ref().is_some_and(|status| status.id == *id);
-        seen.leader().filter(|leader| self.is_held() && !is_own(&leader.id)).cloned()
+        let leader = seen.current()?.leadership.leader()?;
+        (self.is_held() && !is_own(&leader.id)).then(|| leader.clone())
     }
 
     /// Whether requests about this resource reach the store. The one judgement that all answers
@@ -192,9 +228,9 @@ impl Watched {
 
     /// Looks once and remembers what it saw. Never longer than the library's own time-out.
     pub(crate) async fn look(&self) {
-        let (began_at, began_at_ms) = (clock::now(), clock::unix_ms());
+        let (began_at, began_at_ms) = (clock::awake_or_asleep(), clock::unix_ms());
         let looked = self.observer.look().await;
-        let round_trip = clock::now().saturating_duration_since(began_at);
+        let round_trip = clock::awake_or_asleep().since(began_at);
         let history = match &looked {
             Ok(observation) if self.needs_history(observation) => {
                 self.observer.history(HISTORY_READ_MAX).await.ok()

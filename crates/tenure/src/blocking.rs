@@ -220,8 +220,8 @@ impl Election {
                 }
                 Ok(_) => failures = 0,
                 Err(panic) => {
-                    self.inner.give_up_after_panic(&words_of(&*panic));
-                    wait(self.inner.hold_back(failures));
+                    let why = words_of(&*panic);
+                    wait(self.inner.hold_back_after_panic(&why, failures));
                     failures += 1;
                 }
             }

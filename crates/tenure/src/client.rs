@@ -12,6 +12,7 @@ use tokio::sync::{oneshot, watch};
 use crate::backend::{Backend, Connection, Subscription};
 use crate::clock::Clock;
 use crate::config::{Config, ElectionConfig};
+use crate::deadlines::Deadlines;
 use crate::driver::{self, Connector, Inbox, Message, Starting};
 use crate::election::ElectionBuilder;
 use crate::fork::Generation;
@@ -137,6 +138,7 @@ pub(crate) struct Client {
     pub(crate) clock: Clock,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) inbox: Arc<Inbox>,
+    pub(crate) deadlines: Arc<Deadlines>,
     registry: driver::Registry,
     born_in: Generation,
     listeners: OnceLock<ListenerPool>,
@@ -163,6 +165,8 @@ impl Client {
         connector: Connector,
     ) -> Result<Tenure, Error> {
         let born_in = Generation::current();
+        let deadlines = Deadlines::start(&clock)
+            .map_err(|error| Error::Setting { setting: "clock thread", why: error.to_string() })?;
         let registry = Arc::new(Mutex::new(HashMap::new()));
         let (inbox, backend) =
             driver::start(connector, clock.clone(), Arc::clone(&registry)).await?;
@@ -172,6 +176,7 @@ impl Client {
             clock,
             backend,
             inbox,
+            deadlines,
             registry,
             born_in,
             listeners: OnceLock::new(),

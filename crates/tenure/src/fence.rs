@@ -177,7 +177,10 @@ impl<T> SharedFence<T> {
 }
 
 /// A Redis string that leaders of the past cannot write. Its fence is a key beside it without
-/// expiry; the server must neither evict keys (`maxmemory-policy noeviction`) nor lose them.
+/// expiry; the server must neither evict keys (`maxmemory-policy noeviction`) nor lose them. A
+/// failover loses what no replica had: on a store with replicas use
+/// [`write_through`](Self::write_through) with a backend in mode `strict`, which is done only once
+/// they have the fence. Connections of another kind do not wait for replicas by themselves.
 ///
 /// ```no_run
 /// # use tenure::{core::Token, fence::FencedValue};
@@ -239,7 +242,9 @@ impl FencedValue {
         self.run(connection, token, FencedWrite::Delete).await
     }
 
-    /// Does either over the connection of a backend, which needs no second one.
+    /// Does either over the connection of a backend, which needs no second one. In mode `strict` a
+    /// write that the replicas did not confirm is an error: it may have happened, and whoever
+    /// repeats it under the same token does no harm.
     pub async fn write_through(
         &self,
         backend: &RedisBackend,

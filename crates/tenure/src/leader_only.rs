@@ -7,7 +7,7 @@
 //!
 //! - `Ok(Some(value))`: it ran to its end on this instance;
 //! - `Ok(None)`: this instance does not lead, so it did not run;
-//! - `Err(NotLeading)`: the term ended while it ran, and it was dropped half-way;
+//! - `Err(NotLeading)`: the term ended while it ran; it was dropped half-way, or ended too late;
 //! - any other `Err`: it is not known who leads, so it did not run.
 //!
 //! ```
@@ -85,14 +85,14 @@ impl Tenure {
     {
         if let Some(state) = self.client().election_of(name).filter(|state| !state.has_stopped()) {
             return match Term::enter(&state) {
-                Some(term) => run_under(&term, work).await.map(Some),
+                Some(term) => run_under(&term, work).await,
                 None => Ok(None),
             };
         }
         let Some(term) = self.try_acquire(name).await? else { return Ok(None) };
         let outcome = run_under(&term, work).await;
         term.resign().await;
-        outcome.map(Some)
+        outcome
     }
 }
 
@@ -101,30 +101,37 @@ impl Election {
     ///
     /// Work is told by [`Term::stopping`] and [`Term::cancellation`] when the term ends. If it is
     /// still running at the end of its grace, its future is dropped and this fails with
-    /// [`Error::NotLeading`]: part of it may have happened.
+    /// [`Error::NotLeading`]: part of it may have happened. The same goes for work that blocks its
+    /// thread and ends after the lease.
     pub async fn run_if_leader<F, Fut, T>(&self, work: F) -> Result<Option<T>, Error>
     where
         F: FnOnce(Term) -> Fut,
         Fut: Future<Output = T>,
     {
         match self.term() {
-            Some(term) => run_under(&term, work).await.map(Some),
+            Some(term) => run_under(&term, work).await,
             None => Ok(None),
         }
     }
 }
 
-async fn run_under<F, Fut, T>(held: &Term, work: F) -> Result<T, Error>
+async fn run_under<F, Fut, T>(held: &Term, work: F) -> Result<Option<T>, Error>
 where
     F: FnOnce(Term) -> Fut,
     Fut: Future<Output = T>,
 {
-    tokio::select! {
+    if held.is_stopping() {
+        return Ok(None);
+    }
+    let returned = tokio::select! {
         biased;
-        returned = work(held.double()) => Ok(returned),
-        () = held.state().reaches(Phase::CutOff) => {
-            Err(Error::NotLeading { name: held.resource().name().to_owned() })
-        }
+        returned = work(held.double()) => Some(returned),
+        () = held.state().reaches(Phase::CutOff) => None,
+    };
+    // What ended after the lease may have been done by two.
+    match returned.filter(|_| held.is_valid()) {
+        Some(returned) => Ok(Some(returned)),
+        None => Err(Error::NotLeading { name: held.resource().name().to_owned() }),
     }
 }
 

@@ -24,12 +24,14 @@
 //! Nothing here needs a particular runtime: a client has a thread of its own, and what it returns
 //! can be awaited anywhere.
 
+mod alarm;
 pub mod backend;
 pub mod blocking;
 mod builder;
 mod client;
 mod clock;
 pub mod config;
+mod deadlines;
 mod driver;
 mod election;
 mod error;
@@ -58,7 +60,7 @@ pub use events::{EVENTS_QUEUED_MAX, Events, Lagged};
 pub use listener::ListenerHandle;
 pub use memory::MemoryBackend;
 pub use observe::{Changes, Leadership, Observation, Observer, Vacancy};
-pub use once::{Job, Once, Tick};
+pub use once::{Job, NotStarted, Once, Tick};
 pub use operate::{Asked, Force};
 pub use secret::Secret;
 pub use status::{Counts, Status, Watch};

@@ -75,7 +75,7 @@ impl Leadership {
         }
     }
 
-    fn of(view: &View) -> Self {
+    pub(crate) fn of(view: &View) -> Self {
         match (&view.holder, view.paused_for) {
             (Some(id), _) if view.reserved => {
                 let left = view.pttl.unwrap_or_default();

@@ -16,6 +16,8 @@ use crate::{ElectionBuilder, Error, Tenure, Term};
 const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// The shortest period: ticks are counted by the store's clock, in milliseconds.
 const PERIOD_MIN: Duration = Duration::from_millis(1);
+/// The longest period: the store counts microseconds in 53 bits.
+const PERIOD_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 /// The longest name of a tick, in bytes.
 const TICK_NAME_LEN_MAX: usize = 256;
 /// How much of an error's text is kept as the outcome.
@@ -30,7 +32,9 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 #[non_exhaustive]
 pub enum Tick {
     /// The current period of this length, by the store's clock: the same for all instances,
-    /// whatever their own clocks say.
+    /// whatever their own clocks say. Periods are counted from 1970 in UTC, so a day begins at
+    /// midnight UTC. Each length has a record of its own: who changes an hour to a day begins a
+    /// new count.
     Every(Duration),
     /// The tick with this number. Everything up to the highest finished number counts as done.
     Number(u64),
@@ -54,6 +58,9 @@ impl Tick {
             Tick::Every(period) if *period < PERIOD_MIN => {
                 format!("a period of {period:?} is under {PERIOD_MIN:?}: lengthen it")
             }
+            Tick::Every(period) if *period > PERIOD_MAX => {
+                format!("a period of {} s is over 100 years: shorten it", period.as_secs())
+            }
             Tick::Named(name) if name.is_empty() => "its name is empty: give it one".to_owned(),
             Tick::Named(name) if name.len() > TICK_NAME_LEN_MAX => {
                 format!("its name is longer than {TICK_NAME_LEN_MAX} bytes: shorten it")
@@ -66,8 +73,9 @@ impl Tick {
     fn at(&self, server_time: ServerTime) -> protocol::Tick {
         match self {
             Tick::Every(period) => {
-                let number = u128::from(server_time.0) / period.as_micros().max(1);
-                protocol::Tick::Number(u64::try_from(number).unwrap_or(u64::MAX))
+                let micros = u64::try_from(period.as_micros()).unwrap_or(u64::MAX).max(1);
+                let period = Duration::from_micros(micros);
+                protocol::Tick::Period { number: server_time.0 / micros, period }
             }
             Tick::Number(number) => protocol::Tick::Number(*number),
             Tick::Named(name) => protocol::Tick::Named(name.clone()),
@@ -79,8 +87,14 @@ impl Tick {
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Once<T> {
-    /// It ran here, to its end.
+    /// It ran here, to its end, inside its term; where there is a tick, the store has its outcome.
     Ran(T),
+    /// It ran here, to its end, but the store could not be told while the term lasted. Nobody else
+    /// knows, so it may run again.
+    Unrecorded(T),
+    /// It could not be started here, for this reason; see [`Job::run_startable`]. The tick is
+    /// still open.
+    NotStarted(String),
     /// It has run before, or elsewhere, and ended like this.
     AlreadyDone(TickOutcome),
     /// It runs elsewhere just now.
@@ -108,6 +122,10 @@ impl<T> fmt::Display for Once<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Once::Ran(_) => f.write_str("ran here"),
+            Once::Unrecorded(_) => {
+                f.write_str("ran here, but the store could not be told, so it may run again")
+            }
+            Once::NotStarted(why) => write!(f, "could not be started: {why}"),
             Once::AlreadyDone(TickOutcome::Succeeded) => f.write_str("already done"),
             Once::AlreadyDone(TickOutcome::Failed(words)) => {
                 write!(f, "already done, and failed: {words}")
@@ -124,7 +142,7 @@ impl<T> fmt::Display for Once<T> {
 }
 
 impl<T> Once<T> {
-    /// What the work returned, if it ran here to its end.
+    /// What the work returned, if it ran here to its end and nobody runs it again.
     pub fn ran(self) -> Option<T> {
         match self {
             Once::Ran(value) => Some(value),
@@ -139,8 +157,13 @@ impl Tenure {
         self.election(name).try_acquire().await
     }
 
-    /// Runs `work` once per `tick` across all instances: whoever comes first runs it, and the same
-    /// tick never runs twice. The lease is renewed while it runs.
+    /// Runs `work` once per `tick` across all instances: whoever comes first runs it. The lease is
+    /// renewed while it runs.
+    ///
+    /// A tick whose outcome the store has is not begun again, and no two instances work on it at
+    /// once. A tick that was begun and has no outcome is begun again, because its runner crashed
+    /// or lost the leadership; [`Job::rerun_crashed`] switches that off. So work may begin twice:
+    /// exactly once needs a resource that checks [`Term::token`].
     ///
     /// ```
     /// # use std::{sync::Arc, time::Duration};
@@ -184,7 +207,11 @@ impl Tenure {
     }
 }
 
-/// Work that runs once, before it runs.
+/// Why work was not even started; see [`Job::run_startable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotStarted<E>(pub E);
+
+/// A job that has not run yet.
 #[derive(Debug)]
 #[must_use = "nothing happens before `run`"]
 pub struct Job {
@@ -251,6 +278,22 @@ impl Job {
     where
         F: FnOnce(Term) -> Fut,
         Fut: Future<Output = Result<T, E>>,
+        E: Display,
+    {
+        self.run_startable(|term| {
+            let working = work(term);
+            async { Ok(working.await) }
+        })
+        .await
+    }
+
+    /// Like [`run`](Self::run), for work that may fail before it has done anything, such as a
+    /// program that is not there: `Err(NotStarted(why))` takes the begin back. The tick is then as
+    /// open as before, and another instance may run it.
+    pub async fn run_startable<F, Fut, T, E>(self, work: F) -> Result<Once<Result<T, E>>, Error>
+    where
+        F: FnOnce(Term) -> Fut,
+        Fut: Future<Output = Result<Result<T, E>, NotStarted<E>>>,
         E: Display,
     {
         let turn = Turn::prepare(&self).await?;
@@ -373,7 +416,7 @@ impl<'a> Turn<'a> {
     async fn run<F, Fut, T, E>(&self, term: Term, work: F) -> Result<Once<Result<T, E>>, Error>
     where
         F: FnOnce(Term) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
+        Fut: Future<Output = Result<Result<T, E>, NotStarted<E>>>,
         E: Display,
     {
         if let Some(refused) = self.begin(&term).await? {
@@ -385,22 +428,31 @@ impl<'a> Turn<'a> {
             (work.take().expect("a term runs its work once"))(term)
         })
         .await;
-        let outcome = match &ended {
-            Ended::Returned(Ok(_)) => Some(TickOutcome::Succeeded),
-            Ended::Returned(Err(error)) => Some(failed(error)),
-            Ended::Panicked(words) => Some(failed(words)),
-            Ended::Stopped => None,
+        let once = match ended {
+            Ended::Returned(Ok(returned)) => {
+                let outcome = returned.as_ref().map_or_else(failed, |_| TickOutcome::Succeeded);
+                match self.record(&term, outcome).await {
+                    true => Once::Ran(returned),
+                    false => Once::Unrecorded(returned),
+                }
+            }
+            Ended::Returned(Err(NotStarted(why))) => {
+                self.reopen(&term).await;
+                Once::NotStarted(why.to_string())
+            }
+            Ended::Panicked(words) => {
+                self.record(&term, failed(&words)).await;
+                Once::Panicked(words)
+            }
+            Ended::Stopped => {
+                if work.is_some() {
+                    self.reopen(&term).await;
+                }
+                Once::Interrupted(term.stop_reason().unwrap_or(Reason::LeaseEnded))
+            }
         };
-        if let Some(outcome) = outcome {
-            self.record(&term, outcome).await;
-        }
-        let reason = term.stop_reason().unwrap_or(Reason::LeaseEnded);
         term.resign().await;
-        Ok(match ended {
-            Ended::Returned(value) => Once::Ran(value),
-            Ended::Panicked(words) => Once::Panicked(words),
-            Ended::Stopped => Once::Interrupted(reason),
-        })
+        Ok(once)
     }
 
     /// Begins the tick inside the term; what speaks against running it comes back.
@@ -408,7 +460,14 @@ impl<'a> Turn<'a> {
         let Some(tick) = self.tick.clone() else { return Ok(None) };
         let rerun_crashed = self.job.reruns_crashed;
         let request = Request::TickBegin { token: term.token(), tick, rerun_crashed };
-        Ok(match self.call_under(term, request).await? {
+        let outcome = match self.call_under(term, request).await {
+            Err(Error::NotLeading { .. }) => {
+                let reason = term.stop_reason().unwrap_or(Reason::LeaseEnded);
+                return Ok(Some(Once::Interrupted(reason)));
+            }
+            outcome => outcome?,
+        };
+        Ok(match outcome {
             Outcome::TickRuns => None,
             Outcome::TickDone(outcome) => Some(Once::AlreadyDone(outcome)),
             Outcome::TickUnfinished { by, token } => Some(Once::Unfinished { by, token }),
@@ -417,23 +476,41 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// Records the outcome. A tick without one counts as begun and not finished, so it does not
-    /// run again by itself.
-    async fn record(&self, term: &Term, outcome: TickOutcome) {
-        let Some(tick) = self.tick.clone() else { return };
+    /// Records the outcome; whether the store has it. A tick without one counts as begun and not
+    /// finished: it runs again, unless [`Job::rerun_crashed`] says otherwise.
+    async fn record(&self, term: &Term, outcome: TickOutcome) -> bool {
+        let Some(tick) = self.tick.clone() else { return true };
         let (token, keep) = (term.token(), self.job.keeps);
         let request = Request::TickFinish { token, tick, outcome, keep };
+        let is_recorded = matches!(self.call_under(term, request).await, Ok(Outcome::Done));
+        if !is_recorded {
+            tracing::warn!(target: "tenure", resource = self.resource.name(), token = token.get(),
+                "the outcome of a tick could not be recorded, so it may run again");
+        }
+        is_recorded
+    }
+
+    /// Takes the begin of a tick back whose work never started.
+    async fn reopen(&self, term: &Term) {
+        let Some(tick) = self.tick.clone() else { return };
+        let token = term.token();
+        let request = Request::TickReopen { token, tick };
         if !matches!(self.call_under(term, request).await, Ok(Outcome::Done)) {
             tracing::warn!(target: "tenure", resource = self.resource.name(), token = token.get(),
-                "the outcome of a tick could not be recorded");
+                "the store could not be told that a tick was not started: it counts as begun");
         }
     }
 
-    /// Asks for as long as the term lasts. Both requests of a tick may be repeated by the term
-    /// that made them.
+    /// Asks for as long as the term lasts. All requests about a tick may be repeated by the term
+    /// that made them. An answer that comes after the term counts as none.
     async fn call_under(&self, term: &Term, request: Request) -> Result<Outcome, Error> {
         loop {
-            match self.call(request.clone()).await {
+            let answer = tokio::select! {
+                biased;
+                answer = self.call(request.clone()) => answer,
+                () = term.lost() => Err(Error::NotLeading { name: self.resource.name().to_owned() }),
+            };
+            match answer {
                 Err(Error::Store(error)) if error.is_temporary() && term.is_valid() => {
                     self.job.client.sleep(ASK_AGAIN).await?;
                 }

@@ -21,9 +21,9 @@ const WISH_MAX: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long after the end of a term the next leader is waited for: longer than a reservation and
 /// every head start, so that whoever stepped down would lead again before.
-const NEXT_WAITED_FOR: Duration = Duration::from_secs(3);
+pub(crate) const NEXT_WAITED_FOR: Duration = Duration::from_secs(3);
 /// How often to look for the next leader: it is a matter of round trips.
-const NEXT_LOOKED_FOR_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const NEXT_LOOKED_FOR_EVERY: Duration = Duration::from_millis(50);
 /// A member that was silent for this many of its own leases is taken for gone.
 const SILENT_LEASES_MAX: u32 = 3;
 /// The longest pause: an operator who forgets it must not stop elections for ever.

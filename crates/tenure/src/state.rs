@@ -6,18 +6,26 @@
 //! closed never at the same time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
-use tenure_core::{Event, EventKind, InstanceId, Moment, Reason, Resource, Role, Settings, Timing};
-use tokio::sync::watch;
+use tenure_core::{
+    Event, EventKind, HandOverOutcome, InstanceId, Moment, Reason, Resource, Role, Settings,
+    Timing, Token,
+};
+use tokio::sync::{oneshot, watch};
 
+use crate::Error;
+use crate::backend::Backend;
+use crate::client::Client;
 use crate::clock::Clock;
+use crate::deadlines::Deadlines;
 use crate::driver::{Inbox, Message};
 use crate::events::EventQueue;
 use crate::fork::Generation;
 use crate::listener::Listener;
 use crate::status::Status;
-use crate::term::TermState;
+use crate::term::{Phase, TermState};
 
 /// No deadline: the moment at which the clock had its origin lies before every reading.
 const NOT_LEADING: u64 = 0;
@@ -38,8 +46,12 @@ pub(crate) struct ElectionState {
     subscribers: Mutex<Vec<Subscriber>>,
     wishes: Mutex<Wishes>,
     stops: AtomicBool,
-    inbox: Arc<Inbox>,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) backend: Arc<dyn Backend>,
     key: AtomicU64,
+    deadlines: Arc<Deadlines>,
+    /// Itself, for whoever looks at the clock on its behalf.
+    me: Weak<ElectionState>,
 }
 
 /// The open term and the guards on it.
@@ -51,6 +63,8 @@ pub(crate) struct TermCell {
     open: bool,
     /// Guards alive, of whichever term: each is work that may still be running.
     guards: usize,
+    /// When the clock is looked at on behalf of these guards.
+    watched_at: Option<Moment>,
 }
 
 impl TermCell {
@@ -75,9 +89,18 @@ pub(crate) struct Wishes {
     pub(crate) beats: bool,
     pub(crate) renews: bool,
     pub(crate) resigns: bool,
+    /// Work under this term was stopped by the clock: it cannot be renewed any more.
+    pub(crate) ran_out: Option<Token>,
     pub(crate) work_failed: Option<String>,
-    pub(crate) hands_over: Option<Successor>,
+    /// Each has an outcome of its own, so none replaces another.
+    pub(crate) hand_overs: Vec<HandOverWish>,
     pub(crate) stops: bool,
+}
+
+/// A hand-over that somebody waits for.
+pub(crate) struct HandOverWish {
+    pub(crate) successor: Successor,
+    pub(crate) reply: oneshot::Sender<HandOverOutcome>,
 }
 
 /// Whom a leader hands over to.
@@ -94,19 +117,17 @@ enum Subscriber {
 }
 
 impl ElectionState {
-    pub(crate) fn new(
-        settings: &Settings,
-        clock: Clock,
-        inbox: Arc<Inbox>,
-        enabled: bool,
-    ) -> Arc<Self> {
+    pub(crate) fn new(settings: &Settings, client: &Client, enabled: bool) -> Arc<Self> {
         let (resource, id) = (settings.resource.clone(), settings.id.clone());
         let status = Status::starting(resource.clone(), id.clone(), settings.timing, enabled);
-        Arc::new(ElectionState {
+        Arc::new_cyclic(|me| ElectionState {
+            me: Weak::clone(me),
+            deadlines: Arc::clone(&client.deadlines),
+            backend: client.backend_when(enabled),
             resource,
             id,
             timing: settings.timing,
-            clock,
+            clock: client.clock.clone(),
             born_in: Generation::current(),
             leads_until: AtomicU64::new(NOT_LEADING),
             cell: Mutex::default(),
@@ -114,7 +135,7 @@ impl ElectionState {
             subscribers: Mutex::default(),
             wishes: Mutex::default(),
             stops: AtomicBool::new(false),
-            inbox,
+            inbox: Arc::clone(&client.inbox),
             key: AtomicU64::new(NO_KEY),
         })
     }
@@ -166,6 +187,7 @@ impl ElectionState {
         cell.guards += 1;
         if cell.guards == 1 {
             self.wish(|_| {});
+            self.watch(cell);
         }
     }
 
@@ -177,6 +199,85 @@ impl ElectionState {
         cell.guards -= 1;
         if cell.guards == 0 {
             self.wish(|_| {});
+        }
+    }
+
+    // ------------------------------------------------------------------ the clock's side
+
+    /// Whether work under `term` has to stop, by what was told or by the clock alone: a driver
+    /// that is held up must not keep it going.
+    pub(crate) fn must_stop(&self, term: &Arc<TermState>) -> bool {
+        if term.phase() >= Phase::Stopping || !self.born_in.is_current() {
+            return true;
+        }
+        if self.clock.now() < self.timing.stop_at(term.valid_until()) {
+            return false;
+        }
+        self.enforce(|cell| cell.term.as_ref().is_some_and(|open| Arc::ptr_eq(open, term)));
+        term.phase() >= Phase::Stopping || !self.is_open(term)
+    }
+
+    fn is_open(&self, term: &Arc<TermState>) -> bool {
+        let cell = self.lock_cell();
+        cell.open && cell.term.as_ref().is_some_and(|open| Arc::ptr_eq(open, term))
+    }
+
+    /// Does what is due by the clock, on behalf of guards for which that was queued.
+    pub(crate) fn look_at_clock(&self, queued_at: Moment) {
+        self.enforce(|cell| cell.watched_at == Some(queued_at));
+        let mut cell = self.lock_cell();
+        if cell.watched_at == Some(queued_at) {
+            cell.watched_at = None;
+            self.watch(&mut cell);
+        }
+    }
+
+    /// Queues the next moment at which the clock alone decides something, if work runs.
+    pub(crate) fn watch(&self, cell: &mut TermCell) {
+        let Some(term) = cell.term.as_ref().filter(|_| cell.guards > 0) else { return };
+        let next = match term.phase() {
+            Phase::Open if cell.open => self.timing.stop_at(term.valid_until()),
+            Phase::Open | Phase::Stopping => term.cuts_off_at(),
+            Phase::CutOff => term.valid_until(),
+            Phase::Over => return,
+        };
+        // A term that was closed is ended by whoever closed it.
+        let next = next.min(term.valid_until());
+        if next > Moment::ORIGIN && cell.watched_at.is_none_or(|queued_at| next < queued_at) {
+            cell.watched_at = Some(next);
+            self.deadlines.add(next, Weak::clone(&self.me));
+        }
+    }
+
+    /// Takes the steps of the open term that are due by the clock. The machine would take the same
+    /// ones: it does not renew a term once work under it had to stop.
+    fn enforce(&self, is_meant: impl FnOnce(&TermCell) -> bool) {
+        let mut cell = self.lock_cell();
+        let Some(term) = cell.term.clone().filter(|_| is_meant(&cell)) else { return };
+        let (now, ends_at) = (self.clock.now(), term.valid_until());
+        if ends_at == Moment::ORIGIN || cell.guards == 0 {
+            return;
+        }
+        let stops_at = self.timing.stop_at(ends_at);
+        if cell.open && now >= stops_at {
+            self.close_door(&mut cell);
+            let by = (now + self.timing.stop_grace()).min(self.timing.kill_at(ends_at));
+            term.cut_off_at(now, by);
+            self.wish(|wishes| wishes.ran_out = Some(term.token));
+        }
+        let is_closed = !cell.open;
+        if now >= ends_at {
+            term.invalidate();
+        }
+        drop(cell);
+        // Wakers are woken without the lock: they are the application's.
+        if now >= ends_at {
+            term.end(Reason::LeaseEnded);
+        } else if is_closed && now >= term.cuts_off_at() {
+            term.stop(Reason::LeaseEnded);
+            term.cut_off();
+        } else if is_closed {
+            term.stop(Reason::LeaseEnded);
         }
     }
 
@@ -205,6 +306,14 @@ impl ElectionState {
 
     pub(crate) fn has_stopped(&self) -> bool {
         self.status.borrow().role == Role::Stopped
+    }
+
+    /// Waits on the client's clock. Fails when the client's thread ends meanwhile.
+    pub(crate) async fn sleep(&self, pause: Duration) -> Result<(), Error> {
+        let (wake, woken) = oneshot::channel();
+        let until = self.clock.now() + pause;
+        self.inbox.request(Message::Sleep { until, wake })?;
+        woken.await.map_err(|_| Error::Closed)
     }
 
     pub(crate) async fn stopped(&self) {
@@ -254,6 +363,7 @@ impl ElectionState {
                 cell.term = Some(Arc::new(TermState::new(*token, *ends_at)));
                 cell.open = true;
                 self.leads_until.store(ends_at.as_nanos(), Ordering::Release);
+                self.watch(cell);
             }
             EventKind::Renewed { ends_at, .. } => {
                 if let (Some(term), true) = (&cell.term, cell.open) {
@@ -287,8 +397,15 @@ impl ElectionState {
         subscribers.retain(|subscriber| subscriber.push(&event));
     }
 
+    /// Nobody settles them any more; whoever waits is told by the drop.
+    pub(crate) fn drop_hand_overs(&self) {
+        let dropped = std::mem::take(&mut self.lock_wishes().hand_overs);
+        drop(dropped);
+    }
+
     /// The election is over: nothing more will be told.
     pub(crate) fn finish(&self) {
+        self.drop_hand_overs();
         let subscribers = std::mem::take(&mut *self.lock_subscribers());
         subscribers.iter().for_each(Subscriber::end);
     }

@@ -86,9 +86,11 @@ impl Term {
         !self.remaining().is_zero()
     }
 
-    /// Whether work was told to stop.
+    /// Whether work has to stop: it was told to, or too little is left of a lease that was not
+    /// renewed. No I/O, and true in time even if nothing else in this process had a chance to
+    /// notice.
     pub fn is_stopping(&self) -> bool {
-        self.term.phase() >= Phase::Stopping
+        self.election.must_stop(&self.term)
     }
 
     /// Waits until work has to stop: the lease runs out, or the term is being given up.
@@ -157,10 +159,11 @@ impl Term {
         }
     }
 
-    /// Gives the term to the member called `to`. Whoever calls this has ended its work.
+    /// Gives the term to the member called `to`, and returns who it was once that member leads by
+    /// the store's word. Whoever calls this has ended its work.
     ///
-    /// Fails with [`Error::Refused`] when `to` cannot take over: this instance then still leads,
-    /// and [`Election::term`] gives a new guard.
+    /// Fails with [`Error::Refused`] as [`Election::hand_over`] does: when `to` cannot take over,
+    /// this instance still leads, and [`Election::term`] gives a new guard.
     pub async fn hand_over(self, to: &str) -> Result<tenure_core::InstanceId, Error> {
         let (election, _, owner) = self.into_parts();
         let handed = crate::election::hand_over(&election, Successor::Named(to.to_owned())).await;
@@ -186,6 +189,9 @@ pub(crate) async fn wait_until_given_up(election: &ElectionState, token: Token) 
     let _ = status.wait_for(|status| status.token != Some(token) && !status.parting).await;
 }
 
+/// How long before the end of its grace work is cut off at the most.
+const CUT_LEAD_MAX: Duration = Duration::from_millis(20);
+
 /// How far a term has come. Only ever moves on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -205,6 +211,8 @@ pub(crate) struct TermState {
     /// Until when it may be acted on, in nanoseconds on the local clock.
     valid_until: AtomicU64,
     phase: AtomicU8,
+    /// When work that was told to stop is cut off, likewise.
+    cuts_off_at: AtomicU64,
     phase_changed: Notify,
     renewal_settled: Notify,
     stop_reason: OnceLock<Reason>,
@@ -218,6 +226,7 @@ impl TermState {
             token,
             valid_until: AtomicU64::new(ends_at.as_nanos()),
             phase: AtomicU8::new(Phase::Open as u8),
+            cuts_off_at: AtomicU64::new(Moment::NEVER.as_nanos()),
             phase_changed: Notify::new(),
             renewal_settled: Notify::new(),
             stop_reason: OnceLock::new(),
@@ -235,6 +244,17 @@ impl TermState {
 
     pub(crate) fn invalidate(&self) {
         self.valid_until.store(0, Ordering::Release);
+    }
+
+    pub(crate) fn cuts_off_at(&self) -> Moment {
+        Moment::from_nanos(self.cuts_off_at.load(Ordering::Acquire))
+    }
+
+    /// Work is cut off a little before `by`: long enough for a runtime to drop it, so that
+    /// "overrun" is said only of work that cannot be dropped.
+    pub(crate) fn cut_off_at(&self, now: Moment, by: Moment) {
+        let at = by - CUT_LEAD_MAX.min(now.until(by) / 4);
+        self.cuts_off_at.fetch_min(at.as_nanos(), Ordering::AcqRel);
     }
 
     pub(crate) fn stop(&self, reason: Reason) {

@@ -228,14 +228,18 @@ impl World {
         panic!("{client:?} was handed {resource} several times and never took it");
     }
 
-    /// Lets time pass until `future` is done.
+    /// Lets time pass until `future` is done, and everything happen that follows from it without
+    /// more time passing: a successor that leads by the store's word then knows it, too.
     pub async fn advance_while<F: Future>(&self, future: F) -> F::Output {
         let mut future = std::pin::pin!(future);
         let began_at = self.clock.now();
         loop {
             tokio::select! {
                 biased;
-                done = &mut future => return done,
+                done = &mut future => {
+                    self.settle().await;
+                    return done;
+                }
                 () = self.advance(STEP) => {}
             }
             assert!(self.clock.now().since(began_at) < PATIENCE, "it is never done");

@@ -215,7 +215,7 @@ struct OneLine<'a>(&'a str);
 impl fmt::Display for OneLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in self.0.chars() {
-            match c.is_control() {
+            match tenure_core::text::is_deceptive(c) {
                 true => write!(f, "{}", c.escape_default())?,
                 false => write!(f, "{c}")?,
             }

@@ -8,8 +8,9 @@ pub(crate) const COMMAND: Command = Command {
     summary: "runs seeded worlds and checks every promise in them",
     details: "\
 Prints a table: per case what is promised, how many worlds ran and what broke; per control at which
-seed it was caught. Fails when a promise is broken where it is given, or when something that must
-break does not. A broken promise comes with the one command that replays it with a trace.
+seed the promise that it breaks caught it. Fails when a promise is broken where it is given, or when
+something that must break does not. A broken promise comes with the one command that replays it with
+a trace.
 
   --seeds N       worlds per case (20000 for a release; a minute or more)
   --case NAME     only this case

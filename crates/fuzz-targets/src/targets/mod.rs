@@ -3,6 +3,7 @@
 mod acl;
 mod append_log;
 mod commands;
+mod library;
 mod reply;
 mod request;
 mod restore;
@@ -32,6 +33,7 @@ pub const TARGETS: &[Target] = &[
     snapshot::TARGET,
     append_log::TARGET,
     script::TARGET,
+    library::TARGET,
     settings::TARGET,
     acl::TARGET,
     commands::TARGET,

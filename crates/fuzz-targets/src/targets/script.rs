@@ -65,7 +65,6 @@ fn run(bytes: &[u8]) {
     let code = SCRIPTS.get(choice).map_or(data, |script| script.as_bytes());
     let mut limits = Limits::default();
     limits.memory_max = 16 << 20;
-    limits.search_steps_max = 1_000_000;
     let mut interpreter = Interpreter::new(limits);
     let Ok(digest) = interpreter.load_script(code, Origin::Evaluated) else { return };
     for protocol in [Protocol::Resp2, Protocol::Resp3] {

@@ -2,30 +2,32 @@
 
 use simulator::{CASES, Case, Mode, Promise, Subject, Violation, World};
 
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 120;
 
-fn violations(case: &Case, ignores: &[Promise]) -> Vec<(u64, Violation)> {
-    (0..SEEDS)
-        .filter_map(|seed| {
-            let world = World::new(case, Subject::Ours, seed, Mode::of_seed(seed));
-            Some((seed, world.ignoring(ignores).run().violation?))
-        })
-        .collect()
+/// Each seed of a case that breaks a promise, and how, as they are asked for.
+fn violations<'a>(
+    case: &'a Case,
+    ignores: &'a [Promise],
+) -> impl Iterator<Item = (u64, Violation)> + 'a {
+    (0..SEEDS).filter_map(|seed| {
+        let world = World::new(case, Subject::Ours, seed, Mode::of_seed(seed));
+        Some((seed, world.ignoring(ignores).run().violation?))
+    })
 }
 
 #[test]
 fn every_promise_holds_where_it_is_given() {
     for case in CASES {
-        let found = violations(case, case.excused);
-        assert!(found.is_empty(), "case {}: {:?}", case.name, found.first());
+        let found = violations(case, case.excused).next();
+        assert_eq!(found, None, "case {}", case.name);
     }
 }
 
 #[test]
 fn worlds_without_a_promise_are_seen_to_break_it() {
     for case in CASES.iter().filter(|case| !case.is_promised()) {
-        let found = violations(case, &[]);
-        let is_seen = found.iter().any(|(_, violation)| case.excused.contains(&violation.promise));
+        let mut found = violations(case, &[]);
+        let is_seen = found.any(|(_, violation)| case.excused.contains(&violation.promise));
         assert!(is_seen, "case {}: nothing broke in {SEEDS} seeds", case.name);
     }
 }

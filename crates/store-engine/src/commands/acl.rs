@@ -3,6 +3,7 @@
 use super::prelude::*;
 use crate::acl::{self, Reason, Rulebook, USERS_MAX, User, has_space, merge_selectors, verdict};
 use crate::effects::ServerRequest;
+use crate::key_finder;
 use crate::session::{SessionId, session_flag};
 use crate::state::ServerState;
 
@@ -332,9 +333,14 @@ fn acl_dryrun(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         let text = format!("ERR wrong number of arguments for '{name}' command");
         return Err(CommandError::new(text));
     }
-    let Err(denied) = verdict(user, registry, row, inner) else {
-        cx.reply.ok();
-        return Ok(());
+    let makes_sense = key_finder::keys_of(registry.row(row).command, inner).is_some();
+    let denied = match verdict(user, registry, row, inner) {
+        // A real run is denied, though it could only fail. Redis finds no key that is forbidden.
+        Err(denied) if denied.reason != Reason::Key || makes_sense => denied,
+        _ => {
+            cx.reply.ok();
+            return Ok(());
+        }
     };
     let what = match denied.reason {
         Reason::Key => format!("access the '{}' key", lossy(inner.arg(denied.arg))),
@@ -395,6 +401,14 @@ pub(crate) fn load_acl_file(server: &mut ServerState) -> Result<(), String> {
         .read_file(&path)
         .map_err(|reason| format!("Error loading ACLs, opening file '{path}': {reason}"))?;
     let users = acl::parse_file(rulebook(server), &path, &text)?;
+    if users.is_empty() {
+        // ACL SAVE always writes a user: what has none was emptied, by accident or not.
+        return Err(format!(
+            "the ACL file '{path}' has no user, and would let everybody do everything. Restore it \
+             from a backup; if everybody may, write this line into it: user default on nopass ~* \
+             &* +@all"
+        ));
+    }
     server.acl.replace_users(users);
     Ok(())
 }

@@ -189,8 +189,7 @@ fn command_list(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let mut count = 0;
     for row in registry.rows() {
         let kept = match &filter {
-            // Without a filter, subcommands are left out.
-            None => row.parent.is_none(),
+            None => true,
             Some(Filter::Category(bit)) => category::of(row.command) & bit != 0,
             Some(Filter::Pattern(pattern)) => {
                 glob::matches(pattern, row.full_name.as_bytes(), glob::Case::Insensitive)

@@ -65,7 +65,8 @@ fn info(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn time(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    let now_us = cx.db.now_us();
+    // The moment of a request stands still for keys; the time goes on within scripts and EXEC.
+    let now_us = cx.attendant.now_us().unwrap_or_else(|| cx.db.now_us());
     cx.reply.array(2);
     cx.reply.bulk_integer((now_us / 1_000_000) as i64);
     cx.reply.bulk_integer((now_us % 1_000_000) as i64);
@@ -127,7 +128,7 @@ fn clients(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "maxclients" => cx.server.config.text("maxclients"),
         "client_recent_max_input_buffer" => 0,
         "client_recent_max_output_buffer" => unread.max().unwrap_or(0),
-        "blocked_clients" => waits().count(),
+        "blocked_clients" => waits().count() + cx.server.postponed.len(),
         "tracking_clients" => cx.server.tracking.session_count(),
         "clients_in_timeout_table" => timed.count(),
     );

@@ -44,6 +44,8 @@ use crate::context::Context;
 use crate::keyspace::Keyspace;
 use crate::session::Session;
 use crate::state::ServerState;
+#[cfg(test)]
+pub(crate) use docs::made_up::arguments_of as made_up_arguments;
 
 pub(crate) use acl::{load_acl_file, load_configured_users};
 pub(crate) use client::{

@@ -39,10 +39,14 @@ pub(super) fn leave_monitor(server: &mut ServerState, session: &mut crate::sessi
 
 /// Shows a request that ran to all who watch.
 pub(crate) fn show_to_monitors(cx: &mut Context<'_>, request: Request<'_>) {
-    let row = cx.server.registry.row(cx.row);
-    if row.command.has(SKIP_MONITOR | ADMIN) {
-        return;
+    if !cx.server.registry.row(cx.row).command.has(SKIP_MONITOR | ADMIN) {
+        show_request(cx, request);
     }
+}
+
+/// Shows a request of any kind to all who watch.
+pub(super) fn show_request(cx: &mut Context<'_>, request: Request<'_>) {
+    let row = cx.server.registry.row(cx.row);
     let line = line(cx, &row.full_name, request);
     let limit = cx.server.config.tuned().output_limits[2];
     let (sessions, effects) = (&mut cx.server.sessions, &mut cx.db.effects);

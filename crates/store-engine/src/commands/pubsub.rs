@@ -11,12 +11,13 @@ use crate::session::SessionId;
 use crate::state::ServerState;
 
 pub(super) const TABLE: &[Command] = &[
-    Command::new("psubscribe", AtLeast(2), PUBSUB | NO_SCRIPT | LOADING | STALE, psubscribe).docs(
-        Group::PubSub,
-        "2.0.0",
-        "O(N)",
-        "Listens to channels that match patterns.",
-    ),
+    Command::new(
+        "psubscribe",
+        AtLeast(2),
+        PUSHES | PUBSUB | NO_SCRIPT | LOADING | STALE,
+        psubscribe,
+    )
+    .docs(Group::PubSub, "2.0.0", "O(N)", "Listens to channels that match patterns."),
     Command::new("publish", Exactly(3), PUBSUB | LOADING | STALE | FAST | MAY_REPLICATE, publish)
         .docs(Group::PubSub, "2.0.0", "O(N+M)", "Sends a message to all who listen to a channel."),
     Command::container("pubsub", PUBSUB_SUBCOMMANDS).docs(
@@ -25,8 +26,13 @@ pub(super) const TABLE: &[Command] = &[
         "O(1)",
         "Who listens to what.",
     ),
-    Command::new("punsubscribe", AtLeast(1), PUBSUB | NO_SCRIPT | LOADING | STALE, punsubscribe)
-        .docs(Group::PubSub, "2.0.0", "O(N+M)", "Stops listening to patterns."),
+    Command::new(
+        "punsubscribe",
+        AtLeast(1),
+        PUSHES | PUBSUB | NO_SCRIPT | LOADING | STALE,
+        punsubscribe,
+    )
+    .docs(Group::PubSub, "2.0.0", "O(N+M)", "Stops listening to patterns."),
     Command::new("spublish", Exactly(3), PUBSUB | LOADING | STALE | FAST | MAY_REPLICATE, spublish)
         .keys(&[KeySpec::one(1, NOT_KEY)])
         .docs(
@@ -35,20 +41,31 @@ pub(super) const TABLE: &[Command] = &[
             "O(N)",
             "Sends a message to all who listen to a shard channel.",
         ),
-    Command::new("ssubscribe", AtLeast(2), PUBSUB | NO_SCRIPT | LOADING | STALE, ssubscribe)
-        .keys(&[KeySpec::all(1, NOT_KEY)])
-        .docs(Group::PubSub, "7.0.0", "O(N)", "Listens to shard channels."),
-    Command::new("subscribe", AtLeast(2), PUBSUB | NO_SCRIPT | LOADING | STALE, subscribe).docs(
-        Group::PubSub,
-        "2.0.0",
-        "O(N)",
-        "Listens to channels.",
-    ),
-    Command::new("sunsubscribe", AtLeast(1), PUBSUB | NO_SCRIPT | LOADING | STALE, sunsubscribe)
-        .keys(&[KeySpec::all(1, NOT_KEY)])
-        .docs(Group::PubSub, "7.0.0", "O(N)", "Stops listening to shard channels."),
-    Command::new("unsubscribe", AtLeast(1), PUBSUB | NO_SCRIPT | LOADING | STALE, unsubscribe)
-        .docs(Group::PubSub, "2.0.0", "O(N)", "Stops listening to channels."),
+    Command::new(
+        "ssubscribe",
+        AtLeast(2),
+        PUSHES | PUBSUB | NO_SCRIPT | LOADING | STALE,
+        ssubscribe,
+    )
+    .keys(&[KeySpec::all(1, NOT_KEY)])
+    .docs(Group::PubSub, "7.0.0", "O(N)", "Listens to shard channels."),
+    Command::new("subscribe", AtLeast(2), PUSHES | PUBSUB | NO_SCRIPT | LOADING | STALE, subscribe)
+        .docs(Group::PubSub, "2.0.0", "O(N)", "Listens to channels."),
+    Command::new(
+        "sunsubscribe",
+        AtLeast(1),
+        PUSHES | PUBSUB | NO_SCRIPT | LOADING | STALE,
+        sunsubscribe,
+    )
+    .keys(&[KeySpec::all(1, NOT_KEY)])
+    .docs(Group::PubSub, "7.0.0", "O(N)", "Stops listening to shard channels."),
+    Command::new(
+        "unsubscribe",
+        AtLeast(1),
+        PUSHES | PUBSUB | NO_SCRIPT | LOADING | STALE,
+        unsubscribe,
+    )
+    .docs(Group::PubSub, "2.0.0", "O(N)", "Stops listening to channels."),
 ];
 
 const PUBSUB_SUBCOMMANDS: &[Command] =

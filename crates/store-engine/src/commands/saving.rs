@@ -5,6 +5,7 @@ use crate::effects::ServerRequest;
 use crate::keyspace::SnapshotKind;
 use crate::session::session_flag;
 use crate::snapshot;
+use crate::state::server_gate;
 
 pub(super) const TABLE: &[Command] =
     &[
@@ -95,6 +96,10 @@ fn shutdown(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     }
     if aborts {
         return Err(CommandError::text("ERR No shutdown in progress."));
+    }
+    if !saves_not && cx.server.gates & server_gate::BUSY_SCRIPT != 0 {
+        // A script is in the middle of its writes, so there is nothing whole to save.
+        return Err(super::scripting::busy_error(cx));
     }
     log(cx, "User requested shutdown...".to_owned());
     if !saves_not && let Err(reason) = snapshot::save_before_end(cx.db, cx.server, saves) {

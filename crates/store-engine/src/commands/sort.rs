@@ -31,22 +31,13 @@ pub(super) const TABLE: &[Command] = &[
         .docs(Group::Generic, "7.0.0", "O(N+M*log(M))", "Sorts elements, never storing them."),
 ];
 
-/// The key to sort and, of several, the last one to store in. What BY and GET name depends on
-/// the elements.
+/// The key to sort and, of several, the last one to store in, as the command itself finds it. What
+/// BY and GET name depends on the elements.
 fn find_keys(request: Request<'_>) -> Option<Vec<FoundKey>> {
     let mut keys = find_keys_ro(request)?;
-    let (mut at, mut target) = (2, None);
-    while let Some(word) = request.get(at) {
-        at += match word {
-            _ if is_word(word, "LIMIT") => 3,
-            _ if is_word(word, "GET") || is_word(word, "BY") => 2,
-            _ => 1,
-        };
-        if is_word(word, "STORE") && at < request.len() {
-            target = Some(FoundKey { arg: at, access: OW | UPDATE });
-        }
-    }
-    keys.extend(target);
+    // With arguments that make no sense the command touches nothing.
+    let target = parse_options(request, true).ok().and_then(|options| options.target);
+    keys.extend(target.map(|arg| FoundKey { arg, access: OW | UPDATE }));
     Some(keys)
 }
 
@@ -56,12 +47,12 @@ fn find_keys_ro(_: Request<'_>) -> Option<Vec<FoundKey>> {
 
 fn sort(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let options = parse_options(request, true)?;
-    run(cx, request.arg(1), options)
+    run(cx, request, options)
 }
 
 fn sort_ro(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let options = parse_options(request, false)?;
-    run(cx, request.arg(1), options)
+    run(cx, request, options)
 }
 
 /// By what elements are ordered.
@@ -79,7 +70,8 @@ struct Options<'a> {
     /// Offset and count as they were given.
     limit: (i64, i64),
     gets: Vec<&'a [u8]>,
-    target: Option<&'a [u8]>,
+    /// Which argument names the key to store in.
+    target: Option<usize>,
 }
 
 fn parse_options(request: Request<'_>, may_store: bool) -> Result<Options<'_>, CommandError> {
@@ -101,7 +93,7 @@ fn parse_options(request: Request<'_>, may_store: bool) -> Result<Options<'_>, C
                 options.limit = (integer(offset)?, integer(request.arg(at))?);
                 at += 1;
             }
-            Some(target) if is("STORE") && may_store => options.target = Some(target),
+            Some(_) if is("STORE") && may_store => options.target = Some(at - 1),
             Some(pattern) if is("BY") => {
                 let is_real = pattern.contains(&b'*');
                 // One constant pattern is enough: Redis does not sort then, whatever follows.
@@ -138,8 +130,9 @@ fn check_permissions(cx: &Context<'_>, options: &Options<'_>) -> CommandResult {
     Err(CommandError::new(text))
 }
 
-fn run(cx: &mut Context<'_>, key: &[u8], mut options: Options<'_>) -> CommandResult {
+fn run(cx: &mut Context<'_>, request: Request<'_>, mut options: Options<'_>) -> CommandResult {
     check_permissions(cx, &options)?;
+    let key = request.arg(1);
     let is_set = matches!(cx.db.read(key), Some(ValueRef::Object(value))
         if matches!(value.data(), Data::Set(_)));
     // Sets have no order of their own, and what is stored must be the same everywhere.
@@ -162,7 +155,7 @@ fn run(cx: &mut Context<'_>, key: &[u8], mut options: Options<'_>) -> CommandRes
         }
     };
     match options.target {
-        Some(target) => store(cx, target, &elements, &options.gets),
+        Some(target) => store(cx, request.arg(target), &elements, &options.gets),
         None => reply(cx, &elements, &options.gets),
     }
     Ok(())

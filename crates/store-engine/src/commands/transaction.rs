@@ -6,20 +6,21 @@ use crate::context::Caller;
 use crate::gate;
 use crate::keyspace::Keyspace;
 use crate::registry::RowId;
-use crate::session::{Session, Transaction, session_flag};
+use crate::session::{Session, Transaction, Watched, session_flag};
+
+/// EXEC runs scripts that were queued.
+const EXEC: u32 = NO_SCRIPT | LOADING | STALE | SKIP_SLOWLOG | RUNS_SCRIPTS;
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("discard", Exactly(1), NO_SCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, discard)
         .categories(category::TRANSACTION)
         .docs(Group::Transactions, "2.0.0", "O(N)", "Forgets the commands queued since MULTI."),
-    Command::new("exec", Exactly(1), NO_SCRIPT | LOADING | STALE | SKIP_SLOWLOG, exec)
-        .categories(category::TRANSACTION)
-        .docs(
-            Group::Transactions,
-            "1.2.0",
-            "O(1)",
-            "Runs the commands queued since MULTI, with nothing in between.",
-        ),
+    Command::new("exec", Exactly(1), EXEC, exec).categories(category::TRANSACTION).docs(
+        Group::Transactions,
+        "1.2.0",
+        "O(1)",
+        "Runs the commands queued since MULTI, with nothing in between.",
+    ),
     Command::new("multi", Exactly(1), NO_SCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, multi)
         .categories(category::TRANSACTION)
         .docs(Group::Transactions, "1.2.0", "O(1)", "Begins to queue commands for EXEC."),
@@ -104,16 +105,15 @@ fn run_queued(cx: &mut Context<'_>, row: RowId, request: Request<'_>) {
 /// A watched key that ended since breaks the transaction, though nobody has removed it yet.
 fn drop_expired_watches(cx: &mut Context<'_>) {
     let db = cx.db.selected();
-    for (watched_db, key) in &cx.session.watched {
-        cx.db.select(*watched_db);
-        // Looking it up removes it, and its removal tells the watchers.
-        cx.db.contains(key);
+    for watched in cx.session.watched.iter().filter(|watched| !watched.had_ended) {
+        cx.db.select(watched.db);
+        if cx.db.has_ended(&watched.key) {
+            cx.session.flags |= session_flag::WATCH_BROKEN;
+            // Looking it up removes it, and its removal tells the other watchers.
+            cx.db.contains(&watched.key);
+        }
     }
     cx.db.select(db);
-    let id = cx.session.id;
-    if cx.db.effects.touched_watchers.contains(&id) {
-        cx.session.flags |= session_flag::WATCH_BROKEN;
-    }
 }
 
 fn watch(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -126,7 +126,8 @@ fn watch(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
             // One that ended before is not what the session saw.
             cx.db.contains(key);
             if cx.db.watches.add(db, key, cx.session.id) {
-                cx.session.watched.push((db, key.into()));
+                let had_ended = cx.db.has_ended(key);
+                cx.session.watched.push(Watched { db, key: key.into(), had_ended });
             }
         }
     }
@@ -142,10 +143,12 @@ fn unwatch(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 
 /// Stops watching, and forgets what was seen.
 pub(super) fn unwatch_all(db: &mut Keyspace, session: &mut Session) {
-    for (at, key) in session.watched.drain(..) {
-        db.watches.remove(at, &key, session.id);
+    for watched in session.watched.drain(..) {
+        db.watches.remove(watched.db, &watched.key, session.id);
     }
     session.flags &= !session_flag::WATCH_BROKEN;
+    // What this very request has touched is forgotten with the rest.
+    db.effects.touched_watchers.retain(|watcher| *watcher != session.id);
 }
 
 /// Leaves MULTI, and hands out what was queued.

@@ -87,9 +87,14 @@ pub struct Keyspace {
     expiry_effort: usize,
     /// The mark of entries that the running snapshot has done with; without one, of all.
     mark: bool,
+    /// Keys that ended stay, unseen.
+    keeps_ended: bool,
     /// For the test that must notice it: changes save nothing first.
     #[cfg(test)]
     pub(crate) is_careless: bool,
+    /// For the test that compares them with what the key finder finds: keys looked for or set.
+    #[cfg(test)]
+    pub(crate) looked_up: std::collections::BTreeSet<Vec<u8>>,
     /// The running snapshot.
     snapshot: Option<Box<snapshot::Walk>>,
     /// Changes since the last save.
@@ -144,8 +149,11 @@ impl Keyspace {
             expiry_enabled: true,
             expiry_effort: 1,
             mark: false,
+            keeps_ended: false,
             #[cfg(test)]
             is_careless: false,
+            #[cfg(test)]
+            looked_up: std::collections::BTreeSet::new(),
             snapshot: None,
             dirty: 0,
             stats: KeyStats::default(),
@@ -258,12 +266,16 @@ impl Keyspace {
     /// Finds a living key; one that ended is removed on the way.
     #[inline]
     fn find(&mut self, key: &[u8]) -> Option<Found> {
+        #[cfg(test)]
+        self.looked_up.insert(key.to_vec());
         let hash = self.hash(key);
         let place = self.table().find(hash, key)?;
         let found = Found { hash, place };
         match self.table().entry(place).expires_at() {
             Some(at) if at < self.ended_before_ms => {
-                self.expire(found, key);
+                if !self.keeps_ended {
+                    self.expire(found, key);
+                }
                 None
             }
             _ => Some(found),
@@ -433,6 +445,11 @@ impl Keyspace {
     }
 
     fn insert_entry(&mut self, key: &[u8], mut entry: Entry) {
+        #[cfg(test)]
+        self.looked_up.insert(key.to_vec());
+        if self.keeps_ended {
+            self.make_way(key);
+        }
         entry.set_mark(self.mark);
         self.table_mut().entry_memory += entry.memory();
         let hash = self.hash(key);
@@ -441,6 +458,26 @@ impl Keyspace {
         self.notify(event_class::NEW, "new", key);
         // Whoever waits for a key looks whether this is what it waits for.
         self.signal_ready(key);
+    }
+
+    /// One that ended and was kept makes way for its successor.
+    #[cold]
+    fn make_way(&mut self, key: &[u8]) {
+        self.keeps_ended = false;
+        self.contains(key);
+        self.keeps_ended = true;
+    }
+
+    /// While clients are paused, keys that ended are not shown but stay: the data does not change.
+    pub(crate) fn set_keeps_ended(&mut self, keeps_ended: bool) {
+        self.keeps_ended = keeps_ended;
+    }
+
+    /// Whether the key is there though it has ended.
+    pub(crate) fn has_ended(&self, key: &[u8]) -> bool {
+        let place = self.table().find(self.hash(key), key);
+        let ends_at = place.and_then(|place| self.table().entry(place).expires_at());
+        ends_at.is_some_and(|at| at < self.ended_before_ms)
     }
 
     /// Puts another entry in the place of one, which the caller has told to
@@ -575,9 +612,13 @@ impl Keyspace {
 
     /// A living key chosen at random.
     pub fn random_key(&mut self) -> Option<Vec<u8>> {
+        /// With this many that ended in a row, one of them will do: they may be all there is.
+        const TRIES_MAX: usize = 100;
+        let mut tries = 0;
         while !self.is_empty() {
             let key = self.random_bucket_key();
-            if self.contains(&key) {
+            tries += usize::from(self.keeps_ended);
+            if self.contains(&key) || tries == TRIES_MAX {
                 return Some(key);
             }
         }
@@ -618,6 +659,9 @@ impl Keyspace {
         let watched = [(a, watched_in(a)), (b, watched_in(b))];
         for (db, keys) in watched {
             for key in keys {
+                // One that ended is none, wherever it lies.
+                self.drop_ended(a, &key);
+                self.drop_ended(b, &key);
                 let there = |table: &Table| table.find(self.hash(&key), &key).is_some();
                 if there(&self.databases[a]) || there(&self.databases[b]) {
                     self.effects.touched_watchers.extend(self.watches.of(db, &key));
@@ -630,6 +674,12 @@ impl Keyspace {
             let keys = self.waiting.in_db(db).into_iter().map(|key| (db, key));
             self.effects.ready_keys.extend(keys);
         }
+    }
+
+    fn drop_ended(&mut self, db: usize, key: &[u8]) {
+        let selected = std::mem::replace(&mut self.selected, db);
+        self.contains(key);
+        self.selected = selected;
     }
 
     /// Frees some of what FLUSHALL let go. True while there is more.

@@ -119,6 +119,14 @@ impl Saving {
         self.running.map(|running| now_ms.saturating_sub(running.started_at_ms) / 1000)
     }
 
+    /// When the last file was written is told to clients and stays; waits go on as they were.
+    pub(crate) fn clock_stepped(&mut self, step_ms: i64) {
+        self.tried_at_ms = self.tried_at_ms.saturating_add_signed(step_ms);
+        if let Some(running) = &mut self.running {
+            running.started_at_ms = running.started_at_ms.saturating_add_signed(step_ms);
+        }
+    }
+
     /// When the first save point that has enough changes is due.
     fn due_at_ms(&self, dirty: u64) -> Option<u64> {
         if dirty == 0 || self.running.is_some() {
@@ -164,6 +172,9 @@ pub(crate) fn begin_save(db: &mut Keyspace, server: &mut ServerState) -> bool {
 
 /// Saves while everybody waits. Fails with a reason.
 pub(crate) fn save_now(db: &mut Keyspace, server: &mut ServerState) -> Result<(), String> {
+    if server.gates & server_gate::TORN != 0 {
+        return Err("a script was ended in the middle of its writes".to_owned());
+    }
     while db.has_snapshot() {
         if db.snapshot_kind().is_some() {
             return Err("another snapshot is running".to_owned());

@@ -405,7 +405,7 @@ fn nothing_goes_while_data_is_loaded_and_then_it_does() {
         let key = format!("key:{number:09}");
         let words = [&b"SET"[..], key.as_bytes(), b"value"];
         let request = store_resp::OwnedRequest::from_args(words);
-        world.engine.load_request(now_us, loader, request.as_request());
+        world.engine.load_request(now_us, loader, request.as_request()).unwrap();
         world.run("PING");
     }
     world.pass(1);

@@ -82,3 +82,66 @@ fn info_tells_how_long_keys_live_on_average() {
     let average = text.split("avg_ttl=").nth(1).unwrap().trim_end().parse::<u64>().unwrap();
     assert!((170_000..230_000).contains(&average), "{text}");
 }
+
+/// redis-server 7.0 crashes on this one, so there is nothing to compare with.
+#[test]
+fn a_key_that_ended_in_a_pause_makes_way_for_its_successor() {
+    let mut world = World::seeded(1);
+    world.run("DEBUG SET-ACTIVE-EXPIRE 0");
+    world.run("SET a 1 PX 20");
+    world.pass(50);
+    for line in ["MULTI", "CLIENT PAUSE 100000 WRITE", "SET a 2", "EXEC"] {
+        world.run(line);
+    }
+    assert_eq!(world.run("GET a"), bulk("2"));
+    assert_eq!(world.run("DBSIZE"), Reply::Integer(1));
+    world.run("CLIENT UNPAUSE");
+    assert_eq!(world.run("GET a"), bulk("2"));
+    assert_eq!(world.run("DBSIZE"), Reply::Integer(1));
+}
+
+#[test]
+fn a_random_key_is_found_though_all_ended_in_a_pause() {
+    let mut world = World::seeded(1);
+    world.run("DEBUG SET-ACTIVE-EXPIRE 0");
+    world.run("SET a 1 PX 20");
+    world.run("CLIENT PAUSE 100000 WRITE");
+    world.pass(50);
+    assert_eq!(world.run("RANDOMKEY"), bulk("a"));
+}
+
+/// Waits are told in seconds, not in moments: whoever sets the wall clock changes none of them.
+#[test]
+fn a_step_of_the_wall_clock_changes_no_wait() {
+    for step_ms in [-3_600_000i64, 3_600_000] {
+        let mut world = World::seeded(1);
+        world.now_ms = 10_000_000;
+        world.send("waits", "BLPOP q 2");
+        world.run("CLIENT PAUSE 1000 WRITE");
+        world.send("paused", "SET a 1");
+        world.pass(500);
+        world.now_ms = world.now_ms.saturating_add_signed(step_ms);
+        world.engine.clock_stepped(step_ms * 1000);
+        world.pass(400);
+        assert_eq!(world.take_reply("waits"), None, "step {step_ms}");
+        assert!(world.engine.state().pause.is_some());
+        world.pass(200);
+        assert!(world.engine.state().pause.is_none());
+        world.pass(900);
+        assert_eq!(world.take_reply("waits"), Some(Reply::NullArray), "step {step_ms}");
+    }
+}
+
+/// Without this, nothing would end by itself for as long as the clock was set back.
+#[test]
+fn keys_end_by_themselves_after_the_wall_clock_was_set_back() {
+    let mut world = World::seeded(1);
+    world.now_ms = 10_000_000;
+    world.run("SET a 1 PX 10");
+    world.pass(1000);
+    world.now_ms -= 3_600_000;
+    world.engine.clock_stepped(-3_600_000_000);
+    world.run("SET b 1 PX 10");
+    world.pass(1000);
+    assert_eq!(world.run("DBSIZE"), Reply::Integer(0));
+}

@@ -1,6 +1,7 @@
 //! The engine through its one door, with a clock that the test moves.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod acl;
 mod collections;
 mod eviction;
 mod expiry;

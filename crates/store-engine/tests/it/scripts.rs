@@ -42,6 +42,30 @@ fn a_script_is_one_unit_of_what_it_did_and_replays_the_same() {
 }
 
 #[test]
+fn that_a_key_ended_is_propagated_though_the_script_keeps_its_writes() {
+    let mut world = World::configured(14, &["--enable-debug-command", "yes"]);
+    world.engine.set_propagating(true);
+    world.run("SET gone 1 PX 10");
+    world.run("SET read 1 PX 10");
+    world.run("DEBUG SET-ACTIVE-EXPIRE 0");
+    world.take_units();
+    world.pass(20);
+    world.take_units();
+    eval(
+        &mut world,
+        "redis.set_repl(redis.REPL_NONE) redis.call('set','gone','2') redis.call('get','read')",
+    );
+    let requests: Vec<String> = world
+        .take_units()
+        .iter()
+        .flat_map(|unit| &unit.requests)
+        .map(|(_, request)| format!("{:?}", request.as_request()))
+        .collect();
+    assert_eq!(requests.len(), 2, "{requests:?}");
+    assert!(requests[0].contains("gone") && requests[1].contains("read"), "{requests:?}");
+}
+
+#[test]
 fn what_a_script_keeps_to_itself_is_not_propagated() {
     let mut world = World::seeded(13);
     world.engine.set_propagating(true);

@@ -6,7 +6,7 @@
 mod simulated;
 
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use simulated::{Fault, SimulatedDisk};
@@ -22,6 +22,19 @@ pub trait Disk: Send + Sync {
 
     /// A file to read from its beginning.
     fn read(&self, path: &Path) -> io::Result<Box<dyn Read + Send>>;
+
+    /// A file to read from `offset` on. A disk that can go there need not read what is before.
+    fn read_from(&self, path: &Path, offset: u64) -> io::Result<Box<dyn Read + Send>> {
+        let mut source = self.read(path)?;
+        io::copy(&mut source.by_ref().take(offset), &mut io::sink())?;
+        Ok(source)
+    }
+
+    /// A folder whose files are not on this disk, so that no copy or backup of the disk brings them
+    /// back, and that a restart of the machine empties. `None` where there is none.
+    fn volatile_folder(&self) -> Option<PathBuf> {
+        None
+    }
 
     /// Gives a file another name, in place of one that had it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;

@@ -15,6 +15,9 @@ use store_types::Rng;
 
 use super::{Disk, DiskFile, SyncFile, folder_of};
 
+/// Where files lie that are gone after a crash.
+const VOLATILE: &str = "/volatile";
+
 /// What goes wrong, and from when on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -96,6 +99,8 @@ impl SimulatedDisk {
         for file in files.iter_mut() {
             file.crash(random);
         }
+        names.retain(|path, _| !path.starts_with(VOLATILE));
+        durable_names.retain(|path, _| !path.starts_with(VOLATILE));
         let paths: Vec<PathBuf> = names.keys().chain(durable_names.keys()).cloned().collect();
         for path in paths {
             // A change of a name that was not synced may have reached the disk or not.
@@ -273,6 +278,10 @@ impl Disk for SimulatedDisk {
         let state = self.living()?;
         let file = state.find(path)?;
         Ok(Box::new(io::Cursor::new(state.files[file].bytes.clone())))
+    }
+
+    fn volatile_folder(&self) -> Option<PathBuf> {
+        Some(PathBuf::from(VOLATILE))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -10,8 +10,6 @@ use crate::random::Random;
 /// Replacements in the globals.
 pub(crate) const GLOBALS: &[Entry] =
     &[(c"unpack", unpack), (c"collectgarbage", collectgarbage), (c"gcinfo", gcinfo)];
-/// Replacements in `string`.
-pub(crate) const STRING: &[Entry] = &[(c"rep", rep)];
 /// Replacements in `math`.
 pub(crate) const MATH: &[Entry] = &[(c"random", random), (c"randomseed", randomseed)];
 
@@ -45,6 +43,9 @@ fn loadstring(
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
     let name = CString::new(name).unwrap_or_default();
     if let Err(text) = stack.compile(&source, &name) {
+        if context.is_killed() {
+            return Err(Raise::Killed);
+        }
         return answer_failure(stack, &text);
     }
     if let Some(environments) = context.environments.borrow().as_ref() {
@@ -60,7 +61,7 @@ fn answer_failure(stack: &mut Stack<'_>, text: &[u8]) -> Result<c_int, Raise> {
 }
 
 /// `unpack` counts in 32 bits in Lua 5.1 and overflows (CVE-2025-46817).
-fn unpack(stack: &mut Stack<'_>, _: &Context) -> Result<c_int, Raise> {
+fn unpack(stack: &mut Stack<'_>, context: &Context) -> Result<c_int, Raise> {
     if stack.kind(1) != Kind::Table {
         return Err(Raise::Type(1, c"table"));
     }
@@ -73,6 +74,7 @@ fn unpack(stack: &mut Stack<'_>, _: &Context) -> Result<c_int, Raise> {
     let in_range = i32::try_from(first).is_ok() && i32::try_from(last).is_ok();
     match count.filter(|count| in_range && stack.reserve(*count).is_ok()) {
         Some(count) => {
+            context.spend(count as u64)?;
             for position in first..=last {
                 stack.get_item(1, position as c_int);
             }
@@ -80,19 +82,6 @@ fn unpack(stack: &mut Stack<'_>, _: &Context) -> Result<c_int, Raise> {
         }
         None => Err(stack.fail("too many results to unpack")),
     }
-}
-
-/// `string.rep` of Lua 5.1 builds piece by piece and, for the empty string, counts for ever.
-fn rep(stack: &mut Stack<'_>, context: &Context) -> Result<c_int, Raise> {
-    let length = stack.check_bytes(1)?.len();
-    let count = usize::try_from(stack.check_integer(2)?).unwrap_or(0);
-    let total = length.saturating_mul(count);
-    if !context.has_memory_for(total) {
-        return Err(stack.fail("resulting string too large"));
-    }
-    let repeated = stack.bytes(1).unwrap_or_default().repeat(if length == 0 { 0 } else { count });
-    stack.push_bytes(&repeated)?;
-    Ok(1)
 }
 
 /// Scripts may ask for the count and for a collection, and change nothing about the collector:
@@ -105,7 +94,7 @@ fn collectgarbage(stack: &mut Stack<'_>, context: &Context) -> Result<c_int, Rai
     match option.as_slice() {
         b"count" => stack.push_number(context.memory() as f64 / 1024.0),
         b"collect" => {
-            stack.collect_garbage();
+            collect(stack, context)?;
             stack.push_number(0.0);
         }
         b"step" => stack.push_boolean(false),
@@ -117,6 +106,22 @@ fn collectgarbage(stack: &mut Stack<'_>, context: &Context) -> Result<c_int, Rai
         }
     }
     Ok(1)
+}
+
+/// Two cycles: what was found in use before the call may be garbage only in the second.
+fn collect(stack: &mut Stack<'_>, context: &Context) -> Result<(), Raise> {
+    /// What a step costs, in units of work.
+    const STEP: u64 = 50_000;
+    for _ in 0..2 {
+        loop {
+            let is_over = stack.step_garbage();
+            context.spend(STEP)?;
+            if is_over {
+                break;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn gcinfo(stack: &mut Stack<'_>, context: &Context) -> Result<c_int, Raise> {

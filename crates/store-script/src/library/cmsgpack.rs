@@ -30,7 +30,7 @@ pub(crate) fn push(stack: &mut Stack<'_>) -> Result<(), Raise> {
     Ok(())
 }
 
-fn pack(stack: &mut Stack<'_>, _: &Context) -> Result<c_int, Raise> {
+fn pack(stack: &mut Stack<'_>, context: &Context) -> Result<c_int, Raise> {
     let count = stack.top();
     if count == 0 {
         return Err(stack.bad_argument(0, "MessagePack pack needs input."));
@@ -38,20 +38,21 @@ fn pack(stack: &mut Stack<'_>, _: &Context) -> Result<c_int, Raise> {
     if stack.reserve(count as usize).is_err() {
         return Err(stack.bad_argument(0, "Too many arguments for MessagePack pack."));
     }
-    let mut output = Output::new(stack);
+    let mut output = Output::new(context);
     for index in 1..=count {
         pack_value(stack, &mut output, index, 0)?;
     }
-    stack.push_bytes(output.as_bytes())?;
+    output.push_onto(stack)?;
     Ok(1)
 }
 
 fn pack_value(
     stack: &mut Stack<'_>,
-    output: &mut Output,
+    output: &mut Output<'_>,
     index: c_int,
     depth: usize,
 ) -> Result<(), Raise> {
+    stack.context().spend(4)?;
     match stack.kind(index) {
         Kind::String => {
             let bytes = stack.bytes(index).unwrap_or_default();
@@ -65,7 +66,7 @@ fn pack_value(
     }
 }
 
-fn pack_number(output: &mut Output, number: f64) -> Result<(), Raise> {
+fn pack_number(output: &mut Output<'_>, number: f64) -> Result<(), Raise> {
     let integer = number as i64;
     // 2^63 saturates to an integer whose double is 2^63 again, and is none.
     if integer as f64 == number && integer != i64::MAX {
@@ -81,7 +82,7 @@ fn pack_number(output: &mut Output, number: f64) -> Result<(), Raise> {
     }
 }
 
-fn pack_integer(output: &mut Output, value: i64) -> Result<(), Raise> {
+fn pack_integer(output: &mut Output<'_>, value: i64) -> Result<(), Raise> {
     let bytes = value.to_be_bytes();
     let (head, size): (u8, usize) = match value {
         -32..=127 => return output.push(value as u8),
@@ -112,7 +113,7 @@ const STRING_HEADS: Heads =
 const ARRAY_HEADS: Heads = Heads { short: 0x90, short_max: 15, one: None, two: 0xdc, four: 0xdd };
 const MAP_HEADS: Heads = Heads { short: 0x80, short_max: 15, one: None, two: 0xde, four: 0xdf };
 
-fn pack_length(output: &mut Output, length: usize, heads: &Heads) -> Result<(), Raise> {
+fn pack_length(output: &mut Output<'_>, length: usize, heads: &Heads) -> Result<(), Raise> {
     let bytes = (length as u32).to_be_bytes();
     if length <= heads.short_max {
         return output.push(heads.short | length as u8);
@@ -129,14 +130,14 @@ fn pack_length(output: &mut Output, length: usize, heads: &Heads) -> Result<(), 
 
 fn pack_table(
     stack: &mut Stack<'_>,
-    output: &mut Output,
+    output: &mut Output<'_>,
     index: c_int,
     depth: usize,
 ) -> Result<(), Raise> {
     if stack.reserve(4).is_err() {
         return Err(stack.fail("stack overflow (in function mp_encode_lua_table)"));
     }
-    let (count, is_list) = survey(stack, index);
+    let (count, is_list) = survey(stack, index)?;
     if is_list {
         pack_length(output, count, &ARRAY_HEADS)?;
         for position in 1..=count as c_int {
@@ -159,12 +160,13 @@ fn pack_table(
 }
 
 /// How many entries a table has, and whether their keys are 1 to that number.
-fn survey(stack: &mut Stack<'_>, index: c_int) -> (usize, bool) {
+fn survey(stack: &mut Stack<'_>, index: c_int) -> Result<(usize, bool), Raise> {
     let mut count = 0;
     let mut longest = 0.0_f64;
     let mut all_positions = true;
     stack.push_nil();
     while stack.next(index) {
+        stack.context().spend(4)?;
         stack.pop(1);
         count += 1;
         match stack.number(-1).filter(|key| *key > 0.0 && key.floor() == *key) {
@@ -172,7 +174,7 @@ fn survey(stack: &mut Stack<'_>, index: c_int) -> (usize, bool) {
             None => all_positions = false,
         }
     }
-    (count, all_positions && longest == count as f64)
+    Ok((count, all_positions && longest == count as f64))
 }
 
 fn unpack(stack: &mut Stack<'_>, _: &Context) -> Result<c_int, Raise> {
@@ -198,6 +200,7 @@ fn unpack_limit(stack: &mut Stack<'_>, _: &Context) -> Result<c_int, Raise> {
 /// values.
 fn unpack_some(stack: &mut Stack<'_>, limit: i64, offset: i64) -> Result<c_int, Raise> {
     let data = stack.check_bytes(1)?.to_vec();
+    stack.context().spend_bytes(data.len())?;
     if offset < 0 || limit < 0 {
         let text = format!(
             "Invalid request to unpack with offset of {offset} and limit of {}.",
@@ -322,6 +325,7 @@ impl<'a> Reader<'a> {
 
     /// Pushes a value that is no table, or answers what table begins.
     fn scalar_or_head(&mut self, stack: &mut Stack<'_>) -> Result<Option<Open>, Stop> {
+        stack.context().spend(8)?;
         let head = self.take(1)?[0];
         match head {
             0x00..=0x7f => stack.push_number(head.into()),
@@ -342,6 +346,7 @@ impl<'a> Reader<'a> {
             0xa0..=0xbf => stack.push_bytes(self.take(usize::from(head & 0x1f))?)?,
             0xd9..=0xdb => {
                 let length = self.length(1 << (head - 0xd9))?;
+                stack.context().spend_bytes(length)?;
                 stack.push_bytes(self.take(length)?)?;
             }
             0x90..=0x9f => return Ok(Some(Open::list(usize::from(head & 0xf)))),

@@ -95,6 +95,10 @@ fn pcall(stack: &mut Stack<'_>, context: &Context) -> Result<c_int, Raise> {
     Ok(1)
 }
 
+/// What calling a command costs in units of work: what it really costs only the host knows, so a
+/// few calls are enough for a tick.
+const CALL: u64 = 10_000;
+
 enum Answered {
     /// Lies on top.
     Value,
@@ -119,6 +123,9 @@ fn request(stack: &mut Stack<'_>, context: &Context) -> Result<Answered, Raise> 
         (1..=stack.top()).map(|index| stack.bytes(index).unwrap_or_default()).collect();
     let protocol = context.protocol.get();
     let asked = context.with_host(|host| host.call(&arguments, protocol, &mut bytes));
+    let length: usize = arguments.iter().map(|argument| argument.len()).sum();
+    context.spend(CALL)?;
+    context.spend_bytes(length + bytes.len())?;
     stack.set_top(0);
     let answered = match asked {
         Some(()) => reply::push(stack, &bytes),
@@ -142,9 +149,7 @@ fn settle_command(stack: &mut Stack<'_>) -> Result<Result<(), &'static str>, Rai
             Kind::Number => {
                 let number = stack.number(index).unwrap_or_default();
                 let text = format_general(number, ALL_DIGITS);
-                if stack.reserve(1).is_err() {
-                    return Err(Raise::Memory);
-                }
+                // There is room, however many arguments there are: every call starts with some.
                 stack.push_bytes(text.as_bytes())?;
                 stack.replace(index);
             }
@@ -205,6 +210,7 @@ fn status_reply(stack: &mut Stack<'_>, _: &Context) -> Result<c_int, Raise> {
 fn single_string(stack: &mut Stack<'_>) -> Result<Option<Vec<u8>>, Raise> {
     match stack.bytes(1) {
         Some(bytes) if stack.top() == 1 => {
+            stack.context().spend(bytes.len() as u64)?;
             Ok(Some(bytes.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()))
         }
         _ => {
@@ -225,13 +231,20 @@ fn without_line_ends(text: &[u8]) -> Vec<u8> {
     text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }).collect()
 }
 
-fn sha1hex(stack: &mut Stack<'_>, _: &Context) -> Result<c_int, Raise> {
+fn sha1hex(stack: &mut Stack<'_>, context: &Context) -> Result<c_int, Raise> {
+    /// Bytes that are taken in between two payments, and units that each of them costs.
+    const PIECE: usize = 4096;
+    const UNITS: u64 = 1;
     if stack.top() != 1 {
         return Err(refuse(stack, "wrong number of arguments"));
     }
     stack.stringify(1);
-    let digest = sha1_smol::Sha1::from(stack.bytes(1).unwrap_or_default()).digest();
-    stack.push_bytes(digest.to_string().as_bytes())?;
+    let mut digest = sha1_smol::Sha1::new();
+    for piece in stack.bytes(1).unwrap_or_default().chunks(PIECE) {
+        context.spend(piece.len() as u64 * UNITS)?;
+        digest.update(piece);
+    }
+    stack.push_bytes(digest.digest().to_string().as_bytes())?;
     Ok(1)
 }
 
@@ -253,7 +266,9 @@ fn log(stack: &mut Stack<'_>, context: &Context) -> Result<c_int, Raise> {
     let mut words: Vec<Vec<u8>> = Vec::new();
     for index in 2..=count {
         if matches!(stack.kind(index), Kind::String | Kind::Number) {
-            words.push(stack.check_bytes(index)?.to_vec());
+            let word = stack.check_bytes(index)?.to_vec();
+            context.spend(word.len() as u64 / 4)?;
+            words.push(word);
         }
     }
     let text = words.join(&b' ');

@@ -46,6 +46,7 @@ struct Format {
 
 impl Format {
     fn new(stack: &mut Stack<'_>) -> Result<Self, Raise> {
+        stack.context().spend_bytes(stack.raw_length(1))?;
         let text = stack.check_bytes(1)?;
         // Formats end at a zero, as strings of C do.
         let text = text.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
@@ -55,6 +56,7 @@ impl Format {
 
     /// The next item and its size. Control items have taken effect already.
     fn next(&mut self, stack: &mut Stack<'_>) -> Result<Option<(Item, usize)>, Raise> {
+        stack.context().spend(4)?;
         let Some(letter) = self.text.get(self.at).copied() else { return Ok(None) };
         self.at += 1;
         let signed = letter.is_ascii_lowercase();
@@ -140,9 +142,9 @@ impl Format {
     }
 }
 
-fn pack(stack: &mut Stack<'_>, _: &Context) -> Result<c_int, Raise> {
+fn pack(stack: &mut Stack<'_>, context: &Context) -> Result<c_int, Raise> {
     let mut format = Format::new(stack)?;
-    let mut output = Output::new(stack);
+    let mut output = Output::new(context);
     let mut argument = 2;
     // A missing argument is told to be nil, as in Redis.
     stack.push_nil();
@@ -169,13 +171,13 @@ fn pack(stack: &mut Stack<'_>, _: &Context) -> Result<c_int, Raise> {
         }
         argument += c_int::from(item != Item::Padding);
     }
-    stack.push_bytes(output.as_bytes())?;
+    output.push_onto(stack)?;
     Ok(1)
 }
 
 fn pack_text(
     stack: &mut Stack<'_>,
-    output: &mut Output,
+    output: &mut Output<'_>,
     argument: c_int,
     item: Item,
     size: usize,
@@ -207,6 +209,7 @@ fn spread(value: u64, size: usize) -> Vec<u8> {
 fn unpack(stack: &mut Stack<'_>, _: &Context) -> Result<c_int, Raise> {
     let mut format = Format::new(stack)?;
     let data = stack.check_bytes(2)?.to_vec();
+    stack.context().spend_bytes(data.len())?;
     let start = stack.optional_integer(3, 1)?;
     if start == 0 {
         return Err(stack.bad_argument(3, "offset must be 1 or greater"));
@@ -255,6 +258,7 @@ fn unpack(stack: &mut Stack<'_>, _: &Context) -> Result<c_int, Raise> {
                     return Err(stack.fail("unfinished string in data"));
                 };
                 size = length + 1;
+                stack.context().spend_bytes(size * 4)?;
                 stack.push_bytes(&rest[..length])?;
             }
         }

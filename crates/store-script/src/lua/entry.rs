@@ -8,7 +8,6 @@ use mlua::ffi;
 
 use super::stack::Stack;
 use crate::context::Context;
-use crate::host::Tick;
 
 /// A function of ours that scripts can call: it reads its arguments from the stack, leaves its
 /// results on top and says how many they are.
@@ -27,6 +26,10 @@ pub(crate) enum Raise {
     Type(c_int, &'static CStr),
     /// "not enough memory". Nothing lies on the stack.
     Memory,
+    /// The value is an error that a call within raised, and its place is noted.
+    Again,
+    /// The host has ended the script. Nothing lies on the stack.
+    Killed,
 }
 
 /// Where in which source an error was raised.
@@ -49,6 +52,34 @@ pub(super) unsafe fn push_native(state: *mut ffi::lua_State, context: &Context, 
         ffi::lua_pushlightuserdata(state, native as *mut c_void);
         ffi::lua_pushcclosure(state, enter, 2);
     }
+}
+
+/// Upvalues of a native before those that it brought itself.
+const OWN_UPVALUES: c_int = 2;
+
+/// Replaces `count` values on top by a C closure around `native` that keeps them.
+///
+/// # Safety
+/// As [`push_native`], and the values are there.
+pub(super) unsafe fn push_closure(
+    state: *mut ffi::lua_State,
+    context: &Context,
+    native: Native,
+    count: c_int,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        ffi::lua_pushlightuserdata(state, ptr::from_ref(context) as *mut c_void);
+        ffi::lua_insert(state, -count - 1);
+        ffi::lua_pushlightuserdata(state, native as *mut c_void);
+        ffi::lua_insert(state, -count - 1);
+        ffi::lua_pushcclosure(state, enter, OWN_UPVALUES + count);
+    }
+}
+
+/// The index of the value that a closure keeps, counted from 1.
+pub(super) fn closed_index(number: c_int) -> c_int {
+    ffi::lua_upvalueindex(OWN_UPVALUES + number)
 }
 
 /// The context that a closure of ours carries as its first upvalue.
@@ -105,6 +136,11 @@ unsafe fn raise(state: *mut ffi::lua_State, error: Raise) -> c_int {
                 ffi::lua_settop(state, 0);
                 raise_text(state, c"not enough memory")
             }
+            Raise::Again => {
+                context(state).keep_error_place();
+                ffi::lua_error(state)
+            }
+            Raise::Killed => end_killed(state, context(state)),
         }
     }
 }
@@ -135,18 +171,45 @@ pub(super) unsafe fn raise_text(state: *mut ffi::lua_State, text: &'static CStr)
     }
 }
 
+/// What a killed script answers.
+pub(crate) const KILLED: &str = "Script killed by user with SCRIPT KILL...";
+const KILLED_TEXT: &CStr = c"Script killed by user with SCRIPT KILL...";
+
 /// Raises the error that ends a killed script.
 ///
 /// # Safety
 /// L1.
 pub(super) unsafe fn raise_killed(state: *mut ffi::lua_State, context: &Context) -> ! {
-    let text = if context.is_loading() {
-        c"FUNCTION LOAD timeout"
-    } else {
-        c"Script killed by user with SCRIPT KILL..."
-    };
+    let text = if context.is_loading() { c"FUNCTION LOAD timeout" } else { KILLED_TEXT };
     // SAFETY: L1.
     unsafe { raise_text(state, text) }
+}
+
+/// Ends a killed script. Whatever catches the error gets no further: the hook fires at every
+/// instruction from now on.
+///
+/// # Safety
+/// L1.
+unsafe fn end_killed(state: *mut ffi::lua_State, context: &Context) -> ! {
+    // SAFETY: L1.
+    unsafe {
+        ffi::lua_sethook(state, Some(hook), ffi::LUA_MASKCOUNT, 1);
+        raise_killed(state, context)
+    }
+}
+
+/// Pays for work, from a closure of ours.
+///
+/// # Safety
+/// L1.
+pub(super) unsafe fn pay(state: *mut ffi::lua_State, units: u64) {
+    // SAFETY: L1.
+    unsafe {
+        let context = context(state);
+        if context.spend(units).is_err() {
+            end_killed(state, context);
+        }
+    }
 }
 
 /// Notes where the error was raised, before the stack unwinds, and passes it on.
@@ -154,6 +217,9 @@ pub(super) unsafe extern "C-unwind" fn note_place(state: *mut ffi::lua_State) ->
     // SAFETY: called by Lua as error handler, with the context as upvalue. Nothing here raises:
     // `lua_getinfo` with these letters does not allocate.
     unsafe {
+        if context(state).takes_kept_place() {
+            return 1;
+        }
         let mut info: ffi::lua_Debug = std::mem::zeroed();
         let mut found = ffi::lua_getstack(state, 1, &mut info) != 0
             && ffi::lua_getinfo(state, c"Sl".as_ptr(), &mut info) != 0;
@@ -197,16 +263,22 @@ pub(super) unsafe extern "C-unwind" fn hook(state: *mut ffi::lua_State, _: *mut 
         ffi::lua_rawget(state, ffi::LUA_REGISTRYINDEX);
         let context = &*ffi::lua_touserdata(state, -1).cast::<Context>();
         ffi::lua_pop(state, 1);
-        if must_end(context) {
-            ffi::lua_sethook(state, Some(hook), ffi::LUA_MASKCOUNT, 1);
-            raise_killed(state, context);
+        if context.tick_or_kill().is_err() {
+            end_killed(state, context);
         }
+        set_hook(state, context);
     }
 }
 
-fn must_end(context: &Context) -> bool {
-    if !context.is_killed() && context.tick() == Tick::Kill {
-        context.kill();
+/// Makes the hook fire after as many instructions as the limits say.
+///
+/// # Safety
+/// The state is valid, and `register_context` came first.
+pub(super) unsafe fn set_hook(state: *mut ffi::lua_State, context: &Context) {
+    let count = context.instructions_max();
+    let count = c_int::try_from(count).unwrap_or(c_int::MAX);
+    // SAFETY: as the caller promises.
+    unsafe {
+        ffi::lua_sethook(state, Some(hook), ffi::LUA_MASKCOUNT, count.max(1));
     }
-    context.is_killed()
 }

@@ -16,6 +16,8 @@ use super::stack::Stack;
 /// Its address as a key marks the metatables of frozen tables: scripts have no light userdata
 /// other than null to look with.
 static MARK: u8 = 0;
+/// Its address as a key: what `getmetatable` shows for a frozen table.
+static SHOWN_MARK: u8 = 1;
 
 /// How tables are frozen.
 pub(crate) struct Frozen;
@@ -53,21 +55,64 @@ impl Frozen {
         }
     }
 
+    /// Lets scripts see the table on top, which is popped, as the metatable of the frozen one
+    /// below it. Others have none to show.
+    pub(crate) fn show_metatable(stack: &mut Stack<'_>) {
+        let state = stack.state();
+        // SAFETY: L2; see `freeze`.
+        unsafe {
+            assert!(is_frozen(state, -2), "only frozen tables hide their metatable");
+            ffi::lua_getmetatable(state, -2);
+            ffi::lua_insert(state, -2);
+            ffi::lua_pushlightuserdata(state, shown_mark());
+            ffi::lua_insert(state, -2);
+            ffi::lua_rawset(state, -3);
+            ffi::lua_pop(state, 1);
+        }
+    }
+
     /// Makes missing keys of the (not frozen) table on top an error.
     pub(crate) fn refuse_missing(stack: &mut Stack<'_>) {
+        let state = stack.state();
+        // SAFETY: L2.
+        unsafe {
+            Self::push_refusal(stack);
+            ffi::lua_setmetatable(state, -2);
+        }
+    }
+
+    /// Pushes the metatable that makes missing keys an error.
+    pub(crate) fn push_refusal(stack: &mut Stack<'_>) {
         let state = stack.state();
         // SAFETY: L2.
         unsafe {
             ffi::lua_createtable(state, 0, 1);
             ffi::lua_pushcclosure(state, refuse_missing, 0);
             ffi::lua_setfield(state, -2, c"__index".as_ptr());
-            ffi::lua_setmetatable(state, -2);
         }
     }
 }
 
 fn mark() -> *mut c_void {
     ptr::from_ref(&MARK) as *mut c_void
+}
+
+fn shown_mark() -> *mut c_void {
+    ptr::from_ref(&SHOWN_MARK) as *mut c_void
+}
+
+/// Pushes what scripts see as the metatable of the frozen table at `index`, or nil.
+///
+/// # Safety
+/// A frozen table lies there, and three slots are free. Does not raise.
+pub(super) unsafe fn push_shown_metatable(state: *mut ffi::lua_State, index: c_int) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        ffi::lua_getmetatable(state, index);
+        ffi::lua_pushlightuserdata(state, shown_mark());
+        ffi::lua_rawget(state, -2);
+        ffi::lua_remove(state, -2);
+    }
 }
 
 /// Whether a frozen table lies at `index`.

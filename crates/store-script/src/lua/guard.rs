@@ -5,11 +5,14 @@ use std::ptr;
 
 use mlua::ffi;
 
-use super::entry::{context, raise_killed, raise_with_place};
-use super::frozen::{is_frozen, look_through, raise_readonly};
+use super::entry::{context, pay, raise_killed, raise_with_place, set_hook};
+use super::frozen::{is_frozen, look_through, push_shown_metatable, raise_readonly};
 use super::stack::Stack;
 use crate::context::Context;
-use crate::pattern::{Search, is_affordable};
+
+/// Bytes of memory in use for which one step of `next` pays a unit: few enough that emptied tables
+/// tick in time, and many enough that those who iterate beside large data hardly notice.
+const NEXT_BYTES: u64 = 4096;
 
 /// What the guard does before or around the original.
 #[derive(Clone, Copy, Debug)]
@@ -18,18 +21,14 @@ pub(crate) enum Guarded {
     Write,
     /// Reads the real table in place of a frozen one.
     Read,
+    /// Pays for the length of its first argument.
+    Parse,
     /// Iterates over frozen tables too.
     Pairs,
-    /// Has no metatables of frozen tables to show, and a frozen copy of that of strings.
+    /// Shows frozen copies of metatables: that of the globals, and that of strings.
     Metatable,
-    /// Refuses searches for a first match that would not end.
-    FirstMatch,
-    /// As `FirstMatch`, but the fourth argument may ask for plain text.
-    Find,
-    /// Refuses searches for all matches that would not end.
-    AllMatches,
-    /// As `AllMatches`, without anchors.
-    Iterate,
+    /// As `Read`, and pays for the empty places that may lie before the next entry.
+    Next,
     /// Ends a killed script, and hands the text of error tables to the script.
     ProtectedCall,
     /// As `ProtectedCall`, with a handler.
@@ -51,10 +50,8 @@ impl Guarded {
             Guarded::Read => read,
             Guarded::Pairs => pairs,
             Guarded::Metatable => metatable,
-            Guarded::FirstMatch => first_match,
-            Guarded::Find => find,
-            Guarded::AllMatches => all_matches,
-            Guarded::Iterate => iterate,
+            Guarded::Next => next,
+            Guarded::Parse => parse,
             Guarded::ProtectedCall => protected_call,
             Guarded::ProtectedCallHandled => protected_call_handled,
             Guarded::Resume => resume,
@@ -89,6 +86,8 @@ pub(crate) fn wrap_load(stack: &mut Stack<'_>) {
 }
 
 unsafe extern "C-unwind" fn load(state: *mut ffi::lua_State) -> c_int {
+    /// What asking for a piece costs.
+    const PIECE: u64 = 16;
     // SAFETY: L1.
     unsafe {
         ffi::luaL_checktype(state, 1, ffi::LUA_TFUNCTION);
@@ -98,6 +97,7 @@ unsafe extern "C-unwind" fn load(state: *mut ffi::lua_State) -> c_int {
         ffi::lua_settop(state, 2);
         ffi::lua_createtable(state, 0, 0);
         for position in 1.. {
+            pay(state, PIECE);
             ffi::lua_pushvalue(state, 1);
             let status = ffi::lua_pcall(state, 0, 1, 0);
             end_if_killed(state);
@@ -160,6 +160,25 @@ unsafe extern "C-unwind" fn read(state: *mut ffi::lua_State) -> c_int {
     }
 }
 
+unsafe extern "C-unwind" fn next(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1.
+    unsafe {
+        // How many entries a table had is not to be seen: no more than memory holds.
+        pay(state, 1 + context(state).memory() as u64 / NEXT_BYTES);
+        read(state)
+    }
+}
+
+unsafe extern "C-unwind" fn parse(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1.
+    unsafe {
+        if ffi::lua_type(state, 1) == ffi::LUA_TSTRING {
+            pay(state, ffi::lua_objlen(state, 1) as u64 / 4);
+        }
+        call_original(state)
+    }
+}
+
 unsafe extern "C-unwind" fn pairs(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: L1. `pairs` of 5.1 has `next` as upvalue, which a call in this frame would miss:
     // the third upvalue is the guarded `next`, which serves all tables.
@@ -176,7 +195,7 @@ unsafe extern "C-unwind" fn metatable(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: L1.
     unsafe {
         if is_frozen(state, 1) {
-            ffi::lua_pushnil(state);
+            push_shown_metatable(state, 1);
             return 1;
         }
         if ffi::lua_type(state, 1) == ffi::LUA_TSTRING {
@@ -185,83 +204,6 @@ unsafe extern "C-unwind" fn metatable(state: *mut ffi::lua_State) -> c_int {
         }
         call_original(state)
     }
-}
-
-unsafe extern "C-unwind" fn find(state: *mut ffi::lua_State) -> c_int {
-    // SAFETY: L1.
-    unsafe {
-        let is_plain = ffi::lua_toboolean(state, 4) != 0;
-        check_pattern(state, if is_plain { Search::Plain } else { Search::First });
-        call_original(state)
-    }
-}
-
-unsafe extern "C-unwind" fn first_match(state: *mut ffi::lua_State) -> c_int {
-    // SAFETY: L1.
-    unsafe {
-        check_pattern(state, Search::First);
-        call_original(state)
-    }
-}
-
-unsafe extern "C-unwind" fn all_matches(state: *mut ffi::lua_State) -> c_int {
-    // SAFETY: L1.
-    unsafe {
-        check_pattern(state, Search::All);
-        call_original(state)
-    }
-}
-
-unsafe extern "C-unwind" fn iterate(state: *mut ffi::lua_State) -> c_int {
-    // SAFETY: L1.
-    unsafe {
-        check_pattern(state, Search::Iterate);
-        call_original(state)
-    }
-}
-
-/// # Safety
-/// L1.
-unsafe fn check_pattern(state: *mut ffi::lua_State, search: Search) {
-    // SAFETY: L1; the slices are used while the strings lie on the stack. Arguments of other
-    // kinds are refused by the original, or are numbers and short.
-    unsafe {
-        let (Some(subject), Some(pattern)) = (string_at(state, 1), string_at(state, 2)) else {
-            return;
-        };
-        let subject = match search {
-            Search::All | Search::Iterate => subject,
-            _ => from_start(subject, ffi::lua_tonumber(state, 3)),
-        };
-        let steps_max = context(state).limits().search_steps_max;
-        if !is_affordable(subject, pattern, search, steps_max) {
-            ffi::luaL_error(state, c"pattern too complex".as_ptr());
-        }
-    }
-}
-
-/// # Safety
-/// The slice is not used after the string leaves the stack.
-unsafe fn string_at<'a>(state: *mut ffi::lua_State, index: c_int) -> Option<&'a [u8]> {
-    // SAFETY: as the caller promises.
-    unsafe {
-        if ffi::lua_type(state, index) != ffi::LUA_TSTRING {
-            return None;
-        }
-        let mut length = 0;
-        let start = ffi::lua_tolstring(state, index, &mut length).cast::<u8>();
-        Some(std::slice::from_raw_parts(start, length))
-    }
-}
-
-/// The part of the subject that a search from `start` on sees: from 1, or from -1 backwards.
-fn from_start(subject: &[u8], start: f64) -> &[u8] {
-    let skipped = match start {
-        start if start >= 1.0 => start as usize - 1,
-        start if start < 0.0 => subject.len().saturating_sub(-start as usize),
-        _ => 0,
-    };
-    subject.get(skipped..).unwrap_or_default()
 }
 
 unsafe extern "C-unwind" fn protected_call(state: *mut ffi::lua_State) -> c_int {
@@ -343,6 +285,8 @@ unsafe fn end_if_killed(state: *mut ffi::lua_State) {
     // SAFETY: L1.
     unsafe {
         let context = context(state);
+        // What was caught here is not raised any more.
+        context.takes_kept_place();
         if context.is_killed() {
             raise_killed(state, context);
         }
@@ -356,7 +300,16 @@ unsafe extern "C-unwind" fn resume(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: L1.
     unsafe {
         end_if_killed(state);
+        // Each coroutine counts its own instructions, and many that each run for a short while
+        // would never tick.
+        pay(state, context(state).limits().tick_work / 4);
+        let (memory, coroutine) = (context(state).allocator(), ffi::lua_tothread(state, 1));
+        if !coroutine.is_null() && context(state).has_long_strings() {
+            set_hook(coroutine, context(state));
+        }
+        let resumer = memory.set_running(coroutine);
         let count = call_original(state);
+        memory.set_running(resumer);
         end_if_killed(state);
         count
     }

@@ -9,21 +9,30 @@
 //! # What keeps this sound
 //!
 //! Lua raises errors by `longjmp`, which must never cross a Rust frame that owns something:
-//! - **L1** a function of [`entry`], [`guard`] and [`frozen`] that may raise owns nothing;
+//! - **L1** a function of [`entry`], [`guard`], [`table`], [`frozen`] or [`vm`] that may raise owns
+//!   nothing;
 //! - **L2** everywhere else nothing raises. The memory limit is lifted ([`Vm`]), so allocation
 //!   does not fail, and [`Stack`] offers only calls that raise for no other reason. Growth is
 //!   checked by [`Stack`] instead, which answers [`Raise::Memory`].
 
+mod call;
 mod entry;
 mod frozen;
 mod guard;
+mod memory;
+mod print;
 mod slot;
 mod stack;
+mod table;
 mod vm;
 
-pub(crate) use entry::{Native, Place, Raise};
+pub(crate) use call::Handler;
+pub(crate) use entry::{KILLED, Native, Place, Raise};
 pub(crate) use frozen::Frozen;
 pub(crate) use guard::{Guarded, wrap_load};
+pub(crate) use memory::{Memory, Reach};
+pub(crate) use print::{CValue, format_value};
 pub(crate) use slot::HostSlot;
 pub(crate) use stack::{Kind, Stack};
+pub(crate) use table::set_table_functions;
 pub(crate) use vm::{CallError, Function, Vm};

@@ -5,9 +5,10 @@ use std::ptr;
 
 use mlua::ffi;
 
-use super::entry::{Native, Raise, push_native};
+use super::entry::{self, Native, Raise, push_native};
 use super::vm::Function;
 use crate::context::Context;
+use crate::number::to_c_integer;
 
 /// What kind of value lies in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,13 +51,15 @@ impl Kind {
 pub(crate) struct Stack<'a> {
     state: *mut ffi::lua_State,
     context: &'a Context,
+    /// Slots up to this one stay as they are: what they hold is referred to.
+    pinned: c_int,
 }
 
 impl<'a> Stack<'a> {
     /// # Safety
     /// The state is valid for `'a`, and its memory limit is lifted while this is used.
     pub(super) unsafe fn new(state: *mut ffi::lua_State, context: &'a Context) -> Self {
-        Self { state, context }
+        Self { state, context, pinned: 0 }
     }
 
     pub(super) fn state(&self) -> *mut ffi::lua_State {
@@ -75,13 +78,13 @@ impl<'a> Stack<'a> {
 
     /// Drops or adds nils until there are `top` values.
     pub(crate) fn set_top(&mut self, top: c_int) {
-        debug_assert!(top >= 0);
+        assert!(top >= self.pinned, "pinned slots stay");
         unsafe { ffi::lua_settop(self.state, top) }
     }
 
     /// Drops the topmost values.
     pub(crate) fn pop(&mut self, count: c_int) {
-        debug_assert!(count <= self.top());
+        assert!(count <= self.top() - self.pinned, "pinned slots stay");
         unsafe { ffi::lua_pop(self.state, count) }
     }
 
@@ -184,6 +187,7 @@ impl<'a> Stack<'a> {
     /// A string. Fails when the run has used up its memory.
     pub(crate) fn push_bytes(&mut self, bytes: &[u8]) -> Result<(), Raise> {
         self.check_memory(bytes.len())?;
+        self.context.allocator().note_string(bytes.len());
         unsafe { ffi::lua_pushlstring(self.state, bytes.as_ptr().cast(), bytes.len()) };
         Ok(())
     }
@@ -202,6 +206,37 @@ impl<'a> Stack<'a> {
         unsafe { push_native(self.state, self.context, native) }
     }
 
+    /// Replaces `count` values on top by a native that keeps them.
+    pub(crate) fn push_closure(&mut self, native: Native, count: c_int) {
+        assert!(count <= self.top() - self.pinned, "a closure keeps values that are there");
+        unsafe { entry::push_closure(self.state, self.context, native, count) }
+    }
+
+    /// The string that this native keeps.
+    pub(crate) fn closed_bytes(&self, number: c_int) -> &'a [u8] {
+        let index = entry::closed_index(number);
+        assert!(self.kind(index) == Kind::String, "the closure keeps a string");
+        let mut length = 0;
+        // SAFETY: the closure runs and keeps its strings: only numbers of it are ever replaced.
+        unsafe {
+            let start = ffi::lua_tolstring(self.state, index, &mut length);
+            std::slice::from_raw_parts(start.cast::<u8>(), length)
+        }
+    }
+
+    /// The number that this native keeps.
+    pub(crate) fn closed_number(&self, number: c_int) -> f64 {
+        self.number(entry::closed_index(number)).unwrap_or_default()
+    }
+
+    /// Replaces a number that this native keeps.
+    pub(crate) fn set_closed_number(&mut self, number: c_int, value: f64) {
+        let index = entry::closed_index(number);
+        assert!(self.kind(index) == Kind::Number, "the closure keeps a number");
+        self.push_number(value);
+        unsafe { ffi::lua_replace(self.state, index) }
+    }
+
     pub(crate) fn push_function(&mut self, function: &Function) {
         unsafe {
             ffi::lua_rawgeti(self.state, ffi::LUA_REGISTRYINDEX, function.key().into());
@@ -215,16 +250,19 @@ impl<'a> Stack<'a> {
 
     /// Moves the top to `index`, shifting up.
     pub(crate) fn insert(&mut self, index: c_int) {
+        self.expect_unpinned(index);
         unsafe { ffi::lua_insert(self.state, index) }
     }
 
     /// Moves the top to `index`, over what was there.
     pub(crate) fn replace(&mut self, index: c_int) {
+        self.expect_unpinned(index);
         unsafe { ffi::lua_replace(self.state, index) }
     }
 
     /// Drops the value at `index`, shifting down.
     pub(crate) fn remove(&mut self, index: c_int) {
+        self.expect_unpinned(index);
         unsafe { ffi::lua_remove(self.state, index) }
     }
 
@@ -298,6 +336,13 @@ impl<'a> Stack<'a> {
         }
     }
 
+    /// Collects some garbage. Whether that was the end of a cycle.
+    pub(crate) fn step_garbage(&mut self) -> bool {
+        /// Kilobytes that are looked at.
+        const STEP: c_int = 256;
+        unsafe { ffi::lua_gc(self.state, ffi::LUA_GCSTEP, STEP) != 0 }
+    }
+
     /// An error whose text follows the place in the script.
     pub(crate) fn fail(&mut self, text: impl AsRef<[u8]>) -> Raise {
         self.push_text(text.as_ref());
@@ -313,7 +358,7 @@ impl<'a> Stack<'a> {
     fn push_text(&mut self, text: &[u8]) {
         // Errors of deep recursions find the stack full; what it holds is not needed any more.
         if self.reserve(1).is_err() {
-            self.set_top(0);
+            self.set_top(self.pinned);
         }
         unsafe { ffi::lua_pushlstring(self.state, text.as_ptr().cast(), text.len()) };
     }
@@ -323,7 +368,12 @@ impl<'a> Stack<'a> {
         if self.context.has_memory_for(more) { Ok(()) } else { Err(Raise::Memory) }
     }
 
-    fn expect_table(&self, index: c_int) {
+    fn expect_unpinned(&self, index: c_int) {
+        let slot = if index < 0 { self.top() + 1 + index } else { index };
+        assert!(slot > self.pinned, "pinned slots stay");
+    }
+
+    pub(super) fn expect_table(&self, index: c_int) {
         // A bug of ours, and the calls that follow would read the slot as a table.
         assert!(self.kind(index) == Kind::Table, "slot {index} holds no table");
     }
@@ -334,7 +384,7 @@ impl<'a> Stack<'a> {
 pub(crate) struct StackFull;
 
 // Arguments, checked the way Lua's own functions check theirs.
-impl Stack<'_> {
+impl<'a> Stack<'a> {
     /// The string argument at `index`; numbers are turned into text.
     pub(crate) fn check_bytes(&mut self, index: c_int) -> Result<&[u8], Raise> {
         if !matches!(self.kind(index), Kind::String | Kind::Number) {
@@ -342,6 +392,17 @@ impl Stack<'_> {
         }
         self.stringify(index);
         self.bytes(index).ok_or(Raise::Type(index, c"string"))
+    }
+
+    /// The string argument at `index`, for as long as this native runs: its slot and those below
+    /// cannot be changed any more. Numbers are turned into text.
+    pub(crate) fn pin(&mut self, index: c_int) -> Result<&'a [u8], Raise> {
+        assert!(index > 0, "arguments are pinned");
+        let bytes = ptr::from_ref(self.check_bytes(index)?);
+        self.pinned = self.pinned.max(index);
+        // SAFETY: the slot keeps the string, and every call that could change the slot refuses
+        // to. The stack itself lives no longer than the native.
+        Ok(unsafe { &*bytes })
     }
 
     /// The numeric argument at `index`.
@@ -352,6 +413,11 @@ impl Stack<'_> {
     /// The numeric argument at `index`, cut to an integer.
     pub(crate) fn check_integer(&self, index: c_int) -> Result<i64, Raise> {
         self.check_number(index).map(|number| number as i64)
+    }
+
+    /// The numeric argument at `index`, as C casts it.
+    pub(crate) fn check_c_integer(&self, index: c_int) -> Result<i64, Raise> {
+        self.check_number(index).map(to_c_integer)
     }
 
     /// As [`check_integer`](Self::check_integer), or `default` when nothing is there.

@@ -1,10 +1,11 @@
 //! The virtual machine: its life, its memory, compiling and calling.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 use mlua::{Lua, LuaOptions, StdLib, ffi};
 
 use super::entry::{self, Raise};
+use super::memory::{Memory, Reach};
 use super::stack::Stack;
 use crate::context::Context;
 use crate::host::Host;
@@ -48,13 +49,15 @@ pub(crate) enum CallError {
 
 impl Vm {
     /// A state with Lua's base, string, table and math libraries, not yet fit for scripts.
-    pub(crate) fn new(context: impl FnOnce(Lua) -> Context) -> mlua::Result<Self> {
+    pub(crate) fn new(context: impl FnOnce(Lua, Memory) -> Context) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
         // SAFETY: only asks for the address of the state, which lives as long as `lua`, which
         // goes into the context.
         let state = lua.exec_raw_lua(|raw| raw.state());
-        let context = Box::new(context(lua));
+        // SAFETY: as above; the context drops what counts its memory before it drops the state.
+        let memory = unsafe { Memory::of(state) };
+        let context = Box::new(context(lua, memory));
         // SAFETY: the state is fresh and has free slots; the box gives the context an address
         // that stays, and drops it only after the state was last used.
         unsafe { entry::register_context(state, &context) };
@@ -100,20 +103,25 @@ impl Vm {
     }
 
     /// Calls `function` with what `arguments` pushes, and has `finish` look at the result, which
-    /// lies on top as the error does. Natives ask `host`.
+    /// lies on top as the error does. Natives ask `host`. `reach` says whose strings it may meet.
     pub(crate) fn call<R>(
         &mut self,
         function: &Function,
+        reach: Reach,
         host: &mut dyn Host,
         arguments: impl FnOnce(&mut Stack<'_>) -> Result<c_int, Raise>,
         finish: impl FnOnce(&mut Stack<'_>, Result<(), CallError>) -> R,
     ) -> R {
+        self.context.allocator().begin_run(reach);
         let result = self.context.run(host, || {
             self.on_stack(|stack| {
                 let outcome = stack.call(function, arguments);
                 finish(stack, outcome)
             })
         });
+        if reach == Reach::Kept {
+            self.context.allocator().keep_longest();
+        }
         self.collect_if_due();
         result
     }
@@ -146,6 +154,36 @@ impl Vm {
     }
 }
 
+/// What the parser has not seen yet.
+struct SourceReader<'a> {
+    rest: &'a [u8],
+    context: &'a Context,
+}
+
+/// Hands the parser a piece of the source, and ticks in between.
+unsafe extern "C-unwind" fn read_source(
+    state: *mut ffi::lua_State,
+    data: *mut c_void,
+    length: *mut usize,
+) -> *const c_char {
+    /// Bytes of a piece, and units of work that parsing one of them takes.
+    const PIECE: usize = 4096;
+    const BYTE: u64 = 8;
+    // SAFETY: `compile` passes its reader, which is used by nobody else meanwhile. L1: the parser
+    // runs protected.
+    unsafe {
+        let reader = &mut *data.cast::<SourceReader<'_>>();
+        let (piece, rest) = reader.rest.split_at(reader.rest.len().min(PIECE));
+        reader.rest = rest;
+        let is_running = reader.context.allocator().is_running();
+        if is_running && reader.context.spend(piece.len() as u64 * BYTE).is_err() {
+            entry::raise_text(state, c"killed");
+        }
+        *length = piece.len();
+        if piece.is_empty() { std::ptr::null() } else { piece.as_ptr().cast() }
+    }
+}
+
 impl Stack<'_> {
     /// Pushes the function that `source` compiles to.
     ///
@@ -156,13 +194,16 @@ impl Stack<'_> {
             return Err(b"attempt to load a binary chunk (only text is allowed)".to_vec());
         }
         let state = self.state();
-        // SAFETY: `luaL_loadbuffer` runs protected and returns its errors, so that it may run
+        // It may hold a string as long as itself.
+        self.context().allocator().note_string(source.len());
+        // SAFETY: `lua_load` runs protected and returns its errors, so that it may run
         // within the limit.
         let status = unsafe {
             ffi::lua_gc(state, ffi::LUA_GCSTOP, 0);
             let _limited = self.context().restore_limit();
-            let status =
-                ffi::luaL_loadbuffer(state, source.as_ptr().cast(), source.len(), name.as_ptr());
+            let mut reader = SourceReader { rest: source, context: self.context() };
+            let data = std::ptr::from_mut(&mut reader).cast::<c_void>();
+            let status = ffi::lua_load(state, read_source, data, name.as_ptr());
             ffi::lua_gc(state, ffi::LUA_GCRESTART, 0);
             status
         };
@@ -217,7 +258,7 @@ impl Stack<'_> {
         let context = self.context();
         // SAFETY: L2; the handler gets the context as its upvalue.
         unsafe {
-            let address = std::ptr::from_ref(context) as *mut std::ffi::c_void;
+            let address = std::ptr::from_ref(context) as *mut c_void;
             ffi::lua_pushlightuserdata(state, address);
             ffi::lua_pushcclosure(state, entry::note_place, 1);
         }
@@ -227,16 +268,17 @@ impl Stack<'_> {
             return Err(CallError::Unplaced);
         };
         context.forget_error_place();
-        let ticks = c_int::try_from(context.limits().tick_instructions).unwrap_or(c_int::MAX);
         // SAFETY: the call runs protected, within the limit, and ends with one value on top. Only
         // Lua's frames and those of `entry`, `guard` and `frozen` lie above this one.
         let status = unsafe {
-            ffi::lua_sethook(state, Some(entry::hook), ffi::LUA_MASKCOUNT, ticks.max(1));
+            entry::set_hook(state, context);
+            let before = context.allocator().set_running(state);
             context.start_limit();
             let limited = context.restore_limit();
             let status = ffi::lua_pcall(state, count, 1, 1);
             drop(limited);
             context.end_limit();
+            context.allocator().set_running(before);
             ffi::lua_sethook(state, None, 0, 0);
             status
         };

@@ -46,6 +46,7 @@ impl<'a> Reader<'a> {
         if depth > DEPTH_MAX || stack.reserve(5).is_err() {
             return Err(Stop::Malformed);
         }
+        stack.context().spend(8)?;
         let kind = *self.bytes.get(self.at).ok_or(Stop::Malformed)?;
         let line = self.line()?;
         match kind {

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use crate::context::Context;
 use crate::host::Protocol;
 use crate::lua::{Kind, Stack};
 use crate::number::{ALL_DIGITS, format_general};
@@ -14,6 +15,8 @@ const ELEMENT_COST: usize = 16;
 
 /// Where a reply goes.
 pub(crate) struct Target<'a> {
+    /// Pays for the work.
+    pub(crate) context: &'a Context,
     /// Receives the reply.
     pub(crate) bytes: &'a mut Vec<u8>,
     /// What the client speaks.
@@ -39,7 +42,7 @@ pub(crate) fn write_error(bytes: &mut Vec<u8>, text: &[u8]) {
     line(bytes, b'-', trim_end(text));
 }
 
-/// The reply has used up its room.
+/// The reply has used up its room, or the script is killed.
 struct TooLarge;
 
 impl Target<'_> {
@@ -60,7 +63,7 @@ impl Target<'_> {
 
     fn spend(&mut self, cost: usize) -> Result<(), TooLarge> {
         self.room = self.room.checked_sub(cost).ok_or(TooLarge)?;
-        Ok(())
+        self.context.spend(1 + cost as u64 / 4).map_err(|_| TooLarge)
     }
 
     fn header(&mut self, kind: u8, number: i64) {
@@ -109,7 +112,7 @@ impl Target<'_> {
     }
 
     fn list(&mut self, stack: &mut Stack<'_>, index: c_int, depth: usize) -> Result<(), TooLarge> {
-        let count = list_length(stack, index);
+        let count = list_length(stack, index)?;
         self.header(b'*', count.into());
         for position in 1..=count {
             stack.get_item(index, position);
@@ -128,7 +131,7 @@ impl Target<'_> {
         kind: u8,
     ) -> Result<(), TooLarge> {
         let is_map = kind == b'%';
-        let count = entry_count(stack, index);
+        let count = entry_count(stack, index)?;
         match self.client {
             Protocol::Resp3 => self.header(kind, count),
             Protocol::Resp2 => self.header(b'*', if is_map { count * 2 } else { count }),
@@ -147,26 +150,28 @@ impl Target<'_> {
 }
 
 /// How many items come before the first nil.
-fn list_length(stack: &mut Stack<'_>, index: c_int) -> c_int {
+fn list_length(stack: &mut Stack<'_>, index: c_int) -> Result<c_int, TooLarge> {
     for position in 1..=c_int::MAX {
+        stack.context().spend(2).map_err(|_| TooLarge)?;
         stack.get_item(index, position);
         let is_end = stack.kind(-1) == Kind::Nil;
         stack.pop(1);
         if is_end {
-            return position - 1;
+            return Ok(position - 1);
         }
     }
-    c_int::MAX
+    Ok(c_int::MAX)
 }
 
-fn entry_count(stack: &mut Stack<'_>, index: c_int) -> i64 {
+fn entry_count(stack: &mut Stack<'_>, index: c_int) -> Result<i64, TooLarge> {
     let mut count = 0;
     stack.push_nil();
     while stack.next(index) {
+        stack.context().spend(4).map_err(|_| TooLarge)?;
         stack.pop(1);
         count += 1;
     }
-    count
+    Ok(count)
 }
 
 /// A field that makes a table something else than a list.

@@ -385,23 +385,6 @@ fn a_library_that_never_ends_loading_is_ended() {
     assert_well(&mut store);
 }
 
-#[test]
-fn searches_that_would_not_end_are_refused() {
-    let codes = [
-        "return ('a'):rep(1e5):find('.-.-.-b')",
-        "return ('a'):rep(1e5):match('(a*)(a*)b')",
-        "return ('a'):rep(40):find(('a?'):rep(40) .. ('a'):rep(40) .. 'b')",
-        "return ('a'):rep(1e4):gsub('a-b', '')",
-        "for _ in ('^'):rep(1e4):gmatch('^^-b') do end",
-        "return ('a'):rep(4e5):find(('a'):rep(2e5) .. 'b', 1, true)",
-        "return ('a'):rep(4e5):find(('a'):rep(2e5) .. 'b')",
-        "return ('('):rep(1e4):gsub('%b()', '')",
-    ];
-    for code in codes {
-        assert_refused(code, "pattern too complex");
-    }
-}
-
 // Memory.
 
 #[test]
@@ -519,8 +502,7 @@ fn recursion_ends_in_errors() {
         "local f f = function(e) return xpcall(f, f) end f() error('bottom')",
         "return ('a'):rep(1e6):find(('a?'):rep(1e6))",
         "return ('a'):rep(1e6):match(('(a'):rep(1e5))",
-        "return ('a'):rep(1e6):gsub(('a-'):rep(1e5), '')",
-        "for _ in ('a'):rep(1e6):gmatch(('.*'):rep(1e5)) do end",
+        "return ('a'):rep(1e6):gsub(('a-'):rep(2e5), '')",
     ];
     for code in codes {
         let mut store = store();

@@ -8,6 +8,7 @@ mod store;
 mod cache;
 mod functions;
 mod hostile;
+mod kill;
 mod properties;
 mod same_words;
 mod sandbox;

@@ -239,6 +239,5 @@ pub(crate) fn small_limits() -> Limits {
         limits.memory_max = 16 << 20;
         limits.reply_max = 16 << 20;
         limits.library_ticks_max = 20;
-        limits.search_steps_max = 1_000_000;
     })
 }

@@ -77,13 +77,18 @@ impl EventLoop {
         let is_handshaking = stream.is_handshaking();
         let is_newcomer = is_handshaking || !origin.is_unix && self.engine.needs_login();
         let state = self.engine.state();
-        let is_new = |id| is_new(state, &self.clients, id);
-        let refusal = match refusal(state, &origin) {
-            None if is_newcomer && !self.newcomers.have_room(&origin, is_new) => {
-                Some(Refusal::TooManyClients)
+        let mut refusal = refusal(state, &origin);
+        if is_newcomer {
+            let is_new = |id| is_new(state, &self.clients, id);
+            let goes = match refusal {
+                Some(Refusal::TooManyClients) => self.newcomers.oldest(is_new),
+                _ => self.newcomers.make_room(&origin, is_new),
+            };
+            if let Some(goes) = goes {
+                refusal = refusal.filter(|it| *it != Refusal::TooManyClients);
+                self.doom(goes.slot(), Fate::Closes);
             }
-            refusal => refusal,
-        };
+        }
         if let Some(refusal) = refusal.filter(|it| it.is_immediate() || !is_handshaking) {
             self.engine.measured_mut().rejected_connections += 1;
             // A client that is refused may not read; it is not worth waiting for.
@@ -175,6 +180,10 @@ impl Handshakes {
             self.0.pop_front();
             id
         })
+    }
+
+    pub(super) fn clock_stepped(&mut self, step_ms: i64) {
+        self.0.iter_mut().for_each(|(at, _)| *at = at.saturating_add_signed(step_ms));
     }
 
     /// When the next one is to be looked at, unix milliseconds.

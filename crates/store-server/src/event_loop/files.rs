@@ -94,6 +94,9 @@ impl EventLoop {
             Some(reason) => Err(reason),
             None => self.persistence.close(&mut self.engine).map_err(|error| error.to_string()),
         };
+        // A save that is nearly done does not take the name any more: the folder is given up.
+        self.ties.generations.advance();
+        self.persistence.folders.release();
         self.write_notes();
         closed.map_err(|reason| {
             self.log(LogLevel::Warning, &reason);

@@ -209,11 +209,30 @@ impl EventLoop {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             Err(error) => return Err(error),
         }
-        self.now_us = self.clock.follow_wall_clock();
+        let step_us;
+        (self.now_us, step_us) = self.clock.follow_wall_clock();
+        if step_us != 0 {
+            self.clock_stepped(step_us);
+        }
         self.turn_started_us = self.now_us;
         self.turn(events);
         self.measure_turn(self.now_us - self.turn_started_us);
         Ok(())
+    }
+
+    /// The wall clock was set. Keys end by it; whoever waits is to wait as long as before.
+    #[cold]
+    fn clock_stepped(&mut self, step_us: i64) {
+        let step_ms = step_us / 1000;
+        self.engine.clock_stepped(step_us);
+        self.handshakes.clock_stepped(step_ms);
+        // These come too early at the worst.
+        self.next_client_check_ms = 0;
+        self.accepts_again_at_ms = self.accepts_again_at_ms.map(|_| 0);
+        for client in self.clients.iter_mut().flatten() {
+            let since = client.over_soft_since_ms.as_mut();
+            since.into_iter().for_each(|at| *at = at.saturating_add_signed(step_ms));
+        }
     }
 
     fn measure_turn(&mut self, wall_us: u64) {

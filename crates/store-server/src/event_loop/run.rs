@@ -144,7 +144,7 @@ impl EventLoop {
         let mut outcome = Outcome::Ready;
         for pending in &batch {
             let request = request(pending);
-            outcome = match may_run_script(request) {
+            outcome = match self.engine.may_run_script(request) {
                 true => self.execute_attended(id, request),
                 false => self.engine.execute(self.now_us, id, request),
             };
@@ -188,6 +188,7 @@ impl EventLoop {
             persistence: &mut self.persistence,
             may_write: true,
             is_stopping: &mut self.is_stopping,
+            is_forced: &self.ties.is_forced,
             scratch: None,
         };
         self.engine.execute_attended(self.now_us, id, request, &mut attending)
@@ -210,11 +211,4 @@ impl EventLoop {
         }
         client.fate = Fate::ClosesAfterOutput;
     }
-}
-
-/// Whether a request may run a script: EVAL, EXEC, FCALL, FUNCTION and others of these letters.
-/// The rest is spared the preparations.
-#[inline]
-fn may_run_script(request: Request<'_>) -> bool {
-    matches!(request.arg(0).first(), Some(b'e' | b'E' | b'f' | b'F'))
 }

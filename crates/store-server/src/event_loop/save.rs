@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use store_engine::{SaveFailure, SaveJob};
+use store_persist::disk::folder_of;
 
 use super::EventLoop;
 use crate::server::LogLevel;
@@ -26,6 +27,9 @@ impl EventLoop {
     pub(super) fn begin_save(&mut self, job: SaveJob) {
         let line = format!("Background saving started, file={}", job.path.display());
         self.log(LogLevel::Notice, &line);
+        if let Err(reason) = self.persistence.folders.own(folder_of(&job.path)) {
+            return self.saver.refuse(&mut self.engine, reason);
+        }
         let waker = self.ties.waker.clone();
         // A loop that cannot be woken looks once its clients have something to say.
         self.saver.begin(job, &mut self.engine, move || _ = waker.wake());

@@ -15,6 +15,7 @@ use store_persist::aof::{
 use store_persist::disk::Disk;
 
 use super::base::{BaseTurn, BaseWriter, write_base_now};
+use super::folder::DataFolders;
 use super::layout;
 use super::start::Loaded;
 use super::worker::{FileEvent, Mailbox, Worker};
@@ -29,6 +30,7 @@ const FAILURES_MAX: u64 = 3;
 /// The append-only file, on or off.
 pub(crate) struct Append {
     disk: Arc<dyn Disk>,
+    folders: DataFolders,
     worker: Worker,
     log: Option<AppendLog>,
     /// Whether the settings want the file.
@@ -74,8 +76,14 @@ impl Settings {
 }
 
 impl Append {
-    pub(super) fn new(disk: Arc<dyn Disk>, config: &Config, mailbox: Mailbox) -> Self {
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        folders: DataFolders,
+        config: &Config,
+        mailbox: Mailbox,
+    ) -> Self {
         Self {
+            folders,
             worker: Worker::new(Arc::clone(&disk), mailbox),
             disk,
             log: None,
@@ -312,10 +320,11 @@ impl Append {
         self.rewrite_wanted = false;
         self.facts.rewrites += 1;
         self.facts.rewrite_started_at_ms = now_ms;
-        let begun = match &mut self.log {
+        let owned = self.folders.own(&super::dir(engine.config()));
+        let begun = owned.map_err(std::io::Error::other).and_then(|()| match &mut self.log {
             Some(log) => log.begin_switch(now_ms),
             None => self.begin_unlisted(now_ms, engine),
-        };
+        });
         let path = self.log.as_ref().map(|log| log.layout().new_base()).unwrap_or_default();
         let begun = begun.and_then(|()| {
             let is_rdb = self.settings.has_rdb_base;

@@ -1,10 +1,12 @@
 //! The disk of the machine.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, ErrorKind, Read, Write};
-use std::path::Path;
+use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::process::geteuid;
 use store_persist::disk::{Disk, DiskFile, SyncFile};
 
 /// Read at once while data is loaded.
@@ -75,6 +77,16 @@ impl Disk for FileDisk {
         Ok(Box::new(BufReader::with_capacity(READ_LEN, File::open(path)?)))
     }
 
+    fn read_from(&self, path: &Path, offset: u64) -> io::Result<Box<dyn Read + Send>> {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(offset))?;
+        Ok(Box::new(BufReader::new(file)))
+    }
+
+    fn volatile_folder(&self) -> Option<PathBuf> {
+        volatile_folder()
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }
@@ -112,4 +124,21 @@ impl Disk for FileDisk {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         File::open(path)?.sync_all()
     }
+}
+
+/// Memory that lasts as long as the machine runs, and is no part of any data folder.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// A folder of this user's own there, made when it is not there. Everybody may make names in
+/// /dev/shm, so one that belongs to somebody else, or that others may write to, is not used.
+pub fn volatile_folder() -> Option<PathBuf> {
+    let user = geteuid().as_raw();
+    let folder = Path::new(SHARED_MEMORY).join(format!("tenure-{user}"));
+    match fs::DirBuilder::new().mode(0o700).create(&folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return None,
+        _ => {}
+    }
+    let found = fs::symlink_metadata(&folder).ok()?;
+    let is_ours = found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0;
+    is_ours.then_some(folder)
 }

@@ -2,7 +2,13 @@
 //!
 //! Elections ask whether the store can have forgotten a lease. A small file beside the data
 //! answers: at a clean end it says so and how the data files looked; while the server runs it
-//! does not. Only a start that finds a clean end and those very files continues the incarnation.
+//! does not. Only a start that finds a clean end and those very files continues the incarnation,
+//! and only when no other start did so before: a copy of the folder brings its mark along, and a
+//! store that ran in between may have granted what the copy does not know. The [`Witness`] beside
+//! the folder tells.
+//!
+//! How old the mark is was weighed as a sign and left: a script restores a copy within a second,
+//! and an ordinary restart may take longer than a lease.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -10,9 +16,13 @@ use std::path::{Path, PathBuf};
 use store_persist::disk::{self, Disk};
 use store_types::crc64::crc64;
 
+use super::witness::{Witness, random_id};
+
 const NAME: &str = "tenure.life";
 const NEW_NAME: &str = "tenure.life.new";
-const VERSION_LINE: &str = "tenure-life 1";
+const VERSION_LINE: &str = "tenure-life 2";
+/// What was written before there was a proof: nobody can tell a copy of it from the original.
+const VERSION_LINE_OLD: &str = "tenure-life 1";
 /// A few lines.
 const LEN_MAX: u64 = 64 * 1024;
 /// An incarnation this old has outlived every lease of what was before it.
@@ -25,6 +35,9 @@ pub(crate) struct Life {
     pub(crate) began_at_ms: u64,
     /// Whether nothing can have been before it that is forgotten.
     pub(crate) is_complete: bool,
+    /// What the folder has in common with all copies of it, whatever was lost in between. Empty
+    /// until the life began.
+    pub(crate) family: String,
 }
 
 /// Says how the files looked at a clean end, or that there was none.
@@ -32,10 +45,18 @@ pub(crate) struct Life {
 struct Mark {
     life: Life,
     /// `None` while the server runs.
-    files: Option<Vec<String>>,
+    end: Option<CleanEnd>,
 }
 
-/// The life to go on with: the last one, when it ended cleanly with these files, else `fresh`.
+#[derive(Debug, PartialEq, Eq)]
+struct CleanEnd {
+    /// What the witness has, too, if it could keep it.
+    proof: Option<String>,
+    files: Vec<String>,
+}
+
+/// The life to go on with: the last one, when it ended cleanly with these files and no other
+/// start went on with it, else `fresh`.
 pub(crate) fn resume(
     disk: &dyn Disk,
     dir: &Path,
@@ -43,37 +64,54 @@ pub(crate) fn resume(
     now_ms: u64,
     fresh: Life,
 ) -> io::Result<Life> {
-    let life = match read(disk, dir)? {
-        Some(Mark { life, files: Some(seen) }) if seen == looks(disk, files)? => {
+    let mark = read(disk, dir)?;
+    let family = match &mark {
+        Some(mark) if !mark.life.family.is_empty() => mark.life.family.clone(),
+        _ => random_id()?,
+    };
+    let fresh = Life { family, ..fresh };
+    let end = mark.as_ref().and_then(|mark| mark.end.as_ref());
+    let proof = end.and_then(|end| end.proof.as_deref());
+    // Taken whatever else is found: this start must not be followed by one that believes it.
+    let is_proved = Witness::of(disk, dir, &fresh.family).take(proof)?;
+    let life = match mark {
+        Some(Mark { life, end: Some(end) }) if is_proved && end.files == looks(disk, files)? => {
             let is_old = now_ms.saturating_sub(life.began_at_ms) > OLD_MS;
             Life { is_complete: life.is_complete || is_old, ..life }
         }
         _ => fresh.clone(),
     };
     // From here on only another clean end continues it.
-    match write(disk, dir, &Mark { life: life.clone(), files: None }) {
+    match write(disk, dir, &Mark { life: life.clone(), end: None }) {
         Ok(()) => Ok(life),
         Err(_) => forget(disk, dir).map(|()| fresh),
     }
 }
 
 /// A full disk takes no mark, but the old one must not be believed again.
-fn forget(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+pub(super) fn forget(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     match disk.remove(&dir.join(NAME)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => disk.sync_folder(dir),
     }
 }
 
-/// All data is durable in these files, and nothing follows.
+/// All data is durable in these files, and nothing follows. Fails when the folder is not the one
+/// that this life began in: somebody put another in its place.
 pub(crate) fn end_cleanly(
     disk: &dyn Disk,
     dir: &Path,
     files: &[PathBuf],
     life: &Life,
 ) -> io::Result<()> {
-    let files = Some(looks(disk, files)?);
-    write(disk, dir, &Mark { life: life.clone(), files })
+    match read(disk, dir)? {
+        Some(Mark { life: found, end: None }) if found == *life => {}
+        _ => return Err(io::Error::other(format!("{} was replaced", dir.join(NAME).display()))),
+    }
+    let files = looks(disk, files)?;
+    let proof = Witness::of(disk, dir, &life.family).leave();
+    let end = Some(CleanEnd { proof, files });
+    write(disk, dir, &Mark { life: life.clone(), end })
 }
 
 /// A line per file: its name, its length, and a checksum of its end, so that an older copy does
@@ -87,30 +125,27 @@ fn looks(disk: &dyn Disk, files: &[PathBuf]) -> io::Result<Vec<String>> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             len => len?,
         };
-        let end = end_of(disk, path, len.saturating_sub(END_LEN))?;
+        let mut end = Vec::new();
+        disk.read_from(path, len.saturating_sub(END_LEN))?.take(END_LEN).read_to_end(&mut end)?;
         lines.push(format!("file {len} {:016x} {name}", crc64(0, &end)));
     }
     Ok(lines)
 }
 
-fn end_of(disk: &dyn Disk, path: &Path, skipped: u64) -> io::Result<Vec<u8>> {
-    let mut source = disk.read(path)?;
-    io::copy(&mut source.by_ref().take(skipped), &mut io::sink())?;
-    let mut end = Vec::new();
-    source.read_to_end(&mut end)?;
-    Ok(end)
-}
-
 fn write(disk: &dyn Disk, dir: &Path, mark: &Mark) -> io::Result<()> {
-    let Life { incarnation, began_at_ms, is_complete } = &mark.life;
+    let Life { incarnation, began_at_ms, is_complete, family } = &mark.life;
     let history = if *is_complete { "complete" } else { "unknown" };
-    let state = if mark.files.is_some() { "clean" } else { "running" };
     let mut text = format!(
         "{VERSION_LINE}\nincarnation {incarnation}\nbegan_at_ms {began_at_ms}\nhistory {history}\n\
-         state {state}\n"
+         family {family}\n"
     );
-    for line in mark.files.iter().flatten() {
-        text.push_str(&format!("{line}\n"));
+    match &mark.end {
+        None => text.push_str("state running\n"),
+        Some(CleanEnd { proof, files }) => {
+            let proof = proof.as_deref().unwrap_or("none");
+            text.push_str(&format!("state clean\nproof {proof}\n"));
+            text.extend(files.iter().map(|line| format!("{line}\n")));
+        }
     }
     disk::replace(disk, &dir.join(NAME), &dir.join(NEW_NAME), text.as_bytes())
 }
@@ -127,18 +162,30 @@ fn read(disk: &dyn Disk, dir: &Path) -> io::Result<Option<Mark>> {
 
 fn parse(text: &str) -> Option<Mark> {
     let mut lines = text.lines();
-    if lines.next()? != VERSION_LINE {
-        return None;
-    }
+    let is_old = match lines.next()? {
+        VERSION_LINE => false,
+        VERSION_LINE_OLD => true,
+        _ => return None,
+    };
     let mut word = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
     let incarnation = word("incarnation")?.to_owned();
     let began_at_ms = word("began_at_ms")?.parse().ok()?;
     let is_complete = word("history")? == "complete";
-    let is_clean = word("state")? == "clean";
-    let is_hex = incarnation.len() == 40 && incarnation.bytes().all(|b| b.is_ascii_hexdigit());
-    let life = Life { incarnation, began_at_ms, is_complete };
-    let files = is_clean.then(|| lines.map(str::to_owned).collect());
-    is_hex.then_some(Mark { life, files })
+    let family = if is_old { String::new() } else { word("family")?.to_owned() };
+    let is_clean = word("state")? == "clean" && !is_old;
+    let proof = is_clean.then(|| word("proof").map(str::to_owned));
+    let end = proof.map(|proof| CleanEnd {
+        proof: proof.filter(|proof| is_id(proof)),
+        files: lines.map(str::to_owned).collect(),
+    });
+    let is_sound = is_id(&incarnation) && (is_old || is_id(&family));
+    let life = Life { incarnation, began_at_ms, is_complete, family };
+    is_sound.then_some(Mark { life, end })
+}
+
+/// It is part of a file's name, too.
+fn is_id(text: &str) -> bool {
+    text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 #[cfg(test)]
@@ -147,12 +194,21 @@ mod tests {
 
     use super::*;
 
-    fn life(digit: char, is_complete: bool) -> Life {
-        Life { incarnation: digit.to_string().repeat(40), began_at_ms: 1000, is_complete }
+    fn fresh(digit: char, is_complete: bool) -> Life {
+        let (incarnation, family) = (digit.to_string().repeat(40), String::new());
+        Life { incarnation, began_at_ms: 1000, is_complete, family }
     }
 
     fn put(disk: &SimulatedDisk, bytes: &[u8]) {
         disk::replace(disk, Path::new("d/a"), Path::new("d/b"), bytes).unwrap();
+    }
+
+    fn begin(disk: &SimulatedDisk, files: &[PathBuf], digit: char) -> Life {
+        resume(disk, Path::new("d"), files, 2000, fresh(digit, false)).unwrap()
+    }
+
+    fn is_new(life: &Life, digit: char) -> bool {
+        life.incarnation.starts_with(digit)
     }
 
     #[test]
@@ -160,44 +216,74 @@ mod tests {
         let (dir, files) = (Path::new("d"), [PathBuf::from("d/a")]);
         let disk = SimulatedDisk::seeded(1);
         put(&disk, b"data");
-        let first = resume(&disk, dir, &files, 2000, life('a', true)).unwrap();
-        assert_eq!(first, life('a', true));
+        assert!(is_new(&begin(&disk, &files, 'a'), 'a'));
         // Nothing was said at the end.
-        let second = resume(&disk, dir, &files, 2000, life('b', false)).unwrap();
-        assert_eq!(second, life('b', false));
+        let second = begin(&disk, &files, 'b');
+        assert!(is_new(&second, 'b'));
         end_cleanly(&disk, dir, &files, &second).unwrap();
-        let third = resume(&disk, dir, &files, 2000, life('c', true)).unwrap();
-        assert_eq!(third, life('b', false));
+        let third = begin(&disk, &files, 'c');
+        assert_eq!(third, second);
         // An older copy of the same length.
         end_cleanly(&disk, dir, &files, &third).unwrap();
         put(&disk, b"date");
-        let fourth = resume(&disk, dir, &files, 2000, life('d', false)).unwrap();
-        assert_eq!(fourth, life('d', false));
+        let fourth = begin(&disk, &files, 'd');
+        assert!(is_new(&fourth, 'd'));
+        assert_eq!(fourth.family, second.family, "it is the folder that it was");
+    }
+
+    /// The mark of a clean end, put back after another life, is what a restored backup brings.
+    #[test]
+    fn a_clean_end_continues_one_life_and_no_second() {
+        let (dir, disk) = (Path::new("d"), SimulatedDisk::seeded(1));
+        let first = begin(&disk, &[], 'a');
+        end_cleanly(&disk, dir, &[], &first).unwrap();
+        let copy = disk::read_small(&disk, &dir.join(NAME), LEN_MAX).unwrap();
+        assert_eq!(begin(&disk, &[], 'b'), first);
+        disk::replace(&disk, &dir.join(NAME), &dir.join(NEW_NAME), &copy).unwrap();
+        assert!(is_new(&begin(&disk, &[], 'c'), 'c'));
+    }
+
+    /// It ends without touching what another store may own.
+    #[test]
+    fn a_folder_that_was_replaced_is_not_ended_cleanly() {
+        let (dir, disk) = (Path::new("d"), SimulatedDisk::seeded(1));
+        let first = begin(&disk, &[], 'a');
+        let second = begin(&disk, &[], 'b');
+        assert!(end_cleanly(&disk, dir, &[], &first).is_err());
+        disk.remove(&dir.join(NAME)).unwrap();
+        assert!(end_cleanly(&disk, dir, &[], &second).is_err());
     }
 
     #[test]
     fn an_old_incarnation_has_outlived_what_it_does_not_know() {
-        let disk = SimulatedDisk::seeded(1);
-        let dir = Path::new("d");
-        end_cleanly(&disk, dir, &[], &life('a', false)).unwrap();
-        let later = resume(&disk, dir, &[], 2000 + OLD_MS, life('b', false)).unwrap();
-        assert_eq!(later, life('a', true));
+        let (dir, disk) = (Path::new("d"), SimulatedDisk::seeded(1));
+        let life = begin(&disk, &[], 'a');
+        end_cleanly(&disk, dir, &[], &life).unwrap();
+        let later = resume(&disk, dir, &[], 2000 + OLD_MS, fresh('b', false)).unwrap();
+        assert_eq!(later, Life { is_complete: true, ..life });
     }
 
     #[test]
     fn a_full_disk_starts_a_new_life_and_never_an_old_one() {
         let (dir, disk) = (Path::new("d"), SimulatedDisk::seeded(1));
-        end_cleanly(&disk, dir, &[], &life('a', true)).unwrap();
+        let life = begin(&disk, &[], 'a');
+        end_cleanly(&disk, dir, &[], &life).unwrap();
         disk.set_fault(Some(store_persist::disk::Fault::FullAfter(0)));
-        assert_eq!(resume(&disk, dir, &[], 0, life('b', false)).unwrap(), life('b', false));
+        assert!(is_new(&begin(&disk, &[], 'b'), 'b'));
         let disk = disk.crash();
-        assert_eq!(resume(&disk, dir, &[], 0, life('c', false)).unwrap(), life('c', false));
+        assert!(is_new(&begin(&disk, &[], 'c'), 'c'));
     }
 
     #[test]
-    fn a_file_of_nonsense_is_no_life() {
-        for text in ["", "x", "tenure-life 1\nincarnation zz\n"] {
+    fn a_file_of_nonsense_is_no_life_and_one_of_before_is_no_clean_end() {
+        for text in ["", "x", "tenure-life 1\nincarnation zz\n", "tenure-life 3\n"] {
             assert_eq!(parse(text), None);
         }
+        let id = "a".repeat(40);
+        let head = format!("incarnation {id}\nbegan_at_ms 5\nhistory unknown\n");
+        let old = parse(&format!("{VERSION_LINE_OLD}\n{head}state clean\nfile 1 2 a\n")).unwrap();
+        assert_eq!((old.life.began_at_ms, old.end), (5, None));
+        let path = parse(&format!("{VERSION_LINE}\n{head}family ../../x\nstate running\n"));
+        assert_eq!(path, None);
     }
 }

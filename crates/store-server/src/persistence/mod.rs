@@ -10,12 +10,14 @@
 mod append;
 mod base;
 mod disk;
+mod folder;
 mod life;
 pub(crate) mod snapshot;
 mod start;
+mod witness;
 mod worker;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use store_engine::{Config, Engine, ServerRequest, Unit};
@@ -24,6 +26,8 @@ use store_persist::disk::Disk;
 
 pub(crate) use append::Append;
 pub(crate) use disk::FileDisk;
+pub use disk::volatile_folder;
+pub(crate) use folder::DataFolders;
 pub(crate) use life::Life;
 pub(crate) use start::{Loader, Step};
 pub(crate) use worker::{FileEvent, Mailbox};
@@ -33,15 +37,21 @@ use crate::server::LogLevel;
 /// All files of a server.
 pub(crate) struct Persistence {
     pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) folders: DataFolders,
     append: Append,
     life: Option<Life>,
     notes: Vec<(LogLevel, String)>,
 }
 
 impl Persistence {
-    pub(crate) fn new(disk: Arc<dyn Disk>, config: &Config, mailbox: Mailbox) -> Self {
-        let append = Append::new(Arc::clone(&disk), config, mailbox);
-        Self { disk, append, life: None, notes: Vec::new() }
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        folders: DataFolders,
+        config: &Config,
+        mailbox: Mailbox,
+    ) -> Self {
+        let append = Append::new(Arc::clone(&disk), folders.clone(), config, mailbox);
+        Self { disk, folders, append, life: None, notes: Vec::new() }
     }
 
     /// Whether there are lines for the log.
@@ -123,13 +133,14 @@ impl Persistence {
         self.append.open(now_ms, engine, loaded)?;
         self.notes.append(&mut self.append.notes);
         if !persists(engine.config()) {
-            return Ok(());
+            return self.forget_life(&dir(engine.config()));
         }
         let identity = engine.identity_mut();
         let fresh = Life {
             incarnation: identity.incarnation.clone(),
             began_at_ms: now_ms,
             is_complete: identity.history_complete,
+            family: String::new(),
         };
         let (dir, files) = (dir(engine.config()), self.data_files(engine.config()));
         let life = life::resume(&*self.disk, &dir, &files, now_ms, fresh)
@@ -139,6 +150,17 @@ impl Persistence {
         identity.history_complete = life.is_complete;
         self.life = Some(life);
         Ok(())
+    }
+
+    /// What changes now is not kept, so a clean end before this must not be continued after it.
+    fn forget_life(&mut self, dir: &Path) -> Result<(), String> {
+        // Where another server lives, its mark says that it runs, and vouches for nothing.
+        if self.folders.own(dir).is_err() {
+            return Ok(());
+        }
+        let forgotten = life::forget(&*self.disk, dir);
+        self.folders.release();
+        forgotten.map_err(|error| format!("cannot write in {}: {error}", dir.display()))
     }
 
     /// Nothing follows: makes all durable that is to be, and says so for the next start.

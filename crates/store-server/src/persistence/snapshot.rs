@@ -317,11 +317,17 @@ impl Saver {
         wake: impl Fn() + Send + 'static,
     ) {
         let disk = Arc::clone(&self.disk);
-        let started = BackgroundSave::start(disk, job, self.generations.clone(), wake);
-        self.running = Some(started.unwrap_or_else(|error| {
-            engine.abandon_snapshot();
-            BackgroundSave::failed(format!("there is no thread to write it: {error}"))
-        }));
+        match BackgroundSave::start(disk, job, self.generations.clone(), wake) {
+            Ok(started) => self.running = Some(started),
+            Err(error) => self.refuse(engine, format!("there is no thread to write it: {error}")),
+        }
+        self.is_busy = true;
+    }
+
+    /// A snapshot began, and its file cannot be written.
+    pub(crate) fn refuse(&mut self, engine: &mut Engine, reason: String) {
+        engine.abandon_snapshot();
+        self.running = Some(BackgroundSave::failed(reason));
         self.is_busy = true;
     }
 

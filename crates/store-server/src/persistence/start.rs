@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! appendonly yes and files listed ─► base, then increments in order
-//! else dump.rdb, when data is to be kept
+//! else dump.rdb, whether snapshots are to be made or not
 //! ```
 //! A file that cannot be understood ends the start with its name, the place and what to do, and
 //! is left as it is. Only the end of the last increment may be cut: that is how a crash leaves it.
@@ -12,14 +12,14 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use store_engine::{Config, Engine, LoadOptions, LoadReport, Loaded as Ran, SessionId};
+use store_engine::{Config, Engine, LoadFailure, LoadOptions, LoadReport, SessionId};
 use store_persist::aof::{
     AofError, CommandReader, Manifest, Part, PlanError, has_preamble, make_plan,
 };
 use store_persist::disk::Disk;
 use store_persist::rdb::{FileReader, RdbError};
 
-use super::{layout, persists, snapshot_path};
+use super::{layout, snapshot_path};
 use crate::server::LogLevel;
 
 /// Requests or entries between two looks at the clock.
@@ -28,8 +28,6 @@ const SLICE_LEN: usize = 256;
 const SLICE_US: u64 = 5000;
 /// Between lines about progress.
 const PROGRESS_US: u64 = 5_000_000;
-/// Failed requests that are told one by one.
-const FAILURES_SHOWN_MAX: u64 = 5;
 
 type Input = Box<dyn Read + Send>;
 
@@ -61,7 +59,6 @@ pub(crate) struct Loader {
     done_bytes: u64,
     keys: u64,
     requests: u64,
-    failures: u64,
     started_us: u64,
     told_us: u64,
     pub(crate) notes: Vec<(LogLevel, String)>,
@@ -79,11 +76,8 @@ enum Content {
 }
 
 impl Loader {
-    /// Looks what there is to load. `None` when data is not kept at all. Fails with what to tell.
-    pub(crate) fn find(disk: Arc<dyn Disk>, config: &Config) -> Result<Option<Self>, String> {
-        if !persists(config) {
-            return Ok(None);
-        }
+    /// Looks what there is to load. Fails with what to tell.
+    pub(crate) fn find(disk: Arc<dyn Disk>, config: &Config) -> Result<Self, String> {
         let mut loader = match config.is_on("appendonly") {
             true => Self::of_appended(disk, config)?,
             false => Self::of_nothing(disk, config),
@@ -93,7 +87,7 @@ impl Loader {
             loader.parts.extend(loader.snapshot_part(&snapshot_path(config))?);
         }
         loader.total_bytes = loader.parts.iter().map(|part| part.len).sum();
-        Ok(Some(loader))
+        Ok(loader)
     }
 
     /// Loads the append-only file and nothing else. Fails with what to tell.
@@ -122,7 +116,6 @@ impl Loader {
             done_bytes: 0,
             keys: 0,
             requests: 0,
-            failures: 0,
             started_us: 0,
             told_us: 0,
             notes: Vec::new(),
@@ -258,9 +251,9 @@ impl Loader {
                 }
                 Err(error) => return Err(aof_advice(&part.path, &error)),
             }
-            if let Ran::Failed(error) = engine.load_request(now_us, session, reader.request()) {
-                self.note_failure(part, reader.offset(), &error)?;
-            }
+            engine
+                .load_request(now_us, session, reader.request())
+                .map_err(|failure| request_advice(&part.path, reader.offset(), &failure))?;
         }
         Ok(false)
     }
@@ -278,23 +271,6 @@ impl Loader {
             .truncate(&part.path, valid_len)
             .map_err(|error| format!("cannot truncate {path}: {error}"))?;
         self.warn(format!("AOF {} loaded anyway because aof-load-truncated is enabled", part.name));
-        Ok(())
-    }
-
-    /// What ran before can fail now only when the data is not what it was; what nobody knows
-    /// was written by another kind of server.
-    fn note_failure(&mut self, part: &Part, offset: u64, error: &str) -> Result<(), String> {
-        let path = part.path.display();
-        if error.starts_with("ERR unknown command") {
-            return Err(format!(
-                "{path} has a request at offset {offset} that this server does not know: {error}. \
-                 The file is left as it is; load it with the server that wrote it"
-            ));
-        }
-        self.failures += 1;
-        if self.failures <= FAILURES_SHOWN_MAX {
-            self.warn(format!("{path}: the request at offset {offset} was refused: {error}"));
-        }
         Ok(())
     }
 
@@ -319,9 +295,6 @@ impl Loader {
 
     fn finish(&mut self, engine: &mut Engine, session: SessionId, now_us: u64) -> Loaded {
         engine.end_loading(session);
-        if self.failures > FAILURES_SHOWN_MAX {
-            self.warn(format!("{} requests of the files were refused in all", self.failures));
-        }
         if self.total_bytes > 0 {
             let seconds = (now_us - self.started_us) as f64 / 1e6;
             let from = if self.is_aof { "append only file" } else { "disk" };
@@ -337,6 +310,25 @@ impl Loader {
     fn warn(&mut self, line: String) {
         self.notes.push((LogLevel::Warning, line));
     }
+}
+
+fn request_advice(path: &Path, offset: u64, failure: &LoadFailure) -> String {
+    let path = path.display();
+    let next = match failure {
+        LoadFailure::UnknownCommand(_) | LoadFailure::NoChange => {
+            "load it with the server that wrote it".to_owned()
+        }
+        LoadFailure::Database { .. } => {
+            "set databases to at least as many as the server had that wrote it".to_owned()
+        }
+        _ => format!(
+            "restore it from a backup, or run `tenure check-aof {path}` to see whether it is whole"
+        ),
+    };
+    format!(
+        "{path} has a request at offset {offset} that cannot be loaded: {failure}. The file is \
+         left as it is; {next}"
+    )
 }
 
 fn rdb_advice(path: &Path, error: &RdbError) -> String {

@@ -1,5 +1,6 @@
 //! Scripts that do not end, that write meanwhile, or that want all memory.
 
+use store_engine::{Config, parse_file};
 use store_resp::Reply;
 use store_server::Server;
 use testkit::RedisServer;
@@ -217,4 +218,173 @@ fn a_script_that_wants_all_memory_fails_alone() {
     }
     assert_eq!(connection.words("PING"), Reply::Simple("PONG".into()));
     assert_eq!(connection.words("EVAL return(7) 0"), Reply::Integer(7));
+}
+
+#[test]
+fn a_renamed_command_is_served_around_like_any_other() {
+    let mut config = Config::default();
+    let text = "busy-reply-threshold 20\nsave \"\"\nrename-command EVAL luarun\n";
+    parse_file(&mut config, text).unwrap();
+    let server = Server::builder().config(config).any_port().start().unwrap();
+    let (mut caller, mut other) = (connect(&server), connect(&server));
+    caller.send(&["luarun", ENDLESS, "0"]);
+    assert!(wait_until_busy(&mut other).starts_with("BUSY"));
+    assert_eq!(other.words("SCRIPT KILL"), Reply::Simple("OK".into()));
+    assert!(error(caller.receive()).contains("Script killed"));
+}
+
+#[test]
+fn a_script_within_a_library_function_is_ended_by_script_kill() {
+    let codes = [
+        "return string.find(('a'):rep(5000), '.-.-.-.-b', -0.5)",
+        "return ('a'):rep(1e6):find('[' .. ('b'):rep(1e6) .. ']')",
+        "return ('a'):rep(1e6):gsub('a-b', '')",
+        "table.insert({}, -2^31, 1)",
+        "while true do collectgarbage() end",
+        "local s = ('x'):rep(1e7) while true do local t = s .. s end",
+    ];
+    let server = impatient();
+    let (mut caller, mut other) = (connect(&server), connect(&server));
+    for code in codes {
+        caller.send(&["EVAL", code, "0"]);
+        assert!(wait_until_busy(&mut other).starts_with("BUSY"), "{code}");
+        assert_eq!(other.words("SCRIPT KILL"), Reply::Simple("OK".into()), "{code}");
+        assert!(error(caller.receive()).contains("Script killed"), "{code}");
+    }
+    let written = "redis.call('set', 'k', 'v') return string.find(('a'):rep(5000), '.-.-.-.-b')";
+    caller.send(&["EVAL", written, "0"]);
+    assert!(wait_until_busy(&mut other).starts_with("BUSY"));
+    assert!(error(other.ask(&["SCRIPT", "KILL"])).starts_with("UNKILLABLE"));
+    assert!(error(other.ask(&["PING"])).starts_with("BUSY"));
+}
+
+#[test]
+fn time_goes_on_within_a_transaction() {
+    let server = Server::builder().any_port().setting("enable-debug-command", "yes");
+    let server = server.start().unwrap();
+    let mut connection = connect(&server);
+    for line in ["MULTI", "TIME", "DEBUG SLEEP 0.05", "TIME"] {
+        connection.words(line);
+    }
+    let Reply::Array(replies) = connection.words("EXEC") else { panic!("EXEC answers a list") };
+    assert_ne!(replies[0], replies[2], "fifty milliseconds passed");
+}
+
+/// What MONITOR shows, without moments and ports.
+fn monitored(port: u16, requests: &[&[&str]]) -> Vec<String> {
+    let (mut monitor, mut caller) = (Connection::tcp(port), Connection::tcp(port));
+    monitor.words("MONITOR");
+    for request in requests {
+        caller.ask(request);
+    }
+    caller.ask(&["ECHO", "end"]);
+    let mut lines = Vec::new();
+    while !lines.last().is_some_and(|line: &String| line.ends_with(r#""ECHO" "end""#)) {
+        let Some(Reply::Simple(line)) = monitor.receive() else { panic!("no line") };
+        let (_, line) = line.split_once('[').unwrap();
+        let (source, words) = line.split_once(']').unwrap();
+        let source = source.split(':').next().unwrap();
+        lines.push(format!("[{source}]{words}"));
+    }
+    lines
+}
+
+#[test]
+fn monitor_shows_what_starts_a_script_before_what_it_calls() {
+    let library = "#!lua name=l\nredis.register_function('f', function() return \
+                   redis.call('get', 'a') end)";
+    let get = "return redis.call('get', 'a')";
+    let requests: [&[&str]; 17] = [
+        &["EVAL", "redis.call('set', 'a', '1') return redis.call('get', 'a')", "0"],
+        &["EVAL", "return redis.call('nosuch')", "0"],
+        &["EVAL", "error('x')", "0"],
+        &["EVAL", "no script (", "0"],
+        &["EVAL", "return 1", "-1"],
+        &["EVAL", "return 1"],
+        &["EVALSHA", "0123456789012345678901234567890123456789", "0"],
+        &["EVALSHA", "short", "0"],
+        &["EVAL_RO", "return redis.call('set', 'a', '1')", "0"],
+        &["FUNCTION", "LOAD", library],
+        &["FCALL", "f", "0"],
+        &["FCALL", "nosuch", "0"],
+        &["FCALL_RO", "f", "0"],
+        &["MULTI"],
+        &["EVAL", get, "0"],
+        &["PING"],
+        &["EXEC"],
+    ];
+    let (ours, theirs) = (impatient(), RedisServer::start());
+    let seen = monitored(ours.port().unwrap(), &requests);
+    assert_eq!(seen, monitored(theirs.port(), &requests));
+    assert!(seen.iter().any(|line| line.contains("lua")), "{seen:?}");
+}
+
+/// Writes, is busy for a while, and writes again.
+const TWO_WRITES: &str = "redis.call('set', KEYS[1], 1) \
+    for i = 1, tonumber(ARGV[1]) do math.floor(i) end \
+    redis.call('set', KEYS[2], 1)";
+
+fn persistent(folder: &testkit::TempFolder) -> Server {
+    let builder = Server::builder().any_port().persist(folder.path());
+    let builder = builder.setting("busy-reply-threshold", "20").setting("appendfsync", "always");
+    builder.start().unwrap()
+}
+
+#[test]
+fn nothing_is_kept_of_a_script_that_is_cut_off_by_shutdown_nosave() {
+    for queues in [false, true] {
+        let folder = testkit::TempFolder::create();
+        let server = persistent(&folder);
+        let (mut caller, mut other, mut waiter) =
+            (connect(&server), connect(&server), connect(&server));
+        caller.words("SET before 1");
+        waiter.send(&["BLPOP", "list", "0"]);
+        let endless = "redis.call('set','half',1) redis.call('rpush','list','x') while true do end";
+        // What follows in the same pipeline would rest on the half that is dropped.
+        if queues {
+            caller.words("MULTI");
+            caller.words("SET first 1");
+        }
+        caller.send(&["EVAL", endless, "0"]);
+        caller.send(&["EXEC"]);
+        caller.send(&["SET", "after", "1"]);
+        wait_until_busy(&mut other);
+        let refused = error(other.ask(&["SHUTDOWN"]));
+        assert!(refused.starts_with("BUSY"), "{refused}");
+        other.send(&["SHUTDOWN", "NOSAVE"]);
+        server.wait().unwrap();
+        while let Some(reply) = caller.receive() {
+            assert_eq!(reply, Reply::Simple("QUEUED".into()), "nothing was acknowledged");
+        }
+        assert_eq!(waiter.receive(), None, "nobody was given half of it");
+        let server = persistent(&folder);
+        let mut connection = connect(&server);
+        assert_eq!(connection.words("EXISTS before"), Reply::Integer(1));
+        assert_eq!(connection.words("EXISTS half list first after"), Reply::Integer(0));
+    }
+}
+
+#[test]
+fn a_script_that_has_written_is_waited_for_when_the_server_is_told_to_stop() {
+    for saves in [false, true] {
+        let folder = testkit::TempFolder::create();
+        let start = || match saves {
+            false => persistent(&folder),
+            true => Server::builder()
+                .any_port()
+                .setting("dir", folder.path().to_str().unwrap())
+                .setting("save", "3600 1")
+                .setting("busy-reply-threshold", "20")
+                .start()
+                .unwrap(),
+        };
+        let server = start();
+        let (mut caller, mut other) = (connect(&server), connect(&server));
+        caller.send(&["EVAL", TWO_WRITES, "2", "one", "two", "20000000"]);
+        wait_until_busy(&mut other);
+        server.stopper().stop();
+        server.wait().unwrap();
+        let server = start();
+        assert_eq!(connect(&server).words("EXISTS one two"), Reply::Integer(2), "{saves}");
+    }
 }

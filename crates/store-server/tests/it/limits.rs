@@ -136,3 +136,32 @@ fn a_server_that_listens_nowhere_cannot_be_told_to_listen() {
     let reply = connect(&server).words("CONFIG SET port 7777");
     assert!(matches!(&reply, Reply::Error(text) if text.contains("listens nowhere")), "{reply:?}");
 }
+
+/// Nobody who can log in is kept out by others who never say a word.
+#[test]
+fn silent_connections_make_room_for_those_who_log_in() {
+    // Both ends of all connections are in this process.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let all = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, all).unwrap();
+    for maxclients in ["4000", "300"] {
+        let server = Server::builder()
+            .setting("requirepass", "secret")
+            .setting("maxclients", maxclients)
+            .any_port()
+            .start()
+            .unwrap();
+        let address = ("127.0.0.1", server.port().unwrap());
+        let mut silent = Vec::new();
+        for _ in 0..1100 {
+            silent.push(std::net::TcpStream::connect(address).unwrap());
+        }
+        let mut honest = Connection::tcp(address.1);
+        assert_eq!(honest.words("AUTH secret"), ok(), "maxclients {maxclients}");
+        // Once in, nobody pushes it out.
+        for _ in 0..1100 {
+            silent.push(std::net::TcpStream::connect(address).unwrap());
+        }
+        assert_eq!(honest.words("PING"), Reply::Simple("PONG".into()));
+    }
+}

@@ -20,6 +20,7 @@ mod generate;
 mod hostile;
 mod known_scripts;
 mod limits;
+mod owner;
 mod replay;
 mod script;
 mod server;

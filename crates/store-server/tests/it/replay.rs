@@ -162,9 +162,7 @@ fn replayed(bytes: &[u8], seed: u64, now_ms: u64) -> (Engine, Vec<String>) {
     // A careless stream may end in the middle of a transaction.
     while reader.advance().unwrap_or(false) {
         let request = reader.request();
-        if let store_engine::Loaded::Failed(error) =
-            engine.load_request(now_ms * 1000, session, request)
-        {
+        if let Err(error) = engine.load_request(now_ms * 1000, session, request) {
             failures.push(format!("{request:?}: {error}"));
         }
     }

@@ -1,8 +1,7 @@
-//! Numbers, patterns and script names.
+//! Numbers and patterns.
 
 use store_types::glob::{Case, matches};
 use store_types::number::{Extended, format_f64, parse_f64, parse_i64};
-use store_types::sha1::sha1_hex;
 use store_types::{Rng, StreamId};
 
 use crate::redis::{Redis, Reply};
@@ -185,16 +184,5 @@ fn stream_names_read_as_xadd_reads_them() {
             Some(id) => assert_eq!(theirs, Reply::Text(id.to_string().into_bytes()), "{text:?}"),
             None => assert!(theirs.is_error(), "{text:?} is a name to Redis"),
         }
-    }
-}
-
-#[test]
-fn scripts_have_the_same_names() {
-    let mut redis = Redis::start();
-    for script in
-        ["return 1", "return redis.call('get', KEYS[1]) -- and a longer line than a block"]
-    {
-        let theirs = redis.say(&["SCRIPT", "LOAD", script]).text();
-        assert_eq!(sha1_hex(script.as_bytes()).to_vec(), theirs);
     }
 }

@@ -87,7 +87,11 @@ fn address(arguments: &Arguments) -> Result<(Place, Login), ClientError> {
     }
     let is_told = arguments.host.is_some() || arguments.port.is_some();
     match std::env::var("TENURE_STORE") {
-        Ok(text) if !is_told && !text.trim().is_empty() => url(&text, "TENURE_STORE"),
+        Ok(text) if !is_told && text.trim().is_empty() => Err(ClientError::Usage(
+            "TENURE_STORE is empty: write the store's address, such as redis://host, or unset it"
+                .into(),
+        )),
+        Ok(text) if !is_told => url(&text, "TENURE_STORE"),
         _ => {
             let host = arguments.host.clone().unwrap_or_else(|| DEFAULT_HOST.to_owned());
             let port = arguments.port.unwrap_or(DEFAULT_PORT);

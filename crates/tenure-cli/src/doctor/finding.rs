@@ -56,6 +56,7 @@ macro_rules! codes {
 
 codes! {
     Configuration "configuration" Risk "a setting that works but is probably not meant"
+    LocalStore "local-store" Risk "no store is named: only this account of this machine is coordinated"
     Eviction "eviction" Problem "the store may evict leases and records"
     NoPersistence "no-persistence" Risk "the store writes nothing to disk"
     Replica "replica" Problem "the address leads to a replica"

@@ -17,6 +17,7 @@ use self::election::ElectionFacts;
 use self::finding::{Code, Finding, Severity};
 use self::servers::{Examined, Seen};
 use crate::exit::{self, Failure};
+use crate::local;
 use crate::output::{OutputOptions, table};
 use crate::store_options::{self, StoreOptions, blame};
 
@@ -51,6 +52,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let config = store_options::load(arguments.store.loader()?)?;
+    let is_local = local::serves(&config);
     let mut names = arguments.names;
     if names.is_empty() {
         names = config.elections.keys().cloned().collect();
@@ -59,6 +61,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let Examined { findings: of_servers, servers } =
         servers::examine(&config, &keys(&config, &names)?)?;
     findings.extend(of_servers);
+    if is_local {
+        // Another server beside it would help nobody: others cannot reach even this one.
+        findings.retain(|finding| finding.code != Code::SingleNode);
+        findings.push(local_store(&config));
+    }
     let tenure = store_options::connect(config)?;
     let is_lost = findings.iter().any(|finding| finding.code == Code::QuorumLost);
     // Without a majority there is nothing to be known of an election.
@@ -84,6 +91,17 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         _ if is_lost => exit::UNREACHABLE,
         _ => exit::NO,
     }))
+}
+
+fn local_store(config: &Config) -> Finding {
+    let reach = local::reach().unwrap_or_else(|| "only this machine is coordinated".to_owned());
+    let what = format!(
+        "no store is named, so this is the local one: {reach}; every other host and account elects a \
+         leader of its own"
+    );
+    let next = "name a store that all hosts reach by --store or TENURE_STORE; nothing, if this \
+                account of this machine is all there is";
+    Finding::new(Code::LocalStore, what, next).about(&config.store.to_string())
 }
 
 /// Whether this is a warning of a node that is among the findings itself.

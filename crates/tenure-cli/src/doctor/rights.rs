@@ -27,6 +27,7 @@ const ALWAYS: &[&str] = &[
     "hdel S f",
     "hlen S",
     "hkeys S",
+    "hgetall S",
     "zadd S 1 m",
     "zscore S m",
     "zcard S",

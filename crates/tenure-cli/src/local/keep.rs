@@ -1,12 +1,13 @@
-//! A process that lasts keeps its local store: when that crashes, it starts another.
+//! A process that lasts keeps its local store: when that is gone, it starts another.
 
 use std::time::Duration;
 
 use tenure::Tenure;
 use tenure::backend::Connection;
 
+use super::find::{Found, find};
 use super::place::Place;
-use super::{greets, start_apart};
+use super::start_apart;
 use crate::output::talk;
 
 /// Between two looks at the connection, and between the first two restarts.
@@ -15,8 +16,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// and ever at the cost of everything else.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Starts the local store again whenever `tenure` misses it and it has crashed, for as long as this
-/// process lives. One that was told to end is left alone.
+/// Starts the local store again whenever `tenure` misses it and it crashed or a signal ended it,
+/// for as long as this process lives. One that was told to end by `local stop` is left alone.
 pub(crate) fn keep(tenure: &Tenure) {
     let tenure = tenure.clone();
     let keeping = std::thread::Builder::new().name("local-store".to_owned());
@@ -32,13 +33,13 @@ fn watch_over(tenure: &Tenure) {
     loop {
         std::thread::sleep(pause);
         let is_down = matches!(tenure.connection(), Connection::Down(_));
-        if !is_down || !place.running().exists() || greets(&place) {
+        if !is_down || !matches!(find(&place), Ok(Found::Absent { is_missed: true })) {
             // What lives is trusted a little more with every look.
             pause = (pause / 2).max(LOOK_EVERY);
             continue;
         }
-        talk("the local store has crashed: starting it again");
-        if let Err(failure) = start_apart(&place) {
+        talk("the local store is gone: starting it again");
+        if let Err(failure) = start_apart() {
             talk(&failure.message);
         }
         pause = (pause * 2).min(PAUSE_MAX);

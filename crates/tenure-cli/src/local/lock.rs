@@ -1,10 +1,18 @@
-//! The lock that whoever starts or ends the local store holds.
+//! The locks of a data folder: one for whoever starts or ends the store, one that the store holds
+//! for life and in which it says where it is.
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::path::Path;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+
+use super::account::Machine;
+
+/// A few lines.
+const LEN_MAX: u64 = 16 * 1024;
+const VERSION_LINE: &str = "tenure-local 1";
 
 /// A held lock. The system gives it up when the file is closed, and when the process dies.
 #[derive(Debug)]
@@ -13,17 +21,31 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Waits for the lock.
-    pub(super) fn take(path: &Path) -> io::Result<Self> {
-        let file = open(path)?;
-        flock(&file, FlockOperation::LockExclusive)?;
-        Ok(Lock { file })
+    /// Takes the lock, if nobody has it.
+    pub(super) fn try_take(path: &Path) -> io::Result<Option<Self>> {
+        let options = OpenOptions::new().create(true).read(true).write(true).mode(0o600).clone();
+        let file = options.open(path)?;
+        if !try_flock(&file, FlockOperation::NonBlockingLockExclusive)? {
+            return Ok(None);
+        }
+        let lock = Lock { file };
+        // Somebody may have put another file there before we had the lock.
+        Ok(lock.is_at(path).then_some(lock))
     }
 
-    pub(super) fn try_take(path: &Path) -> Option<Self> {
-        let file = open(path).ok()?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
-        Some(Lock { file })
+    /// Whether the file of that name is the one that is locked.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        let (Ok(ours), Ok(there)) = (self.file.metadata(), fs::symlink_metadata(path)) else {
+            return false;
+        };
+        (ours.dev(), ours.ino()) == (there.dev(), there.ino())
+    }
+
+    /// Writes what others find. Short enough to be written at once.
+    pub(super) fn say(&mut self, said: &Said) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.seek(SeekFrom::Start(0))?;
+        self.file.write_all(said.to_text().as_bytes())
     }
 
     /// Holds it for as long as this process lives.
@@ -32,6 +54,98 @@ impl Lock {
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).truncate(false).write(true).open(path)
+/// Whether somebody holds the lock. Nobody who asks keeps the store from taking it for long.
+pub(super) fn is_held(path: &Path) -> io::Result<bool> {
+    match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        file => Ok(!try_flock(&file?, FlockOperation::NonBlockingLockShared)?),
+    }
+}
+
+fn try_flock(file: &File, operation: FlockOperation) -> io::Result<bool> {
+    match flock(file, operation) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What the file of a store's lock says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// Nothing: no store, or one that is only starting, or one that was told to end.
+    Nothing,
+    /// A signal ended it: whoever uses it may start it again.
+    Ended,
+    /// It serves here, or did so until it crashed.
+    Serves(Whereabouts),
+}
+
+/// Where a store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Whereabouts {
+    pub(super) machine: Machine,
+    pub(super) pid: u32,
+    pub(super) socket: PathBuf,
+}
+
+impl Said {
+    /// Reads what is said. What makes no sense says nothing.
+    pub(super) fn read(path: &Path) -> io::Result<Self> {
+        let mut text = String::new();
+        match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Said::Nothing),
+            file => drop(file?.take(LEN_MAX).read_to_string(&mut text)),
+        }
+        Ok(Said::parse(&text).unwrap_or(Said::Nothing))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.strip_suffix('\n')?.split('\n');
+        if lines.next()? != VERSION_LINE {
+            return None;
+        }
+        let mut word = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
+        if word("state")? == "ended" {
+            return Some(Said::Ended);
+        }
+        let (host, id, boot) = (word("host")?, word("machine")?, word("boot")?);
+        let machine = Machine { host: host.into(), id: id.into(), boot: boot.into() };
+        let pid = word("pid")?.parse().ok()?;
+        let socket = PathBuf::from(word("socket")?);
+        Some(Said::Serves(Whereabouts { machine, pid, socket }))
+    }
+
+    fn to_text(&self) -> String {
+        match self {
+            Said::Nothing => String::new(),
+            Said::Ended => format!("{VERSION_LINE}\nstate ended\n"),
+            Said::Serves(Whereabouts { machine: Machine { host, id, boot }, pid, socket }) => {
+                let socket = socket.display();
+                format!(
+                    "{VERSION_LINE}\nstate serves\nhost {host}\nmachine {id}\nboot {boot}\n\
+                     pid {pid}\nsocket {socket}\n"
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_read_and_half_of_it_is_not() {
+        let machine = Machine::here();
+        let socket = PathBuf::from("/home/ada/.local/state/tenure/store.sock");
+        let said = Said::Serves(Whereabouts { machine, pid: 7, socket });
+        let text = said.to_text();
+        assert_eq!(Said::parse(&text), Some(said));
+        assert_eq!(Said::parse(&Said::Ended.to_text()), Some(Said::Ended));
+        for len in 0..text.len() {
+            assert_eq!(Said::parse(&text[..len]), None, "{len}");
+        }
+        assert_eq!(Said::parse("tenure-local 2\nstate ended\n"), None);
+    }
 }

@@ -1,17 +1,29 @@
 //! The local store: what the command uses when nobody names another.
 //!
-//! One per user, on a unix socket that only the user may open. Whoever finds it missing starts it
-//! in the background; a lock makes sure that two who do so at once end up with one store.
+//! One per data folder, and one data folder per account, on a unix socket that only the user may
+//! open. What decides is the lock that lies with the data:
+//!
+//! ```text
+//! account's home, or XDG_STATE_HOME ─► data folder ─► local.lock ─┬─ held: names the socket
+//!                                                                 └─ free: take a turn, start it
+//! ```
+//! Whoever finds it missing starts it in the background, one at a time; the store itself holds the
+//! lock for life, and leaves when it is no longer that of its folder.
 
+mod account;
 mod ask;
+mod file_system;
+mod find;
 mod keep;
 mod lock;
 mod place;
 mod store;
+mod trace;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Command as Process, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -19,11 +31,12 @@ use serde_json::json;
 use tenure::config::{Config, Loader, Origin};
 
 use self::ask::{ask, info, other_clients};
+use self::find::{Found, find, left_by_earlier_versions};
 pub(crate) use self::keep::keep;
-use self::lock::Lock;
+use self::lock::{Lock, is_held};
 use self::place::Place;
 use crate::exit::{self, Failure};
-use crate::output::{OutputOptions, result};
+use crate::output::{OutputOptions, plain, result, talk};
 use crate::run::duration;
 
 /// How long the store stays without anybody, unless told otherwise.
@@ -31,7 +44,9 @@ const IDLE_DEFAULT: &str = "10m";
 /// How long a store may take to come up, or to end: it may have much to load or to write.
 const TURN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two looks whether it is there.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// A log that is longer begins anew, beside the old one.
+const LOG_LEN_MAX: u64 = 1 << 20;
 
 /// Look after the local store, which is used when nobody names another.
 #[derive(Debug, clap::Subcommand)]
@@ -75,15 +90,14 @@ pub(crate) struct Stop {
 }
 
 pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
-    let place = Place::of_user()?;
     match command {
-        Command::Status(arguments) => status(&place, arguments.output),
+        Command::Status(arguments) => status(&Place::of_user()?, arguments.output),
         Command::Start(arguments) => {
-            ensure(&place, arguments.idle)?;
-            result(&place.socket().display().to_string());
+            let socket = ensure(&Place::prepared()?, arguments.idle)?;
+            result(&socket.display().to_string());
             Ok(ExitCode::SUCCESS)
         }
-        Command::Stop(arguments) => stop(&place, arguments.force),
+        Command::Stop(arguments) => stop(&Place::of_user()?, arguments.force),
     }
 }
 
@@ -92,9 +106,12 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
 pub(crate) fn serve() -> Result<ExitCode, Failure> {
     let mut words = std::env::args().skip_while(|word| word != "--idle").skip(1);
     let idle = words.next().unwrap_or_else(|| IDLE_DEFAULT.to_owned());
-    store::serve(&Place::of_user()?, duration(&idle).map_err(Failure::usage)?)?;
+    store::serve(&Place::prepared()?, duration(&idle).map_err(Failure::usage)?)?;
     Ok(ExitCode::SUCCESS)
 }
+
+/// Tells a store that takes the lock of its folder from one of an earlier version, which does not.
+const LOCKED: &str = "--locked";
 
 /// Whether the words of this process ask for [`serve`].
 pub(crate) fn is_asked_to_serve() -> bool {
@@ -122,30 +139,62 @@ pub(crate) fn is_store(pid: rustix::process::Pid) -> bool {
     is_ours && words.next() == Some(b"local") && words.next() == Some(b"serve")
 }
 
-/// Adds the local store to a configuration that names none, and starts it if need be.
+/// Adds the local store to a configuration that names none, starts it if need be, and says whom it
+/// coordinates: whoever forgot to name a store must hear of it.
 pub(crate) fn lay(loader: Loader) -> Result<Loader, Failure> {
     let place = Place::of_user()?;
-    if !greets(&place) {
-        start_apart(&place)?;
+    let left = left_by_earlier_versions(&place)?.filter(|_| !place.has_data());
+    let socket = match find(&place)? {
+        Found::Running(socket) => socket,
+        _ => start_apart()?,
+    };
+    talk(&format!(
+        "no store is named: {}; for more than that set --store or TENURE_STORE{}",
+        place.reach(),
+        under_sudo()
+    ));
+    if let Some(left) = left {
+        let (left, state) = (left.display(), place.state.display());
+        talk(&format!(
+            "an earlier version left data in {left}, which is not used; to go on with it: tenure \
+             local stop, then move it to {state}"
+        ));
     }
-    let loader = loader.set(["store", "socket"], place.socket().display().to_string(), LABEL);
-    Ok(match place.unbroken().exists() {
-        true => loader.set(["defaults", "fresh_store"], "true", LABEL),
-        false => loader,
-    })
+    Ok(loader.set(["store", "socket"], socket.display().to_string(), LABEL))
+}
+
+/// The account is another one under sudo, and so is its store.
+fn under_sudo() -> String {
+    match std::env::var("SUDO_USER") {
+        Ok(user) if !user.is_empty() => {
+            format!(" (under sudo it is not the store of {})", plain(&user))
+        }
+        _ => String::new(),
+    }
+}
+
+/// Whom the local store coordinates, for people.
+pub(crate) fn reach() -> Option<String> {
+    Place::of_user().ok().map(|place| place.reach())
 }
 
 /// Starts the store from a process that ends at once: it must not be a child of this one, which
-/// may be about to kill whatever it started.
-fn start_apart(place: &Place) -> Result<(), Failure> {
-    let starter = std::env::current_exe().and_then(|program| {
-        Process::new(program).args(["local", "start"]).stdout(Stdio::null()).status()
-    });
-    match starter {
-        Ok(status) if status.success() => Ok(()),
-        // It has said why.
-        Ok(_) => Err(Failure::new(exit::UNREACHABLE, "no store: name one by --store")),
-        Err(error) => Err(not_started(place, &error)),
+/// may be about to kill whatever it started. Returns its socket.
+fn start_apart() -> Result<PathBuf, Failure> {
+    // Told here rather than there: in one line, with the code of its own.
+    let place = Place::prepared()?;
+    let starter = std::env::current_exe()
+        .and_then(|program| Process::new(program).args(["local", "start"]).output())
+        .map_err(|error| not_started(&place, &error))?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim().to_owned();
+    match starter.status.code() {
+        Some(0) => Ok(PathBuf::from(text(starter.stdout))),
+        code => {
+            let said = text(starter.stderr);
+            let why = said.strip_prefix("tenure: ").unwrap_or(&said);
+            let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(exit::UNREACHABLE);
+            Err(Failure::new(code, why))
+        }
     }
 }
 
@@ -154,74 +203,84 @@ fn not_started(place: &Place, error: &io::Error) -> Failure {
     Failure::new(exit::UNREACHABLE, format!("the local store does not start: {error}: {next}"))
 }
 
-/// Makes sure that a store listens.
-fn ensure(place: &Place, idle: Duration) -> Result<(), Failure> {
+/// Makes sure that a store listens, and returns where.
+fn ensure(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
     let failed = |error: io::Error| not_started(place, &error);
-    if greets(place) {
-        return Ok(());
-    }
-    let lock = Lock::take(&place.lock()).map_err(failed)?;
-    // Whoever had the lock before has probably started it.
-    if greets(place) {
-        return Ok(());
-    }
-    note_life(place).map_err(failed)?;
-    start(place, idle).map_err(failed)?;
-    drop(lock);
-    Ok(())
-}
-
-/// Whether a store answers there. One that only accepts may be on its way out.
-fn greets(place: &Place) -> bool {
-    let greeting =
-        UnixStream::connect(place.socket()).and_then(|mut stream| ask(&mut stream, &["PING"]));
-    greeting.is_ok()
-}
-
-/// Remembers whether anything can have been forgotten since the first start.
-fn note_life(place: &Place) -> io::Result<()> {
-    if place.running().exists() {
-        match std::fs::remove_file(place.unbroken()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+    let mut seen = "others have been starting it all the time".to_owned();
+    for _ in 0..TURN_TIMEOUT.as_millis() / LOOK_EVERY.as_millis() {
+        match find(place)? {
+            Found::Running(socket) => return Ok(socket),
+            Found::Silent(what) => seen = what,
+            Found::Absent { .. } => {
+                if let Some(turn) = Lock::try_take(&place.turn()).map_err(failed)? {
+                    let started = start_in_turn(place, idle);
+                    drop(turn);
+                    return started;
+                }
+            }
         }
-    } else if !place.started().exists() {
-        File::create(place.unbroken())?;
-        File::create(place.started())?;
+        std::thread::sleep(LOOK_EVERY);
     }
-    File::create(place.running()).map(drop)
+    Err(failed(io::Error::other(seen)))
 }
 
-fn start(place: &Place, idle: Duration) -> io::Result<()> {
+/// Starts it, unless whoever had the turn before has.
+fn start_in_turn(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
+    if let Found::Running(socket) = find(place)? {
+        return Ok(socket);
+    }
+    let mut child = spawn(place, idle).map_err(|error| not_started(place, &error))?;
+    let mut seen = "it did not come up in time".to_owned();
+    for _ in 0..TURN_TIMEOUT.as_millis() / LOOK_EVERY.as_millis() {
+        match find(place)? {
+            Found::Running(socket) => return Ok(socket),
+            Found::Silent(what) => seen = what,
+            Found::Absent { .. } => {}
+        }
+        if let Some(status) = child.try_wait().map_err(|error| not_started(place, &error))? {
+            seen = last_words(place).unwrap_or_else(|| format!("it ended at once ({status})"));
+            break;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Err(not_started(place, &io::Error::other(seen)))
+}
+
+fn spawn(place: &Place, idle: Duration) -> io::Result<std::process::Child> {
+    if fs::metadata(place.log()).is_ok_and(|log| log.len() > LOG_LEN_MAX) {
+        fs::rename(place.log(), place.old_log())?;
+    }
     let log = File::options().create(true).append(true).open(place.log())?;
     let idle = tenure::config::format_duration(idle);
-    let mut child = Process::new(std::env::current_exe()?)
-        .args(["local", "serve", "--idle", &idle])
+    Process::new(std::env::current_exe()?)
+        .args(["local", "serve", LOCKED, "--idle", &idle])
         .current_dir(&place.state)
         .stdin(Stdio::null())
         .stderr(log.try_clone()?)
         .stdout(log)
-        .spawn()?;
-    for _ in 0..TURN_TIMEOUT.as_millis() / LOOK_EVERY.as_millis() {
-        if greets(place) {
-            return Ok(());
-        }
-        if let Some(status) = child.try_wait()? {
-            return Err(io::Error::other(format!("it ended at once ({status})")));
-        }
-        std::thread::sleep(LOOK_EVERY);
-    }
-    Err(io::Error::from(io::ErrorKind::TimedOut))
+        .spawn()
+}
+
+/// What a store that did not start said last.
+fn last_words(place: &Place) -> Option<String> {
+    let log = fs::read_to_string(place.log()).ok()?;
+    let line = log.lines().next_back()?.strip_prefix("tenure: ")?;
+    Some(plain(line))
 }
 
 fn stop(place: &Place, force: bool) -> Result<ExitCode, Failure> {
     let failed = |error: io::Error| {
         Failure::new(exit::NO, format!("the local store does not end: {error}: try again"))
     };
-    let Ok(mut stream) = UnixStream::connect(place.socket()) else {
-        result("the local store does not run");
-        return Ok(ExitCode::SUCCESS);
+    let socket = match find(place)? {
+        Found::Running(socket) => socket,
+        Found::Silent(what) => return Err(failed(io::Error::other(what))),
+        Found::Absent { .. } => {
+            result("the local store does not run");
+            return Ok(ExitCode::SUCCESS);
+        }
     };
+    let mut stream = UnixStream::connect(socket).map_err(failed)?;
     // Its own two connections count as well.
     let others = other_clients(&mut stream).map_err(failed)?.saturating_sub(2);
     if others > 0 && !force {
@@ -230,27 +289,40 @@ fn stop(place: &Place, force: bool) -> Result<ExitCode, Failure> {
     }
     match ask(&mut stream, &["SHUTDOWN"]) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
         Err(error) => return Err(failed(error)),
         Ok(refused) => return Err(failed(io::Error::other(format!("{refused:?}")))),
     }
-    result("the local store has ended");
-    Ok(ExitCode::SUCCESS)
+    for _ in 0..TURN_TIMEOUT.as_millis() / LOOK_EVERY.as_millis() {
+        if !is_held(&place.lock()).map_err(failed)? {
+            result("the local store has ended");
+            return Ok(ExitCode::SUCCESS);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Err(failed(io::Error::from(io::ErrorKind::TimedOut)))
 }
 
-/// `running`, `socket`, `state`, `persists`, `clients`, `pid`, `uptime_s`.
+/// `running`, `socket` (null when it does not run), `state`, `persists`, `clients`, `pid`,
+/// `uptime_s`.
 fn status(place: &Place, output: OutputOptions) -> Result<ExitCode, Failure> {
-    let socket = place.socket().display().to_string();
     let state = place.state.display().to_string();
-    let Some(seen) = look(place) else {
-        let json = json!({ "running": false, "socket": socket, "state": state });
+    let socket = match find(place)? {
+        Found::Running(socket) => Some(socket),
+        Found::Silent(_) | Found::Absent { .. } => None,
+    };
+    let seen = socket.as_deref().and_then(look);
+    let (Some(seen), Some(socket)) = (seen, socket) else {
+        let json = json!({ "running": false, "socket": null, "state": state });
         output.print(&json, || {
             format!(
                 "the local store does not run; the next command that needs it starts it\n\
-                     socket    {socket}\ndata      {state}"
+                 data      {state}"
             )
         });
         return Ok(ExitCode::from(exit::NO));
     };
+    let socket = socket.display().to_string();
     let json = json!({
         "running": true,
         "socket": socket,
@@ -267,8 +339,11 @@ fn status(place: &Place, output: OutputOptions) -> Result<ExitCode, Failure> {
         };
         format!(
             "the local store runs, process {}, for {} s, with {} clients\n\
-             socket    {socket}\ndata      {state}\nkeeps     {keeps}",
-            seen.pid, seen.uptime_s, seen.clients
+             socket    {socket}\ndata      {state}\nkeeps     {keeps}\nfor       {}",
+            seen.pid,
+            seen.uptime_s,
+            seen.clients,
+            place.reach()
         )
     });
     Ok(ExitCode::SUCCESS)
@@ -281,8 +356,8 @@ struct Seen {
     uptime_s: u64,
 }
 
-fn look(place: &Place) -> Option<Seen> {
-    let mut stream = UnixStream::connect(place.socket()).ok()?;
+fn look(socket: &Path) -> Option<Seen> {
+    let mut stream = UnixStream::connect(socket).ok()?;
     let mut number = |section: &str, field: &str| {
         info(&mut stream, section, field).ok()?.trim().parse::<u64>().ok()
     };

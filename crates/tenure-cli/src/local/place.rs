@@ -1,4 +1,4 @@
-//! Where the local store lives: a socket for this login, and data that outlives it.
+//! Where the local store lives: one data folder per account, found without the environment.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -6,86 +6,194 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::process::getuid;
+use store_types::crc64::crc64;
 
+use super::account::Account;
+use super::file_system;
 use crate::exit::{self, Failure};
+use crate::output::plain;
 
-/// The folders of this user's store. Nobody else may look into them.
+/// What to do where the local store cannot be had.
+pub(super) const NEXT: &str = "name a store by --store or TENURE_STORE, or set XDG_STATE_HOME to a \
+                               folder on a disk of this machine, for all commands alike";
+/// The variable that names the data folder's parent for those who want it elsewhere.
+const VARIABLE: &str = "XDG_STATE_HOME";
+/// The longest path of a socket; the system takes one more byte for its end.
+const SOCKET_LEN_MAX: usize = 107;
+
+/// The data folder of this user's store, and what lies in it. Whoever finds the same folder, by
+/// whatever name and from whatever environment, finds the same store.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// Socket and locks: gone after a restart of the machine.
-    runtime: PathBuf,
-    /// What the store keeps.
+    /// What the store keeps, and its lock. Nobody else may look into it.
     pub(super) state: PathBuf,
+    /// Whose it is, for people.
+    whose: Whose,
+}
+
+#[derive(Clone, Debug)]
+enum Whose {
+    /// That of everything an account runs.
+    Account(String),
+    /// That of everything which has the variable.
+    Variable,
 }
 
 impl Place {
-    /// The folders as the environment says, created when they are not there.
+    /// The folder of the account's home, or that of `XDG_STATE_HOME`. Changes nothing. Fails where
+    /// a store could not be told from another one: on a network, or in somebody else's folder.
     pub(super) fn of_user() -> Result<Self, Failure> {
-        let user = getuid().as_raw();
-        let runtime = match folder_in("XDG_RUNTIME_DIR") {
-            Some(folder) => folder.join("tenure"),
-            None => std::env::temp_dir().join(format!("tenure-{user}")),
+        let (folder, whose) = match folder_in(VARIABLE) {
+            Some(folder) => (folder, Whose::Variable),
+            None => {
+                let account = Account::of_process()?;
+                (account.home.join(".local/state"), Whose::Account(account.name))
+            }
         };
-        let home_state = || Some(folder_in("HOME")?.join(".local/state"));
-        let state = match folder_in("XDG_STATE_HOME").or_else(home_state) {
-            Some(folder) => folder.join("tenure"),
-            None => runtime.join("state"),
+        let state = folder.join("tenure");
+        let place = match fs::canonicalize(&state) {
+            Ok(state) => Place { state, whose },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Place { state, whose },
+            Err(error) => return Err(unusable(&state, &error)),
         };
-        for folder in [&runtime, &state] {
-            own(folder).map_err(|error| {
-                let why = format!("cannot use {}: {error}", folder.display());
-                let next = "set XDG_RUNTIME_DIR and XDG_STATE_HOME, or name a store by --store";
-                Failure::new(exit::CONFIGURATION, format!("the local store {why}: {next}"))
-            })?;
-        }
-        Ok(Place { runtime, state })
+        place.check().map_err(|error| unusable(&place.state, &error))?;
+        Ok(place)
     }
 
-    pub(super) fn socket(&self) -> PathBuf {
-        self.runtime.join("store.sock")
+    /// The same with the folder made. Its name is whole then, without links.
+    pub(super) fn prepared() -> Result<Self, Failure> {
+        let mut place = Place::of_user()?;
+        let prepare = || {
+            DirBuilder::new().recursive(true).mode(0o700).create(&place.state)?;
+            fs::canonicalize(&place.state)
+        };
+        place.state = prepare().map_err(|error| unusable(&place.state, &error))?;
+        place.check().map_err(|error| unusable(&place.state, &error))?;
+        Ok(place)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if let Some(kind) = file_system::network_kind(&self.state)? {
+            return Err(io::Error::other(format!(
+                "it is on {kind}, where another machine could have a store on it, too"
+            )));
+        }
+        match fs::metadata(&self.state) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            found => check_owner(&found?),
+        }
+    }
+
+    /// Whom the store coordinates, for people.
+    pub(super) fn reach(&self) -> String {
+        let state = plain(&self.state.display().to_string());
+        match &self.whose {
+            Whose::Account(name) => {
+                format!("only what {} runs on this machine is coordinated ({state})", plain(name))
+            }
+            Whose::Variable => format!(
+                "only what runs on this machine with this {VARIABLE} is coordinated ({state})"
+            ),
+        }
+    }
+
+    /// Where the socket can be, the best place first: with the data, where nothing cleans up, and
+    /// elsewhere where that path is too long or takes no sockets.
+    pub(super) fn sockets(&self) -> Vec<PathBuf> {
+        let user = getuid().as_raw();
+        let name = format!("store-{}.sock", self.digest());
+        let mut places = vec![
+            self.state.join("store.sock"),
+            PathBuf::from(format!("/run/user/{user}/tenure")).join(&name),
+            PathBuf::from(format!("/tmp/tenure-{user}")).join(&name),
+        ];
+        places.retain(|path| path.as_os_str().len() <= SOCKET_LEN_MAX);
+        places
+    }
+
+    /// A short name for the folder.
+    pub(super) fn digest(&self) -> String {
+        format!("{:016x}", crc64(0, self.state.as_os_str().as_encoded_bytes()))
+    }
+
+    /// Held for life by the store, and says where it is.
+    pub(super) fn lock(&self) -> PathBuf {
+        self.state.join("local.lock")
     }
 
     /// Held by whoever starts or ends the store.
-    pub(super) fn lock(&self) -> PathBuf {
-        self.runtime.join("store.lock")
+    pub(super) fn turn(&self) -> PathBuf {
+        self.state.join("local.turn")
     }
 
     pub(super) fn log(&self) -> PathBuf {
         self.state.join("store.log")
     }
 
-    /// There from the first start on.
-    pub(super) fn started(&self) -> PathBuf {
-        self.state.join("started")
+    /// What a log that has become long is called.
+    pub(super) fn old_log(&self) -> PathBuf {
+        self.state.join("store.log.old")
     }
 
-    /// There while a store runs, and after one that did not end cleanly.
+    /// Earlier versions make a file of this name when they start a store, and know no lock here. As
+    /// long as it is a folder they fail to, and say so.
     pub(super) fn running(&self) -> PathBuf {
         self.state.join("running")
     }
 
-    /// There for as long as every store since the first start ended cleanly: nothing was forgotten,
-    /// so nobody can believe in a lease that the store does not know.
-    pub(super) fn unbroken(&self) -> PathBuf {
-        self.state.join("unbroken")
+    /// Whether anything was ever kept here, by this version or an earlier one.
+    pub(super) fn has_data(&self) -> bool {
+        let names = ["started", "running", "tenure.life", "appendonlydir", "local.lock"];
+        names.iter().any(|name| self.state.join(name).symlink_metadata().is_ok())
     }
 }
 
-/// The folder that a variable names. A relative one is no use to somebody elsewhere.
-fn folder_in(variable: &str) -> Option<PathBuf> {
-    std::env::var_os(variable).map(PathBuf::from).filter(|folder| folder.is_absolute())
+/// Makes sure that the folder of a socket is there and ours alone: in a shared place such as /tmp
+/// somebody else may have made it before us.
+pub(super) fn own(folder: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    check_owner(&fs::symlink_metadata(folder)?)
 }
 
-/// Makes sure that the folder is there and that it is ours alone: in a shared place such as /tmp
-/// somebody else may have made it before us.
-fn own(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let found = fs::symlink_metadata(folder)?;
-    if !found.is_dir() || found.uid() != getuid().as_raw() {
-        return Err(io::Error::other("it belongs to somebody else"));
+fn check_owner(found: &fs::Metadata) -> io::Result<()> {
+    if !found.is_dir() {
+        return Err(io::Error::other("it is no folder"));
+    }
+    if found.uid() != getuid().as_raw() {
+        return Err(io::Error::other("it belongs to another user"));
     }
     if found.mode() & 0o077 != 0 {
         return Err(io::Error::other("others may look into it: chmod it to 700"));
     }
     Ok(())
+}
+
+/// The folder that a variable names. A relative one is no use to somebody elsewhere.
+pub(super) fn folder_in(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from).filter(|folder| folder.is_absolute())
+}
+
+fn unusable(folder: &Path, error: &io::Error) -> Failure {
+    let folder = plain(&folder.display().to_string());
+    let why = format!("the local store cannot use {folder}: {error}: {NEXT}");
+    Failure::new(exit::CONFIGURATION, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_lies_with_the_data_unless_its_path_is_too_long() {
+        let place = |state: String| Place { state: state.into(), whose: Whose::Variable };
+        let short = place("/home/ada/.local/state/tenure".to_owned());
+        assert_eq!(short.sockets()[0], short.state.join("store.sock"));
+        let long = place(format!("/{}", "x".repeat(100)));
+        let sockets = long.sockets();
+        assert!(!sockets.is_empty() && sockets.iter().all(|path| !path.starts_with(&long.state)));
+        assert_ne!(long.digest(), short.digest());
+    }
 }

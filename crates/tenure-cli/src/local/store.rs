@@ -1,107 +1,293 @@
 //! The process of the local store: it serves while it is used, then leaves.
 
 use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use store_server::{LogLevel, Server};
+use store_server::{LogLevel, Server, StartError};
 
+use super::account::Machine;
 use super::ask::other_clients;
-use super::lock::Lock;
-use super::place::Place;
+use super::lock::{Lock, Said, Whereabouts};
+use super::place::{Place, own};
+use super::trace::{Name, Trace};
 use crate::exit::{self, Failure};
 use crate::log_line;
 
-/// How many looks make up the idle time: it may last this much of it longer.
+/// How many looks at its clients make up the idle time: it may last this much of it longer.
 const LOOKS_PER_IDLE: u32 = 10;
+/// The longest time between two looks whether socket and folder are still its own: so long others
+/// may search for it in vain.
+const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
+/// After how many looks the trace is left again, which counts for two days.
+const LOOKS_PER_TRACE: u64 = 3600;
 /// A client that has just found the socket gets this long to be counted.
 const LAST_CALL: Duration = Duration::from_millis(100);
+/// How long the store before this one may take to end.
+const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(20);
+/// Between two looks whether it has.
+const PREDECESSOR_LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Serves until nobody has been connected for `idle`, or until told to end.
 pub(super) fn serve(place: &Place, idle: Duration) -> Result<(), Failure> {
     let _ = rustix::process::setsid();
-    let server = start(place)?;
-    let failed = |error: std::io::Error| Failure::new(exit::NO, format!("local store: {error}"));
-    let mut ear = server.connect().map_err(failed)?;
-    let ends = endings(&server).map_err(failed)?;
-    serve_while_used(place, &ends, idle, &mut ear);
-    let stopper = server.stopper();
-    stopper.stop();
-    server.wait().map_err(failed)?;
-    let _ = fs::remove_file(place.socket());
-    // Only now is everything on disk; whoever starts the next store may rely on it.
-    fs::remove_file(place.running()).map_err(failed)
-}
-
-fn start(place: &Place) -> Result<Server, Failure> {
-    let builder = Server::builder().persist(&place.state).unix_socket(place.socket()).log(log);
-    builder.start().map_err(|error| Failure::new(exit::NO, format!("local store: {error}")))
-}
-
-fn log(level: LogLevel, text: &str) {
-    println!("{}", log_line::format(level, text));
-}
-
-/// Something comes here when the store is to end: a signal, or SHUTDOWN by a client.
-fn endings(server: &Server) -> std::io::Result<Receiver<()>> {
+    let failed = |error: io::Error| Failure::new(exit::NO, format!("local store: {error}"));
+    let mut owner = Owner::of(place)?;
     let (end, ends) = channel();
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    let on_signal = end.clone();
-    std::thread::spawn(move || {
-        for _ in signals.forever() {
-            let _ = on_signal.send(());
+    heed_signals(end.clone()).map_err(failed)?;
+    for number in 0_u64.. {
+        let session = Session::start(&mut owner, number, &end)?;
+        let why = session.serve_while_used(&owner, &ends, idle).map_err(failed)?;
+        if why == Why::Replaced {
+            // Nothing is written any more: what has the folder's name may belong to another store.
+            log(LogLevel::Warning, "The data folder was moved or removed, leaving at once");
+            std::process::exit(i32::from(exit::NO));
         }
-    });
-    // A connection that ends tells that the server has: nobody else ends this one.
-    let mut watch = server.connect()?;
-    std::thread::spawn(move || {
-        let _ = std::io::Read::read(&mut watch, &mut [0]);
-        let _ = end.send(());
-    });
-    Ok(ends)
-}
-
-fn serve_while_used(place: &Place, ends: &Receiver<()>, idle: Duration, ear: &mut UnixStream) {
-    let mut quiet_looks = 0;
-    loop {
-        match ends.recv_timeout(idle / LOOKS_PER_IDLE) {
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
-        }
-        match is_unused(ear) {
-            true => quiet_looks += 1,
-            false => quiet_looks = 0,
-        }
-        if quiet_looks >= LOOKS_PER_IDLE && may_leave(place, ear) {
-            log(LogLevel::Notice, "Nobody has been here for a while, leaving");
-            return;
+        session.server.stopper().stop();
+        session.server.wait().map_err(failed)?;
+        match why {
+            Why::Hidden => log(LogLevel::Warning, "The socket was removed, making another"),
+            Why::Signal => return owner.leave(&Said::Ended).map_err(failed),
+            _ => return owner.leave(&Said::Nothing).map_err(failed),
         }
     }
+    Ok(())
+}
+
+/// A line of the log, if it can be written: a full disk is no reason to end.
+fn log(level: LogLevel, text: &str) {
+    let _ = writeln!(io::stdout().lock(), "{}", log_line::format(level, text));
+}
+
+/// The one process that may serve a data folder.
+struct Owner<'a> {
+    place: &'a Place,
+    lock: Lock,
+    trace: Trace,
+    /// Whether nobody can hold a lease that the store does not know of: it is the first one.
+    is_first: bool,
+    _name: Name,
+}
+
+impl<'a> Owner<'a> {
+    /// Waits for the store before, if that is about to end.
+    fn of(place: &'a Place) -> Result<Self, Failure> {
+        let failed = |error: io::Error| {
+            Failure::new(exit::NO, format!("local store: {}: {error}", place.lock().display()))
+        };
+        let has_data = place.has_data();
+        let mut lock = None;
+        let mut holder = "another process".to_owned();
+        let looks = PREDECESSOR_TIMEOUT.as_millis() / PREDECESSOR_LOOK_EVERY.as_millis();
+        for _ in 0..looks {
+            if lock.is_none() {
+                lock = Lock::try_take(&place.lock()).map_err(failed)?;
+            }
+            if lock.is_some() {
+                match Name::take(place) {
+                    Ok(name) => {
+                        let lock = lock.take().expect("it was taken above");
+                        return Owner::begin(place, lock, name, has_data).map_err(failed);
+                    }
+                    Err(pid) => holder = format!("process {pid}, whose folder is gone,"),
+                }
+            }
+            std::thread::sleep(PREDECESSOR_LOOK_EVERY);
+        }
+        Err(failed(io::Error::other(format!("{holder} has it and does not end"))))
+    }
+
+    fn begin(place: &'a Place, mut lock: Lock, name: Name, has_data: bool) -> io::Result<Self> {
+        lock.say(&Said::Nothing)?;
+        let trace = Trace::of(place);
+        let is_first = trace.is_absent() && !has_data;
+        trace.leave()?;
+        let running = place.running();
+        if running.is_file() {
+            fs::remove_file(&running)?;
+        }
+        match fs::create_dir(&running) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        Ok(Owner { place, lock, trace, is_first, _name: name })
+    }
+
+    /// Says where it is, once it can be reached there.
+    fn tell(&mut self, socket: &Path) -> io::Result<()> {
+        let (machine, pid) = (Machine::here(), std::process::id());
+        let socket = socket.to_owned();
+        self.lock.say(&Said::Serves(Whereabouts { machine, pid, socket }))
+    }
+
+    /// Everything is on disk; whoever starts the next store may rely on it.
+    fn leave(mut self, said: &Said) -> io::Result<()> {
+        fs::remove_dir(self.place.running())?;
+        self.lock.say(said)
+    }
+}
+
+/// Why a server is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// A signal.
+    Signal,
+    /// The server has ended by itself: a client said SHUTDOWN.
+    Gone { number: u64 },
+    /// Nobody has been here for a while.
+    Unused,
+    /// Its socket is gone: nobody can find it.
+    Hidden,
+    /// Its lock is gone, and with it the right to serve this folder.
+    Replaced,
+}
+
+/// One server of the process.
+struct Session {
+    server: Server,
+    number: u64,
+    socket: PathBuf,
+    /// What the socket is to the file system.
+    socket_id: (u64, u64),
+}
+
+impl Session {
+    /// Starts a server at the best place for a socket, and says where that is.
+    fn start(owner: &mut Owner<'_>, number: u64, end: &Sender<Why>) -> Result<Self, Failure> {
+        let failed = |why: String| Failure::new(exit::NO, format!("local store: {why}"));
+        let mut refused = "no place for a socket: set XDG_STATE_HOME to a shorter path".to_owned();
+        for socket in owner.place.sockets() {
+            let folder = socket.parent().unwrap_or(&socket);
+            if folder != owner.place.state
+                && let Err(error) = own(folder)
+            {
+                refused = format!("{}: {error}", folder.display());
+                continue;
+            }
+            let server = match start(owner, &socket) {
+                Ok(server) => server,
+                Err(error @ StartError::Listen(_)) => {
+                    refused = error.to_string();
+                    continue;
+                }
+                Err(error) => return Err(failed(error.to_string())),
+            };
+            let mut begin = || -> io::Result<(u64, u64)> {
+                watch(&server, number, end.clone())?;
+                owner.tell(&socket)?;
+                id_of(&socket)
+            };
+            let socket_id = begin().map_err(|error| failed(error.to_string()))?;
+            // The next server of this process is not.
+            owner.is_first = false;
+            return Ok(Session { server, number, socket, socket_id });
+        }
+        Err(failed(refused))
+    }
+
+    fn serve_while_used(
+        &self,
+        owner: &Owner<'_>,
+        ends: &Receiver<Why>,
+        idle: Duration,
+    ) -> io::Result<Why> {
+        let mut ear = self.server.connect()?;
+        let look_every = (idle / LOOKS_PER_IDLE).min(LOOK_EVERY_MAX);
+        let mut quiet_for = Duration::ZERO;
+        for look in 1_u64.. {
+            match ends.recv_timeout(look_every) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(Why::Signal),
+                // The end of a server before this one.
+                Ok(Why::Gone { number }) if number != self.number => {}
+                Ok(why) => return Ok(if owner.is_in_place() { why } else { Why::Replaced }),
+            }
+            if !owner.is_in_place() {
+                return Ok(Why::Replaced);
+            }
+            if id_of(&self.socket).ok() != Some(self.socket_id) {
+                return Ok(Why::Hidden);
+            }
+            if look.is_multiple_of(LOOKS_PER_TRACE) {
+                let _ = owner.trace.leave();
+            }
+            match is_unused(&mut ear) {
+                true => quiet_for += look_every,
+                false => quiet_for = Duration::ZERO,
+            }
+            if quiet_for >= idle && self.may_leave(owner, &mut ear) {
+                log(LogLevel::Notice, "Nobody has been here for a while, leaving");
+                return Ok(Why::Unused);
+            }
+        }
+        Ok(Why::Unused)
+    }
+
+    /// Hides the socket, so that nobody new comes in, and looks once more. Somebody who came at the
+    /// last moment gets it back. Whoever wants to start a store waits for its turn meanwhile.
+    fn may_leave(&self, owner: &Owner<'_>, ear: &mut UnixStream) -> bool {
+        let Ok(Some(turn)) = Lock::try_take(&owner.place.turn()) else { return false };
+        let hidden = self.socket.with_extension("leaving");
+        if fs::rename(&self.socket, &hidden).is_err() {
+            return false;
+        }
+        std::thread::sleep(LAST_CALL);
+        if is_unused(ear) {
+            let _ = fs::remove_file(&hidden);
+            // Kept until the process has ended: the next store must not meet the files of this one.
+            turn.keep();
+            return true;
+        }
+        let _ = fs::rename(&hidden, &self.socket);
+        false
+    }
+}
+
+impl Owner<'_> {
+    fn is_in_place(&self) -> bool {
+        self.lock.is_at(&self.place.lock())
+    }
+}
+
+fn start(owner: &Owner<'_>, socket: &Path) -> Result<Server, StartError> {
+    let builder = Server::builder().persist(&owner.place.state).unix_socket(socket).log(log);
+    match owner.is_first {
+        true => builder.vouch_for_history().start(),
+        false => builder.start(),
+    }
+}
+
+fn id_of(socket: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(socket).map(|found| (found.dev(), found.ino()))
+}
+
+fn heed_signals(end: Sender<Why>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            let _ = end.send(Why::Signal);
+        }
+    });
+    Ok(())
+}
+
+/// A connection that ends tells that the server has: nobody else ends this one.
+fn watch(server: &Server, number: u64, end: Sender<Why>) -> io::Result<()> {
+    let mut watch = server.connect()?;
+    std::thread::spawn(move || {
+        let _ = io::Read::read(&mut watch, &mut [0]);
+        let _ = end.send(Why::Gone { number });
+    });
+    Ok(())
 }
 
 /// Whether nobody but this process is connected: the ear, and the watch for the end.
 fn is_unused(ear: &mut UnixStream) -> bool {
     other_clients(ear).is_ok_and(|others| others <= 1)
-}
-
-/// Hides the socket, so that nobody new comes in, and looks once more. Somebody who came at the
-/// last moment gets it back. Whoever wants to start a store waits for the lock meanwhile.
-fn may_leave(place: &Place, ear: &mut UnixStream) -> bool {
-    let Some(lock) = Lock::try_take(&place.lock()) else { return false };
-    let hidden = place.socket().with_extension("leaving");
-    if fs::rename(place.socket(), &hidden).is_err() {
-        return false;
-    }
-    std::thread::sleep(LAST_CALL);
-    if is_unused(ear) {
-        let _ = fs::remove_file(&hidden);
-        // Kept until the process has ended: the next store must not meet the files of this one.
-        lock.keep();
-        return true;
-    }
-    let _ = fs::rename(&hidden, place.socket());
-    false
 }

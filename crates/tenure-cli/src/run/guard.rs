@@ -1,81 +1,37 @@
-//! The guard: a small process that kills the child's group when the wrapper cannot.
+//! The guard: a small process that ends the program when the wrapper cannot.
 //!
-//! ```text
-//! wrapper ── orders: until(kill_at), forget ──► guard ── SIGKILL ──► the child's whole group
-//! child before exec ── order: watch(group) ──►   │  when `kill_at` has passed, or when the pipe
-//!        ▲                                       │  of orders ends because the wrapper is gone
-//!        └────── reply: watching ────────────────┘
-//! ```
-//! The wrapper may be killed or stopped at any moment. So the group is known here before the
-//! program runs, and its deadline before that: no moment is left in which the program runs and
-//! nobody would end it. Deadlines are moments of the clock that counts through suspend.
+//! What it does is decided in `tenure-run`; here are its pipes, its timer and its signals. Its
+//! deadlines are moments of the clock that counts through suspend.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::process::{Signal, kill_process_group};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
+use tenure::core::Moment;
+use tenure_run::{Guard, GuardOutput, GuardWord, NumberedOrder, ORDER_LEN};
 
+use super::proc::{Processes, answer_of, to_system};
+use crate::clock::boot_now;
+use crate::log_queue;
 use crate::output::talk;
 
-/// The word with which the program starts itself as a guard.
+/// The word with which the program starts itself as a guard; the instance id follows.
 pub(crate) const SUBCOMMAND: &str = "__guard";
-
-/// What a guard is told. Each is one write of [`ORDER_LEN`] bytes, which a pipe keeps whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// This process group is the one to kill.
-    Watch(Pid),
-    /// Kill it at this moment of the boot-time clock, in nanoseconds.
-    Until(u64),
-    /// The group is gone.
-    Forget,
-}
-
-pub(super) const ORDER_LEN: usize = 16;
-
-impl Order {
-    pub(super) fn to_bytes(self) -> [u8; ORDER_LEN] {
-        let (kind, value) = match self {
-            Order::Watch(group) => (1, group.as_raw_nonzero().get() as u64),
-            Order::Until(moment) => (2, moment),
-            Order::Forget => (3, 0),
-        };
-        let mut bytes = [0; ORDER_LEN];
-        bytes[..8].copy_from_slice(&u64::to_ne_bytes(kind));
-        bytes[8..].copy_from_slice(&value.to_ne_bytes());
-        bytes
-    }
-
-    fn from_bytes(bytes: [u8; ORDER_LEN]) -> Option<Self> {
-        let (kind, value) = bytes.split_at(8);
-        let number = |half: &[u8]| u64::from_ne_bytes(half.try_into().expect("eight bytes"));
-        match (number(kind), number(value)) {
-            (1, group) => Some(Order::Watch(Pid::from_raw(i32::try_from(group).ok()?)?)),
-            (2, moment) => Some(Order::Until(moment)),
-            (3, _) => Some(Order::Forget),
-            _ => None,
-        }
-    }
-}
-
-/// What a guard answers: one byte each.
-pub(super) mod reply {
-    pub(in crate::run) const READY: u8 = b'r';
-    pub(in crate::run) const WATCHING: u8 = b'w';
-    /// The deadline has passed before there was a group: it must not run.
-    pub(in crate::run) const TOO_LATE: u8 = b'l';
-    pub(in crate::run) const FORGOTTEN: u8 = b'f';
-    /// The deadline passed, so the group was killed.
-    pub(in crate::run) const KILLED: u8 = b'k';
-}
+/// The variable by which processes of the program are found, wherever they went.
+pub(super) const MARK: &str = "TENURE_ID";
+/// How long its last words may take: nobody waits for it, but it must end.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What the program does as a guard.
 pub(crate) fn run() -> ExitCode {
@@ -84,16 +40,12 @@ pub(crate) fn run() -> ExitCode {
     let _ = SigSet::all().thread_block();
     // A group of its own, away from the terminal. It fails where there is one already.
     let _ = rustix::process::setsid();
-    match Guard::start() {
-        Ok(mut guard) => {
-            guard.serve();
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            talk(&format!("guard: {error}"));
-            ExitCode::FAILURE
-        }
+    let served = Post::open().map(|mut post| post.serve());
+    if let Err(error) = &served {
+        talk(&format!("guard: {error}"));
     }
+    log_queue::flush(LAST_WORDS_TIMEOUT);
+    ExitCode::from(u8::from(served.is_err()))
 }
 
 /// With pages of two megabytes, each handful of allocations would cost one. The program that is run
@@ -102,153 +54,130 @@ pub(crate) fn stay_small() {
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
-struct Guard {
-    orders: io::Stdin,
+/// What a guard has in its hands.
+struct Post {
+    machine: Guard,
+    /// Until the wrapper is gone.
+    orders: Option<File>,
     replies: File,
     timer: OwnedFd,
-    watched: Option<Pid>,
-    /// The deadline has passed and was not moved since.
-    expired: bool,
-    /// That the group was killed has been said.
-    told: bool,
+    /// Without `/proc`, or without an id, only the group is killed.
+    marked: Option<(Processes, Vec<u8>)>,
 }
 
-impl Guard {
-    fn start() -> io::Result<Self> {
+impl Post {
+    fn open() -> io::Result<Self> {
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
-        // Not the standard library's stdout, which would keep bytes back.
+        // Not through the standard library's buffers: `poll` does not know what waits there.
+        let orders = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let replies = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-        let mut guard = Guard {
-            orders: io::stdin(),
-            replies,
-            timer,
-            watched: None,
-            expired: false,
-            told: false,
-        };
-        guard.answer(reply::READY);
-        Ok(guard)
+        // A wrapper that does not listen must not hold the guard up.
+        fcntl_setfl(&replies, OFlags::NONBLOCK)?;
+        let id = std::env::args_os().nth(2).map(OsStringExt::into_vec);
+        let mark = id.map(|id| [MARK.as_bytes(), b"=", &id].concat());
+        let marked = Processes::open().ok().zip(mark);
+        Ok(Post { machine: Guard::new(), orders: Some(orders), replies, timer, marked })
     }
 
     fn serve(&mut self) {
         loop {
-            let (ordered, due) = match self.wait() {
-                Ok(seen) => seen,
-                Err(error) => return self.end(&format!("cannot watch any more ({error})")),
-            };
-            // Orders first: a deadline that has just been moved must not fire.
-            if ordered {
-                match self.read_order() {
-                    Some(order) => self.obey(order),
-                    None => return self.end("its wrapper has ended"),
+            while let Some(output) = self.machine.poll_output() {
+                if output == GuardOutput::Leave {
+                    return;
                 }
-            } else if due {
-                self.disarm();
-                self.expired = true;
-                if self.watched.is_some() {
-                    self.kill("its lease ends and the wrapper did not act");
-                    self.answer(reply::KILLED);
-                }
+                self.perform(output);
+            }
+            self.set_timer(self.machine.wakes_at());
+            match self.wait() {
+                // Orders first, all of them: a deadline that has just been moved must not fire.
+                Ok(true) => match self.read_order() {
+                    Some(order) => self.machine.handle_order(boot_now(), order),
+                    None => self.leave(),
+                },
+                Ok(false) => self.machine.handle_time(boot_now()),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => self.leave(),
             }
         }
     }
 
-    /// Whether an order waits, and whether the deadline has passed.
-    fn wait(&self) -> io::Result<(bool, bool)> {
-        let mut fds =
-            [PollFd::new(&self.orders, PollFlags::IN), PollFd::new(&self.timer, PollFlags::IN)];
+    /// There is no wrapper any more, or none that makes sense.
+    fn leave(&mut self) {
+        self.orders = None;
+        self.machine.handle_wrapper_gone(boot_now());
+    }
+
+    fn perform(&mut self, output: GuardOutput) {
+        match output {
+            GuardOutput::KillGroup(group) => {
+                let answer = answer_of(kill_process_group(to_system(group), Signal::KILL));
+                self.machine.handle_killed(boot_now(), group, answer);
+            }
+            GuardOutput::KillMarked => {
+                let mut refused = Vec::new();
+                let found = self.marked.as_ref().map_or(0, |(processes, mark)| {
+                    processes.kill_marked(mark, |pid| refused.push(pid))
+                });
+                refused.into_iter().for_each(|pid| self.machine.handle_refused(pid));
+                self.machine.handle_searched(boot_now(), found);
+            }
+            GuardOutput::Reply(reply) => {
+                // One that cannot be written counts as silence, which the wrapper acts on.
+                let _ = rustix::io::write(self.replies.as_fd(), &reply.to_bytes());
+            }
+            GuardOutput::Say(word) => {
+                // Not before there is something to say: a thread costs memory.
+                log_queue::start();
+                talk(&text_of(word));
+            }
+            GuardOutput::Leave => {}
+        }
+    }
+
+    /// Whether an order waits, or the end of orders; `false` when the timer fired.
+    fn wait(&self) -> rustix::io::Result<bool> {
+        let timer = PollFd::new(&self.timer, PollFlags::IN);
+        let Some(orders) = &self.orders else {
+            poll(&mut [timer], None)?;
+            return Ok(false);
+        };
+        let mut fds = [PollFd::new(orders, PollFlags::IN), timer];
         poll(&mut fds, None)?;
-        Ok((!fds[0].revents().is_empty(), !fds[1].revents().is_empty()))
+        Ok(!fds[0].revents().is_empty())
     }
 
     /// The next order; `None` at the end of the pipe and after nonsense.
-    fn read_order(&mut self) -> Option<Order> {
+    fn read_order(&mut self) -> Option<NumberedOrder> {
         let mut bytes = [0; ORDER_LEN];
-        // Not through the standard library's buffer: `poll` does not know what waits there.
-        let mut orders = File::from(self.orders.as_fd().try_clone_to_owned().ok()?);
-        orders.read_exact(&mut bytes).ok()?;
-        Order::from_bytes(bytes)
+        self.orders.as_ref()?.read_exact(&mut bytes).ok()?;
+        NumberedOrder::from_bytes(bytes)
     }
 
-    fn obey(&mut self, order: Order) {
-        match order {
-            // The wrapper may have been stopped between its last look at the clock and the fork.
-            Order::Watch(_) if self.expired || self.is_due() => self.answer(reply::TOO_LATE),
-            Order::Watch(group) => {
-                self.watched = Some(group);
-                self.told = false;
-                self.answer(reply::WATCHING);
-            }
-            Order::Until(moment) => self.arm(moment),
-            Order::Forget => {
-                self.watched = None;
-                self.disarm();
-                self.answer(reply::FORGOTTEN);
-            }
-        }
-    }
-
-    /// Whether the deadline has passed, though nobody has acted on it yet.
-    fn is_due(&self) -> bool {
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut fds = [PollFd::new(&self.timer, PollFlags::IN)];
-        // Not to know is as bad as to be late.
-        !matches!(poll(&mut fds, Some(&at_once)), Ok(0))
-    }
-
-    fn arm(&mut self, moment: u64) {
-        self.expired = false;
+    fn set_timer(&self, at: Option<Moment>) {
         // Zero would mean "never" to the timer, but a term that is over ends at the origin.
-        let moment = moment.max(1);
-        let value = Timespec {
-            tv_sec: (moment / 1_000_000_000) as i64,
-            tv_nsec: (moment % 1_000_000_000) as i64,
+        let nanos = at.map_or(0, |at| at.as_nanos().max(1));
+        let it_value = Timespec {
+            tv_sec: (nanos / 1_000_000_000) as i64,
+            tv_nsec: (nanos % 1_000_000_000) as i64,
         };
-        if let Err(error) = self.set_timer(value) {
-            self.kill(&format!("its deadline cannot be watched ({error})"));
-        }
-    }
-
-    fn disarm(&mut self) {
-        // Failing to disarm can only kill a group that is to be forgotten anyway.
-        let _ = self.set_timer(Timespec { tv_sec: 0, tv_nsec: 0 });
-    }
-
-    fn set_timer(&self, it_value: Timespec) -> rustix::io::Result<()> {
         let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
         let value = Itimerspec { it_interval, it_value };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &value).map(drop)
-    }
-
-    fn kill(&mut self, why: &str) {
-        if let Some(group) = self.watched
-            && kill_process_group(group, Signal::KILL).is_ok()
-            && !std::mem::replace(&mut self.told, true)
-        {
-            talk(&format!("guard: killed process group {group}: {why}"));
-        }
-    }
-
-    fn end(&mut self, why: &str) {
-        self.kill(why);
-    }
-
-    fn answer(&mut self, byte: u8) {
-        // A wrapper that does not listen any more is dealt with at the end of the pipe.
-        let _ = self.replies.write_all(&[byte]);
+        // It cannot fail with a timer of this kind and a time that is in range.
+        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &value);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn orders_survive_the_pipe() {
-        let group = Pid::from_raw(4711).unwrap();
-        for order in [Order::Watch(group), Order::Until(u64::MAX), Order::Forget] {
-            assert_eq!(Order::from_bytes(order.to_bytes()), Some(order));
+fn text_of(word: GuardWord) -> String {
+    match word {
+        GuardWord::KilledWithWrapper(group) => {
+            format!("guard: killed process group {group}: its wrapper has ended")
         }
-        assert_eq!(Order::from_bytes([0xff; ORDER_LEN]), None);
+        GuardWord::KilledAtDeadline(group) => {
+            let why = "its lease ends and the wrapper did not act";
+            format!("guard: killed process group {group}: {why}")
+        }
+        GuardWord::Refused(pid) => {
+            format!("guard: process {pid} belongs to another user and could not be killed (EPERM)")
+        }
     }
 }

@@ -5,13 +5,18 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use tenure_run::Ending;
 use tokio::time::{Interval, MissedTickBehavior};
 
-use super::group::{Ending, ending};
+use super::supervise::{code_of, ending};
 use crate::output::{plain, talk};
 
 /// Without a success for this many periods the leader steps down: one slow check is no illness.
 const PERIODS_WITHOUT_SUCCESS_MAX: u32 = 3;
+
+/// The shortest and the longest time for which sick work holds back.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// A health check as the user wrote it.
 #[derive(Clone, Debug)]
@@ -24,6 +29,11 @@ impl HealthCheck {
     /// How often the work must be heard of.
     pub(super) fn require_beat(&self) -> Duration {
         self.every * PERIODS_WITHOUT_SUCCESS_MAX
+    }
+
+    /// How long work that was found ill holds back, after so many illnesses in a row before.
+    pub(super) fn pause_after(&self, illnesses: u32) -> Duration {
+        self.require_beat().saturating_mul(1 << illnesses.min(16)).clamp(PAUSE_MIN, PAUSE_MAX)
     }
 }
 
@@ -73,7 +83,7 @@ impl Health {
         self.running = None;
         let ending = ending(&status);
         if ending != Ending::Exited(0) {
-            let (command, code) = (plain(&self.check.command), ending.code());
+            let (command, code) = (plain(&self.check.command), code_of(ending));
             talk(&format!("health check failed with {code}: {command}"));
         }
         ending == Ending::Exited(0)

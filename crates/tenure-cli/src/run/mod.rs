@@ -1,9 +1,10 @@
 //! `tenure run`: a program that runs only while this instance leads.
 
-pub(crate) mod group;
+mod fork;
 pub(crate) mod guard;
 mod guard_link;
 mod health;
+mod proc;
 pub(crate) mod program;
 pub(crate) mod signals;
 pub(crate) mod supervise;
@@ -24,7 +25,7 @@ use tenure_sidecar::{Server, ServerSettings, Sidecar};
 use self::health::HealthCheck;
 use self::program::Program;
 use self::signals::Signals;
-use self::supervise::{Ended, Supervisor, Work};
+use self::supervise::{Ended, Supervisor, Work, code_of};
 use crate::exit::{self, Failure};
 use crate::logging::LogOptions;
 use crate::output::{plain, talk};
@@ -57,7 +58,8 @@ pub(crate) struct Arguments {
     /// The exit code of a loss with `--on-loss exit`.
     #[arg(long, value_name = "N", default_value_t = 1)]
     loss_code: u8,
-    /// Exit with 75 after waiting this long for the leadership, at the start or again.
+    /// Exit after waiting this long for the leadership, at the start or again: with 75, or with 69
+    /// while the store cannot be reached.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     wait_timeout: Option<Duration>,
     /// A shell command that succeeds while the program's work goes on; when it does not for three
@@ -179,6 +181,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             contest: Contest { tenure, election, wait_timeout: arguments.wait_timeout },
             check,
             loss_code: exits_on_loss.then_some(arguments.loss_code),
+            illnesses: 0,
         };
         wrapper.contend(&mut farewells).await
     })?;
@@ -228,6 +231,8 @@ struct Wrapper {
     check: Option<HealthCheck>,
     /// The exit code of a loss, unless this instance contends again.
     loss_code: Option<u8>,
+    /// Terms in a row that ended because the work was found ill.
+    illnesses: u32,
 }
 
 impl Wrapper {
@@ -243,16 +248,17 @@ impl Wrapper {
         loop {
             let term = tokio::select! {
                 biased;
-                signal = farewells.next_farewell() => return Ok(code_of(signal)),
+                signal = farewells.next_farewell() => return Ok(code_of_signal(signal)),
                 failure = self.contest.denied(), if !has_led => return Err(failure),
-                failure = self.supervisor.keep_guard() => return Err(failure),
+                failure = self.supervisor.stand_by() => return Err(failure),
                 term = self.contest.wait() => term?,
             };
             has_led = true;
             let work = Work { election: &self.contest.election, check: self.check.as_ref() };
             let ended = self.supervisor.run(&term, Some(work)).await?;
             match ended {
-                Ended::ByItself(ending) | Ended::Leaving(ending) => return Ok(ending.code()),
+                Ended::ByItself(ending) | Ended::Leaving(ending) => return Ok(code_of(ending)),
+                Ended::Stuck => return Ok(exit::NO),
                 Ended::WithItsTerm => {}
             }
             if let (true, Some(code)) = (is_loss(&term), self.loss_code) {
@@ -263,20 +269,32 @@ impl Wrapper {
             *farewells = Signals::listen()?;
             tokio::select! {
                 biased;
-                signal = farewells.next_farewell() => return Ok(code_of(signal)),
+                signal = farewells.next_farewell() => return Ok(code_of_signal(signal)),
                 () = self.stand_down(term) => {}
             }
         }
     }
 
-    /// Gives up a term whose child is gone, so that the next child has a token of its own.
-    async fn stand_down(&self, term: Term) {
-        term.resign().await;
-        if let Some(check) = &self.check {
-            // Work that was found ill gets another chance, but not at once.
-            tokio::time::sleep(check.every).await;
-            self.contest.election.beat();
+    /// Gives up a term whose program is gone, so that the next has a token of its own.
+    async fn stand_down(&mut self, term: Term) {
+        let was_ill = matches!(term.stop_reason(), Some(Reason::WorkStalled));
+        let Some(check) = self.check.as_ref().filter(|_| was_ill) else {
+            self.illnesses = 0;
+            return term.resign().await;
+        };
+        // Work that was found ill gets another chance, but not at once, and healthy rivals first.
+        if self.supervisor.was_well {
+            self.illnesses = 0;
         }
+        let pause = check.pause_after(self.illnesses);
+        self.illnesses = self.illnesses.saturating_add(1);
+        self.contest.election.set_ready(false);
+        term.resign().await;
+        let shown = crate::output::duration(pause);
+        talk(&format!("the health check failed: not contending for {shown}"));
+        tokio::time::sleep(pause).await;
+        self.contest.election.beat();
+        self.contest.election.set_ready(true);
     }
 }
 
@@ -344,14 +362,11 @@ fn is_loss(term: &Term) -> bool {
     match term.stop_reason() {
         // The guard acted before this process could notice.
         None => true,
-        Some(reason) => matches!(
-            reason,
-            Reason::LeaseEnded | Reason::RenewalLate | Reason::Lost(_) | Reason::WorkStalled
-        ),
+        Some(reason) => reason.is_involuntary(),
     }
 }
 
-fn code_of(signal: Signal) -> u8 {
+fn code_of_signal(signal: Signal) -> u8 {
     exit::of_signal(signal.as_raw() as u8)
 }
 

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::exit::{self, Failure};
 
@@ -47,10 +46,9 @@ impl Program {
         std::env::split_paths(&folders).map(|folder| folder.join(name)).collect()
     }
 
-    pub(super) fn command(&self) -> Command {
-        let mut command = Command::new(&self.name);
-        command.args(&self.arguments);
-        command
+    /// Its name and its arguments.
+    pub(super) fn words(&self) -> impl Iterator<Item = &OsString> {
+        [&self.name].into_iter().chain(&self.arguments)
     }
 
     /// Why it does not start, with the exit code that shells use.

@@ -1,29 +1,54 @@
-//! One term: the child runs, is told to stop, and is gone before the lease ends.
+//! One term: the program runs, is told to stop, and is gone before the lease ends.
+//!
+//! What is to be done is decided in `tenure-run`; here it is done, and what happens is passed on.
 
-use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
-use tenure::core::Timing;
+use rustix::process::{
+    Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, kill_process, kill_process_group,
+    set_child_subreaper, waitid,
+};
+use tenure::core::{Moment, Timing};
 use tenure::{Election, Tenure, Term};
+use tenure_run::{
+    Deadline, Ending, GuardTrouble, Leader, ListedChild, Outcome, Output, Pid, SentSignal,
+    StartError, Word, Wrapper,
+};
 use tokio::signal::unix::{self, SignalKind};
 
-use super::group::{Ending, Group, Leader};
+use super::fork::{Execution, Forked, fork};
+use super::guard::MARK;
 use super::guard_link::GuardLink;
 use super::health::{Health, HealthCheck};
+use super::proc::{Processes, from_system, kill_child, to_system};
 use super::program::Program;
 use super::signals::Signals;
-use crate::exit::Failure;
+use super::terminal::Terminal;
+use crate::clock::boot_now;
+use crate::exit::{self, Failure};
+use crate::local;
 use crate::output::talk;
 
 /// What runs a program under a term, any number of terms one after the other.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
-    pub(super) tenure: Tenure,
-    pub(super) program: Program,
-    pub(super) timing: Timing,
-    pub(super) stop_signal: Signal,
-    guard: GuardLink,
+    tenure: Tenure,
+    program: Program,
+    timing: Timing,
+    stop_signal: Signal,
+    machine: Wrapper,
+    processes: Processes,
+    children: unix::Signal,
+    guard: Option<GuardLink>,
+    forked: Option<Forked>,
+    terminal: Option<Terminal>,
+    environment: Vec<(&'static str, String)>,
+    health: Option<Health>,
+    /// A health check has succeeded in this term.
+    pub(super) was_well: bool,
+    /// There cannot be a guard, so nothing can be run.
+    has_no_guard: bool,
 }
 
-/// How a child ended, and whose will that was.
+/// How a program ended, and whose will that was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// By itself, or by a signal from outside.
@@ -32,6 +57,8 @@ pub(crate) enum Ended {
     WithItsTerm,
     /// This process was asked to end.
     Leaving(Ending),
+    /// Some of its processes cannot be ended, which was said. Nothing else may be started here.
+    Stuck,
 }
 
 /// What the work tells the election about itself.
@@ -40,260 +67,449 @@ pub(crate) struct Work<'a> {
     pub(super) check: Option<&'a HealthCheck>,
 }
 
+/// What came out of doing what the machine wants.
+enum Done {
+    /// All of it was done.
+    Waits,
+    Over(Outcome),
+    NoGuard,
+}
+
+/// What happened beside the term.
+enum News {
+    Reply(Option<tenure_run::Reply>),
+    Execution(Execution),
+    Child,
+    Time,
+}
+
 impl Supervisor {
-    /// Starts the guard, so that it is there long before any child.
+    /// Starts the guard, so that it is there long before any program.
     pub(crate) fn new(
         tenure: Tenure,
         program: Program,
         timing: Timing,
         stop_signal: Signal,
     ) -> Result<Self, Failure> {
-        // Orphans of the child become ours, so that they can be killed and reaped, too.
+        // Orphans of the program become ours, so that they can be killed and reaped, too.
         let _ = set_child_subreaper(Some(getpid()));
-        let guard = GuardLink::start()?;
-        Ok(Supervisor { tenure, program, timing, stop_signal, guard })
-    }
-
-    /// A guard that was killed while nothing ran is replaced.
-    fn renew_guard(&mut self) -> Result<(), Failure> {
-        if !self.guard.is_alive() {
-            talk("the guard process has ended: starting another");
-            self.guard = GuardLink::start()?;
-        }
-        Ok(())
-    }
-
-    /// Replaces a guard that ends while nothing runs, so that the next child need not wait for one.
-    /// Returns only when there cannot be another.
-    pub(super) async fn keep_guard(&mut self) -> Failure {
-        let mut children = match child_signals() {
-            Ok(children) => children,
-            Err(failure) => return failure,
+        let processes = Processes::open().map_err(|why| Failure::new(exit::CANNOT_EXECUTE, why))?;
+        let children = unix::signal(SignalKind::child())
+            .map_err(|error| Failure::new(1, format!("cannot listen to signals: {error}")))?;
+        let mut supervisor = Supervisor {
+            tenure,
+            program,
+            timing,
+            stop_signal,
+            machine: Wrapper::new(),
+            processes,
+            children,
+            guard: None,
+            forked: None,
+            terminal: None,
+            environment: Vec::new(),
+            health: None,
+            was_well: false,
+            has_no_guard: false,
         };
+        supervisor.machine.keep_guard(boot_now());
+        supervisor.perform();
+        Ok(supervisor)
+    }
+
+    /// Looks after the guard and after orphans while nothing runs. Returns only when nothing can
+    /// be run here any more. May be dropped and called again.
+    pub(super) async fn stand_by(&mut self) -> Failure {
         loop {
-            if let Err(failure) = self.renew_guard() {
-                return failure;
+            if let Done::NoGuard = self.perform() {
+                return no_guard();
             }
-            let _ = children.recv().await;
+            let news = self.next().await;
+            self.handle(news);
         }
     }
 
-    /// Runs the program under `term` and returns when nothing of it is left.
+    /// Runs the program under `term` and returns when nothing of it is left. Fails when the
+    /// program never ran.
     pub(crate) async fn run(
         &mut self,
         term: &Term,
         work: Option<Work<'_>>,
     ) -> Result<Ended, Failure> {
-        self.renew_guard()?;
-        // Listening before the child is there: its end must not be missed.
+        // Listening before the program is there: what comes early is for it, too.
         let mut signals = Signals::listen()?;
-        let mut children = child_signals()?;
-        let environment = self.environment(term);
-        let group = match self.spawn(term, &environment) {
-            Ok(group) => group,
-            // Too late to begin: the guard lets nothing run that it would have to kill.
-            Err(_) if term.remaining() < self.timing.stop_grace() => return Ok(Ended::WithItsTerm),
-            Err(failure) => return Err(failure),
-        };
-        let health = work
-            .as_ref()
-            .and_then(|work| work.check)
-            .map(|check| Health::start(check.clone(), environment));
-        let mut watch = Watch {
-            supervisor: self,
-            term,
-            work,
-            group,
-            health,
-            stopping: false,
-            leaving: false,
-            guarded: true,
-        };
-        let ended = watch.until_over(&mut signals, &mut children).await;
-        watch.end();
-        Ok(ended)
-    }
-
-    fn spawn(
-        &mut self,
-        term: &Term,
-        environment: &[(&'static str, String)],
-    ) -> Result<Group, Failure> {
-        self.extend(term);
-        let spawned = Group::spawn(&self.program, environment, &self.guard);
-        if spawned.is_ok() || self.guard.is_alive() {
-            return spawned;
+        self.environment = self.environment(term);
+        self.was_well = false;
+        self.machine.begin(boot_now(), self.deadline(term));
+        let (mut is_leaving, mut is_stopping, mut is_cut_off) = (false, false, false);
+        loop {
+            // Asked for before the deadline is read: a renewal in between is not missed.
+            let renewal = term.renewal();
+            self.machine.handle_deadline(boot_now(), self.deadline(term));
+            match self.perform() {
+                Done::Over(outcome) => return self.ended(outcome, is_leaving),
+                Done::NoGuard if !self.machine.is_busy() => return Err(no_guard()),
+                Done::NoGuard | Done::Waits => {}
+            }
+            let mut health = self.health.take();
+            let mut is_time_to_check = false;
+            tokio::select! {
+                biased;
+                () = term.cut_off(), if !is_cut_off => {
+                    is_cut_off = true;
+                    self.machine.handle_cut_off(boot_now());
+                }
+                () = term.stopping(), if !is_stopping => {
+                    is_stopping = true;
+                    self.machine.handle_stop(boot_now());
+                }
+                news = self.next() => self.handle(news),
+                signal = signals.next() => self.pass_on(signal, &mut is_leaving),
+                () = tick(&mut health) => is_time_to_check = true,
+                () = renewal => {}
+            }
+            self.health = health;
+            self.look_after_work(work.as_ref(), is_time_to_check);
         }
-        // The guard was killed just now, so nobody answered the child.
-        self.renew_guard()?;
-        self.extend(term);
-        Group::spawn(&self.program, environment, &self.guard)
     }
 
     /// What the program is told about the term.
     fn environment(&self, term: &Term) -> Vec<(&'static str, String)> {
         vec![
             ("TENURE_NAME", term.resource().name().to_owned()),
-            ("TENURE_ID", self.tenure.id().to_string()),
+            (MARK, self.tenure.id().to_string()),
             ("TENURE_TOKEN", term.token().to_string()),
             ("TENURE_TTL_MS", self.timing.ttl().as_millis().to_string()),
         ]
     }
 
-    /// Tells the guard until when the group may live.
-    fn extend(&mut self, term: &Term) -> bool {
-        self.guard.until(self.timing.kill_at(term.ends_at()).as_nanos())
+    fn deadline(&self, term: &Term) -> Deadline {
+        let ends_at = term.ends_at();
+        Deadline { kill_at: self.timing.kill_at(ends_at), ends_at }
     }
-}
 
-/// A child under its term.
-struct Watch<'a> {
-    supervisor: &'a mut Supervisor,
-    term: &'a Term,
-    work: Option<Work<'a>>,
-    group: Group,
-    health: Option<Health>,
-    /// The child was told to stop because its term ends.
-    stopping: bool,
-    /// This process was asked to end.
-    leaving: bool,
-    /// The guard takes orders.
-    guarded: bool,
-}
-
-impl Watch<'_> {
-    async fn until_over(&mut self, signals: &mut Signals, children: &mut unix::Signal) -> Ended {
-        loop {
-            // Asked for before the deadline is read: a renewal in between is not missed.
-            let renewal = self.term.renewal();
-            if !self.supervisor.extend(self.term) {
-                self.unguarded();
+    async fn next(&mut self) -> News {
+        let wakes_at = self.machine.wakes_at();
+        let reply = async {
+            match &mut self.guard {
+                Some(guard) => guard.reply().await,
+                None => std::future::pending().await,
             }
-            tokio::select! {
-                biased;
-                () = self.term.cut_off() => return self.cut_off(),
-                () = self.term.stopping(), if !self.stopping => self.stop(),
-                _ = children.recv() => {
-                    if let Some(ended) = self.look_at_children() {
-                        return ended;
-                    }
+        };
+        let executed = async {
+            match &mut self.forked {
+                Some(forked) => forked.executed().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            // Before the end of a child is looked at: it may be the end of an execution.
+            execution = executed => News::Execution(execution),
+            _ = self.children.recv() => News::Child,
+            reply = reply => News::Reply(reply),
+            () = until(wakes_at) => News::Time,
+        }
+    }
+
+    fn handle(&mut self, news: News) {
+        let now = boot_now();
+        match news {
+            News::Reply(Some(reply)) => self.machine.handle_reply(now, reply),
+            News::Reply(None) => self.machine.handle_guard_trouble(now, GuardTrouble::Ended),
+            News::Execution(Execution::Succeeded) => self.machine.handle_executed(now),
+            News::Execution(Execution::Failed(error)) => {
+                self.machine.handle_not_executed(now, error);
+            }
+            // Its end, which follows, says the rest.
+            News::Execution(Execution::Never) => {}
+            News::Child => self.machine.handle_child_news(now),
+            News::Time => {}
+        }
+        self.machine.handle_time(boot_now());
+    }
+
+    /// Does whatever the machine wants, until it has to wait.
+    fn perform(&mut self) -> Done {
+        let mut done = Done::Waits;
+        while let Some(output) = self.machine.poll_output() {
+            match output {
+                Output::Over(outcome) => {
+                    self.clean_up();
+                    done = Done::Over(outcome);
                 }
-                signal = signals.next() => self.handle(signal),
-                () = tick(&mut self.health) => self.check_health(),
-                () = renewal => {}
+                Output::NoGuard => self.has_no_guard = true,
+                output => self.perform_one(output),
+            }
+        }
+        match done {
+            Done::Waits if self.has_no_guard => Done::NoGuard,
+            done => done,
+        }
+    }
+
+    fn perform_one(&mut self, output: Output) {
+        match output {
+            Output::StartGuard | Output::KillGuard | Output::LookAtGuard | Output::Order(_) => {
+                self.perform_on_guard(output);
+            }
+            Output::Fork => self.fork(),
+            Output::OpenGate => self.forked.iter_mut().for_each(Forked::open_gate),
+            Output::CloseGate => self.forked.iter_mut().for_each(Forked::close_gate),
+            Output::Signal { group, signal } => self.signal(group, signal),
+            Output::KillGroup(group) => self.signal_group(group, Signal::KILL),
+            Output::Kill(pid) => {
+                let answer = kill_child(pid);
+                self.machine.handle_kill_answer(boot_now(), pid, answer);
+            }
+            Output::KillBelow(pid) => self.processes.kill_below(pid),
+            Output::LookAtLeader(pid) => self.look_at_leader(pid),
+            Output::ListChildren => self.list_children(),
+            Output::Reap(pid) => {
+                let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+                let _ = waitid(WaitId::Pid(to_system(pid)), options);
+            }
+            Output::HoldTerm => {
+                // No renewal from now on; the guard of the term is held until its lease is over.
+                let tenure = self.tenure.clone();
+                tokio::spawn(async move { tenure.shutdown().await });
+            }
+            Output::Say(word) => talk(&text_of(&word)),
+            Output::Over(_) | Output::NoGuard => {}
+        }
+    }
+
+    fn perform_on_guard(&mut self, output: Output) {
+        let now = boot_now();
+        match (output, &mut self.guard) {
+            (Output::StartGuard, guard) => match GuardLink::start(self.tenure.id().as_str()) {
+                Ok(started) => *guard = Some(started),
+                Err(error) => {
+                    talk(&format!("the guard process does not start: {error}"));
+                    self.machine.handle_guard_failed(now);
+                }
+            },
+            (Output::KillGuard, guard) => guard.take().into_iter().for_each(GuardLink::kill),
+            (Output::LookAtGuard, Some(guard)) => {
+                if let Some(trouble) = guard.trouble() {
+                    self.machine.handle_guard_trouble(now, trouble);
+                }
+            }
+            (Output::Order(order), Some(guard)) if !guard.order(order) => {
+                self.machine.handle_guard_trouble(now, GuardTrouble::Silent);
+            }
+            _ => {}
+        }
+    }
+
+    fn fork(&mut self) {
+        self.terminal = Terminal::in_our_hands();
+        match fork(&self.program, &self.environment, self.terminal.clone()) {
+            Ok(forked) => {
+                let leader = forked.leader;
+                self.forked = Some(forked);
+                self.machine.handle_forked(boot_now(), leader);
+            }
+            Err(error) => {
+                let number = error.raw_os_error().unwrap_or(0);
+                self.machine.handle_not_forked(boot_now(), number);
             }
         }
     }
 
-    fn stop(&mut self) {
-        self.stopping = true;
-        self.group.signal(self.supervisor.stop_signal);
-        // A stopped process could not even die of it.
-        self.group.signal(Signal::CONT);
+    fn signal(&self, group: Pid, signal: SentSignal) {
+        let signal = match signal {
+            SentSignal::Stop => Some(self.stop_signal),
+            SentSignal::Continue => Some(Signal::CONT),
+            SentSignal::Passed(number) => Signal::from_named_raw(number),
+        };
+        if let Some(signal) = signal {
+            self.signal_group(group, signal);
+        }
     }
 
-    /// The grace is over: everything is killed before the lease ends.
-    fn cut_off(&mut self) -> Ended {
-        if let Leader::Ended(ending) = self.group.leader() {
-            return self.of(ending);
-        }
-        talk("the program did not stop in time: killing it");
-        self.of(Ending::Signalled(Signal::KILL.as_raw() as u8))
+    fn signal_group(&self, group: Pid, signal: Signal) {
+        // A group that is gone has nobody to signal; its leader is still ours, so the number is.
+        let _ = kill_process_group(to_system(group), signal);
     }
 
-    fn look_at_children(&mut self) -> Option<Ended> {
-        if self.health.as_mut().is_some_and(Health::has_succeeded)
-            && let Some(work) = &self.work
-        {
-            work.election.beat();
-        }
-        if !self.supervisor.guard.is_alive() {
-            self.unguarded();
-        }
-        match self.group.leader() {
-            Leader::Runs => None,
-            Leader::Stopped => {
-                self.follow_stop();
-                None
+    /// How the leader stands. It is not reaped here: until it is, its number is nobody else's.
+    fn look_at_leader(&mut self, leader: Pid) {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::STOPPED;
+        let options = options | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let state = match waitid(WaitId::Pid(to_system(leader)), options) {
+            Ok(None) => Leader::Runs,
+            Ok(Some(status)) if status.stopped() => {
+                self.follow_stop(leader);
+                Leader::Runs
             }
-            Leader::Ended(ending) => Some(self.of(ending)),
-        }
+            Ok(Some(status)) => {
+                // It may have been the end of an execution, of which nobody has heard yet.
+                if let Some(execution) = self.forked.as_mut().and_then(Forked::settle) {
+                    self.handle(News::Execution(execution));
+                }
+                Leader::Ended(ending(&status))
+            }
+            // Nobody but us reaps it; and if somebody does, it has ended.
+            Err(_) => Leader::Ended(Ending::Signalled(Signal::KILL.as_raw() as u8)),
+        };
+        self.machine.handle_leader(boot_now(), state);
     }
 
-    /// Whose will an end was.
-    fn of(&mut self, ending: Ending) -> Ended {
-        // The guard acts when this process could not; nobody has told it about the loss yet.
-        let cut_short =
-            self.stopping || !self.term.is_valid() || self.supervisor.guard.has_killed();
-        match (self.leaving, cut_short) {
-            (true, _) => Ended::Leaving(ending),
-            (false, true) => Ended::WithItsTerm,
-            (false, false) => Ended::ByItself(ending),
-        }
+    fn list_children(&mut self) {
+        let guard = self.guard.as_ref().and_then(|guard| from_system(guard.pid()));
+        let health = self.health.as_ref().and_then(Health::pid).and_then(from_system);
+        let listed = self.processes.children().map(|children| {
+            let describe = |(pid, has_ended): (Pid, bool)| {
+                let is_known = [guard, health].contains(&Some(pid));
+                // The local store serves others, too. If it crashed, it was started from here.
+                let is_helper = is_known || !has_ended && local::is_store(to_system(pid));
+                ListedChild { pid, has_ended, is_helper }
+            };
+            children.into_iter().map(describe).collect::<Vec<_>>()
+        });
+        self.machine.handle_children(boot_now(), listed.as_deref());
     }
 
-    fn handle(&mut self, signal: Signal) {
+    /// A signal came to this process while the program runs.
+    fn pass_on(&mut self, signal: Signal, is_leaving: &mut bool) {
         if signal != Signal::TERM {
-            return self.group.signal(signal);
+            return self.machine.handle_signal(boot_now(), signal.as_raw());
         }
-        if self.leaving {
-            // Whoever repeats it means it.
-            return self.group.signal(self.supervisor.stop_signal);
+        if std::mem::replace(is_leaving, true) {
+            return self.machine.handle_repeated_stop(boot_now());
         }
-        self.leaving = true;
         // Work is told to stop by the library, within its grace; then the term is given back.
-        let tenure = self.supervisor.tenure.clone();
+        let tenure = self.tenure.clone();
         tokio::spawn(async move { tenure.shutdown().await });
     }
 
-    /// Without a guard nobody would end the child if this process were killed: end it now.
-    fn unguarded(&mut self) {
-        if !std::mem::take(&mut self.guarded) {
-            return;
+    /// Starts checks once the program runs, and hears how they went.
+    fn look_after_work(&mut self, work: Option<&Work<'_>>, is_time_to_check: bool) {
+        let Some(Work { election, check: Some(check) }) = work else { return };
+        if self.health.is_none() && self.machine.is_busy() && self.forked.is_some() {
+            self.health = Some(Health::start((*check).clone(), self.environment.clone()));
         }
-        talk("the guard process has ended: stopping the program");
-        match &self.work {
-            Some(work) => {
-                let election = work.election.clone();
-                tokio::spawn(async move { election.resign().await });
-            }
-            None => {
-                let tenure = self.supervisor.tenure.clone();
-                tokio::spawn(async move { tenure.shutdown().await });
-            }
+        let Some(health) = &mut self.health else { return };
+        if health.has_succeeded() {
+            self.was_well = true;
+            election.beat();
         }
-    }
-
-    fn check_health(&mut self) {
-        if let Some(health) = &mut self.health {
+        if is_time_to_check {
             health.begin();
         }
     }
 
     /// Ctrl-Z: the shell waits for this process, so it stops as well. The lease is not renewed
-    /// meanwhile; the guard ends the child when it runs out.
-    fn follow_stop(&mut self) {
-        if !self.group.has_terminal() {
-            return;
-        }
-        self.group.stand_aside();
+    /// meanwhile; the guard ends the program when it runs out.
+    fn follow_stop(&mut self, leader: Pid) {
+        let Some(terminal) = self.terminal.clone() else { return };
+        // Takes note of the stop, so that it is not reported again.
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+        let _ = waitid(WaitId::Pid(to_system(leader)), options);
+        terminal.take_back();
         let _ = kill_process(getpid(), Signal::STOP);
-        if self.term.is_valid() {
-            self.group.go_on();
+        terminal.hand_to(to_system(leader));
+        // One whose lease has run out meanwhile was killed by the guard.
+        self.signal_group(leader, Signal::CONT);
+    }
+
+    fn clean_up(&mut self) {
+        self.forked = None;
+        self.health = None;
+        if let Some(terminal) = self.terminal.take() {
+            terminal.take_back();
         }
     }
 
-    /// Nothing of the child is left after this.
-    fn end(&mut self) {
-        let kept: Vec<Pid> = self.health.as_ref().and_then(Health::pid).into_iter().collect();
-        self.group.end(&mut self.supervisor.guard, &kept);
+    fn ended(&self, outcome: Outcome, is_leaving: bool) -> Result<Ended, Failure> {
+        let terminated = Ending::Signalled(Signal::TERM.as_raw() as u8);
+        match outcome {
+            Outcome::ByItself(ending) => Ok(Ended::ByItself(ending)),
+            Outcome::WithItsTerm(ending) if is_leaving => {
+                Ok(Ended::Leaving(ending.unwrap_or(terminated)))
+            }
+            Outcome::WithItsTerm(_) => Ok(Ended::WithItsTerm),
+            Outcome::NotEnded(_) => Ok(Ended::Stuck),
+            Outcome::NotStarted(error) => Err(self.not_started(error)),
+        }
+    }
+
+    fn not_started(&self, error: StartError) -> Failure {
+        match error {
+            StartError::Execute(number) => {
+                self.program.failure(&std::io::Error::from_raw_os_error(number))
+            }
+            StartError::Fork(number) => {
+                let error = std::io::Error::from_raw_os_error(number);
+                let why = format!("no process for the program: {error}: check the limits here");
+                Failure::new(exit::CANNOT_EXECUTE, why)
+            }
+            StartError::Died(ending) => {
+                let why = "the program's process was killed before it ran anything: see who did";
+                Failure::new(code_of(ending), why)
+            }
+            StartError::NoGuard => no_guard(),
+        }
     }
 }
 
-/// Tells whenever a child ends or stops.
-fn child_signals() -> Result<unix::Signal, Failure> {
-    let heard = unix::signal(SignalKind::child());
-    heard.map_err(|error| Failure::new(1, format!("cannot listen to signals: {error}")))
+/// The exit code that passes an ending on, as shells do.
+pub(crate) fn code_of(ending: Ending) -> u8 {
+    match ending {
+        Ending::Exited(code) => code,
+        Ending::Signalled(signal) => exit::of_signal(signal),
+    }
+}
+
+pub(super) fn ending(status: &WaitIdStatus) -> Ending {
+    match status.terminating_signal() {
+        Some(signal) => Ending::Signalled(signal as u8),
+        None => Ending::Exited(status.exit_status().unwrap_or(1) as u8),
+    }
+}
+
+fn no_guard() -> Failure {
+    let why = "no guard process stays alive beside this one, so nothing is run: is /proc mounted, \
+               and does something kill it?";
+    Failure::new(exit::CANNOT_EXECUTE, why)
+}
+
+fn text_of(word: &Word) -> String {
+    let list = |pids: &[Pid]| pids.iter().map(Pid::to_string).collect::<Vec<_>>().join(", ");
+    match word {
+        Word::GuardReplaced(trouble) => {
+            let why = match trouble {
+                GuardTrouble::Ended => "has ended",
+                GuardTrouble::Stopped => "was stopped",
+                GuardTrouble::Silent => "does not answer",
+            };
+            format!("the guard process {why}: starting another")
+        }
+        Word::Unguarded => "no guard could be started: killed the program".to_owned(),
+        Word::CutOff => "the program did not stop in time: killed it".to_owned(),
+        Word::NotEnded { refused, stuck } => {
+            let mut whose = Vec::new();
+            if !refused.is_empty() {
+                whose.push(format!("{} (EPERM: belongs to another user)", list(refused)));
+            }
+            if !stuck.is_empty() {
+                whose.push(format!("{} (SIGKILL has no effect)", list(stuck)));
+            }
+            format!(
+                "processes of the program cannot be ended: {}: end them by hand. The leadership is \
+                 held until the lease ends, and nothing else is started here",
+                whose.join("; ")
+            )
+        }
+    }
+}
+
+async fn until(wakes_at: Option<Moment>) {
+    match wakes_at {
+        Some(wakes_at) => tokio::time::sleep(boot_now().until(wakes_at)).await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn tick(health: &mut Option<Health>) {

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
-use rustix::process::{Pid, getpgrp};
+use rustix::process::Pid;
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
 
 /// The terminal that this program was started on, in the foreground.
@@ -18,8 +18,12 @@ impl Terminal {
     /// The terminal behind stdin, if this process is in its foreground.
     pub(super) fn in_our_hands() -> Option<Self> {
         let stdin = std::io::stdin();
-        let ours = getpgrp();
-        if !isatty(&stdin) || tcgetpgrp(&stdin) != Ok(ours) {
+        if !isatty(&stdin) {
+            return None;
+        }
+        // A group whose leader is outside of this pid namespace has no number here.
+        let ours = Pid::from_raw(nix::unistd::getpgrp().as_raw())?;
+        if tcgetpgrp(&stdin) != Ok(ours) {
             return None;
         }
         let device = rustix::io::fcntl_dupfd_cloexec(&stdin, 3).ok()?;

@@ -40,6 +40,11 @@ impl Logger {
         Ok(Self { level: LogLevel::of(config), file, system: system.map(Arc::new) })
     }
 
+    /// Whether lines go to whoever started us and to nobody else.
+    pub(super) fn is_stdout(&self) -> bool {
+        self.file.is_none() && self.system.is_none()
+    }
+
     /// Writes a line, unless it matters less than `loglevel` asks for.
     pub(super) fn log(&self, level: LogLevel, text: &str) {
         if level >= self.level {
@@ -51,7 +56,8 @@ impl Logger {
     pub(super) fn write(&self, level: LogLevel, text: &str) {
         let line = log_line::format(level, text);
         match &self.file {
-            None => println!("{line}"),
+            // A full disk or a reader that is gone is no reason to end.
+            None => drop(writeln!(std::io::stdout().lock(), "{line}")),
             // Opened for each line, so that the file can be moved away at any time. When it
             // cannot be written, there is nowhere left to say so.
             Some(path) => drop(append(path, &format!("{line}\n"))),

@@ -93,8 +93,10 @@ fn serve(
     // Before anybody can be served: whoever ends the server right after that ends it in order.
     let signals = Signals::new([SIGTERM, SIGINT])?;
     let server = builder.start().inspect_err(|error| {
-        // In the background nobody reads what goes to stderr.
-        logger.log(LogLevel::Warning, &format!("Cannot start: {error}"));
+        // In the background nobody reads what goes to stderr; in front of somebody, once is enough.
+        if !logger.is_stdout() {
+            logger.log(LogLevel::Warning, &format!("Cannot start: {error}"));
+        }
     })?;
     let _pid_file = PidFile::create(&pid_path, &logger);
     announce(&server, &logger);

@@ -1,31 +1,35 @@
 //! `tenure watch`: how an election stands, kept up to date in the terminal.
 
 mod screen;
+mod view;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use tenure::core::protocol::HistoryEntry;
 use tenure::{Changes, Leadership, Observation};
+use tokio::sync::{Notify, mpsc};
 
 use self::screen::Screen;
+use self::view::{Knowledge, TERMS_SHOWN};
 use crate::clock;
 use crate::exit::{self, Failure};
-use crate::history::{Past, past, past_text};
 use crate::log_line::iso_moment;
-use crate::members::members_text;
-use crate::output::{OutputOptions, moment, plain, result, table};
+use crate::output::{OutputOptions, moment, plain, result};
 use crate::run::block_on;
 use crate::run::signals::Signals;
-use crate::status::{status_json, status_text};
+use crate::sight::{Sight, Unknown};
+use crate::status::status_json;
 use crate::store_options::{OnLooker, Target, blame};
 use crate::who::leadership_json;
 
 /// How often the view is drawn without a change: leases and heartbeats count down.
-const REDRAW_EVERY: Duration = Duration::from_secs(1);
-/// How many past terms the view shows.
-const TERMS_SHOWN: usize = 8;
+const REDRAW_EVERY: Duration = Duration::from_millis(500);
+/// How often to look without a hint.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Show who leads, who takes part and what happened, live. q or Ctrl-C ends it.
 ///
@@ -54,7 +58,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             match live {
                 true => View { name: &name, looker: &looker }.follow(changes).await,
                 false => {
-                    print_changes(&name, &looker, changes, arguments.output).await;
+                    let (told, sight) = (String::new(), None);
+                    let output = arguments.output;
+                    let mut printer = Printer { name: &name, looker: &looker, output, told, sight };
+                    printer.follow(changes).await;
                     Ok(())
                 }
             }
@@ -67,30 +74,110 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     })
 }
 
-async fn print_changes(name: &str, looker: &OnLooker, mut changes: Changes, output: OutputOptions) {
-    // What the last line said, its time apart: not all that changes is on the line.
-    let mut told = String::new();
-    loop {
-        match changes.next().await {
-            Ok(seen) if output.json => output.print(&status_json(name, &seen), String::new),
-            Ok(seen) => {
-                let news = line(&seen);
-                if news != told {
-                    result(&format!("{}  {news}", moment(seen.server_time)));
+/// Writes a line per change, for as long as somebody reads.
+struct Printer<'a> {
+    name: &'a str,
+    looker: &'a OnLooker,
+    output: OutputOptions,
+    /// What the last line said, its time apart: not all that changes is on the line.
+    told: String,
+    /// What was seen last; `None` once it was said that nobody can tell.
+    sight: Option<Sight>,
+}
+
+impl Printer<'_> {
+    async fn follow(&mut self, changes: Changes) {
+        let mut next = Box::pin(next_change(changes));
+        loop {
+            let confirms_in = self.sight.as_ref().map(|sight| sight.believed_for() * 2 / 3);
+            let confirm = async {
+                match confirms_in {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => std::future::pending().await,
                 }
-                told = news;
-            }
-            Err(error) => {
-                let failure = blame(&looker.tenure, error);
-                // The store's clock is out of reach as well.
-                let at = iso_moment(clock::unix_ms());
-                let json = json!({ "name": name, "at": at, "error": failure.message });
-                output.print(&json, || format!("{at}  {}", failure.message));
-                told.clear();
+            };
+            tokio::select! {
+                (changes, changed) = &mut next => {
+                    self.tell(changed).await;
+                    next = Box::pin(next_change(changes));
+                }
+                () = confirm => self.confirm().await,
             }
         }
     }
+
+    async fn tell(&mut self, changed: Result<Observation, tenure::Error>) {
+        match changed {
+            Ok(seen) => {
+                // The change itself says nothing about its age; a look of our own does.
+                self.sight = Sight::of(&self.looker.observer).await.ok();
+                self.tell_seen(&seen);
+            }
+            Err(error) => {
+                let failure = blame(&self.looker.tenure, error);
+                // The store's clock is out of reach as well.
+                let at = iso_moment(clock::unix_ms());
+                let json = json!({ "name": self.name, "at": at, "error": failure.message });
+                self.output.print(&json, || format!("{at}  {}", failure.message));
+                self.told.clear();
+            }
+        }
+    }
+
+    fn tell_seen(&mut self, seen: &Observation) {
+        if self.output.json {
+            return self.output.print(&status_json(self.name, seen), String::new);
+        }
+        let news = line(seen);
+        if news != self.told {
+            result(&format!("{}  {news}", moment(seen.server_time)));
+        }
+        self.told = news;
+    }
+
+    /// Looks whether the lease that was seen goes on. Once it is over and nothing was heard, nobody
+    /// can tell who leads.
+    async fn confirm(&mut self) {
+        let Some(known) = self.sight.take() else { return };
+        let looking = Sight::of(&self.looker.observer);
+        let looked = tokio::time::timeout(known.believed_for() + EXPIRY_GRAIN, looking).await;
+        match (looked, known.unknown()) {
+            (Ok(Ok(sight)), _) => self.sight = Some(sight),
+            (_, Some(unknown)) => self.tell_unknown(&unknown),
+            // It could not be confirmed, and is not over yet.
+            (_, None) => {
+                tokio::time::sleep(LOOK_AGAIN).await;
+                self.sight = Some(known);
+            }
+        }
+    }
+
+    fn tell_unknown(&mut self, unknown: &Unknown) {
+        let at = iso_moment(clock::unix_ms());
+        let last = unknown.last_leader.as_ref();
+        let json = json!({
+            "name": self.name,
+            "at": at,
+            "leader": null,
+            "unknown_since": iso_moment(unknown.since_ms),
+            "last_leader": last.map(|leader| leader.id.as_str()),
+            "last_token": last.filter(|l| l.token.is_some()).map(|l| l.token.get()),
+        });
+        self.output.print(&json, || format!("{at}  leader {}", unknown.text()));
+        self.told.clear();
+    }
 }
+
+/// The next change, and those who wait for the one after it.
+async fn next_change(mut changes: Changes) -> (Changes, Result<Observation, tenure::Error>) {
+    let changed = changes.next().await;
+    (changes, changed)
+}
+
+/// The store ends a lease on a whole millisecond.
+const EXPIRY_GRAIN: Duration = Duration::from_millis(3);
+/// The pause between two looks that fail at once.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// One change on one line, without its time.
 fn line(seen: &Observation) -> String {
@@ -116,35 +203,52 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// Until somebody wants to leave.
+    /// Until somebody wants to leave. Drawing never waits for the store.
     async fn follow(&self, mut changes: Changes) -> Result<(), Failure> {
         let screen = Screen::enter();
         let mut screen =
             screen.map_err(|error| Failure::new(exit::NO, format!("no view: {error}")))?;
+        let (hints, mut looks) = self.keep_looking();
+        let mut knowledge = Knowledge::default();
+        let place = self.looker.tenure.store();
+        if let Ok(Some(looked)) = tokio::time::timeout(LOOK_EVERY, looks.recv()).await {
+            knowledge.take(looked);
+        }
         loop {
-            screen.draw(&self.text().await);
+            screen.draw(|columns| knowledge.lines(self.name, &place, columns));
             tokio::select! {
                 () = screen.until_left() => return Ok(()),
-                _ = changes.next() => {}
+                Some(looked) = looks.recv() => knowledge.take(looked),
+                _ = changes.next() => hints.notify_one(),
                 () = tokio::time::sleep(REDRAW_EVERY) => {}
             }
         }
     }
 
-    async fn text(&self) -> String {
-        let observer = &self.looker.observer;
-        match (observer.look().await, observer.history(TERMS_SHOWN * 3).await) {
-            (Ok(seen), Ok(entries)) => {
-                let mut terms: Vec<Past> = past(&entries);
-                terms.truncate(TERMS_SHOWN);
-                let place = self.looker.tenure.store();
-                let status = status_text(self.name, &place, &seen);
-                format!("{status}\n{}\n{}", members_text(&seen), past_text(&terms))
+    /// Looks beside the drawing, again and again and at each hint.
+    fn keep_looking(&self) -> (Arc<Notify>, mpsc::Receiver<Looked>) {
+        let hints = Arc::new(Notify::new());
+        let hinted = Arc::clone(&hints);
+        let (send, looks) = mpsc::channel(1);
+        let (observer, tenure) = (self.looker.observer.clone(), self.looker.tenure.clone());
+        tokio::spawn(async move {
+            loop {
+                let looked = async {
+                    let sight = Sight::of(&observer).await?;
+                    Ok((sight, observer.history(TERMS_SHOWN * 3).await?))
+                };
+                let looked = looked.await.map_err(|error| blame(&tenure, error));
+                if send.send(looked).await.is_err() {
+                    return;
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(LOOK_EVERY) => {}
+                    () = hinted.notified() => {}
+                }
             }
-            (Err(error), _) | (_, Err(error)) => {
-                let failure = blame(&self.looker.tenure, error);
-                table(&["NO ANSWER"], &[vec![failure.message]])
-            }
-        }
+        });
+        (hints, looks)
     }
 }
+
+type Looked = Result<(Sight, Vec<HistoryEntry>), Failure>;

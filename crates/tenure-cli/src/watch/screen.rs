@@ -9,6 +9,8 @@ use rustix::termios::{
 use tokio::signal::unix::{self, SignalKind, signal};
 use tokio::sync::mpsc;
 
+use super::view::{Line, Look};
+
 /// What a terminal has that does not say.
 const USUAL_SIZE: (usize, usize) = (24, 80);
 /// Keys that wait to be read: more were pressed by accident.
@@ -23,26 +25,49 @@ pub(super) struct Screen {
     keys: mpsc::Receiver<u8>,
     /// Ctrl-Z.
     stops: unix::Signal,
+    has_colours: bool,
 }
 
 impl Screen {
     pub(super) fn enter() -> io::Result<Self> {
         let stops = signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?;
-        let screen = Screen { before: tcgetattr(io::stdin()).ok(), keys: keys(), stops };
+        // As most programs do: NO_COLOR is for people, `dumb` for terminals that have none.
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let has_colours = !is_set("NO_COLOR") && std::env::var_os("TERM") != Some("dumb".into());
+        let before = tcgetattr(io::stdin()).ok();
+        let screen = Screen { before, keys: keys(), stops, has_colours };
         screen.open();
         Ok(screen)
     }
 
-    /// Shows `text` from the top, as far as it fits.
-    pub(super) fn draw(&self, text: &str) {
+    /// Shows what `view` says for so many columns, from the top, as far as it fits.
+    pub(super) fn draw(&self, view: impl FnOnce(usize) -> Vec<Line>) {
         let (rows, columns) = size();
-        let cut = |line: &str| line.chars().take(columns).collect::<String>();
-        let mut lines: Vec<String> = text.lines().take(rows - 1).map(cut).collect();
-        lines.resize(rows - 1, String::new());
-        lines.push(cut(LEGEND));
+        let mut lines = view(columns);
+        let room = rows - 1;
+        if lines.len() > room {
+            let hidden = lines.len() - room.saturating_sub(1);
+            lines.truncate(room.saturating_sub(1));
+            let text = format!("… {hidden} more lines: enlarge the window");
+            lines.push(Line { look: Look::Faint, text });
+        }
+        let mut lines: Vec<String> = lines.iter().map(|line| self.painted(line, columns)).collect();
+        lines.resize(room, String::new());
+        lines.push(LEGEND.chars().take(columns).collect());
         // Each line is cleared to its end, so that nothing of the last view shines through.
         let body = lines.join("\x1b[K\r\n");
         print(&format!("\x1b[H{body}\x1b[K"));
+    }
+
+    fn painted(&self, line: &Line, columns: usize) -> String {
+        let text: String = line.text.chars().take(columns).collect();
+        let code = match line.look {
+            Look::Plain => return text,
+            Look::Good => "32",
+            Look::Bad => "1;31",
+            Look::Faint => "2",
+        };
+        if self.has_colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text }
     }
 
     /// Waits until somebody wants to leave. Ctrl-Z is obeyed meanwhile.

@@ -8,33 +8,55 @@ use testkit::{GENEROUS, Process, TempFolder, wait_until};
 
 use crate::stage::{Said, is_alive, plain_command};
 
-/// A user's folders. The store is ended with the value.
-struct User {
-    folder: TempFolder,
+/// A user's folder. The store is ended with the value.
+pub(crate) struct User {
+    pub(crate) folder: TempFolder,
 }
 
 impl User {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         User { folder: TempFolder::create() }
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = plain_command(words);
-        command.env("XDG_RUNTIME_DIR", self.folder.path().join("run"));
         command.env("XDG_STATE_HOME", self.folder.path().join("state"));
         command
     }
 
-    fn tenure(&self, words: &[&str]) -> Said {
+    pub(crate) fn tenure(&self, words: &[&str]) -> Said {
         Said::of(self.command(words))
     }
 
-    fn status(&self) -> serde_json::Value {
+    pub(crate) fn status(&self) -> serde_json::Value {
         serde_json::from_str(&self.tenure(&["local", "status", "--json"]).out).unwrap()
     }
 
-    fn socket(&self) -> PathBuf {
-        self.folder.path().join("run/tenure/store.sock")
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.status()["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())
+    }
+
+    /// The data folder.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.folder.path().join("state/tenure")
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.state().join("store.sock")
+    }
+
+    /// A leader that stays, with leases of a minute.
+    #[track_caller]
+    pub(crate) fn lead(&self) -> Process {
+        let words = ["run", "job", "--ttl", "60s", "--id", "ada", "--", "sleep", "600"];
+        let leader = Process::spawn(self.command(&words));
+        wait_until("ada to lead", GENEROUS, || self.tenure(&["who", "job"]).code == 0);
+        leader
+    }
+
+    /// How it ends for somebody who contends for some seconds, with leases of a minute.
+    pub(crate) fn contend(&self) -> Said {
+        self.tenure(&["run", "job", "--ttl", "60s", "--wait-timeout", "5s", "--", "true"])
     }
 }
 
@@ -108,7 +130,7 @@ fn a_store_that_is_used_is_not_stopped_unless_forced() {
 #[test]
 fn a_folder_that_others_may_open_is_refused() {
     let user = User::new();
-    let folder = user.folder.path().join("run/tenure");
+    let folder = user.state();
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
     let said = user.tenure(&["who", "job"]);
@@ -160,7 +182,7 @@ fn a_store_that_crashed_is_started_again_by_whoever_uses_it() {
     });
     let terms = || std::fs::read_to_string(folder.join("terms")).unwrap_or_default();
     wait_until("the command to lead", GENEROUS, || !terms().is_empty());
-    let pid = || user.status()["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+    let pid = || user.pid();
     let first = pid().unwrap();
     crate::stage::send(first, rustix::process::Signal::KILL);
     wait_until("another store", GENEROUS, || pid().is_some_and(|pid| pid != first));

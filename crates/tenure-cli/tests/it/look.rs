@@ -1,6 +1,9 @@
 //! `who`, `status`, `members`, `history`, `watch`: what there is to see.
 
-use testkit::{GENEROUS, Process};
+use std::time::Duration;
+
+use testkit::proxy::{Proxy, Rule};
+use testkit::{GENEROUS, Process, wait_until};
 
 use crate::cli::terminal::Terminal;
 use crate::stage::{Kind, NAME, Stage, on_every_store, send};
@@ -84,10 +87,12 @@ fn watch_fills_the_terminal_and_leaves_it_as_it_was() {
     for (key, code) in [("q", 0), ("\x03", 0)] {
         let mut terminal = Terminal::start(stage.command(&["watch", NAME]));
         terminal.sees(ENTERED);
-        let view = terminal.sees("q or Ctrl-C");
-        for text in ["leader    ", "ada", "bob", "standby", "TTL"] {
-            assert!(view.contains(text), "{text} is not in the view: {view:?}");
-        }
+        let view = testkit::wait_for("a view with everything", GENEROUS, || {
+            let view = terminal.sees("q or Ctrl-C");
+            let parts = ["leader    ", "ada", "bob", "standby", "TTL"];
+            let view = view.rsplit("\x1b[H").next().unwrap().to_owned();
+            parts.iter().all(|part| view.contains(part)).then_some(view)
+        });
         assert_eq!(view.matches("\r\n").count(), Terminal::ROWS - 1, "it fits the screen");
         terminal.press(key);
         terminal.sees(LEFT);
@@ -131,4 +136,142 @@ fn ctrl_z_puts_the_view_away() {
     terminal.sees("q or Ctrl-C");
     terminal.press("q");
     assert_eq!(terminal.ends(), Some(0));
+}
+
+/// Names that act on a terminal, turn the direction of writing, or hold what is not seen.
+#[test]
+fn what_others_wrote_cannot_deceive() {
+    let stage = Stage::on(Kind::Redis);
+    let foreign = "web-1\u{202e}\u{2060}\u{61c}\u{ad}\u{e0041}x\u{1b}[2J";
+    stage.store.cli(&["SET", "tenure:job", foreign, "PX", "600000"]);
+    for command in ["who", "status", "members", "history"] {
+        for words in [&[command, NAME][..], &[command, NAME, "--json"]] {
+            let said = stage.tenure(words);
+            let all = format!("{}{}", said.out, said.err);
+            let raw = all.chars().find(|c| *c != '\n' && (c.is_control() || !c.is_ascii()));
+            assert_eq!(raw, None, "{words:?}: {all:?}");
+        }
+    }
+    let members = "{tenure:job}:members";
+    let record = "{\"priority\":0,\"ready\":true,\"ttl_ms\":10000,\"version\":\"1\u{202e}\"}";
+    stage.store.cli(&["HSET", members, "ada_1_x", record]);
+    let said = stage.tenure(&["status", NAME, "--json"]).out;
+    assert!(said.is_ascii(), "{said:?}");
+    let watching = Process::spawn(stage.command(&["watch", NAME]));
+    let line = watching.next_line_with("web-1", GENEROUS);
+    assert!(line.is_ascii(), "{line:?}");
+}
+
+/// The lines of the latest whole view.
+fn latest_view(terminal: &Terminal) -> Vec<String> {
+    let view = terminal.sees("q or Ctrl-C: leave");
+    let view = view.rsplit("\x1b[H").next().unwrap().to_owned();
+    let colourless = |line: &str| {
+        let mut parts = line.split('\x1b');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |text, part| {
+            text + part.split_once(['m', 'K']).map_or("", |(_, shown)| shown)
+        })
+    };
+    // The terminal adds a return of its own to each line's end.
+    view.split("\r\n").map(|line| colourless(line).trim_end_matches('\r').to_owned()).collect()
+}
+
+#[test]
+fn a_narrow_watch_keeps_its_columns_and_says_when_nobody_can_tell_who_leads() {
+    let mut stage = Stage::on(Kind::Redis);
+    let name = "ada-on-a-host-with-a-long-name";
+    let _ada = stage.wrap(name, &["--ttl", "3s"], "sleep 600");
+    stage.wait_for_leader(name);
+    let terminal = Terminal::with_columns(60, stage.command(&["watch", NAME]));
+    let whole = |terminal: &Terminal, parts: &[&str]| {
+        let view = latest_view(terminal);
+        let longest = view.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+        assert!(longest <= 60, "{view:#?}");
+        let text = view.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
+        parts.iter().all(|part| text.contains(part))
+    };
+    wait_until("all columns on 60", GENEROUS, || {
+        whole(&terminal, &["leader    ada-on", "role leader", "ttl 3s", "heard", "lasted leads"])
+    });
+    stage.store.pause();
+    // The whole error, with the next step at its end, though it is longer than the screen is wide.
+    wait_until("the lease is over", GENEROUS, || {
+        whole(
+            &terminal,
+            &[
+                "leader    unknown since",
+                "last seen: ada-on",
+                "NO ANSWER",
+                "or name another by --store",
+            ],
+        )
+    });
+    assert!(!whole(&terminal, &["lasted leads"]), "an old truth");
+    stage.store.resume();
+    wait_until("it is known again", GENEROUS, || whole(&terminal, &["unless renewed"]));
+}
+
+#[test]
+fn watch_into_a_pipe_says_when_nobody_can_tell_who_leads() {
+    for silence in [|s: &mut Stage| s.store.pause(), |s: &mut Stage| s.store.kill()] {
+        let mut stage = Stage::on(Kind::Redis);
+        let _ada = stage.wrap("ada", &["--ttl", "3s"], "sleep 600");
+        stage.wait_for_leader("ada");
+        let text = Process::spawn(stage.command(&["watch", NAME]));
+        let json = Process::spawn(stage.command(&["watch", NAME, "--json"]));
+        text.next_line_with("ada_", GENEROUS);
+        json.next_line_with("ada_", GENEROUS);
+        silence(&mut stage);
+        text.next_line_with("leader unknown since", GENEROUS);
+        let line = json.next_line_with("unknown_since", GENEROUS);
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert!(line["leader"].is_null(), "{line}");
+        assert!(line["last_leader"].as_str().unwrap().starts_with("ada_"), "{line}");
+    }
+}
+
+/// An answer that was longer on its way than the lease in it.
+#[test]
+fn an_answer_that_comes_too_late_names_no_leader() {
+    let stage = Stage::on(Kind::Redis);
+    let proxy = Proxy::in_front_of(&stage.store);
+    stage.store.cli(&["SET", "tenure:job", "ada_1", "PX", "600000"]);
+    let ask = |words: &[&str]| {
+        let mut command = stage.command(words);
+        command.env("TENURE_STORE", stage.store.url_at(proxy.port()));
+        crate::stage::Said::of(command)
+    };
+    assert_eq!(ask(&["who", NAME]).out, "ada_1");
+    proxy.set_rules(Rule::Delay(Duration::from_millis(400)));
+    let keeper = Keeper::of(&stage);
+    wait_until("the lease is short", GENEROUS, || {
+        stage.store.cli(&["PTTL", "tenure:job"]).parse::<u64>().is_ok_and(|left| left < 400)
+    });
+    for command in ["who", "status", "members"] {
+        let said = ask(&[command, NAME]);
+        assert_eq!((said.code, said.out.as_str()), (69, ""), "{command}: {said:?}");
+        assert!(said.err.contains("unknown since"), "{command}: {said:?}");
+    }
+    drop(keeper);
+}
+
+/// Keeps a key with a lease that is always shorter than the way back, until dropped.
+struct Keeper {
+    _end: std::sync::mpsc::Sender<()>,
+}
+
+impl Keeper {
+    fn of(stage: &Stage) -> Self {
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let port = stage.store.port().to_string();
+        std::thread::spawn(move || {
+            use std::sync::mpsc::RecvTimeoutError::Timeout;
+            while ended.recv_timeout(Duration::from_millis(20)) == Err(Timeout) {
+                let words = ["-p", &port, "SET", "tenure:job", "ada_1", "PX", "300"];
+                let _ = std::process::Command::new("redis-cli").args(words).output();
+            }
+        });
+        Keeper { _end: end }
+    }
 }

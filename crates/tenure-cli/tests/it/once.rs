@@ -130,6 +130,20 @@ on_every_store! {
         assert_eq!(rerun.out, "again", "{rerun:?}");
     }
 
+    fn a_run_that_is_terminated_says_so_though_its_program_says_success(
+        stage: crate::stage::Stage
+    ) {
+        let mut command = stage.command(&["once", "migrate", "--tick", "v1", "--"]);
+        let script = "trap 'exit 0' TERM; echo $$ > pid; while :; do sleep 0.05; done";
+        command.args(["sh", "-c", script]).current_dir(stage.folder.path());
+        let mut runner = Process::spawn(command);
+        number_in(stage.folder.path(), "pid");
+        runner.terminate();
+        assert_eq!(runner.wait(GENEROUS).code(), Some(143));
+        let rerun = stage.tenure(&["once", "migrate", "--tick", "v1", "--", "echo", "again"]);
+        assert_eq!(rerun.out, "again", "{rerun:?}");
+    }
+
     fn a_run_that_is_terminated_stays_open(stage: crate::stage::Stage) {
         let mut command = stage.command(&["once", "migrate", "--tick", "v1", "--"]);
         command.args(["sh", "-c", "echo $$ > pid; sleep 600"]).current_dir(stage.folder.path());

@@ -46,6 +46,34 @@ fn words_that_make_no_sense_are_usage() {
     refused(&["who", "job", "--profile", "nope", STORE[0], STORE[1]], 78, &["--profile", "nope"]);
 }
 
+/// An empty address is a secret that was not filled in, never a wish for the local store.
+#[test]
+fn a_store_that_is_named_by_nothing_is_refused() {
+    let folder = testkit::TempFolder::create();
+    let file = folder.write("tenure.toml", "store.url = \"\"\n");
+    let blank = folder.write("blank", " \n");
+    let by_file = folder.write("file.toml", &format!("store.url_file = {blank:?}\n"));
+    for store in ["", " "] {
+        refused(&["who", "job", "--store", store], 78, &["--store", "is empty", "redis://"]);
+    }
+    for file in [&file, &by_file] {
+        let words = ["who", "job", "--config", file.to_str().unwrap()];
+        refused(&words, 78, &["is empty", "redis://"]);
+    }
+    let variables = ["TENURE_STORE", "TENURE_STORE__URL", "TENURE_CONFIG", "TENURE_PROFILE"];
+    for (variable, value) in variables.into_iter().flat_map(|name| [(name, ""), (name, " ")]) {
+        let mut command = plain_command(&["run", "job", "--", "true"]);
+        command.env(variable, value).env("XDG_STATE_HOME", folder.path());
+        let said = Said::of(command);
+        assert_eq!(said.code, 78, "{variable}={value:?}: {said:?}");
+        assert!(said.err.contains(variable), "{said:?}");
+    }
+    let mut command = plain_command(&["cli", "PING"]);
+    command.env("TENURE_STORE", "");
+    let said = Said::of(command);
+    assert_eq!((said.code, said.err.contains("TENURE_STORE is empty")), (64, true), "{said:?}");
+}
+
 #[test]
 fn misspelt_flags_and_commands_get_a_suggestion() {
     for (words, wanted) in [

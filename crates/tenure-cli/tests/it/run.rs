@@ -87,21 +87,6 @@ on_every_store! {
         assert_eq!(stage.diary().check(), Ok(()));
     }
 
-    fn a_wrapper_without_its_guard_ends_the_child_and_begins_anew(stage: crate::stage::Stage) {
-        let mut wrapper = stage.wrap_writer("ada", &[]);
-        let token = stage.next_term(0);
-        let pids = stage.diary().writers(token);
-        let guard = guard_of(&wrapper);
-
-        send(guard, Signal::KILL);
-
-        pids.into_iter().for_each(wait_until_gone);
-        stage.next_term(token);
-        assert_ne!(guard_of(&wrapper), guard, "there is another guard");
-        assert!(wrapper.is_running());
-        assert_eq!(stage.diary().check(), Ok(()));
-    }
-
     fn whoever_waits_leaves_at_once_when_told_to(stage: crate::stage::Stage) {
         let _leader = stage.wrap("ada", &[], "sleep 600");
         stage.wait_for_leader("ada");
@@ -140,6 +125,17 @@ on_every_store! {
         for pid in pids {
             assert!(!is_alive(pid), "{pid} outlived its term");
         }
+    }
+
+    fn being_stopped_past_the_lease_is_a_loss(stage: crate::stage::Stage) {
+        let mut wrapper = stage.wrap_writer("ada", &["--on-loss", "exit", "--loss-code", "9"]);
+        let token = stage.next_term(0);
+        let pids = stage.diary().writers(token);
+        wrapper.pause();
+        wait_until("the lease to end", GENEROUS, || !stage.key_exists());
+        wrapper.resume();
+        assert_eq!(wrapper.wait(GENEROUS).code(), Some(9));
+        pids.into_iter().for_each(wait_until_gone);
     }
 
     fn after_a_loss_it_contends_again(stage: crate::stage::Stage) {

@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use testkit::{GENEROUS, Process, TempFolder, wait_for, wait_until};
+use testkit::{GENEROUS, Process, TempFolder, WallClock, wait_for, wait_until};
 
 fn serve(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
@@ -64,6 +64,25 @@ fn a_wrong_setting_stops_the_start_with_the_line_and_the_reason() {
             assert!(text.contains(reason), "{lines}\n{text}");
         }
     }
+}
+
+/// In the log, too, where somebody keeps one: in the background that is all there is.
+#[test]
+fn why_it_cannot_start_is_said_once() {
+    let folder = TempFolder::create();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let start = |words: &[&str]| {
+        let output = serve(folder.path()).args(["--port", &port]).args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let said = start(&[]);
+    assert_eq!(said.matches("cannot listen on").count(), 1, "{said}");
+    let said = start(&["--logfile", "log"]);
+    assert_eq!(said.matches("cannot listen on").count(), 1, "{said}");
+    let logged = fs::read_to_string(folder.path().join("log")).unwrap();
+    assert_eq!(logged.matches("cannot listen on").count(), 1, "{logged}");
 }
 
 #[test]
@@ -190,4 +209,43 @@ fn it_serves_as_many_clients_as_there_are_descriptors() {
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
     let allowed: u64 = line.split_whitespace().nth(3).unwrap().parse().unwrap();
     assert!(clients_max >= 60 && clients_max + 32 <= allowed, "{clients_max} of {allowed}");
+}
+
+/// Whoever sets the clock of the machine ends no wait early, and none late.
+#[test]
+fn waits_last_as_long_as_they_were_asked_to_whatever_the_wall_clock_does() {
+    let Some(clock) = WallClock::build() else { return };
+    let folder = TempFolder::create();
+    let mut command = serve(folder.path());
+    command.args(quietly(folder.path())).args(["--timeout", "100"]);
+    clock.govern(&mut command);
+    let _server = Process::spawn(command);
+    ask(folder.path(), "PING");
+    let wait = |line: &str| {
+        let mut stream = UnixStream::connect(folder.path().join("store.sock")).unwrap();
+        stream.set_read_timeout(Some(GENEROUS)).unwrap();
+        stream.write_all(format!("{line}\r\n").as_bytes()).unwrap();
+        stream
+    };
+    let blocked = |count: usize| {
+        let line = format!("blocked_clients:{count}");
+        wait_until("so many wait", GENEROUS, || ask(folder.path(), "INFO clients").contains(&line));
+    };
+    let (mut short, long, mut idle) = (wait("BLPOP q 2"), wait("BLPOP q 3000"), wait("PING"));
+    blocked(2);
+    clock.move_by(-3600);
+    let mut answer = [0; 5];
+    short.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"*-1\r\n", "two seconds are over, whatever the clock says");
+    clock.move_by(7200);
+    for _ in 0..20 {
+        // Each is a turn of the loop in which the long wait could end.
+        ask(folder.path(), "PING");
+    }
+    blocked(1);
+    idle.write_all(b"PING\r\n").unwrap();
+    let mut answers = [0; 14];
+    idle.read_exact(&mut answers).unwrap();
+    assert_eq!(&answers, b"+PONG\r\n+PONG\r\n", "nobody has idled for long");
+    drop(long);
 }

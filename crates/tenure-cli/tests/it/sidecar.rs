@@ -161,3 +161,133 @@ fn what_cannot_work_is_told_in_one_line() {
         assert!(text.contains(told) && text.trim().lines().count() == 1, "{words:?}: {text}");
     }
 }
+
+/// A sidecar of `report` that leads, with these settings in its file.
+fn leading(server: &RedisServer, folder: &TempFolder, settings: &str) -> (Process, String) {
+    let text = format!("defaults.fresh_store = true\nelections.report.ttl = '5s'\n{settings}");
+    let config = folder.write("tenure.toml", &text);
+    let url = server.url();
+    let words = ["--config", config.to_str().unwrap(), "--store", &url, "--listen", "127.0.0.1:0"];
+    let mut command = sidecar(&words);
+    command.current_dir(folder.path());
+    command.stderr(std::fs::File::create(folder.path().join("stderr")).unwrap());
+    let process = Process::spawn(command);
+    let line = process.next_line_with("serving report at http", GENEROUS);
+    let address = line.trim_end_matches('/').rsplit('/').next().unwrap().to_owned();
+    wait_until("it leads", GENEROUS, || server.cli(&["EXISTS", "tenure:report"]) == "1");
+    (process, address)
+}
+
+fn written(folder: &TempFolder, file: &str) -> String {
+    std::fs::read_to_string(folder.path().join(file)).unwrap_or_default()
+}
+
+#[test]
+fn hooks_on_loss_end_before_the_process_does() {
+    let server = RedisServer::start();
+    let folder = TempFolder::create();
+    let hooks = "sidecar.on_gain = 'echo up >> log'\n\
+                 sidecar.on_loss = 'echo started >> log; sleep 1; echo finished >> log'\n";
+    let (mut process, _) = leading(&server, &folder, hooks);
+    wait_until("the gain was told", GENEROUS, || written(&folder, "log") == "up\n");
+    process.terminate();
+    assert!(process.wait(GENEROUS).success());
+    assert_eq!(written(&folder, "log"), "up\nstarted\nfinished\n");
+}
+
+/// What could not be ended in time does not outlive the process.
+#[test]
+fn a_hook_without_an_end_does_not_keep_the_process() {
+    let server = RedisServer::start();
+    let folder = TempFolder::create();
+    let hooks = "sidecar.on_gain = 'echo up >> log'\n\
+                 sidecar.on_loss = 'echo $$ > pid; exec sleep 600'\n";
+    let (mut process, _) = leading(&server, &folder, hooks);
+    wait_until("the gain was told", GENEROUS, || written(&folder, "log") == "up\n");
+    process.terminate();
+    assert!(process.wait(2 * GENEROUS).success());
+    let pid: u32 = written(&folder, "pid").trim().parse().unwrap();
+    crate::stage::wait_until_gone(pid);
+}
+
+#[test]
+fn where_hooks_come_first_the_lease_is_given_back_after_them() {
+    let server = RedisServer::start();
+    let folder = TempFolder::create();
+    let key = format!("redis-cli -p {} EXISTS tenure:report >> log", server.port());
+    let hooks = format!(
+        "sidecar.on_loss_first = true\nsidecar.on_loss = 'echo down >> log; sleep 0.3; {key}'\n\
+         sidecar.on_gain = 'echo up >> log'\n"
+    );
+    let (mut process, address) = leading(&server, &folder, &hooks);
+    wait_until("the gain was told", GENEROUS, || written(&folder, "log") == "up\n");
+    let asked = format!(
+        "POST /resign/report HTTP/1.1\r\nHost: {address}\r\n\
+                         Content-Length: 0\r\nConnection: close\r\n\r\n"
+    );
+    let mut stream = std::net::TcpStream::connect(&address).unwrap();
+    stream.write_all(asked.as_bytes()).unwrap();
+    wait_until("it resigned and leads again", GENEROUS, || {
+        written(&folder, "log") == "up\ndown\n1\nup\n"
+    });
+    process.terminate();
+    assert!(process.wait(GENEROUS).success());
+    assert_eq!(written(&folder, "log"), "up\ndown\n1\nup\ndown\n1\n", "told once, before");
+    assert_eq!(server.cli(&["EXISTS", "tenure:report"]), "0");
+}
+
+#[test]
+fn a_hang_up_reads_certificates_again_and_keeps_the_lease() {
+    let server = RedisServer::start();
+    let folder = TempFolder::create();
+    let certificates = testkit::Certificates::issue();
+    std::fs::copy(certificates.file("localhost.pem"), folder.path().join("cert.pem")).unwrap();
+    std::fs::copy(certificates.file("localhost.key"), folder.path().join("key.pem")).unwrap();
+    let settings = "sidecar.on_loss = 'echo down >> log'\n\
+                    [sidecar.tls]\ncert_file = 'cert.pem'\nkey_file = 'key.pem'\n";
+    let (mut process, _) = leading(&server, &folder, settings);
+    crate::stage::send(process.pid(), rustix::process::Signal::HUP);
+    wait_until("it says so", GENEROUS, || {
+        written(&folder, "stderr").contains("SIGHUP: certificates were read again")
+    });
+    // What cannot be used is told, and what was there before goes on.
+    let _ = folder.write("cert.pem", "nonsense");
+    crate::stage::send(process.pid(), rustix::process::Signal::HUP);
+    wait_until("it says so", GENEROUS, || written(&folder, "stderr").contains("cert.pem"));
+    assert_eq!(server.cli(&["EXISTS", "tenure:report"]), "1", "the lease is held");
+    process.terminate();
+    assert!(process.wait(GENEROUS).success());
+    assert_eq!(written(&folder, "log"), "down\n");
+}
+
+#[test]
+fn a_hang_up_without_certificates_is_answered_in_words() {
+    let server = RedisServer::start();
+    let folder = TempFolder::create();
+    let (mut process, _) = leading(&server, &folder, "");
+    crate::stage::send(process.pid(), rustix::process::Signal::HUP);
+    wait_until("it says so", GENEROUS, || written(&folder, "stderr").contains("SIGHUP"));
+    assert!(process.is_running());
+}
+
+/// A terminal that is closed: the program ends in order.
+#[test]
+fn a_closed_terminal_ends_it_in_order() {
+    let server = RedisServer::start();
+    let folder = TempFolder::create();
+    let text = "defaults.fresh_store = true\nelections.report.ttl = '60s'\n\
+                sidecar.on_gain = 'echo up >> log'\n\
+                sidecar.on_loss = 'sleep 0.2; echo down >> log'\n";
+    let config = folder.write("tenure.toml", text);
+    let url = server.url();
+    let words = ["--config", config.to_str().unwrap(), "--store", &url, "--listen", "127.0.0.1:0"];
+    let mut command = sidecar(&words);
+    command.current_dir(folder.path());
+    let mut terminal = crate::cli::terminal::Terminal::start(command);
+    terminal.sees("serving report");
+    wait_until("the gain was told", GENEROUS, || written(&folder, "log") == "up\n");
+    crate::stage::send(terminal.pid(), rustix::process::Signal::HUP);
+    assert_eq!(terminal.ends(), Some(0));
+    assert_eq!(written(&folder, "log"), "up\ndown\n");
+    assert_eq!(server.cli(&["EXISTS", "tenure:report"]), "0", "the lease was given back");
+}

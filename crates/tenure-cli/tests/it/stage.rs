@@ -181,7 +181,7 @@ pub(crate) fn guard_of(wrapper: &Process) -> u32 {
     })
 }
 
-fn is_guard(pid: u32) -> bool {
+pub(crate) fn is_guard(pid: u32) -> bool {
     let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&words).contains("__guard")
 }

@@ -11,7 +11,7 @@ use crate::{Contest, EventKind, InstanceId, Moment, Reason, Role, Token};
 
 use super::contend::Contending;
 use super::rank::HEAD_START_MAX;
-use super::{Election, LeaseAsk, SideAsk, Source, Stage};
+use super::{Election, HandOver, LeaseAsk, SideAsk, Source, Stage};
 
 /// How long leaving may take beyond the lease, in tries: an unreachable store must not hold it up.
 const LAST_TRIES: u32 = 2;
@@ -44,6 +44,10 @@ enum Word {
     Transfer {
         token: Token,
         to: InstanceId,
+        /// Which request of the application this answers.
+        request: HandOver,
+        /// From then on the lease is over for everybody, and nothing is left to be transferred.
+        until: Moment,
     },
     Abandon {
         attempt: u64,
@@ -57,8 +61,8 @@ impl Farewell {
         Self::of(Word::Release { token, reason })
     }
 
-    pub(super) fn transfer(token: Token, to: InstanceId) -> Self {
-        Self::of(Word::Transfer { token, to })
+    pub(super) fn transfer(token: Token, to: InstanceId, request: HandOver, until: Moment) -> Self {
+        Self::of(Word::Transfer { token, to, request, until })
     }
 
     pub(super) fn abandon(attempt: u64) -> Self {
@@ -116,6 +120,7 @@ impl Election {
             let gives_up_at = *farewell.gives_up_at.get_or_insert(now + patience);
             if now >= gives_up_at {
                 self.lease_ask = None;
+                self.give_transfer_up(now, "the store did not answer before this instance stopped");
                 // Whoever did not hear the one word will not hear the other.
                 return self.take_leave(now, Duration::ZERO);
             }
@@ -132,7 +137,7 @@ impl Election {
         let request = match farewell.word.clone() {
             Word::Release { token, reason } => Request::Release { token, reason },
             Word::Abandon { attempt } => Request::Abandon { attempt },
-            Word::Transfer { token, to } => {
+            Word::Transfer { token, to, .. } => {
                 Request::Transfer { token, to, claim_ttl: self.settings.claim_ttl() }
             }
             Word::Nothing => return self.contend_again(now, Duration::ZERO),
@@ -171,14 +176,15 @@ impl Election {
         self.failures = 0;
         let Stage::Parting(farewell) = &self.stage else { return };
         let wait = match (&farewell.word, answer.outcome) {
-            (Word::Transfer { token, to }, Outcome::Transferred { .. }) => {
-                let (token, to) = (*token, to.clone());
-                self.tell(now, EventKind::HandedOver { token, to });
+            (Word::Transfer { token, to, request, .. }, Outcome::Transferred { .. }) => {
+                let (token, to, request) = (*token, to.clone(), *request);
+                self.tell(now, EventKind::HandedOver { token, to: to.clone() });
+                self.settle_hand_over(request, Ok((token, to)));
                 self.settings.claim_ttl()
             }
-            (Word::Transfer { .. }, outcome) => {
-                let why = format!("the store answered {outcome:?}");
-                self.tell(now, EventKind::HandOverRefused { why });
+            (Word::Transfer { request, .. }, outcome) => {
+                let request = *request;
+                self.refuse_hand_over(now, request, format!("the store answered {outcome:?}"));
                 Duration::ZERO
             }
             // Whoever gave the resource back lets every rank go before it tries again.
@@ -191,6 +197,7 @@ impl Election {
 
     fn repeat_farewell(&mut self, now: Moment, error: StoreError) {
         if !error.is_temporary() {
+            self.give_transfer_up(now, &error.to_string());
             // Nobody can be told; the lease ends by itself, and every write names its term.
             self.warn(now, Source::Lease, &[error.to_string()]);
             return self.contend_again(now, self.settings.timing.ttl());
@@ -198,10 +205,22 @@ impl Election {
         let wait = self.back_off();
         if let Stage::Parting(farewell) = &mut self.stage {
             farewell.sends_at = now + wait;
+            if matches!(farewell.word, Word::Transfer { until, .. } if until <= now) {
+                self.give_transfer_up(now, &format!("the lease ended first: {error}"));
+            }
         }
         if self.role != Role::Stopped {
             self.become_role(now, Role::Unknown, Reason::Store(error));
         }
+    }
+
+    /// Nothing is transferred any more; whoever asked for it is told, and the store as soon as it
+    /// answers.
+    fn give_transfer_up(&mut self, now: Moment, why: &str) {
+        let Stage::Parting(farewell) = &mut self.stage else { return };
+        let Word::Transfer { token, request, .. } = farewell.word else { return };
+        farewell.word = Word::Release { token, reason: CloseReason::LeaseEnded };
+        self.refuse_hand_over(now, request, why.to_owned());
     }
 
     fn contend_again(&mut self, now: Moment, wait: Duration) {

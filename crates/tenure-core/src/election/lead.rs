@@ -6,7 +6,7 @@ use crate::protocol::{Answer, Outcome, Request, StoreError};
 use crate::{EventKind, Failback, InstanceId, Moment, Reason, Role, Token};
 
 use super::farewell::Farewell;
-use super::{Election, LeaseAsk, Source, Stage};
+use super::{Election, HandOver, LeaseAsk, Source, Stage};
 
 /// How many steps after a grant that some nodes do not hold it is renewed: a rival has given back
 /// by then what it got.
@@ -34,6 +34,8 @@ struct Yielding {
     by: Moment,
     reason: Reason,
     successor: Option<InstanceId>,
+    /// Which request of the application this answers, if any.
+    request: HandOver,
 }
 
 impl Term {
@@ -232,9 +234,25 @@ impl Election {
         }
         let by = (now + timing.stop_grace()).min(timing.kill_at(term.ends_at));
         let token = term.token;
-        term.yielding = Some(Yielding { by, reason: reason.clone(), successor });
+        let request = HandOver::default();
+        term.yielding = Some(Yielding { by, reason: reason.clone(), successor, request });
         self.become_role(now, Role::Yielding, reason.clone());
         self.tell(now, EventKind::StopWork { token, by, reason });
+    }
+
+    /// The term that is being given up is so because of this request.
+    pub(super) fn answer_on_transfer(&mut self, request: HandOver) {
+        if let Stage::Leading(term) = &mut self.stage
+            && let Some(yielding) = &mut term.yielding
+        {
+            yielding.request = request;
+        }
+    }
+
+    /// The request that waits for the end of the term.
+    fn hand_over_awaited(&self) -> HandOver {
+        let yielding = self.term().and_then(|term| term.yielding.as_ref());
+        yielding.map_or(HandOver::default(), |yielding| yielding.request)
     }
 
     /// The deadlines of the term. What passed while nobody looked, which was for as long as `late`,
@@ -273,13 +291,25 @@ impl Election {
 
     fn close_term(&mut self, now: Moment, reason: Reason, successor: Option<InstanceId>) {
         let Some(term) = self.term() else { return };
-        let token = term.token;
+        let (token, request) = (term.token, self.hand_over_awaited());
+        let left_behind = self.work_left_behind(now);
         let farewell = match successor {
-            Some(to) => Farewell::transfer(token, to),
+            // By the time that its work ends, the lease is over for everybody.
+            Some(_) if self.will.work_runs => {
+                Farewell::release(token, Reason::LeaseEnded.close_reason())
+            }
+            Some(to) => {
+                let transfers_until = now + self.settings.timing.ttl();
+                Farewell::transfer(token, to, request, transfers_until)
+            }
             None => Farewell::release(token, reason.close_reason()),
         };
-        let left_behind = self.work_left_behind(now);
+        let is_given_up = request != HandOver::default() && self.will.work_runs;
         self.end_term(now, token, reason);
+        if is_given_up {
+            let why = "its work did not end before the lease did: shorten what it does at the end";
+            self.refuse_hand_over(now, request, why.to_owned());
+        }
         self.part_with(now, farewell.watching(left_behind));
     }
 
@@ -292,9 +322,13 @@ impl Election {
     /// The store itself said that the term is over: nothing is left to be given back.
     fn close_lost_term(&mut self, now: Moment, reason: Reason) {
         let Some(term) = self.term() else { return };
-        let token = term.token;
+        let (token, request) = (term.token, self.hand_over_awaited());
         let left_behind = self.work_left_behind(now);
+        let why = format!("the term was lost meanwhile: {reason}");
         self.end_term(now, token, reason);
+        if request != HandOver::default() {
+            self.refuse_hand_over(now, request, why);
+        }
         self.part_with(now, Farewell::nothing().watching(left_behind));
     }
 

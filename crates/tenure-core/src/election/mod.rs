@@ -28,6 +28,17 @@ use view::{Seen, Source};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AskId(u64);
 
+/// Names one request for a hand-over; the caller numbers them. Nobody waits for number 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HandOver(pub u64);
+
+/// What came of a hand-over: the term that ended and for whom the resource is reserved since, or
+/// why not.
+pub type HandOverOutcome = Result<(Token, InstanceId), String>;
+
+/// How many outcomes of hand-overs may wait to be polled; the oldest is forgotten first.
+const HAND_OVERS_KEPT_MAX: usize = 256;
+
 /// What the machine wants done, in this order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
@@ -75,6 +86,7 @@ pub struct Election {
     asks: u64,
     events: u64,
     outputs: VecDeque<Output>,
+    hand_overs: VecDeque<(HandOver, HandOverOutcome)>,
 }
 
 /// Where the instance stands. One lease request at a time is under way in each stage.
@@ -118,7 +130,7 @@ enum LeaseAsk {
 #[derive(Debug)]
 enum SideAsk {
     Beat,
-    Check(Check),
+    Check(Vec<Check>),
     Refuse,
     Leave,
 }
@@ -156,6 +168,7 @@ impl Election {
             asks: 0,
             events: 0,
             outputs: VecDeque::new(),
+            hand_overs: VecDeque::new(),
             settings,
         };
         election.proceed(now);
@@ -230,6 +243,16 @@ impl Election {
         self.proceed(now);
     }
 
+    /// Work under this term was stopped because too little was left of its lease, by somebody who
+    /// looked at the clock before this machine did. The term is given up as if it had looked then.
+    pub fn lease_ran_out(&mut self, now: Moment, token: Token) {
+        self.catch_up(now);
+        if self.token() == Some(token) {
+            self.yield_term(now, Reason::LeaseEnded, None);
+        }
+        self.proceed(now);
+    }
+
     // ------------------------------------------------------------------ what the application wants
 
     /// The work made progress.
@@ -286,8 +309,14 @@ impl Election {
 
     /// Step down in favour of the member called `to`, or of the best one.
     pub fn hand_over(&mut self, now: Moment, to: Option<&str>) {
+        self.hand_over_as(now, HandOver::default(), to);
+    }
+
+    /// Likewise, for a request whose outcome comes out of [`poll_hand_over`](Self::poll_hand_over)
+    /// under the number that the caller gave it.
+    pub fn hand_over_as(&mut self, now: Moment, request: HandOver, to: Option<&str>) {
         self.catch_up(now);
-        self.check_hand_over(now, Check::Own { to: to.map(str::to_owned) });
+        self.check_hand_over(now, Check::Own { request, to: to.map(str::to_owned) });
         self.proceed(now);
     }
 
@@ -320,6 +349,12 @@ impl Election {
             self.outputs = VecDeque::new();
             Output::WaitUntil(self.wakes_at())
         })
+    }
+
+    /// The outcome of the next hand-over that is settled. Each request has exactly one, unless
+    /// this instance stops first.
+    pub fn poll_hand_over(&mut self) -> Option<(HandOver, HandOverOutcome)> {
+        self.hand_overs.pop_front()
     }
 
     /// Until when this instance may act as the leader. A check on use needs nothing else.
@@ -399,6 +434,16 @@ impl Election {
         self.outputs.push_back(Output::Tell(Event { number: self.events, at: now, kind }));
     }
 
+    fn settle_hand_over(&mut self, request: HandOver, outcome: HandOverOutcome) {
+        if request == HandOver::default() {
+            return;
+        }
+        if self.hand_overs.len() == HAND_OVERS_KEPT_MAX {
+            self.hand_overs.pop_front();
+        }
+        self.hand_overs.push_back((request, outcome));
+    }
+
     fn become_role(&mut self, now: Moment, to: Role, reason: Reason) {
         let from = std::mem::replace(&mut self.role, to);
         self.role_reason = reason.clone();
@@ -435,7 +480,7 @@ impl Election {
     fn settle_side(&mut self, now: Moment, kind: SideAsk, reply: Result<Answer, StoreError>) {
         match kind {
             SideAsk::Beat => self.settle_beat(now, reply),
-            SideAsk::Check(check) => self.settle_check(now, check, reply),
+            SideAsk::Check(checks) => self.settle_checks(now, checks, reply),
             SideAsk::Leave => self.finish(now),
             SideAsk::Refuse => {}
         }

@@ -2,19 +2,22 @@
 
 use std::time::Duration;
 
-use crate::protocol::{Answer, Request, StoreError, Wish, WishKind};
+use crate::protocol::{Answer, Member, Request, StoreError, Wish, WishKind};
 use crate::{EventKind, Failback, InstanceId, Moment, Reason, ServerTime, Token};
 
-use super::{Election, Pending, SideAsk, Stage, rank};
+use super::{Election, HandOver, SideAsk, Stage, rank};
 
 /// Why the members are being looked at before a hand-over.
 #[derive(Clone, Debug)]
 pub(super) enum Check {
     /// The application wants it; `None` is the best there is.
-    Own { to: Option<String> },
+    Own { request: HandOver, to: Option<String> },
     /// Somebody else asked for it.
     Wish { to: String },
 }
+
+/// How many hand-overs of the application are checked at once.
+const CHECKS_MAX: usize = 64;
 
 impl Election {
     /// A message says that a wish waits: the next renewal brings it, so renew now.
@@ -50,66 +53,84 @@ impl Election {
         match self.term() {
             Some(term) if term.is_yielding() => self.refuse(now, check, "already stepping down"),
             None => self.refuse(now, check, "not leading"),
-            Some(_) if self.side_ask.is_some() => self.replace_side_ask(now, check),
-            Some(_) => {
-                self.ask_beside(now, SideAsk::Check(check), Request::Observe { members: true });
-            }
+            Some(_) => self.ask_for_members(now, check),
         }
     }
 
-    /// A heartbeat under way is not worth waiting for. A check under way is: a wish comes back with
-    /// the next renewal, while the application's own latest word counts.
-    fn replace_side_ask(&mut self, now: Moment, check: Check) {
-        let checking = |pending: &Pending<SideAsk>| matches!(pending.kind, SideAsk::Check(_));
-        if self.side_ask.as_ref().is_some_and(checking) && matches!(check, Check::Wish { .. }) {
+    /// A check under way serves all who come meanwhile, and a wish comes back with the next renewal
+    /// anyway. A heartbeat under way is not worth waiting for.
+    fn ask_for_members(&mut self, now: Moment, check: Check) {
+        if let Some(pending) = &mut self.side_ask
+            && let SideAsk::Check(checks) = &mut pending.kind
+        {
+            match &check {
+                Check::Wish { .. } => {}
+                Check::Own { .. } if checks.len() < CHECKS_MAX => checks.push(check),
+                Check::Own { .. } => self.refuse(now, check, "too many hand-overs at once"),
+            }
             return;
         }
-        let replaced = self.side_ask.take().map(|pending| pending.kind);
-        if let Some(SideAsk::Check(own @ Check::Own { .. })) = replaced {
-            self.refuse(now, own, "superseded");
-        }
-        self.ask_beside(now, SideAsk::Check(check), Request::Observe { members: true });
+        self.side_ask = None;
+        self.ask_beside(now, SideAsk::Check(vec![check]), Request::Observe { members: true });
     }
 
-    pub(super) fn settle_check(
+    /// Each check has an outcome of its own. The application's come before a wish of others.
+    pub(super) fn settle_checks(
         &mut self,
         now: Moment,
-        check: Check,
+        mut checks: Vec<Check>,
         reply: Result<Answer, StoreError>,
     ) {
+        checks.sort_by_key(|check| matches!(check, Check::Wish { .. }));
         let members = match reply {
             Ok(answer) => answer.view.members.unwrap_or_default(),
-            Err(error) => return self.refuse(now, check, &error.to_string()),
+            Err(error) => {
+                let why = error.to_string();
+                return checks.into_iter().for_each(|check| self.refuse(now, check, &why));
+            }
         };
+        for check in checks {
+            match self.successor(&check, &members) {
+                Ok(successor) => self.yield_to(now, check, successor),
+                Err(why) => self.refuse(now, check, &why),
+            }
+        }
+    }
+
+    fn successor(&self, check: &Check, members: &[Member]) -> Result<InstanceId, String> {
         let (me, version) = (&self.settings.id, &self.settings.version);
         let server_time = self.seen.members_listed_at;
-        let found = match &check {
-            Check::Own { to: Some(to) } | Check::Wish { to } => {
-                rank::named_successor(&members, server_time, me, version, to)
+        match check {
+            Check::Own { to: Some(to), .. } | Check::Wish { to } => {
+                rank::named_successor(members, server_time, me, version, to)
             }
-            Check::Own { to: None } => rank::best_successor(&members, server_time, me, version)
+            Check::Own { to: None, .. } => rank::best_successor(members, server_time, me, version)
                 .ok_or_else(|| "no other member is ready to take over".to_owned()),
-        };
-        match found {
-            Ok(successor) => self.yield_to(now, check, successor),
-            Err(why) => self.refuse(now, check, &why),
         }
     }
 
     fn yield_to(&mut self, now: Moment, check: Check, successor: InstanceId) {
-        match self.term() {
-            Some(term) if !term.is_yielding() => {
+        match (self.term(), &check) {
+            // Whoever wished for it sees who leads next; it may even be the same.
+            (Some(term), Check::Wish { .. }) if term.is_yielding() => {}
+            (Some(term), Check::Own { .. }) if term.is_yielding() => {
+                self.refuse(now, check, "already stepping down");
+            }
+            (Some(_), Check::Own { request, .. }) => {
+                let request = *request;
+                self.yield_term(now, Reason::HandOver(successor.clone()), Some(successor));
+                self.answer_on_transfer(request);
+            }
+            (Some(_), Check::Wish { .. }) => {
                 self.yield_term(now, Reason::HandOver(successor.clone()), Some(successor));
             }
-            _ => self.refuse(now, check, "not leading any more"),
+            (None, _) => self.refuse(now, check, "not leading any more"),
         }
     }
 
     fn refuse(&mut self, now: Moment, check: Check, why: &str) {
         match (check, self.term().map(|term| term.token)) {
-            (Check::Own { .. }, _) => {
-                self.tell(now, EventKind::HandOverRefused { why: why.to_owned() });
-            }
+            (Check::Own { request, .. }, _) => self.refuse_hand_over(now, request, why.to_owned()),
             (Check::Wish { .. }, Some(token)) if self.side_ask.is_none() => {
                 let request = Request::Refuse { token, reason: why.to_owned() };
                 self.ask_beside(now, SideAsk::Refuse, request);
@@ -118,6 +139,11 @@ impl Election {
             // back with the next renewal.
             (Check::Wish { .. }, _) => {}
         }
+    }
+
+    pub(super) fn refuse_hand_over(&mut self, now: Moment, request: HandOver, why: String) {
+        self.tell(now, EventKind::HandOverRefused { why: why.clone() });
+        self.settle_hand_over(request, Err(why));
     }
 
     /// A leader's heartbeat brought the members: perhaps one of them should lead instead.

@@ -248,8 +248,18 @@ impl Step<'_> {
             && self.token.is_some()
             && self.meta.get(Field::Holder).is_some();
         let expires_at = self.meta.number(Field::ExpiresAt).unwrap_or(self.now);
-        let expires_at = expires_at.min(self.now + TTL_MAX * 1000);
+        let mut expires_at = expires_at.min(self.now + TTL_MAX * 1000);
         let lock_delay = whole_millis(ask.acquire.lock_delay);
+        let renewed_at = self.meta.number(Field::RenewedAt).unwrap_or(0);
+        if is_open && lock_delay > 0 && renewed_at > self.now {
+            // The clock stepped back since then: the lease, and the delay behind it, count from
+            // now on.
+            let lease = self.meta.number(Field::ExpiresAt).unwrap_or(0) - renewed_at;
+            let longest = self.believed_for(ask.fleet_ttl);
+            expires_at = self.now + lease.clamp(0, longest * 1000);
+            self.hset(Field::RenewedAt, self.now);
+            self.hset(Field::ExpiresAt, expires_at);
+        }
         let ends = expires_at + lock_delay * 1000;
         if is_open && lock_delay > 0 && ends > self.now {
             return Outcome::Delayed { left: as_duration(self.remaining(ends)) };

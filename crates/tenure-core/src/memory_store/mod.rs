@@ -34,6 +34,7 @@ mod operate;
 mod raw;
 mod record;
 mod step;
+mod tampering;
 #[cfg(test)]
 mod tests;
 mod ticks;
@@ -293,6 +294,7 @@ impl Step<'_> {
             Request::TickFinish { token, tick, outcome, keep } => {
                 self.tick_finish(*token, tick, outcome, *keep)
             }
+            Request::TickReopen { token, tick } => self.tick_reopen(*token, tick),
             Request::TickLook { tick } => self.tick_look(tick),
         }
     }

@@ -184,6 +184,10 @@ impl MemoryStore {
             holder: entry.text()?.clone(),
             expires_at: entry.expires_at,
             token: record.map_or(Token::NONE, |record| token(record.number(Field::Token))),
+            attempt: record
+                .and_then(|record| record.number(Field::Attempt))
+                .and_then(|attempt| u64::try_from(attempt).ok())
+                .unwrap_or(0),
         })
     }
 }
@@ -220,6 +224,8 @@ pub struct Fingerprint {
     pub holder: InstanceId,
     /// The token in the side record.
     pub token: Token,
+    /// The attempt in the side record: the one that was granted the term.
+    pub attempt: u64,
     expires_at: Option<i64>,
 }
 

@@ -132,9 +132,10 @@ impl Round {
             Request::Transfer { token, to, claim_ttl } => {
                 Request::PassOn { token: *token, to: to.clone(), claim_ttl: *claim_ttl }
             }
-            Request::TickBegin { .. } | Request::TickFinish { .. } | Request::TickLook { .. } => {
-                return None;
-            }
+            Request::TickBegin { .. }
+            | Request::TickFinish { .. }
+            | Request::TickReopen { .. }
+            | Request::TickLook { .. } => return None,
             other => other.clone(),
         })
     }

@@ -5,11 +5,16 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 
-use super::Happening;
+use super::{Happening, Interrupted};
 
-/// Runs a command to its end. Dropping the future ends it with all it started.
-pub(super) async fn run(command: &str, happening: &Happening) -> Result<(), String> {
-    let mut child = Command::new("/bin/sh")
+/// Runs a command to its end, or until it is interrupted: then it is killed with all it started,
+/// and seen to be gone. Dropping the future kills it as well.
+pub(super) async fn run(
+    command: &str,
+    happening: &Happening,
+    interrupted: impl Future<Output = Interrupted>,
+) -> Result<Result<(), String>, Interrupted> {
+    let child = Command::new("/bin/sh")
         .arg("-c")
         .arg(command)
         .env("TENURE_EVENT", happening.turn.as_str())
@@ -20,23 +25,44 @@ pub(super) async fn run(command: &str, happening: &Happening) -> Result<(), Stri
         .stdin(Stdio::null())
         .process_group(0)
         .kill_on_drop(true)
-        .spawn()
-        .map_err(|error| format!("cannot start /bin/sh: {error}"))?;
+        .spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => return Ok(Err(format!("cannot start /bin/sh: {error}"))),
+    };
     let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     let mut whole = Group(group);
-    let status = child.wait().await.map_err(|error| format!("cannot wait for it: {error}"))?;
+    let status = tokio::select! {
+        status = child.wait() => status,
+        why = interrupted => {
+            whole.kill();
+            // Killed, so this does not take long.
+            let _ = child.wait().await;
+            return Err(why);
+        }
+    };
     whole.0 = None;
-    if status.success() { Ok(()) } else { Err(format!("ended with {status}")) }
+    Ok(match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("ended with {status}")),
+        Err(error) => Err(format!("cannot wait for it: {error}")),
+    })
 }
 
 /// Kills a process group unless it ended in order.
 struct Group(Option<Pid>);
 
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
+impl Group {
+    fn kill(&mut self) {
+        if let Some(group) = self.0.take() {
             // It may have ended by itself meanwhile.
             let _ = kill_process_group(group, Signal::KILL);
         }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
     }
 }

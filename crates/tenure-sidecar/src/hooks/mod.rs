@@ -1,13 +1,14 @@
 //! Hooks: whoever must know that this instance begins or ceases to lead.
 //!
-//! Each hook has a worker and a short queue of its own, so that a broken one holds up nobody. A
-//! hook that fails is tried again, a little later each time, until it succeeds, is tried out, or
+//! Each resource has an [`Order`], which decides, and a task, which runs what was decided. A hook
+//! that fails is tried again, a little later each time, until it succeeds, is tried out, or
 //! something newer happened to the same resource: an old gain told after a loss would be a lie.
 
 mod command;
+mod order;
 mod webhook;
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,20 +16,20 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tenure::Secret;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::JoinSet;
 
 pub use webhook::WebhookError;
 
-/// How many happenings may wait for one hook. More than this and it is hopelessly behind: the
-/// oldest go, for the newest say how things stand.
-pub const HOOK_QUEUED_MAX: usize = 64;
+use self::order::{Order, Outcome, Output, Tried};
+use crate::clock;
+
 /// How often one happening is tried.
 pub const HOOK_TRIES_MAX: u32 = 6;
 /// How long one try may take.
 const TRY_TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause after the first failure; doubled after each further one.
-const PAUSE_MIN: Duration = Duration::from_millis(200);
-const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// How long hooks may take to end when the program ends: one whole try, and some air.
+const FAREWELL_MAX: Duration = Duration::from_secs(11);
 
 /// Something to do when this instance begins or ceases to lead.
 #[derive(Clone)]
@@ -60,6 +61,14 @@ enum Action {
     Webhook(webhook::Webhook),
 }
 
+/// Why a try did not come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Interrupted {
+    TookTooLong,
+    /// Something newer happened.
+    Outdated,
+}
+
 impl Hook {
     /// Runs `command` in a shell when this instance begins to lead. The environment has
     /// `TENURE_EVENT`, `TENURE_NAME`, `TENURE_ID`, `TENURE_TOKEN` and `TENURE_REASON`.
@@ -83,16 +92,24 @@ impl Hook {
         Ok(Hook { turn: Turn::Loss, action: Action::Webhook(webhook::Webhook::new(url)?) })
     }
 
-    async fn attempt(&self, happening: &Happening) -> Result<(), String> {
-        let attempt = async {
-            match &self.action {
-                Action::Command(command) => command::run(command, happening).await,
-                Action::Webhook(webhook) => webhook.post(happening).await,
+    /// Runs it once. When this returns, nothing of it runs any more.
+    async fn attempt(
+        &self,
+        happening: &Happening,
+        outdated: oneshot::Receiver<()>,
+    ) -> Result<Result<(), String>, Interrupted> {
+        let interrupted = async {
+            match tokio::time::timeout(TRY_TIMEOUT, outdated).await {
+                Ok(_) => Interrupted::Outdated,
+                Err(_) => Interrupted::TookTooLong,
             }
         };
-        match tokio::time::timeout(TRY_TIMEOUT, attempt).await {
-            Ok(done) => done,
-            Err(_) => Err(format!("took longer than {TRY_TIMEOUT:?}")),
+        match &self.action {
+            Action::Command(command) => command::run(command, happening, interrupted).await,
+            Action::Webhook(webhook) => tokio::select! {
+                posted = webhook.post(happening) => Ok(posted),
+                why = interrupted => Err(why),
+            },
         }
     }
 }
@@ -122,7 +139,15 @@ pub(crate) struct Happening {
 /// All hooks of a sidecar.
 #[derive(Debug, Default)]
 pub(crate) struct Hooks {
-    queues: Vec<Arc<Queue>>,
+    hooks: Arc<[Counted]>,
+    /// By the name of the resource.
+    resources: BTreeMap<String, Arc<ResourceHooks>>,
+}
+
+#[derive(Debug)]
+struct Counted {
+    hook: Hook,
+    tally: Tally,
 }
 
 /// What came of the tries of one hook so far.
@@ -132,139 +157,164 @@ pub(crate) struct Tally {
     pub(crate) retried: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) superseded: AtomicU64,
-    pub(crate) dropped: AtomicU64,
 }
 
+impl Tally {
+    fn count(&self, outcome: Outcome) {
+        let counter = match outcome {
+            Outcome::Done => &self.done,
+            Outcome::Retried => &self.retried,
+            Outcome::Failed => &self.failed,
+            Outcome::Superseded => &self.superseded,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The hooks of one resource: what is decided, and those who wait for it.
 #[derive(Debug)]
-struct Queue {
-    hook: Hook,
-    waiting: Mutex<VecDeque<Arc<Happening>>>,
-    filled: Notify,
-    tally: Tally,
+struct ResourceHooks {
+    order: Mutex<Order>,
+    /// There is news for the task.
+    told: Notify,
+    /// Something was decided, for those who wait for the end.
+    moved: watch::Sender<()>,
 }
 
 impl Hooks {
-    /// The hooks, and the work of each, to be run beside the rest.
-    pub(crate) fn new(hooks: Vec<Hook>) -> Self {
-        let queue = |hook| Queue {
-            hook,
-            waiting: Mutex::default(),
-            filled: Notify::new(),
-            tally: Tally::default(),
+    /// The hooks of the resources called `names`.
+    pub(crate) fn new<'a>(hooks: Vec<Hook>, names: impl Iterator<Item = &'a str>) -> Self {
+        let turns: Vec<Turn> = hooks.iter().map(|hook| hook.turn).collect();
+        let resource = |name: &str| {
+            let order = Mutex::new(Order::new(turns.clone()));
+            let (told, moved) = (Notify::new(), watch::Sender::new(()));
+            (name.to_owned(), Arc::new(ResourceHooks { order, told, moved }))
         };
-        Hooks { queues: hooks.into_iter().map(|hook| Arc::new(queue(hook))).collect() }
+        let counted = hooks.into_iter().map(|hook| Counted { hook, tally: Tally::default() });
+        Hooks { hooks: counted.collect(), resources: names.map(resource).collect() }
     }
 
-    /// One future per hook, each without an end.
+    /// One future per resource, each without an end.
     pub(crate) fn workers(&self) -> Vec<impl Future<Output = ()> + Send + 'static> {
-        self.queues.iter().map(|queue| work(Arc::clone(queue))).collect()
+        let resources = self.resources.values();
+        resources.map(|resource| work(Arc::clone(resource), Arc::clone(&self.hooks))).collect()
     }
 
-    /// Tells every hook; those of the other turn learn that what they knew is over. Never waits.
+    /// Tells every hook of the resource, and ends what became old by it. Never waits.
     pub(crate) fn tell(&self, happening: &Arc<Happening>) {
-        self.queues.iter().for_each(|queue| queue.push(happening));
+        if let Some(resource) = self.resources.get(&happening.name) {
+            resource.lock().handle_news(happening);
+            resource.told.notify_one();
+        }
+    }
+
+    /// Waits until every hook was told that the term under `token` is over.
+    pub(crate) async fn loss_told(&self, name: &str, token: u64) {
+        if let Some(resource) = self.resources.get(name) {
+            resource.wait_for(|order| order.has_lost(token) && order.is_settled()).await;
+        }
+    }
+
+    /// Waits until every hook was told everything, but not for ever.
+    pub(crate) async fn end(&self) {
+        let all = async {
+            for resource in self.resources.values() {
+                resource.wait_for(Order::is_settled).await;
+            }
+        };
+        if tokio::time::timeout(FAREWELL_MAX, all).await.is_err() {
+            let is_unsettled = |(_, r): &(&String, &Arc<ResourceHooks>)| !r.lock().is_settled();
+            for (resource, _) in self.resources.iter().filter(is_unsettled) {
+                tracing::warn!(target: "tenure", resource,
+                    "hooks have not ended within {FAREWELL_MAX:?}: they are given up");
+            }
+        }
     }
 
     /// What came of each hook, with its turn.
     pub(crate) fn tallies(&self) -> impl Iterator<Item = (Turn, &Tally)> {
-        self.queues.iter().map(|queue| (queue.hook.turn, &queue.tally))
+        self.hooks.iter().map(|counted| (counted.hook.turn, &counted.tally))
     }
 }
 
-impl Queue {
-    fn push(&self, happening: &Arc<Happening>) {
-        let mut waiting = self.lock();
-        let is_ours = |earlier: &Happening| earlier.turn == self.hook.turn;
-        let same = |earlier: &&Arc<Happening>| earlier.name == happening.name && is_ours(earlier);
-        self.count(&self.tally.superseded, waiting.iter().filter(same).count());
-        waiting.retain(|earlier| earlier.name != happening.name);
-        if waiting.len() == HOOK_QUEUED_MAX {
-            waiting.pop_front();
-            self.count(&self.tally.dropped, 1);
-            tracing::warn!(target: "tenure", hook = ?self.hook, "hook is too far behind");
-        }
-        waiting.push_back(Arc::clone(happening));
-        drop(waiting);
-        self.filled.notify_one();
+impl ResourceHooks {
+    async fn wait_for(&self, condition: impl Fn(&Order) -> bool) {
+        let mut moved = self.moved.subscribe();
+        // The sender lives in what is borrowed here.
+        let _ = moved.wait_for(|()| condition(&self.lock())).await;
     }
 
-    fn count(&self, counter: &AtomicU64, by: usize) {
-        counter.fetch_add(by as u64, Ordering::Relaxed);
-    }
-
-    async fn next(&self) -> Arc<Happening> {
-        loop {
-            if let Some(happening) = self.lock().pop_front() {
-                return happening;
-            }
-            self.filled.notified().await;
-        }
-    }
-
-    /// Whether something newer about the same resource waits.
-    fn is_outdated(&self, happening: &Happening) -> bool {
-        self.lock().iter().any(|later| later.name == happening.name)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Happening>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn work(queue: Arc<Queue>) {
+/// Runs what the order of a resource decides. Dropping the future ends every try.
+async fn work(resource: Arc<ResourceHooks>, hooks: Arc<[Counted]>) {
+    let mut tries = JoinSet::new();
+    // Of each try that runs: what ends it.
+    let mut ends: BTreeMap<u64, oneshot::Sender<()>> = BTreeMap::new();
     loop {
-        let happening = queue.next().await;
-        // The other turn only had to end what was under way.
-        if happening.turn == queue.hook.turn {
-            deliver(&queue, &happening).await;
+        let wakes_at = loop {
+            let mut order = resource.lock();
+            let Some(output) = order.poll_output() else { break order.wakes_at() };
+            drop(order);
+            match output {
+                Output::Count { hook, outcome } => hooks[hook].tally.count(outcome),
+                Output::End { number } => drop(ends.remove(&number)),
+                Output::Try { number, hook, attempt, happening } => {
+                    let (end, ended) = oneshot::channel();
+                    ends.insert(number, end);
+                    let counted = (Arc::clone(&hooks), hook);
+                    tries.spawn(async move {
+                        let hook = &counted.0[counted.1].hook;
+                        (number, run_try(hook, attempt, &happening, ended).await)
+                    });
+                }
+            }
+        };
+        resource.moved.send_replace(());
+        let woken = async {
+            match wakes_at {
+                Some(wakes_at) => tokio::time::sleep_until(wakes_at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(Ok((number, tried))) = tries.join_next() => {
+                ends.remove(&number);
+                resource.lock().handle_tried(clock::now(), number, tried);
+            }
+            () = resource.told.notified() => {}
+            () = woken => resource.lock().handle_time(clock::now()),
         }
     }
 }
 
-async fn deliver(queue: &Queue, happening: &Happening) {
-    let mut pause = PAUSE_MIN;
-    for attempt in 1..=HOOK_TRIES_MAX {
-        let Err(why) = queue.hook.attempt(happening).await else {
-            return queue.count(&queue.tally.done, 1);
-        };
-        let (hook, resource) = (&queue.hook, happening.name.as_str());
-        tracing::warn!(target: "tenure", ?hook, resource, attempt, why, "hook failed");
-        if attempt == HOOK_TRIES_MAX {
-            break;
+async fn run_try(
+    hook: &Hook,
+    attempt: u32,
+    happening: &Happening,
+    ended: oneshot::Receiver<()>,
+) -> Tried {
+    let resource = happening.name.as_str();
+    let why = match hook.attempt(happening, ended).await {
+        Ok(Ok(())) => return Tried::Done,
+        Err(Interrupted::Outdated) => {
+            tracing::info!(target: "tenure", ?hook, resource, attempt,
+                "hook ended: something newer happened");
+            return Tried::Ended;
         }
-        tokio::time::sleep(pause).await;
-        if queue.is_outdated(happening) {
-            return queue.count(&queue.tally.superseded, 1);
-        }
-        queue.count(&queue.tally.retried, 1);
-        pause = (pause * 2).min(PAUSE_MAX);
-    }
-    queue.count(&queue.tally.failed, 1);
+        Ok(Err(why)) => why,
+        Err(Interrupted::TookTooLong) => format!("took longer than {TRY_TIMEOUT:?}"),
+    };
+    tracing::warn!(target: "tenure", ?hook, resource, attempt, why, "hook failed");
+    Tried::Failed
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn happening(turn: Turn, name: &str) -> Arc<Happening> {
-        let (name, id) = (name.to_owned(), "ada_1".to_owned());
-        Arc::new(Happening { turn, name, id, token: 7, reason: "granted" })
-    }
-
-    #[test]
-    fn the_queue_is_bounded_and_the_newest_word_about_a_resource_counts() {
-        let hooks = Hooks::new(vec![Hook::command_on_gain("true")]);
-        for number in 0..HOOK_QUEUED_MAX + 5 {
-            hooks.tell(&happening(Turn::Gain, &format!("r{number}")));
-        }
-        let queue = &hooks.queues[0];
-        assert_eq!(queue.lock().len(), HOOK_QUEUED_MAX);
-        assert_eq!(queue.tally.dropped.load(Ordering::Relaxed), 5);
-
-        hooks.tell(&happening(Turn::Loss, "r60"));
-        assert_eq!(queue.lock().len(), HOOK_QUEUED_MAX, "the loss took the gain's place");
-        assert_eq!(queue.tally.superseded.load(Ordering::Relaxed), 1);
-    }
 
     #[test]
     fn nothing_secret_is_shown() {

@@ -5,7 +5,7 @@ mod resource;
 mod standby;
 
 pub(crate) use health::{HealthStatus, health};
-pub(crate) use resource::{Resource, resource};
+pub(crate) use resource::{Resource, resource, unknown};
 pub(crate) use standby::{Standby, standby};
 
 use std::time::Duration;

@@ -9,7 +9,9 @@ use tenure::core::protocol::{Member as SeenMember, ServerTime, Wish as SeenWish,
 use tenure::{Leadership, Status, Vacancy as SeenVacancy};
 
 use super::{fine_ms, whole_ms};
+use crate::clock;
 use crate::follow::{vacancy_text, vacancy_word};
+use crate::timestamp::Timestamp;
 use crate::watched::{Reach, Seen, Watched};
 
 /// A member that was silent for this many of its own leases is taken for gone.
@@ -35,6 +37,8 @@ pub(crate) struct Resource {
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) leader: Option<Leader>,
     pub(crate) vacancy: Option<Vacancy>,
+    /// Set once nobody can tell whether anybody leads; then the two above are null.
+    pub(crate) unknown: Option<Unknown>,
     pub(crate) members: Vec<Member>,
     pub(crate) wish: Option<Wish>,
     pub(crate) paused_for_ms: Option<u64>,
@@ -44,6 +48,26 @@ pub(crate) struct Resource {
     pub(crate) leader_changes: u64,
     /// How long the latest renewals took, oldest first.
     pub(crate) renewals_ms: Vec<f64>,
+    /// When this was so, in milliseconds since the sidecar started.
+    pub(crate) as_of_ms: u64,
+}
+
+/// That it is unknown who leads, and what was seen last.
+#[derive(Debug, Serialize)]
+pub(crate) struct Unknown {
+    /// When the lease that was seen last ended.
+    pub(crate) since: Option<Timestamp>,
+    pub(crate) for_ms: u64,
+    pub(crate) last_leader: Option<LastLeader>,
+    pub(crate) text: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct LastLeader {
+    pub(crate) id: String,
+    pub(crate) instance: String,
+    pub(crate) token: Option<u64>,
+    pub(crate) foreign: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -129,6 +153,8 @@ pub(crate) fn resource(watched: &Watched, connection: &Connection) -> Resource {
     let (seen, status) = (watched.seen(), watched.status());
     let own = status.as_ref();
     let is_held = watched.is_held();
+    let age = seen.age().unwrap_or_default();
+    let current = seen.current();
     Resource {
         name: watched.name().to_owned(),
         key: watched.observer.resource().key().to_owned(),
@@ -145,14 +171,43 @@ pub(crate) fn resource(watched: &Watched, connection: &Connection) -> Resource {
         leader: leader(watched, &seen, own),
         vacancy: vacancy(&seen, own, is_held),
         members: members(watched, &seen, own),
-        wish: seen.observation.as_ref().and_then(|seen| seen.wish.as_ref()).map(wish),
-        paused_for_ms: seen.observation.as_ref().and_then(|seen| seen.paused_for).map(whole_ms),
+        unknown: unknown(watched, &seen),
+        wish: current.and_then(|seen| seen.wish.as_ref()).map(wish),
+        paused_for_ms: current
+            .and_then(|seen| seen.paused_for)
+            .map(|left| whole_ms(left.saturating_sub(age))),
         store: store(&seen, watched.reach(connection)),
         warnings: warnings(&seen, own),
         counts: own.map(counts),
         leader_changes: seen.leader_changes,
         renewals_ms: watched.renewals().into_iter().map(fine_ms).collect(),
+        as_of_ms: clock::running_ms(),
     }
+}
+
+/// That nobody can tell who leads, once that is so.
+pub(crate) fn unknown(watched: &Watched, seen: &Seen) -> Option<Unknown> {
+    if !watched.is_unknown(seen) {
+        return None;
+    }
+    let since = seen.unknown_since_ms().map(Timestamp);
+    let last_leader = seen.leader().map(|leader| LastLeader {
+        id: leader.id.to_string(),
+        instance: leader.id.name().to_owned(),
+        token: leader.token.is_some().then(|| leader.token.get()),
+        foreign: leader.foreign,
+    });
+    let last = match &last_leader {
+        Some(leader) => format!("{} led", leader.instance),
+        None => "nobody led".to_owned(),
+    };
+    let since_text = since.map_or("a while".to_owned(), |since| since.to_string());
+    Some(Unknown {
+        since,
+        for_ms: whole_ms(seen.unknown_for().unwrap_or_default()),
+        last_leader,
+        text: format!("who leads is unknown since {since_text}; when last seen, {last}"),
+    })
 }
 
 /// The lease that counts here: the own, else the leader's.
@@ -185,7 +240,7 @@ fn vacancy(seen: &Seen, own: Option<&Status>, is_held: bool) -> Option<Vacancy> 
     if own.is_some_and(|status| status.token.is_some()) || !is_held {
         return None;
     }
-    let vacancy = match &seen.observation.as_ref()?.leadership {
+    let vacancy = match &seen.current()?.leadership {
         Leadership::Vacant(vacancy) => vacancy,
         // Its own term has ended since the look, or is over and not given back yet.
         Leadership::Led { leader, .. } if own.is_some_and(|own| own.id == leader.id) => {
@@ -254,7 +309,7 @@ fn store(seen: &Seen, reach: Reach) -> Store {
     Store {
         state,
         error,
-        round_trip_ms: seen.round_trip.map(fine_ms),
+        round_trip_ms: seen.round_trip.filter(|_| seen.error.is_none()).map(fine_ms),
         seen_ms_ago: seen.age().map(whole_ms),
         incarnation: seen.observation.as_ref().map(|seen| seen.incarnation.clone()),
     }

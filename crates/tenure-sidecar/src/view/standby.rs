@@ -69,7 +69,9 @@ fn warnings(
     if !redis_available {
         warn("the store does not answer".to_owned());
     }
-    if lacks_leader {
+    if let Some(unknown) = super::unknown(watched, seen) {
+        warn(unknown.text);
+    } else if lacks_leader {
         let why = match seen.observation.as_ref().map(|seen| &seen.leadership) {
             Some(Leadership::Vacant(vacancy)) => format!(": {}", vacancy_text(vacancy)),
             _ => String::new(),
@@ -89,7 +91,7 @@ fn warnings(
             warn("the last renewal is older than it should be".to_owned());
         }
     }
-    seen.observation.iter().flat_map(|seen| &seen.warnings).for_each(|text| warn(text.clone()));
+    seen.current().iter().flat_map(|seen| &seen.warnings).for_each(|text| warn(text.clone()));
     warnings
 }
 

@@ -91,8 +91,8 @@ fn a_request_that_is_too_large_or_too_slow_harms_nobody() {
         stream.write_all(b"GET /livez HTTP/1.1\r\n").unwrap();
         stream
     };
-    let slow: Vec<TcpStream> = (0..CONNECTIONS_MAX - 1).map(half).collect();
-    assert_eq!(served.get("/livez").status, 200, "one place is left");
+    let slow: Vec<TcpStream> = (0..CONNECTIONS_MAX + 1).map(half).collect();
+    assert_eq!(served.get("/livez").status, 200, "one makes room");
     drop(slow);
     assert_eq!(served.get("/livez").status, 200);
 }
@@ -124,6 +124,33 @@ fn with_client_certificates_only_those_who_have_one_are_served() {
 }
 
 #[test]
+fn renewed_certificates_are_read_again() {
+    let folder = TempFolder::create();
+    let (old, new) = (Authority::new(), Authority::new());
+    let write = |(cert, key): (String, String)| {
+        (folder.write("cert.pem", &cert), folder.write("key.pem", &key))
+    };
+    let (cert, key) = write(old.issue("localhost"));
+    let text = format!(
+        "[sidecar]\nlisten = '127.0.0.1:0'\n[sidecar.tls]\ncert_file = {cert:?}\nkey_file = {key:?}\n"
+    );
+    let config = Loader::new().text(Format::Toml, "tenure.toml", &text).load().unwrap();
+    let stage = Stage::embedded();
+    let builder = Sidecar::builder(stage.client("ada")).observe(RESOURCE);
+    let settings = ServerSettings::from_config(&config.sidecar).unwrap();
+    let served = stage.serve_at(builder, settings).unwrap();
+    let port = served.address.port();
+    assert!(old.connect(port, None).is_some() && new.connect(port, None).is_none());
+    // Half of a renewal: the certificate without its key. What was there before goes on.
+    let (cert, key) = new.issue("localhost");
+    let _ = folder.write("cert.pem", &cert);
+    std::thread::sleep(Duration::from_secs(6));
+    assert!(old.connect(port, None).is_some());
+    let _ = folder.write("key.pem", &key);
+    testkit::wait_until("the renewed one is shown", GENEROUS, || new.connect(port, None).is_some());
+}
+
+#[test]
 fn certificates_that_do_not_fit_together_are_told() {
     let settings = |text: &str| {
         let config = Loader::new().text(Format::Toml, "tenure.toml", text).load().unwrap();
@@ -138,7 +165,7 @@ fn certificates_that_do_not_fit_together_are_told() {
 fn whoever_does_not_finish_its_head_is_hung_up_on() {
     let stage = Stage::embedded();
     let builder = Sidecar::builder(stage.client("ada")).observe(RESOURCE);
-    let settings = ServerSettings::listen("127.0.0.1:0").head_timeout(Duration::from_millis(200));
+    let settings = ServerSettings::listen("127.0.0.1:0").caller_timeout(Duration::from_millis(200));
     let served = stage.serve_at(builder, settings).unwrap();
     for said in ["", "GET /livez HTTP/1.1\r\nHo"] {
         let mut stream = TcpStream::connect(served.address).unwrap();

@@ -113,3 +113,80 @@ fn a_webhook_is_posted_to_until_it_says_yes() {
         served.get("/metrics").body.contains("outcome=\"done\"} 1")
     });
 }
+
+fn is_running(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+#[test]
+fn a_gain_that_still_runs_is_ended_before_the_loss_is_told() {
+    let stage = Stage::embedded();
+    let folder = TempFolder::create();
+    let (log, pid) = (folder.path().join("log"), folder.path().join("pid"));
+    let (log_file, pid_file) = (log.display(), pid.display());
+    let gain =
+        format!("echo $$ > {pid_file}; echo begun >> {log_file}; sleep 60; echo up >> {log_file}");
+    let loss = format!(
+        "kill -0 $(cat {pid_file}) 2>/dev/null && echo beside >> {log_file}; echo down >> {log_file}"
+    );
+    let (ada, leading) = stage.leader("ada");
+    let builder = Sidecar::builder(ada).election(leading.clone());
+    let builder = builder.hook(Hook::command_on_gain(gain)).hook(Hook::command_on_loss(loss));
+    let served = stage.serve(builder);
+    wait_until("the gain runs", GENEROUS, || lines(&log) == ["begun"]);
+
+    stage.runtime.block_on(leading.stop());
+    wait_until("the loss was told", GENEROUS, || lines(&log).contains(&"down".to_owned()));
+    assert_eq!(lines(&log), ["begun", "down"]);
+    assert!(!is_running(std::fs::read_to_string(&pid).unwrap().trim()), "the gain is gone");
+    wait_until("it counts as outdated", GENEROUS, || {
+        served.get("/metrics").body.contains("hook=\"gain-0\",outcome=\"superseded\"} 1")
+    });
+}
+
+#[test]
+fn the_next_gain_waits_until_the_loss_was_told() {
+    let stage = Stage::embedded();
+    let folder = TempFolder::create();
+    let (log, gate) = (folder.path().join("log"), folder.path().join("gate"));
+    let (log_file, gate_file) = (log.display(), gate.display());
+    let loss = format!(
+        "echo down begins >> {log_file}; while ! test -e {gate_file}; do sleep 0.05; done; \
+         echo down ends >> {log_file}"
+    );
+    let (ada, leading) = stage.leader("ada");
+    let builder = Sidecar::builder(ada).election(leading.clone());
+    let gain = format!("echo up >> {log_file}");
+    let builder = builder.hook(Hook::command_on_gain(gain)).hook(Hook::command_on_loss(loss));
+    let _served = stage.serve(builder);
+    wait_until("the gain was told", GENEROUS, || lines(&log) == ["up"]);
+    stage.runtime.block_on(leading.resign());
+    wait_until("it leads again", GENEROUS, || leading.is_leader());
+    wait_until("the loss is told", GENEROUS, || lines(&log).len() >= 2);
+    std::thread::sleep(Duration::from_millis(300));
+    std::fs::write(&gate, "").unwrap();
+    wait_until("all was told", GENEROUS, || lines(&log).len() == 4);
+    assert_eq!(lines(&log), ["up", "down begins", "down ends", "up"]);
+}
+
+#[test]
+fn a_webhook_is_sent_the_host_and_the_login_of_its_address() {
+    let listener = TcpListener::bind("[::1]:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let url = Secret::new(format!("http://us%40er:p%3Aw@[::1]:{port}/x"));
+    let stage = Stage::embedded();
+    let (ada, leading) = stage.leader("ada");
+    let builder = Sidecar::builder(ada).election(leading);
+    let _served = stage.serve(builder.hook(Hook::webhook_on_gain(&url).unwrap()));
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut text = [0; 4096];
+    let mut length = 0;
+    while !text[..length].ends_with(b"}") {
+        length += stream.read(&mut text[length..]).unwrap();
+    }
+    let asked = String::from_utf8_lossy(&text[..length]).into_owned();
+    assert!(asked.contains(&format!("host: [::1]:{port}\r\n")), "{asked}");
+    // us@er:p:w
+    assert!(asked.contains("authorization: Basic dXNAZXI6cDp3\r\n"), "{asked}");
+}

@@ -13,6 +13,8 @@ mod metrics;
 mod openmetrics;
 mod page;
 mod routes;
+mod slow;
 mod stage;
+mod stale;
 mod strict;
 mod truth;

@@ -10,6 +10,7 @@ use testkit::{GENEROUS, Proxy, wait_until};
 
 use crate::browser::Browser;
 use crate::stage::{RESOURCE, Served, Stage, TTL};
+use crate::stale::Scene;
 
 fn open(served: &Served) -> Browser {
     let browser = Browser::open(&format!("http://{}/", served.address));
@@ -162,6 +163,79 @@ fn it_fits_a_phone_and_names_its_parts() {
         .filter(e => e.checkVisibility() && !(e.innerText || e.textContent
             || e.getAttribute('aria-label') || e.labels?.length)).map(e => e.outerHTML)";
     assert_eq!(browser.run(nameless), json!([]));
+}
+
+/// What the page offers to do, and whom it calls the leader.
+const CLAIMS: &str = "const shown = (e) => e.checkVisibility() ? e.innerText : null;
+    return [...document.querySelectorAll('.card button.ghost')].map(shown).filter(Boolean)";
+
+#[test]
+fn a_silent_store_makes_the_leader_unknown_and_nothing_is_offered() {
+    let mut scene = Scene::new();
+    let browser = open(&scene.served);
+    browser.wait_text(".leader", |text| text == "ada");
+    wait_until("the leader can resign", GENEROUS, || browser.run(CLAIMS) == json!(["Resign…"]));
+    for silence in [Scene::SILENCES[2], Scene::SILENCES[0], Scene::SILENCES[1]] {
+        silence(&mut scene);
+        browser.wait_text(".leader", |text| text == "Unknown");
+        browser
+            .wait_text(".facts", |text| text.contains("since") && text.contains("last seen ada"));
+        browser.wait_text("#link-text", |text| text == "store unreachable");
+        assert_eq!(browser.run(CLAIMS), json!([]), "nothing that cannot work is offered");
+        assert_eq!(browser.run("return document.title"), "Unknown · Tenure");
+        let green = "return document.querySelectorAll('.timeline .bar.live, .timeline .tail, \
+                     tr[data-leads=true]').length";
+        assert_eq!(browser.run(green), 0, "nothing is drawn as running");
+        if !scene.stage.is_up() {
+            break;
+        }
+        scene.proxy.heal();
+        scene.stage.server().resume();
+        browser.wait_text(".leader", |text| text == "ada");
+        browser.wait_text("#link-text", |text| text == "live");
+    }
+}
+
+/// A tab that slept, or a network that stood still: what comes late is old.
+#[test]
+fn late_events_are_not_taken_for_news() {
+    let mut scene = Scene::new();
+    let network = Proxy::to(scene.served.address);
+    let browser = Browser::open(&format!("http://{}/", network.address()));
+    browser.wait_text(".leader", |text| text == "ada");
+    network.set_rules(Rule::HalfOpen);
+    browser.wait_text(".leader", |text| text == "Unknown");
+    let shown = "window.shown = []; new MutationObserver(() => window.shown.push(
+        document.querySelector('.leader').innerText)).observe(
+        document.querySelector('.leader'), { childList: true, characterData: true, subtree: true })";
+    browser.run(shown);
+    scene.stage.server().pause();
+    scene.served.wait_for("the sidecar knows no leader", "/status", |status| {
+        status["resources"][0]["unknown"].is_object()
+    });
+    network.heal();
+    browser.wait_text("#link-text", |text| text == "store unreachable");
+    assert_eq!(browser.run("return window.shown.filter(text => text === 'ada')"), json!([]));
+}
+
+/// A name that would be read backwards, or hold what is not seen.
+#[test]
+fn names_that_deceive_are_shown_as_what_they_are() {
+    let mut stage = Stage::redis();
+    let foreign = "web-1\u{202e}\u{2060}\u{61c}\u{ad}\u{e0041}x\u{1b}[2J";
+    stage.server().cli(&["SET", "tenure:nightly-report", foreign, "PX", "600000"]);
+    let served = stage.serve(Sidecar::builder(stage.client("ops")).observe(RESOURCE));
+    served.wait_for("it is seen", "/status", |s| s["resources"][0]["leader"].is_object());
+    for path in ["/status", "/leader", "/monitoring/standby-status", "/health"] {
+        let body = served.get(path).body;
+        assert!(body.chars().all(|c| c.is_ascii() && !c.is_control()), "{path}: {body:?}");
+    }
+    let browser = open(&served);
+    browser.wait_text(".leader", |text| text.starts_with("web-1\\xe2\\x80\\xae\\xe2\\x81\\xa0"));
+    let net = "return import('/page/words.js').then(words => words.plain('a\u{202e}b\u{ad}c'))";
+    assert_eq!(browser.run(net), "a\u{fffd}b\u{fffd}c", "whatever comes through elsewhere");
+    let raw = "return /[\\p{Cf}\\x1b]/u.test(document.documentElement.outerHTML + document.title)";
+    assert_eq!(browser.run(raw), false);
 }
 
 /// Not a test: what the documentation shows. `cargo xtask pictures` runs it.

@@ -54,6 +54,11 @@ impl Stage {
         }
     }
 
+    /// Whether the server of its own still runs.
+    pub(crate) fn is_up(&mut self) -> bool {
+        std::net::TcpStream::connect(("127.0.0.1", self.server().port())).is_ok()
+    }
+
     pub(crate) fn builder(&self, name: &str) -> TenureBuilder {
         let builder = Tenure::builder().name(name).ttl(TTL).fresh_store(true);
         match &self.store {

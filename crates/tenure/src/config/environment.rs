@@ -23,12 +23,21 @@ pub(super) const PROFILE_VARIABLE: &str = "TENURE_PROFILE";
 pub(super) const NOT_SETTINGS: [&str; 6] =
     [FILE_VARIABLE, PROFILE_VARIABLE, "TENURE_NAME", "TENURE_ID", "TENURE_TOKEN", "TENURE_TTL_MS"];
 
+/// Variables that say where the store is. Of these an empty one is no absent one: it is a secret
+/// that was not filled in, and without it every host would be alone.
+const NAME_THE_STORE: [&str; 5] =
+    ["STORE", "STORE__URL", "STORE__URL_FILE", "STORE__HOST", "STORE__SOCKET"];
+
 /// Lays the environment over what is there.
 pub(super) fn lay(environment: &Environment, leaves: &mut Leaves, problems: &mut Problems) {
     let known = leaves.clone();
     for variable in environment.keys() {
         let Some(name) = variable.strip_prefix(PREFIX) else { continue };
-        let Some(text) = value_of(environment, variable) else { continue };
+        let text = match value_of(environment, variable) {
+            None if NAME_THE_STORE.contains(&name) => "",
+            None => continue,
+            Some(text) => text,
+        };
         if NOT_SETTINGS.contains(&variable.as_str()) || is_service_link(name) {
             continue;
         }

@@ -11,7 +11,7 @@ use super::layers::{FileLayer, Leaves, lay_argument};
 use super::origin::{Origin, Place};
 use super::problem::{ConfigError, Problem, Problems};
 use super::value::{Node, Value};
-use super::variables::{Environment, value_of};
+use super::variables::Environment;
 
 /// The largest configuration file, in bytes.
 const CONFIG_LEN_MAX: u64 = 1 << 20;
@@ -145,16 +145,32 @@ impl Loader {
         match &self.profile {
             Some((profile, origin)) => Some((profile, Origin::Argument(origin.clone()))),
             None => {
-                let profile = value_of(&self.environment, PROFILE_VARIABLE)?;
+                // An empty one too: it was meant to choose, and no section has that name.
+                let profile = self.environment.get(PROFILE_VARIABLE)?;
                 Some((profile, Origin::Variable(PROFILE_VARIABLE.to_owned())))
             }
         }
     }
 
+    /// The file that the environment names. One that is named by nothing would be taken for none,
+    /// and so would the store that it names.
+    fn named_file(&self) -> Result<Option<Source>, ConfigError> {
+        match self.environment.get(FILE_VARIABLE).map(|file| file.trim()) {
+            None => Ok(None),
+            Some("") => {
+                let origin = Origin::Variable(FILE_VARIABLE.to_owned());
+                let hint = "name the configuration file, or unset the variable".to_owned();
+                let key = "the file's name".to_owned();
+                Err(Problem::Empty { key, origin, hint }.into())
+            }
+            Some(file) => Ok(Some(Source::File(file.into()))),
+        }
+    }
+
     fn lay_file(&self, leaves: &mut Leaves, problems: &mut Problems) -> Result<(), ConfigError> {
-        let named =
-            value_of(&self.environment, FILE_VARIABLE).map(|file| Source::File(file.into()));
-        let Some(source) = self.source.clone().or(named) else {
+        let Some(source) =
+            self.source.clone().map_or_else(|| self.named_file(), |s| Ok(Some(s)))?
+        else {
             return match self.chosen_profile() {
                 None => Ok(()),
                 Some((profile, origin)) => Err(unknown_profile(profile, origin, None).into()),

@@ -92,6 +92,17 @@ pub enum Problem {
         /// What is wrong and what to write.
         problem: String,
     },
+    /// What says where the store is says nothing. Whoever gave it meant a store, and none is not
+    /// what to use instead.
+    #[error("{origin}: {key} is empty: {hint}")]
+    Empty {
+        /// The setting, or what it is.
+        key: String,
+        /// Where it was given.
+        origin: Origin,
+        /// What to do.
+        hint: String,
+    },
     /// A variable inside a file is not set and has no default.
     #[error(
         "{origin}: {key}: ${{{variable}}} is not set: set it, or write ${{{variable}:default}}"

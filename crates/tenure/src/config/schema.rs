@@ -162,6 +162,13 @@ const SIDECAR: &[Row] = &[
         meaning: "An address to post to when this instance leads no more.",
     },
     Row {
+        name: "on_loss_first",
+        shape: Leaf(Switch),
+        default: Value("false"),
+        meaning: "Whether the lease is given back only when `on_loss` and `on_loss_url` have \
+                  ended, or `stop_grace` is over.",
+    },
+    Row {
         name: "tls",
         shape: Table { rows: SIDECAR_TLS, shorthand: None },
         default: Preset::None,

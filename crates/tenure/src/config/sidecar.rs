@@ -37,6 +37,8 @@ pub struct SidecarConfig {
     pub on_gain_url: Option<Secret>,
     /// An address to post to when it leads no more.
     pub on_loss_url: Option<Secret>,
+    /// Whether a lease is given back only when what runs on loss has ended.
+    pub on_loss_first: bool,
 }
 
 impl SidecarConfig {
@@ -55,6 +57,7 @@ impl SidecarConfig {
             on_loss: section.text("on_loss"),
             on_gain_url: section.text("on_gain_url").map(Secret::new),
             on_loss_url: section.text("on_loss_url").map(Secret::new),
+            on_loss_first: section.is_on("on_loss_first"),
         }
     }
 }

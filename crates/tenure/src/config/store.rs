@@ -154,11 +154,12 @@ impl<'a> Store<'a> {
     /// The address by whichever way it was given, and where that stands.
     fn address(&self) -> Result<Option<(String, Origin)>, ConfigError> {
         if let Some((url, leaf)) = self.text("url") {
-            return Ok(Some((url.trim().to_owned(), leaf.origin.clone())));
+            return Ok(Some((given(&url, "store.url", leaf)?, leaf.origin.clone())));
         }
         if let Some((file, leaf)) = self.text("url_file") {
             let url = (self.read)(FilePath::new(&file))?;
-            return Ok(Some((url.trim().to_owned(), leaf.origin.clone())));
+            let key = format!("store.url_file: the file {file}");
+            return Ok(Some((given(&url, &key, leaf)?, leaf.origin.clone())));
         }
         if let Some((socket, leaf)) = self.text("socket") {
             return Ok(Some((format!("unix://{}", encoded(&socket, "/")), leaf.origin.clone())));
@@ -292,6 +293,20 @@ impl<'a> Store<'a> {
         }
         Ok(())
     }
+}
+
+/// The address without blanks around it. Nothing is no address.
+fn given(url: &str, key: &str, leaf: &Leaf) -> Result<String, ConfigError> {
+    match url.trim() {
+        "" => Err(empty(key, leaf.origin.clone())),
+        url => Ok(url.to_owned()),
+    }
+}
+
+/// Refuses an address that says nothing.
+fn empty(key: &str, origin: Origin) -> ConfigError {
+    let hint = "write the store's address, such as redis://host, or take the setting away";
+    Problem::Empty { key: key.to_owned(), origin, hint: hint.to_owned() }.into()
 }
 
 fn checked_host(host: &str, origin: &Origin) -> Result<String, ConfigError> {

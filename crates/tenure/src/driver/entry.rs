@@ -1,12 +1,15 @@
 //! One election as the driver keeps it: the machine, and what is under way for it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::protocol::Request;
 use tenure_core::{
-    AskId, Election as Machine, Event, EventKind, Moment, Output, Reason, Resource, Role,
+    AskId, Election as Machine, Event, EventKind, HandOver, HandOverOutcome, Moment, Output,
+    Reason, Resource, Role,
 };
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::backend::{Backend, Listening, Signal, SignalSink};
@@ -17,10 +20,6 @@ use crate::term::TermState;
 use crate::trace::{self, Circumstances, Trouble};
 
 use super::inbox::{ElectionKey, Inbox, Reply};
-
-/// How long before the end of its grace work is cut off: long enough for a runtime to drop it, so
-/// that "overrun" is said only of work that cannot be dropped.
-const CUT_LEAD_MAX: Duration = Duration::from_millis(20);
 
 /// What the process does by itself when things go wrong, by the application's choice.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +44,9 @@ pub(super) struct Entry {
     /// What the machine was last told about work, and about holding back.
     work_told: bool,
     pause_told: bool,
+    /// Who waits for the hand-overs under way.
+    hand_overs: HashMap<HandOver, oneshot::Sender<HandOverOutcome>>,
+    hand_overs_begun: u64,
     /// Why attempts fail, as last logged.
     wait_told: Option<&'static str>,
     /// The term that events are about.
@@ -110,6 +112,8 @@ impl Entry {
             cuts_off_at: Moment::NEVER,
             work_told: false,
             pause_told: false,
+            hand_overs: HashMap::new(),
+            hand_overs_begun: 0,
             wait_told: None,
             term: None,
             receiver: None,
@@ -137,6 +141,27 @@ impl Entry {
         changed.then_some(paused)
     }
 
+    /// Numbers the hand-overs that are wished for; whoever waits for them is kept.
+    pub(super) fn take_hand_overs(&mut self, wishes: &mut Wishes) -> Vec<(HandOver, Successor)> {
+        let wished = std::mem::take(&mut wishes.hand_overs);
+        let numbered = wished.into_iter().map(|wish| {
+            self.hand_overs_begun += 1;
+            let request = HandOver(self.hand_overs_begun);
+            self.hand_overs.insert(request, wish.reply);
+            (request, wish.successor)
+        });
+        numbered.collect()
+    }
+
+    fn settle_hand_overs(&mut self) {
+        while let Some((request, outcome)) = self.machine.poll_hand_over() {
+            if let Some(reply) = self.hand_overs.remove(&request) {
+                // Whoever asked may be gone.
+                let _ = reply.send(outcome);
+            }
+        }
+    }
+
     /// Passes one input to the machine. Before anything it wants done is done, checks and guards
     /// know about it: all of that happens under the lock of the term cell.
     pub(super) fn advance(
@@ -158,6 +183,7 @@ impl Entry {
         self.term = cell.term().cloned();
         drop(cell);
         self.update_status(&outputs);
+        self.settle_hand_overs();
         (outputs, wakes_at)
     }
 
@@ -211,17 +237,33 @@ impl Entry {
         });
     }
 
-    /// Tells whoever listens; `true` when the election has stopped for good.
+    /// Tells whoever listens; `true` when the election has stopped for good. Work is stopped
+    /// before anything is logged: a log may block.
     pub(super) fn tell(&mut self, event: Event) -> bool {
+        let stopped = matches!(event.kind, EventKind::StateChanged { to: Role::Stopped, .. });
+        self.act_on(&event);
         trace::log(&self.state, &event, self.circumstances);
         self.log_wait_once(&event.kind);
         self.note_trouble(&event.kind);
-        let mut stopped = false;
+        if let (EventKind::Lost { reason, .. }, Some(code)) =
+            (&event.kind, self.policy.exit_on_loss)
+            && is_involuntary(reason)
+        {
+            exit(code);
+        }
+        self.state.publish(event);
+        stopped
+    }
+
+    fn act_on(&mut self, event: &Event) {
         match &event.kind {
-            EventKind::StateChanged { to: Role::Stopped, .. } => stopped = true,
             EventKind::StopWork { by, reason, .. } => {
-                self.cuts_off_at = *by - CUT_LEAD_MAX.min(event.at.until(*by) / 4);
-                self.with_term(|term| term.stop(reason.clone()));
+                if let Some(term) = &self.term {
+                    term.cut_off_at(event.at, *by);
+                    self.cuts_off_at = term.cuts_off_at();
+                    term.stop(reason.clone());
+                    self.state.watch(&mut self.state.lock_cell());
+                }
             }
             EventKind::Overrun { .. } if self.policy.abort_on_overrun => {
                 // The one thing that certainly ends work which nothing else can end.
@@ -230,14 +272,9 @@ impl Entry {
             EventKind::Lost { reason, .. } => {
                 self.cuts_off_at = Moment::NEVER;
                 self.with_term(|term| term.end(reason.clone()));
-                if let (true, Some(code)) = (is_involuntary(reason), self.policy.exit_on_loss) {
-                    exit(code);
-                }
             }
             _ => {}
         }
-        self.state.publish(event);
-        stopped
     }
 
     /// Attempts fail again and again for the same reason; the log has it once.
@@ -334,12 +371,19 @@ impl Entry {
             }
         }
         self.listening = None;
+        // Whoever waits is told by the drop.
+        self.hand_overs.clear();
         self.state.finish();
     }
 }
 
 /// Passes what the application wants on to the machine.
-pub(super) fn grant(machine: &mut Machine, now: Moment, wishes: Wishes) {
+pub(super) fn grant(
+    machine: &mut Machine,
+    now: Moment,
+    wishes: Wishes,
+    hand_overs: Vec<(HandOver, Successor)>,
+) {
     if let Some(ready) = wishes.ready {
         machine.set_ready(now, ready);
     }
@@ -349,15 +393,18 @@ pub(super) fn grant(machine: &mut Machine, now: Moment, wishes: Wishes) {
     if wishes.renews {
         machine.renew_now(now);
     }
-    if let Some(successor) = wishes.hands_over {
+    for (request, successor) in hand_overs {
         let to = match &successor {
             Successor::Named(name) => Some(name.as_str()),
             Successor::Best => None,
         };
-        machine.hand_over(now, to);
+        machine.hand_over_as(now, request, to);
     }
     if let Some(why) = wishes.work_failed {
         machine.work_failed(now, &why);
+    }
+    if let Some(token) = wishes.ran_out {
+        machine.lease_ran_out(now, token);
     }
     if wishes.resigns {
         machine.resign(now);
@@ -369,14 +416,7 @@ pub(super) fn grant(machine: &mut Machine, now: Moment, wishes: Wishes) {
 
 /// Whether a term ended against this instance's will.
 pub(crate) fn is_involuntary(reason: &Reason) -> bool {
-    matches!(
-        reason,
-        Reason::LeaseEnded
-            | Reason::NotRunning(_)
-            | Reason::RenewalLate
-            | Reason::Lost(_)
-            | Reason::WorkStalled
-    )
+    reason.is_involuntary()
 }
 
 fn is_farewell(output: &Output) -> bool {

@@ -6,8 +6,9 @@
 
 mod entry;
 mod inbox;
+mod sleepers;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -19,6 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
 
 use crate::Error;
+use crate::alarm::TaskAlarm;
 use crate::backend::{Backend, Calling, ConnectError, Connecting, Connection, Signal};
 use crate::clock::Clock;
 use crate::identity;
@@ -27,10 +29,8 @@ use crate::state::ElectionState;
 use entry::{Entry, PendingAsk, Purpose};
 pub(crate) use entry::{Policy, is_involuntary};
 pub(crate) use inbox::{ElectionKey, Inbox, Message, Reply};
+use sleepers::Sleepers;
 
-/// The longest sleep in one go. The timer below stands still while the host is suspended, the
-/// deadlines do not: soon after waking up somebody must look.
-const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// After how many messages the driver looks for what is due: a rush must not delay renewals.
 const LOOK_AT_TIME_EVERY: usize = 128;
 /// How much room for messages is kept after a rush.
@@ -130,8 +130,8 @@ struct Driver {
     attempts: u64,
     /// When each election has to be looked at next; one moment per election.
     timers: BTreeSet<(Moment, ElectionKey)>,
-    sleepers: BTreeMap<(Moment, u64), oneshot::Sender<()>>,
-    sleeps: u64,
+    sleepers: Sleepers,
+    alarm: TaskAlarm,
 }
 
 impl Driver {
@@ -156,8 +156,8 @@ impl Driver {
             seeds,
             attempts: 0,
             timers: BTreeSet::new(),
-            sleepers: BTreeMap::new(),
-            sleeps: 0,
+            sleepers: Sleepers::default(),
+            alarm: TaskAlarm::new(),
         }
     }
 
@@ -187,24 +187,19 @@ impl Driver {
             // Connections live in this runtime, too: let them have a turn.
             return tokio::task::yield_now().await;
         }
-        let (inbox, connection) = (&self.inbox, &mut self.connection);
-        let pause = match &self.clock {
-            Clock::System => self.clock.now().until(wakes_at).min(SLEEP_MAX),
-            Clock::Manual(_) => Duration::MAX,
-        };
+        let (inbox, connection, alarm) = (&self.inbox, &mut self.connection, &self.alarm);
         let idle = matches!(self.clock, Clock::Manual(_)) || wakes_at == Moment::NEVER;
         tokio::select! {
             () = inbox.filled() => {}
             Ok(()) = connection.changed() => connection.mark_changed(),
-            () = tokio::time::sleep(pause), if !idle => {}
+            () = alarm.wait_until(wakes_at), if !idle => {}
         }
         self.inbox.wake_up();
     }
 
     fn wakes_at(&self) -> Moment {
         let election = self.timers.first().map_or(Moment::NEVER, |(at, _)| *at);
-        let sleeper = self.sleepers.first_key_value().map_or(Moment::NEVER, |((at, _), _)| *at);
-        election.min(sleeper)
+        election.min(self.sleepers.wakes_at())
     }
 
     // ------------------------------------------------------------------ what comes in
@@ -220,10 +215,7 @@ impl Driver {
                 // Whoever asked may be gone; the subscription then ends with the drop.
                 let _ = reply.send(backend.subscribe(&resource));
             }
-            Message::Sleep { until, wake } => {
-                self.sleeps += 1;
-                self.sleepers.insert((until, self.sleeps), wake);
-            }
+            Message::Sleep { until, wake } => self.sleepers.add(until, wake),
         }
     }
 
@@ -251,15 +243,16 @@ impl Driver {
 
     fn grant_wishes(&mut self, key: ElectionKey) {
         let Some(entry) = self.elections.get_mut(&key) else { return };
-        let wishes = entry.state.take_wishes();
+        let mut wishes = entry.state.take_wishes();
         let paused = entry.pause_changed(&wishes);
+        let hand_overs = entry.take_hand_overs(&mut wishes);
         self.turn(key, |machine, now| {
             match paused {
                 Some(true) => machine.pause(now),
                 Some(false) => machine.resume(now),
                 None => {}
             }
-            entry::grant(machine, now, wishes);
+            entry::grant(machine, now, wishes, hand_overs);
         });
     }
 
@@ -306,13 +299,7 @@ impl Driver {
         for key in due {
             self.wake(key);
         }
-        while let Some(sleeper) = self.sleepers.first_entry() {
-            if sleeper.key().0 > now {
-                return;
-            }
-            // Whoever slept may be gone.
-            let _ = sleeper.remove().send(());
-        }
+        self.sleepers.wake(now);
     }
 
     fn wake(&mut self, key: ElectionKey) {

@@ -323,8 +323,7 @@ impl ElectionBuilder {
     async fn start_as(mut self, contest: Contest) -> Result<Election, Error> {
         let settings = self.settings(contest)?;
         let (client, enabled) = (Arc::clone(&self.client), self.enabled);
-        let inbox = Arc::clone(&client.inbox);
-        let state = ElectionState::new(&settings, client.clock.clone(), inbox, enabled);
+        let state = ElectionState::new(&settings, &client, enabled);
         self.register_listeners(&state)?;
         let starting = Starting {
             state: Arc::clone(&state),

@@ -1,13 +1,14 @@
 //! The handle of an election: how it stands, and what the application wants of it.
 
 mod builder;
+mod hand_over;
 mod run;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::protocol::Member;
-use tenure_core::{Event, EventKind, InstanceId, Resource, Role, SeenLeader};
+use tenure_core::{Event, InstanceId, Resource, Role, SeenLeader};
 
 use crate::client::Client;
 use crate::events::Events;
@@ -19,6 +20,7 @@ use crate::{Error, Term};
 
 pub(crate) use builder::Attempt;
 pub use builder::{ElectionBuilder, Loss, OnLoss};
+pub(crate) use hand_over::hand_over;
 pub(crate) use run::{Ended, run_term, words_of};
 
 /// A running election. Cheap to clone; it is stopped when the last handle is dropped.
@@ -196,13 +198,17 @@ impl Election {
         wait_until_given_up(self.state(), token).await;
     }
 
-    /// Gives the term to the member called `to`, by name or whole id, and returns who it was.
-    /// Fails with [`Error::Refused`] when `to` cannot take over; this instance then goes on.
+    /// Gives the term to the member called `to`, by name or whole id, and returns who it was once
+    /// that member leads by the store's word.
+    ///
+    /// Fails with [`Error::Refused`] and the reason: `to` cannot take over, and this instance goes
+    /// on leading; or the term ended and `to` did not take over in time.
+    /// [`is_leader`](Self::is_leader) tells the two apart.
     pub async fn hand_over(&self, to: &str) -> Result<InstanceId, Error> {
         hand_over(self.state(), Successor::Named(to.to_owned())).await
     }
 
-    /// Gives the term to the best member that is ready.
+    /// Gives the term to the best member that is ready; see [`hand_over`](Self::hand_over).
     pub async fn hand_over_to_best(&self) -> Result<InstanceId, Error> {
         hand_over(self.state(), Successor::Best).await
     }
@@ -217,23 +223,4 @@ impl Election {
     fn stopped_error(&self) -> Error {
         Error::Stopped { name: self.resource().name().to_owned() }
     }
-}
-
-pub(crate) async fn hand_over(
-    state: &Arc<ElectionState>,
-    successor: Successor,
-) -> Result<InstanceId, Error> {
-    let mut events = Events::new();
-    state.subscribe(Arc::clone(events.queue()));
-    state.wish(|wishes| wishes.hands_over = Some(successor));
-    while let Some(event) = events.next().await {
-        match event.as_ref().map(|event| &event.kind) {
-            Ok(EventKind::HandedOver { to, .. }) => return Ok(to.clone()),
-            Ok(EventKind::HandOverRefused { why }) => {
-                return Err(Error::Refused { why: why.clone() });
-            }
-            _ => {}
-        }
-    }
-    Err(Error::Stopped { name: state.resource.name().to_owned() })
 }

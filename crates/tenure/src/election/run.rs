@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use crate::state::ElectionState;
 use crate::term::Phase;
 use crate::{Election, Error, Term};
 
@@ -59,38 +60,45 @@ impl Election {
                 }
                 Ended::Stopped => failures = 0,
                 Ended::Panicked(why) => {
-                    self.give_up_after_panic(&why);
-                    self.hold_back(failures).await;
+                    self.hold_back_after_panic(&why, failures).await;
                     failures += 1;
                 }
             }
         }
     }
 
-    pub(crate) fn give_up_after_panic(&self, why: &str) {
-        let (resource, id) = (self.resource().name(), self.id().as_str());
-        let detail = why.escape_debug().to_string();
-        tracing::error!(target: "tenure", resource, id, reason = "work-failed", detail,
-            "leader: work panicked");
+    /// Gives the term up and takes none for a while, so that another instance may try its luck.
+    /// Whoever drops the future ends that while at once.
+    pub(crate) async fn hold_back_after_panic(&self, why: &str, failures: u32) {
         self.state().wish(|wishes| {
             wishes.backs_off = true;
             wishes.work_failed = Some(why.to_owned());
         });
-    }
-
-    /// Takes no term for a while, so that another instance may try its luck.
-    pub(crate) async fn hold_back(&self, failures: u32) {
+        let _contends_again = ContendsAgain(self.state());
+        let (resource, id) = (self.resource().name(), self.id().as_str());
+        let detail = why.escape_debug().to_string();
+        tracing::error!(target: "tenure", resource, id, reason = "work-failed", detail,
+            "leader: work panicked");
         let pause = BACK_OFF_MIN.saturating_mul(1 << failures.min(16)).min(BACK_OFF_MAX);
         tokio::select! {
             // Without a client there is nothing to hold back from.
             _ = self.client().sleep(pause) => {}
             () = self.state().stopped() => {}
         }
-        self.state().wish(|wishes| wishes.backs_off = false);
     }
 }
 
-/// Runs `work` under one term and is done only when nothing of it is left.
+/// Ends a back-off when it is dropped: otherwise one that was cancelled would never end.
+struct ContendsAgain<'a>(&'a ElectionState);
+
+impl Drop for ContendsAgain<'_> {
+    fn drop(&mut self) {
+        self.0.wish(|wishes| wishes.backs_off = false);
+    }
+}
+
+/// Runs `work` under one term and is done only when nothing of it is left. What has to stop by
+/// the clock is not begun, and what ended after that does not count as done.
 pub(crate) async fn run_term<F, Fut, T>(term: Term, work: &mut F) -> Ended<T>
 where
     F: FnMut(Term) -> Fut,
@@ -98,6 +106,9 @@ where
 {
     // Held until the work is gone, whatever the work does with its own guard.
     let held = term.double();
+    if held.is_stopping() {
+        return Ended::Stopped;
+    }
     let begun = catch_unwind(AssertUnwindSafe(|| Box::pin(work(term))));
     let mut running = match begun {
         Ok(running) => running,

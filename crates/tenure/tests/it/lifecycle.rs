@@ -367,3 +367,91 @@ async fn the_thread_of_a_client_ends_after_its_last_handle() {
     }
     panic!("the driver still holds its backend");
 }
+
+#[tokio::test]
+async fn a_hand_over_is_done_once_the_successor_leads() {
+    let world = World::new();
+    let (ada, bob) = pair(&world).await;
+    for (from, to) in [(&ada, &bob), (&bob, &ada)] {
+        let led = world.advance_while(from.hand_over(to.id().as_str())).await.unwrap();
+        assert_eq!(led, *to.id());
+        assert!(to.is_leader() && !from.is_leader());
+    }
+}
+
+#[tokio::test]
+async fn hand_overs_at_once_have_an_outcome_each() {
+    let world = World::new();
+    let (ada, bob) = pair(&world).await;
+    let both = async { tokio::join!(ada.hand_over("bob"), ada.hand_over("nobody-there")) };
+    let (right, wrong) = world.advance_while(both).await;
+    assert_eq!(right.unwrap(), *bob.id());
+    assert!(wrong.unwrap_err().to_string().contains("not a member"));
+    let both = async { tokio::join!(bob.hand_over("nobody-there"), bob.hand_over("ada")) };
+    let (wrong, right) = world.advance_while(both).await;
+    assert!(wrong.unwrap_err().to_string().contains("not a member"));
+    assert_eq!(right.unwrap(), *ada.id());
+    let both = async { tokio::join!(ada.hand_over("bob"), ada.hand_over_to_best()) };
+    let (first, second) = world.advance_while(both).await;
+    assert_eq!(first.unwrap(), *bob.id());
+    assert!(matches!(second, Err(Error::Refused { .. })), "{second:?}");
+}
+
+#[tokio::test]
+async fn a_hand_over_ends_when_its_term_is_lost() {
+    let world = World::new();
+    let (ada, _bob) = pair(&world).await;
+    let term = ada.term().unwrap();
+    let handing = tokio::spawn({
+        let ada = ada.clone();
+        async move { ada.hand_over("bob").await }
+    });
+    world.settle().await;
+    assert!(term.is_stopping(), "its work is waited for");
+    world.give_to_stranger(NAME, "stranger", Duration::from_secs(5));
+    world.advance(Duration::from_secs(12)).await;
+    drop(term);
+    let error = world.advance_while(handing).await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_hand_over_ends_when_work_does_not() {
+    let world = World::new();
+    let (ada, bob) = pair(&world).await;
+    let term = ada.term().unwrap();
+    let error = world.advance_while(ada.hand_over("bob")).await.unwrap_err();
+    assert!(error.to_string().contains("did not end before the lease"), "{error}");
+    world.run_until(|| bob.is_leader()).await;
+    drop(term);
+}
+
+#[tokio::test]
+async fn a_hand_over_ends_when_the_store_is_gone_or_the_election_stops() {
+    let world = World::new();
+    let (ada, _bob) = pair(&world).await;
+    let term = ada.term().unwrap();
+    let handing = tokio::spawn({
+        let ada = ada.clone();
+        async move { ada.hand_over("bob").await }
+    });
+    world.settle().await;
+    assert!(term.is_stopping());
+    world.pause_store();
+    drop(term);
+    let error = world.advance_while(handing).await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    world.resume_store();
+    world.advance_while(ada.stop()).await;
+    let error = world.advance_while(ada.hand_over("bob")).await.unwrap_err();
+    assert!(matches!(error, Error::Stopped { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_successor_that_does_not_take_over_is_told() {
+    let world = World::new();
+    let (ada, _bob) = pair(&world).await;
+    world.cut_off("bob");
+    let error = world.advance_while(ada.hand_over("bob")).await.unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+}

@@ -100,7 +100,11 @@ async fn a_successor_is_nobodys_leader_before_it_has_taken_over() {
     let mut changes = world.advance_while(eve.observe(NAME).unwrap().changes()).await.unwrap();
     world.advance_while(changes.next()).await.unwrap();
     world.cut_off("bob");
-    world.advance_while(ada.hand_over("bob")).await.unwrap();
+    let handing = tokio::spawn({
+        let ada = ada.clone();
+        async move { ada.hand_over("bob").await }
+    });
+    world.settle().await;
 
     let seen = world.advance_while(changes.next()).await.unwrap();
     let Leadership::Vacant(Vacancy::Reserved { to, left }) = seen.leadership else {
@@ -111,6 +115,8 @@ async fn a_successor_is_nobodys_leader_before_it_has_taken_over() {
     assert_eq!(ada.leader(), None, "nobody leads for those who take part, either");
     world.run_until(|| ada.is_leader()).await;
     assert_eq!(ada.leader().unwrap().id, *ada.id());
+    let told = world.advance_while(handing).await.unwrap().unwrap_err().to_string();
+    assert!(told.contains("leads instead") || told.contains("did not take over"), "{told}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure::core::protocol::TickOutcome;
 use tenure::testing::World;
-use tenure::{Error, Once, Reason, Tenure, Tick};
+use tenure::{Error, NotStarted, Once, Reason, Tenure, Tick};
 
 const NAME: &str = "cron";
 const HOURLY: Duration = Duration::from_secs(3600);
@@ -232,4 +232,53 @@ async fn a_job_that_ends_in_its_grace_during_shutdown_is_told_to_stop() {
     assert!(matches!(outcome, Once::Interrupted(Reason::Stopped)), "{outcome:?}");
     let late = tenure.once(NAME, Tick::Number(2), |_| async { Ok::<_, Error>(()) }).await;
     assert_eq!(late.unwrap_err(), Error::Closed);
+}
+
+#[tokio::test]
+async fn work_that_could_not_be_started_consumes_no_tick() {
+    let world = World::new();
+    let clients = clients(&world, 2).await;
+    for tick in [Tick::every(HOURLY), Tick::Number(1), Tick::named("v7")] {
+        // Nobody reruns what may have half of its effects: what never started has none.
+        let job = |client: &Tenure| client.job(NAME).tick(tick.clone()).rerun_crashed(false);
+        let missing = job(&clients[0]).run_startable(|_term| async {
+            Err::<Result<(), String>, _>(NotStarted("no such file".to_owned()))
+        });
+        let missing = world.advance_while(missing).await.unwrap();
+        assert_eq!(missing, Once::NotStarted("no such file".to_owned()));
+        let healthy = job(&clients[1]).run(|_term| async { Ok::<_, String>(()) });
+        let healthy = world.advance_while(healthy).await.unwrap();
+        assert_eq!(healthy, Once::Ran(Ok(())), "{tick:?}");
+        let late = job(&clients[0]).run_startable(|_term| async {
+            Err::<Result<(), String>, _>(NotStarted("not even tried".to_owned()))
+        });
+        let late = world.advance_while(late).await.unwrap();
+        assert_eq!(late, Once::AlreadyDone(TickOutcome::Succeeded));
+    }
+}
+
+#[tokio::test]
+async fn a_tick_whose_outcome_cannot_be_recorded_is_not_called_done() {
+    let world = World::new();
+    let clients = clients(&world, 2).await;
+    let running = clients[0].once(NAME, Tick::Number(1), |_term| async {
+        world.cut_off("web-0");
+        Ok::<_, Error>(())
+    });
+    let outcome = world.advance_while(running).await.unwrap();
+    assert_eq!(outcome, Once::Unrecorded(Ok(())));
+    assert_eq!(outcome.ran(), None);
+    let again = clients[1].once(NAME, Tick::Number(1), |_| async { Ok::<_, Error>(()) });
+    assert_eq!(world.advance_while(again).await.unwrap(), Once::Ran(Ok(())));
+}
+
+#[tokio::test]
+async fn each_length_of_a_period_is_a_count_of_its_own() {
+    let world = World::new();
+    let tenure = world.client("ada").await;
+    for seconds in [1, 3600, 86_400] {
+        let tick = Tick::every(Duration::from_secs(seconds));
+        let once = tenure.once(NAME, tick, |_| async { Ok::<_, Error>(()) });
+        assert_eq!(world.advance_while(once).await.unwrap(), Once::Ran(Ok(())), "{seconds} s");
+    }
 }

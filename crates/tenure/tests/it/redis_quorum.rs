@@ -321,6 +321,9 @@ const OTHERWISE: &[&str] = &[
     "a_failed_tick_tells_its_words",
     "ticks_run_inside_the_own_term_only",
     "the_outcome_of_a_named_tick_is_kept_for_a_while",
+    "each_length_of_a_period_has_a_record_of_its_own",
+    "a_period_beyond_the_present_says_nothing_about_those_before_it",
+    "a_tick_that_never_started_is_open_again",
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

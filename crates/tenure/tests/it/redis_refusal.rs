@@ -11,7 +11,7 @@ use crate::actor::Actor;
 const CANARY: &str = "c4nary-in-the-c0al-mine";
 /// The user of the documentation in `backend::redis`.
 const LEAST: &str = "~tenure:* ~{tenure:* &{tenure:* +eval +evalsha +time +info +type +get \
-    +getrange +set +del +pttl +pexpire +hget +hmget +hset +hdel +hlen +hkeys +zadd \
+    +getrange +set +del +pttl +pexpire +hget +hmget +hset +hdel +hlen +hkeys +hgetall +zadd \
     +zscore +zcard +zrem +zrange +zrangebyscore +zrevrangebyscore +zremrangebyscore +xadd \
     +xrevrange +publish +subscribe +unsubscribe";
 

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use tenure::backend::Connection;
 use tenure::backend::redis::RedisBackend;
-use tenure::core::protocol::{Acquire, HistoryKind, Outcome, Request, StoreError};
+use tenure::core::protocol::{
+    Acquire, HistoryKind, Outcome, Request, StoreError, Tick, TickOutcome,
+};
+use tenure::fence::{FencedError, FencedValue, FencedWrite};
 use tenure::{Election, EventKind, Leadership, Reason, Role, Tenure, Token, Vacancy};
 use testkit::{GENEROUS, RedisServer, wait_until};
 
@@ -223,4 +226,115 @@ async fn the_mode_shows_in_the_address() {
     assert_eq!(tenure::backend::Backend::describe(&backend), address);
     let error = RedisBackend::open("redis://127.0.0.1:1?mode=strict").unwrap_err();
     assert!(error.to_string().contains("replicas"), "{error}");
+}
+
+/// A request that promises something is an error while the replica does not answer, and done once
+/// it does.
+async fn is_promised_only_with_its_replica(actor: &Actor, replica: &mut RedisServer, ask: Request) {
+    replica.pause();
+    let hasty = actor.within(Duration::from_secs(2));
+    let error = hasty.ask(ask.clone()).await.unwrap_err();
+    assert!(matches!(&error, StoreError::NotNow(text) if text.contains("0 of 1")), "{error:?}");
+    replica.resume();
+    for _ in 0..20 {
+        match actor.ask(ask.clone()).await {
+            Ok(answer) => {
+                let done = matches!(answer.outcome, Outcome::Done | Outcome::TickRuns);
+                assert!(done, "{ask:?}: {answer:?}");
+                return;
+            }
+            Err(error) => assert!(error.is_temporary(), "{error:?}"),
+        }
+    }
+    panic!("never done: {ask:?}");
+}
+
+#[tokio::test]
+async fn whatever_is_promised_has_reached_the_replica() {
+    let master = start_master();
+    let mut replica = replica_of(&master);
+    let ada = Actor::at(&strict(&master, 1), "job");
+    let token = ada.lead(1).await;
+    let hour = Duration::from_secs(3600);
+    let period = Tick::Period { number: 7, period: hour };
+    for tick in [period, Tick::Number(7), Tick::Named("v7".into())] {
+        let reopen = Request::TickReopen { token, tick: tick.clone() };
+        let begin = Request::TickBegin { token, tick: tick.clone(), rerun_crashed: false };
+        let outcome = TickOutcome::Succeeded;
+        let finish = Request::TickFinish { token, tick: tick.clone(), outcome, keep: hour };
+        for ask in [begin.clone(), reopen, begin, finish] {
+            is_promised_only_with_its_replica(&ada, &mut replica, ask).await;
+        }
+    }
+    let clear = Request::Clear { reason: "test".into(), quarantine: Duration::from_secs(1) };
+    for ask in [Request::Pause { lasts: hour }, Request::Resume, clear] {
+        is_promised_only_with_its_replica(&ada, &mut replica, ask).await;
+    }
+}
+
+#[tokio::test]
+async fn a_tick_that_is_done_stays_done_after_a_failover() {
+    let mut master = start_master();
+    let replica = replica_of(&master);
+    let tenure = Tenure::builder().store(&strict(&master, 1)).fresh_store(true);
+    let tenure = tenure.connect().await.unwrap();
+    for round in 1..=20 {
+        let work = |_| async { Ok::<_, String>(()) };
+        let once = tenure.once("job", tenure::Tick::Number(round), work).await.unwrap();
+        assert_eq!(once, tenure::Once::Ran(Ok(())), "round {round}");
+    }
+    master.kill();
+    replica.cli(&["REPLICAOF", "NO", "ONE"]);
+    assert_eq!(replica.cli(&["HGET", "{tenure:job}:ticks", "done"]), "20");
+    let other = Tenure::builder().store(&replica.url()).fresh_store(true).connect().await.unwrap();
+    let again = other.once("job", tenure::Tick::Number(20), |_| async { Ok::<_, String>(()) });
+    let done = tenure::Once::AlreadyDone(TickOutcome::Succeeded);
+    assert_eq!(again.await.unwrap(), done);
+}
+
+#[tokio::test]
+async fn a_tick_that_the_replica_does_not_know_of_is_not_called_done() {
+    let master = start_master();
+    let mut replica = replica_of(&master);
+    let tenure = Tenure::builder().store(&strict(&master, 1)).fresh_store(true);
+    let tenure = tenure.connect().await.unwrap();
+    let job = tenure.job("job").tick(tenure::Tick::Number(1)).ttl(Duration::from_secs(6));
+    let once = job.run(|_| async {
+        replica.pause();
+        Ok::<_, String>(())
+    });
+    let once = once.await.unwrap();
+    assert_eq!(once, tenure::Once::Unrecorded(Ok(())));
+    assert_eq!(master.cli(&["HGET", "{tenure:job}:ticks", "done"]), "1", "it alone has it");
+}
+
+#[tokio::test]
+async fn a_fence_that_the_replica_does_not_have_is_no_fence() {
+    let master = start_master();
+    let mut replica = replica_of(&master);
+    let backend = RedisBackend::open(&strict(&master, 1)).unwrap();
+    let value = FencedValue::new("report").unwrap();
+    let token = |number| Token::new(number).unwrap();
+    let set = |text: &'static [u8]| FencedWrite::Set { value: text, ttl: None };
+    value.write_through(&backend, token(1), set(b"one"), GENEROUS).await.unwrap();
+    assert_eq!(replica.cli(&["GET", value.fence_key()]), "1");
+    replica.pause();
+    let patience = Duration::from_secs(2);
+    let refused = value.write_through(&backend, token(2), set(b"two"), patience).await;
+    assert!(
+        matches!(&refused, Err(FencedError::Store(StoreError::NotNow(text))) if text.contains("0 of 1")),
+        "{refused:?}"
+    );
+    replica.resume();
+    let mut written = Err(FencedError::Store(StoreError::NotNow(String::new())));
+    for _ in 0..20 {
+        written = value.write_through(&backend, token(2), set(b"two"), GENEROUS).await;
+        if written.is_ok() {
+            break;
+        }
+    }
+    assert_eq!(written, Ok(()));
+    assert_eq!(replica.cli(&["GET", value.fence_key()]), "2");
+    let stale = value.write_through(&backend, token(1), set(b"late"), GENEROUS).await;
+    assert!(matches!(stale, Err(FencedError::Stale(_))), "{stale:?}");
 }

@@ -270,3 +270,28 @@ fn the_blocking_facade_runs_work_on_a_plain_thread() {
     term.resign();
     tenure.shutdown();
 }
+
+#[tokio::test]
+async fn whoever_is_cancelled_while_it_holds_back_contends_again() {
+    let world = World::new();
+    let ada = start(&world, "ada").await;
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let running = tokio::spawn({
+        let ada = ada.clone();
+        async move {
+            ada.run_while_leader(move |_term| {
+                counted.fetch_add(1, Ordering::SeqCst);
+                async { panic!("out of paper") }
+            })
+            .await
+            .map(|(): ()| ())
+        }
+    });
+    world.settle().await;
+    assert_eq!((runs.load(Ordering::SeqCst), ada.is_leader()), (1, false));
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    world.advance(Duration::from_secs(30)).await;
+    assert!(ada.is_leader(), "{:?}", ada.status().reason);
+}

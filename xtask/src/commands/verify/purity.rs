@@ -5,8 +5,15 @@ use super::tree::{File, Tree};
 use super::{Check, Finding};
 
 /// The crates that must stay pure, once they exist.
-const PURE: &[&str] =
-    &["tenure-core", "simulator", "store-resp", "store-types", "store-engine", "store-persist"];
+const PURE: &[&str] = &[
+    "tenure-core",
+    "tenure-run",
+    "simulator",
+    "store-resp",
+    "store-types",
+    "store-engine",
+    "store-persist",
+];
 
 /// Crates that bring what a pure crate must not have.
 const IMPURE_DEPENDENCIES: &[&str] = &[

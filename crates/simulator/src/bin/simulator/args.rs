@@ -3,12 +3,12 @@
 use std::fmt;
 
 /// How many seeds a control gets to be caught.
-const CONTROL_SEEDS_MAX: u64 = 2_000;
+const CONTROL_SEEDS_MAX: u64 = 5_000;
 
 pub(crate) const USAGE: &str = "\
 usage: simulator [--seeds N] [--case NAME] [--control NAME] [--seed S [--rest] [--trace]] [--jobs N] [--json]
 
-  --seeds N       worlds per case (default 1000); controls get at most 2000
+  --seeds N       worlds per case (default 1000); controls get at most 5000
   --case NAME     only this case, and no controls unless --control is given too
   --control NAME  only this control, and no cases unless --seed is given too
   --seed S        only the world of this seed

@@ -73,14 +73,17 @@ fn run_cases(args: &Args, cases: &[&'static Case]) -> bool {
             case,
             subject: Subject::Ours,
             ignores: &[],
+            only: None,
             seeds: args.seeds,
             until: Until::Done,
         };
-        is_kept &= report::case_row(args.json, plan, &sweep(plan, args.jobs));
         if !case.is_promised() {
-            let rest = Sweep { ignores: case.excused, ..plan };
-            is_kept &= report::case_row(args.json, rest, &sweep(rest, args.jobs));
+            // That it breaks is seen soon; how often does not matter.
+            let breaks = Sweep { seeds: args.control_seeds(), until: Until::Broken, ..plan };
+            is_kept &= report::case_row(args.json, breaks, &sweep(breaks, args.jobs));
         }
+        let promised = Sweep { ignores: case.excused, ..plan };
+        is_kept &= report::case_row(args.json, promised, &sweep(promised, args.jobs));
     }
     is_kept
 }
@@ -94,6 +97,7 @@ fn run_controls(args: &Args, controls: &[&'static Control]) -> bool {
             case: Case::named(control.case).expect("controls name cases that exist"),
             subject: control.subject,
             ignores: &[],
+            only: Some(control.breaks),
             seeds: args.control_seeds(),
             until: Until::Broken,
         };
@@ -104,17 +108,18 @@ fn run_controls(args: &Args, controls: &[&'static Control]) -> bool {
 
 /// One world by its seed, for a person to read.
 fn replay(args: &Args, cases: &[&Case], controls: &[&Control], seed: u64) -> ExitCode {
-    let (case, subject) = match (&args.control, &args.case) {
-        (Some(_), None) => {
-            let case = Case::named(controls[0].case).expect("controls name cases that exist");
-            (case, controls[0].subject)
-        }
-        (Some(_), Some(_)) => (cases[0], controls[0].subject),
-        (None, Some(_)) => (cases[0], Subject::Ours),
+    let control = args.control.as_ref().map(|_| controls[0]);
+    let case = match (control, &args.case) {
+        (Some(control), None) => Case::named(control.case).expect("controls name cases that exist"),
+        (_, Some(_)) => cases[0],
         (None, None) => return usage_error("--seed needs --case or --control"),
     };
+    let subject = control.map_or(Subject::Ours, |control| control.subject);
     let ignores = if args.rest { case.excused } else { &[] };
     let mut world = World::new(case, subject, seed, Mode::of_seed(seed)).ignoring(ignores);
+    if let Some(control) = control {
+        world = world.judging_only(control.breaks);
+    }
     if args.trace {
         world = world.traced();
     }

@@ -24,7 +24,7 @@ pub(crate) fn case_row(json: bool, plan: Sweep, found: &Found) -> bool {
         false => found.by_promise.iter().any(|(promise, ..)| case.excused.contains(promise)),
     };
     let promised = match (case.is_promised(), must_hold) {
-        (true, _) => "P1-P6".to_owned(),
+        (true, _) => "P1-P7".to_owned(),
         (false, true) => format!("all but {}", listed(case.excused)),
         (false, false) => format!("not {}", listed(case.excused)),
     };
@@ -87,7 +87,7 @@ fn explain(plan: Sweep, must_hold: bool, found: &Found) {
 pub(crate) fn controls_head(json: bool) {
     if !json {
         println!(
-            "\n{:<22} {:<15} {:>14}  {:<7} what is wrong with it",
+            "\n{:<23} {:<16} {:>14}  {:<7} what is wrong with it",
             "control", "case", "caught at seed", "promise"
         );
     }
@@ -107,7 +107,7 @@ pub(crate) fn control_row(json: bool, control: &Control, found: &Found) -> bool 
         );
     } else {
         println!(
-            "{:<22} {:<15} {:>14}  {:<7} {}",
+            "{:<23} {:<16} {:>14}  {:<7} {}",
             control.name,
             control.case,
             seed.map_or("NOT CAUGHT".to_owned(), |seed| seed.to_string()),
@@ -116,7 +116,8 @@ pub(crate) fn control_row(json: bool, control: &Control, found: &Found) -> bool 
         );
     }
     if seed.is_none() {
-        eprintln!("  {} was not caught in {} seeds", control.name, found.seeds);
+        let Control { name, breaks, .. } = control;
+        eprintln!("  {name} was not caught by {breaks} in {} seeds", found.seeds);
     }
     seed.is_some()
 }

@@ -57,6 +57,8 @@ pub(crate) struct Sweep {
     pub(crate) case: &'static Case,
     pub(crate) subject: Subject,
     pub(crate) ignores: &'static [Promise],
+    /// The one promise to look at.
+    pub(crate) only: Option<Promise>,
     pub(crate) seeds: u64,
     pub(crate) until: Until,
 }
@@ -90,12 +92,19 @@ pub(crate) fn sweep(plan: Sweep, jobs: usize) -> Found {
 }
 
 fn run_chunk(plan: Sweep, seeds: std::ops::Range<u64>, found: &Mutex<Found>) {
-    let Sweep { case, subject, ignores, .. } = plan;
+    let Sweep { case, subject, ignores, only, .. } = plan;
     for seed in seeds {
         // A panic is a finding like any other: its seed must come out.
-        let run = || World::new(case, subject, seed, Mode::of_seed(seed)).ignoring(ignores).run();
+        let run = || {
+            let world = World::new(case, subject, seed, Mode::of_seed(seed)).ignoring(ignores);
+            match only {
+                Some(promise) => world.judging_only(promise).run(),
+                None => world.run(),
+            }
+        };
         let (terms, violation) = match panic::catch_unwind(run) {
             Ok(outcome) => (outcome.terms, outcome.violation),
+            Err(_) if only.is_some() => (0, None),
             Err(cause) => (0, Some(panicked(cause.as_ref()))),
         };
         let mut found = found.lock().expect("no thread panics while it holds this");

@@ -3,7 +3,7 @@
 //! Where order means something, SHA-1 is fed what came before (`mix`); where it does not,
 //! signatures of elements are laid over each other (`blend`).
 
-use store_types::sha1::sha1;
+use sha1_smol::Sha1;
 use store_types::{Element, StreamId, number};
 
 use super::super::prelude::*;
@@ -18,6 +18,10 @@ const SET: u32 = 2;
 const SORTED_SET: u32 = 3;
 const HASH: u32 = 4;
 const STREAM: u32 = 6;
+
+fn sha1(bytes: &[u8]) -> Digest {
+    Sha1::from(bytes).digest().bytes()
+}
 
 fn blend(digest: &mut Digest, bytes: &[u8]) {
     for (byte, added) in digest.iter_mut().zip(sha1(bytes)) {

@@ -198,6 +198,9 @@ fn split<'t>(rest: &mut &'t str, ends: impl Fn(char) -> bool) -> &'t str {
 }
 
 #[cfg(test)]
+pub(crate) mod made_up;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -40,6 +40,7 @@ pub(super) const TABLE: &[Command] = &[
         .docs(Group::Geo, "3.2.0", "O(1)", "The positions of members."),
     Command::new("georadius", AtLeast(6), WRITE | GROWS, georadius)
         .keys(STORE_KEYS)
+        .keys_found_by(search::georadius_keys)
         .categories(category::GEO)
         .docs(Group::Geo, "3.2.0", "O(N+log M)", "Members around a position."),
     Command::new("georadius_ro", AtLeast(6), READ, search::georadius_ro)
@@ -48,6 +49,7 @@ pub(super) const TABLE: &[Command] = &[
         .docs(Group::Geo, "3.2.10", "O(N+log M)", "Members around a position, never stored."),
     Command::new("georadiusbymember", AtLeast(5), WRITE | GROWS, georadiusbymember)
         .keys(STORE_KEYS_BY_MEMBER)
+        .keys_found_by(search::georadiusbymember_keys)
         .categories(category::GEO)
         .docs(Group::Geo, "3.2.0", "O(N+log M)", "Members around a member."),
     Command::new("georadiusbymember_ro", AtLeast(5), READ, search::georadiusbymember_ro)

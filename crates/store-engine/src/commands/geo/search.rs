@@ -9,7 +9,9 @@ use store_types::{ScoreBound, SortedSet};
 
 use super::super::partial_sort::partial_sort;
 use super::super::prelude::*;
+use super::{STORE_KEYS, STORE_KEYS_BY_MEMBER};
 use super::{parse_position, parse_unit, position_of, reply_distance, reply_position};
+use crate::key_finder::{FoundKey, by_specs};
 
 /// Which of the commands runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,6 +60,26 @@ pub(super) fn geosearchstore(cx: &mut Context<'_>, request: Request<'_>) -> Comm
     search(cx, request, Form::SearchStore)
 }
 
+/// The keys of GEORADIUS, found as the command itself finds them.
+pub(super) fn georadius_keys(request: Request<'_>) -> Option<Vec<FoundKey>> {
+    radius_keys(request, Form::Radius { stores: true }, STORE_KEYS)
+}
+
+/// The keys of GEORADIUSBYMEMBER, found as the command itself finds them.
+pub(super) fn georadiusbymember_keys(request: Request<'_>) -> Option<Vec<FoundKey>> {
+    radius_keys(request, Form::RadiusByMember { stores: true }, STORE_KEYS_BY_MEMBER)
+}
+
+fn radius_keys(request: Request<'_>, form: Form, specs: &[KeySpec]) -> Option<Vec<FoundKey>> {
+    let Ok(query) = (Parser { request, form, set: None }).parse() else {
+        // The command stores nothing then; clients that only ask for keys get what Redis tells.
+        return by_specs(specs, request);
+    };
+    let source = FoundKey { arg: form.source(), access: RO | ACCESS };
+    let target = query.stores_at.map(|arg| FoundKey { arg, access: OW | UPDATE });
+    Some([Some(source), target].into_iter().flatten().collect())
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
     Nearest,
@@ -82,7 +104,7 @@ impl Centre {
 }
 
 /// What was asked for.
-struct Query<'a> {
+struct Query {
     centre: Option<Centre>,
     shape: Option<Shape>,
     /// Metres per unit.
@@ -94,7 +116,8 @@ struct Query<'a> {
     count: Option<usize>,
     /// Whether any `count` will do, not only the nearest.
     any: bool,
-    stores_at: Option<&'a [u8]>,
+    /// Which argument names the key to store in.
+    stores_at: Option<usize>,
     stores_distance: bool,
 }
 
@@ -114,7 +137,7 @@ fn search(cx: &mut Context<'_>, request: Request<'_>, form: Form) -> CommandResu
     let centre = query.centre.and_then(Centre::position);
     let (Some(set), Some(centre), Some(shape)) = (set, centre, query.shape) else {
         match query.stores_at {
-            Some(target) => store(cx, target, &query, form, Vec::new()),
+            Some(target) => store(cx, request.arg(target), &query, form, Vec::new()),
             None => cx.reply.array(0),
         }
         return Ok(());
@@ -129,7 +152,7 @@ fn search(cx: &mut Context<'_>, request: Request<'_>, form: Form) -> CommandResu
     }
     hits.truncate(query.count.unwrap_or(usize::MAX));
     match query.stores_at {
-        Some(target) => store(cx, target, &query, form, hits),
+        Some(target) => store(cx, request.arg(target), &query, form, hits),
         None => reply_hits(cx, &query, hits),
     }
     Ok(())
@@ -162,7 +185,7 @@ fn sort(hits: &mut [Hit], order: Order, wanted: Range<usize>) {
     }
 }
 
-fn reply_hits(cx: &mut Context<'_>, query: &Query<'_>, hits: Vec<Hit>) {
+fn reply_hits(cx: &mut Context<'_>, query: &Query, hits: Vec<Hit>) {
     let reply = &mut cx.reply;
     let facts = [query.with_distance, query.with_score, query.with_position];
     let fact_count = facts.iter().filter(|wanted| **wanted).count();
@@ -184,7 +207,7 @@ fn reply_hits(cx: &mut Context<'_>, query: &Query<'_>, hits: Vec<Hit>) {
     }
 }
 
-fn store(cx: &mut Context<'_>, target: &[u8], query: &Query<'_>, form: Form, hits: Vec<Hit>) {
+fn store(cx: &mut Context<'_>, target: &[u8], query: &Query, form: Form, hits: Vec<Hit>) {
     cx.reply.count(hits.len());
     if hits.is_empty() {
         cx.db.delete(target);
@@ -206,8 +229,8 @@ struct Parser<'a, 's> {
     set: Option<&'s SortedSet>,
 }
 
-impl<'a> Parser<'a, '_> {
-    fn parse(&self) -> Result<Query<'a>, CommandError> {
+impl Parser<'_, '_> {
+    fn parse(&self) -> Result<Query, CommandError> {
         let mut query = Query {
             centre: None,
             shape: None,
@@ -218,7 +241,7 @@ impl<'a> Parser<'a, '_> {
             order: None,
             count: None,
             any: false,
-            stores_at: (self.form == Form::SearchStore).then(|| self.request.arg(1)),
+            stores_at: (self.form == Form::SearchStore).then_some(1),
             stores_distance: false,
         };
         let mut at = self.fixed(&mut query)?;
@@ -230,7 +253,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// What stands in front of the options; returns where those begin.
-    fn fixed(&self, query: &mut Query<'a>) -> Result<usize, CommandError> {
+    fn fixed(&self, query: &mut Query) -> Result<usize, CommandError> {
         match self.form {
             Form::Search => Ok(2),
             Form::SearchStore => Ok(3),
@@ -258,7 +281,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    fn circle(&self, at: usize, query: &mut Query<'a>) -> CommandResult {
+    fn circle(&self, at: usize, query: &mut Query) -> CommandResult {
         let radius = self.length(at, "ERR need numeric radius")?;
         if radius < 0.0 {
             return Err(CommandError::text("ERR radius cannot be negative"));
@@ -268,7 +291,7 @@ impl<'a> Parser<'a, '_> {
         Ok(())
     }
 
-    fn rectangle(&self, at: usize, query: &mut Query<'a>) -> CommandResult {
+    fn rectangle(&self, at: usize, query: &mut Query) -> CommandResult {
         let width = self.length(at, "ERR need numeric width")?;
         let height = self.length(at + 1, "ERR need numeric height")?;
         if width < 0.0 || height < 0.0 {
@@ -285,7 +308,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// Takes the option at `at` and returns how many arguments it has, itself included.
-    fn option(&self, at: usize, query: &mut Query<'a>) -> Result<usize, CommandError> {
+    fn option(&self, at: usize, query: &mut Query) -> Result<usize, CommandError> {
         let word = self.request.arg(at);
         let left = self.request.len() - at - 1;
         let is = |name| is_word(word, name);
@@ -306,7 +329,7 @@ impl<'a> Parser<'a, '_> {
                 return Ok(2);
             }
             _ if self.form.may_store() && left >= 1 && (is("STORE") || is("STOREDIST")) => {
-                query.stores_at = Some(self.request.arg(at + 1));
+                query.stores_at = Some(at + 1);
                 query.stores_distance = is("STOREDIST");
                 return Ok(2);
             }
@@ -317,7 +340,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// Options that say where GEOSEARCH looks; each of two kinds shuts the other out.
-    fn search_option(&self, at: usize, query: &mut Query<'a>) -> Result<usize, CommandError> {
+    fn search_option(&self, at: usize, query: &mut Query) -> Result<usize, CommandError> {
         let word = self.request.arg(at);
         let left = self.request.len() - at - 1;
         let is_given = matches!(query.centre, Some(Centre::Given(_)));
@@ -343,7 +366,7 @@ impl<'a> Parser<'a, '_> {
         Err(CommandError::SYNTAX)
     }
 
-    fn check(&self, query: &Query<'_>) -> CommandResult {
+    fn check(&self, query: &Query) -> CommandResult {
         let with_facts = query.with_distance || query.with_score || query.with_position;
         if query.stores_at.is_some() && with_facts {
             let subject = match self.form {

@@ -7,6 +7,8 @@ use super::super::prelude::*;
 use super::run::{ScriptHost, with_interpreter};
 use super::{ScriptKind, kill, payload};
 
+const LOADS: u32 = WRITE | GROWS | NO_SCRIPT | RUNS_SCRIPTS;
+
 pub(super) const FUNCTION_SUBCOMMANDS: &[Command] = &[
     Command::new("delete", Exactly(3), WRITE | NO_SCRIPT, function_delete)
         .categories(category::SCRIPTING)
@@ -30,11 +32,11 @@ pub(super) const FUNCTION_SUBCOMMANDS: &[Command] = &[
         .categories(category::SCRIPTING)
         .tips(&["nondeterministic_output_order"])
         .docs(Group::Scripting, "7.0.0", "O(N)", "Libraries and their functions."),
-    Command::new("load", AtLeast(3), WRITE | GROWS | NO_SCRIPT, function_load)
+    Command::new("load", AtLeast(3), LOADS, function_load)
         .categories(category::SCRIPTING)
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .docs(Group::Scripting, "7.0.0", "O(1)", "Adds a library."),
-    Command::new("restore", AtLeast(3), WRITE | GROWS | NO_SCRIPT, function_restore)
+    Command::new("restore", AtLeast(3), LOADS, function_restore)
         .categories(category::SCRIPTING)
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .docs(Group::Scripting, "7.0.0", "O(N)", "Adds the libraries of a payload."),
@@ -48,10 +50,10 @@ fn refusal(error: &LibraryError) -> CommandError {
     CommandError::new(error.to_string())
 }
 
-fn wrong_subcommand(name: &str) -> CommandError {
-    CommandError::new(format!(
-        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try FUNCTION HELP."
-    ))
+/// Names the subcommand as the client wrote it.
+fn wrong_subcommand(request: Request<'_>) -> CommandError {
+    let text = b"ERR unknown subcommand or wrong number of arguments for '";
+    CommandError::new([text, request.arg(1), b"'. Try FUNCTION HELP."].concat())
 }
 
 fn function_load(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -87,7 +89,7 @@ fn function_delete(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult 
 
 fn function_flush(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if request.len() > 3 {
-        return Err(wrong_subcommand("FLUSH"));
+        return Err(wrong_subcommand(request));
     }
     let is_known = |word| is_word(word, "SYNC") || is_word(word, "ASYNC");
     if request.get(2).is_some_and(|word| !is_known(word)) {
@@ -120,7 +122,7 @@ enum Policy {
 
 fn function_restore(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if request.len() > 4 {
-        return Err(wrong_subcommand("RESTORE"));
+        return Err(wrong_subcommand(request));
     }
     let policy = match request.get(3) {
         None => Policy::Append,

@@ -12,12 +12,15 @@ use store_script::{Digest, Flags, Interpreter, LoadError, Origin};
 
 use self::function::FUNCTION_SUBCOMMANDS;
 use self::run::Access;
+use super::monitor::show_request;
 use super::prelude::*;
 use crate::scripting::{ScriptKind, Scripting};
+use crate::state::server_gate;
 
 const ANY_KEYS: &[KeySpec] = &[KeySpec::counted(2, RW | ACCESS | UPDATE)];
 const READ_KEYS: &[KeySpec] = &[KeySpec::counted(2, RO | ACCESS)];
-const RUNS: u32 = NO_SCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLE_KEYS;
+const RUNS: u32 =
+    NO_SCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLE_KEYS | RUNS_SCRIPTS;
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("eval", AtLeast(3), RUNS | MAY_REPLICATE, eval)
@@ -97,27 +100,42 @@ const BUSY_FUNCTION: CommandError = CommandError::text(
 
 /// While a script runs for too long, only commands that touch no key may run.
 pub(crate) fn check_busy(cx: &Context<'_>, command: &Command) -> CommandResult {
+    if command.has(ALLOW_BUSY) { Ok(()) } else { Err(busy_error(cx)) }
+}
+
+/// What is answered while a script runs for too long.
+pub(crate) fn busy_error(cx: &Context<'_>) -> CommandError {
     match cx.server.scripting.running.as_ref().map(|running| running.kind) {
-        _ if command.has(ALLOW_BUSY) => Ok(()),
-        Some(ScriptKind::Function) => Err(BUSY_FUNCTION),
-        _ => Err(BUSY_SCRIPT),
+        Some(ScriptKind::Function) => BUSY_FUNCTION,
+        _ => BUSY_SCRIPT,
+    }
+}
+
+/// MONITOR shows what starts a script before what the script calls, whatever becomes of it.
+fn show_before_run(cx: &mut Context<'_>, request: Request<'_>) {
+    if cx.server.gates & server_gate::MONITORED != 0 {
+        show_request(cx, request);
     }
 }
 
 fn eval(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    show_before_run(cx, request);
     evaluate(cx, request, load_evaluated, Access::ReadWrite)
 }
 
 fn eval_ro(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    show_before_run(cx, request);
     evaluate(cx, request, load_evaluated, Access::Read)
 }
 
 fn evalsha(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    show_before_run(cx, request);
     check_digest(request)?;
     evaluate(cx, request, find_digest, Access::ReadWrite)
 }
 
 fn evalsha_ro(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    show_before_run(cx, request);
     check_digest(request)?;
     evaluate(cx, request, find_digest, Access::Read)
 }
@@ -178,6 +196,7 @@ fn fcall_ro(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn call_function(cx: &mut Context<'_>, request: Request<'_>, access: Access) -> CommandResult {
+    show_before_run(cx, request);
     run::with_interpreter(cx, |cx, interpreter| {
         let unknown = || CommandError::text(store_script::NO_FUNCTION);
         let name = std::str::from_utf8(request.arg(1)).map_err(|_| unknown())?;

@@ -105,6 +105,7 @@ fn begin(cx: &mut Context<'_>, request: Request<'_>, kind: ScriptKind) -> Runnin
         seen_at_us: started_at_us.unwrap_or_default(),
         has_written: false,
         is_killed: false,
+        propagates: true,
     }
 }
 
@@ -137,8 +138,6 @@ pub(super) struct ScriptHost<'a, 'c> {
     only_reads: bool,
     /// What commands that need memory are answered with.
     memory_refusal: Option<CommandError>,
-    /// Whether writes are propagated.
-    propagates: bool,
     lines_left: usize,
     /// Scratch for the request that is called.
     request: OwnedRequest,
@@ -156,7 +155,6 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
             cx,
             only_reads: true,
             memory_refusal: None,
-            propagates: true,
             lines_left: LOG_LINES_MAX,
             request: OwnedRequest::from_args([]),
         }
@@ -181,11 +179,7 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
         if let Err(error) = self.admit(row, request) {
             return self.refuse(Some(row), &error);
         }
-        let unit_len = self.cx.db.effects.unit.requests.len();
         gate::call_queued(self.cx, row, request, Caller::Script);
-        if !self.propagates {
-            self.cx.db.effects.unit.requests.truncate(unit_len);
-        }
     }
 
     /// The gates of commands that scripts call.
@@ -203,11 +197,11 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
         }
         let running = self.cx.server.scripting.running.as_ref();
         let has_written = running.is_some_and(|running| running.has_written);
+        if self.only_reads && command.has(WRITE | MAY_REPLICATE) {
+            let text = "ERR Write commands are not allowed from read-only scripts.";
+            return Err(CommandError::text(text));
+        }
         if command.has(WRITE) {
-            if self.only_reads {
-                let text = "ERR Write commands are not allowed from read-only scripts.";
-                return Err(CommandError::text(text));
-            }
             if self.cx.server.gates & server_gate::DISK_TROUBLE != 0 {
                 return Err(self.cx.server.persistence.refusal());
             }
@@ -299,7 +293,9 @@ impl Host for ScriptHost<'_, '_> {
 
     /// There is one stream for file and replicas: what goes to either goes to both.
     fn set_replication(&mut self, replication: Replication) {
-        self.propagates = replication.to_file || replication.to_replicas;
+        if let Some(running) = self.cx.server.scripting.running.as_mut() {
+            running.propagates = replication.to_file || replication.to_replicas;
+        }
     }
 
     fn tick(&mut self) -> Tick {
@@ -318,6 +314,15 @@ impl Host for ScriptHost<'_, '_> {
         let attended = self.cx.attendant.attend(&mut busy);
         let running = self.cx.server.scripting.running.as_ref();
         let is_killed = running.is_some_and(|running| running.is_killed);
-        if is_killed || attended == Attended::Stop { Tick::Kill } else { Tick::Continue }
+        let has_written = running.is_some_and(|running| running.has_written);
+        let is_stopped = match attended {
+            Attended::Continue => false,
+            Attended::Stop => !has_written,
+            Attended::StopNow => true,
+        };
+        if is_stopped && has_written {
+            self.cx.server.gates |= server_gate::TORN;
+        }
+        if is_killed || is_stopped { Tick::Kill } else { Tick::Continue }
     }
 }

@@ -20,6 +20,9 @@ use pending::xpending;
 use range::{xdel, xlen, xrange, xrevrange, xsetid};
 use read::{xread, xreadgroup};
 
+const XREAD_KEYS: &[KeySpec] = &[KeySpec::all_after("STREAMS", 1, 2, RO | ACCESS)];
+const XREADGROUP_KEYS: &[KeySpec] = &[KeySpec::all_after("STREAMS", 4, 2, RO | ACCESS)];
+
 pub(super) const TABLE: &[Command] = &[
     Command::new("xack", AtLeast(4), WRITE | FAST, xack)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
@@ -70,11 +73,13 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::STREAM)
         .docs(Group::Stream, "5.0.0", "O(N)", "Entries from one id to another."),
     Command::new("xread", AtLeast(4), READ | BLOCKING, xread)
-        .keys(&[KeySpec::all_after("STREAMS", 1, 2, RO | ACCESS)])
+        .keys(XREAD_KEYS)
+        .keys_found_by(read::xread_keys)
         .categories(category::STREAM)
         .docs(Group::Stream, "5.0.0", "O(N)", "Entries behind given ids, waiting if wished."),
     Command::new("xreadgroup", AtLeast(7), WRITE | BLOCKING, xreadgroup)
-        .keys(&[KeySpec::all_after("STREAMS", 4, 2, RO | ACCESS)])
+        .keys(XREADGROUP_KEYS)
+        .keys_found_by(read::xreadgroup_keys)
         .categories(category::STREAM)
         .docs(Group::Stream, "5.0.0", "O(N)", "Entries nobody else of the group was given."),
     Command::new("xrevrange", AtLeast(4), READ, xrevrange)

@@ -8,7 +8,9 @@ use super::claim::announce;
 use super::group::no_key_or_group;
 use super::id::{self, IdText};
 use super::write::{Claims, limit, reply_entries, reply_entry, reply_id, see_consumer};
+use super::{XREAD_KEYS, XREADGROUP_KEYS};
 use crate::context::{Caller, Propagate};
+use crate::key_finder::{FoundKey, by_specs};
 use crate::session::TimeoutReply;
 
 /// Entries that a waiting client gets at once when it gave no COUNT.
@@ -45,7 +47,7 @@ pub(super) fn xreadgroup(cx: &mut Context<'_>, request: Request<'_>) -> CommandR
 }
 
 fn read(cx: &mut Context<'_>, request: Request<'_>, is_group: bool) -> CommandResult {
-    let options = parse_options(cx, request, is_group)?;
+    let options = parse_options(request, is_group, cx.caller)?;
     if cx.caller == Caller::Resumed {
         return read_ready(cx, request, &options);
     }
@@ -76,11 +78,31 @@ fn read(cx: &mut Context<'_>, request: Request<'_>, is_group: bool) -> CommandRe
     }
 }
 
-fn parse_options<'a>(
-    cx: &Context<'_>,
-    request: Request<'a>,
+/// The keys of XREAD, found as the command itself finds them.
+pub(super) fn xread_keys(request: Request<'_>) -> Option<Vec<FoundKey>> {
+    stream_keys(request, false)
+}
+
+/// The keys of XREADGROUP, found as the command itself finds them.
+pub(super) fn xreadgroup_keys(request: Request<'_>) -> Option<Vec<FoundKey>> {
+    stream_keys(request, true)
+}
+
+fn stream_keys(request: Request<'_>, is_group: bool) -> Option<Vec<FoundKey>> {
+    let Ok(options) = parse_options(request, is_group, Caller::Client) else {
+        // The command touches nothing then; clients that only ask for keys get what Redis tells.
+        let specs = if is_group { XREADGROUP_KEYS } else { XREAD_KEYS };
+        return by_specs(specs, request);
+    };
+    let places = options.first_key..options.first_key + options.key_count;
+    Some(places.map(|arg| FoundKey { arg, access: RO | ACCESS }).collect())
+}
+
+fn parse_options(
+    request: Request<'_>,
     is_group: bool,
-) -> Result<Options<'a>, CommandError> {
+    caller: Caller,
+) -> Result<Options<'_>, CommandError> {
     let mut options = Options {
         group: None,
         is_acknowledged: false,
@@ -94,7 +116,7 @@ fn parse_options<'a>(
         let left = request.len() - at - 1;
         let is = |name| is_word(word, name);
         if is("BLOCK") && left >= 1 {
-            options.block_ms = Some(parse_timeout(cx, request, at + 1)?);
+            options.block_ms = Some(parse_timeout(caller, request, at + 1)?);
             at += 2;
         } else if is("COUNT") && left >= 1 {
             let count = integer(request.arg(at + 1))?.max(0) as u64;
@@ -132,8 +154,8 @@ fn parse_options<'a>(
     Ok(options)
 }
 
-fn parse_timeout(cx: &Context<'_>, request: Request<'_>, at: usize) -> Result<u64, CommandError> {
-    if cx.caller == Caller::Script {
+fn parse_timeout(caller: Caller, request: Request<'_>, at: usize) -> Result<u64, CommandError> {
+    if caller == Caller::Script {
         let name = request.arg(0);
         let text = [name, b" command is not allowed with BLOCK option from scripts"].concat();
         return Err(CommandError::new([b"ERR ", &text[..]].concat()));

@@ -11,14 +11,14 @@ pub(super) fn decode(stack: &mut Stack<'_>, context: &Context) -> Result<c_int, 
     if stack.top() != 1 {
         return Err(stack.bad_argument(1, "expected 1 argument"));
     }
-    let text = stack.check_bytes(1)?.to_vec();
-    if matches!(text.as_slice(), [0, _, ..] | [_, 0, ..]) {
+    let text = stack.pin(1)?;
+    if matches!(text, [0, _, ..] | [_, 0, ..]) {
         return Err(stack.fail("JSON parser does not support UTF-16 or UTF-32"));
     }
-    let mut parser = Parser { text: &text, at: 0, depth: 0, settings: context.json.get() };
-    let token = parser.token();
+    let mut parser = Parser { text, at: 0, depth: 0, settings: context.json.get(), context };
+    let token = parser.token()?;
     parser.value(stack, token)?;
-    let end = parser.token();
+    let end = parser.token()?;
     match end.kind {
         TokenKind::End => Ok(1),
         _ => Err(parser.unexpected(stack, "the end", end)),
@@ -70,6 +70,7 @@ struct Parser<'a> {
     at: usize,
     depth: i32,
     settings: Settings,
+    context: &'a Context,
 }
 
 impl Parser<'_> {
@@ -99,7 +100,7 @@ impl Parser<'_> {
         self.descend(stack)?;
         stack.push_table(0, 0)?;
         let table = stack.top();
-        let mut token = self.token();
+        let mut token = self.token()?;
         if matches!(token.kind, TokenKind::ObjectEnd) {
             self.depth -= 1;
             return Ok(());
@@ -109,17 +110,17 @@ impl Parser<'_> {
                 return Err(self.unexpected(stack, "object key string", token));
             };
             stack.push_bytes(key)?;
-            token = self.token();
+            token = self.token()?;
             if !matches!(token.kind, TokenKind::Colon) {
                 return Err(self.unexpected(stack, "colon", token));
             }
-            token = self.token();
+            token = self.token()?;
             self.value(stack, token)?;
             stack.set_entry(table)?;
-            token = self.token();
+            token = self.token()?;
             match token.kind {
                 TokenKind::ObjectEnd => break,
-                TokenKind::Comma => token = self.token(),
+                TokenKind::Comma => token = self.token()?,
                 _ => return Err(self.unexpected(stack, "comma or object end", token)),
             }
         }
@@ -131,7 +132,7 @@ impl Parser<'_> {
         self.descend(stack)?;
         stack.push_table(0, 0)?;
         let table = stack.top();
-        let mut token = self.token();
+        let mut token = self.token()?;
         if matches!(token.kind, TokenKind::ArrayEnd) {
             self.depth -= 1;
             return Ok(());
@@ -139,10 +140,10 @@ impl Parser<'_> {
         for position in 1..=c_int::MAX {
             self.value(stack, token)?;
             stack.set_item(table, position)?;
-            token = self.token();
+            token = self.token()?;
             match token.kind {
                 TokenKind::ArrayEnd => break,
-                TokenKind::Comma => token = self.token(),
+                TokenKind::Comma => token = self.token()?,
                 _ => return Err(self.unexpected(stack, "comma or array end", token)),
             }
         }
@@ -178,8 +179,10 @@ impl Parser<'_> {
         self.text.get(self.at + ahead).copied().unwrap_or(0)
     }
 
-    fn token(&mut self) -> Token {
+    fn token(&mut self) -> Result<Token, Raise> {
+        self.context.spend(8)?;
         while matches!(self.byte(0), b' ' | b'\t' | b'\n' | b'\r') {
+            self.context.spend(1)?;
             self.at += 1;
         }
         let at = self.at;
@@ -190,13 +193,13 @@ impl Parser<'_> {
             b']' => TokenKind::ArrayEnd,
             b':' => TokenKind::Colon,
             b',' => TokenKind::Comma,
-            0 => return Token { kind: TokenKind::End, at },
+            0 => return Ok(Token { kind: TokenKind::End, at }),
             b'"' => return self.string(),
-            b'-' | b'0'..=b'9' => return self.number(),
-            _ => return self.word(),
+            b'-' | b'0'..=b'9' => return Ok(self.number()),
+            _ => return Ok(self.word()),
         };
         self.at += 1;
-        Token { kind: single, at }
+        Ok(Token { kind: single, at })
     }
 
     fn error(&self, text: &'static str) -> Token {
@@ -253,17 +256,18 @@ impl Parser<'_> {
         }
     }
 
-    fn string(&mut self) -> Token {
+    fn string(&mut self) -> Result<Token, Raise> {
         let at = self.at;
         self.at += 1;
         let mut bytes = Vec::new();
         loop {
+            self.context.spend(1)?;
             match self.byte(0) {
                 b'"' => break,
-                0 => return self.error("unexpected end of string"),
+                0 => return Ok(self.error("unexpected end of string")),
                 b'\\' => match self.escape(&mut bytes) {
                     Ok(length) => self.at += length,
-                    Err(text) => return self.error(text),
+                    Err(text) => return Ok(self.error(text)),
                 },
                 byte => {
                     bytes.push(byte);
@@ -272,7 +276,7 @@ impl Parser<'_> {
             }
         }
         self.at += 1;
-        Token { kind: TokenKind::String(bytes), at }
+        Ok(Token { kind: TokenKind::String(bytes), at })
     }
 
     /// Appends what the escape here stands for, and answers its length.

@@ -12,19 +12,19 @@ pub(super) fn encode(stack: &mut Stack<'_>, context: &Context) -> Result<c_int, 
     if stack.top() != 1 {
         return Err(stack.bad_argument(1, "expected 1 argument"));
     }
-    let output = Output::new(stack);
+    let output = Output::new(context);
     let mut encoder = Encoder { settings: context.json.get(), output };
     encoder.value(stack, 1, 0)?;
-    stack.push_bytes(encoder.output.as_bytes())?;
+    encoder.output.push_onto(stack)?;
     Ok(1)
 }
 
-struct Encoder {
+struct Encoder<'a> {
     settings: Settings,
-    output: Output,
+    output: Output<'a>,
 }
 
-impl Encoder {
+impl Encoder<'_> {
     /// Writes the value at `index`, a positive index.
     fn value(&mut self, stack: &mut Stack<'_>, index: c_int, depth: i32) -> Result<(), Raise> {
         match stack.kind(index) {
@@ -55,6 +55,7 @@ impl Encoder {
         let mut items = 0_i32;
         stack.push_nil();
         while stack.next(index) {
+            stack.context().spend(4)?;
             match stack.number(-2).filter(|key| *key >= 1.0 && key.floor() == *key) {
                 Some(key) => {
                     // Positions beyond 32 bits do not count, as in C, and make an object.

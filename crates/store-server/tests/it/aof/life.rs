@@ -71,6 +71,58 @@ fn an_older_copy_of_the_files_begins_a_new_incarnation() {
     assert_ne!(life(&start()).0, first.0);
 }
 
+/// All files of a folder, and of those in it.
+fn copy_all(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (path, name) = entry.map(|entry| (entry.path(), entry.file_name())).unwrap();
+        match path.is_dir() {
+            true => copy_all(&path, &to.join(name)),
+            false => drop(std::fs::copy(&path, to.join(name)).unwrap()),
+        }
+    }
+}
+
+/// A backup of after a clean end knows nothing of what was granted between that and the crash
+/// after which it is put back.
+#[test]
+fn a_backup_that_is_put_back_after_a_crash_begins_a_new_incarnation() {
+    let folder = TempFolder::create();
+    let (data, backup) = (folder.path().join("data"), folder.path().join("backup"));
+    std::fs::create_dir(&data).unwrap();
+    let start = || persistent(&data).any_port().start().unwrap();
+    let first = life(&start());
+    copy_all(&data, &backup);
+    let server = start();
+    assert_eq!(life(&server), first, "the folder itself goes on");
+    connect(&server).words("SET lease ada PX 30000");
+    drop(server);
+    std::fs::remove_dir_all(&data).unwrap();
+    copy_all(&backup, &data);
+    let restored = life(&start());
+    assert_ne!(restored.0, first.0);
+    assert_eq!(restored.1, "unknown");
+}
+
+/// Neither the folder that was moved away nor what took its place may pass for the other.
+#[test]
+fn a_folder_that_was_moved_away_and_back_begins_a_new_incarnation() {
+    let folder = TempFolder::create();
+    let (data, aside) = (folder.path().join("data"), folder.path().join("aside"));
+    std::fs::create_dir(&data).unwrap();
+    let start = || persistent(&data).any_port().start().unwrap();
+    let first = life(&start());
+    std::fs::rename(&data, &aside).unwrap();
+    std::fs::create_dir(&data).unwrap();
+    let second = life(&start());
+    assert_ne!(second.0, first.0);
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::rename(&aside, &data).unwrap();
+    let third = life(&start());
+    assert_ne!(third.0, first.0, "somebody else was asked for leases here meanwhile");
+    assert_eq!(life(&start()), third);
+}
+
 #[test]
 fn a_snapshot_at_the_end_is_a_clean_end_and_none_is_not() {
     let folder = TempFolder::create();
@@ -88,4 +140,24 @@ fn a_snapshot_at_the_end_is_a_clean_end_and_none_is_not() {
     server.wait().unwrap();
     let server = start();
     assert_ne!(life(&server).0, first.0);
+}
+
+#[test]
+fn a_life_in_between_that_kept_nothing_begins_a_new_incarnation() {
+    let folder = TempFolder::create();
+    let dir = folder.path().to_str().unwrap();
+    let start = |save: &str| {
+        let mut config = store_server::Config::default();
+        store_engine::parse_file(&mut config, &format!("save {save}\ndir {dir}\n")).unwrap();
+        Server::builder().config(config).start().unwrap()
+    };
+    let server = start("3600 1");
+    connect(&server).words("SET a 1");
+    let first = life(&server);
+    drop(server);
+    let between = start("\"\"");
+    assert_eq!(connect(&between).words("GET a"), store_resp::Reply::Bulk(b"1".to_vec()));
+    connect(&between).words("SET lease 1");
+    drop(between);
+    assert_ne!(life(&start("3600 1")).0, first.0, "the lease is forgotten");
 }

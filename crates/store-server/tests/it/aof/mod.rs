@@ -4,6 +4,7 @@ mod crash;
 mod damage;
 mod exchange;
 mod life;
+mod loading;
 mod restart;
 mod trouble;
 

@@ -24,13 +24,19 @@ impl Terminal {
     pub(crate) const ROWS: usize = 40;
 
     /// Starts the program with this terminal as its controlling one.
-    pub(crate) fn start(mut command: Command) -> Self {
+    pub(crate) fn start(command: Command) -> Self {
+        Self::with_columns(400, command)
+    }
+
+    /// The same on a screen of this width.
+    pub(crate) fn with_columns(columns: u16, mut command: Command) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
         let slave: OwnedFd = rustix::fs::open(name, OFlags::RDWR, Mode::empty()).unwrap();
-        let size = Winsize { ws_row: Self::ROWS as u16, ws_col: 400, ws_xpixel: 0, ws_ypixel: 0 };
+        let size =
+            Winsize { ws_row: Self::ROWS as u16, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&slave, size).unwrap();
         command.stdin(slave.try_clone().unwrap());
         command.stdout(slave.try_clone().unwrap()).stderr(slave);

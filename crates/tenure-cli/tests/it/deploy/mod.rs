@@ -131,37 +131,48 @@ fn kubernetes_runs_the_sidecar_and_its_probes_are_answered() {
     }
 }
 
-/// As compose would, with the network replaced by loopback.
+/// As compose would, with the network replaced by loopback, and its secrets by files of our own.
 #[test]
 fn compose_runs_a_store_and_two_instances() {
     let document = &yaml::documents(&read("compose/compose.yaml"))[0];
+    let folder = testkit::TempFolder::create();
+    let _ = folder.write("store.conf", "requirepass change-me\n");
+    let _ = folder.write("store-password", "change-me\n");
+    let here = |text: &str| text.replace("/run/secrets", folder.path().to_str().unwrap());
     let service = |name: &str| {
         let service = &document["services"][name];
+        for secret in words_of(&service["secrets"]) {
+            let file = document["secrets"][&secret]["file"].as_str().expect("it has a file");
+            assert_eq!(file, format!("secrets/{secret}"));
+        }
         let variables = service["environment"].as_object().into_iter().flatten();
+        let words = words_of(&service["command"]).split_off(1);
         Started {
-            words: words_of(&service["command"]).split_off(1),
+            words: words.iter().map(|word| here(word)).collect(),
             variables: variables
-                .map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned()))
+                .map(|(name, value)| (name.clone(), here(value.as_str().unwrap())))
                 .collect(),
         }
     };
     let words = service("store").words;
     assert_eq!(words[0], "serve");
     // On loopback, where nobody else can reach it.
-    let words = words[1..].iter().map(|word| word.replace("0.0.0.0", "127.0.0.1"));
-    let program = ServerProgram::new(TENURE).arg("serve");
+    assert!(words[1].ends_with("/store.conf"), "{words:?}");
+    let program = ServerProgram::new(TENURE).arg("serve").arg(&words[1]);
+    let words = words[2..].iter().map(|word| word.replace("0.0.0.0", "127.0.0.1"));
     let store = RedisServer::builder().program(program).args(words).start();
 
     let instance = |name: &str| {
         let started = service(name);
         started.check_variables();
         let (_, url) = started.variables.iter().find(|(name, _)| name == "TENURE_STORE").unwrap();
-        assert!(url.ends_with("@store:6379"), "{url}");
+        assert_eq!(url, "redis://store:6379", "no password in it");
         let url = url.replace("store:6379", &format!("127.0.0.1:{}", store.port()));
         let words: Vec<&str> = started.words.iter().map(String::as_str).collect();
         let program = words.iter().position(|word| *word == "--").unwrap();
         let mut command = plain_command(&words[..=program]);
         command.args(["sh", "-c", "echo started; exec sleep 600"]);
+        command.envs(started.variables.iter().map(|(name, value)| (name, value)));
         command.env("TENURE_STORE", url).env("TENURE_DEFAULTS__FRESH_STORE", "true");
         Process::spawn(command)
     };
@@ -170,6 +181,43 @@ fn compose_runs_a_store_and_two_instances() {
     let two = instance("two");
     one.terminate();
     assert_eq!(two.next_line(GENEROUS), "started", "the other takes over");
+}
+
+/// What everybody who may list processes, containers or pods can read.
+#[test]
+fn no_secret_is_in_the_arguments_or_the_environment_of_a_file() {
+    let compose = &yaml::documents(&read("compose/compose.yaml"))[0];
+    for (name, service) in compose["services"].as_object().unwrap() {
+        let shown = format!("{} {}", service["command"], service["environment"]);
+        for secret in ["requirepass", "change-me", "@", "PASSWORD\":"] {
+            assert!(!shown.contains(secret), "{name}: {secret} in {shown}");
+        }
+        assert_eq!(words_of(&service["cap_drop"]), ["ALL"], "{name}");
+        assert_eq!(words_of(&service["security_opt"]), ["no-new-privileges:true"], "{name}");
+    }
+}
+
+#[test]
+fn kubernetes_gives_its_pods_no_more_rights_than_they_need() {
+    for file in ["kubernetes/wrapper.yaml", "kubernetes/sidecar.yaml"] {
+        let documents = yaml::documents(&read(file));
+        let deployments = documents.iter().filter(|document| document["kind"] == "Deployment");
+        let mut seen = 0;
+        for deployment in deployments {
+            let spec = &deployment["spec"]["template"]["spec"];
+            assert_eq!(spec["automountServiceAccountToken"], "false", "{file}");
+            assert_eq!(spec["securityContext"]["runAsNonRoot"], "true", "{file}");
+            assert_eq!(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+            for container in spec["containers"].as_array().unwrap() {
+                let context = &container["securityContext"];
+                assert_eq!(context["allowPrivilegeEscalation"], "false", "{file}: {container}");
+                assert_eq!(context["readOnlyRootFilesystem"], "true", "{file}: {container}");
+                assert_eq!(words_of(&context["capabilities"]["drop"]), ["ALL"]);
+                seen += 1;
+            }
+        }
+        assert!(seen > 0, "{file}");
+    }
 }
 
 #[test]
@@ -193,6 +241,16 @@ fn systemd_runs_the_wrapper() {
     let stage = Stage::on(Kind::Own);
     let said = Said::of(started.on(&stage, &["sh", "-c", "echo $TENURE_NAME"]));
     assert_eq!((said.code, said.out.as_str()), (0, "queue-poller"), "{said:?}");
+    for (name, value) in [
+        ("CapabilityBoundingSet", ""),
+        ("NoNewPrivileges", "yes"),
+        ("SystemCallArchitectures", "native"),
+        ("SystemCallFilter", "@system-service"),
+        ("RestrictNamespaces", "yes"),
+        ("ProtectSystem", "strict"),
+    ] {
+        assert_eq!(setting(name), value, "{name}");
+    }
     analyzed(&unit);
 }
 

@@ -19,6 +19,22 @@ planted! {
         super::codes_of(&serde_json::from_str(&Said::of(command).out).unwrap())
     }
 
+    "local-store": fn hosts_that_do_not_know_of_each_other() {
+        let folder = testkit::TempFolder::create();
+        let tenure = |words: &[&str]| {
+            let mut command = plain_command(words);
+            command.env("XDG_STATE_HOME", folder.path());
+            Said::of(command)
+        };
+        let said = tenure(&["doctor", NAME, "--json"]);
+        tenure(&["local", "stop", "--force"]);
+        let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        let found = super::finding(&json, "local-store");
+        assert!(found["do"].as_str().unwrap().contains("--store"), "{found}");
+        assert!(!said.out.contains("Sentinel"), "a replica would help nobody: {said:?}");
+        super::codes_of(&json)
+    }
+
     "eviction": fn a_store_that_gives_keys_up() {
         let stage = Stage::on(Kind::Redis);
         stage.store.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);

@@ -14,10 +14,80 @@ cases![
     a_failed_tick_tells_its_words,
     ticks_run_inside_the_own_term_only,
     the_outcome_of_a_named_tick_is_kept_for_a_while,
+    each_length_of_a_period_has_a_record_of_its_own,
+    a_period_beyond_the_present_says_nothing_about_those_before_it,
+    a_tick_that_never_started_is_open_again,
 ];
 
-fn ticks() -> [Tick; 2] {
-    [Tick::Number(41), Tick::Named("report of {today}; 100 %".into())]
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+fn ticks() -> [Tick; 3] {
+    let period = Tick::Period { number: 41, period: HOUR };
+    [Tick::Number(41), Tick::Named("report of {today}; 100 %".into()), period]
+}
+
+/// The current period of this length by the store's clock, or one that lies `ahead` of it.
+async fn current(player: &Player, period: Duration, ahead: u64) -> Result<Tick, String> {
+    let now = player.view().await?.server_time;
+    let number = now.0 / period.as_micros() as u64 + ahead;
+    Ok(Tick::Period { number, period })
+}
+
+async fn run(player: &Player, token: Token, tick: &Tick) -> Verdict {
+    shaped!(begin(player, token, tick).await?, Outcome::TickRuns);
+    shaped!(finish(player, token, tick).await?, Outcome::Done);
+    Ok(())
+}
+
+async fn each_length_of_a_period_has_a_record_of_its_own(stage: Stage) -> Verdict {
+    let [ada, ..] = stage.players();
+    let token = ada.lead(1, LONG).await?;
+    run(&ada, token, &Tick::Number(u64::from(u32::MAX))).await?;
+    for seconds in [1, 60, 60 * 60, 24 * 60 * 60, 24 * 60 * 60 + 1, 2] {
+        let tick = current(&ada, Duration::from_secs(seconds), 0).await?;
+        shaped!(look(&ada, &tick).await?, Outcome::TickUnknown);
+        run(&ada, token, &tick).await?;
+        shaped!(begin(&ada, token, &tick).await?, Outcome::TickDone(TickOutcome::Succeeded));
+    }
+    Ok(())
+}
+
+async fn a_period_beyond_the_present_says_nothing_about_those_before_it(stage: Stage) -> Verdict {
+    let [ada, ..] = stage.players();
+    let token = ada.lead(1, LONG).await?;
+    // Finished while the store's clock was a few hours ahead.
+    let ahead = current(&ada, HOUR, 5).await?;
+    run(&ada, token, &ahead).await?;
+    let present = current(&ada, HOUR, 0).await?;
+    run(&ada, token, &present).await?;
+    shaped!(look(&ada, &present).await?, Outcome::TickDone(TickOutcome::Succeeded));
+    shaped!(look(&ada, &ahead).await?, Outcome::TickDone(TickOutcome::Succeeded));
+    let Tick::Period { number, period } = present else { return Err("no period".into()) };
+    let earlier = Tick::Period { number: number - 1, period };
+    shaped!(look(&ada, &earlier).await?, Outcome::TickDone(TickOutcome::Succeeded));
+    Ok(())
+}
+
+async fn a_tick_that_never_started_is_open_again(stage: Stage) -> Verdict {
+    let [ada, bob, _] = stage.players();
+    let first = ada.lead(1, LONG).await?;
+    for tick in &ticks() {
+        let reopen = |token| Request::TickReopen { token, tick: tick.clone() };
+        shaped!(begin(&ada, first, tick).await?, Outcome::TickRuns);
+        shaped!(bob.outcome(reopen(first)).await?, Outcome::Lost(LostWhy::HeldBy(_)));
+        shaped!(ada.outcome(reopen(first)).await?, Outcome::Done);
+        shaped!(look(&bob, tick).await?, Outcome::TickUnknown);
+        shaped!(ada.outcome(reopen(first)).await?, Outcome::Done);
+    }
+    shaped!(ada.release(first).await?, Outcome::Released);
+    let second = bob.lead(1, LONG).await?;
+    for tick in &ticks() {
+        run(&bob, second, tick).await?;
+        let reopen = Request::TickReopen { token: second, tick: tick.clone() };
+        shaped!(bob.outcome(reopen).await?, Outcome::Done);
+        shaped!(look(&ada, tick).await?, Outcome::TickDone(TickOutcome::Succeeded));
+    }
+    Ok(())
 }
 
 async fn begin(player: &Player, token: Token, tick: &Tick) -> Result<Outcome, String> {

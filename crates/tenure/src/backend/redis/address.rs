@@ -247,8 +247,8 @@ impl Options {
 
 /// An address of one line, as people mean it.
 pub(super) fn no_control_characters(address: &str) -> Result<(), String> {
-    match address.chars().any(char::is_control) {
-        true => Err("it contains control characters".into()),
+    match address.chars().any(tenure_core::text::is_deceptive) {
+        true => Err("it contains control characters, or some that are not seen".into()),
         false => Ok(()),
     }
 }

@@ -19,7 +19,7 @@
 //!
 //! The least that an ACL user needs, with the default prefix: `~tenure:* ~{tenure:* &{tenure:*
 //! +eval +evalsha +time +info +type +get +getrange +set +del +pttl +pexpire +hget +hmget +hset
-//! +hdel +hlen +hkeys +zadd +zscore +zcard +zrem +zrange +zrangebyscore
+//! +hdel +hlen +hkeys +hgetall +zadd +zscore +zcard +zrem +zrange +zrangebyscore
 //! +zrevrangebyscore +zremrangebyscore +xadd +xrevrange +publish +subscribe +unsubscribe`.
 //! Without `publish` and `subscribe` elections work by their timers; without `info` a failover
 //! behind a running connection goes unnoticed; both are reported as warnings. A cluster needs
@@ -186,10 +186,16 @@ impl RedisBackend {
         let number = self.shared.next_number();
         let replies =
             self.ways.carry_out(vec![fenced::step(key, fence_key, token, write, number)], timeout);
-        match replies.await?.values.as_slice() {
-            [reply] => fence_reply(reply),
-            _ => Err(StoreError::Unexpected("no reply".into())),
+        let replies = replies.await?;
+        let reply = match replies.values.as_slice() {
+            [reply] => fence_reply(reply)?,
+            _ => return Err(StoreError::Unexpected("no reply".into())),
+        };
+        if reply == FenceReply::Written {
+            // A fence that a failover forgets would let leaders of the past in again.
+            replies.settled?;
         }
+        Ok(reply)
     }
 
     /// How many pipelines were sent so far: calls made together share one.
@@ -272,8 +278,8 @@ impl Shared {
         });
         let first = answers.next().unwrap_or(Err(StoreError::Unexpected("no reply".into())));
         let mut answer = first?;
-        if is_held(&answer.outcome) {
-            // Whoever asked holds it only once it is where a failover cannot lose it.
+        if is_promise(&answer.outcome) {
+            // Whoever asked may rely on it only once it is where a failover cannot lose it.
             replies.settled.clone()?;
         }
         // What follows the first step is a courtesy: it can only add warnings.
@@ -290,6 +296,11 @@ impl Shared {
         warnings.extend(self.warnings.take());
         Ok(Answer { warnings, ..answer })
     }
+}
+
+/// Whether the caller is promised something. What replicas have no say in is settled anyway.
+fn is_promise(outcome: &Outcome) -> bool {
+    is_held(outcome) || matches!(outcome, Outcome::TickRuns | Outcome::Done)
 }
 
 /// Whether the caller leads by this.

@@ -62,9 +62,16 @@ impl Step {
         }
     }
 
-    /// Whether replicas have a say in what becomes of it, where a mode lets them.
+    /// Whether its answer promises something that a failover must not take back: a term, a tick
+    /// that does not run again, a fence, a pause, a term that an operator ended. Where a mode lets
+    /// them, replicas have a say in that. Not so what only saves others from waiting (release,
+    /// transfer, abandon: the lease ends by itself), nor wishes, whose outcome is looked for.
     pub(super) fn is_for_replicas(&self) -> bool {
-        matches!(self.script, Script::Acquire | Script::Renew | Script::Adopt)
+        use Script::{Acquire, Adopt, Clear, Fence, Pause, Renew, TickBegin, TickFinish};
+        matches!(
+            self.script,
+            Acquire | Renew | Adopt | TickBegin | TickFinish | Fence | Pause | Clear
+        )
     }
 
     /// Makes it an attempt that is no term before replicas have it. No server's age speaks for it
@@ -251,6 +258,12 @@ fn tick_plan(call: &Call, lease: Vec<String>) -> Result<Plan, String> {
                 vec![tick, number(token), outcome, millis(&keep)],
             )
         }
+        Request::TickReopen { token, tick } => {
+            let (key, tick) = key_of(tick)?;
+            // No outcome: it never started.
+            let arguments = vec![tick, number(token), Vec::new(), decimal(1)];
+            (Script::TickFinish, with(lease, key), arguments)
+        }
         Request::TickLook { tick } => {
             let (key, tick) = key_of(tick)?;
             (Script::TickLook, with(lease, key), vec![tick])
@@ -292,16 +305,34 @@ fn past(acquire: &Acquire) -> Vec<u8> {
 /// Key and argument of a tick: numbered ones share a key, named ones have one each.
 fn tick_key(resource: &Resource, tick: &Tick) -> Result<(String, Vec<u8>), String> {
     match tick {
-        Tick::Number(n) if *n > Token::MAX.get() => {
-            Err(format!("tick number {n} exceeds {}: count from a later start", Token::MAX))
+        Tick::Number(number) => numbered_tick_key(resource, *number, 0),
+        Tick::Period { number, period } => {
+            let micros = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
+            if !(1..=Token::MAX.get()).contains(&micros) {
+                return Err(format!("a tick's period of {period:?} cannot be counted"));
+            }
+            numbered_tick_key(resource, *number, micros)
         }
-        Tick::Number(n) => Ok((resource.side_key("ticks"), decimal(*n))),
         Tick::Named(name) if name.is_empty() || name.len() > TICK_NAME_LEN_MAX => Err(format!(
             "a tick's name must have 1 to {TICK_NAME_LEN_MAX} bytes, this one has {}",
             name.len()
         )),
         Tick::Named(name) => Ok((resource.side_key(&format!("tick:{name}")), Vec::new())),
     }
+}
+
+fn numbered_tick_key(
+    resource: &Resource,
+    number: u64,
+    period: u64,
+) -> Result<(String, Vec<u8>), String> {
+    if number > Token::MAX.get() {
+        return Err(format!(
+            "tick number {number} exceeds {}: count from a later start",
+            Token::MAX
+        ));
+    }
+    Ok((resource.side_key("ticks"), text(&format!("{number}@{period}"))))
 }
 
 fn keys_with_members(resource: &Resource) -> Vec<String> {

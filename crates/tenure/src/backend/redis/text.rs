@@ -1,5 +1,7 @@
 //! Text from a store on its way to people and back: shortened, and without control characters.
 
+use tenure_core::text::is_deceptive;
+
 /// How much of a server's words an error or warning carries, in characters.
 const MESSAGE_LEN_MAX: usize = 240;
 
@@ -11,7 +13,7 @@ pub(super) fn cleaned(text: &str) -> String {
             cleaned.push('…');
             break;
         }
-        match is_invisible(character) {
+        match is_deceptive(character) {
             true => cleaned.extend(character.escape_default()),
             false => cleaned.push(character),
         }
@@ -25,7 +27,7 @@ pub(super) fn escaped(bytes: &[u8]) -> String {
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {
             let mut buffer = [0; 4];
-            match character == '\\' || is_invisible(character) {
+            match character == '\\' || is_deceptive(character) {
                 true => push_hex(&mut text, character.encode_utf8(&mut buffer).as_bytes()),
                 false => text.push(character),
             }
@@ -65,15 +67,6 @@ fn push_hex(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Control characters and those that reorder the text around them could forge a log line.
-fn is_invisible(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
-        )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,7 +77,7 @@ mod tests {
             [b"", b"web-1_00", b"\xff\xfe\x00", b"a\\x41", b"\\", "ü\u{202e}".as_bytes()];
         for bytes in samples {
             let text = escaped(bytes);
-            assert!(!text.chars().any(is_invisible), "{text:?}");
+            assert!(!text.chars().any(is_deceptive), "{text:?}");
             assert_eq!(unescaped(&text), bytes, "{text}");
         }
     }

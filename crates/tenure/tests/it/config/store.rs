@@ -106,12 +106,33 @@ fn what_contradicts_itself_is_refused_with_both_places() {
         ("store.host = 'redis://h'", "call it store.url"),
         ("store.host = 'a/b'", "is not a host name"),
         ("store.host = ''", "is empty"),
+        ("store = ''", "tenure.toml:1: store.url is empty: write the store's address"),
+        ("store.url = '  '", "store.url is empty"),
+        ("store = '${NOBODY_SET_THIS:}'", "store.url is empty"),
         ("store = { url = 'h:6379', password = 'p' }", "store.url: is not a URL"),
     ];
     for (text, part) in cases {
         let error = refusal(toml(text));
         assert!(error.contains(part), "{text}: {error}");
     }
+    // What is meant to name the store and does not is never passed over, whatever is below it.
+    for name in ["STORE", "STORE__URL", "STORE__URL_FILE", "STORE__HOST", "STORE__SOCKET"] {
+        let variable = format!("TENURE_{name}");
+        for below in ["", "store = 'redis://h'"] {
+            let error = refusal(toml(below).environment([(variable.as_str(), "")]));
+            assert!(error.starts_with(&format!("{variable}: ")), "{below}: {error}");
+        }
+    }
+    for (variable, part) in
+        [("TENURE_CONFIG", "is empty: name the"), ("TENURE_PROFILE", "profile \"\"")]
+    {
+        let error = refusal(Loader::new().environment([(variable, "")]));
+        assert!(error.starts_with(variable) && error.contains(part), "{error}");
+    }
+    // A stronger layer that says where it is takes the place of an empty one.
+    let flag = Loader::new().environment([("TENURE_STORE", "")]);
+    let config = flag.set(["store", "url"], "redis://h", "--store").load().unwrap();
+    assert_eq!(config.store.to_string(), "redis://h:6379/0");
     let port = toml("store = 'redis://h'").environment([("TENURE_STORE__PORT", "7000")]);
     let error = refusal(port);
     assert!(error.starts_with("store.port (TENURE_STORE__PORT) and store.url (tenure.toml:1)"));

@@ -221,7 +221,13 @@ impl Story {
             10 => Word::AddEntry(history, "what".into(), value),
             11 => {
                 let tick = self.random.in_range(0..5);
-                Word::SetField(ticks, format!("begun:{tick}"), value)
+                let field = match self.random.in_range(0..4) {
+                    0 => format!("begun:{tick}"),
+                    1 => "done".into(),
+                    2 => "done_of".into(),
+                    _ => "series:0".into(),
+                };
+                Word::SetField(ticks, field, value)
             }
             12 => Word::DelField(meta, (*self.random.choose(&FIELDS)).into()),
             _ => Word::SetField(meta, (*self.random.choose(&FIELDS)).into(), value),
@@ -370,11 +376,17 @@ impl Story {
     }
 
     fn tick(&mut self, token: Token) -> Request {
-        let tick = match self.random.in_range(0..3) {
+        let tick = match self.random.in_range(0..4) {
             0 => Tick::Named("import".into()),
-            _ => Tick::Number(self.random.in_range(0..5)),
+            1 => Tick::Number(self.random.in_range(0..5)),
+            _ => {
+                let period = Duration::from_secs(*self.random.choose(&[1, 60]));
+                let passed = self.now / u64::try_from(period.as_micros()).unwrap_or(1);
+                let number = passed + self.random.in_range(0..4) - 2;
+                Tick::Period { number, period }
+            }
         };
-        match self.random.in_range(0..5) {
+        match self.random.in_range(0..6) {
             0..=1 => {
                 let rerun_crashed = self.random.in_range(0..2) == 0;
                 Request::TickBegin { token, tick, rerun_crashed }
@@ -386,6 +398,7 @@ impl Story {
                 };
                 Request::TickFinish { token, tick, outcome, keep: self.lease() }
             }
+            4 => Request::TickReopen { token, tick },
             _ => Request::TickLook { tick },
         }
     }

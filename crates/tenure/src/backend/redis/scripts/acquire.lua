@@ -187,6 +187,13 @@ end
 
 local is_open = meta.open == '1' and token and meta.holder
 local expires_at = math.min(number(meta.expires_at) or now, now + TTL_MAX * 1000)
+local renewed_at = number(meta.renewed_at) or 0
+if is_open and lock_delay > 0 and renewed_at > now then
+  -- The clock stepped back since then: the lease, and the delay behind it, count from now on.
+  local lease = math.max(0, (number(meta.expires_at) or 0) - renewed_at)
+  expires_at = now + math.min(lease, longest * 1000)
+  side('side record', 'HSET', META, 'renewed_at', text(now), 'expires_at', text(expires_at))
+end
 if is_open and lock_delay > 0 and expires_at + lock_delay * 1000 > now then
   return finish('delayed', text(remaining(expires_at + lock_delay * 1000)))
 end

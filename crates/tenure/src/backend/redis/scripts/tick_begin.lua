@@ -11,17 +11,13 @@ if fault then
   return tick_fault(fault)
 end
 local mine = 'begun ' .. text(term) .. ' ' .. ME
-local is_begun = string.sub(recorded, 1, 6) == 'begun '
-if recorded ~= '' and recorded ~= mine and not (is_begun and reruns) then
+if recorded ~= '' and recorded ~= mine and not (is_begun(recorded) and reruns) then
   return tick_answer(recorded)
 end
 if tick_number then
-  fault = must('HSET', TICKS, 'begun:' .. TICK, mine)
+  fault = tick_write(mine)
 else
   fault = must('SET', TICKS, mine, 'PX', BEGUN_KEPT)
 end
 if fault then return fault end
-if tick_number then
-  tick_prune(-1)
-end
 return answer('tick-runs')

@@ -1,0 +1,104 @@
+//! One server per folder: two that write the same files destroy them.
+//!
+//! A file `tenure.lock` in the folder is locked for as long as the server lives. The system gives
+//! the lock up when the process ends, however it ends, so a lock file that is left means nothing.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{FlockOperation, flock};
+
+const NAME: &str = "tenure.lock";
+
+/// The folders that a server writes to. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DataFolders {
+    held: Arc<Mutex<Vec<Held>>>,
+    /// Whether the disk is a simulated one, which no other process can see.
+    is_simulated: bool,
+}
+
+/// A folder, with the file that is locked in it; none where no file can be made at all.
+type Held = (PathBuf, Option<File>);
+
+impl DataFolders {
+    pub(crate) fn simulated() -> Self {
+        Self { is_simulated: true, ..Self::default() }
+    }
+
+    /// Makes sure that no other server writes to this folder. To be called before the first
+    /// write there. Fails with what to tell when another one has it.
+    pub(crate) fn own(&self, folder: &Path) -> Result<(), String> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_simulated || held.iter().any(|(path, _)| path == folder) {
+            return Ok(());
+        }
+        let file = lock(folder)?;
+        held.push((folder.to_owned(), file));
+        Ok(())
+    }
+
+    /// Nothing is written any more.
+    pub(crate) fn release(&self) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// `None` where no file can be made: then none of ours can either, and whoever tries is told.
+fn lock(folder: &Path) -> Result<Option<File>, String> {
+    let Ok(mut file) = open(&folder.join(NAME)) else { return Ok(None) };
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {
+            // Only for people: whoever is refused reads it.
+            let _ = file.set_len(0);
+            let _ = writeln!(file, "{}", std::process::id());
+            Ok(Some(file))
+        }
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(refusal(folder, &mut file)),
+        Err(error) => Err(format!("cannot lock {}: {error}", folder.join(NAME).display())),
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let made = options.read(true).write(true).create(true).truncate(false).mode(0o644).open(path);
+    // One that another user made can be locked all the same.
+    made.or_else(|_| File::open(path))
+}
+
+fn refusal(folder: &Path, file: &mut File) -> String {
+    const PID_LEN_MAX: u64 = 20;
+    let mut text = String::new();
+    let read = file.rewind().and_then(|()| file.take(PID_LEN_MAX).read_to_string(&mut text));
+    let owner = match text.trim().parse::<u32>() {
+        Ok(pid) if read.is_ok() => format!(" (process {pid})"),
+        _ => String::new(),
+    };
+    format!(
+        "the folder {} is in use by another server{owner}: stop that one first, or give this one a \
+         folder of its own with the setting dir",
+        folder.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_has_one_owner_at_a_time() {
+        let folder = testkit::TempFolder::create();
+        let (first, second) = (DataFolders::default(), DataFolders::default());
+        first.own(folder.path()).unwrap();
+        first.own(folder.path()).unwrap();
+        let error = second.own(folder.path()).unwrap_err();
+        let process = format!("process {}", std::process::id());
+        assert!(error.contains(&process) && error.contains("dir"), "{error}");
+        first.release();
+        second.own(folder.path()).unwrap();
+        DataFolders::simulated().own(folder.path()).unwrap();
+    }
+}

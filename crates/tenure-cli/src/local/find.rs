@@ -1,0 +1,174 @@
+//! Finding the store of a data folder: by the lock that lies with the data.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use rustix::process::getuid;
+
+use super::account::Machine;
+use super::ask::ask;
+use super::lock::{Said, Whereabouts, is_held};
+use super::place::{Place, folder_in};
+use crate::exit::{self, Failure};
+
+/// What is known of the store of a data folder.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// It answers here.
+    Running(PathBuf),
+    /// It is starting, ending, stopped, or cannot be reached from here. Says what was seen.
+    Silent(String),
+    /// There is none. Whether one should be there: it crashed, or a signal ended it.
+    Absent { is_missed: bool },
+}
+
+/// Looks for the store. Fails where there may be one on another machine.
+pub(super) fn find(place: &Place) -> Result<Found, Failure> {
+    look(place).map_err(|error| {
+        let lock = place.lock();
+        let why = format!("the local store: cannot read {}: {error}", lock.display());
+        Failure::new(exit::CONFIGURATION, format!("{why}: {}", super::place::NEXT))
+    })?
+}
+
+fn look(place: &Place) -> io::Result<Result<Found, Failure>> {
+    // In this order: a store says where it is after it took the lock.
+    let held = is_held(&place.lock())?;
+    let said = Said::read(&place.lock())?;
+    if let Said::Serves(there) = &said
+        && !Machine::here().shares_locks_with(&there.machine)
+    {
+        return Ok(Err(is_elsewhere(place, there)));
+    }
+    Ok(match (held, said) {
+        (true, Said::Serves(there)) => Ok(match greets(&there.socket) {
+            Ok(()) => Found::Running(there.socket),
+            Err(error) => Found::Silent(format!(
+                "process {} has it and does not answer at {}: {error}",
+                there.pid,
+                there.socket.display()
+            )),
+        }),
+        (true, _) => Ok(Found::Silent("it has been starting or ending all the time".to_owned())),
+        (false, Said::Nothing) => match of_earlier_version(&place.state) {
+            Some(earlier) => earlier.found(),
+            None => Ok(Found::Absent { is_missed: false }),
+        },
+        (false, _) => Ok(Found::Absent { is_missed: true }),
+    })
+}
+
+fn is_elsewhere(place: &Place, there: &Whereabouts) -> Failure {
+    let (lock, host, pid) = (place.lock(), &there.machine.host, there.pid);
+    let why = format!(
+        "the local store of {} was last seen on host {host}, process {pid}, and may be there still",
+        place.state.display()
+    );
+    let next = format!(
+        "{}; if that host no longer uses the folder, remove {}",
+        super::place::NEXT,
+        lock.display()
+    );
+    Failure::new(exit::CONFIGURATION, format!("{why}: {next}"))
+}
+
+/// Whether a store answers there. One that only accepts may be on its way out.
+pub(super) fn greets(socket: &Path) -> io::Result<()> {
+    UnixStream::connect(socket).and_then(|mut stream| ask(&mut stream, &["PING"])).map(drop)
+}
+
+/// A store that an earlier version started: it holds no lock in its data folder.
+#[derive(Debug)]
+pub(super) struct Earlier {
+    pid: u32,
+    socket: PathBuf,
+}
+
+impl Earlier {
+    fn found(self) -> Result<Found, Failure> {
+        match greets(&self.socket) {
+            Ok(()) => Ok(Found::Running(self.socket)),
+            Err(error) => Err(self.in_the_way(&format!("does not answer: {error}"))),
+        }
+    }
+
+    fn in_the_way(&self, why: &str) -> Failure {
+        let pid = self.pid;
+        let why = format!("a local store of an earlier version, process {pid}, {why}: kill {pid}");
+        Failure::new(exit::CONFIGURATION, format!("{why}, then try again"))
+    }
+}
+
+/// The process that serves this folder, found by its words and its working folder. Its own
+/// environment says where its socket is.
+fn of_earlier_version(state: &Path) -> Option<Earlier> {
+    // Earlier versions left a file here for as long as the store ran.
+    if !state.join("running").is_file() {
+        return None;
+    }
+    let state = fs::canonicalize(state).ok()?;
+    let user = getuid().as_raw();
+    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let process = entry.path();
+        if fs::metadata(&process).ok()?.uid() != user || !serves_without_lock(&process) {
+            return None;
+        }
+        (fs::read_link(process.join("cwd")).ok()? == state)
+            .then(|| Earlier { pid, socket: earlier_socket(&process, user) })
+    })
+}
+
+fn serves_without_lock(process: &Path) -> bool {
+    let words = fs::read(process.join("cmdline")).unwrap_or_default();
+    let mut words = words.split(|byte| *byte == 0).skip(1);
+    words.next() == Some(b"local")
+        && words.next() == Some(b"serve")
+        && words.next() != Some(super::LOCKED.as_bytes())
+}
+
+fn earlier_socket(process: &Path, user: u32) -> PathBuf {
+    let environment = fs::read(process.join("environ")).unwrap_or_default();
+    let variable = |name: &str| {
+        let mut pairs = environment.split(|byte| *byte == 0);
+        let value =
+            pairs.find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+        Some(PathBuf::from(String::from_utf8_lossy(value).into_owned()))
+    };
+    let folder = match variable("XDG_RUNTIME_DIR").filter(|folder| folder.is_absolute()) {
+        Some(folder) => folder.join("tenure"),
+        None => variable("TMPDIR").unwrap_or_else(|| "/tmp".into()).join(format!("tenure-{user}")),
+    };
+    folder.join("store.sock")
+}
+
+/// Where earlier versions kept data that this one does not look at, because the environment named
+/// the folder. Fails while such a store runs: nobody would know of the other's leaders.
+pub(super) fn left_by_earlier_versions(place: &Place) -> Result<Option<PathBuf>, Failure> {
+    let user = getuid().as_raw();
+    let folders = [
+        folder_in("HOME").map(|home| home.join(".local/state/tenure")),
+        folder_in("XDG_RUNTIME_DIR").map(|folder| folder.join("tenure/state")),
+        Some(std::env::temp_dir().join(format!("tenure-{user}/state"))),
+    ];
+    if folder_in("XDG_STATE_HOME").is_some() {
+        return Ok(None);
+    }
+    let mut left = None;
+    for folder in folders.into_iter().flatten() {
+        let is_ours = fs::metadata(&folder).is_ok_and(|found| found.uid() == user);
+        if !is_ours || fs::canonicalize(&folder).is_ok_and(|folder| folder == place.state) {
+            continue;
+        }
+        if let Some(earlier) = of_earlier_version(&folder) {
+            return Err(earlier.in_the_way(&format!("serves {}", folder.display())));
+        }
+        if left.is_none() && folder.join("started").is_file() {
+            left = Some(folder);
+        }
+    }
+    Ok(left)
+}

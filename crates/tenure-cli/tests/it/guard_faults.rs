@@ -1,0 +1,113 @@
+//! Guards that are stopped or killed, at the start and in the middle of a term.
+
+use std::fs;
+
+use rustix::process::Signal;
+use testkit::{GENEROUS, Process, wait_for, wait_until};
+
+use crate::stage::{
+    Kind, NAME, Stage, children_of, guard_of, is_guard, on_every_store, send, wait_until_gone,
+};
+
+/// Waits until the wrapper has another guard than `old`.
+#[track_caller]
+fn next_guard(wrapper: &Process, old: u32) -> u32 {
+    wait_for("another guard", GENEROUS, || {
+        children_of(wrapper.pid()).into_iter().find(|pid| *pid != old && is_guard(*pid))
+    })
+}
+
+on_every_store! {
+    fn a_guard_that_is_killed_is_replaced_and_the_program_goes_on(stage: crate::stage::Stage) {
+        let mut wrapper = stage.wrap_writer("ada", &[]);
+        let token = stage.next_term(0);
+        let pids = stage.diary().writers(token);
+        let guard = guard_of(&wrapper);
+
+        send(guard, Signal::KILL);
+        next_guard(&wrapper, guard);
+
+        let seen = stage.diary().lines.len();
+        wait_until("the program to go on", GENEROUS, || stage.diary().lines.len() > seen);
+        assert_eq!(stage.diary().last_token(), Some(token), "it is the same term");
+        wrapper.kill();
+        pids.into_iter().for_each(wait_until_gone);
+    }
+
+    // Nothing but the guard ends the process that the program started.
+    fn a_guard_that_is_stopped_is_replaced_before_it_is_missed(stage: crate::stage::Stage) {
+        let mut wrapper = stage.wrap_writer("ada", &[]);
+        let token = stage.next_term(0);
+        let pids = stage.diary().writers(token);
+        let guard = guard_of(&wrapper);
+
+        send(guard, Signal::STOP);
+        next_guard(&wrapper, guard);
+        wait_until_gone(guard);
+        // The new one may not know the program yet; the wrapper asks for its answer.
+        std::thread::sleep(std::time::Duration::from_millis(1_500));
+
+        wrapper.kill();
+        pids.into_iter().for_each(wait_until_gone);
+    }
+}
+
+#[test]
+fn a_guard_that_is_stopped_as_a_term_begins_costs_no_term() {
+    let stage = Stage::on(Kind::Own);
+    let mut first = stage.wrap("ada", &[], "sleep 600");
+    stage.wait_for_leader("ada");
+    let mut second = stage.wrap("bob", &[], "echo $$ > pid; sleep 600");
+    stage.wait_for_members(2);
+    send(guard_of(&second), Signal::STOP);
+    first.terminate();
+    stage.wait_for_leader("bob");
+    wait_until("the program to run", GENEROUS, || stage.folder.path().join("pid").exists());
+    assert!(second.is_running());
+}
+
+#[test]
+fn a_guard_that_is_killed_in_the_first_moments_costs_no_term() {
+    let stage = Stage::on(Kind::Own);
+    for round in 0..15 {
+        let mut wrapper = stage.wrap("ada", &[], "exit 7");
+        // At a different moment each time; one that is gone already is as good.
+        std::thread::sleep(std::time::Duration::from_millis(round * 4));
+        for pid in children_of(wrapper.pid()).into_iter().filter(|pid| is_guard(*pid)) {
+            let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        }
+        assert_eq!(wrapper.wait(GENEROUS).code(), Some(7), "round {round}");
+    }
+}
+
+#[test]
+fn health_checks_do_not_disturb_the_guard() {
+    let stage = Stage::on(Kind::Own);
+    let log = stage.folder.path().join("log");
+    let words =
+        ["run", NAME, "--health-cmd", "false", "--health-every", "200ms", "--ttl", "1500ms"];
+    let mut command = stage.command(&[&words[..], &["--", "sleep", "600"]].concat());
+    command.stderr(fs::File::create(&log).unwrap());
+    let wrapper = Process::spawn(command);
+    let guard = guard_of(&wrapper);
+    wait_until("three terms to end", GENEROUS, || {
+        fs::read_to_string(&log).unwrap().matches("not contending").count() >= 3
+    });
+    assert_eq!(guard_of(&wrapper), guard, "{}", fs::read_to_string(&log).unwrap());
+}
+
+#[test]
+fn work_that_stays_ill_holds_back_longer_each_time() {
+    let stage = Stage::on(Kind::Own);
+    let flags = ["--health-cmd", "false", "--health-every", "200ms"];
+    let _sick = stage.wrap("ada", &flags, "sleep 600");
+    let gaps = wait_for("three pauses", GENEROUS, || {
+        let history = stage.json(&["history", NAME]);
+        let terms = history["terms"].as_array().unwrap();
+        let gaps: Vec<i64> = terms.iter().filter_map(|term| term["gap_ms"].as_i64()).collect();
+        (gaps.len() >= 3).then_some(gaps)
+    });
+    // Newest first. The pauses are 1 s, 1.2 s, 2.4 s, …
+    assert!(gaps[0] > gaps[gaps.len() - 1], "{gaps:?}");
+}

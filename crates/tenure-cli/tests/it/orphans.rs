@@ -1,0 +1,258 @@
+//! Whatever a program starts is gone with its term, and nothing else is.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use rustix::process::Signal;
+use testkit::{GENEROUS, Process, wait_until};
+
+use crate::stage::{
+    Kind, NAME, Said, Stage, TENURE, children_of, is_alive, number_in, send, wait_until_gone,
+};
+
+/// A program whose only writer is in a session of its own and ignores the stop signal; the leader
+/// ends as soon as it is told to, or not at all.
+fn stray_writer(leader: &str) -> String {
+    let stray =
+        r#"trap "" TERM; while :; do echo "$TENURE_TOKEN grandchild $$ 0"; sleep 0.005; done"#;
+    format!("setsid sh -c '{stray}' >> diary & {leader}")
+}
+
+/// The state of a process as the kernel shows it, and its parent.
+fn state_of(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+fn zombies_of(pid: u32) -> usize {
+    children_of(pid).into_iter().filter(|child| state_of(*child) == Some('Z')).count()
+}
+
+#[test]
+fn a_stray_that_ignores_the_stop_signal_never_meets_the_next_program() {
+    let stage = Stage::on(Kind::Own);
+    for (id, leader) in [("ada", "sleep 600"), ("bob", "trap '' TERM; while :; do sleep 1; done")] {
+        let script = stray_writer(leader);
+        let _wrapper = stage.wrap(id, &["--ttl", "1s"], &script);
+        let mut token = stage.next_term(0);
+        for _ in 0..12 {
+            stage.tenure(&["resign", NAME]);
+            token = stage.next_term(token);
+            assert_eq!(stage.diary().check(), Ok(()), "with {leader:?}");
+        }
+    }
+}
+
+#[test]
+fn a_daemon_dies_with_its_wrapper() {
+    let stage = Stage::on(Kind::Own);
+    let script = "setsid sh -c 'setsid sleep 600 & echo $! > daemon' & sleep 600";
+    let mut wrapper = stage.wrap("ada", &[], script);
+    let daemon = number_in(stage.folder.path(), "daemon");
+    wrapper.kill();
+    wait_until_gone(daemon);
+}
+
+#[test]
+fn a_program_that_forks_for_ever_comes_to_an_end() {
+    let stage = Stage::on(Kind::Own);
+    let script = "trap '' TERM; echo $$ > pid
+        while :; do setsid sh -c 'trap \"\" TERM; setsid sleep 600 & setsid sleep 600' & sleep 0.01; done";
+    let mut wrapper = stage.wrap("ada", &[], script);
+    number_in(stage.folder.path(), "pid");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let folder = stage.folder.path().to_owned();
+    wrapper.terminate();
+    assert_eq!(wrapper.wait(GENEROUS).code(), Some(137));
+    let left: Vec<u32> = running().filter(|pid| works_in(*pid, &folder)).collect();
+    assert!(left.is_empty(), "{left:?} are left");
+    assert!(!stage.key_exists(), "the term is given back");
+}
+
+fn running() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn works_in(pid: u32, folder: &std::path::Path) -> bool {
+    is_alive(pid) && fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == folder)
+}
+
+/// As many orphans as a busy program leaves behind, all of which end at once.
+const MANY_ORPHANS: &str = "i=0; while [ $i -lt 100 ]; do (setsid true &); i=$((i+1)); done
+    echo done > done; exec sleep 600";
+
+#[test]
+fn orphans_that_end_are_reaped_while_the_program_runs() {
+    let stage = Stage::on(Kind::Own);
+    let wrapper = stage.wrap("ada", &[], MANY_ORPHANS);
+    wait_until("the orphans to be started", GENEROUS, || stage.folder.path().join("done").exists());
+    wait_until("the orphans to be reaped", GENEROUS, || zombies_of(wrapper.pid()) == 0);
+    assert!(children_of(wrapper.pid()).len() >= 2, "guard and program are there");
+}
+
+/// A pid namespace of its own for a command, if that can be had here.
+fn in_namespace(stage: &Stage, flags: &[&str], words: &[&str]) -> Option<Command> {
+    let possible = Command::new("unshare").args(["-pf", "--mount-proc", "true"]).status();
+    if !possible.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no pid namespace can be made here");
+        return None;
+    }
+    let plain = stage.command(words);
+    let mut command = Command::new("unshare");
+    command.args(flags).arg(TENURE).args(plain.get_args()).current_dir(stage.folder.path());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.stdin(std::process::Stdio::null());
+    Some(command)
+}
+
+fn child_of(pid: u32) -> Option<u32> {
+    children_of(pid).first().copied()
+}
+
+#[test]
+fn it_works_as_the_first_process_of_a_pid_namespace() {
+    let stage = Stage::on(Kind::Own);
+    let words = ["run", NAME, "--ttl", "1500ms", "--", "sh", "-c", MANY_ORPHANS];
+    let flags = ["-pf", "--mount-proc", "--kill-child"];
+    let Some(command) = in_namespace(&stage, &flags, &words) else { return };
+    let mut outside = Process::spawn(command);
+    wait_until("the orphans to be started", GENEROUS, || stage.folder.path().join("done").exists());
+    let wrapper = child_of(outside.pid()).unwrap();
+    wait_until("the orphans to be reaped", GENEROUS, || zombies_of(wrapper) == 0);
+    send(wrapper, Signal::TERM);
+    assert_eq!(outside.wait(GENEROUS).code(), Some(143));
+    assert!(!stage.key_exists(), "the term is given back");
+}
+
+#[test]
+fn children_are_found_though_proc_is_that_of_another_namespace() {
+    let stage = Stage::on(Kind::Own);
+    let script = "setsid sleep 600 & sleep 0.2; exit 3";
+    let words = ["run", NAME, "--", "sh", "-c", script];
+    let Some(command) = in_namespace(&stage, &["-pf", "--kill-child"], &words) else { return };
+    let said = Said::of(command);
+    assert_eq!(said.code, 3, "{said:?}");
+    assert!(!said.err.contains("cannot be ended"), "{said:?}");
+    let folder = stage.folder.path();
+    let left: Vec<u32> = running().filter(|pid| works_in(*pid, folder)).collect();
+    assert!(left.is_empty(), "{left:?} are left");
+}
+
+#[test]
+fn children_that_were_there_before_are_left_alone() {
+    let stage = Stage::on(Kind::Own);
+    let script = format!(
+        "sleep 600 & echo $! > helper; exec {TENURE} run {NAME} --ttl 1500ms -- sh -c 'exit 3'"
+    );
+    let plain = stage.command(&[]);
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).current_dir(stage.folder.path());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let mut wrapper = Process::spawn(command);
+    assert_eq!(wrapper.wait(GENEROUS).code(), Some(3));
+    let helper = number_in(stage.folder.path(), "helper");
+    assert!(is_alive(helper), "it is not the program's");
+    send(helper, Signal::KILL);
+}
+
+/// The user that owns nothing.
+const NOBODY: &str = "65534";
+
+/// A copy of `setpriv` that anybody may become root by, as `sudo` is.
+fn way_to_root(stage: &Stage) -> Option<String> {
+    let original =
+        ["/usr/bin/setpriv", "/bin/setpriv"].into_iter().find(|path| fs::exists(path).unwrap());
+    if !rustix::process::getuid().is_root() || original.is_none() {
+        eprintln!("skipped: needs root and setpriv");
+        return None;
+    }
+    let copy = stage.folder.path().join("become-root");
+    fs::copy(original.unwrap(), &copy).unwrap();
+    fs::set_permissions(&copy, PermissionsExt::from_mode(0o4755)).unwrap();
+    fs::set_permissions(stage.folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    Some(copy.display().to_string())
+}
+
+/// A wrapper of an ordinary user.
+fn as_nobody(stage: &Stage, words: &[&str]) -> Command {
+    let plain = stage.command(words);
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
+    // The program may lie where only its owner may go.
+    let own = stage.folder.path().join("tenure");
+    if !own.exists() {
+        fs::copy(TENURE, &own).unwrap();
+    }
+    command.arg(&own).args(plain.get_args()).current_dir(stage.folder.path());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.stdin(std::process::Stdio::null());
+    command
+}
+
+#[test]
+fn what_cannot_be_killed_is_named_and_the_term_is_held_to_its_end() {
+    let stage = Stage::on(Kind::Own);
+    let Some(become_root) = way_to_root(&stage) else { return };
+    let script = "echo $$ > pid; trap '' TERM; while :; do sleep 0.1; done";
+    let words = [
+        "run",
+        NAME,
+        "--id",
+        "ada",
+        "--ttl",
+        "3s",
+        "--",
+        &become_root,
+        "--reuid",
+        "0",
+        "--regid",
+        "0",
+        "--clear-groups",
+        "sh",
+        "-c",
+        script,
+    ];
+    let log = stage.folder.path().join("log");
+    let mut command = as_nobody(&stage, &words);
+    command.stderr(fs::File::create(&log).unwrap());
+    let mut wrapper = Process::spawn(command);
+    let child = number_in(stage.folder.path(), "pid");
+    if fs::read_to_string(format!("/proc/{child}/status")).unwrap().contains("Uid:\t65534") {
+        send(child, Signal::KILL);
+        return eprintln!("skipped: this file system does not let programs change their user");
+    }
+    let _second = stage.wrap("bob", &[], "echo $$ > next; sleep 600");
+    stage.wait_for_members(2);
+
+    stage.tenure(&["resign", NAME]);
+
+    wait_until("the refusal to be told", GENEROUS, || {
+        let log = fs::read_to_string(&log).unwrap();
+        log.contains(&child.to_string()) && log.contains("EPERM")
+    });
+    let code = wrapper.wait(GENEROUS).code();
+    assert!(code.is_some_and(|code| code != 0), "{code:?}");
+    assert!(is_alive(child), "nobody here could end it");
+    number_in(stage.folder.path(), "next");
+    let history = stage.json(&["history", NAME]);
+    let gap = &history["terms"][0]["gap_ms"];
+    assert!(gap.as_i64().is_some_and(|gap| gap >= 0), "the lease was over: {history}");
+    send(child, Signal::KILL);
+}

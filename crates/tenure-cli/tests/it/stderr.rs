@@ -1,0 +1,137 @@
+//! A log that cannot be written: leading goes on.
+
+use std::fs::File;
+use std::io::{PipeReader, PipeWriter, Write, pipe};
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::process::Signal;
+use testkit::{GENEROUS, Process, wait_until};
+
+use crate::diary::Diary;
+use crate::stage::{Kind, NAME, Stage, guard_of, number_in, plain_command, send, wait_until_gone};
+
+fn full() -> Stdio {
+    File::options().write(true).open("/dev/full").unwrap().into()
+}
+
+/// A pipe that nobody reads and that takes no further byte.
+fn stalled() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = pipe().unwrap();
+    fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
+    while writer.write(b"x").is_ok() {}
+    fcntl_setfl(&writer, OFlags::empty()).unwrap();
+    (reader, writer)
+}
+
+fn wrap(stage: &Stage, id: &str, script: &str, stderr: impl Into<Stdio>) -> Process {
+    let words = ["run", NAME, "--id", id, "--ttl", "1500ms", "--verbose", "--", "sh", "-c", script];
+    let mut command = stage.command(&words);
+    command.current_dir(stage.folder.path()).stderr(stderr);
+    Process::spawn(command)
+}
+
+#[test]
+fn a_full_stderr_keeps_nobody_from_leading() {
+    let stage = Stage::on(Kind::Own);
+    let mut wrapper = wrap(&stage, "ada", "echo ran; exit 7", full());
+    assert_eq!(wrapper.next_line(GENEROUS), "ran");
+    assert_eq!(wrapper.wait(GENEROUS).code(), Some(7));
+    assert!(!stage.key_exists(), "the term is given back");
+}
+
+#[test]
+fn a_closed_stderr_keeps_nobody_from_leading() {
+    let stage = Stage::on(Kind::Own);
+    let (reader, writer) = pipe().unwrap();
+    drop(reader);
+    let mut wrapper = wrap(&stage, "ada", "echo ran; exit 7", writer);
+    assert_eq!(wrapper.next_line(GENEROUS), "ran");
+    assert_eq!(wrapper.wait(GENEROUS).code(), Some(7));
+    assert!(!stage.key_exists(), "the term is given back");
+}
+
+#[test]
+fn a_lease_is_renewed_though_nobody_reads_the_log() {
+    let stage = Stage::on(Kind::Own);
+    let (_reader, writer) = stalled();
+    // Three leases long.
+    let mut wrapper = wrap(&stage, "ada", "sleep 5; exit 7", writer);
+    assert_eq!(wrapper.wait(GENEROUS).code(), Some(7));
+    assert!(!stage.key_exists(), "the term is given back");
+}
+
+/// With a guard, it would end the program in time; without one, nobody but the wrapper does.
+#[test]
+fn a_program_is_stopped_before_anything_is_said_about_it() {
+    let stage = Stage::on(Kind::Own);
+    let (_reader, writer) = stalled();
+    let first = wrap(&stage, "ada", Diary::SCRIPT, writer);
+    let token = stage.next_term(0);
+    let pids = stage.diary().writers(token);
+    let _second = stage.wrap_writer("bob", &[]);
+    stage.wait_for_members(2);
+
+    send(guard_of(&first), Signal::KILL);
+    stage.tenure(&["hand-over", NAME, "--to", "bob"]);
+
+    stage.next_term(token);
+    pids.into_iter().for_each(wait_until_gone);
+    assert_eq!(stage.diary().check(), Ok(()));
+}
+
+#[test]
+fn a_sidecar_serves_though_its_log_is_full() {
+    let stage = Stage::on(Kind::Own);
+    let words = ["sidecar", NAME, "--listen", "127.0.0.1:0", "--verbose", "--ttl", "1500ms"];
+    let mut command = stage.command(&words);
+    command.stderr(full());
+    let mut sidecar = Process::spawn(command);
+    sidecar.next_line_with("serving", GENEROUS);
+    wait_until("the sidecar to lead", GENEROUS, || stage.key_exists());
+    stage.store.cli(&["DEL", "tenure:job"]);
+    wait_until("the sidecar to lead again", GENEROUS, || stage.key_exists());
+    assert!(sidecar.is_running());
+}
+
+#[test]
+fn a_store_serves_though_its_log_is_full() {
+    let folder = testkit::TempFolder::create();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port().to_string();
+    drop(free);
+    let mut command = plain_command(&["serve", "--port", &port]);
+    command.current_dir(folder.path()).stdout(full()).stderr(full());
+    let mut store = command.spawn().unwrap();
+    let answers = || {
+        let asked = Command::new("redis-cli").args(["-p", &port, "PING"]).output().unwrap();
+        asked.stdout.starts_with(b"PONG")
+    };
+    wait_until("the store to answer", GENEROUS, answers);
+    store.kill().unwrap();
+    store.wait().unwrap();
+}
+
+#[test]
+fn a_command_that_cannot_say_what_is_wrong_still_exits_with_its_code() {
+    for words in [&["cli", "--nonsense"][..], &["run"], &["check-aof", "/nowhere"]] {
+        let mut command = plain_command(words);
+        let ended = command.stdout(full()).stderr(full()).status().unwrap();
+        let code = ended.code().expect("it ends by itself");
+        assert!(code != 0 && code != 101, "{words:?} exits with {code}");
+    }
+}
+
+/// The number of the program is there though its wrapper cannot say anything.
+#[test]
+fn a_wrapper_that_nobody_hears_is_terminated_as_any_other() {
+    let stage = Stage::on(Kind::Own);
+    let (_reader, writer) = stalled();
+    let mut wrapper = wrap(&stage, "ada", "echo $$ > pid; exec sleep 600", writer);
+    let child = number_in(stage.folder.path(), "pid");
+    wrapper.terminate();
+    assert_eq!(wrapper.wait(GENEROUS).code(), Some(143));
+    wait_until_gone(child);
+    assert!(!stage.key_exists(), "the term is given back");
+}

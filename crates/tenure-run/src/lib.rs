@@ -1,0 +1,29 @@
+//! The decisions of `tenure run` and of its guard.
+//!
+//! Two machines, one per process. What comes in: readings of a clock, news of the term, of the
+//! guard and of processes. What goes out: one ordered stream of things to do. No clock, no system
+//! call, no thread: the command's `run` module does what comes out and decides nothing, and the
+//! simulation in this crate's tests plays the kernel, the programs and whatever can go wrong.
+//!
+//! ```
+//! use tenure_core::Moment;
+//! use tenure_run::{Deadline, Output, Wrapper};
+//!
+//! let (now, end) = (Moment::from_nanos(1), Moment::from_nanos(9_000_000_000));
+//! let mut wrapper = Wrapper::new();
+//! wrapper.begin(now, Deadline { kill_at: end, ends_at: end });
+//! // Nothing is started before there is a guard.
+//! assert_eq!(wrapper.poll_output(), Some(Output::ListChildren));
+//! assert_eq!(wrapper.poll_output(), Some(Output::StartGuard));
+//! assert_eq!(wrapper.poll_output(), None);
+//! ```
+
+mod guard;
+mod orders;
+mod process;
+mod wrapper;
+
+pub use guard::{Guard, GuardOutput, GuardWord};
+pub use orders::{NumberedOrder, ORDER_LEN, Order, REPLY_LEN, Reply};
+pub use process::{Ending, KillAnswer, Leader, ListedChild, Pid};
+pub use wrapper::{Deadline, GuardTrouble, Outcome, Output, SentSignal, StartError, Word, Wrapper};

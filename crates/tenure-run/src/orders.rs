@@ -1,0 +1,143 @@
+//! What wrapper and guard say to each other, over a pipe each way.
+//!
+//! Everything has a fixed length below what a pipe keeps whole, so no word is ever half there.
+
+use tenure_core::Moment;
+
+use crate::process::Pid;
+
+/// The length of an order in bytes.
+pub const ORDER_LEN: usize = 24;
+/// The length of a reply in bytes.
+pub const REPLY_LEN: usize = 16;
+
+/// What a guard is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// This process group is the one to kill.
+    Watch(Pid),
+    /// Kill it at this moment of the clock that counts through suspend.
+    Until(Moment),
+    /// The group is gone.
+    Forget,
+}
+
+/// An order with the number by which it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberedOrder {
+    /// 1, 2, 3, … per guard.
+    pub number: u64,
+    /// What to do.
+    pub order: Order,
+}
+
+impl NumberedOrder {
+    /// As it goes through the pipe.
+    pub fn to_bytes(self) -> [u8; ORDER_LEN] {
+        let (kind, value) = match self.order {
+            Order::Watch(group) => (1, group.get() as u64),
+            Order::Until(moment) => (2, moment.as_nanos()),
+            Order::Forget => (3, 0),
+        };
+        let mut bytes = [0; ORDER_LEN];
+        for (place, number) in bytes.chunks_exact_mut(8).zip([kind, self.number, value]) {
+            place.copy_from_slice(&u64::to_ne_bytes(number));
+        }
+        bytes
+    }
+
+    /// `None` for what no wrapper says.
+    pub fn from_bytes(bytes: [u8; ORDER_LEN]) -> Option<Self> {
+        let [kind, number, value] = numbers(&bytes);
+        let order = match kind {
+            1 => Order::Watch(Pid::new(i64::try_from(value).ok()?)?),
+            2 => Order::Until(Moment::from_nanos(value)),
+            3 => Order::Forget,
+            _ => return None,
+        };
+        Some(NumberedOrder { number, order })
+    }
+}
+
+/// What a guard answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// It takes orders from now on.
+    Ready,
+    /// The order of this number was carried out.
+    Took(u64),
+    /// The deadline had passed before this order to watch: the program must not run.
+    TooLate(u64),
+    /// The deadline passed, so the program was killed.
+    Killed,
+    /// The deadline passed, and a process of the program could not be killed.
+    Refused,
+}
+
+impl Reply {
+    /// As it goes through the pipe.
+    pub fn to_bytes(self) -> [u8; REPLY_LEN] {
+        let (kind, number) = match self {
+            Reply::Ready => (1, 0),
+            Reply::Took(number) => (2, number),
+            Reply::TooLate(number) => (3, number),
+            Reply::Killed => (4, 0),
+            Reply::Refused => (5, 0),
+        };
+        let mut bytes = [0; REPLY_LEN];
+        for (place, number) in bytes.chunks_exact_mut(8).zip([kind, number]) {
+            place.copy_from_slice(&u64::to_ne_bytes(number));
+        }
+        bytes
+    }
+
+    /// `None` for what no guard says.
+    pub fn from_bytes(bytes: [u8; REPLY_LEN]) -> Option<Self> {
+        let [kind, number] = numbers(&bytes);
+        Some(match kind {
+            1 => Reply::Ready,
+            2 => Reply::Took(number),
+            3 => Reply::TooLate(number),
+            4 => Reply::Killed,
+            5 => Reply::Refused,
+            _ => return None,
+        })
+    }
+}
+
+fn numbers<const COUNT: usize>(bytes: &[u8]) -> [u64; COUNT] {
+    let mut numbers = [0; COUNT];
+    for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
+        *number = u64::from_ne_bytes(bytes.try_into().expect("a chunk of eight"));
+    }
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_and_replies_survive_the_pipe() {
+        let group = Pid::new(4711).unwrap();
+        for order in [Order::Watch(group), Order::Until(Moment::NEVER), Order::Forget] {
+            let order = NumberedOrder { number: 7, order };
+            assert_eq!(NumberedOrder::from_bytes(order.to_bytes()), Some(order));
+        }
+        for reply in
+            [Reply::Ready, Reply::Took(3), Reply::TooLate(4), Reply::Killed, Reply::Refused]
+        {
+            assert_eq!(Reply::from_bytes(reply.to_bytes()), Some(reply));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_no_order_and_nobody_is_group_1() {
+        assert_eq!(NumberedOrder::from_bytes([0xff; ORDER_LEN]), None);
+        assert_eq!(Reply::from_bytes([0xff; REPLY_LEN]), None);
+        let order = NumberedOrder { number: 1, order: Order::Watch(Pid::new(2).unwrap()) };
+        let mut bytes = order.to_bytes();
+        bytes[16..].copy_from_slice(&1_u64.to_ne_bytes());
+        assert_eq!(NumberedOrder::from_bytes(bytes), None, "it would kill everybody");
+    }
+}

@@ -1,0 +1,66 @@
+//! Processes as the machines know them.
+
+use std::fmt;
+
+/// The number of a process, or of a process group. Never 0 or 1: neither is a child of ours, and
+/// a signal to "group 1" would go to everybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pid(i32);
+
+impl Pid {
+    /// `None` for what cannot be the number of a child.
+    pub fn new(number: i64) -> Option<Self> {
+        i32::try_from(number).ok().filter(|number| *number > 1).map(Pid)
+    }
+
+    /// The number as the system wants it.
+    pub fn get(self) -> i32 {
+        self.0
+    }
+}
+
+impl fmt::Display for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// With this code.
+    Exited(u8),
+    /// By this signal.
+    Signalled(u8),
+}
+
+/// How the leader of the program's group stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leader {
+    /// It has not ended.
+    Runs,
+    /// It has ended, and is not reaped yet.
+    Ended(Ending),
+}
+
+/// What the system answered to a SIGKILL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KillAnswer {
+    /// It was sent. Whoever it is for ends, unless it hangs inside the kernel.
+    Sent,
+    /// There is nobody of that number.
+    Gone,
+    /// It belongs to another user (EPERM).
+    Refused,
+}
+
+/// A direct child of the wrapper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedChild {
+    /// Its number.
+    pub pid: Pid,
+    /// It has ended and waits to be reaped.
+    pub has_ended: bool,
+    /// It is not the program's: the guard, a health check, a local store.
+    pub is_helper: bool,
+}

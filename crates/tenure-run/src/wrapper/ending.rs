@@ -1,0 +1,187 @@
+//! From a program to nothing of it.
+
+use std::time::Duration;
+
+use tenure_core::Moment;
+
+use super::{Outcome, Output, Program, Stage, StartError, Word, Wrapper};
+use crate::process::{KillAnswer, ListedChild, Pid};
+
+/// Between two looks at what is left: short at first, because most programs are gone at once.
+const LOOK_PAUSE_MIN: Duration = Duration::from_millis(1);
+const LOOK_PAUSE_MAX: Duration = Duration::from_millis(20);
+/// How many lists in a row must show nobody. One may miss a child that changes hands meanwhile.
+const EMPTY_LISTS: u32 = 2;
+/// What was killed and has not ended after this long hangs inside the kernel.
+const STUCK_AFTER: Duration = Duration::from_secs(5);
+/// How many looks confirm that all who are left belong to somebody else.
+const REFUSALS_MIN: u32 = 3;
+/// Between two looks at what cannot be ended.
+const STUCK_PAUSE: Duration = Duration::from_millis(100);
+
+/// How far the end of a program has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Progress {
+    since: Moment,
+    pub(super) look_at: Moment,
+    pause: Duration,
+    empty_lists: u32,
+    lists: u32,
+}
+
+impl Wrapper {
+    /// What cannot be killed by its number.
+    pub fn handle_kill_answer(&mut self, _now: Moment, pid: Pid, answer: KillAnswer) {
+        let Some(program) = &mut self.program else { return };
+        match answer {
+            KillAnswer::Refused => {
+                program.refused.insert(pid);
+                self.outputs.push_back(Output::KillBelow(pid));
+            }
+            KillAnswer::Sent | KillAnswer::Gone => {
+                program.refused.remove(&pid);
+            }
+        }
+    }
+
+    /// Ends the program though it would go on.
+    pub(super) fn cut_short(&mut self, now: Moment) {
+        if let Some(program) = &mut self.program {
+            program.is_cut_short = true;
+        }
+        self.end(now);
+    }
+
+    /// Kills whatever is left.
+    pub(super) fn end(&mut self, now: Moment) {
+        let Some(program) = &mut self.program else { return };
+        if matches!(program.stage, Stage::Ending(_) | Stage::Stuck { .. }) {
+            return;
+        }
+        let is_at_gate = matches!(program.stage, Stage::Forked | Stage::AtGate);
+        let was_waiting = program.stage == Stage::Waiting || program.is_unborn();
+        program.unguarded_since = None;
+        program.stage = Stage::Ending(Progress {
+            since: now,
+            look_at: now,
+            pause: LOOK_PAUSE_MIN,
+            empty_lists: 0,
+            lists: 0,
+        });
+        if was_waiting {
+            return self.finish(now);
+        }
+        if is_at_gate {
+            self.outputs.push_back(Output::CloseGate);
+        }
+        self.look_for_end();
+    }
+
+    /// Kills the group, and looks first at the leader and then, once more, at all children.
+    pub(super) fn look_for_end(&mut self) {
+        let Some(Program { group: Some(group), .. }) = self.program else { return };
+        self.outputs.push_back(Output::KillGroup(group));
+        self.outputs.push_back(Output::LookAtLeader(group));
+    }
+
+    /// The children that are the program's and have not ended.
+    pub(super) fn left_of_program(&self, listed: &[ListedChild]) -> Vec<Pid> {
+        let is_left = |child: &&ListedChild| {
+            !child.has_ended && !child.is_helper && !self.strangers.contains(&child.pid)
+        };
+        listed.iter().filter(is_left).map(|child| child.pid).collect()
+    }
+
+    /// Whether this was the end. `left` is `None` where nobody knows what is left.
+    pub(super) fn judge_end(
+        &mut self,
+        now: Moment,
+        left: Option<Vec<Pid>>,
+        leader_had_ended: bool,
+    ) {
+        let Some(program) = &mut self.program else { return };
+        let is_stuck = matches!(program.stage, Stage::Stuck { .. });
+        let nobody_is_left = leader_had_ended && left.as_ref().is_some_and(Vec::is_empty);
+        let left = left.unwrap_or_default();
+        program.refused.retain(|pid| left.contains(pid));
+        let progress = match &mut program.stage {
+            Stage::Ending(progress) => progress,
+            Stage::Stuck { .. } if nobody_is_left => return self.finish(now),
+            Stage::Stuck { .. } => return self.kill_each(&left),
+            _ => return,
+        };
+        progress.lists += 1;
+        progress.empty_lists = if nobody_is_left { progress.empty_lists + 1 } else { 0 };
+        if progress.empty_lists >= EMPTY_LISTS {
+            return self.finish(now);
+        }
+        let all_refused = !left.is_empty() && left.iter().all(|pid| program.refused.contains(pid));
+        let is_hopeless =
+            all_refused && progress.lists >= REFUSALS_MIN || now >= progress.since + STUCK_AFTER;
+        if is_hopeless && !nobody_is_left && !is_stuck {
+            return self.give_up(now, left);
+        }
+        if nobody_is_left {
+            progress.look_at = now;
+            return self.look_for_end();
+        }
+        progress.look_at = now + progress.pause;
+        progress.pause = (progress.pause * 2).min(LOOK_PAUSE_MAX);
+        self.kill_each(&left);
+    }
+
+    fn kill_each(&mut self, left: &[Pid]) {
+        self.outputs.extend(left.iter().map(|pid| Output::Kill(*pid)));
+    }
+
+    /// Some cannot be ended. They are named, the term is held, and they are tried again.
+    fn give_up(&mut self, now: Moment, left: Vec<Pid>) {
+        let Some(program) = &mut self.program else { return };
+        let (refused, stuck) = left.iter().partition(|pid| program.refused.contains(pid));
+        program.stage = Stage::Stuck { pids: left, look_at: now };
+        self.is_closed = true;
+        self.outputs.push_back(Output::HoldTerm);
+        self.outputs.push_back(Output::Say(Word::NotEnded { refused, stuck }));
+        self.hold(now);
+    }
+
+    /// Holds the term to its end, and looks whether they are gone after all.
+    pub(super) fn hold(&mut self, now: Moment) {
+        let Some(program) = &mut self.program else { return };
+        if now >= program.deadline.ends_at {
+            return self.finish(now);
+        }
+        match &mut program.stage {
+            Stage::Stuck { look_at, .. } if now >= *look_at => *look_at = now + STUCK_PAUSE,
+            _ => return,
+        }
+        self.look_for_end();
+    }
+
+    /// Nothing is left, or nothing more can be done. The term may be given back.
+    fn finish(&mut self, now: Moment) {
+        let Some(program) = self.program.take() else { return };
+        self.outputs.push_back(Output::Over(program.outcome()));
+        if let Stage::Stuck { .. } = program.stage {
+            return;
+        }
+        self.unforgotten = program.group;
+        self.make_forget(now);
+    }
+}
+
+impl Program {
+    /// Whether there never was a process of it.
+    fn is_unborn(&self) -> bool {
+        self.group.is_none() && matches!(self.not_started, Some(StartError::Fork(_)))
+    }
+
+    fn outcome(&self) -> Outcome {
+        match (&self.stage, self.not_started, self.is_cut_short, self.leader) {
+            (Stage::Stuck { pids, .. }, ..) => Outcome::NotEnded(pids.clone()),
+            (_, Some(error), ..) => Outcome::NotStarted(error),
+            (_, None, false, Some(ending)) => Outcome::ByItself(ending),
+            (_, None, _, ending) => Outcome::WithItsTerm(ending),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The wrapper and its guard: every order is answered, or there is another guard.
+
+use std::time::Duration;
+
+use tenure_core::Moment;
+
+use super::{GuardTrouble, Output, Program, Stage, StartError, Word, Wrapper};
+use crate::orders::{NumberedOrder, Order, Reply};
+
+/// How long a guard may take to start. It does nothing else, so this only ends a hang.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long it may take to answer an order. On a busy machine everybody is late at times; a guard
+/// that is replaced needlessly costs a few milliseconds.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// The pause before another try to start one.
+const START_PAUSE: Duration = Duration::from_millis(200);
+/// How many guards in a row may fail before there cannot be one.
+const FAILURES_MAX: u32 = 8;
+/// How long a program may run without a guard that knows it: time for a few tries.
+const UNGUARDED_MAX: Duration = Duration::from_secs(3);
+
+/// The guard, as far as this process knows.
+#[derive(Debug, Default)]
+pub(super) struct GuardLink {
+    state: State,
+    orders_sent: u64,
+    orders_taken: u64,
+    /// Until when the next answer must have come.
+    answer_by: Option<Moment>,
+    /// Guards in a row that came to nothing.
+    failures: u32,
+    /// The order that makes it forget the last program.
+    forget_order: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// There is none, and the next is tried at this moment.
+    #[default]
+    Absent,
+    Pausing(Moment),
+    /// It was started and has to be ready by then.
+    Starting(Moment),
+    Ready,
+    /// There cannot be one.
+    Impossible,
+}
+
+impl GuardLink {
+    pub(super) fn is_ready(&self) -> bool {
+        self.state == State::Ready
+    }
+
+    pub(super) fn wakes_at(&self) -> Option<Moment> {
+        match self.state {
+            State::Pausing(until) | State::Starting(until) => Some(until),
+            State::Ready => self.answer_by,
+            State::Absent | State::Impossible => None,
+        }
+    }
+}
+
+impl Wrapper {
+    /// Sees to it that there is a guard, while nothing runs, too.
+    pub fn keep_guard(&mut self, now: Moment) {
+        if self.guard.state == State::Absent {
+            self.guard.state = State::Starting(now + START_TIMEOUT);
+            self.outputs.push_back(Output::StartGuard);
+        }
+    }
+
+    /// A guard could not be started.
+    pub fn handle_guard_failed(&mut self, now: Moment) {
+        if matches!(self.guard.state, State::Starting(_)) {
+            self.lose_guard(now);
+        }
+    }
+
+    /// The guard has ended, was stopped, or takes no orders.
+    pub fn handle_guard_trouble(&mut self, now: Moment, trouble: GuardTrouble) {
+        if matches!(self.guard.state, State::Starting(_) | State::Ready) {
+            self.outputs.push_back(Output::KillGuard);
+            self.lose_guard(now);
+            self.outputs.push_back(Output::Say(Word::GuardReplaced(trouble)));
+        }
+    }
+
+    /// The guard said something.
+    pub fn handle_reply(&mut self, now: Moment, reply: Reply) {
+        match reply {
+            Reply::Ready if matches!(self.guard.state, State::Starting(_)) => {
+                self.guard.state = State::Ready;
+                (self.guard.orders_sent, self.guard.orders_taken) = (0, 0);
+                self.guard.answer_by = None;
+                self.introduce_program(now);
+                self.advance(now);
+            }
+            Reply::Took(number) => {
+                self.note_answer(now, number);
+                self.handle_taken(now, number);
+            }
+            Reply::TooLate(number) => {
+                self.note_answer(now, number);
+                if self.program.as_ref().is_some_and(|it| it.watch_order == Some(number)) {
+                    self.cut_short(now);
+                }
+            }
+            Reply::Killed | Reply::Refused => {
+                if let Some(program) = &mut self.program {
+                    program.is_cut_short = true;
+                }
+            }
+            Reply::Ready => {}
+        }
+    }
+
+    /// The guard is told of the new deadline; the answer is waited for elsewhere.
+    pub(super) fn tell_deadline(&mut self, now: Moment) {
+        let Some(program) = &self.program else { return };
+        let kill_at = program.deadline.kill_at;
+        self.order(now, Order::Until(kill_at));
+    }
+
+    /// Tells a guard which program it is to watch.
+    pub(super) fn introduce_program(&mut self, now: Moment) {
+        let Some(group) = self.program.as_ref().and_then(|program| program.group) else { return };
+        self.tell_deadline(now);
+        let number = self.order(now, Order::Watch(group));
+        if let Some(program) = &mut self.program {
+            program.watch_order = number;
+        }
+    }
+
+    /// Makes the guard forget the program whose leader is `unforgotten`, or reaps that at once
+    /// when there is no guard that could know it.
+    pub(super) fn make_forget(&mut self, now: Moment) {
+        let Some(leader) = self.unforgotten else { return };
+        self.guard.forget_order = self.order(now, Order::Forget);
+        if self.guard.forget_order.is_none() {
+            self.unforgotten = None;
+            self.outputs.push_back(Output::Reap(leader));
+        }
+    }
+
+    /// Silence counts as being gone.
+    pub(super) fn check_guard(&mut self, now: Moment) {
+        match self.guard.state {
+            State::Pausing(until) if now >= until => {
+                self.guard.state = State::Absent;
+                self.keep_guard(now);
+            }
+            State::Starting(by) if now >= by => {
+                self.handle_guard_trouble(now, GuardTrouble::Silent);
+            }
+            State::Ready if self.guard.answer_by.is_some_and(|by| now >= by) => {
+                self.handle_guard_trouble(now, GuardTrouble::Silent);
+            }
+            _ => {}
+        }
+    }
+
+    /// A program that nobody would end if this process were killed is ended now.
+    pub(super) fn check_guarded(&mut self, now: Moment) {
+        let Some(program) = &self.program else { return };
+        if now >= program.must_be_guarded_by() {
+            self.cut_short(now);
+            self.outputs.push_back(Output::Say(Word::Unguarded));
+        }
+    }
+
+    /// Sends an order; its number, if there is a guard to take it.
+    fn order(&mut self, now: Moment, order: Order) -> Option<u64> {
+        if !self.guard.is_ready() {
+            return None;
+        }
+        self.guard.orders_sent += 1;
+        let number = self.guard.orders_sent;
+        self.guard.answer_by = self.guard.answer_by.or(Some(now + ANSWER_TIMEOUT));
+        self.outputs.push_back(Output::Order(NumberedOrder { number, order }));
+        Some(number)
+    }
+
+    fn note_answer(&mut self, now: Moment, number: u64) {
+        self.guard.failures = 0;
+        self.guard.orders_taken = self.guard.orders_taken.max(number);
+        let is_behind = self.guard.orders_taken < self.guard.orders_sent;
+        self.guard.answer_by = is_behind.then(|| now + ANSWER_TIMEOUT);
+    }
+
+    fn handle_taken(&mut self, now: Moment, number: u64) {
+        if self.guard.forget_order == Some(number) {
+            self.guard.forget_order = None;
+            if let Some(leader) = self.unforgotten.take() {
+                self.outputs.push_back(Output::Reap(leader));
+            }
+            self.advance(now);
+        }
+        let Some(program) = &mut self.program else { return };
+        if program.watch_order == Some(number) {
+            program.unguarded_since = None;
+            self.open_gate(now);
+        }
+    }
+
+    fn lose_guard(&mut self, now: Moment) {
+        self.guard.failures += 1;
+        (self.guard.answer_by, self.guard.forget_order) = (None, None);
+        // A guard that is killed acts no more, so the number may be anybody's again.
+        if let Some(leader) = self.unforgotten.take() {
+            self.outputs.push_back(Output::Reap(leader));
+        }
+        if let Some(program) = &mut self.program {
+            program.watch_order = None;
+            if matches!(program.stage, Stage::Opening | Stage::Running) {
+                program.unguarded_since = program.unguarded_since.or(Some(now));
+            }
+        }
+        self.guard.state = match self.guard.failures {
+            // The first is replaced at once: meanwhile nobody watches.
+            1 => State::Absent,
+            failures if failures <= FAILURES_MAX => State::Pausing(now + START_PAUSE),
+            _ => State::Impossible,
+        };
+        if self.guard.state == State::Impossible {
+            return self.do_without_guard(now);
+        }
+        self.keep_guard(now);
+    }
+
+    fn do_without_guard(&mut self, now: Moment) {
+        match &mut self.program {
+            Some(program) if program.stage == Stage::Running => self.cut_short(now),
+            Some(program) => {
+                program.not_started = program.not_started.or(Some(StartError::NoGuard));
+                self.cut_short(now);
+            }
+            None => {}
+        }
+        self.outputs.push_back(Output::NoGuard);
+    }
+}
+
+impl Program {
+    pub(super) fn must_be_guarded_by(&self) -> Moment {
+        self.unguarded_since.map_or(Moment::NEVER, |since| since + UNGUARDED_MAX)
+    }
+}

@@ -1,0 +1,421 @@
+//! The wrapper's half: it starts a program under a term, and nothing of it is left afterwards.
+//!
+//! ```text
+//!          guard ready        forked            guard watches        executed
+//!  Waiting ───────────► Forked ────► AtGate ──────────────► Opening ────────► Running
+//!     │                                │                       │                │ ended, told
+//!     │ the term is over               └───────────┬───────────┴────────────────┘ to, cut off
+//!     ▼                                            ▼
+//!   over ◄──────────── nothing is left ──────── Ending ── what cannot be ended ──► Stuck
+//!     ▲                                                                              │
+//!     └──────────────── for good, at the end of the lease ───────────────────────────┘
+//! ```
+//! The rules:
+//! - The program runs only after its guard has said that it knows group and deadline. Each order
+//!   to the guard is answered by its number; a guard that ends, stops or is silent is replaced.
+//! - Nothing is left once the leader was *seen* to have ended and two lists of children, taken
+//!   after that, show nobody. What the program orphans becomes our child before its parent counts
+//!   as ended, so a list from before proves nothing.
+//! - What cannot be ended is never called gone: the term is held to its end, nothing else starts.
+//! - The leader is reaped only after the guard has forgotten its group: until then the number is
+//!   nobody else's.
+//! - Doing comes before saying.
+
+mod ending;
+mod guarding;
+mod starting;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use tenure_core::Moment;
+
+use self::guarding::GuardLink;
+use crate::orders::NumberedOrder;
+use crate::process::{Ending, Leader, ListedChild, Pid};
+
+/// Between the news that some child has ended and the list of who it was: many come at a time.
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
+/// A child that has ended is reaped after this long: whoever started it may wait for it as well.
+const REAP_AFTER: Duration = Duration::from_millis(150);
+
+/// What a wrapper does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Start a guard; answered by [`Wrapper::handle_guard_failed`] or by its first reply.
+    StartGuard,
+    /// Kill the guard, so that the end of its pipe means nothing to it, then close the pipe.
+    KillGuard,
+    /// See whether the guard has ended or was stopped.
+    LookAtGuard,
+    /// Tell the guard; if it takes nothing, [`Wrapper::handle_guard_trouble`].
+    Order(NumberedOrder),
+    /// Fork the program's process, which waits at a gate before it executes anything; answered by
+    /// [`Wrapper::handle_forked`] or [`Wrapper::handle_not_forked`].
+    Fork,
+    /// Let it execute the program; answered by [`Wrapper::handle_executed`] or
+    /// [`Wrapper::handle_not_executed`].
+    OpenGate,
+    /// It shall not execute anything.
+    CloseGate,
+    /// Send a signal to the program's group.
+    Signal {
+        /// To whom.
+        group: Pid,
+        /// Which.
+        signal: SentSignal,
+    },
+    /// Send SIGKILL to the group.
+    KillGroup(Pid),
+    /// Send SIGKILL to this child; answered by [`Wrapper::handle_kill_answer`].
+    Kill(Pid),
+    /// Send SIGKILL to the descendants of this child, which itself cannot be killed.
+    KillBelow(Pid),
+    /// See how the leader stands; answered by [`Wrapper::handle_leader`].
+    LookAtLeader(Pid),
+    /// List the children of this process; answered by [`Wrapper::handle_children`].
+    ListChildren,
+    /// Reap this child, which has ended.
+    Reap(Pid),
+    /// Renew the lease no more, and give nothing back before it ends.
+    HoldTerm,
+    /// Tell people, without ever waiting for them.
+    Say(Word),
+    /// Nothing runs any more; what [`Wrapper::begin`] began is over.
+    Over(Outcome),
+    /// There cannot be a guard, so nothing can be run here.
+    NoGuard,
+}
+
+/// A signal for the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SentSignal {
+    /// The one that asks it to stop.
+    Stop,
+    /// SIGCONT: a stopped process could not even die.
+    Continue,
+    /// One of this number, which came from outside.
+    Passed(i32),
+}
+
+/// What a wrapper says to people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// The guard is being replaced.
+    GuardReplaced(GuardTrouble),
+    /// No guard could be had for the running program, so it was killed.
+    Unguarded,
+    /// The program did not stop in time, so it was killed.
+    CutOff,
+    /// These processes cannot be ended. The term is held to its end.
+    NotEnded {
+        /// Who belongs to another user.
+        refused: Vec<Pid>,
+        /// Who hangs inside the kernel, or comes back faster than it can be killed.
+        stuck: Vec<Pid>,
+    },
+}
+
+/// Why a guard is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardTrouble {
+    /// It has ended.
+    Ended,
+    /// It was stopped by a signal.
+    Stopped,
+    /// It does not answer.
+    Silent,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The program ended by itself, or by a signal from outside.
+    ByItself(Ending),
+    /// Its term is over, or had to be given up; how the leader ended, if it had begun.
+    WithItsTerm(Option<Ending>),
+    /// It never ran.
+    NotStarted(StartError),
+    /// These processes of it could not be ended. Nothing else may be started here.
+    NotEnded(Vec<Pid>),
+}
+
+/// Why a program never ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartError {
+    /// The system refused another process, with this error number.
+    Fork(i32),
+    /// The program could not be executed, with this error number.
+    Execute(i32),
+    /// Its process was ended from outside before it executed anything.
+    Died(Ending),
+    /// There cannot be a guard.
+    NoGuard,
+}
+
+/// Until when a program may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// When whatever is left of it is killed.
+    pub kill_at: Moment,
+    /// When somebody else may lead.
+    pub ends_at: Moment,
+}
+
+/// The wrapper's machine.
+#[derive(Debug, Default)]
+pub struct Wrapper {
+    guard: GuardLink,
+    program: Option<Program>,
+    /// The leader of a program that is gone, until the guard has forgotten it.
+    unforgotten: Option<Pid>,
+    /// Children that are not the program's: they were there before it.
+    strangers: BTreeSet<Pid>,
+    /// Children that have ended, and since when that is known.
+    ended_children: BTreeMap<Pid, Moment>,
+    look_at: Option<Moment>,
+    /// The lists that were asked for, and what for.
+    looks: VecDeque<Look>,
+    /// Something of a program could not be ended: nothing else is started.
+    is_closed: bool,
+    outputs: VecDeque<Output>,
+}
+
+/// What a list of children is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// Whoever is there now was there before the program.
+    Before,
+    /// Who has to be reaped.
+    Reap,
+    /// Whether anything is left of the program.
+    Ending { leader_had_ended: bool },
+}
+
+/// A program under its term.
+#[derive(Debug)]
+struct Program {
+    deadline: Deadline,
+    stage: Stage,
+    /// Its group, which is the number of its leader.
+    group: Option<Pid>,
+    /// The order by which its guard was told of it.
+    watch_order: Option<u64>,
+    /// Since when it runs without a guard that knows it.
+    unguarded_since: Option<Moment>,
+    leader: Option<Ending>,
+    /// It was told to stop, or killed: how it ends is not its own will.
+    is_cut_short: bool,
+    has_executed: bool,
+    not_started: Option<StartError>,
+    refused: BTreeSet<Pid>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    /// For a guard, or for it to forget the program before.
+    Waiting,
+    Forked,
+    AtGate,
+    Opening,
+    Running,
+    Ending(ending::Progress),
+    Stuck {
+        pids: Vec<Pid>,
+        look_at: Moment,
+    },
+}
+
+impl Wrapper {
+    /// A wrapper that runs nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Runs the program under a term that lasts until `deadline` unless it is renewed. Ends with
+    /// [`Output::Over`].
+    ///
+    /// # Panics
+    /// While something runs, or after something could not be ended.
+    pub fn begin(&mut self, now: Moment, deadline: Deadline) {
+        assert!(self.program.is_none() && !self.is_closed, "one program at a time");
+        self.program = Some(Program {
+            deadline,
+            stage: Stage::Waiting,
+            group: None,
+            watch_order: None,
+            unguarded_since: None,
+            leader: None,
+            is_cut_short: false,
+            has_executed: false,
+            not_started: None,
+            refused: BTreeSet::new(),
+        });
+        self.looks.push_back(Look::Before);
+        self.outputs.push_back(Output::ListChildren);
+        self.advance(now);
+    }
+
+    /// The lease was renewed, or is over, which is a deadline in the past.
+    pub fn handle_deadline(&mut self, now: Moment, deadline: Deadline) {
+        let Some(program) = &mut self.program else { return };
+        if program.deadline == deadline {
+            return;
+        }
+        program.deadline = deadline;
+        if program.group.is_some() && !matches!(program.stage, Stage::Stuck { .. }) {
+            self.tell_deadline(now);
+        }
+        self.handle_time(now);
+    }
+
+    /// The term ends soon: the program is asked to stop.
+    pub fn handle_stop(&mut self, now: Moment) {
+        let Some(program) = &mut self.program else { return };
+        match (&program.stage, program.group) {
+            (Stage::Running, Some(group)) if !program.is_cut_short => {
+                program.is_cut_short = true;
+                for signal in [SentSignal::Stop, SentSignal::Continue] {
+                    self.outputs.push_back(Output::Signal { group, signal });
+                }
+            }
+            (Stage::Running | Stage::Ending(_) | Stage::Stuck { .. }, _) => {}
+            // It has not begun, so it need not end in order.
+            _ => self.cut_short(now),
+        }
+    }
+
+    /// The grace is over: whatever is left is killed.
+    pub fn handle_cut_off(&mut self, now: Moment) {
+        let Some(program) = &self.program else { return };
+        if matches!(program.stage, Stage::Ending(_) | Stage::Stuck { .. }) {
+            return;
+        }
+        let is_late = program.stage == Stage::Running;
+        self.cut_short(now);
+        if is_late {
+            self.outputs.push_back(Output::Say(Word::CutOff));
+        }
+    }
+
+    /// A signal came that is for the program.
+    pub fn handle_signal(&mut self, _now: Moment, number: i32) {
+        if let Some(Program { stage: Stage::Running, group: Some(group), .. }) = self.program {
+            let signal = SentSignal::Passed(number);
+            self.outputs.push_back(Output::Signal { group, signal });
+        }
+    }
+
+    /// Whoever repeats the wish to end means it.
+    pub fn handle_repeated_stop(&mut self, _now: Moment) {
+        if let Some(Program { stage: Stage::Running, group: Some(group), .. }) = self.program {
+            self.outputs.push_back(Output::Signal { group, signal: SentSignal::Stop });
+        }
+    }
+
+    /// Some child has ended or was stopped.
+    pub fn handle_child_news(&mut self, now: Moment) {
+        self.outputs.push_back(Output::LookAtGuard);
+        match &self.program {
+            Some(Program { stage: Stage::Ending(_), .. }) => self.look_for_end(),
+            Some(Program { group: Some(group), leader: None, .. }) => {
+                self.outputs.push_back(Output::LookAtLeader(*group));
+            }
+            _ => {}
+        }
+        self.look_at = Some(self.look_at.unwrap_or(now + LOOK_PAUSE));
+    }
+
+    /// How the leader stands.
+    pub fn handle_leader(&mut self, now: Moment, leader: Leader) {
+        let Some(program) = &mut self.program else { return };
+        if let (Leader::Ended(ending), None) = (leader, program.leader) {
+            program.leader = Some(ending);
+        }
+        match (&program.stage, program.leader) {
+            (Stage::Ending(_) | Stage::Stuck { .. }, ending) => {
+                self.looks.push_back(Look::Ending { leader_had_ended: ending.is_some() });
+                self.outputs.push_back(Output::ListChildren);
+            }
+            (_, Some(ending)) => self.leader_ended(now, ending),
+            (_, None) => {}
+        }
+    }
+
+    /// The children of this process, as the system listed them; `None` when it could not.
+    pub fn handle_children(&mut self, now: Moment, children: Option<&[ListedChild]>) {
+        let look = self.looks.pop_front().unwrap_or(Look::Reap);
+        let listed = children.unwrap_or_default();
+        self.reap_old(now, listed);
+        match look {
+            Look::Before if children.is_some() => {
+                self.strangers = listed.iter().map(|child| child.pid).collect();
+            }
+            Look::Before | Look::Reap => {}
+            Look::Ending { leader_had_ended } => {
+                let left = children.map(|_| self.left_of_program(listed));
+                self.judge_end(now, left, leader_had_ended);
+            }
+        }
+    }
+
+    /// Time has passed.
+    pub fn handle_time(&mut self, now: Moment) {
+        if self.look_at.is_some_and(|look_at| now >= look_at) {
+            self.look_at = None;
+            self.looks.push_back(Look::Reap);
+            self.outputs.push_back(Output::ListChildren);
+        }
+        self.check_guard(now);
+        let Some(program) = &self.program else { return };
+        match &program.stage {
+            Stage::Ending(progress) if now >= progress.look_at => self.look_for_end(),
+            Stage::Ending(_) => {}
+            Stage::Stuck { .. } => self.hold(now),
+            _ if now >= program.deadline.kill_at => self.handle_cut_off(now),
+            _ => self.check_guarded(now),
+        }
+    }
+
+    /// The next thing to do.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When to come back, if nothing happens before.
+    pub fn wakes_at(&self) -> Option<Moment> {
+        let of_program = self.program.as_ref().map(|program| match &program.stage {
+            Stage::Ending(progress) => progress.look_at,
+            Stage::Stuck { look_at, .. } => program.deadline.ends_at.min(*look_at),
+            _ => program.deadline.kill_at.min(program.must_be_guarded_by()),
+        });
+        [of_program, self.look_at, self.guard.wakes_at()].into_iter().flatten().min()
+    }
+
+    /// Whether a program is under way, from [`begin`](Self::begin) to [`Output::Over`].
+    pub fn is_busy(&self) -> bool {
+        self.program.is_some()
+    }
+
+    /// Children that have ended are nobody's but ours to reap, once whoever started them had time.
+    fn reap_old(&mut self, now: Moment, listed: &[ListedChild]) {
+        let leader = self.program.as_ref().and_then(|program| program.group);
+        let kept = [leader, self.unforgotten];
+        let ended = listed.iter().filter(|child| child.has_ended && !child.is_helper);
+        let ended: Vec<Pid> =
+            ended.map(|child| child.pid).filter(|pid| !kept.contains(&Some(*pid))).collect();
+        self.ended_children.retain(|pid, _| ended.contains(pid));
+        for pid in ended {
+            let seen_at = *self.ended_children.entry(pid).or_insert(now);
+            if now >= seen_at + REAP_AFTER {
+                self.ended_children.remove(&pid);
+                self.strangers.remove(&pid);
+                self.outputs.push_back(Output::Reap(pid));
+            }
+        }
+        if !self.ended_children.is_empty() {
+            let again_at = now + REAP_AFTER;
+            self.look_at = Some(self.look_at.map_or(again_at, |look_at| look_at.min(again_at)));
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Seeded worlds around the two machines.

@@ -1,0 +1,190 @@
+//! Who is connected: how many there may be, and who has to go when there are more.
+//!
+//! A newcomer always gets in, so that a probe is never kept waiting by those who are there. The one
+//! who has moved nothing for the longest time goes: of the same peer where that one has its share,
+//! else of whoever has the most connections.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{oneshot, watch};
+
+/// How many connections may be open at a time.
+pub const CONNECTIONS_MAX: usize = 256;
+/// How many of them one peer may have: half, so that nobody keeps all others out. An address of
+/// IPv6 counts with its neighbours, for whoever has one has them all.
+pub const PEER_CONNECTIONS_MAX: usize = 128;
+
+#[derive(Debug)]
+pub(crate) struct Connections {
+    open: Mutex<BTreeMap<u64, Open>>,
+    /// Grows with every byte that moves and every connection: a clock without time.
+    moves: AtomicU64,
+    count: watch::Sender<usize>,
+}
+
+#[derive(Debug)]
+struct Open {
+    peer: Peer,
+    moved_at: Arc<AtomicU64>,
+    /// Dropped to end it.
+    _end: oneshot::Sender<()>,
+}
+
+/// An address as far as it tells one party from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Peer {
+    V4([u8; 4]),
+    V6Network([u16; 4]),
+}
+
+impl Peer {
+    fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Peer::V4(address.octets()),
+            IpAddr::V6(address) => {
+                let [a, b, c, d, ..] = address.segments();
+                Peer::V6Network([a, b, c, d])
+            }
+        }
+    }
+}
+
+/// A connection's place, given back by being dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    connections: Arc<Connections>,
+    number: u64,
+    moved_at: Arc<AtomicU64>,
+}
+
+impl Place {
+    /// Something was read or written.
+    pub(crate) fn moves(&self) {
+        self.moved_at.store(self.connections.tick(), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.connections.remove(self.number);
+    }
+}
+
+impl Connections {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Connections {
+            open: Mutex::default(),
+            moves: AtomicU64::new(0),
+            count: watch::Sender::new(0),
+        })
+    }
+
+    /// A place for a newcomer, and what resolves when it has to go.
+    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> (Place, oneshot::Receiver<()>) {
+        let peer = Peer::of(address);
+        let (end, ended) = oneshot::channel();
+        let number = self.tick();
+        let moved_at = Arc::new(AtomicU64::new(number));
+        let mut open = self.lock();
+        if let Some(slowest) = who_goes(&open, peer) {
+            open.remove(&slowest);
+            tracing::debug!(target: "tenure", "sidecar: a slow connection makes room");
+        }
+        open.insert(number, Open { peer, moved_at: Arc::clone(&moved_at), _end: end });
+        let count = open.len();
+        drop(open);
+        self.count.send_replace(count);
+        (Place { connections: Arc::clone(self), number, moved_at }, ended)
+    }
+
+    /// Waits until nobody is connected.
+    pub(crate) async fn all_gone(&self) {
+        let mut count = self.count.subscribe();
+        // The sender lives in what is borrowed here.
+        let _ = count.wait_for(|count| *count == 0).await;
+    }
+
+    fn remove(&self, number: u64) {
+        let mut open = self.lock();
+        open.remove(&number);
+        let count = open.len();
+        drop(open);
+        self.count.send_replace(count);
+    }
+
+    fn tick(&self) -> u64 {
+        self.moves.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who makes room for a newcomer of `peer`; `None` while there is room.
+fn who_goes(open: &BTreeMap<u64, Open>, peer: Peer) -> Option<u64> {
+    let mut shares: BTreeMap<Peer, usize> = BTreeMap::new();
+    for connection in open.values() {
+        *shares.entry(connection.peer).or_default() += 1;
+    }
+    let own_share = shares.get(&peer).copied().unwrap_or_default();
+    let from = match () {
+        () if own_share >= PEER_CONNECTIONS_MAX => peer,
+        () if open.len() >= CONNECTIONS_MAX => *shares.iter().max_by_key(|(_, n)| **n)?.0,
+        () => return None,
+    };
+    let candidates = open.iter().filter(|(_, connection)| connection.peer == from);
+    let slowest = candidates.min_by_key(|(_, c)| c.moved_at.load(Ordering::Relaxed));
+    slowest.map(|(number, _)| *number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Entered = (Place, oneshot::Receiver<()>);
+
+    fn is_gone(entered: &mut Entered) -> bool {
+        entered.1.try_recv() == Err(oneshot::error::TryRecvError::Closed)
+    }
+
+    #[test]
+    fn whoever_moved_nothing_for_the_longest_time_makes_room() {
+        let connections = Connections::new();
+        let peer = IpAddr::from([127, 0, 0, 1]);
+        let mut crowd: Vec<Entered> =
+            (0..PEER_CONNECTIONS_MAX).map(|_| connections.enter(peer)).collect();
+        crowd[0].0.moves();
+        let mut probe = connections.enter(peer);
+        assert!(!is_gone(&mut probe) && !is_gone(&mut crowd[0]), "those who move stay");
+        assert!(is_gone(&mut crowd[1]));
+        drop(crowd.remove(1));
+        assert_eq!(*connections.count.borrow(), PEER_CONNECTIONS_MAX);
+    }
+
+    #[test]
+    fn a_greedy_peer_pays_for_the_others() {
+        let connections = Connections::new();
+        let address = |last: u8| IpAddr::from([10, 0, 0, last]);
+        let mut modest: Vec<Entered> = (0..130).map(|n| connections.enter(address(n))).collect();
+        let mut greedy: Vec<Entered> =
+            (0..PEER_CONNECTIONS_MAX + 40).map(|_| connections.enter(address(200))).collect();
+        assert_eq!(modest.iter_mut().map(is_gone).filter(|gone| *gone).count(), 0);
+        let left = greedy.iter_mut().map(is_gone).filter(|gone| !gone).count();
+        assert_eq!(left, CONNECTIONS_MAX - 130);
+        let mut newcomer = connections.enter(address(201));
+        assert!(!is_gone(&mut newcomer));
+        assert_eq!(modest.iter_mut().map(is_gone).filter(|gone| *gone).count(), 0);
+    }
+
+    #[test]
+    fn neighbours_in_ipv6_are_one_peer_and_mapped_addresses_are_what_they_map() {
+        let of = |text: &str| Peer::of(text.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(of("::ffff:10.0.0.7"), of("10.0.0.7"));
+    }
+}

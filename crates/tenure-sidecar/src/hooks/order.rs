@@ -1,0 +1,397 @@
+//! The order in which the hooks of one resource are told.
+//!
+//! Pure: news, what came of tries and the time go in, one stream of outputs comes out. Tries have
+//! numbers, so that a late result is never taken for that of another try.
+//!
+//! ```text
+//!        news                              every hook done or tried out
+//! quiet ──────► telling: try ─► pause ─┐ ─────────────────────────────► quiet
+//!                         ▲            │
+//!                         └────────────┘
+//! newer news while telling: pauses end, a gain that runs is ended, a loss that runs may end its
+//! try. When nothing runs any more, the newest news is told; what lay between is told to nobody.
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{HOOK_TRIES_MAX, Happening, Turn};
+
+/// The pause after the first failure; doubled after each further one.
+const PAUSE_MIN: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub(super) enum Output {
+    /// Run a hook.
+    Try { number: u64, hook: usize, attempt: u32, happening: Arc<Happening> },
+    /// End a try that runs; what came of it is still to be reported.
+    End { number: u64 },
+    /// Count what came of a hook.
+    Count { hook: usize, outcome: Outcome },
+}
+
+/// What came of telling a hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Done,
+    Retried,
+    Failed,
+    Superseded,
+}
+
+/// How a try ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tried {
+    Done,
+    Failed,
+    /// It was ended because something newer happened.
+    Ended,
+}
+
+#[derive(Debug)]
+pub(super) struct Order {
+    /// The turn that each hook waits for.
+    hooks: Vec<Turn>,
+    /// What is being told, to whom.
+    deliveries: Vec<Delivery>,
+    /// The newest news, once what is being told was told.
+    waiting: Option<Arc<Happening>>,
+    /// The last term whose loss was heard of.
+    lost_token: Option<u64>,
+    last_number: u64,
+    outputs: VecDeque<Output>,
+}
+
+#[derive(Debug)]
+struct Delivery {
+    hook: usize,
+    attempt: u32,
+    happening: Arc<Happening>,
+    step: Step,
+}
+
+#[derive(Debug)]
+enum Step {
+    Trying { number: u64, is_ending: bool },
+    Pausing { until: Instant },
+}
+
+impl Order {
+    pub(super) fn new(hooks: Vec<Turn>) -> Self {
+        Order {
+            hooks,
+            deliveries: Vec::new(),
+            waiting: None,
+            lost_token: None,
+            last_number: 0,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Something happened. The loss of a term counts once, whoever tells of it first.
+    pub(super) fn handle_news(&mut self, happening: &Arc<Happening>) {
+        if happening.turn == Turn::Loss {
+            if self.has_lost(happening.token) {
+                return;
+            }
+            self.lost_token = Some(happening.token);
+        }
+        if let Some(skipped) = self.waiting.replace(Arc::clone(happening)) {
+            for hook in self.listeners(skipped.turn) {
+                self.count(hook, Outcome::Superseded);
+            }
+        }
+        self.interrupt();
+        self.proceed();
+    }
+
+    /// A try has ended.
+    pub(super) fn handle_tried(&mut self, now: Instant, number: u64, tried: Tried) {
+        let is_it = |delivery: &Delivery| matches!(delivery.step, Step::Trying { number: known, .. } if known == number);
+        let Some(index) = self.deliveries.iter().position(is_it) else { return };
+        let (hook, attempt) = (self.deliveries[index].hook, self.deliveries[index].attempt);
+        let outcome = match tried {
+            Tried::Done => Outcome::Done,
+            _ if self.waiting.is_some() => Outcome::Superseded,
+            _ if attempt == HOOK_TRIES_MAX => Outcome::Failed,
+            _ => {
+                self.deliveries[index].step = Step::Pausing { until: now + pause_after(attempt) };
+                return;
+            }
+        };
+        self.deliveries.remove(index);
+        self.count(hook, outcome);
+        self.proceed();
+    }
+
+    /// Time has passed: pauses may be over.
+    pub(super) fn handle_time(&mut self, now: Instant) {
+        for index in 0..self.deliveries.len() {
+            let delivery = &self.deliveries[index];
+            if matches!(delivery.step, Step::Pausing { until } if until <= now) {
+                let hook = delivery.hook;
+                self.count(hook, Outcome::Retried);
+                self.deliveries[index].attempt += 1;
+                self.begin_try(index);
+            }
+        }
+    }
+
+    pub(super) fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When to come back with the time.
+    pub(super) fn wakes_at(&self) -> Option<Instant> {
+        let pauses = self.deliveries.iter().filter_map(|delivery| match delivery.step {
+            Step::Pausing { until } => Some(until),
+            Step::Trying { .. } => None,
+        });
+        pauses.min()
+    }
+
+    /// Whether everybody was told everything.
+    pub(super) fn is_settled(&self) -> bool {
+        self.deliveries.is_empty() && self.waiting.is_none()
+    }
+
+    /// Whether the loss of this term was heard of.
+    pub(super) fn has_lost(&self, token: u64) -> bool {
+        self.lost_token == Some(token)
+    }
+
+    /// What is being told is old. A gain must not go on beside the loss; a loss cleans up, so its
+    /// try may end, and is not repeated.
+    fn interrupt(&mut self) {
+        let mut given_up = Vec::new();
+        for delivery in &mut self.deliveries {
+            match &mut delivery.step {
+                Step::Pausing { .. } => given_up.push(delivery.hook),
+                Step::Trying { number, is_ending } => {
+                    if delivery.happening.turn == Turn::Gain && !*is_ending {
+                        *is_ending = true;
+                        self.outputs.push_back(Output::End { number: *number });
+                    }
+                }
+            }
+        }
+        self.deliveries.retain(|delivery| matches!(delivery.step, Step::Trying { .. }));
+        given_up.into_iter().for_each(|hook| self.count(hook, Outcome::Superseded));
+    }
+
+    /// Tells the newest news once nothing older runs.
+    fn proceed(&mut self) {
+        if !self.deliveries.is_empty() {
+            return;
+        }
+        let Some(happening) = self.waiting.take() else { return };
+        for hook in self.listeners(happening.turn) {
+            let step = Step::Trying { number: 0, is_ending: false };
+            let happening = Arc::clone(&happening);
+            self.deliveries.push(Delivery { hook, attempt: 1, happening, step });
+            self.begin_try(self.deliveries.len() - 1);
+        }
+    }
+
+    fn begin_try(&mut self, index: usize) {
+        self.last_number += 1;
+        let (number, delivery) = (self.last_number, &mut self.deliveries[index]);
+        delivery.step = Step::Trying { number, is_ending: false };
+        self.outputs.push_back(Output::Try {
+            number,
+            hook: delivery.hook,
+            attempt: delivery.attempt,
+            happening: Arc::clone(&delivery.happening),
+        });
+    }
+
+    fn listeners(&self, turn: Turn) -> Vec<usize> {
+        (0..self.hooks.len()).filter(|hook| self.hooks[*hook] == turn).collect()
+    }
+
+    fn count(&mut self, hook: usize, outcome: Outcome) {
+        self.outputs.push_back(Output::Count { hook, outcome });
+    }
+}
+
+fn pause_after(attempt: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(attempt.saturating_sub(1));
+    PAUSE_MIN.saturating_mul(doubled).min(PAUSE_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use testkit::Random;
+
+    use super::*;
+
+    fn happening(turn: Turn, token: u64) -> Arc<Happening> {
+        let (name, id) = ("report".to_owned(), "ada_1".to_owned());
+        Arc::new(Happening { turn, name, id, token, reason: "granted" })
+    }
+
+    fn outputs(order: &mut Order) -> Vec<Output> {
+        std::iter::from_fn(|| order.poll_output()).collect()
+    }
+
+    #[test]
+    fn pauses_double_up_to_their_limit() {
+        let pauses = [1, 2, 3, 40].map(|attempt| pause_after(attempt).as_millis());
+        assert_eq!(pauses, [200, 400, 800, 10_000]);
+    }
+
+    #[test]
+    fn a_result_that_comes_late_is_nobody_elses() {
+        let now = Instant::now();
+        let mut order = Order::new(vec![Turn::Gain]);
+        order.handle_news(&happening(Turn::Gain, 1));
+        order.handle_tried(now, 1, Tried::Failed);
+        order.handle_time(now + PAUSE_MIN);
+        outputs(&mut order);
+        order.handle_tried(now, 1, Tried::Done);
+        assert!(!order.is_settled(), "the second try still runs");
+        assert!(outputs(&mut order).is_empty());
+    }
+
+    #[test]
+    fn the_loss_of_a_term_is_told_once() {
+        let mut order = Order::new(vec![Turn::Loss]);
+        order.handle_news(&happening(Turn::Loss, 7));
+        order.handle_news(&happening(Turn::Loss, 7));
+        order.handle_tried(Instant::now(), 1, Tried::Done);
+        assert!(order.is_settled() && order.has_lost(7));
+    }
+
+    /// The hooks of one resource under random news, results and times, beside what must hold.
+    struct World {
+        order: Order,
+        now: Instant,
+        newest: Option<Arc<Happening>>,
+        running: BTreeMap<u64, (Arc<Happening>, bool)>,
+        /// Per hook, the last news it was told, and how it ended.
+        told: BTreeMap<usize, u64>,
+        tries: BTreeMap<(usize, u64), u32>,
+    }
+
+    impl World {
+        fn new(hooks: Vec<Turn>) -> Self {
+            World {
+                order: Order::new(hooks),
+                now: Instant::now(),
+                newest: None,
+                running: BTreeMap::new(),
+                told: BTreeMap::new(),
+                tries: BTreeMap::new(),
+            }
+        }
+
+        fn news(&mut self, turn: Turn, token: u64) {
+            let news = happening(turn, token);
+            self.newest = Some(Arc::clone(&news));
+            self.order.handle_news(&news);
+            self.check();
+        }
+
+        fn tried(&mut self, number: u64, tried: Tried) {
+            self.running.remove(&number);
+            self.order.handle_tried(self.now, number, tried);
+            self.check();
+        }
+
+        fn wait(&mut self, time: Duration) {
+            self.now += time;
+            self.order.handle_time(self.now);
+            self.check();
+        }
+
+        fn check(&mut self) {
+            for output in outputs(&mut self.order) {
+                match output {
+                    Output::Try { number, hook, attempt, happening } => {
+                        self.check_try(hook, attempt, &happening);
+                        self.running.insert(number, (happening, false));
+                    }
+                    Output::End { number } => {
+                        let (happening, is_ending) = self.running.get_mut(&number).unwrap();
+                        assert_eq!(happening.turn, Turn::Gain, "a loss is told to its end");
+                        *is_ending = true;
+                    }
+                    Output::Count { .. } => {}
+                }
+            }
+            let newest = self.newest.as_ref();
+            for (happening, is_ending) in self.running.values() {
+                let is_old = newest.is_some_and(|newest| !Arc::ptr_eq(newest, happening));
+                let goes_on = happening.turn == Turn::Gain && is_old && !is_ending;
+                assert!(!goes_on, "an old gain goes on");
+            }
+        }
+
+        fn check_try(&mut self, hook: usize, attempt: u32, happening: &Arc<Happening>) {
+            let newest = self.newest.as_ref().unwrap();
+            assert!(Arc::ptr_eq(newest, happening), "old news is told");
+            let others = self.running.values().filter(|(other, _)| !Arc::ptr_eq(other, happening));
+            assert_eq!(others.count(), 0, "older news is still being told");
+            assert_eq!(self.order.hooks[hook], happening.turn);
+            let tries = self.tries.entry((hook, happening.token)).or_default();
+            *tries += 1;
+            assert!(*tries == attempt && attempt <= HOOK_TRIES_MAX);
+            self.told.insert(hook, happening.token);
+        }
+
+        /// Nothing new happens, and every try ends: then everybody knows the newest.
+        fn calm_down(&mut self) {
+            for _ in 0..100 {
+                while let Some(number) = self.running.keys().next().copied() {
+                    let (_, is_ending) = self.running[&number];
+                    self.tried(number, if is_ending { Tried::Ended } else { Tried::Failed });
+                }
+                self.wait(PAUSE_MAX);
+            }
+            assert!(self.order.is_settled(), "it never ends: {:?}", self.order);
+            let Some(newest) = &self.newest else { return };
+            for hook in self.order.listeners(newest.turn) {
+                assert_eq!(self.told.get(&hook), Some(&newest.token), "{hook} missed the newest");
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_happens_only_the_newest_is_told_and_in_order() {
+        let first = testkit::seed();
+        for seed in first..first + 2_000 {
+            let mut random = Random::seeded(seed);
+            let turns = [Turn::Gain, Turn::Loss];
+            let hooks = (0..random.in_range(0..5)).map(|_| *random.choose(&turns)).collect();
+            let mut world = World::new(hooks);
+            let (mut token, mut turn) = (0, Turn::Loss);
+            for _ in 0..random.in_range(1..60) {
+                match random.in_range(0..4) {
+                    0 => {
+                        // Mostly in turn; events that were dropped leave two of a kind.
+                        let flips = turn == Turn::Loss || random.in_range(0..10) > 0;
+                        turn = if flips && turn == Turn::Gain { Turn::Loss } else { Turn::Gain };
+                        token += u64::from(turn == Turn::Gain);
+                        world.news(turn, token);
+                    }
+                    1 => world.wait(Duration::from_millis(random.in_range(0..2_000))),
+                    _ => {
+                        let Some(number) = world.running.keys().next_back().copied() else {
+                            continue;
+                        };
+                        let (_, is_ending) = world.running[&number];
+                        let endings = [Tried::Done, Tried::Failed, Tried::Ended];
+                        let possible = if is_ending { &endings[..] } else { &endings[..2] };
+                        world.tried(number, *random.choose(possible));
+                    }
+                }
+            }
+            world.calm_down();
+        }
+    }
+}
