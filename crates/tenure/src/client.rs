@@ -262,6 +262,7 @@ impl Client {
             id: self.id.clone(),
             request,
             timeout: CALL_TIMEOUT,
+            fleet_max_ttl: self.longest_lease(),
         };
         let (reply, answer) = oneshot::channel();
         let connection = backend.connection();
@@ -358,10 +359,12 @@ impl Client {
         enabled || !self.defaults.enabled
     }
 
-    /// The longest lease that may be believed in as far as this client knows.
+    /// The longest lease that may be believed in as far as this client was told. A lease that
+    /// nobody set is no knowledge: the store knows those that were asked for.
     pub(crate) fn longest_lease(&self) -> Duration {
         let timing = &self.defaults.timing;
-        timing.fleet_max_ttl.unwrap_or(timing.ttl).max(timing.ttl).max(TTL_DEFAULT)
+        let own = Some(timing.ttl).filter(|ttl| *ttl != TTL_DEFAULT);
+        own.max(timing.fleet_max_ttl).unwrap_or_default()
     }
 
     fn check_process(&self) -> Result<(), Error> {

@@ -84,6 +84,8 @@ async fn look(state: &ElectionState) -> Result<Leadership, Error> {
         id: state.id.clone(),
         request: Request::Observe { members: false },
         timeout: LOOK_TIMEOUT,
+        // Whoever only looks begins no quarantine.
+        fleet_max_ttl: Duration::ZERO,
     };
     let (reply, answer) = oneshot::channel();
     let backend = Arc::clone(&state.backend);
