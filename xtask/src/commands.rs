@@ -2,6 +2,7 @@
 
 mod bench;
 mod compat;
+mod conform;
 mod crash;
 mod fuzz;
 mod pictures;
@@ -17,6 +18,7 @@ use crate::command::Command;
 pub(crate) const COMMANDS: &[&Command] = &[
     &bench::COMMAND,
     &compat::COMMAND,
+    &conform::COMMAND,
     &crash::COMMAND,
     &fuzz::COMMAND,
     &pictures::COMMAND,

@@ -179,6 +179,7 @@ impl Cluster {
             id: from.id.clone(),
             request: request.clone(),
             timeout: std::time::Duration::ZERO,
+            fleet_max_ttl: std::time::Duration::ZERO,
         };
         let reads = matches!(
             request,
@@ -304,6 +305,7 @@ impl Cluster {
             id: from.id.clone(),
             request: request.clone(),
             timeout: std::time::Duration::ZERO,
+            fleet_max_ttl: std::time::Duration::ZERO,
         };
         let store = &mut self.nodes[at].store;
         let before = store.fingerprint(server_time, from.resource.key());

@@ -97,7 +97,9 @@ impl World<'_> {
     /// cover is noticed only then, or somebody saw a term on an isolated primary that nobody
     /// confirmed: either costs one more quarantine.
     pub(crate) fn successor_due_within(&self) -> u64 {
-        match self.case.is_promised() && !self.case.has(Fault::IsolatedPrimary) {
+        // A forged word that somebody leads again puts everybody off once more.
+        let is_heard = !self.storms && !self.case.has(Fault::IsolatedPrimary);
+        match self.case.is_promised() && is_heard {
             // The word has to find its way back from a server that takes no writes.
             true if self.case.has(Fault::Astray) => RELEASE_HEARD_WITHIN + self.climate.lease / 2,
             true => RELEASE_HEARD_WITHIN,

@@ -25,6 +25,8 @@ pub(crate) struct Ours {
     outcomes_doubled: usize,
     /// Nothing is tried before, where hints postpone.
     postponed_until: Moment,
+    /// The attempt that waits for that.
+    postponed: Option<(AskId, Request, Duration)>,
 }
 
 impl Ours {
@@ -47,6 +49,7 @@ impl Ours {
             hand_overs_asked: 0,
             outcomes_doubled: 0,
             postponed_until: Moment::ORIGIN,
+            postponed: None,
         }
     }
 
@@ -89,6 +92,14 @@ impl Ours {
     fn is_postponed(&self) -> bool {
         self.now < self.postponed_until && self.election.leads_until().is_none()
     }
+
+    /// The next output of the core, or an attempt that was kept back and may go.
+    fn next_output(&mut self) -> tenure_core::Output {
+        match self.postponed.take_if(|_| self.now >= self.postponed_until) {
+            Some((ask, request, timeout)) => tenure_core::Output::Ask { ask, request, timeout },
+            None => self.election.poll_output(),
+        }
+    }
 }
 
 impl Algorithm for Ours {
@@ -117,15 +128,17 @@ impl Algorithm for Ours {
 
     fn wake(&mut self, now: Moment) {
         self.now = now;
-        if !self.is_postponed() {
-            self.election.handle_timeout(now);
-        }
+        self.election.handle_timeout(now);
     }
 
     fn hint(&mut self, now: Moment, hint: Hint) {
         self.now = now;
-        if let (Some(Flaw::HintsPostpone), Hint::Granted { ttl, .. }) = (self.flaw, &hint) {
-            self.postponed_until = now + *ttl.min(&self.ttl);
+        match (self.flaw, &hint) {
+            (Some(Flaw::HintsPostpone), Hint::Granted { ttl, .. }) => {
+                self.postponed_until = now + *ttl.min(&self.ttl);
+            }
+            (_, Hint::Released { .. }) => self.postponed_until = Moment::ORIGIN,
+            _ => {}
         }
         self.election.handle_hint(now, hint);
     }
@@ -163,7 +176,14 @@ impl Algorithm for Ours {
     fn poll_output(&mut self) -> Output {
         self.settle_hand_overs();
         loop {
-            match self.election.poll_output() {
+            match self.next_output() {
+                tenure_core::Output::Ask {
+                    ask,
+                    request: request @ Request::Acquire(_),
+                    timeout,
+                } if self.is_postponed() => {
+                    self.postponed = Some((ask, request, timeout));
+                }
                 tenure_core::Output::Ask { ask, request, .. } if self.is_swallowed(&request) => {
                     let outcome = Outcome::Released;
                     let answer = Answer { outcome, view: View::default(), warnings: Vec::new() };
@@ -179,8 +199,8 @@ impl Algorithm for Ours {
                     return Output::Ask { ask: self.asked, op: Op::Call(request), timeout };
                 }
                 tenure_core::Output::Tell(event) => return Output::Tell(event),
-                tenure_core::Output::WaitUntil(moment) if self.is_postponed() => {
-                    return Output::WaitUntil(moment.max(self.postponed_until));
+                tenure_core::Output::WaitUntil(moment) if self.postponed.is_some() => {
+                    return Output::WaitUntil(moment.min(self.postponed_until));
                 }
                 tenure_core::Output::WaitUntil(moment) => return Output::WaitUntil(moment),
             }

@@ -154,8 +154,7 @@ pub const CASES: &[Case] = &[
         ],
     )
     .raised()
-    .hectic()
-    .without(&[Promise::P1]),
+    .hectic(),
     row(
         "clock-back",
         "the store's clock steps back",
@@ -168,8 +167,7 @@ pub const CASES: &[Case] = &[
             (Fault::Clear, 1),
             (Fault::RestartKept, 1),
         ],
-    )
-    .without(&[Promise::P6]),
+    ),
     row(
         "old-keys",
         "a replica takes over whose clock is behind: keys of the past live again",
@@ -197,8 +195,7 @@ pub const CASES: &[Case] = &[
             (Fault::Crash, 3),
             (Fault::Resign, 2),
         ],
-    )
-    .without(&[Promise::P6]),
+    ),
     row(
         "stale-reads",
         "connections find a server with old data that takes no writes",

@@ -16,6 +16,7 @@ impl Flaw {
     ) -> (Answer, Vec<Hint>) {
         let request = call.request.clone();
         let held_for = store.time_left(now, call.resource.key());
+        let waited_until = store.quarantine_until(&call.resource);
         self.understand(store, now, call);
         let (mut answer, hints) = match self.passes_quarantine(store, now, call) {
             true => execute_past_quarantine(store, now, call),
@@ -27,6 +28,9 @@ impl Flaw {
                 return store.execute(now, call);
             }
             Flaw::QuarantineShortened => shorten_quarantine(store, now, call, &mut answer),
+            Flaw::BeatNamesNoLease => {
+                forget_longer_leases(store, now, call, (waited_until, &mut answer));
+            }
             Flaw::ClockBackWaits => wait_for_the_clock(store, now, call, (held_for, &mut answer)),
             Flaw::FastestClock => number_by_clock(&request, &mut answer),
             _ => {}
@@ -115,6 +119,22 @@ fn shorten_quarantine(store: &mut MemoryStore, now: ServerTime, call: &Call, ans
         *left = own;
         let micros = own.as_micros() as u64;
         store.move_quarantine(now, &call.resource, ServerTime(now.0 + micros));
+    }
+}
+
+/// Undoes that a quarantine was lengthened for leases that whoever began it did not name.
+fn forget_longer_leases(
+    store: &mut MemoryStore,
+    now: ServerTime,
+    call: &Call,
+    (before, answer): (ServerTime, &mut Answer),
+) {
+    if before <= now || store.quarantine_until(&call.resource) <= before {
+        return;
+    }
+    store.move_quarantine(now, &call.resource, before);
+    if let Outcome::Quarantine { left, .. } = &mut answer.outcome {
+        *left = before.since(now);
     }
 }
 

@@ -94,7 +94,14 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
     if is_local {
         local::keep(sidecar.tenure());
     }
-    let server = Server::bind(&sidecar, settings).await?;
+    let server = match Server::bind(&sidecar, settings).await {
+        Ok(server) => server,
+        Err(error) => {
+            // It may lead already: what is held is given back, and hooks are told.
+            sidecar.shutdown().await;
+            return Err(error.into());
+        }
+    };
     // Not before: what keeps it from starting is told in one line.
     arguments.log.start();
     let url = server.url().map_err(|error| Failure::new(exit::NO, error.to_string()))?;

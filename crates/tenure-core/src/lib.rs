@@ -13,6 +13,7 @@ mod name;
 pub mod protocol;
 pub mod quorum;
 mod random;
+pub mod record_text;
 mod settings;
 pub mod text;
 pub mod timing;

@@ -75,6 +75,9 @@ pub struct Call {
     pub request: Request,
     /// How long the answer may take before the caller counts it as lost.
     pub timeout: Duration,
+    /// The longest lease that anybody may believe in, as far as the caller knows: zero where it
+    /// knows of none. Whatever is asked, a quarantine that begins or runs covers it.
+    pub fleet_max_ttl: Duration,
 }
 
 /// What may be asked of a store.
@@ -175,7 +178,8 @@ pub enum Request {
     Clear {
         /// What history shall say.
         reason: String,
-        /// The longest lease that may still be believed in.
+        /// For how long nobody is let in at the least: as long as the longest lease that the store
+        /// knows of, however short this is.
         quarantine: Duration,
     },
     /// The latest entries of the history, newest first.

@@ -31,7 +31,7 @@ const CALL_TIMEOUT_SLACK: Duration = Duration::from_millis(250);
 
 /// A client: one instance, one store, any number of elections.
 ///
-/// Cheap to clone. Its work is done by a thread of its own, which ends some time after the last
+/// Cheap to clone. Its work is done by two threads of its own, which end some time after the last
 /// handle of the client and of its elections is gone. A program that ends should await
 /// [`shutdown`](Tenure::shutdown): only then is it certain that leaderships were given back.
 #[derive(Clone, Debug)]
@@ -262,6 +262,7 @@ impl Client {
             id: self.id.clone(),
             request,
             timeout: CALL_TIMEOUT,
+            fleet_max_ttl: self.longest_lease(),
         };
         let (reply, answer) = oneshot::channel();
         let connection = backend.connection();
@@ -358,10 +359,12 @@ impl Client {
         enabled || !self.defaults.enabled
     }
 
-    /// The longest lease that may be believed in as far as this client knows.
+    /// The longest lease that may be believed in as far as this client was told. A lease that
+    /// nobody set is no knowledge: the store knows those that were asked for.
     pub(crate) fn longest_lease(&self) -> Duration {
         let timing = &self.defaults.timing;
-        timing.fleet_max_ttl.unwrap_or(timing.ttl).max(timing.ttl).max(TTL_DEFAULT)
+        let own = Some(timing.ttl).filter(|ttl| *ttl != TTL_DEFAULT);
+        own.max(timing.fleet_max_ttl).unwrap_or_default()
     }
 
     fn check_process(&self) -> Result<(), Error> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tenure_core::SeenLeader;
 use tenure_core::protocol::{Member, Outcome, Request, ServerTime, WishKind};
+use tenure_core::timing::{TTL_DEFAULT, TTL_MAX};
 
 use crate::backend::Subscription;
 use crate::config::format_duration;
@@ -132,12 +133,16 @@ fn heard_lately(member: &Member, server_time: ServerTime) -> bool {
 
 /// The longest lease that anybody may still believe in, with its drift.
 fn longest_lease(seen: &Observation, own: Duration) -> Duration {
-    let members = seen.members.iter().map(|member| member.record.ttl);
+    let members = seen.members.iter().map(|member| member.record.ttl).filter(|ttl| *ttl <= TTL_MAX);
     let left = match seen.leadership {
-        Leadership::Led { remaining: Some(left), .. } => left,
+        // What lasts longer than a lease can is none: nobody believes in it.
+        Leadership::Led { remaining: Some(left), .. } if left <= TTL_MAX => left,
         _ => Duration::ZERO,
     };
-    let longest = members.fold(own.max(left), Duration::max);
+    // Nobody knows for how long a stranger believes in what it wrote.
+    let is_foreign = seen.leadership.leader().is_some_and(|leader| leader.foreign);
+    let strangers = if is_foreign { TTL_DEFAULT } else { Duration::ZERO };
+    let longest = members.fold(own.max(left).max(strangers), Duration::max);
     longest + longest / 100 + Duration::from_millis(2)
 }
 

@@ -253,6 +253,7 @@ impl World {
             id: InstanceId::seen("world"),
             request: Request::History { count: 1 },
             timeout: PATIENCE,
+            fleet_max_ttl: Duration::ZERO,
         };
         let (answer, _) = self.store.with_store(|store, now| store.execute(now, &call));
         let Outcome::History(entries) = answer.outcome else { return None };

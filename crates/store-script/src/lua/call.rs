@@ -41,7 +41,9 @@ impl Stack<'_> {
         // pinned slots.
         let status = unsafe {
             let limited = context.restore_limit();
+            let running = context.allocator().running();
             let status = ffi::lua_pcall(self.state(), arguments, results, handler.0);
+            context.allocator().set_running(running);
             drop(limited);
             status
         };

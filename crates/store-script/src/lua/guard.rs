@@ -99,8 +99,7 @@ unsafe extern "C-unwind" fn load(state: *mut ffi::lua_State) -> c_int {
         for position in 1.. {
             pay(state, PIECE);
             ffi::lua_pushvalue(state, 1);
-            let status = ffi::lua_pcall(state, 0, 1, 0);
-            end_if_killed(state);
+            let status = call_protected(state, 0, 1);
             let is_string = ffi::lua_isstring(state, -1) != 0;
             if status == ffi::LUA_OK && !is_string && ffi::lua_type(state, -1) != ffi::LUA_TNIL {
                 ffi::lua_pushstring(state, c"reader function must return a string".as_ptr());
@@ -210,8 +209,7 @@ unsafe extern "C-unwind" fn protected_call(state: *mut ffi::lua_State) -> c_int 
     // SAFETY: L1.
     unsafe {
         ffi::luaL_checkany(state, 1);
-        let status = ffi::lua_pcall(state, ffi::lua_gettop(state) - 1, ffi::LUA_MULTRET, 0);
-        end_if_killed(state);
+        let status = call_protected(state, ffi::lua_gettop(state) - 1, ffi::LUA_MULTRET);
         if status != ffi::LUA_OK {
             show_text_of_error(state);
         }
@@ -228,13 +226,11 @@ unsafe extern "C-unwind" fn protected_call_handled(state: *mut ffi::lua_State) -
         ffi::luaL_checkany(state, 2);
         ffi::lua_settop(state, 2);
         ffi::lua_insert(state, 1);
-        let status = ffi::lua_pcall(state, 0, ffi::LUA_MULTRET, 0);
-        end_if_killed(state);
+        let status = call_protected(state, 0, ffi::LUA_MULTRET);
         if status == ffi::LUA_ERRRUN {
             ffi::lua_pushvalue(state, 1);
             ffi::lua_insert(state, -2);
-            let handled = ffi::lua_pcall(state, 1, 1, 0);
-            end_if_killed(state);
+            let handled = call_protected(state, 1, 1);
             if handled != ffi::LUA_OK {
                 ffi::lua_pop(state, 1);
                 ffi::lua_pushstring(state, c"error in error handling".as_ptr());
@@ -242,6 +238,22 @@ unsafe extern "C-unwind" fn protected_call_handled(state: *mut ffi::lua_State) -
         }
         ffi::lua_remove(state, 1);
         finish(state, status == ffi::LUA_OK)
+    }
+}
+
+/// `lua_pcall` without a handler, for scripts. Does not return when the script is killed.
+///
+/// # Safety
+/// L1.
+unsafe fn call_protected(state: *mut ffi::lua_State, arguments: c_int, results: c_int) -> c_int {
+    // SAFETY: L1. An error may come from a `resume` that had told of its coroutine already.
+    unsafe {
+        let memory = context(state).allocator();
+        let running = memory.running();
+        let status = ffi::lua_pcall(state, arguments, results, 0);
+        memory.set_running(running);
+        end_if_killed(state);
+        status
     }
 }
 

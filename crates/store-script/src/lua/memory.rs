@@ -114,7 +114,13 @@ impl Memory {
         self.0.allocated.set(0);
     }
 
-    /// Tells which coroutine runs. Answers which one did.
+    /// Which coroutine runs.
+    pub(super) fn running(&self) -> *mut ffi::lua_State {
+        self.0.running.get()
+    }
+
+    /// Tells which coroutine runs. Answers which one did. Whoever catches an error puts back what
+    /// was before: a pointer to a coroutine that is gone would be followed.
     pub(super) fn set_running(&self, state: *mut ffi::lua_State) -> *mut ffi::lua_State {
         self.0.running.replace(state)
     }

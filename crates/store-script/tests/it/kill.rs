@@ -207,3 +207,24 @@ fn instructions_that_copy_much_tick_more_often() {
         assert_killed(code, limits);
     }
 }
+
+/// What a failed `resume` said of its coroutine is forgotten, though the coroutine may be gone.
+#[test]
+fn a_resume_that_fails_does_not_turn_ticks_off() {
+    let preparations = [
+        "pcall(coroutine.resume, 5)",
+        "pcall(coroutine.wrap(function() coroutine.resume(5) end))",
+        "xpcall(function() coroutine.resume() end, function() return 1 end)",
+        "local c = coroutine.create(function(...) coroutine.yield(...) end) \
+         local many = loadstring('return {' .. ('1,'):rep(900) .. '}')() \
+         for i = 1, 300 do pcall(coroutine.resume, c, unpack(many)) end c = nil collectgarbage()",
+        "pcall(string.gsub, 'x', 'x', function() coroutine.resume(5) end)",
+    ];
+    for preparation in preparations {
+        let limits = limits(|limits| limits.tick_instructions = u32::MAX);
+        let mut store = Store::with_limits(Memory::default(), limits);
+        store.host.kill_at = Some(100);
+        store.eval(format!("{preparation} for i = 1, 1e6 do local t = {{}} end return 'ended'"));
+        assert_eq!(store.outcome, Some(Outcome::Killed), "{preparation} {}", store.host.ticks);
+    }
+}

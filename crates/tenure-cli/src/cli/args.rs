@@ -9,8 +9,9 @@ use std::path::PathBuf;
 /// by line, from standard input. Replies look as in redis-cli: readable on a terminal, raw
 /// elsewhere.
 ///
-/// The store is the one of --url, --host and --port, or --socket; else that of TENURE_STORE; else
-/// 127.0.0.1:6379. A password in TENURE_STORE or REDISCLI_AUTH stands in no process list.
+/// The store is the one of --url, --host and --port, --socket, or --local; else that of
+/// TENURE_STORE; else 127.0.0.1:6379. A password in TENURE_STORE or REDISCLI_AUTH stands in no
+/// process list.
 ///
 /// Exit codes: 0, 1 when the store answered with an error, 64 usage, 69 store unreachable.
 #[derive(Debug, clap::Args)]
@@ -34,6 +35,9 @@ pub(crate) struct Arguments {
     /// Address: redis://[user:password@]host[:port][/db], rediss://…?ca=FILE, unix:///path?db=N.
     #[arg(short, long, value_name = "URL", conflicts_with_all = ["host", "port", "socket"])]
     pub(super) url: Option<String>,
+    /// The local store, which other commands use when no store is named.
+    #[arg(long, conflicts_with_all = ["host", "port", "socket", "url", "tls"])]
+    pub(super) local: bool,
     /// Password. Everybody on this machine can read it in the process list: prefer REDISCLI_AUTH.
     #[arg(short = 'a', long = "pass", value_name = "PASSWORD")]
     pub(super) password: Option<String>,

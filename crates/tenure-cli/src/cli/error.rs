@@ -14,6 +14,9 @@ pub(super) enum ClientError {
     /// Nobody answers there.
     #[error("Could not connect to the store at {place}: {why}")]
     Unreachable { place: String, why: String },
+    /// The local store was asked for and is not there.
+    #[error("{0}")]
+    NoLocalStore(String),
     /// The store answers, but not to us.
     #[error("{step} failed: {text}")]
     Refused { step: &'static str, text: String },
@@ -38,7 +41,11 @@ impl ClientError {
     pub(super) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Usage(_) => 64,
-            Self::Unreachable { .. } | Self::Lost(_) | Self::Silent | Self::Garbage(_) => 69,
+            Self::Unreachable { .. }
+            | Self::NoLocalStore(_)
+            | Self::Lost(_)
+            | Self::Silent
+            | Self::Garbage(_) => 69,
             Self::Interrupted => 130,
             Self::Refused { .. } | Self::Local(_) => 1,
         })

@@ -9,6 +9,8 @@ use tenure::backend::redis::{Login, Place, RedisUrl, TlsFiles};
 
 use super::args::Arguments;
 use super::error::ClientError;
+use crate::exit::Failure;
+use crate::local;
 
 const DEFAULT_HOST: &str = "127.0.0.1";
 const DEFAULT_PORT: u16 = 6379;
@@ -84,6 +86,11 @@ fn address(arguments: &Arguments) -> Result<(Place, Login), ClientError> {
     }
     if let Some(path) = &arguments.socket {
         return Ok((Place::Unix { path: path.clone() }, Login::default()));
+    }
+    if arguments.local {
+        let unreachable = |failure: Failure| ClientError::NoLocalStore(failure.message);
+        let path = local::socket().map_err(unreachable)?;
+        return Ok((Place::Unix { path }, Login::default()));
     }
     let is_told = arguments.host.is_some() || arguments.port.is_some();
     match std::env::var("TENURE_STORE") {

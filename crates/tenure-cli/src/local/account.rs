@@ -34,6 +34,12 @@ impl Account {
         if !account.dir.is_absolute() {
             return Err(refuse(format!("the account {} has no home", account.name)));
         }
+        // One that is made here would be another one as soon as the real one is mounted.
+        if !account.dir.is_dir() {
+            let home = account.dir.display();
+            let why = format!("the home {home} of the account {} is not there", account.name);
+            return Err(refuse(why));
+        }
         Ok(Account { name: account.name, home: account.dir })
     }
 }

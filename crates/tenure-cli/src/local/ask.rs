@@ -2,14 +2,28 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
+use rustix::io::FdFlags;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use store_resp::{Reply, ReplyParser};
 
 /// How long the store may take to answer. It is on this machine, so this only ends a hang.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest answer that is read: INFO is a few kilobytes.
 const ANSWER_LEN_MAX: usize = 1 << 20;
+
+/// Connects. A store that is stopped takes no more connections at some point, and whoever asks
+/// must not wait for it without end.
+pub(super) fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let stream = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+    rustix::io::fcntl_setfd(&stream, FdFlags::CLOEXEC)?;
+    set_socket_timeout(&stream, Timeout::Send, Some(ANSWER_TIMEOUT))?;
+    rustix::net::connect(&stream, &SocketAddrUnix::new(socket)?)?;
+    Ok(UnixStream::from(stream))
+}
 
 /// Asks one thing. A stream that ends without an answer is an error of its own kind.
 pub(super) fn ask(stream: &mut UnixStream, words: &[&str]) -> io::Result<Reply> {

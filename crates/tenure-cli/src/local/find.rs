@@ -3,13 +3,12 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use rustix::process::getuid;
 
 use super::account::Machine;
-use super::ask::ask;
+use super::ask::{ask, connect};
 use super::lock::{Said, Whereabouts, is_held};
 use super::place::{Place, folder_in};
 use crate::exit::{self, Failure};
@@ -77,7 +76,7 @@ fn is_elsewhere(place: &Place, there: &Whereabouts) -> Failure {
 
 /// Whether a store answers there. One that only accepts may be on its way out.
 pub(super) fn greets(socket: &Path) -> io::Result<()> {
-    UnixStream::connect(socket).and_then(|mut stream| ask(&mut stream, &["PING"])).map(drop)
+    connect(socket).and_then(|mut stream| ask(&mut stream, &["PING"])).map(drop)
 }
 
 /// A store that an earlier version started: it holds no lock in its data folder.

@@ -22,7 +22,6 @@ mod trace;
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, ExitCode, Stdio};
 use std::time::Duration;
@@ -30,11 +29,12 @@ use std::time::Duration;
 use serde_json::json;
 use tenure::config::{Config, Loader, Origin};
 
-use self::ask::{ask, info, other_clients};
+use self::ask::{ask, connect, info, other_clients};
 use self::find::{Found, find, left_by_earlier_versions};
 pub(crate) use self::keep::keep;
 use self::lock::{Lock, is_held};
 use self::place::Place;
+use crate::clock;
 use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, plain, result, talk};
 use crate::run::duration;
@@ -104,10 +104,23 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
 /// The store itself, in the foreground: `tenure local serve --idle DURATION`. Nobody types that, so
 /// it is none of the commands that help, manual and completions show.
 pub(crate) fn serve() -> Result<ExitCode, Failure> {
+    close_inherited();
     let mut words = std::env::args().skip_while(|word| word != "--idle").skip(1);
     let idle = words.next().unwrap_or_else(|| IDLE_DEFAULT.to_owned());
     store::serve(&Place::prepared()?, duration(&idle).map_err(Failure::usage)?)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Closes what whoever started us had open and left to its children: a lock on a file, say, which
+/// `flock FILE tenure once …` expects to be free again when the command ends.
+fn close_inherited() {
+    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return };
+    let name = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<i32>().ok();
+    let open: Vec<i32> = entries.flatten().filter_map(name).filter(|number| *number > 2).collect();
+    for number in open {
+        // The folder that was just read is among them, and closed already.
+        let _ = nix::unistd::close(number);
+    }
 }
 
 /// Tells a store that takes the lock of its folder from one of an earlier version, which does not.
@@ -173,6 +186,20 @@ fn under_sudo() -> String {
     }
 }
 
+/// The socket of the store that runs. Starts none.
+pub(crate) fn socket() -> Result<PathBuf, Failure> {
+    match find(&Place::of_user()?)? {
+        Found::Running(socket) => Ok(socket),
+        Found::Silent(what) => {
+            Err(Failure::new(exit::UNREACHABLE, format!("the local store: {what}")))
+        }
+        Found::Absent { .. } => {
+            let why = "the local store does not run: tenure local start";
+            Err(Failure::new(exit::UNREACHABLE, why))
+        }
+    }
+}
+
 /// Whom the local store coordinates, for people.
 pub(crate) fn reach() -> Option<String> {
     Place::of_user().ok().map(|place| place.reach())
@@ -207,7 +234,9 @@ fn not_started(place: &Place, error: &io::Error) -> Failure {
 fn ensure(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
     let failed = |error: io::Error| not_started(place, &error);
     let mut seen = "others have been starting it all the time".to_owned();
-    for _ in 0..TURN_TIMEOUT.as_millis() / LOOK_EVERY.as_millis() {
+    // By the clock: a look at a store that is stopped takes seconds.
+    let given_up_at = clock::steady() + TURN_TIMEOUT;
+    while clock::steady() < given_up_at {
         match find(place)? {
             Found::Running(socket) => return Ok(socket),
             Found::Silent(what) => seen = what,
@@ -231,7 +260,8 @@ fn start_in_turn(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
     }
     let mut child = spawn(place, idle).map_err(|error| not_started(place, &error))?;
     let mut seen = "it did not come up in time".to_owned();
-    for _ in 0..TURN_TIMEOUT.as_millis() / LOOK_EVERY.as_millis() {
+    let given_up_at = clock::steady() + TURN_TIMEOUT;
+    while clock::steady() < given_up_at {
         match find(place)? {
             Found::Running(socket) => return Ok(socket),
             Found::Silent(what) => seen = what,
@@ -280,7 +310,7 @@ fn stop(place: &Place, force: bool) -> Result<ExitCode, Failure> {
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let mut stream = UnixStream::connect(socket).map_err(failed)?;
+    let mut stream = connect(&socket).map_err(failed)?;
     // Its own two connections count as well.
     let others = other_clients(&mut stream).map_err(failed)?.saturating_sub(2);
     if others > 0 && !force {
@@ -293,7 +323,8 @@ fn stop(place: &Place, force: bool) -> Result<ExitCode, Failure> {
         Err(error) => return Err(failed(error)),
         Ok(refused) => return Err(failed(io::Error::other(format!("{refused:?}")))),
     }
-    for _ in 0..TURN_TIMEOUT.as_millis() / LOOK_EVERY.as_millis() {
+    let given_up_at = clock::steady() + TURN_TIMEOUT;
+    while clock::steady() < given_up_at {
         if !is_held(&place.lock()).map_err(failed)? {
             result("the local store has ended");
             return Ok(ExitCode::SUCCESS);
@@ -357,7 +388,7 @@ struct Seen {
 }
 
 fn look(socket: &Path) -> Option<Seen> {
-    let mut stream = UnixStream::connect(socket).ok()?;
+    let mut stream = connect(socket).ok()?;
     let mut number = |section: &str, field: &str| {
         info(&mut stream, section, field).ok()?.trim().parse::<u64>().ok()
     };

@@ -141,6 +141,11 @@ impl Place {
         self.state.join("running")
     }
 
+    /// By this file earlier versions vouched that every store since the first one ended cleanly.
+    pub(super) fn unbroken(&self) -> PathBuf {
+        self.state.join("unbroken")
+    }
+
     /// Whether anything was ever kept here, by this version or an earlier one.
     pub(super) fn has_data(&self) -> bool {
         let names = ["started", "running", "tenure.life", "appendonlydir", "local.lock"];

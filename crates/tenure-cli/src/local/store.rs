@@ -108,14 +108,7 @@ impl<'a> Owner<'a> {
         let trace = Trace::of(place);
         let is_first = trace.is_absent() && !has_data;
         trace.leave()?;
-        let running = place.running();
-        if running.is_file() {
-            fs::remove_file(&running)?;
-        }
-        match fs::create_dir(&running) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
+        bar_earlier_versions(place)?;
         Ok(Owner { place, lock, trace, is_first, _name: name })
     }
 
@@ -130,6 +123,20 @@ impl<'a> Owner<'a> {
     fn leave(mut self, said: &Said) -> io::Result<()> {
         fs::remove_dir(self.place.running())?;
         self.lock.say(said)
+    }
+}
+
+/// Keeps a store of an earlier version from starting beside this one, and from believing later on
+/// that nothing happened meanwhile.
+fn bar_earlier_versions(place: &Place) -> io::Result<()> {
+    for old in [place.running(), place.unbroken()] {
+        if old.is_file() {
+            fs::remove_file(&old)?;
+        }
+    }
+    match fs::create_dir(place.running()) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -270,6 +270,56 @@ fn a_path_that_is_too_long_for_a_socket_is_no_reason_to_have_another_store() {
     assert_eq!(tenure(&["local", "stop"]).code, 0);
 }
 
+/// `flock FILE tenure once …` is how many keep a job of cron from running twice.
+#[test]
+fn a_lock_of_whoever_starts_the_store_is_not_kept_by_it() {
+    let user = User::new();
+    let file = user.folder.path().join("job.lock");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec 9>\"$0\" && flock -n 9 && \"$@\""]).arg(&file);
+    shell.args([TENURE, "once", "job", "--", "true"]);
+    shell.env("XDG_STATE_HOME", user.folder.path().join("state")).env_remove("TENURE_STORE");
+    assert_eq!(Said::of(shell).code, 0);
+    assert!(user.pid().is_some(), "the store is there still");
+    let free = Command::new("flock").arg("-n").arg(&file).arg("true").status().unwrap();
+    assert!(free.success());
+}
+
+/// A store that hangs is told with its process; another one beside it is never the answer.
+#[test]
+fn a_store_that_is_stopped_is_not_doubled_and_not_waited_for_without_end() {
+    let user = User::new();
+    assert_eq!(user.tenure(&["local", "start"]).code, 0);
+    let pid = user.pid().unwrap();
+    send(pid, Signal::STOP);
+    let said = user.tenure(&["who", "job"]);
+    send(pid, Signal::CONT);
+    assert_eq!(said.code, 69, "{said:?}");
+    assert!(said.err.contains(&format!("process {pid}")), "{said:?}");
+    assert_eq!(user.pid(), Some(pid));
+}
+
+/// A home that is mounted later would be another folder, and another store.
+#[test]
+fn a_home_that_is_not_there_is_not_made() {
+    let account = Account::new();
+    fs::remove_dir(account.folder.path().join("home")).unwrap();
+    let Some(said) = account.tenure(&[], &["run", "job", "--", "true"]) else { return };
+    assert_eq!(said.code, 78, "{said:?}");
+    assert!(said.err.contains("is not there") && said.err.contains("--store"), "{said:?}");
+    assert!(!account.folder.path().join("home").exists());
+}
+
+#[test]
+fn the_client_finds_the_local_store_and_says_when_there_is_none() {
+    let user = User::new();
+    let said = user.tenure(&["cli", "--local", "PING"]);
+    assert_eq!((said.code, said.err.contains("tenure local start")), (69, true), "{said:?}");
+    assert_eq!(user.tenure(&["run", "job", "--", "true"]).code, 0);
+    let said = user.tenure(&["cli", "--local", "EXISTS", "{tenure:job}:meta"]);
+    assert_eq!(said.out, "1", "{said:?}");
+}
+
 /// A unit that stops takes the store in its group with it; others need it still.
 #[test]
 fn a_store_that_a_signal_ended_is_started_again_by_whoever_uses_it() {
@@ -288,7 +338,7 @@ fn a_store_that_an_earlier_version_started_is_used_and_not_doubled() {
     let state = user.state();
     fs::create_dir_all(&state).unwrap();
     fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).unwrap();
-    for name in ["started", "running"] {
+    for name in ["started", "running", "unbroken"] {
         fs::write(state.join(name), "").unwrap();
     }
     // As such a store is seen from outside: `… local serve` in the data folder.
@@ -317,4 +367,5 @@ fn a_store_that_an_earlier_version_started_is_used_and_not_doubled() {
     assert_eq!(said.code, 1, "now there is one of this version: {said:?}");
     assert!(user.pid().is_some());
     assert!(state.join("running").is_dir(), "an earlier version fails to start beside it");
+    assert!(!state.join("unbroken").exists(), "nor does it vouch for what came after it");
 }

@@ -200,6 +200,7 @@ fn it_serves_as_many_clients_as_there_are_descriptors() {
     let program = env!("CARGO_BIN_EXE_tenure");
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("ulimit -n 100 && ulimit -Hn 100 && exec {program} serve {words}")]);
+    shell.current_dir(folder.path());
     let server = Process::spawn(shell);
     let _ = server.next_line_with("Ready to accept connections", GENEROUS);
     // Whoever may raise the limit does so, and others serve fewer.

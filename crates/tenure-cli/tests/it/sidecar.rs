@@ -291,3 +291,21 @@ fn a_closed_terminal_ends_it_in_order() {
     assert_eq!(written(&folder, "log"), "up\ndown\n");
     assert_eq!(server.cli(&["EXISTS", "tenure:report"]), "0", "the lease was given back");
 }
+
+/// By then it may lead already.
+#[test]
+fn a_taken_port_costs_no_lease() {
+    let server = RedisServer::start();
+    let folder = TempFolder::create();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let text = "defaults.fresh_store = true\nelections.report.ttl = '60s'\n";
+    let config = folder.write("tenure.toml", text);
+    let url = server.url();
+    for _ in 0..5 {
+        let words = ["--config", config.to_str().unwrap(), "--store", &url, "--listen", &address];
+        let output = sidecar(&words).output().unwrap();
+        assert_eq!(output.status.code(), Some(78), "{output:?}");
+        assert_eq!(server.cli(&["EXISTS", "tenure:report"]), "0", "the lease was given back");
+    }
+}

@@ -377,6 +377,11 @@ impl Election {
         self.term().map(|term| term.token)
     }
 
+    /// The longest lease that anybody may believe in: every request carries it.
+    pub fn fleet_max_ttl(&self) -> Duration {
+        self.settings.timing.fleet_max_ttl()
+    }
+
     /// Who this is.
     pub fn id(&self) -> &InstanceId {
         &self.settings.id

@@ -1,81 +1,74 @@
 //! Which life of the store this is, and what that says about leases granted before.
 
-use std::time::Duration;
+use crate::ServerTime;
 
-use crate::{ServerTime, Token};
-
-use super::shelf::Meta;
-use super::{Step, later};
-use crate::protocol::{Acquire, HistoryKind};
-
-/// Added to the longest lease before an old process counts as one that has seen every lease end.
-const UPTIME_MARGIN: Duration = Duration::from_secs(1);
+use super::Step;
+use super::record::Field;
 
 /// One life of a store, from start to end, as it tells about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Life {
-    pub(super) mark: Mark,
-    /// The replication id from before a promotion.
-    pub(super) replication_before: Option<u64>,
-    pub(super) started_at: ServerTime,
+pub struct Life {
+    /// The run id of a server, or the incarnation of our own store.
+    pub run: String,
+    /// The replication id; empty for our own store.
+    pub replication: String,
+    /// Whether there was another replication id before: a replica was promoted.
+    pub failed_over: bool,
+    /// When the process started, by its own clock.
+    pub started_at: ServerTime,
     /// Whether the store vouches that nothing it was ever told is missing.
-    pub(super) history_is_complete: bool,
-    incarnation: String,
-}
-
-/// The incarnation that a record was written under.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
-    run: u64,
-    replication: u64,
+    pub history_is_complete: bool,
 }
 
 impl Life {
-    pub(super) fn new(now: ServerTime, run: u64, history_is_complete: bool) -> Self {
-        Life {
-            history_is_complete,
-            started_at: now,
-            replication_before: None,
-            ..Life::marked(Mark { run, replication: scatter(run) })
-        }
+    /// A life of our own store, which vouches for its history.
+    pub(super) fn own(now: ServerTime, run: u64) -> Self {
+        Life { replication: String::new(), history_is_complete: true, ..Life::redis_like(now, run) }
     }
 
-    fn marked(mark: Mark) -> Self {
+    pub(super) fn redis_like(now: ServerTime, run: u64) -> Self {
         Life {
-            mark,
-            replication_before: None,
-            started_at: ServerTime::default(),
+            run: format!("{run:016x}"),
+            replication: format!("{:016x}", scatter(run)),
+            failed_over: false,
+            started_at: now,
             history_is_complete: false,
-            incarnation: format!("{:016x}-{:016x}", mark.run, mark.replication),
         }
     }
 
     /// The next life after a restart that kept nothing.
     pub(super) fn after_restart(&self, now: ServerTime) -> Self {
-        Life::new(now, scatter(self.mark.run ^ now.0), false)
+        let run = scatter(self.number() ^ now.0);
+        match self.replication.is_empty() {
+            true => Life { history_is_complete: false, ..Life::own(now, run) },
+            false => Life::redis_like(now, run),
+        }
     }
 
     /// The life of a replica, started at `started_at`, that takes over from this primary.
     pub(super) fn of_promoted(&self, run: u64, started_at: ServerTime) -> Self {
-        Life {
-            replication_before: Some(self.mark.replication),
-            started_at,
-            ..Life::marked(Mark { run, replication: scatter(run ^ self.mark.replication) })
-        }
+        let replication = format!("{:016x}", scatter(run ^ self.number()));
+        Life { failed_over: true, replication, ..Life::redis_like(started_at, run) }
     }
 
     /// The same process after a replica was attached for the first time: only the id is new.
     pub(super) fn with_first_replica(&self) -> Self {
-        let replication = scatter(self.mark.replication);
-        Life {
-            started_at: self.started_at,
-            history_is_complete: self.history_is_complete,
-            ..Life::marked(Mark { replication, ..self.mark })
-        }
+        let replication = format!("{:016x}", scatter(scatter(self.number())));
+        Life { replication, ..self.clone() }
     }
 
-    pub(super) fn incarnation(&self) -> &str {
-        &self.incarnation
+    /// As records and answers name it.
+    pub fn incarnation(&self) -> String {
+        format!("{}:{}", self.run, self.replication)
+    }
+
+    /// Whole seconds since the start.
+    pub fn uptime_seconds(&self, now: ServerTime) -> u64 {
+        now.since(self.started_at).as_secs()
+    }
+
+    fn number(&self) -> u64 {
+        self.run.bytes().fold(0, |number, byte| scatter(number ^ u64::from(byte)))
     }
 }
 
@@ -86,91 +79,139 @@ fn scatter(word: u64) -> u64 {
     (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb)
 }
 
+/// What the recorded life says beside the one that is.
+enum Change {
+    /// Another name for the same life.
+    Harmless,
+    /// Leases may be missing.
+    Quarantine(&'static str),
+}
+
 impl Step<'_> {
-    /// Longer than any lease that may still be believed in when leases of `ttl` are asked for.
-    pub(super) fn believed_for(&self, ttl: Duration) -> Duration {
-        let longest = self.shelf.meta.as_ref().map_or(ttl, |meta| meta.max_ttl.max(ttl));
-        longest.saturating_mul(101) / 100 + Duration::from_millis(2)
+    /// Longer than any lease that may still be believed in, in milliseconds.
+    pub(super) fn believed_for(&self, ttl: i64) -> i64 {
+        let longest = ttl.max(self.max_ttl).max(self.longest);
+        (longest * 101 + 99) / 100 + 2
     }
 
-    /// Notices that the record was written in another life of the store. Leases from then may be
-    /// missing here, so nobody is let in before they must have ended.
-    pub(super) fn notice_other_life(&mut self, ttl: Duration) {
-        let lasts = self.believed_for(ttl);
-        let Some(meta) = &mut self.shelf.meta else { return };
-        let before = std::mem::replace(&mut meta.written_in, self.life.mark);
-        let data_may_be_missing = before.run != self.life.mark.run
-            || before != self.life.mark && self.life.replication_before.is_some();
-        if data_may_be_missing {
-            self.begin_quarantine(lasts, "the store restarted or failed over");
+    fn life_changed(&self) -> Option<Change> {
+        let recorded = self.meta.text(Field::Incarnation);
+        let known = recorded.rsplit_once(':');
+        let known = known.filter(|(_, id)| id.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        let Some((run, replication)) = known else {
+            let why = "the life of the store in which the last term was granted is not recorded";
+            return Some(Change::Quarantine(why));
+        };
+        if run != self.life.run {
+            Some(Change::Quarantine("the store restarted or failed over"))
+        } else if replication == self.life.replication {
+            None
+        } else if !replication.is_empty() && self.life.failed_over {
+            Some(Change::Quarantine("the store failed over to a replica"))
+        } else {
+            Some(Change::Harmless)
         }
     }
 
-    /// Notices that the store has forgotten a term that somebody may still believe in. A
-    /// quarantine that runs already covers what was lost before it began.
-    pub(super) fn notice_lost_history(&mut self, ask: &Acquire, longest: Duration) {
-        let Some(why) = self.lost_history(ask, longest) else { return };
-        if self.quarantine_left().is_none() {
-            self.begin_quarantine(self.believed_for(longest), why);
-            self.note_quarantine(ask.floor);
-        }
-        let meta = self.shelf.meta.get_or_insert_with(|| Meta::blank(self.life.mark));
-        meta.token = meta.token.max(ask.floor);
-        meta.max_ttl = meta.max_ttl.max(longest);
+    /// Nobody is granted a term for `lasts` milliseconds from now on. Never shortens what runs.
+    pub(super) fn begin_quarantine(&mut self, lasts: i64, why: &str) {
+        self.quarantine.until = self.quarantine.until.max(self.now + lasts * 1000);
+        self.quarantine.from = Some(self.now);
+        self.quarantine.is_new = true;
+        self.quarantine_is_noted = false;
+        self.meta.set(Field::QuarantineWhy, why);
     }
 
-    fn lost_history(&self, ask: &Acquire, longest: Duration) -> Option<&'static str> {
-        let is_complete = self.life.history_is_complete && !self.shelf.was_emptied;
-        let uptime = Duration::from_secs(self.now.since(self.life.started_at).as_secs());
-        match &self.shelf.meta {
-            Some(meta) if meta.token < ask.floor => Some("the store forgot a term"),
-            Some(_) => None,
-            None if ask.floor.is_some() => Some("the store forgot this resource"),
-            None if is_complete || ask.fresh_store => None,
-            None if self.life.replication_before.is_some() => {
-                Some("the store failed over and does not know this resource")
+    /// Compares the recorded life with this one, for a caller that knows of leases of `ttl`. A
+    /// quarantine that runs is lengthened to what it would have been had this caller begun it.
+    pub(super) fn judge_life(&mut self, ttl: i64) {
+        if self.conflict.is_some() {
+            return;
+        }
+        let change = self.token.and_then(|_| self.life_changed());
+        self.life_is_new = change.is_some();
+        if let Some(Change::Quarantine(why)) = change {
+            return self.begin_quarantine(self.believed_for(ttl), why);
+        }
+        if self.quarantine.until <= self.now {
+            return;
+        }
+        if self.quarantine.from.is_none() && ttl.max(self.longest) > self.max_ttl {
+            self.quarantine.from = Some(self.now);
+        }
+        let ends = self.quarantine.from.unwrap_or(0) + self.believed_for(ttl) * 1000;
+        if ends > self.quarantine.until {
+            self.quarantine.until = ends;
+            self.quarantine.is_new = true;
+        }
+    }
+
+    /// Writes down what `judge_life` found.
+    pub(super) fn save_life(&mut self) {
+        if self.conflict.is_some() {
+            return;
+        }
+        if self.life_is_new {
+            let incarnation = self.life.incarnation();
+            self.hset(Field::Incarnation, incarnation);
+        }
+        if self.life_is_new || self.quarantine.is_new {
+            self.write_quarantine();
+        }
+        if self.quarantine.is_new && self.is_quarantined() {
+            let left = self.remaining(self.quarantine.until);
+            if self.pttl >= 0 && self.pttl < left {
+                self.pexpire(left);
             }
-            None if !ask.age_counts => Some("the store has no record of earlier terms"),
-            None if uptime > self.believed_for(longest) + UPTIME_MARGIN => None,
-            None => Some("the store started a short while ago and does not know this resource"),
         }
-    }
-
-    /// From now on nobody is granted a term for a while. A mark that keeps rivals out already is
-    /// made to last as long.
-    pub(super) fn begin_quarantine(&mut self, lasts: Duration, reason: &str) {
-        let until = later(self.now, lasts);
-        self.shelf.quarantine_until = self.shelf.quarantine_until.max(until);
-        self.shelf.quarantine_reason = reason.to_owned();
-        self.shelf.quarantine_is_noted = false;
-        if self.holder().is_some_and(super::is_quarantine) {
-            self.mark_quarantine();
+        if self.pause.is_new {
+            let (until, from) = (self.pause.until, self.pause.from.unwrap_or(self.now));
+            self.hset(Field::PausedUntil, until);
+            self.hset(Field::PausedFrom, format!("{from} {until}"));
         }
+        self.life_is_new = false;
+        self.quarantine.is_new = false;
+        self.pause.is_new = false;
     }
 
-    pub(super) fn note_quarantine(&mut self, floor: Token) {
-        let detail = self.shelf.quarantine_reason.clone();
-        let token = self.shelf.meta.as_ref().map_or(floor, |meta| meta.token.max(floor));
-        let id = self.call.id.clone();
-        self.shelf.quarantine_is_noted = true;
-        self.shelf.remember(self.now, id, token, HistoryKind::Quarantined { detail });
+    /// What every request that writes does, with the longest lease that it asks for.
+    pub(super) fn settle_life(&mut self, ttl: i64) {
+        self.judge_life(ttl);
+        self.save_life();
     }
 
-    /// Keeps everyone out, programs that only know `SET NX` included, until the quarantine ends.
-    pub(super) fn mark_quarantine(&mut self) -> Option<Duration> {
-        let left = self.quarantine_left()?;
-        let mark = super::keys::Value::Text(super::quarantine_mark());
-        self.keys.set(self.now, self.call.resource.key(), mark, Some(left));
-        Some(left)
+    pub(super) fn write_quarantine(&mut self) {
+        let until = self.quarantine.until;
+        let from = self.quarantine.from.unwrap_or(self.now);
+        let why = self.meta.text(Field::QuarantineWhy).into_owned();
+        self.hset(Field::QuarantineUntil, until);
+        self.hset(Field::QuarantineFrom, format!("{from} {until}"));
+        match self.quarantine_is_noted {
+            true => self.hset(Field::QuarantineNoted, until),
+            false => self.hset(Field::QuarantineNoted, ""),
+        }
+        self.hset(Field::QuarantineWhy, why);
     }
 
-    pub(super) fn quarantine_left(&self) -> Option<Duration> {
-        self.left_until(self.shelf.quarantine_until)
-    }
-
-    /// The time from now to `until` in whole milliseconds, rounded up; `None` when it has passed.
-    pub(super) fn left_until(&self, until: ServerTime) -> Option<Duration> {
-        let micros = until.0.checked_sub(self.now.0).filter(|micros| *micros > 0)?;
-        Some(Duration::from_millis(micros.div_ceil(1_000)))
+    /// A lease renewed in the future: the clock stepped back since then. For those that wait:
+    /// renewing and releasing never touch the term of another.
+    pub(super) fn shorten_stale_lease(&mut self, ttl: i64) {
+        let longest = self.believed_for(ttl);
+        let is_named = self.token.is_some() && self.meta.is(Field::Holder, &self.holder());
+        let is_stale = is_named && self.meta.number(Field::RenewedAt).unwrap_or(0) > self.now;
+        if self.pttl <= longest || self.holder() == self.call.id.as_str() || !is_stale {
+            return;
+        }
+        let key = self.call.resource.key();
+        self.warn(format!(
+            "the clock of the store stepped back: {key} ends in {longest} ms unless its holder \
+             renews"
+        ));
+        self.pexpire(longest);
+        let (now, ends) = (self.now, self.now + longest * 1000);
+        self.meta.set(Field::RenewedAt, now);
+        self.meta.set(Field::ExpiresAt, ends);
+        self.hset(Field::RenewedAt, now);
+        self.hset(Field::ExpiresAt, ends);
     }
 }

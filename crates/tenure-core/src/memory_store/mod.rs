@@ -2,7 +2,8 @@
 //!
 //! In: [`Call`]s, each with a reading of the store's clock. Out: the [`Answer`] and the [`Hint`]s
 //! that subscribers hear. The simulator, tests of applications and elections without a store run
-//! on it; it passes the same conformance suite as the Redis backend.
+//! on it. It keeps what the Redis backend keeps, key by key and field by field, so that
+//! `cargo xtask conform` can compare the two after every request.
 //!
 //! ```
 //! # use std::time::Duration;
@@ -16,75 +17,157 @@
 //!     id: InstanceId::new("web-1", 7).unwrap(),
 //!     request: Request::Observe { members: false },
 //!     timeout: Duration::from_secs(1),
+//!     fleet_max_ttl: Duration::from_secs(10),
 //! };
 //! let (answer, hints) = store.execute(now, &call);
 //! assert_eq!(answer.outcome, Outcome::Done);
 //! assert!(answer.view.holder.is_none() && hints.is_empty());
 //! ```
 
+mod acquire;
+mod journal;
 mod keys;
 mod lease;
 mod life;
 mod members;
+mod operate;
 mod raw;
-mod shelf;
+mod record;
+mod step;
 mod tampering;
 #[cfg(test)]
 mod tests;
 mod ticks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::protocol::{Answer, Call, Hint, Outcome, Request, Token, View};
+use crate::protocol::{Answer, Call, Hint, Outcome, Request, StoreError, Token};
 use crate::{InstanceId, Resource, ServerTime};
 
 use keys::{Keys, Value};
-use life::Life;
-pub use raw::{Fingerprint, ForeignValue};
-use shelf::Shelf;
+pub use life::Life;
+pub use raw::{Fingerprint, ForeignValue, Shown, Word};
+use record::Field;
+use step::Step;
 
 /// What stands at the key while nobody may lead.
 const QUARANTINE_MARK: &str = "~quarantine";
+/// The longest pause that is written: a forgotten one ends at last.
+const PAUSE_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// A store in memory. `Clone` is a replica: the same data in another place.
 #[derive(Clone, Debug)]
 pub struct MemoryStore {
     life: Life,
     keys: Keys,
-    /// By the key of the resource: two names for one key share what is known about it.
-    shelves: BTreeMap<String, Shelf>,
+    /// The names of a resource's side keys, by its key: made once.
+    names: BTreeMap<String, Arc<Names>>,
+    /// Resources about which everything was deleted: not even a store that lost nothing else
+    /// vouches for them.
+    emptied: BTreeSet<String>,
+}
+
+/// The side keys of one resource.
+#[derive(Debug)]
+struct Names {
+    meta: String,
+    history: String,
+    beats: String,
+    members: String,
+}
+
+impl Names {
+    fn of(resource: &Resource) -> Self {
+        Names {
+            meta: resource.side_key("meta"),
+            history: resource.side_key("history"),
+            beats: resource.side_key("beats"),
+            members: resource.side_key("members"),
+        }
+    }
 }
 
 impl MemoryStore {
     /// A store that vouches for its history, as our own store does: it begins empty and nothing
     /// was ever lost, so the first term begins at once.
     pub fn new(now: ServerTime) -> Self {
-        Self::living(Life::new(now, 1, true))
+        Self::living(Life::own(now, 1))
     }
 
     /// A store that knows no more about its past than Redis does: the process identified by `run`,
     /// started at `now`.
     pub fn redis_like(now: ServerTime, run: u64) -> Self {
-        Self::living(Life::new(now, run, false))
+        Self::living(Life::redis_like(now, run))
     }
 
     fn living(life: Life) -> Self {
-        MemoryStore { life, keys: Keys::default(), shelves: BTreeMap::new() }
+        MemoryStore {
+            life,
+            keys: Keys::default(),
+            names: BTreeMap::new(),
+            emptied: BTreeSet::new(),
+        }
     }
 
     /// Carries out one call, whole or not at all, and says what subscribers are to hear.
     pub fn execute(&mut self, now: ServerTime, call: &Call) -> (Answer, Vec<Hint>) {
-        let key = call.resource.key();
-        if !self.shelves.contains_key(key) {
-            self.shelves.insert(key.to_owned(), Shelf::default());
-        }
-        let shelf = self.shelves.get_mut(key).expect("it was put there above");
-        let (keys, life) = (&mut self.keys, &self.life);
-        let mut step = Step { now, call, life, keys, shelf, hints: Vec::new() };
+        let names = self.names_of(&call.resource);
+        self.keys.remove_if_expired(now, call.resource.key());
+        let mut step = Step::begin(now, call, &names, &self.life, &mut self.keys);
+        step.is_complete &= !self.emptied.contains(call.resource.key());
         let outcome = step.perform();
-        let answer = Answer { outcome, view: step.view(), warnings: Vec::new() };
-        (answer, step.hints)
+        let (mut answer, hints) = step.answer(outcome);
+        if matches!(call.request, Request::Release { .. }) {
+            // What a release cannot write with its two keys follows in the same batch.
+            let mut note = Step::begin(now, call, &names, &self.life, &mut self.keys);
+            note.note();
+            answer.warnings.append(&mut note.warnings);
+        }
+        (answer, hints)
+    }
+
+    /// Carries out one call as a replica does, or a master that takes no writes: whoever cannot
+    /// write has no say about terms, and answers only those who read.
+    pub fn execute_read_only(
+        &mut self,
+        now: ServerTime,
+        call: &Call,
+    ) -> Result<(Answer, Vec<Hint>), StoreError> {
+        match call.request {
+            Request::Observe { .. } | Request::History { .. } | Request::TickLook { .. } => {
+                Ok(self.execute(now, call))
+            }
+            _ => Err(StoreError::WrongNode("READONLY it takes no writes".into())),
+        }
+    }
+
+    fn names_of(&mut self, resource: &Resource) -> Arc<Names> {
+        let key = resource.key();
+        if let Some(names) = self.names.get(key) {
+            return Arc::clone(names);
+        }
+        let names = Arc::new(Names::of(resource));
+        self.names.insert(key.to_owned(), Arc::clone(&names));
+        names
+    }
+
+    /// Forgets keys that have ended, as a store does in its own time: a clock that steps back does
+    /// not bring them back.
+    pub fn remove_expired(&mut self, now: ServerTime) {
+        self.keys.remove_expired(now);
+    }
+
+    /// Which life of the store this is.
+    pub fn life(&self) -> &Life {
+        &self.life
+    }
+
+    /// The store lives another life with the data that it has: a restart that kept them, or a
+    /// restart with older data where this is an older copy.
+    pub fn set_life(&mut self, life: Life) {
+        self.life = life;
     }
 
     /// The process ended and started again with nothing in it.
@@ -103,8 +186,9 @@ impl MemoryStore {
     /// Somebody deleted everything about one resource.
     pub fn forget(&mut self, now: ServerTime, resource: &Resource) {
         self.keys.delete(now, resource.key());
-        let shelf = Shelf { was_emptied: true, ..Shelf::default() };
-        self.shelves.insert(resource.key().to_owned(), shelf);
+        let beside = resource.side_key("");
+        self.keys.delete_where(|key| key.starts_with(&beside));
+        self.emptied.insert(resource.key().to_owned());
     }
 
     /// A replica with this data, the process `run` started at `started_at`, became the primary.
@@ -120,11 +204,11 @@ impl MemoryStore {
     /// Lets the next acquire find no quarantine, as if it had been waited for.
     pub fn end_quarantine(&mut self, now: ServerTime, resource: &Resource) {
         let key = resource.key();
-        if matches!(self.keys.get(now, key), Some(entry) if entry.is_quarantine()) {
+        if self.keys.get(now, key).and_then(keys::Entry::text).is_some_and(is_quarantine) {
             self.keys.delete(now, key);
         }
-        if let Some(shelf) = self.shelves.get_mut(key) {
-            shelf.quarantine_until = ServerTime::default();
+        if let Some(record) = self.record_mut(now, resource) {
+            record.set(Field::QuarantineUntil, 0);
         }
     }
 
@@ -132,41 +216,45 @@ impl MemoryStore {
     /// if it had never heard of them.
     pub fn forget_terms_from(&mut self, now: ServerTime, resource: &Resource, token: Token) {
         let is_free = self.keys.get(now, resource.key()).is_none();
-        let Some(shelf) = self.shelves.get_mut(resource.key()) else { return };
-        if !is_free || shelf.quarantine_until > now {
-            return;
-        }
-        if let Some(meta) = shelf.meta.as_mut().filter(|meta| meta.token >= token) {
-            meta.token = Token::new(token.get().saturating_sub(1)).unwrap_or_default();
+        let Some(record) = self.record_mut(now, resource) else { return };
+        let number = step::as_number(token);
+        let ends = record.number(Field::QuarantineUntil).unwrap_or(0);
+        let is_waiting = ends > i64::try_from(now.0).unwrap_or(i64::MAX);
+        let is_later = record.number(Field::Token).is_some_and(|known| known >= number);
+        if is_free && !is_waiting && is_later {
+            record.set(Field::Token, (number - 1).max(0));
         }
     }
 
     /// The token of whoever holds `resource` by the protocol; [`Token::NONE`] without one.
     pub fn token_of(&self, now: ServerTime, resource: &Resource) -> Token {
         let holder = self.keys.get(now, resource.key()).and_then(keys::Entry::text);
-        let meta = self.shelves.get(resource.key()).and_then(|shelf| shelf.meta.as_ref());
-        match (holder, meta) {
-            (Some(holder), Some(meta)) if meta.holder.as_ref() == Some(holder) => meta.token,
+        match (holder, self.record(now, resource.side_key("meta").as_str())) {
+            (Some(holder), Some(record)) if record.is(Field::Holder, holder.as_str()) => {
+                step::token(record.number(Field::Token))
+            }
             _ => Token::NONE,
+        }
+    }
+
+    fn record(&self, now: ServerTime, meta: &str) -> Option<&record::Record> {
+        match self.keys.get(now, meta).map(|entry| &entry.value) {
+            Some(Value::Record(record)) => Some(record),
+            _ => None,
+        }
+    }
+
+    fn record_mut(&mut self, now: ServerTime, resource: &Resource) -> Option<&mut record::Record> {
+        let meta = resource.side_key("meta");
+        match self.keys.get_mut(now, &meta).map(|entry| &mut entry.value) {
+            Some(Value::Record(record)) => Some(record),
+            _ => None,
         }
     }
 
     fn forget_everything(&mut self) {
         self.keys.clear();
-        self.shelves.clear();
-    }
-}
-
-impl keys::Entry {
-    fn text(&self) -> Option<&InstanceId> {
-        match &self.value {
-            Value::Text(text) => Some(text),
-            Value::Other(_) => None,
-        }
-    }
-
-    fn is_quarantine(&self) -> bool {
-        self.text().is_some_and(is_quarantine)
+        self.emptied.clear();
     }
 }
 
@@ -174,60 +262,32 @@ fn is_quarantine(holder: &InstanceId) -> bool {
     holder.as_str() == QUARANTINE_MARK
 }
 
-fn quarantine_mark() -> InstanceId {
-    InstanceId::seen(QUARANTINE_MARK)
-}
-
-/// The reading of the store's clock that lies `duration` after `time`.
-fn later(time: ServerTime, duration: Duration) -> ServerTime {
-    let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-    ServerTime(time.0.saturating_add(micros))
-}
-
-/// One call on its way through the store.
-struct Step<'a> {
-    now: ServerTime,
-    call: &'a Call,
-    life: &'a Life,
-    keys: &'a mut Keys,
-    shelf: &'a mut Shelf,
-    hints: Vec<Hint>,
-}
-
 impl Step<'_> {
     fn perform(&mut self) -> Outcome {
-        if let Some(what) = self.conflict() {
-            return self.refuse_in_conflict(what);
-        }
-        match &self.call.request {
-            Request::Acquire(_) | Request::Observe { .. } => {}
-            Request::Renew { ttl, .. } => self.notice_other_life(*ttl),
-            Request::Adopt { ttl, fleet_max_ttl, .. } => {
-                self.notice_other_life(*ttl.max(fleet_max_ttl));
-            }
-            _ => self.notice_other_life(Duration::ZERO),
-        }
         match &self.call.request {
             Request::Acquire(ask) => self.acquire(ask),
-            Request::Renew { token, ttl, .. } => self.renew(*token, *ttl),
+            Request::Renew { token, ttl, fleet_max_ttl } => {
+                self.renew(*token, *ttl, *fleet_max_ttl)
+            }
             Request::Adopt { token, ttl, fleet_max_ttl } => {
-                self.adopt(*token, *ttl, *ttl.max(fleet_max_ttl))
+                self.adopt(*token, *ttl, *fleet_max_ttl)
             }
             Request::Release { token, reason } => self.release(*token, *reason),
             Request::Abandon { attempt } => self.abandon(*attempt),
             Request::Transfer { token, to, claim_ttl } => self.transfer(*token, to, *claim_ttl),
             Request::PassOn { token, to, claim_ttl } => self.pass_on(*token, to, *claim_ttl),
             Request::Clear { reason, quarantine } => self.clear(reason, *quarantine),
-            Request::Pause { lasts } => self.pause(*lasts),
-            Request::Resume => self.pause(Duration::ZERO),
-            Request::Observe { .. } => Outcome::Done,
-            Request::Beat { record, .. } => self.beat(record),
-            Request::Leave => self.leave(),
-            Request::Ask { token, wish, stands_for } => self.wish(*token, wish, *stands_for),
-            Request::Refuse { token, reason } => self.refuse_wish(*token, reason),
-            Request::History { count } => {
-                Outcome::History(self.shelf.history.iter().rev().take(*count).cloned().collect())
+            Request::Pause { lasts } => {
+                let lasts = (*lasts).clamp(Duration::from_millis(1), PAUSE_MAX);
+                self.pause(step::whole_millis(lasts))
             }
+            Request::Resume => self.pause(0),
+            Request::Observe { .. } => self.observe(),
+            Request::Beat { record, .. } => self.beat_alone(record),
+            Request::Leave => self.leave(),
+            Request::Ask { token, wish, stands_for } => self.ask(*token, wish, *stands_for),
+            Request::Refuse { token, reason } => self.refuse(*token, reason),
+            Request::History { count } => self.history(*count),
             Request::TickBegin { token, tick, rerun_crashed } => {
                 self.tick_begin(*token, tick, *rerun_crashed)
             }
@@ -236,78 +296,6 @@ impl Step<'_> {
             }
             Request::TickReopen { token, tick } => self.tick_reopen(*token, tick),
             Request::TickLook { tick } => self.tick_look(tick),
-        }
-    }
-
-    /// What stands at a key of this resource and is not ours to touch.
-    fn conflict(&self) -> Option<String> {
-        let resource = &self.call.resource;
-        let described = |key: &str| match self.keys.get(self.now, key).map(|entry| &entry.value) {
-            Some(Value::Other(kind)) => Some(format!("key {key:?} holds a {kind}, not a string")),
-            _ => None,
-        };
-        if let Some(what) = described(resource.key()) {
-            return Some(what);
-        }
-        if self.keys.has_foreign_types() {
-            return described(&resource.side_key("meta"));
-        }
-        None
-    }
-
-    /// Foreign data is reported and left alone; who lost the lease to it is told so.
-    fn refuse_in_conflict(&mut self, what: String) -> Outcome {
-        use crate::protocol::LostWhy;
-        match &self.call.request {
-            Request::Renew { .. }
-            | Request::Adopt { .. }
-            | Request::Release { .. }
-            | Request::Transfer { .. }
-            | Request::PassOn { .. }
-            | Request::Refuse { .. }
-            | Request::TickBegin { .. }
-            | Request::TickFinish { .. }
-            | Request::TickReopen { .. } => Outcome::Lost(LostWhy::Overwritten(what)),
-            _ => Outcome::Conflict { what },
-        }
-    }
-
-    /// The value at the key, whoever wrote it.
-    fn holder(&self) -> Option<&InstanceId> {
-        self.keys.get(self.now, self.call.resource.key()).and_then(keys::Entry::text)
-    }
-
-    fn view(&self) -> View {
-        let entry = self.keys.get(self.now, self.call.resource.key());
-        let holder = entry.and_then(keys::Entry::text);
-        let meta = self.shelf.meta.as_ref();
-        let ours = meta.filter(|meta| holder.is_some() && meta.holder.as_ref() == holder);
-        let token = ours.map_or(Token::NONE, |meta| meta.token);
-        let wish = ours.and_then(|meta| meta.wish.as_ref());
-        View {
-            holder: holder.cloned(),
-            pttl: entry.and_then(|entry| entry.time_left(self.now)),
-            token,
-            foreign: ours.is_none() && holder.is_some_and(|holder| !is_quarantine(holder)),
-            reserved: self.pending_claim().is_some_and(|claim| Some(&claim.to) == holder),
-            unconfirmed: false,
-            quarantine_why: holder
-                .filter(|holder| is_quarantine(holder))
-                .map(|_| self.shelf.quarantine_reason.clone()),
-            partial: false,
-            server_time: self.now,
-            incarnation: self.life.incarnation().to_owned(),
-            wish: wish.filter(|wish| wish.token == token && wish.until > self.now).cloned(),
-            paused_for: self.paused_for(),
-            members: self.wants_members().then(|| self.members()),
-        }
-    }
-
-    fn wants_members(&self) -> bool {
-        match &self.call.request {
-            Request::Acquire(ask) => ask.members,
-            Request::Observe { members } | Request::Beat { members, .. } => *members,
-            _ => false,
         }
     }
 }

@@ -44,7 +44,8 @@ impl Desk {
 
     fn answer(&mut self, who: &str, request: Request) -> crate::protocol::Answer {
         let resource = Resource::named("job").unwrap();
-        let call = Call { resource, id: id(who), request, timeout: TTL };
+        let call =
+            Call { resource, id: id(who), request, timeout: TTL, fleet_max_ttl: Duration::ZERO };
         let (answer, hints) = self.store.execute(self.now, &call);
         self.hints = hints;
         answer

@@ -1,66 +1,89 @@
-//! Jobs that run once across the fleet, recorded inside the term of the one who runs them.
+//! Jobs that run once across the fleet, recorded inside the term of the one who runs them: see
+//! `ticks.lua` of the Redis backend, which this repeats.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::ServerTime;
-use crate::protocol::{Outcome, Tick, TickOutcome, Token};
+use crate::InstanceId;
+use crate::protocol::{Hint, Outcome, Tick, TickOutcome, Token};
 
-use super::shelf::{
-    NAMED_BEGUN_KEPT, NamedTick, NumberedTick, SERIES_KEPT_MAX, TICKS_KEPT_MAX, Ticks,
-};
-use super::{Step, later};
+use super::Step;
+use super::keys::Value;
+use super::record::{number, shortened};
+use super::step::{SHOWN_MAX, as_number, token, whole_millis};
+
+/// How many ticks are remembered in one series.
+const ENTRIES_MAX: usize = 64;
+/// How many fields are kept as long as some series are over, and how many are looked through.
+const SERIES_MAX: usize = 128;
+const SCANNED_MAX: usize = 4096;
+/// Series that are forgotten at once.
+const FORGOTTEN_MAX: usize = 1000;
+/// Bytes of a series that are read, and of a recorded failure that are told.
+const SERIES_LEN_MAX: usize = 262_144;
+const WORDS_MAX: usize = 2048;
+/// How long a named tick may run, in milliseconds.
+const BEGUN_KEPT: i64 = 604_800_000;
 
 /// A numbered tick and the series it belongs to: the periods of one length in microseconds, or
 /// the plain numbers, whose period is 0.
 #[derive(Clone, Copy)]
 struct Place {
-    period: u64,
-    number: u64,
+    period: i64,
+    number: i64,
 }
 
 impl Place {
     fn of(tick: &Tick) -> Option<Self> {
-        match tick {
-            Tick::Number(number) => Some(Place { period: 0, number: *number }),
+        let (number, period) = match tick {
+            Tick::Number(number) => (*number, 0),
             Tick::Period { number, period } => {
-                let period = u64::try_from(period.as_micros()).unwrap_or(u64::MAX).max(1);
-                Some(Place { period, number: *number })
+                (*number, i64::try_from(period.as_micros()).unwrap_or(i64::MAX).max(1))
             }
-            Tick::Named(_) => None,
-        }
+            Tick::Named(_) => return None,
+        };
+        Some(Place { period, number: i64::try_from(number).unwrap_or(i64::MAX) })
     }
 
     /// Whether `number` of the same series has begun. A store whose clock was ahead for a moment
     /// has later ones on record.
-    fn is_present(self, number: u64, now: ServerTime) -> bool {
-        u128::from(number) * u128::from(self.period) <= u128::from(now.0)
+    fn is_present(self, number: i64, now: i64) -> bool {
+        i128::from(number) * i128::from(self.period) <= i128::from(now)
+    }
+
+    fn field(self) -> String {
+        format!("series:{}", self.period)
     }
 }
 
+/// What is on record about a tick, and about its series.
+#[derive(Default)]
+struct Recorded {
+    /// Nothing, `begun TOKEN ID`, `ok` or `failed WORDS`.
+    text: String,
+    entries: Vec<(i64, String)>,
+    /// What an earlier version finished last, or was told that we did.
+    old_done: Option<i64>,
+}
+
 impl Step<'_> {
-    pub(super) fn tick_begin(&mut self, token: Token, tick: &Tick, rerun_crashed: bool) -> Outcome {
-        if let Some(why) = self.not_mine(token) {
-            return Outcome::Lost(why);
+    pub(super) fn tick_begin(&mut self, term: Token, tick: &Tick, reruns: bool) -> Outcome {
+        self.settle_life(0);
+        if !self.is_mine(as_number(term)) {
+            return self.lost();
         }
-        match self.tick_look(tick) {
-            Outcome::TickDone(outcome) => return Outcome::TickDone(outcome),
-            // The same term asks again because it missed the answer: it has not run yet.
-            Outcome::TickUnfinished { token: begun_under, by }
-                if begun_under != token && !rerun_crashed =>
-            {
-                return Outcome::TickUnfinished { by, token: begun_under };
-            }
-            _ => {}
+        let recorded = match self.tick_read(tick) {
+            Ok(recorded) => recorded,
+            Err(conflict) => return conflict,
+        };
+        let mine = format!("begun {term} {}", self.call.id);
+        let may_rerun = reruns && is_begun(&recorded.text);
+        if !recorded.text.is_empty() && recorded.text != mine && !may_rerun {
+            return tick_answer(&recorded.text);
         }
-        let by = self.call.id.clone();
         match (Place::of(tick), tick) {
-            (Some(place), _) => self.write_tick(place, Some(NumberedTick::Begun { by, token })),
-            (None, Tick::Named(name)) => {
-                let kept_until = later(self.now, NAMED_BEGUN_KEPT);
-                let begun = NamedTick::Begun { by, token, kept_until };
-                self.shelf.ticks.named.insert(name.clone(), begun);
-            }
+            (Some(place), _) => self.tick_write(place, recorded, Some(mine)),
+            (None, Tick::Named(name)) => self.set_tick(name, &mine, BEGUN_KEPT),
             (None, _) => {}
         }
         Outcome::TickRuns
@@ -68,146 +91,202 @@ impl Step<'_> {
 
     pub(super) fn tick_finish(
         &mut self,
-        token: Token,
+        term: Token,
         tick: &Tick,
         outcome: &TickOutcome,
         keep: Duration,
     ) -> Outcome {
-        if let Some(why) = self.not_mine(token) {
-            return Outcome::Lost(why);
-        }
-        match (Place::of(tick), tick) {
-            (Some(place), _) => {
-                let outcome = match self.numbered_tick(place) {
-                    Outcome::TickDone(first) => first,
-                    _ => in_one_line(outcome),
-                };
-                self.write_tick(place, Some(NumberedTick::Ended(outcome)));
-            }
-            (None, Tick::Named(name)) => {
-                let kept_until = later(self.now, keep);
-                let ended = NamedTick::Ended { outcome: outcome.clone(), kept_until };
-                self.shelf.ticks.named.insert(name.clone(), ended);
-                self.forget_old_ticks();
-            }
-            (None, _) => {}
-        }
-        self.hints.push(crate::protocol::Hint::TickFinished);
-        Outcome::Done
+        let outcome = match outcome {
+            TickOutcome::Succeeded => "ok".to_owned(),
+            TickOutcome::Failed(words) => format!("failed {words}"),
+        };
+        self.tick_end(term, tick, &outcome, keep)
     }
 
     /// The work could not be started: as if nobody had begun it.
-    pub(super) fn tick_reopen(&mut self, token: Token, tick: &Tick) -> Outcome {
-        if let Some(why) = self.not_mine(token) {
-            return Outcome::Lost(why);
+    pub(super) fn tick_reopen(&mut self, term: Token, tick: &Tick) -> Outcome {
+        self.tick_end(term, tick, "", Duration::from_millis(1))
+    }
+
+    fn tick_end(&mut self, term: Token, tick: &Tick, outcome: &str, keep: Duration) -> Outcome {
+        self.settle_life(0);
+        if !self.is_mine(as_number(term)) {
+            return self.lost();
         }
-        let is_done = matches!(self.tick_look(tick), Outcome::TickDone(_));
+        let recorded = match self.tick_read(tick) {
+            Ok(recorded) => recorded,
+            Err(conflict) => return conflict,
+        };
+        let outcome = shortened(outcome, WORDS_MAX);
+        let is_open = recorded.text.is_empty() || is_begun(&recorded.text);
         match (Place::of(tick), tick) {
-            (Some(place), _) if !is_done => self.write_tick(place, None),
-            (None, Tick::Named(name)) if !is_done => {
-                self.shelf.ticks.named.remove(name);
+            (Some(place), _) => {
+                // A record is one line.
+                let outcome = match is_open {
+                    true => outcome.replace(['\r', '\n'], " "),
+                    false => recorded.text.clone(),
+                };
+                self.tick_write(place, recorded, Some(outcome).filter(|text| !text.is_empty()));
             }
-            _ => {}
+            (None, Tick::Named(name)) if !outcome.is_empty() => {
+                let keep = whole_millis(keep.max(Duration::from_millis(1)));
+                self.set_tick(name, outcome, keep);
+            }
+            (None, _) if is_open => drop(self.keys.delete(self.time, &self.tick_key(tick))),
+            (None, _) => {}
         }
-        self.hints.push(crate::protocol::Hint::TickFinished);
+        self.hints.push(Hint::TickFinished);
         Outcome::Done
     }
 
-    fn forget_old_ticks(&mut self) {
-        let now = self.now;
-        self.shelf.ticks.named.retain(|_, tick| match tick {
-            NamedTick::Begun { kept_until, .. } | NamedTick::Ended { kept_until, .. } => {
-                now <= *kept_until
-            }
-        });
+    pub(super) fn tick_look(&mut self, tick: &Tick) -> Outcome {
+        if let Some(what) = self.conflict.clone() {
+            return Outcome::Conflict { what };
+        }
+        match self.tick_read(tick) {
+            Ok(recorded) if recorded.text.is_empty() => Outcome::TickUnknown,
+            Ok(recorded) => tick_answer(&recorded.text),
+            Err(conflict) => conflict,
+        }
     }
 
-    pub(super) fn tick_look(&self, tick: &Tick) -> Outcome {
-        if let Some(place) = Place::of(tick) {
-            return self.numbered_tick(place);
+    fn tick_key(&self, tick: &Tick) -> String {
+        match tick {
+            Tick::Named(name) => self.call.resource.side_key(&format!("tick:{name}")),
+            _ => self.call.resource.side_key("ticks"),
         }
-        let Tick::Named(name) = tick else { return Outcome::TickUnknown };
-        match self.shelf.ticks.named.get(name) {
-            Some(NamedTick::Begun { by, token, kept_until }) if self.now <= *kept_until => {
-                Outcome::TickUnfinished { by: by.clone(), token: *token }
+    }
+
+    fn tick_read(&self, tick: &Tick) -> Result<Recorded, Outcome> {
+        let key = self.tick_key(tick);
+        match (Place::of(tick), self.keys.get(self.time, &key).map(|entry| &entry.value)) {
+            (_, None) => Ok(Recorded::default()),
+            (None, Some(Value::Text(text))) => {
+                let text = shortened(text.as_str(), WORDS_MAX + 1).to_owned();
+                Ok(Recorded { text, ..Recorded::default() })
             }
-            Some(NamedTick::Ended { outcome, kept_until }) if self.now <= *kept_until => {
-                Outcome::TickDone(outcome.clone())
-            }
-            _ => Outcome::TickUnknown,
+            (Some(place), Some(Value::Hash(fields))) => Ok(self.numbered_tick(place, fields)),
+            _ => Err(Outcome::Conflict { what: format!("{key} holds something else") }),
         }
     }
 
     /// A number is done once it ended, or once a later one did that has begun by now.
-    fn numbered_tick(&self, place: Place) -> Outcome {
-        let Some(series) = self.shelf.ticks.series.get(&place.period) else {
-            return Outcome::TickUnknown;
+    fn numbered_tick(&self, place: Place, fields: &BTreeMap<String, String>) -> Recorded {
+        let field = |name: &str| fields.get(name).map_or("", String::as_str);
+        let entries = series_read(shortened(field(&place.field()), SERIES_LEN_MAX));
+        let old_done = number(field("done"));
+        let found = self.series_find(place, &entries);
+        let is_of_old = old_done.is_some() && {
+            let noted = field("done_of").split_once('@').map(|(noted, _)| noted);
+            noted.filter(|noted| noted.bytes().all(|b| b.is_ascii_digit())) != Some(field("done"))
         };
-        let own = series.get(&place.number);
-        if let Some(NumberedTick::Ended(outcome)) = own {
-            return Outcome::TickDone(outcome.clone());
-        }
-        let is_passed = series.iter().any(|(number, tick)| {
-            let has_ended = matches!(tick, NumberedTick::Ended(_));
-            *number > place.number && has_ended && place.is_present(*number, self.now)
-        });
-        match own {
-            _ if is_passed => Outcome::TickDone(TickOutcome::Succeeded),
-            Some(NumberedTick::Begun { by, token }) => {
-                Outcome::TickUnfinished { by: by.clone(), token: *token }
+        let text = match old_done.filter(|_| is_of_old) {
+            _ if !found.is_empty() && !is_begun(&found) => found,
+            Some(old) if old == place.number => {
+                fields.get("outcome").map_or("ok", String::as_str).to_owned()
             }
-            _ => Outcome::TickUnknown,
-        }
+            Some(old) if old > place.number && place.is_present(old, self.now) => "ok".to_owned(),
+            _ if !found.is_empty() => found,
+            _ => field(&format!("begun:{}", place.number)).to_owned(),
+        };
+        Recorded { text, entries, old_done }
     }
 
-    fn write_tick(&mut self, place: Place, tick: Option<NumberedTick>) {
-        let now = self.now;
-        let series = self.shelf.ticks.series.entry(place.period).or_default();
-        match tick {
-            Some(tick) => series.insert(place.number, tick),
-            None => series.remove(&place.number),
-        };
-        prune(series, |number| place.is_present(number, now));
-        self.shelf.ticks.forget_series(now);
+    fn series_find(&self, place: Place, entries: &[(i64, String)]) -> String {
+        let (mut begun, mut is_passed) = ("", false);
+        for (number, record) in entries {
+            if *number == place.number && !is_begun(record) {
+                return record.clone();
+            } else if *number == place.number {
+                begun = record;
+            } else if *number > place.number && !is_begun(record) {
+                is_passed |= place.is_present(*number, self.now);
+            }
+        }
+        if is_passed { "ok".to_owned() } else { begun.to_owned() }
     }
+
+    fn set_tick(&mut self, name: &str, value: &str, kept: i64) {
+        let key = self.call.resource.side_key(&format!("tick:{name}"));
+        self.keys.set(self.time, &key, Value::Text(InstanceId::seen(value)), Some(kept));
+    }
+
+    /// Records `record` for the numbered tick, or nothing.
+    fn tick_write(&mut self, place: Place, recorded: Recorded, record: Option<String>) {
+        let Recorded { mut entries, old_done, .. } = recorded;
+        entries.retain(|(number, _)| *number != place.number);
+        entries.extend(record.clone().map(|record| (place.number, record)));
+        let now = self.now;
+        prune(&mut entries, |number| place.is_present(number, now));
+        let lines: Vec<_> =
+            entries.iter().map(|(number, record)| format!("{number} {record}")).collect();
+        let key = self.call.resource.side_key("ticks");
+        let value = self.keys.value_or(self.time, &key, || Value::Hash(BTreeMap::new()));
+        let Value::Hash(fields) = value else { return };
+        fields.insert(place.field(), lines.join("\n"));
+        let ended = record.filter(|record| !is_begun(record));
+        if let Some(record) = ended.filter(|_| old_done.unwrap_or(-1) <= place.number) {
+            let Place { number, period } = place;
+            fields.insert("done".to_owned(), number.to_string());
+            fields.insert("outcome".to_owned(), record);
+            fields.insert("done_of".to_owned(), format!("{number}@{period}"));
+        }
+        forget_series(fields, now);
+    }
+}
+
+fn is_begun(record: &str) -> bool {
+    record.starts_with("begun ")
+}
+
+fn series_read(lines: &str) -> Vec<(i64, String)> {
+    let entry = |line: &str| {
+        let (digits, record) = line.split_once(' ').filter(|(_, record)| !record.is_empty())?;
+        Some((number(digits)?, record.to_owned()))
+    };
+    lines.split('\n').filter_map(entry).take(ENTRIES_MAX + 1).collect()
 }
 
 /// Of ticks that a later one settles, and beyond the bound, those go that are missed least.
-fn prune(series: &mut BTreeMap<u64, NumberedTick>, is_present: impl Fn(u64) -> bool) {
-    let settled = series
-        .iter()
-        .rev()
-        .find(|(number, tick)| matches!(tick, NumberedTick::Ended(_)) && is_present(**number));
-    if let Some(settled) = settled.map(|(number, _)| *number) {
-        series.retain(|number, _| *number >= settled);
-    }
-    while series.len() > TICKS_KEPT_MAX {
-        let is_begun = |tick: &NumberedTick| matches!(tick, NumberedTick::Begun { .. });
-        let begun = series.iter().find(|(_, tick)| is_begun(tick)).map(|(number, _)| *number);
-        match begun {
-            Some(number) => drop(series.remove(&number)),
-            None => drop(series.pop_last()),
-        }
+fn prune(entries: &mut Vec<(i64, String)>, is_present: impl Fn(i64) -> bool) {
+    let ended = entries.iter().filter(|(_, record)| !is_begun(record));
+    let settled = ended.map(|(number, _)| *number).filter(|number| is_present(*number)).max();
+    entries.retain(|(number, _)| *number >= settled.unwrap_or(-1));
+    entries.sort_by_key(|(number, _)| *number);
+    while entries.len() > ENTRIES_MAX {
+        let begun = entries.iter().position(|(_, record)| is_begun(record));
+        entries.remove(begun.unwrap_or(entries.len() - 1));
     }
 }
 
-/// A record of a numbered tick is one line.
-fn in_one_line(outcome: &TickOutcome) -> TickOutcome {
-    match outcome {
-        TickOutcome::Succeeded => TickOutcome::Succeeded,
-        TickOutcome::Failed(words) => TickOutcome::Failed(words.replace(['\r', '\n'], " ")),
+/// Series whose last tick lies in the past are over: nobody asks for them again.
+fn forget_series(fields: &mut BTreeMap<String, String>, now: i64) {
+    if fields.len() <= SERIES_MAX || fields.len() > SCANNED_MAX {
+        return;
     }
+    let is_over = |(field, lines): (&String, &String)| {
+        let period = number(field.strip_prefix("series:")?).filter(|period| *period > 0)?;
+        let numbers = lines.split('\n').filter_map(|line| number(line.split_once(' ')?.0));
+        let next = i128::from(numbers.max().unwrap_or(-1)) + 1;
+        (next * i128::from(period) <= i128::from(now)).then(|| field.clone())
+    };
+    let gone: Vec<String> = fields.iter().filter_map(is_over).take(FORGOTTEN_MAX).collect();
+    gone.iter().for_each(|field| drop(fields.remove(field)));
 }
 
-impl Ticks {
-    /// Series whose last tick lies in the past are over: nobody asks for them again.
-    fn forget_series(&mut self, now: ServerTime) {
-        if self.series.len() <= SERIES_KEPT_MAX {
-            return;
-        }
-        self.series.retain(|period, series| {
-            let next = series.last_key_value().map_or(0, |(number, _)| u128::from(*number) + 1);
-            *period == 0 || next * u128::from(*period) > u128::from(now.0)
-        });
+fn tick_answer(recorded: &str) -> Outcome {
+    let begun = recorded.strip_prefix("begun ").and_then(|begun| begun.split_once(' '));
+    if let Some((term, by)) = begun
+        && let Some(term) = number(term)
+    {
+        let by = InstanceId::seen(shortened(by, SHOWN_MAX));
+        return Outcome::TickUnfinished { by, token: token(Some(term)) };
     }
+    Outcome::TickDone(match recorded {
+        "ok" => TickOutcome::Succeeded,
+        recorded => {
+            let words = shortened(recorded, WORDS_MAX);
+            TickOutcome::Failed(words.strip_prefix("failed ").unwrap_or(words).to_owned())
+        }
+    })
 }

@@ -49,6 +49,7 @@ impl Nodes {
             id: InstanceId::seen(who),
             request: request.clone(),
             timeout: TIMEOUT,
+            fleet_max_ttl: Duration::ZERO,
         };
         let time = ServerTime(self.now + self.ahead[node]);
         Ok(self.stores[node].execute(time, &call).0)

@@ -178,7 +178,9 @@ impl Fleet {
             let error = StoreError::TimedOut(timeout);
             self.plan(gives_up_at, Happening::Failed { error, to: from, ask });
         }
-        let call = Box::new(Call { resource: resource(), id: id(from), request, timeout });
+        let (resource, id) = (resource(), id(from));
+        let fleet_max_ttl = Duration::ZERO;
+        let call = Box::new(Call { resource, id, request, timeout, fleet_max_ttl });
         self.plan(self.store_free_at, Happening::Served { call, to: from, ask });
     }
 

@@ -99,6 +99,9 @@ fn part(watched: &Watched, connection: &Connection, standby_is_degraded: bool) -
         (_, Some(error)) => {
             (without_store(standby_is_degraded), format!("{name}: store unreachable: {error}"))
         }
+        _ if watched.is_unknown(&watched.seen()) => {
+            (without_store(standby_is_degraded), doubts(watched))
+        }
         (Role::Unknown, None) if matches!(status.reason, Reason::Store(_)) => (
             without_store(standby_is_degraded),
             format!("{name}: cannot contend: {}", status.reason),
@@ -124,6 +127,13 @@ fn without_store(standby_is_degraded: bool) -> HealthStatus {
     if standby_is_degraded { HealthStatus::Unhealthy } else { HealthStatus::Degraded }
 }
 
+/// That nobody can tell who leads, though nothing has failed yet.
+fn doubts(watched: &Watched) -> String {
+    let unknown = super::unknown(watched, &watched.seen());
+    let text = unknown.map_or_else(|| "nothing is known yet".to_owned(), |unknown| unknown.text);
+    format!("{}: {text}", watched.name())
+}
+
 fn observer_part(watched: &Watched, connection: &Connection, strict: bool) -> Part {
     let (seen, name) = (watched.seen(), watched.name());
     let (status, description) = match (watched.reach(connection), &seen.error) {
@@ -131,6 +141,7 @@ fn observer_part(watched: &Watched, connection: &Connection, strict: bool) -> Pa
             (without_store(strict), format!("{name}: store unreachable: {error}"))
         }
         (_, Some(error)) => (HealthStatus::Unhealthy, format!("{name}: {error}")),
+        _ if watched.is_unknown(&seen) => (without_store(strict), doubts(watched)),
         _ if seen.observation.is_none() => {
             (without_store(strict), format!("{name}: nothing is known yet"))
         }

@@ -22,6 +22,8 @@ pub(super) struct Leaf {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leaves {
     values: BTreeMap<Path, Leaf>,
+    /// What stronger layers replaced: at most one value per setting and layer.
+    replaced: Vec<(Path, Leaf)>,
     /// Tables that a file names, whether anything is set in them or not.
     named: BTreeSet<Path>,
 }
@@ -39,7 +41,7 @@ impl Leaves {
                 leaves.insert(Path::of(names.iter().copied()), leaf);
             }
         });
-        Leaves { values: leaves, named: BTreeSet::new() }
+        Leaves { values: leaves, replaced: Vec::new(), named: BTreeSet::new() }
     }
 
     /// Whether a file names this table.
@@ -52,7 +54,15 @@ impl Leaves {
     }
 
     pub(super) fn set(&mut self, path: Path, leaf: Leaf) {
-        self.values.insert(path, leaf);
+        if let Some(replaced) = self.values.insert(path.clone(), leaf) {
+            self.replaced.push((path, replaced));
+        }
+    }
+
+    /// What any layer says, replaced or not.
+    pub(super) fn all_of<'a>(&'a self, path: &Path) -> Vec<&'a Leaf> {
+        let replaced = self.replaced.iter().filter(|(other, _)| other == path);
+        self.values.get(path).into_iter().chain(replaced.map(|(_, leaf)| leaf)).collect()
     }
 
     pub(super) fn remove(&mut self, path: &Path) {
@@ -140,11 +150,13 @@ impl FileLayer<'_> {
             Ok(None) => (Parsed::from_value(kind, &node.value), Vec::new()),
             Ok(Some((text, variables))) => {
                 // What came out of a variable is not quoted: it may be a secret gone astray.
-                let parsed =
-                    Parsed::from_text(kind, &text).map_err(|problem| match variables.is_empty() {
-                        true => problem,
-                        false => format!("with its variables filled in is not: {}", describe(kind)),
-                    });
+                let parsed = Parsed::from_text(kind, &text).map_err(|problem| match () {
+                    () if !variables.is_empty() => {
+                        format!("with its variables filled in is not: {}", describe(kind))
+                    }
+                    () if quotes(kind, path) => problem,
+                    () => expectation(kind),
+                });
                 (parsed, variables)
             }
             Err(Unfilled::Malformed(problem)) => return self.refuse(path, node, &problem),
@@ -242,13 +254,28 @@ pub(super) fn lay_text(
     text: &str,
     origin: Origin,
 ) -> Result<(), ConfigError> {
-    match Parsed::from_text(kind, text) {
+    let parsed = Parsed::from_text(kind, text).map_err(|problem| match quotes(kind, &path) {
+        true => problem,
+        false => expectation(kind),
+    });
+    match parsed {
         Ok(parsed) => {
             leaves.set(path, Leaf { parsed, origin });
             Ok(())
         }
         Err(problem) => Err(bad_value(path.to_string(), origin, &problem)),
     }
+}
+
+/// Whether what was given may be quoted. Not beside settings that hold secrets, for one of those
+/// may have been meant; the name of a file is never quoted anyway.
+fn quotes(kind: Kind, path: &Path) -> bool {
+    kind == Kind::File || !matches!(path.names().next(), Some("store" | "sidecar"))
+}
+
+/// What a setting expects, for somebody who gave it something else.
+fn expectation(kind: Kind) -> String {
+    format!("expects {}, and was given something else", describe(kind))
 }
 
 /// Where a chain of names leaves the schema.

@@ -1,8 +1,10 @@
 //! From files, variables and arguments to one [`Config`].
 
 use std::fmt;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path as FilePath, PathBuf};
+use std::time::Duration;
 
 use super::Config;
 use super::environment::{self, FILE_VARIABLE, PROFILE_VARIABLE};
@@ -136,7 +138,7 @@ impl Loader {
             // Without the file nobody knows what fits together.
             return Err(problems.preceded_by(unread));
         }
-        let secret = |file: &FilePath| read(file, SECRET_LEN_MAX);
+        let secret = |file: &FilePath| read_secret(file);
         let profile = self.chosen_profile().map(|(name, _)| name.to_owned());
         Config::resolve(leaves, profile, &secret, problems)
     }
@@ -268,14 +270,57 @@ fn unknown_profile(profile: &str, origin: Origin, file: Option<&ConfigFile>) -> 
     }
 }
 
-/// The text of a file, up to a limit: a mistyped name may be a device that never ends.
+/// How often a pipe is looked at, and the pause between two looks: together some two seconds, for
+/// whoever writes into it.
+const PIPE_LOOKS_MAX: u32 = 200;
+const PIPE_LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// The text of a file that holds a secret. One that anybody may write is refused: whoever does
+/// decides where this process logs in, and as whom.
+fn read_secret(file: &FilePath) -> Result<String, ConfigError> {
+    const OTHERS_WRITE: u32 = 0o002;
+    let metadata = std::fs::metadata(file);
+    if let Ok(metadata) = metadata
+        && metadata.is_file()
+        && metadata.permissions().mode() & OTHERS_WRITE != 0
+    {
+        let reason = "every user of this host may write it: chmod 600 it".to_owned();
+        return Err(Problem::Unreadable { file: file.to_owned(), reason }.into());
+    }
+    read(file, SECRET_LEN_MAX)
+}
+
+/// The text of a file, up to a limit: a mistyped name may be a device that never ends, or a pipe
+/// into which nobody writes.
 fn read(file: &FilePath, len_max: u64) -> Result<String, ConfigError> {
     let unreadable =
         |reason: String| ConfigError::from(Problem::Unreadable { file: file.to_owned(), reason });
-    let opened = std::fs::File::open(file).map_err(|error| unreadable(error.to_string()))?;
+    // Opening a pipe that nobody writes into would wait for ever otherwise.
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let opened = std::fs::OpenOptions::new().read(true).custom_flags(nonblocking).open(file);
+    let opened = opened.map_err(|error| unreadable(error.to_string()))?;
+    let is_plain = opened.metadata().is_ok_and(|metadata| metadata.is_file());
+    let mut limited = opened.take(len_max + 1);
     let mut bytes = Vec::new();
-    let limited = opened.take(len_max + 1).read_to_end(&mut bytes);
-    limited.map_err(|error| unreadable(error.to_string()))?;
+    let mut looks = 0;
+    loop {
+        let reached = bytes.len();
+        match limited.read_to_end(&mut bytes) {
+            Ok(0) if reached == 0 && !is_plain && looks < PIPE_LOOKS_MAX => {}
+            Ok(_) => break,
+            Err(error) if error.kind() == ErrorKind::WouldBlock && looks < PIPE_LOOKS_MAX => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Err(unreadable("nobody writes into it: name a file".to_owned()));
+            }
+            Err(error) => return Err(unreadable(error.to_string())),
+        }
+        // Whoever writes is given time from one piece to the next.
+        looks = if bytes.len() > reached { 0 } else { looks + 1 };
+        std::thread::sleep(PIPE_LOOK_EVERY);
+    }
+    if bytes.is_empty() && looks >= PIPE_LOOKS_MAX {
+        return Err(unreadable("nobody writes into it: name a file".to_owned()));
+    }
     if bytes.len() as u64 > len_max {
         return Err(unreadable(format!("is larger than {len_max} bytes")));
     }

@@ -18,6 +18,7 @@
 //! # Ok(()) }
 //! ```
 
+mod belonging;
 mod connect;
 mod duration;
 mod election;

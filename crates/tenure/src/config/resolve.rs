@@ -124,6 +124,7 @@ impl Config {
             true => None,
             false => problems.take(store::resolve(&mut leaves, read)),
         };
+        let (store, foreign) = store.unwrap_or_default();
         let defaults = Scope::defaults(&leaves).read(&mut problems);
         let names = leaves.names_below(&Path::of(["elections"]));
         let mut elections = BTreeMap::new();
@@ -132,7 +133,7 @@ impl Config {
         }
         let sidecar = SidecarConfig::read(&leaves, read, &mut problems);
         let mut config = Config {
-            store: store.unwrap_or_default(),
+            store,
             prefix: text(&leaves, "prefix").unwrap_or_default(),
             instance: text(&leaves, "instance"),
             enabled: !matches!(
@@ -150,7 +151,9 @@ impl Config {
         config.check_names(&leaves, &mut problems);
         problems.into_result()?;
         config.settings = settings(&leaves);
-        config.warnings = config.find_warnings(&leaves);
+        config.warnings = foreign;
+        config.warnings.extend(config.find_warnings(&leaves));
+        config.warnings.extend(exposed_files(&leaves));
         Ok(config)
     }
 
@@ -227,6 +230,22 @@ impl Config {
         }
         warnings
     }
+}
+
+/// Files with a secret that every user of the host may read.
+fn exposed_files(leaves: &Leaves) -> Vec<Warning> {
+    use std::os::unix::fs::PermissionsExt;
+    const OTHERS_READ: u32 = 0o004;
+    let names = [["store", "password_file"], ["store", "url_file"], ["sidecar", "token_file"]];
+    let exposed = names.into_iter().map(Path::of).filter_map(|path| {
+        let leaf = leaves.get(&path)?;
+        let Parsed::Text(file) = &leaf.parsed else { return None };
+        let mode = std::fs::metadata(file).ok()?.permissions().mode();
+        let text = format!("every user of this host may read {file}: chmod 600 it");
+        let warning = Warning { key: path.to_string(), origin: leaf.origin.clone(), text };
+        (mode & OTHERS_READ != 0).then_some(warning)
+    });
+    exposed.collect()
 }
 
 impl Default for Config {

@@ -29,6 +29,10 @@ pub(super) enum Kind {
     Secret,
     /// May contain a password, so never shown whole.
     Address,
+    /// The address of a hook: only scheme and host are shown.
+    Hook,
+    /// A command of a shell: only the program is shown.
+    Command,
     /// A file. Written relative in a configuration file, it is relative to that file's folder.
     File,
     Switch,
@@ -50,7 +54,7 @@ pub(super) enum Preset {
     None,
 }
 
-use Kind::{Address, Duration, File, OneOf, Secret, Switch, Text, Whole};
+use Kind::{Address, Command, Duration, File, Hook, OneOf, Secret, Switch, Text, Whole};
 use Preset::{Unset, Value};
 use Shape::{Leaf, Map, Table};
 
@@ -139,25 +143,25 @@ const SIDECAR: &[Row] = &[
     },
     Row {
         name: "on_gain",
-        shape: Leaf(Text),
+        shape: Leaf(Command),
         default: Unset("none"),
         meaning: "A shell command to run when this instance begins to lead.",
     },
     Row {
         name: "on_loss",
-        shape: Leaf(Text),
+        shape: Leaf(Command),
         default: Unset("none"),
         meaning: "A shell command to run when this instance leads no more.",
     },
     Row {
         name: "on_gain_url",
-        shape: Leaf(Address),
+        shape: Leaf(Hook),
         default: Unset("none"),
         meaning: "An address to post to when this instance begins to lead.",
     },
     Row {
         name: "on_loss_url",
-        shape: Leaf(Address),
+        shape: Leaf(Hook),
         default: Unset("none"),
         meaning: "An address to post to when this instance leads no more.",
     },

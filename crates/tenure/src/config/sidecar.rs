@@ -1,16 +1,17 @@
 //! The settings of the sidecar, resolved. Whoever serves it checks that they fit together.
 
+use std::fmt;
 use std::path::{Path as FilePath, PathBuf};
 
 use super::layers::{Leaf, Leaves, bad_value};
 use super::origin::Path;
 use super::problem::Problems;
 use super::store::ReadFile;
-use super::value::Parsed;
+use super::value::{Parsed, shown_command};
 use crate::Secret;
 
 /// How a sidecar is served, who may ask it, and whom it tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SidecarConfig {
     /// The address to listen on.
@@ -62,6 +63,27 @@ impl SidecarConfig {
     }
 }
 
+impl fmt::Debug for SidecarConfig {
+    /// Of commands the program alone: their arguments may be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let command = |command: &Option<String>| command.as_deref().map(shown_command);
+        f.debug_struct("SidecarConfig")
+            .field("listen", &self.listen)
+            .field("token", &self.token)
+            .field("hosts", &self.hosts)
+            .field("observe", &self.observe)
+            .field("standby_is_degraded", &self.standby_is_degraded)
+            .field("cert_file", &self.cert_file)
+            .field("key_file", &self.key_file)
+            .field("client_ca_file", &self.client_ca_file)
+            .field("on_gain", &command(&self.on_gain))
+            .field("on_loss", &command(&self.on_loss))
+            .field("on_gain_url", &self.on_gain_url)
+            .field("on_loss_url", &self.on_loss_url)
+            .finish()
+    }
+}
+
 struct Section<'a> {
     leaves: &'a Leaves,
 }
@@ -75,7 +97,10 @@ impl<'a> Section<'a> {
     fn text(&self, name: &str) -> Option<String> {
         match &self.leaf(name)?.1.parsed {
             Parsed::Text(text) => Some(text.clone()),
-            Parsed::Secret(secret) | Parsed::Address(secret) => Some(secret.reveal().to_owned()),
+            Parsed::Secret(secret)
+            | Parsed::Address(secret)
+            | Parsed::Hook(secret)
+            | Parsed::Command(secret) => Some(secret.reveal().to_owned()),
             _ => unreachable!("{name} is text"),
         }
     }

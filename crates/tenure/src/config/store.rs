@@ -4,9 +4,11 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::Path as FilePath;
 
+use super::belonging::drop_foreign_parts;
 use super::layers::{Leaf, Leaves, bad_value};
 use super::origin::{Origin, Path};
 use super::problem::{ConfigError, Problem};
+use super::resolve::Warning;
 use super::url::{Url, encoded};
 use super::value::Parsed;
 use crate::Secret;
@@ -69,7 +71,15 @@ pub(super) fn shown_address(address: &str) -> String {
 pub(super) type ReadFile<'a> = &'a dyn Fn(&FilePath) -> Result<String, ConfigError>;
 
 /// Resolves the settings below `store`. What a stronger layer replaced is taken out of `leaves`.
-pub(super) fn resolve(leaves: &mut Leaves, read: ReadFile<'_>) -> Result<StoreConfig, ConfigError> {
+pub(super) fn resolve(
+    leaves: &mut Leaves,
+    read: ReadFile<'_>,
+) -> Result<(StoreConfig, Vec<Warning>), ConfigError> {
+    let warnings = drop_foreign_parts(leaves)?;
+    resolve_address(leaves, read).map(|store| (store, warnings))
+}
+
+fn resolve_address(leaves: &mut Leaves, read: ReadFile<'_>) -> Result<StoreConfig, ConfigError> {
     choose_address(leaves)?;
     choose(leaves, &["password", "password_file"], "keep one of them")?;
     let store = Store { leaves, read };
@@ -139,7 +149,7 @@ impl<'a> Store<'a> {
             Parsed::Text(text) => text.clone(),
             Parsed::Secret(secret) | Parsed::Address(secret) => secret.reveal().to_owned(),
             Parsed::Whole(number) => number.to_string(),
-            Parsed::Switch(_) | Parsed::Duration(_) => unreachable!("{name} is read as text"),
+            _ => unreachable!("{name} is read as text"),
         };
         Some((text, leaf))
     }
@@ -206,6 +216,12 @@ impl<'a> Store<'a> {
                 let text = text
                     .strip_suffix('\n')
                     .map_or(text.as_str(), |t| t.strip_suffix('\r').unwrap_or(t));
+                if text.trim().is_empty() {
+                    let problem = "names an empty file: write the password into it, or leave the \
+                                   setting out";
+                    let key = "store.password_file".to_owned();
+                    return Err(bad_value(key, leaf.origin.clone(), problem));
+                }
                 Some(("password_file", text.to_owned(), leaf))
             }
             None => self.text("password").map(|(text, leaf)| ("password", text, leaf)),
@@ -343,6 +359,6 @@ fn contradiction(
 }
 
 /// The path of a setting below `store`; `name` may have a dot.
-fn key(name: &str) -> Path {
+pub(super) fn key(name: &str) -> Path {
     Path::of(["store"].into_iter().chain(name.split('.')))
 }

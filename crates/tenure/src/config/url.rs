@@ -59,6 +59,11 @@ impl Url {
         self.place = format!("{place}{master}");
     }
 
+    /// Where it leads, without login, database and options.
+    pub(super) fn place(&self) -> &str {
+        &self.place
+    }
+
     fn is_unix(&self) -> bool {
         self.scheme == "unix"
     }

@@ -48,6 +48,9 @@ pub(super) enum Parsed {
     Text(String),
     Secret(Secret),
     Address(Secret),
+    /// The address of a hook, whose path is often its password.
+    Hook(Secret),
+    Command(Secret),
     Switch(bool),
     Whole(i64),
     Duration(Duration),
@@ -72,6 +75,8 @@ impl Parsed {
             Kind::Text => Ok(Parsed::Text(text.to_owned())),
             Kind::Secret => Ok(Parsed::Secret(Secret::new(text))),
             Kind::Address => Ok(Parsed::Address(Secret::new(text))),
+            Kind::Hook => Ok(Parsed::Hook(Secret::new(text))),
+            Kind::Command => Ok(Parsed::Command(Secret::new(text))),
             Kind::File if text.is_empty() => Err("expects the name of a file".to_owned()),
             Kind::File => Ok(Parsed::Text(text.to_owned())),
             Kind::Switch => switch(text),
@@ -93,10 +98,37 @@ impl Parsed {
             Parsed::Text(text) => text.clone(),
             Parsed::Secret(_) => "***".to_owned(),
             Parsed::Address(address) => shown_address(address.reveal()),
+            Parsed::Hook(address) => shown_hook(address.reveal()),
+            Parsed::Command(command) => shown_command(command.reveal()),
             Parsed::Switch(on) => on.to_string(),
             Parsed::Whole(number) => number.to_string(),
             Parsed::Duration(duration) => format_duration(*duration),
         }
+    }
+}
+
+/// Scheme and host. Chat services and the like put the password into the path.
+fn shown_hook(address: &str) -> String {
+    let Some((scheme, rest)) = address.split_once("://") else { return "***".to_owned() };
+    let is_scheme = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '+');
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    // An `@` further on means that a password was not encoded: what looks like a host may be it.
+    match is_scheme(scheme) && !rest[authority.len()..].contains('@') {
+        true if rest.len() == authority.len() && !authority.contains('@') => address.to_owned(),
+        true => format!("{scheme}://{host}/***"),
+        false => "***".to_owned(),
+    }
+}
+
+/// The program alone: arguments and variables may be secrets.
+pub(super) fn shown_command(command: &str) -> String {
+    match command.trim().split_once(char::is_whitespace) {
+        _ if command.trim_start().split(char::is_whitespace).next().unwrap_or("").contains('=') => {
+            "***".to_owned()
+        }
+        Some((program, _)) => format!("{program} ***"),
+        None => command.trim().to_owned(),
     }
 }
 
@@ -105,7 +137,8 @@ pub(super) fn describe(kind: Kind) -> String {
     match kind {
         Kind::Text => "text".to_owned(),
         Kind::Secret => "secret text".to_owned(),
-        Kind::Address => "address".to_owned(),
+        Kind::Address | Kind::Hook => "address".to_owned(),
+        Kind::Command => "text".to_owned(),
         Kind::File => "file".to_owned(),
         Kind::Switch => "`true` or `false`".to_owned(),
         Kind::Whole { min: 0, max } if max == i64::from(i32::MAX) => {

@@ -121,6 +121,11 @@ impl Entry {
         }
     }
 
+    /// The longest lease that anybody may believe in: every call carries it.
+    pub(super) fn fleet_max_ttl(&self) -> Duration {
+        self.machine.fleet_max_ttl()
+    }
+
     pub(super) fn listen(&mut self, resource: &Resource, key: ElectionKey, inbox: &Arc<Inbox>) {
         let inbox = Arc::clone(inbox);
         let receiver: Arc<dyn Fn(Signal) + Send + Sync> =

@@ -353,6 +353,7 @@ impl Driver {
             id: entry.state.id.clone(),
             request,
             timeout,
+            fleet_max_ttl: entry.fleet_max_ttl(),
         };
         match begin_call(&*entry.backend, call) {
             Begun::Answered(reply) => {

@@ -46,7 +46,8 @@ impl Actor {
 
     pub(crate) async fn ask(&self, request: Request) -> Result<Answer, StoreError> {
         let (resource, id) = (self.resource.clone(), self.id.clone());
-        self.backend.call(Call { resource, id, request, timeout: self.timeout }).await
+        let (timeout, fleet_max_ttl) = (self.timeout, Duration::ZERO);
+        self.backend.call(Call { resource, id, request, timeout, fleet_max_ttl }).await
     }
 
     pub(crate) async fn acquire(&self, attempt: u64) -> Result<Answer, StoreError> {

@@ -26,6 +26,7 @@ mod redis_foreign;
 mod redis_hostile;
 mod redis_messages;
 mod redis_misdirected;
+mod redis_protocol;
 mod redis_quarantine;
 mod redis_quorum;
 mod redis_refusal;

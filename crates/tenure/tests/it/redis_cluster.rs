@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use tenure::backend::redis::RedisBackend;
 use tenure::backend::{Backend, Connection, Signal, Subscription};
-use tenure::core::protocol::{Call, Hint, Outcome, Request, StoreError, Token};
+use tenure::core::protocol::{Acquire, Call, Hint, Outcome, Request, StoreError, Token};
 use tenure::core::{InstanceId, Resource};
 use tenure::fence::{FencedError, FencedValue, FencedWrite};
 use tenure::{Election, Force, Tenure, Tick};
 use testkit::{Certificates, ClusterGroup, GENEROUS, RedisServer, wait_until};
 
-use crate::actor::{Actor, PATIENT};
+use crate::actor::{Actor, PATIENT, attempt_of, is_granted};
 
 const KEY: &str = "tenure:job";
 
@@ -180,7 +180,8 @@ async fn next(subscription: &mut Subscription) -> Signal {
 
 fn look_at(resource: &Resource) -> Call {
     let (resource, id) = (resource.clone(), InstanceId::new("eve", 1).unwrap());
-    Call { resource, id, request: Request::Observe { members: false }, timeout: PATIENT }
+    let request = Request::Observe { members: false };
+    Call { resource, id, request, timeout: PATIENT, fleet_max_ttl: Duration::ZERO }
 }
 
 async fn hear(subscription: &mut Subscription, wanted: &Signal) {
@@ -402,4 +403,24 @@ async fn a_heartbeat_for_others_must_share_the_slot() {
     assert_eq!(beside.acquire(1).await.unwrap().warnings, Vec::<String>::new());
     let key = format!("{{tenure:other}}:{}", beside.id);
     assert_eq!(group.server(0).cli(&["-c", "EXISTS", &key]), "1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_age_of_a_node_does_not_speak_for_a_slot_that_came_to_it_without_its_keys() {
+    let group = ClusterGroup::start().steady();
+    let lease = Duration::from_secs(1);
+    let slot = group.slot_of(KEY);
+    let owner = group.owner_of(slot).unwrap();
+    // Longer than any lease: a single server that has been up for so long would be believed.
+    wait_until("nodes that are old enough", GENEROUS, || {
+        let told = group.server(owner).cli(&["INFO", "server"]);
+        let uptime = told.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+        uptime.unwrap().trim().parse::<u64>().unwrap() > 4
+    });
+    let ada = Actor::at(&group.url(), "job");
+    let newcomer = Acquire { fresh_store: false, ..attempt_of(1, lease) };
+    let answer = ada.ask(Request::Acquire(newcomer)).await.unwrap();
+    assert!(matches!(answer.outcome, Outcome::Quarantine { .. }), "{answer:?}");
+    let vouched = ada.acquire_until("a grant", attempt_of(2, lease), is_granted);
+    vouched.await.unwrap();
 }

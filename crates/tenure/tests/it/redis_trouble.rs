@@ -304,7 +304,8 @@ async fn calls_made_together_go_out_together() {
         .map(|number| {
             let resource = Resource::named(&format!("job-{number}")).unwrap();
             let request = Request::Acquire(attempt_of(1, LONG));
-            backend.call(Call { resource, id: ada.id.clone(), request, timeout: PATIENT })
+            let (id, fleet_max_ttl) = (ada.id.clone(), LONG);
+            backend.call(Call { resource, id, request, timeout: PATIENT, fleet_max_ttl })
         })
         .collect();
     let before = backend.pipelines_sent();
@@ -328,7 +329,8 @@ async fn one_bad_answer_in_a_batch_hurts_nobody_else() {
             None => Request::Acquire(attempt_of(1, LONG)),
             Some(tick) => Request::TickLook { tick },
         };
-        backend.call(Call { resource, id: ada.id.clone(), request, timeout: PATIENT })
+        let (id, fleet_max_ttl) = (ada.id.clone(), LONG);
+        backend.call(Call { resource, id, request, timeout: PATIENT, fleet_max_ttl })
     };
     let calls =
         [call("good", None), call("bad", None), call("fine", None), call("good", Some(tick()))];
@@ -368,8 +370,8 @@ async fn after_the_backend_is_dropped_a_queued_release_still_goes_out() {
     let token = ada.lead(1).await;
     let reason = tenure::core::protocol::CloseReason::Released;
     let request = Request::Release { token, reason };
-    let (resource, id) = (ada.resource.clone(), ada.id.clone());
-    drop(ada.backend.call(Call { resource, id, request, timeout: PATIENT }));
+    let (resource, id, fleet_max_ttl) = (ada.resource.clone(), ada.id.clone(), LONG);
+    drop(ada.backend.call(Call { resource, id, request, timeout: PATIENT, fleet_max_ttl }));
     drop(ada);
     for _ in 0..1000 {
         if server.cli(&["EXISTS", "tenure:job"]) == "0" {

@@ -228,21 +228,25 @@ async fn run_elsewhere(bob: &Tenure) {
 async fn two_instances_never_both_ran_a_tick() {
     for stalls in [Closed::ToRenewals, Closed::ToOutcomes] {
         let (ada, gate, bob) = clients().await;
-        let closed = Arc::clone(&gate);
+        let ran_elsewhere = Arc::new(AtomicBool::new(false));
+        let (closed, told) = (Arc::clone(&gate), Arc::clone(&ran_elsewhere));
         let elsewhere = tokio::spawn(async move {
             wait_until("the driver to be held up", GENEROUS, || closed.is_holding_up());
             run_elsewhere(&bob).await;
             assert!(closed.is_holding_up());
+            told.store(true, Ordering::SeqCst);
+            // Long after the first has decided what it says of its work.
+            tokio::time::sleep(TTL).await;
             closed.open();
         });
         let gates = Arc::clone(&gate);
         let job = ada.job(NAME).tick(Tick::Number(1)).ttl(TTL);
-        let ran = job.run(|term| async move {
+        let ran = job.run(|_term| async move {
             gates.close(stalls);
             if stalls == Closed::ToRenewals {
-                // Work that nothing can drop ends when the other has long begun.
-                wait_until("the end of the lease", GENEROUS, || !term.is_valid());
-                std::thread::sleep(TTL);
+                // Work that nothing can drop ends when the other has run.
+                let has_run = || ran_elsewhere.load(Ordering::SeqCst);
+                wait_until("the other to have run", GENEROUS, has_run);
             }
             Ok::<_, String>(())
         });

@@ -86,7 +86,13 @@ impl Player {
     ) -> impl Future<Output = Result<Answer, String>> + use<> {
         let what = format!("{request:?}");
         let (resource, id) = (self.resource.clone(), self.id.clone());
-        let calling = self.backend.call(Call { resource, id, request, timeout });
+        let calling = self.backend.call(Call {
+            resource,
+            id,
+            request,
+            timeout,
+            fleet_max_ttl: Duration::ZERO,
+        });
         async move { calling.await.map_err(|error| format!("no answer to {what}: {error}")) }
     }
 

@@ -31,6 +31,8 @@ mod any;
 mod audience;
 mod backoff;
 mod cluster;
+#[cfg(test)]
+mod conform;
 mod connection;
 mod dial;
 mod error;
@@ -42,7 +44,6 @@ mod lines;
 mod listener;
 mod mode;
 mod node;
-mod record;
 mod reply;
 mod request;
 mod scripts;

@@ -1,5 +1,7 @@
 //! From a script's reply to an answer. The server is not trusted: whatever does not have exactly
-//! the expected shape is an error, and every number has its bounds.
+//! the expected shape is an error, and every number has its bounds. What others may have written
+//! into the store is no reason to reject an answer: numbers are brought into their bounds, and what
+//! cannot be read of wishes, members and history is left out and said.
 
 use std::time::Duration;
 
@@ -8,13 +10,12 @@ use tenure_core::protocol::{
     Answer, CloseReason, HistoryEntry, HistoryKind, LostWhy, MEMBERS_LISTED_MAX, Member, Outcome,
     Request, TickOutcome, View, Wish, WishKind,
 };
-use tenure_core::{InstanceId, ServerTime, Token};
+use tenure_core::{InstanceId, ServerTime, Token, record_text};
 
 use super::fenced::FenceReply;
-use super::record;
 use super::text::{cleaned, escaped};
 
-/// The longest time that an answer may tell, in milliseconds: a hundred years.
+/// The longest time that an answer tells, in milliseconds: a hundred years. Others may write more.
 const MILLIS_MAX: u64 = 100 * 366 * 24 * 60 * 60 * 1000;
 /// The latest clock reading that is believed, in microseconds: tokens must stay below 2^53.
 const CLOCK_MAX: u64 = Token::MAX.get();
@@ -39,17 +40,21 @@ pub(super) fn parse(request: &Request, reply: &Value) -> Result<Answer, Fault> {
     let [first, second] = list(details)? else {
         return Err("a reply without its two details".into());
     };
+    let warnings = list(warnings)?.iter().take(WARNINGS_MAX).map(text);
+    let warnings = warnings.map(|warning| Ok(cleaned(&warning?)));
+    let mut warnings = warnings.collect::<Result<Vec<_>, Fault>>()?;
     let mut view = parse_view(view)?;
-    view.wish = parse_wish(wish)?;
+    view.wish = parse_wish(wish).unwrap_or_else(|fault| {
+        warnings.push(format!("a wish that cannot be read is left out: {fault}"));
+        None
+    });
     if lists_members(request) {
-        view.members = Some(parse_members(members)?);
+        view.members = Some(parse_members(members, &mut warnings)?);
     }
     let outcome = match text(kind)?.as_str() {
-        "history" => Outcome::History(parse_history(rest)?),
+        "history" => Outcome::History(parse_history(rest, &mut warnings)?),
         kind => parse_outcome(kind, first, second)?,
     };
-    let warnings = list(warnings)?.iter().take(WARNINGS_MAX).map(text);
-    let warnings = warnings.map(|warning| Ok(cleaned(&warning?))).collect::<Result<_, Fault>>()?;
     Ok(Answer { outcome, view, warnings })
 }
 
@@ -166,8 +171,15 @@ fn parse_wish(wish: &Value) -> Result<Option<Wish>, Fault> {
     Ok(Some(Wish { kind, by: id(by)?, token: token(addressed)?, until: clock(until)?, refused }))
 }
 
-fn parse_members(members: &Value) -> Result<Vec<Member>, Fault> {
-    list(members)?.iter().take(MEMBERS_LISTED_MAX).map(parse_member).collect()
+fn parse_members(members: &Value, warnings: &mut Vec<String>) -> Result<Vec<Member>, Fault> {
+    let listed = list(members)?.iter().take(MEMBERS_LISTED_MAX);
+    let count = listed.len();
+    let parsed: Vec<_> = listed.filter_map(|member| parse_member(member).ok()).collect();
+    if parsed.len() < count {
+        let unreadable = count - parsed.len();
+        warnings.push(format!("{unreadable} members cannot be read: left out"));
+    }
+    Ok(parsed)
 }
 
 fn parse_member(member: &Value) -> Result<Member, Fault> {
@@ -178,20 +190,25 @@ fn parse_member(member: &Value) -> Result<Member, Fault> {
     let beat_at = ServerTime(beat_ms * 1000);
     let told = text(told)?;
     let (since, told) = told.split_once(' ').unwrap_or(("", ""));
-    let record = record::decode(told);
+    let record = record_text::decode(told);
     let since = since.parse().ok().filter(|since| (1..=CLOCK_MAX).contains(since));
     // A forger cannot be ready for longer than it has been heard of, nor from the future on.
     let ready_since = since.filter(|_| record.ready).map(ServerTime);
     Ok(Member { id: id(name)?, record, ready_since, beat_at })
 }
 
-fn parse_history(rest: &[Value]) -> Result<Vec<HistoryEntry>, Fault> {
+fn parse_history(rest: &[Value], warnings: &mut Vec<String>) -> Result<Vec<HistoryEntry>, Fault> {
     let [entries] = rest else { return Err("history without entries".into()) };
-    let mut parsed = Vec::new();
-    for entry in list(entries)? {
-        let [_, fields] = list(entry)? else { return Err("a history entry without fields".into()) };
-        // Entries that this version does not know are skipped: others may write here.
-        parsed.extend(parse_entry(list(fields)?));
+    let entries = list(entries)?;
+    // Entries that this version does not know are skipped: others may write here.
+    let fields = |entry| match list(entry).ok()? {
+        [_, fields] => parse_entry(list(fields).ok()?),
+        _ => None,
+    };
+    let parsed: Vec<_> = entries.iter().filter_map(fields).collect();
+    if parsed.len() < entries.len() {
+        let unreadable = entries.len() - parsed.len();
+        warnings.push(format!("{unreadable} entries of the history cannot be read: left out"));
     }
     Ok(parsed)
 }
@@ -269,7 +286,7 @@ fn term(value: &Value) -> Result<Token, Fault> {
 }
 
 fn millis(value: &Value) -> Result<Duration, Fault> {
-    bounded(value, MILLIS_MAX).map(Duration::from_millis)
+    number(value).map(|millis| Duration::from_millis(millis.min(MILLIS_MAX)))
 }
 
 fn clock(value: &Value) -> Result<ServerTime, Fault> {

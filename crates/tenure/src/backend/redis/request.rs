@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use tenure_core::protocol::{Acquire, Ballot, Call, Request, Tick, TickOutcome, WishKind};
-use tenure_core::{InstanceId, Resource, Token};
+use tenure_core::{InstanceId, Resource, Token, record_text};
 
-use super::record;
 use super::scripts::Script;
 use super::text::unescaped;
 
@@ -34,6 +33,7 @@ pub(super) struct Step {
     keys: Vec<String>,
     caller: Option<InstanceId>,
     channel: String,
+    fleet_max_ttl: Duration,
     arguments: Vec<Vec<u8>>,
 }
 
@@ -45,7 +45,8 @@ impl Step {
         keys: Vec<String>,
         arguments: Vec<Vec<u8>>,
     ) -> Self {
-        Step { script, number, keys, caller: None, channel: String::new(), arguments }
+        let (channel, fleet_max_ttl) = (String::new(), Duration::ZERO);
+        Step { script, number, keys, caller: None, channel, fleet_max_ttl, arguments }
     }
 
     /// The keys that it touches, in the order of the script.
@@ -80,7 +81,13 @@ impl Step {
             return;
         }
         self.arguments[AWAITS_REPLICAS] = flag(true);
-        if self.arguments[FRESH_STORE] == flag(false) {
+        self.distrust_age();
+    }
+
+    /// Makes the age of a server say nothing about a resource that it has no record of: it may
+    /// have been flushed, or have received the keys of a slot a moment ago.
+    pub(super) fn distrust_age(&mut self) {
+        if self.script == Script::Acquire && self.arguments[FRESH_STORE] == flag(false) {
             self.arguments[FRESH_STORE] = text(AGE_SAYS_NOTHING);
         }
     }
@@ -92,6 +99,7 @@ impl Step {
         command.arg(self.keys.len()).arg(&self.keys);
         let caller = self.caller.as_ref().map_or("", InstanceId::as_str);
         command.arg(self.number).arg(caller).arg(seen_run).arg(&self.channel);
+        command.arg(millis(&self.fleet_max_ttl));
         for argument in &self.arguments {
             command.arg(argument.as_slice());
         }
@@ -108,6 +116,7 @@ pub(super) fn steps(call: &Call, next_number: impl Fn() -> u64) -> Result<Vec<St
         keys,
         caller: Some(call.id.clone()),
         channel: channel(&call.resource),
+        fleet_max_ttl: call.fleet_max_ttl,
         arguments,
     };
     let (script, keys, arguments) = plan(call)?;
@@ -133,6 +142,7 @@ pub(super) fn confirmation(call: &Call, token: Token, number: u64) -> Step {
         keys,
         caller: Some(call.id.clone()),
         channel: channel(resource),
+        fleet_max_ttl: call.fleet_max_ttl,
         arguments: vec![decimal(token.get())],
     }
 }
@@ -171,8 +181,8 @@ fn plan(call: &Call) -> Result<Plan, String> {
     let members = || keys_with_members(resource);
     Ok(match &call.request {
         Request::Acquire(acquire) => (Script::Acquire, members(), acquire_arguments(acquire)),
-        Request::Renew { token, ttl, .. } => {
-            (Script::Renew, lease(), vec![number(token), millis(ttl)])
+        Request::Renew { token, ttl, fleet_max_ttl } => {
+            (Script::Renew, lease(), vec![number(token), millis(ttl), millis(fleet_max_ttl)])
         }
         Request::Adopt { token, ttl, fleet_max_ttl } => {
             (Script::Adopt, lease(), vec![number(token), millis(ttl), millis(fleet_max_ttl)])
@@ -192,7 +202,7 @@ fn plan(call: &Call) -> Result<Plan, String> {
         Request::Observe { members: lists } => (Script::Observe, members(), vec![flag(*lists)]),
         Request::Beat { record, members: lists } => {
             let arguments = vec![
-                text(&record::encode(record)),
+                text(&record_text::encode(record)),
                 flag(record.ready),
                 millis(&record.ttl),
                 flag(*lists),
@@ -272,7 +282,7 @@ fn acquire_arguments(acquire: &Acquire) -> Vec<Vec<u8>> {
         millis(&acquire.lock_delay),
         flag(acquire.heal.is_some()),
         acquire.heal.as_ref().map(|id| unescaped(id.as_str())).unwrap_or_default(),
-        text(&record::encode(&acquire.record)),
+        text(&record_text::encode(&acquire.record)),
         flag(acquire.record.ready),
         flag(acquire.members),
         match acquire.ballot {

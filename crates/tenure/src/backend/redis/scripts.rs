@@ -78,32 +78,39 @@ impl Script {
 
     fn parts(self) -> &'static [&'static str] {
         const PRELUDE: &str = include_str!("scripts/prelude.lua");
+        const WRITES: &str = include_str!("scripts/writes.lua");
         const JOURNAL: &str = include_str!("scripts/journal.lua");
         const ROSTER: &str = include_str!("scripts/roster.lua");
         const TICKS: &str = include_str!("scripts/ticks.lua");
         const EXTEND: &str = include_str!("scripts/extend.lua");
         const CLOSE: &str = include_str!("scripts/close.lua");
         match self {
-            Script::Acquire => &[PRELUDE, JOURNAL, ROSTER, include_str!("scripts/acquire.lua")],
-            Script::Renew => &[PRELUDE, EXTEND, include_str!("scripts/renew.lua")],
-            Script::Adopt => &[PRELUDE, EXTEND, include_str!("scripts/adopt.lua")],
-            Script::Release => &[PRELUDE, CLOSE, include_str!("scripts/release.lua")],
-            Script::PassOn => &[PRELUDE, JOURNAL, CLOSE, include_str!("scripts/pass_on.lua")],
-            Script::Note => &[PRELUDE, JOURNAL, ROSTER, include_str!("scripts/note.lua")],
-            Script::Confirm => &[PRELUDE, JOURNAL, include_str!("scripts/confirm.lua")],
-            Script::Herald => &[PRELUDE, include_str!("scripts/herald.lua")],
-            Script::Abandon => &[PRELUDE, JOURNAL, include_str!("scripts/abandon.lua")],
-            Script::Transfer => &[PRELUDE, JOURNAL, include_str!("scripts/transfer.lua")],
+            Script::Acquire => {
+                &[PRELUDE, WRITES, JOURNAL, ROSTER, include_str!("scripts/acquire.lua")]
+            }
+            Script::Renew => &[PRELUDE, WRITES, EXTEND, include_str!("scripts/renew.lua")],
+            Script::Adopt => &[PRELUDE, WRITES, EXTEND, include_str!("scripts/adopt.lua")],
+            Script::Release => &[PRELUDE, WRITES, CLOSE, include_str!("scripts/release.lua")],
+            Script::PassOn => {
+                &[PRELUDE, WRITES, JOURNAL, CLOSE, include_str!("scripts/pass_on.lua")]
+            }
+            Script::Note => &[PRELUDE, WRITES, JOURNAL, ROSTER, include_str!("scripts/note.lua")],
+            Script::Confirm => &[PRELUDE, WRITES, JOURNAL, include_str!("scripts/confirm.lua")],
+            Script::Herald => &[PRELUDE, WRITES, include_str!("scripts/herald.lua")],
+            Script::Abandon => &[PRELUDE, WRITES, JOURNAL, include_str!("scripts/abandon.lua")],
+            Script::Transfer => &[PRELUDE, WRITES, JOURNAL, include_str!("scripts/transfer.lua")],
             Script::Observe => &[PRELUDE, ROSTER, include_str!("scripts/observe.lua")],
-            Script::Beat => &[PRELUDE, ROSTER, include_str!("scripts/beat.lua")],
-            Script::Leave => &[PRELUDE, ROSTER, include_str!("scripts/leave.lua")],
-            Script::Ask => &[PRELUDE, include_str!("scripts/ask.lua")],
-            Script::Refuse => &[PRELUDE, include_str!("scripts/refuse.lua")],
-            Script::Pause => &[PRELUDE, include_str!("scripts/pause.lua")],
-            Script::Clear => &[PRELUDE, JOURNAL, include_str!("scripts/clear.lua")],
+            Script::Beat => &[PRELUDE, WRITES, ROSTER, include_str!("scripts/beat.lua")],
+            Script::Leave => &[PRELUDE, WRITES, ROSTER, include_str!("scripts/leave.lua")],
+            Script::Ask => &[PRELUDE, WRITES, include_str!("scripts/ask.lua")],
+            Script::Refuse => &[PRELUDE, WRITES, include_str!("scripts/refuse.lua")],
+            Script::Pause => &[PRELUDE, WRITES, include_str!("scripts/pause.lua")],
+            Script::Clear => &[PRELUDE, WRITES, JOURNAL, include_str!("scripts/clear.lua")],
             Script::History => &[PRELUDE, JOURNAL, include_str!("scripts/history.lua")],
-            Script::TickBegin => &[PRELUDE, TICKS, include_str!("scripts/tick_begin.lua")],
-            Script::TickFinish => &[PRELUDE, TICKS, include_str!("scripts/tick_finish.lua")],
+            Script::TickBegin => &[PRELUDE, WRITES, TICKS, include_str!("scripts/tick_begin.lua")],
+            Script::TickFinish => {
+                &[PRELUDE, WRITES, TICKS, include_str!("scripts/tick_finish.lua")]
+            }
             Script::TickLook => &[PRELUDE, TICKS, include_str!("scripts/tick_look.lua")],
             Script::Fence => &[include_str!("scripts/fence.lua")],
         }

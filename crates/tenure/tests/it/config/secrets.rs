@@ -54,6 +54,8 @@ fn a_password_is_never_shown_whether_loading_succeeds_or_fails() {
         "store = { password = 'c4nary${X', host = 'h' }",
         "store = { password = 'c4nary${NONE}', host = 'h' }",
         "store = { password = ['c4nary'], host = 'h' }",
+        "store = { tls = 'c4nary', host = 'h' }",
+        "store = { host = 'h', port = 'c4nary' }",
         "store.password = 'c4nary",
         "store.password = c4nary",
         "store.password = 'c4nary' c4nary",
@@ -143,6 +145,15 @@ fn variables_and_arguments_do_not_show_secrets_either() {
         ("TENURE_STORE", "redis://u:c4nary@h"),
         ("TENURE_STORE__PASSWORD", CANARY),
         ("TENURE_STORE__PASSWRD", CANARY),
+        ("TENURE_STORE__TLS", CANARY),
+        ("TENURE_STORE__TLS__INSECURE", CANARY),
+        ("TENURE_STORE__PORT", CANARY),
+        ("TENURE_STORE__DATABASE", CANARY),
+        ("TENURE_SIDECAR__STANDBY_IS_DEGRADED", CANARY),
+        ("TENURE_SIDECAR__ON_GAIN", "curl -H 'Authorization: c4nary' h"),
+        ("TENURE_SIDECAR__ON_LOSS", "TOKEN=c4nary curl h"),
+        ("TENURE_SIDECAR__ON_GAIN_URL", "https://hooks.example/services/T0/B0/c4nary"),
+        ("TENURE_SIDECAR__ON_LOSS_URL", "https://u:c4nary@hooks.example"),
         ("OTHER", CANARY),
     ];
     for (name, value) in variables {
@@ -189,4 +200,61 @@ fn a_file_that_cannot_hold_a_secret_or_a_configuration_is_refused() {
     assert!(refusal(toml(&text(&binary))).ends_with("is not UTF-8 text"));
     let large = folder.write("large.toml", &"#".repeat((1 << 20) + 1));
     assert!(refusal(Loader::new().file(large)).ends_with("is larger than 1048576 bytes"));
+}
+
+#[test]
+fn a_file_with_a_secret_is_for_its_owner() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = TempFolder::create();
+    let password = folder.write("password", "p");
+    let settings = folder.write("parts.toml", "store = { host = 'h', password_file = 'password' }");
+    let load = |mode| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&password, permissions).unwrap();
+        Loader::new().file(&settings).load()
+    };
+    for mode in [0o600, 0o400, 0o640] {
+        assert!(load(mode).unwrap().warnings().is_empty(), "{mode:o}");
+    }
+    let warned = load(0o644).unwrap();
+    let warning = warned.warnings()[0].to_string();
+    assert!(warning.contains("store.password_file") && warning.contains("chmod 600"), "{warning}");
+    let refused = load(0o666).unwrap_err().to_string();
+    assert!(refused.contains("may write it: chmod 600"), "{refused}");
+}
+
+#[test]
+fn an_empty_file_is_no_secret() {
+    let folder = TempFolder::create();
+    for (name, text) in [("empty", ""), ("blank", " \n")] {
+        let file = folder.write(name, text);
+        let file = file.display();
+        let password = toml(&format!("store = {{ host = 'h', password_file = '{file}' }}"));
+        let error = refusal(password);
+        assert!(error.contains("store.password_file") && error.contains("empty file"), "{error}");
+        let error = refusal(toml(&format!("store.url_file = '{file}'")));
+        assert!(error.contains("store.url_file") && error.contains("is empty"), "{error}");
+    }
+}
+
+#[test]
+fn a_pipe_is_read_if_somebody_writes_into_it() {
+    let folder = TempFolder::create();
+    let pipe = folder.path().join("pipe.toml");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let (told, tells) = std::sync::mpsc::channel();
+    let loading = |pipe: PathBuf| {
+        let told = told.clone();
+        std::thread::spawn(move || told.send(Loader::new().file(pipe).load()).unwrap());
+        tells.recv_timeout(testkit::GENEROUS).expect("it does not hang")
+    };
+    let error = loading(pipe.clone()).unwrap_err().to_string();
+    assert!(error.contains("nobody writes into it"), "{error}");
+    let writing = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::write(pipe, "store = 'redis://h'").unwrap()
+    });
+    assert_eq!(url(&loading(pipe).unwrap()), "redis://h");
+    writing.join().unwrap();
 }

@@ -54,16 +54,64 @@ fn an_address_is_a_url_or_its_parts() {
 fn the_strongest_layer_that_names_a_store_wins() {
     let parts = "store = { host = 'a', port = 7000, password = 'p' }";
     let by_url = toml(parts).environment([("TENURE_STORE", "redis://b")]);
-    assert_eq!(url(by_url.clone()), "redis://:p@b");
+    assert_eq!(url(by_url.clone()), "redis://b", "the password was meant for a");
     let listed = by_url.load().unwrap();
     assert!(listed.settings().iter().all(|s| s.key != "store.host" && s.key != "store.port"));
 
     let by_host = toml("store = 'redis://b'").environment([("TENURE_STORE__HOST", "a")]);
     assert_eq!(url(by_host), "redis://a:6379");
     let by_socket = toml(parts).environment([("TENURE_STORE__SOCKET", "/s")]);
-    assert_eq!(url(by_socket), "unix:///s?password=p");
+    assert_eq!(url(by_socket), "unix:///s");
     let other_host = toml(parts).environment([("TENURE_STORE__HOST", "b")]);
-    assert_eq!(url(other_host), "redis://:p@b:7000");
+    assert_eq!(url(other_host), "redis://b:7000");
+}
+
+#[test]
+fn a_login_of_a_weaker_layer_never_goes_to_another_address() {
+    let production = "store = { url = 'rediss://prod', user = 'u', password = 'c4nary', \
+                      tls = { ca_file = '/ca' } }";
+    for other in ["redis://127.0.0.1:7000", "rediss://prod:7000", "rediss://other", "redis://prod"]
+    {
+        let loader = toml(production).set(["store"], other, "--store");
+        assert_eq!(url(loader.clone()), other);
+        let config = loader.load().unwrap();
+        // What is shown is what is used.
+        let shown: Vec<_> = config.settings().iter().map(|setting| setting.to_string()).collect();
+        let is_gone = |name: &str| !shown.iter().any(|line| line.starts_with(name));
+        assert!(
+            ["store.user", "store.password", "store.tls.ca_file"].into_iter().all(is_gone),
+            "{shown:?}"
+        );
+        let warned: Vec<_> = config.warnings().iter().map(|warning| warning.key.as_str()).collect();
+        assert_eq!(warned, ["store.user", "store.password", "store.tls.ca_file"], "{other}");
+        let text = config.warnings()[1].to_string();
+        assert!(text.contains("--store") && text.contains("same place as the address"), "{text}");
+        assert!(!format!("{config:?}").contains("c4nary"));
+    }
+    // The same address said again, and a layer that names none: it is meant for them.
+    let again = toml(production).environment([("TENURE_STORE", "rediss://PROD:6379")]);
+    assert_eq!(url(again), "rediss://u:c4nary@PROD:6379?ca=/ca");
+    let only_login = toml("store = { user = 'u', password = 'p' }");
+    let elsewhere = only_login.environment([("TENURE_STORE", "redis://h")]);
+    assert_eq!(url(elsewhere), "redis://u:p@h");
+    let stronger = toml("store = 'redis://a'").environment([("TENURE_STORE__PASSWORD", "p")]);
+    assert_eq!(url(stronger.clone()), "redis://:p@a");
+    assert_eq!(url(stronger.set(["store"], "redis://b", "--store")), "redis://b");
+}
+
+#[test]
+fn a_login_that_was_set_with_tls_is_not_sent_without() {
+    let loader = toml("store = { password = 'p', tls = true }");
+    let bare = loader.clone().environment([("TENURE_STORE", "redis://h")]);
+    assert_eq!(url(bare.clone()), "redis://h");
+    assert_eq!(bare.load().unwrap().warnings().len(), 2);
+    let kept = loader.clone().environment([("TENURE_STORE", "rediss://h")]);
+    assert_eq!(url(kept), "rediss://:p@h");
+    let said = [("TENURE_STORE", "redis://h"), ("TENURE_STORE__TLS", "false")];
+    assert_eq!(url(loader.environment(said)), "redis://:p@h", "on purpose");
+    let host = toml("store = { host = 'a', tls = true }");
+    let error = refusal(host.environment([("TENURE_STORE__HOST", "b")]));
+    assert!(error.contains("store.tls.enabled (tenure.toml:1) and store.host"), "{error}");
 }
 
 #[test]

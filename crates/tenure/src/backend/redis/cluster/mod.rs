@@ -127,6 +127,8 @@ impl Cluster {
             match stray {
                 None => {
                     step.publish_in_shard();
+                    // A slot may have come to its node without its keys.
+                    step.distrust_age();
                     kept.push(step);
                 }
                 Some(stray) if kept.is_empty() => return Err(astray(stray)),
@@ -199,7 +201,8 @@ mod tests {
     async fn look_at_job(backend: &RedisBackend) -> Result<Answer, StoreError> {
         let (resource, id) = (Resource::named("job").unwrap(), InstanceId::new("eve", 1).unwrap());
         let request = Request::Observe { members: false };
-        backend.call(Call { resource, id, request, timeout: GENEROUS }).await
+        let fleet_max_ttl = Duration::ZERO;
+        backend.call(Call { resource, id, request, timeout: GENEROUS, fleet_max_ttl }).await
     }
 
     /// A count in what all nodes tell about themselves.

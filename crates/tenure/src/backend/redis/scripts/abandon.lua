@@ -1,11 +1,11 @@
 -- Undo an acquire whose answer never came, and refuse it should it still be on its way.
 -- ARGV: attempt.
-local attempt = tonumber(ARGV[5])
+local attempt = tonumber(ARGV[6])
 
 if conflict then
   return answer('conflict', conflict)
 end
-local was_granted = is_mine(token) and meta.attempt == text(attempt)
+local was_granted = names_me(token) and meta.attempt == text(attempt)
 if was_granted then
   local fault = must('DEL', K)
   if fault then return fault end
@@ -14,7 +14,6 @@ end
 local field, refused = refused_field(attempt)
 local fault = must('HSET', META, 'v', '1', field, refused)
 if fault then return fault end
-forget_refused()
 settle_life(0)
 if was_granted then
   -- A number that no majority settled must not keep this node from adopting an earlier one.
@@ -23,9 +22,9 @@ if was_granted then
   if known then
     side('side record', 'HSET', META, 'token', known, 'attempt', before_attempt, 'open',
       before_open, 'holder', before_holder, 'before', '', 'undone', text(token) .. ' ' .. ME,
-      'wish', '')
+      'wish', '', 'grant', '')
   else
-    side('side record', 'HSET', META, 'open', '0', 'wish', '')
+    side('side record', 'HSET', META, 'open', '0', 'wish', '', 'grant', '')
   end
   if not is_unconfirmed() then
     journal(now, 'closed', ME, token, 'too-late')

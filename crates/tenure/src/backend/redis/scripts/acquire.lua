@@ -2,24 +2,29 @@
 -- ARGV: attempt, ttl, longest lease in the fleet, floor, fresh store (- for no, and its age says
 -- nothing), lock delay, heal?, healed value, record, ready?, list members?, ballot: empty,
 -- p(ropose) or the number to settle at, whether replicas must confirm it
-local attempt, ttl, fleet_ttl = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local floor, fresh, lock_delay = tonumber(ARGV[8]), ARGV[9] == '1', tonumber(ARGV[10])
-local age_counts = ARGV[9] ~= '-'
-local heals, healed, record, ready, lists = ARGV[11] == '1', ARGV[12], ARGV[13], ARGV[14], ARGV[15]
-local alone, proposes, settled = ARGV[16] == '', ARGV[16] == 'p', tonumber(ARGV[16])
-local waits = ARGV[17] == '1'
+local attempt, ttl, fleet_ttl = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local floor, fresh, lock_delay = tonumber(ARGV[9]), ARGV[10] == '1', tonumber(ARGV[11])
+local age_counts = ARGV[10] ~= '-'
+local heals, healed, record, ready, lists = ARGV[12] == '1', ARGV[13], ARGV[14], ARGV[15], ARGV[16]
+local alone, proposes, settled = ARGV[17] == '', ARGV[17] == 'p', tonumber(ARGV[17])
+local waits = ARGV[18] == '1'
+local EXPIRY_GRAIN = 1000 -- ms; TIME and the clock of expiries may differ within a script
 
 if math.max(floor, settled or 0) > now + YEAR then
   conflict = conflict or 'the token that this instance saw is over a year ahead of the store clock'
+elseif (token or 0) > now + YEAR then
+  conflict = conflict or 'token in ' .. META .. ' is more than a year ahead of the store clock'
 end
 if conflict then
   return answer('conflict', conflict)
 end
-fleet_ttl = math.max(ttl, fleet_ttl)
+fleet_ttl = math.max(ttl, fleet_ttl, LONGEST)
 local longest = believed_for(fleet_ttl)
+judge_life(fleet_ttl)
 
 -- The heartbeat rides along with every outcome, after the lease write.
 local function finish(kind, first, second)
+  save_life()
   -- Who settles has proposed, and said so then.
   if not settled then
     beat(record, ready, ttl)
@@ -50,8 +55,7 @@ end
 
 -- Same attempt as the grant: its answer was lost on the way. Unlike a renewal it is not believed in
 -- yet, so it waits where the store may have forgotten a later term.
-if is_mine(token) and meta.attempt == text(attempt) and token >= floor then
-  settle_life(fleet_ttl)
+if names_me(token) and meta.attempt == text(attempt) and token >= floor then
   if quarantine_until > now then
     return finish('quarantine', text(remaining(quarantine_until)), quarantine_why())
   end
@@ -66,7 +70,7 @@ if is_mine(token) and meta.attempt == text(attempt) and token >= floor then
   pttl = ttl
   if settled and settled > token then
     -- Nobody believes in the earlier number: the attempt was not granted by a majority.
-    fault = must('HSET', META, 'token', text(settled))
+    fault = must('HSET', META, 'token', text(settled), 'grant', grant_note(settled))
     if fault then return fault end
     token, meta.token = settled, text(settled)
   end
@@ -81,62 +85,12 @@ if is_refused(attempt) or is_late then
   return finish('refused')
 end
 
--- What this store may have forgotten: a new life, or fewer tokens than the caller has seen.
-local change = token and life_changed() or nil
-local why = change and change.why
-local never_failed = age_counts and not life.weak and not life.failed_over
-  and life.uptime * 1000 > longest + 1000
-local nobody_led = floor == 0 and (life.complete or never_failed or fresh)
-if not token and not nobody_led then
-  why = 'the store has no record of earlier terms'
-elseif (token or 0) < floor then
-  why = 'the store knows token ' .. text(token or 0) .. ', this instance saw ' .. text(floor)
-end
--- A quarantine that runs already covers what was lost before it began, but not a new life.
-local begins = why and (quarantine_until <= now or (change and change.why))
-if begins then
-  quarantine_until = now + longest * 1000
-  meta.quarantine_why = why
-end
-
--- Whoever noticed first may have been unable to write history: a renewal names two keys.
-local is_unnoted = quarantine_until > now and meta.quarantine_noted ~= text(quarantine_until)
-
-local function note_history_loss()
-  local known = math.max(token or 0, floor)
-  local fault = must('HSET', META, 'v', '1', 'token', text(known), 'max_ttl',
-    text(math.max(max_ttl, fleet_ttl)), 'incarnation', life.record, 'quarantine_until',
-    text(quarantine_until), 'quarantine_why', meta.quarantine_why or '', 'quarantine_noted',
-    text(quarantine_until))
-  if fault then return fault end
-  token, meta.token = known, text(known)
-  if is_unnoted then
-    journal(now, 'quarantined', ME, known, '', quarantine_why())
-  end
-end
-
-if pttl ~= -2 and holder == QUARANTINE then
-  local fault = (why or change or is_unnoted) and note_history_loss()
-  if fault then return fault end
-  local left = remaining(quarantine_until)
-  if pttl < left or pttl > longest and pttl > left then
-    if pttl < 0 or pttl > left then
-      warn(K .. ' was put into quarantine without a bound: cut short')
-    end
-    left = math.max(left, pttl < 0 and longest or math.min(pttl, longest))
-    side('quarantine', 'PEXPIRE', K, text(left))
-    pttl = left
-  end
-  return finish('quarantine', text(pttl), quarantine_why())
-end
-
-local paused_ms = remaining(number(meta.paused_until) or 0)
+local paused_ms = remaining(paused_until)
 local reserved = is_reserved()
 
 -- Reserved for the caller by a hand-over: the token was drawn then.
 if reserved and alone and holder == ME and token >= floor then
   -- A claim begins a term: after a loss of data, leases from before may still be believed in.
-  settle_life(fleet_ttl)
   if quarantine_until > now then
     return finish('quarantine', text(remaining(quarantine_until)), quarantine_why())
   end
@@ -148,15 +102,15 @@ if reserved and alone and holder == ME and token >= floor then
   pttl = ttl
   fault = must('HSET', META, 'attempt', text(attempt), 'granted_at', text(now), 'renewed_at',
     text(now), 'expires_at', text(now + ttl * 1000), 'max_ttl', text(math.max(max_ttl, fleet_ttl)),
-    'open', '1', 'claim', '', 'unconfirmed', waits and meta.token or '')
+    'open', '1', 'claim', '', 'grant', grant_note(token), 'unconfirmed', waits and meta.token or '')
   if fault then return fault end
   meta.claim, meta.unconfirmed = '', waits and meta.token or ''
   note_grant(token)
   return granted(token)
 end
 
-if pttl ~= -2 then
-  settle_life(fleet_ttl)
+if pttl ~= -2 and holder ~= QUARANTINE then
+  shorten_stale_lease(fleet_ttl)
   if reserved then
     return finish('reserved', text(pttl))
   end
@@ -167,6 +121,54 @@ if pttl ~= -2 then
     warn(K .. ' had no expiry: it ends in ' .. text(longest) .. ' ms unless its holder renews')
   end
   return finish('held')
+end
+
+-- What this store may have forgotten: terms that it has no record of, or that the caller has seen.
+local why
+local never_failed = age_counts and not life.weak and not life.failed_over
+  and life.uptime * 1000 > longest + 1000
+local nobody_led = floor == 0 and (life.complete or never_failed or fresh)
+if not token and not nobody_led then
+  why = 'the store has no record of earlier terms'
+elseif (token or 0) < floor then
+  why = 'the store knows token ' .. text(token or 0) .. ', this instance saw ' .. text(floor)
+end
+-- A quarantine that runs already covers what was lost before it began.
+local is_unknown = why ~= nil or life_is_new
+if why and quarantine_until <= now then
+  begin_quarantine(longest, why)
+end
+
+-- Whoever noticed first may have been unable to write history: a renewal names two keys.
+local is_unnoted = quarantine_until > now and not quarantine_is_noted
+
+local function note_history_loss()
+  local known = math.max(token or 0, floor)
+  quarantine_is_noted = quarantine_is_noted or is_unnoted
+  local fault = must('HSET', META, 'v', '1', 'token', text(known), 'max_ttl',
+    text(math.max(max_ttl, fleet_ttl)), 'incarnation', life.record, quarantine_fields())
+  if fault then return fault end
+  life_is_new, quarantine_is_new = false, false
+  token, meta.token = known, text(known)
+  if is_unnoted then
+    journal(now, 'quarantined', ME, known, '', quarantine_why())
+  end
+end
+
+if pttl ~= -2 and holder == QUARANTINE then
+  local fault = (is_unknown or is_unnoted) and note_history_loss()
+  if fault then return fault end
+  local left = remaining(quarantine_until)
+  local bound = math.max(left, longest)
+  if pttl < 0 or pttl > bound + EXPIRY_GRAIN then
+    warn(K .. ' was put into quarantine without a bound: cut short')
+    side('quarantine', 'PEXPIRE', K, text(bound))
+    pttl = bound
+  elseif pttl < left then
+    side('quarantine', 'PEXPIRE', K, text(left))
+    pttl = left
+  end
+  return finish('quarantine', text(pttl), quarantine_why())
 end
 
 if quarantine_until > now then
@@ -185,6 +187,13 @@ end
 
 local is_open = meta.open == '1' and token and meta.holder
 local expires_at = math.min(number(meta.expires_at) or now, now + TTL_MAX * 1000)
+local renewed_at = number(meta.renewed_at) or 0
+if is_open and lock_delay > 0 and renewed_at > now then
+  -- The clock stepped back since then: the lease, and the delay behind it, count from now on.
+  local lease = math.max(0, (number(meta.expires_at) or 0) - renewed_at)
+  expires_at = now + math.min(lease, longest * 1000)
+  side('side record', 'HSET', META, 'renewed_at', text(now), 'expires_at', text(expires_at))
+end
 if is_open and lock_delay > 0 and expires_at + lock_delay * 1000 > now then
   return finish('delayed', text(remaining(expires_at + lock_delay * 1000)))
 end
@@ -205,13 +214,14 @@ local was_passed_on = meta.claim_to == ME and meta.claim_from_token == meta.toke
 local fault = must('HSET', META, 'v', '1', 'before', before, 'holder', ME, 'token', text(term),
   'attempt', text(attempt), 'granted_at', text(now), 'renewed_at', text(now), 'expires_at',
   text(now + ttl * 1000), 'max_ttl', text(math.max(max_ttl, fleet_ttl)), 'incarnation', life.record,
-  'open', '1', 'quarantine_until', '0', 'quarantine_why', '', 'claim', '', 'claim_from',
-  was_passed_on and meta.claim_from or '', 'claim_from_token',
+  'open', '1', 'grant', grant_note(term), 'quarantine_until', '0', 'quarantine_why', '', 'claim', '',
+  'claim_from', was_passed_on and meta.claim_from or '', 'claim_from_token',
   was_passed_on and meta.claim_from_token or '', 'wish', '', 'unrecorded', '', 'unconfirmed',
   waits and text(term) or '')
 if fault then return fault end
 fault = must('SET', K, ME, 'PX', text(ttl))
 if fault then return fault end
+life_is_new, quarantine_is_new = false, false
 -- A term that was never confirmed is none: history does not tell of its end either.
 local ended = { holder = meta.holder, token = token, is_term = is_open and not is_unconfirmed() }
 holder, pttl, token = ME, ttl, term

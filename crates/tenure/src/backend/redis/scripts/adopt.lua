@@ -1,9 +1,9 @@
 -- To one of several nodes: extend exactly this term, or take it over where its key is gone.
 -- ARGV: token, ttl, longest lease in the fleet.
-local term, ttl = tonumber(ARGV[5]), tonumber(ARGV[6])
-local fleet_ttl = math.max(ttl, tonumber(ARGV[7]))
+local term, ttl = tonumber(ARGV[6]), tonumber(ARGV[7])
+local fleet_ttl = math.max(ttl, tonumber(ARGV[8]), LONGEST)
 
-if is_mine(term) then
+if holds(term) then
   local fault = extend(ttl)
   if fault then return fault end
   settle_life(fleet_ttl)
@@ -15,10 +15,9 @@ if conflict or pttl ~= -2 or quarantine_until > now then
 end
 if not token and not life.complete then
   -- What this node has forgotten may still be believed in.
-  quarantine_until = now + believed_for(fleet_ttl) * 1000
-  local fault = must('HSET', META, 'v', '1', 'token', '0', 'max_ttl', text(fleet_ttl),
-    'incarnation', life.record, 'quarantine_until', text(quarantine_until), 'quarantine_why',
-    'this node has no record of earlier terms')
+  begin_quarantine(believed_for(fleet_ttl), 'this node has no record of earlier terms')
+  local fault = must('HSET', META, 'v', '1', 'token', '0', 'max_ttl',
+    text(math.max(max_ttl, fleet_ttl)), 'incarnation', life.record, quarantine_fields())
   if fault then return fault end
   return lost()
 end
@@ -33,7 +32,7 @@ end
 local fault = must('HSET', META, 'v', '1', 'holder', ME, 'token', text(term), 'attempt',
   is_open and meta.attempt or '0', 'granted_at', text(now), 'incarnation', life.record, 'open', '1',
   'max_ttl', text(math.max(max_ttl, ttl)), 'claim', '', 'claim_from', '', 'claim_from_token', '',
-  'wish', '', 'before', '')
+  'wish', '', 'before', '', 'grant', grant_note(term))
 if fault then return fault end
 fault = must('SET', K, ME, 'NX', 'PX', text(ttl))
 if fault then return fault end

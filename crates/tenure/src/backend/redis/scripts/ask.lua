@@ -1,6 +1,6 @@
 -- Ask the holder of exactly this term for something. Anyone may.
 -- ARGV: token, wish, successor, how long it stands.
-local term, wish, successor, stands_for = tonumber(ARGV[5]), ARGV[6], ARGV[7], tonumber(ARGV[8])
+local term, wish, successor, stands_for = tonumber(ARGV[6]), ARGV[7], ARGV[8], tonumber(ARGV[9])
 
 if conflict then
   return answer('conflict', conflict)

@@ -3,9 +3,10 @@
 if conflict then
   return answer('conflict', conflict)
 end
-settle_life(0)
-beat(ARGV[5], ARGV[6], tonumber(ARGV[7]))
-if ARGV[8] == '1' then
+settle_life(tonumber(ARGV[8]))
+shorten_stale_lease(tonumber(ARGV[8]))
+beat(ARGV[6], ARGV[7], tonumber(ARGV[8]))
+if ARGV[9] == '1' then
   list_members()
 end
 return answer('done')

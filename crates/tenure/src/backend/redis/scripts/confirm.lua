@@ -1,6 +1,6 @@
 -- Follows a grant that replicas had to confirm, once they have: from now on it is a term.
 -- ARGV: token.
-local term = tonumber(ARGV[5])
+local term = tonumber(ARGV[6])
 
 if is_mine(term) and is_unconfirmed() then
   side('side record', 'HSET', META, 'unconfirmed', '')

@@ -1,6 +1,6 @@
 -- Write a value unless a newer leader has written it before.
--- KEYS: the value, its fence. ARGV: call number, three unused, token, 'set' or 'del', value, ttl.
-local NUMBER, token, deed, value, ttl = ARGV[1], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+-- KEYS: the value, its fence. ARGV: call number, four unused, token, 'set' or 'del', value, ttl.
+local NUMBER, token, deed, value, ttl = ARGV[1], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
 local function failed(reply)
   return type(reply) == 'table' and reply.err

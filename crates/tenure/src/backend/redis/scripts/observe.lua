@@ -1,9 +1,12 @@
 -- Read without taking part.
 -- ARGV: list members?
-if ARGV[5] == '1' then
+if conflict and not key_is_foreign then
+  warn(conflict) -- who holds the key is seen all the same
+end
+if ARGV[6] == '1' then
   list_members()
 end
-if conflict then
+if key_is_foreign then
   return answer('conflict', conflict)
 end
 return answer('done')

@@ -1,6 +1,6 @@
 -- To one of several nodes: end exactly this term and let a successor go first.
 -- ARGV: token, successor, for how long the others let it.
-local term, successor, claim_ttl = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
+local term, successor, claim_ttl = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
 
 -- The same again: its answer was lost on the way.
 if not conflict and meta.claim_from == ME and number(meta.claim_from_token) == term

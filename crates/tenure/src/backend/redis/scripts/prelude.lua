@@ -1,17 +1,22 @@
 -- Shared by all scripts: reads how the resource stands, knows the store's life, builds answers.
 -- KEYS: the leader key, its side record, then what the script needs.
 -- ARGV: call number, caller, run id seen at connect, events channel ('shard ' before it: in a
--- cluster, for the nodes of its slot only), then what the script needs.
+-- cluster, for the nodes of its slot only), the longest lease that the caller knows of in ms, then
+-- what the script needs.
 -- Order in every script: checks, lease write, side writes through `side`, which never raises.
 local K, META = KEYS[1], KEYS[2]
 local NUMBER, ME, SEEN_RUN, CHANNEL = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local QUARANTINE = '~quarantine'
 local TOKEN_MAX = 9007199254740991 -- beyond it, numbers lose their last digits here
 local TTL_MAX = 86400000 -- ms; longer leases are not ours
+local PAUSE_MAX = 31622400000 -- ms; no pause lasts longer
 local YEAR = 31622400000000 -- µs
 local SHOWN_MAX = 512 -- bytes of a foreign value that an answer carries
-local REFUSED_MAX = 256 -- abandoned attempts remembered, one per instance
+local FIELD_MAX = 1024 -- bytes of a field of the side record that are looked at
+local REFUSED_MAX = 128 -- abandoned attempts remembered, one per instance
+local REFUSED_LEN_MAX = 32768 -- bytes that they take at the most
 local REFUSED_KEPT = 3600000000 -- µs; longer than any request stays on its way
+local LONGEST = math.min(tonumber(ARGV[5]) or 0, TTL_MAX)
 
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2]) -- µs
@@ -61,8 +66,10 @@ local function must(...)
   return nil
 end
 
--- How the resource stands. `pttl` is -2 without the key, -1 without an expiry.
+-- How the resource stands. `pttl` is -2 without the key, -1 without an expiry. `conflict` says what
+-- stands at one of the keys and is not ours to touch.
 local holder, pttl, conflict, refusal = '', -2, nil, nil
+local key_is_foreign, record_is_foreign = false, false
 local meta = {}
 do
   pttl = redis.call('PTTL', K)
@@ -71,6 +78,7 @@ do
     if not failed(value) then
       holder = value
     elseif string.find(value.err, 'WRONGTYPE', 1, true) then
+      key_is_foreign = true
       conflict = K .. ' is a ' .. redis.call('TYPE', K)['ok'] .. ', not a string'
     else
       refusal = redis.error_reply(value.err)
@@ -78,23 +86,30 @@ do
   end
   local names = {
     'v', 'holder', 'token', 'attempt', 'granted_at', 'renewed_at', 'expires_at', 'max_ttl', 'open',
-    'incarnation', 'quarantine_until', 'quarantine_why', 'quarantine_noted', 'paused_until', 'unrecorded', 'claim',
-    'claim_to', 'claim_token', 'claim_from', 'claim_from_token', 'wish', 'wish_to', 'wish_by',
-    'wish_token', 'wish_until', 'wish_refused', 'before', 'undone', 'unconfirmed',
-    'refused:' .. ME,
+    'incarnation', 'quarantine_until', 'quarantine_from', 'quarantine_why', 'quarantine_noted',
+    'paused_until', 'paused_from', 'unrecorded', 'claim', 'claim_to', 'claim_token', 'claim_from',
+    'claim_from_token', 'wish', 'wish_to', 'wish_by', 'wish_token', 'wish_until', 'wish_refused',
+    'before', 'undone', 'unconfirmed', 'grant', 'refused',
   }
   local values = redis.pcall('HMGET', META, unpack(names))
   if not failed(values) then
     for index, name in ipairs(names) do
-      meta[name] = values[index] or nil
+      local value, len_max = values[index], name == 'refused' and REFUSED_LEN_MAX or FIELD_MAX
+      meta[name] = value and string.sub(value, 1, len_max) or nil
     end
-    if meta.v and meta.v ~= '1' then
-      conflict = META .. ' has version ' .. string.sub(meta.v, 1, 20) .. ', this program knows 1'
+    record_is_foreign = meta.v ~= nil and meta.v ~= '1'
+    if record_is_foreign then
+      conflict = conflict or META .. ' has version ' .. string.sub(meta.v, 1, 20) ..
+        ', this program knows 1'
     end
   elseif string.find(values.err, 'WRONGTYPE', 1, true) then
+    record_is_foreign = true
     conflict = conflict or META .. ' is a ' .. redis.call('TYPE', META)['ok'] .. ', not a hash'
   else
     refusal = refusal or redis.error_reply(values.err)
+  end
+  if record_is_foreign then
+    meta = {} -- nothing of it is ours to read
   end
 end
 
@@ -102,9 +117,6 @@ end
 local token = number(meta.token)
 if meta.token and not token then
   warn('token in ' .. META .. ' is not a number below 2^53: taken as lost')
-end
-if token and token > now + YEAR then
-  conflict = conflict or 'token in ' .. META .. ' is more than a year ahead of the store clock'
 end
 
 local max_ttl = number(meta.max_ttl) or 0
@@ -115,18 +127,36 @@ end
 
 -- Longer than any lease that may still be believed in, in ms.
 local function believed_for(ttl)
-  return math.ceil(math.max(ttl, max_ttl) * 1.01) + 2
+  return math.ceil(math.max(ttl, max_ttl, LONGEST) * 101 / 100) + 2
 end
 
 local function remaining(until_us)
   return math.max(0, math.ceil((until_us - now) / 1000))
 end
 
-local quarantine_until = number(meta.quarantine_until) or 0
-if quarantine_until > now + (TTL_MAX * 1.01 + 1000) * 1000 then
-  quarantine_until = now + believed_for(0) * 1000
-  warn('quarantine in ' .. META .. ' exceeds a day: cut short')
+-- A stored moment in the future, when it was stored, and whether both must be written again. The
+-- second is known only where it names the first. Where the store's clock stepped back since then,
+-- what was to last so long lasts that long from now on: nobody waits for as long as it stepped.
+local function stored(name, lasts_max, cut_to)
+  local ends = number(meta[name .. '_until']) or 0
+  local from, noted = string.match(meta[name .. '_from'] or '', '^(%d+) (%d+)$')
+  from = noted and noted == meta[name .. '_until'] and number(from) or nil
+  local is_moved = from ~= nil and from > now
+  if is_moved then
+    ends, from = now + math.max(0, ends - from), now
+  end
+  if ends > now + lasts_max * 1000 then
+    warn(name .. '_until in ' .. META .. ' is too far ahead: cut short')
+    ends, from, is_moved = now + cut_to * 1000, now, true
+  end
+  return ends, from, is_moved
 end
+
+local quarantine_until, quarantine_from, quarantine_is_new =
+  stored('quarantine', TTL_MAX * 101 / 100 + 1000, believed_for(0))
+-- Whether history tells of it.
+local quarantine_is_noted = meta.quarantine_noted == meta.quarantine_until
+local paused_until, paused_from, pause_is_new = stored('paused', PAUSE_MAX, PAUSE_MAX)
 
 -- Which life of the store this is: run id and replication id, or what our own store says.
 local life = { run = SEEN_RUN, replication = '', failed_over = false, uptime = 0 }
@@ -145,6 +175,7 @@ do
     end
     local own = field(server, '\ntenure_incarnation:')
     life.run = own or field(server, '\nrun_id:') or SEEN_RUN
+    life.is_replica = (field(replication, '\nrole:') or 'master') ~= 'master'
     life.complete = field(server, '\ntenure_history:') == 'complete'
     life.uptime = tonumber(field(server, '\nuptime_in_seconds:') or '0') or 0
     if not own then
@@ -174,28 +205,133 @@ local function life_changed()
   return {}
 end
 
--- Records a new life. Only acquire grants, so elsewhere a failing write is told and tried again.
-local function settle_life(ttl)
-  local change = token and not conflict and life_changed()
-  if not change then
-    return
-  end
-  if change.why then
-    quarantine_until = now + believed_for(ttl) * 1000
-    meta.quarantine_why = change.why
-  end
-  side('side record', 'HSET', META, 'incarnation', life.record, 'quarantine_until',
-    text(quarantine_until), 'quarantine_why', meta.quarantine_why or '')
+-- Nobody is granted a term for `lasts` ms from now on. Never shortens what runs.
+local function begin_quarantine(lasts, why)
+  quarantine_until, quarantine_from = math.max(quarantine_until, now + lasts * 1000), now
+  quarantine_is_new, quarantine_is_noted = true, false
+  meta.quarantine_why = why
 end
 
-local function is_mine(term)
-  return not conflict and pttl ~= -2 and holder == ME and meta.holder == ME and token == term
+-- Compares the recorded life with this one, for a caller that knows of leases of `ttl`. A
+-- quarantine that runs must cover those, too: it is lengthened to what it would have been had this
+-- caller begun it. Where it is not known when that was, now is taken.
+local life_is_new = false
+local function judge_life(ttl)
+  local change = token and not conflict and life_changed() or nil
+  life_is_new = change ~= nil
+  if change and change.why then
+    begin_quarantine(believed_for(ttl), change.why)
+  elseif not conflict and quarantine_until > now then
+    if not quarantine_from and math.max(ttl, LONGEST) > max_ttl then
+      quarantine_from = now
+    end
+    local ends = (quarantine_from or 0) + believed_for(ttl) * 1000
+    if ends > quarantine_until then
+      quarantine_until, quarantine_is_new = ends, true
+    end
+  end
+end
+
+-- What the side record shall say about a quarantine.
+local function quarantine_fields()
+  return 'quarantine_until', text(quarantine_until), 'quarantine_from',
+    text(quarantine_from or now) .. ' ' .. text(quarantine_until), 'quarantine_noted',
+    quarantine_is_noted and text(quarantine_until) or '', 'quarantine_why', meta.quarantine_why or ''
+end
+
+-- A lease renewed in the future: the clock stepped back since then, and a holder that crashed would
+-- keep everybody waiting for as long as that step was. One that lives renews in time. For those that
+-- wait: renewing and releasing never touch the term of another.
+local function shorten_stale_lease(ttl)
+  local longest = believed_for(ttl)
+  local is_stale = token and holder == meta.holder and (number(meta.renewed_at) or 0) > now
+  if pttl <= longest or holder == ME or not is_stale then
+    return
+  end
+  warn('the clock of the store stepped back: ' .. K .. ' ends in ' .. text(longest) ..
+    ' ms unless its holder renews')
+  if side('lease', 'PEXPIRE', K, text(longest)) then
+    pttl = longest
+  end
+  meta.renewed_at, meta.expires_at = text(now), text(now + longest * 1000)
+  side('side record', 'HSET', META, 'renewed_at', meta.renewed_at, 'expires_at', meta.expires_at)
+end
+
+-- Writes down what `judge_life` found. Only acquire grants, so a failing write is told and tried
+-- again by the next call.
+local function save_life()
+  if conflict then
+    return
+  end
+  if life_is_new then
+    side('side record', 'HSET', META, 'incarnation', life.record, quarantine_fields())
+  elseif quarantine_is_new then
+    side('side record', 'HSET', META, quarantine_fields())
+  end
+  if quarantine_is_new and pttl ~= -2 and holder == QUARANTINE then
+    local left = remaining(quarantine_until)
+    if pttl >= 0 and pttl < left and side('quarantine', 'PEXPIRE', K, text(left)) then
+      pttl = left
+    end
+  end
+  if pause_is_new then
+    side('side record', 'HSET', META, 'paused_until', text(paused_until), 'paused_from',
+      text(paused_from) .. ' ' .. text(paused_until))
+  end
+  life_is_new, quarantine_is_new, pause_is_new = false, false, false
+end
+
+-- Every script that writes does this, with the longest lease that it is asked for.
+local function settle_life(ttl)
+  judge_life(ttl)
+  save_life()
+end
+
+-- What the side record says twice of the term that was granted last, so that one field that somebody
+-- else changed does not end it.
+local function grant_note(term)
+  return text(term) .. ' ' .. ME
 end
 
 -- Whether the key waits for a successor that has not claimed it yet.
 local function is_reserved()
   return pttl ~= -2 and (meta.claim or '') ~= '' and holder == meta.claim
     and meta.holder == meta.claim and meta.claim_token == meta.token
+end
+
+-- Whether the side record says that this term is the caller's, and the key does, too.
+local function names_me(term)
+  return not conflict and pttl ~= -2 and holder == ME and meta.holder == ME
+    and token ~= nil and token == term
+end
+
+-- Whether the caller holds exactly this term. The key is the lease: while it names the caller, a
+-- side record that was deleted, or that contradicts itself, does not end a term.
+local function is_mine(term)
+  if conflict or pttl == -2 or holder ~= ME then
+    return false
+  end
+  local is_noted = meta.grant == grant_note(term) and not is_reserved()
+  return names_me(term) or is_noted or (not token and not meta.grant)
+end
+
+-- Whether the key names the caller, whatever became of the side record.
+local function holds_key()
+  return pttl ~= -2 and holder == ME
+end
+
+-- The same for those that write about the term: the side record is put right on the way.
+local function holds(term)
+  if not is_mine(term) then
+    return false
+  end
+  if not names_me(term) then
+    warn(META .. ' was changed by somebody else: it names the holder of ' .. K .. ' again')
+    side('side record', 'HSET', META, 'v', '1', 'holder', ME, 'token', text(term), 'open', '1',
+      'grant', grant_note(term))
+    meta.holder, token, meta.token, meta.open = ME, term, text(term), '1'
+  end
+  return true
 end
 
 -- Whether the term waits for replicas, and its holder has not said yet that they have it. Such a
@@ -216,8 +352,8 @@ local function wish_now()
     return {}
   end
   return {
-    meta.wish, meta.wish_to or '', meta.wish_by or '', meta.wish_token, text(stands_until),
-    meta.wish_refused or '',
+    shown(meta.wish), shown(meta.wish_to or ''), shown(meta.wish_by or ''), text(token),
+    text(math.min(stands_until, now + TTL_MAX * 1000)), shown(meta.wish_refused or ''),
   }
 end
 
@@ -225,7 +361,7 @@ local function quarantine_why()
   if (meta.quarantine_why or '') == '' then
     return 'somebody else put the resource into quarantine'
   end
-  return meta.quarantine_why
+  return shown(meta.quarantine_why)
 end
 
 -- The answer: what came of the call, how the resource stands now, and what went wrong aside.
@@ -242,7 +378,7 @@ local function answer(kind, first, second)
   end
   local view = {
     pttl == -2 and '0' or '1', shown(holder), text(pttl), text(known), foreign, text(now),
-    life.text, text(remaining(number(meta.paused_until) or 0)), is_reserved() and '1' or '0',
+    life.text, text(remaining(paused_until)), is_reserved() and '1' or '0',
     unconfirmed, pttl ~= -2 and holder == QUARANTINE and quarantine_why() or '',
   }
   return { NUMBER, kind, { first or '', second or '' }, view, wish, warnings, members }
@@ -278,38 +414,34 @@ local function publish(message)
   end
 end
 
--- The words that make META refuse `attempt` and all earlier ones of the caller from now on.
+-- Attempts that are over, one line per instance: when, the highest number, who. Returns the lines of
+-- others and the caller's highest number.
+local function refused_attempts()
+  local others, highest = {}, -1
+  for at, attempt, id in string.gmatch(meta.refused or '', '(%d+) (%d+) ([^\n]+)\n') do
+    if id == ME then
+      highest = math.max(highest, number(attempt) or -1)
+    elseif (number(at) or 0) > now - REFUSED_KEPT then
+      others[#others + 1] = at .. ' ' .. attempt .. ' ' .. id
+    end
+  end
+  return others, highest
+end
+
+-- The words that make META refuse `attempt` and all earlier ones of the caller from now on. Those
+-- that are too old to arrive are forgotten, and the oldest beyond the bound.
 local function refused_field(attempt)
-  local before = tonumber(string.match(meta['refused:' .. ME] or '', '^(%d+) ') or '0')
-  return 'refused:' .. ME, text(math.max(before, attempt)) .. ' ' .. text(now)
+  local lines, highest = refused_attempts()
+  lines[#lines + 1] = text(now) .. ' ' .. text(math.max(highest, attempt)) .. ' ' .. ME
+  while #lines > REFUSED_MAX do
+    table.remove(lines, 1)
+  end
+  return 'refused', table.concat(lines, '\n') .. '\n'
 end
 
 local function is_refused(attempt)
-  local highest = tonumber(string.match(meta['refused:' .. ME] or '', '^(%d+) ') or '-1')
+  local _, highest = refused_attempts()
   return attempt <= highest
-end
-
--- Forgets refused attempts that are too old to arrive, and the oldest beyond the bound.
-local function forget_refused()
-  if (side('side record', 'HLEN', META) or 0) <= REFUSED_MAX + 32 then
-    return
-  end
-  local all, kept, gone = side('side record', 'HGETALL', META) or {}, {}, {}
-  for index = 1, #all, 2 do
-    if string.sub(all[index], 1, 8) == 'refused:' then
-      local at = tonumber(string.match(all[index + 1], ' (%d+)$') or '0')
-      kept[#kept + 1] = { at = at, field = all[index] }
-    end
-  end
-  table.sort(kept, function(a, b) return a.at > b.at end)
-  for index, entry in ipairs(kept) do
-    if (index > REFUSED_MAX / 2 or entry.at < now - REFUSED_KEPT) and #gone < 1000 then
-      gone[#gone + 1] = entry.field
-    end
-  end
-  if #gone > 0 then
-    side('side record', 'HDEL', META, unpack(gone))
-  end
 end
 
 if refusal then

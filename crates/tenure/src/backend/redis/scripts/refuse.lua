@@ -1,6 +1,6 @@
 -- Answer a wish with no. Only the holder may.
 -- ARGV: token, reason.
-local term, reason = tonumber(ARGV[5]), string.sub(ARGV[6], 1, SHOWN_MAX)
+local term, reason = tonumber(ARGV[6]), string.sub(ARGV[7], 1, SHOWN_MAX)
 
 settle_life(0)
 if not is_mine(term) then

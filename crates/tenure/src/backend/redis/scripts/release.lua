@@ -1,6 +1,6 @@
 -- End exactly this term and wake the others.
 -- ARGV: token, reason.
-local term, reason = tonumber(ARGV[5]), ARGV[6]
+local term, reason = tonumber(ARGV[6]), ARGV[7]
 
 local failure = close(term, 'unrecorded',
   text(now) .. ' ' .. text(term) .. ' ' .. ME .. ' ' .. reason)

@@ -1,12 +1,21 @@
 -- Extend the lease of exactly this term. Always writes.
--- ARGV: token, ttl.
-local term, ttl = tonumber(ARGV[5]), tonumber(ARGV[6])
+-- ARGV: token, ttl, longest lease in the fleet.
+local term, ttl = tonumber(ARGV[6]), tonumber(ARGV[7])
+local fleet_ttl = math.max(ttl, tonumber(ARGV[8]))
 
-if not is_mine(term) then
-  settle_life(ttl)
+if not holds(term) then
+  if record_is_foreign and holds_key() then
+    -- The key is the lease. What became of the side record is for a person to see.
+    local fault = must('PEXPIRE', K, text(ttl))
+    if fault then return fault end
+    pttl = ttl
+    warn(conflict)
+    return answer('renewed')
+  end
+  settle_life(fleet_ttl)
   return lost()
 end
 local fault = extend(ttl)
 if fault then return fault end
-settle_life(ttl)
+settle_life(fleet_ttl)
 return answer('renewed')

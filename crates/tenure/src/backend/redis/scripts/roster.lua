@@ -3,6 +3,8 @@ local BEATS, RECORDS = KEYS[4], KEYS[5]
 local LISTED_MAX = 1024
 local KEPT_MAX = 4096
 local PRUNED_AT_ONCE = 64
+local RECORD_MAX = 32768 -- bytes; ours are shorter
+local LISTED_BYTES_MAX = 8388608 -- of records in one answer
 local now_ms = math.floor(now / 1000)
 
 local function strike(ids)
@@ -38,7 +40,7 @@ end
 
 local function beat(record, ready, ttl)
   local before = side('members', 'HGET', RECORDS, ME) or ''
-  local last = tonumber(side('members', 'ZSCORE', BEATS, ME) or '0')
+  local last = tonumber(side('members', 'ZSCORE', BEATS, ME) or '0') or 0
   local since = 0
   if ready == '1' then
     since = number(string.match(before, '^(%d+) ')) or 0
@@ -55,10 +57,23 @@ local function beat(record, ready, ttl)
   prune(ttl)
 end
 
+-- One member as answers tell of it, or nil where it cannot be one of ours.
+local function listed(id, beat, record, renewed_at)
+  local at = tonumber(beat) or 0
+  if #id > SHOWN_MAX or at < 0 then
+    return nil
+  end
+  if pttl ~= -2 and id == holder and id == meta.holder then
+    at = math.max(at, renewed_at)
+  end
+  return { id, text(math.min(at, now_ms)), record or '' }
+end
+
 local function list_members()
   local scored = side('members', 'ZREVRANGEBYSCORE', BEATS, '+inf', '-inf', 'WITHSCORES', 'LIMIT',
     '0', text(LISTED_MAX)) or {}
   local renewed_at = math.floor((number(meta.renewed_at) or 0) / 1000)
+  local bytes, unreadable = 0, 0
   for first = 1, #scored, 512 do
     local ids = {}
     for index = first, math.min(first + 511, #scored), 2 do
@@ -66,11 +81,17 @@ local function list_members()
     end
     local records = side('members', 'HMGET', RECORDS, unpack(ids)) or {}
     for index, id in ipairs(ids) do
-      local at = tonumber(scored[first + 2 * index - 1]) or 0
-      if pttl ~= -2 and id == holder and id == meta.holder then
-        at = math.max(at, renewed_at)
+      local record = records[index] or ''
+      local member = listed(id, scored[first + 2 * index - 1], record, renewed_at)
+      if not member or #record > RECORD_MAX or bytes + #record > LISTED_BYTES_MAX then
+        unreadable = unreadable + 1
+      else
+        bytes = bytes + #record
+        members[#members + 1] = member
       end
-      members[#members + 1] = { id, text(math.min(at, now_ms)), records[index] or '' }
     end
+  end
+  if unreadable > 0 then
+    warn(text(unreadable) .. ' entries of ' .. BEATS .. ' cannot be ours: left out')
   end
 end

@@ -1,6 +1,6 @@
 -- Start a tick inside the own term, unless it has run before.
 -- ARGV: tick, token, rerun a crashed one?
-local term, reruns = tonumber(ARGV[6]), ARGV[7] == '1'
+local term, reruns = tonumber(ARGV[7]), ARGV[8] == '1'
 
 settle_life(0)
 if not is_mine(term) then

@@ -1,7 +1,7 @@
 -- Record how a tick ended, inside the own term; or that it never started, which leaves it open.
 -- ARGV: tick, token, outcome ('ok', 'failed WORDS', or '' for one that never started), how long a
 -- named one is kept.
-local term, outcome, keep = tonumber(ARGV[6]), string.sub(ARGV[7], 1, WORDS_MAX), ARGV[8]
+local term, outcome, keep = tonumber(ARGV[7]), string.sub(ARGV[8], 1, WORDS_MAX), ARGV[9]
 
 settle_life(0)
 if not is_mine(term) then

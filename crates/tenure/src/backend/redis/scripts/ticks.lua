@@ -11,7 +11,7 @@ local SERIES_LEN_MAX = 262144 -- bytes of a series that are read; ours are far s
 local WORDS_MAX = 2048 -- bytes of a recorded failure that are told
 local SCANNED_MAX = 4096 -- fields that are looked through for series that are over
 local BEGUN_KEPT = '604800000' -- ms that a named tick may run
-local tick_number, tick_period = string.match(ARGV[5], '^(%d+)@(%d+)$')
+local tick_number, tick_period = string.match(ARGV[6], '^(%d+)@(%d+)$')
 tick_number, tick_period = number(tick_number), number(tick_period)
 local SERIES = 'series:' .. text(tick_period or 0)
 local entries, old_done = {}, nil
@@ -54,11 +54,11 @@ end
 -- What is recorded: '', 'begun TOKEN ID', 'ok', or 'failed WORDS'; nil and an error otherwise.
 local function tick_read()
   if not tick_number then
-    local value = redis.pcall('GET', TICKS)
+    local value = redis.pcall('GETRANGE', TICKS, 0, WORDS_MAX)
     if failed(value) then
       return nil, value.err
     end
-    return value or ''
+    return value
   end
   local values = redis.pcall('HMGET', TICKS, SERIES, 'done', 'outcome', 'done_of',
     'begun:' .. text(tick_number))
@@ -169,7 +169,7 @@ end
 
 local function tick_answer(recorded)
   local term, by = string.match(recorded, '^begun (%d+) (.*)$')
-  if term then
+  if number(term) then
     return answer('tick-unfinished', shown(by), term)
   elseif recorded == 'ok' then
     return answer('tick-done', 'ok')

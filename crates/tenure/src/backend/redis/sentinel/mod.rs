@@ -125,7 +125,7 @@ fn promotion_advice(kind: io::ErrorKind) -> Option<&'static str> {
 pub struct SentinelSurvey {
     /// The sentinels, as the address names them.
     pub sentinels: Vec<SentinelAnswer>,
-    /// The master that most of those name who answer. The error says why there is none.
+    /// The master that more than half of them name. The error says why there is none.
     pub master: Result<RedisUrl, StoreError>,
 }
 
@@ -167,7 +167,7 @@ impl Shared {
         Ok(Shared { address, ways, last: Mutex::new(None), dialled: Mutex::new(None) })
     }
 
-    /// Asks every sentinel and takes what most of those that answer say.
+    /// Asks every sentinel and takes what more than half of them say.
     async fn find_master(&self) -> Result<Node, StoreError> {
         self.verdict(&self.ask_all().await)
     }

@@ -17,8 +17,9 @@ pub(super) enum Named {
     Unknown,
 }
 
-/// The master, if most of the sentinels that answer name the same one. A sentinel that was cut off
-/// goes on naming an old master, so one of many is not believed against the others.
+/// The master, if most of the sentinels that the address names point to the same one. One that was
+/// cut off goes on naming an old master, and a login must not be sent to whomever a single one
+/// names: those that are silent count against it.
 pub(super) fn verdict(
     master: &str,
     answers: &[(String, Result<Named, StoreError>)],
@@ -33,10 +34,13 @@ pub(super) fn verdict(
             Err(error) => silent.push((sentinel.as_str(), error)),
         }
     }
-    let heard: usize = votes.values().map(Vec::len).sum();
     let most = votes.iter().max_by_key(|(_, voters)| voters.len());
     match most {
-        Some((node, voters)) if 2 * voters.len() > heard => Ok((*node).clone()),
+        Some((node, voters)) if 2 * voters.len() > answers.len() => Ok((*node).clone()),
+        Some((node, voters)) if votes.len() == 1 => {
+            let heard = Heard { node, voters, ignorant: &ignorant, silent: &silent };
+            Err(StoreError::NotNow(heard.by_too_few(answers.len())))
+        }
         Some(_) => Err(StoreError::NotNow(disagreement(&votes))),
         // They may be told of it yet.
         None if !ignorant.is_empty() => Err(StoreError::WrongNode(format!(
@@ -46,6 +50,31 @@ pub(super) fn verdict(
             cleaned(master)
         ))),
         None => Err(silence(&silent)),
+    }
+}
+
+/// One master, named by too few.
+struct Heard<'a> {
+    node: &'a Node,
+    voters: &'a [&'a str],
+    ignorant: &'a [&'a str],
+    silent: &'a [(&'a str, &'a StoreError)],
+}
+
+impl Heard<'_> {
+    fn by_too_few(&self, asked: usize) -> String {
+        let silent = self.silent.first().map(|(sentinel, error)| format!("{sentinel}: {error}"));
+        let ignorant =
+            self.ignorant.first().map(|sentinel| format!("{sentinel} watches no such master"));
+        let other = silent.or(ignorant).unwrap_or_default();
+        format!(
+            "the master at {} is named by {} of {asked} sentinels ({}), and more than half must: a \
+             login is not sent on the word of fewer; start the others, or leave those out of the \
+             address that are gone for good ({other})",
+            self.node,
+            self.voters.len(),
+            self.voters.join(", "),
+        )
     }
 }
 
@@ -119,16 +148,19 @@ mod tests {
     }
 
     #[test]
-    fn the_majority_of_those_that_answer_is_believed() {
+    fn the_majority_of_those_that_are_named_is_believed() {
         assert_eq!(of(vec![at(1), at(1), at(1)]), Ok(1));
         assert_eq!(of(vec![at(2), at(1), at(2)]), Ok(2), "one is behind");
-        assert_eq!(of(vec![down(), down(), at(3)]), Ok(3));
+        assert_eq!(of(vec![down(), at(3), at(3)]), Ok(3), "one is down");
+        assert_eq!(of(vec![at(3)]), Ok(3), "no other was named");
         assert_eq!(of(vec![Ok(Named::Unknown), at(3), at(3)]), Ok(3), "one was not told yet");
     }
 
     #[test]
     fn anything_else_names_the_trouble() {
         let cases = [
+            (vec![down(), down(), at(3)], "10.0.0.1:3 is named by 1 of 3 sentinels (s2)"),
+            (vec![Ok(Named::Unknown), at(3)], "is named by 1 of 2 sentinels (s1)"),
             (vec![at(1), at(2), down()], "disagree about the master (10.0.0.1:1 is named by s0"),
             (vec![Ok(Named::Unknown), down()], "watches no master \"main\""),
             (vec![down(), down()], "none of 2 sentinels answers; the one at s0: refused"),

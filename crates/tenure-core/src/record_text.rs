@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use tenure_core::protocol::MemberRecord;
+use crate::protocol::MemberRecord;
 
 /// The longest application version that is kept, in bytes.
 const VERSION_LEN_MAX: usize = 128;
 
 /// Writes a record, leaving out what exceeds its bounds.
-pub(super) fn encode(record: &MemberRecord) -> String {
+pub fn encode(record: &MemberRecord) -> String {
     let flag = |value: bool| u8::from(value);
     let mut text = format!(
         "p={};r={};d={};s={};t={};v={}",
@@ -32,7 +32,7 @@ pub(super) fn encode(record: &MemberRecord) -> String {
 }
 
 /// Reads a record. What is unknown or unreadable is left at its default: others may write anything.
-pub(super) fn decode(text: &str) -> MemberRecord {
+pub fn decode(text: &str) -> MemberRecord {
     let mut record = MemberRecord::default();
     let mut size = 0;
     for (name, value) in text.split(';').filter_map(|field| field.split_once('=')) {
