@@ -102,8 +102,6 @@ impl World<'_> {
         match self.case.is_promised() && is_heard {
             // The word has to find its way back from a server that takes no writes.
             true if self.case.has(Fault::Astray) => RELEASE_HEARD_WITHIN + self.climate.lease / 2,
-            // Forged words of a grant hold tries back, two leases after the last answer at most.
-            true if self.case.has(Fault::HintStorm) => self.leader_due_within(),
             true => RELEASE_HEARD_WITHIN,
             false => self.leader_due_within(),
         }

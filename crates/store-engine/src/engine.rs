@@ -439,8 +439,8 @@ impl Engine {
         if soon { NextTick::Soon } else { self.next_tick() }
     }
 
-    /// Somebody set the wall clock by so much between two calls. Keys end by that clock, but whoever
-    /// waits, idles or is paused does so for as long as was said.
+    /// Somebody set the wall clock by so much between two calls. Keys end by that clock, but
+    /// whoever waits, idles or is paused does so for as long as was said.
     pub fn clock_stepped(&mut self, step_us: i64) {
         let step_ms = step_us / 1000;
         let shift = |at: &mut u64| *at = at.saturating_add_signed(step_ms);

@@ -438,7 +438,9 @@ impl Failure {
     }
 
     fn line(&self, name: &dyn Display, place: Option<Place>) -> Vec<u8> {
-        let mut line = self.text.clone();
+        // Texts end at a zero, as strings of C do.
+        let text = self.text.split(|byte| *byte == 0).next().unwrap_or_default();
+        let mut line = text.to_vec();
         if let Some(Place { source, line: number }) = place {
             line.extend_from_slice(format!(" script: {name}, on ").as_bytes());
             line.extend_from_slice(&source);

@@ -24,8 +24,8 @@ const NETWORK_BITS: u32 = 64;
 pub(crate) struct Newcomers(VecDeque<(SessionId, Option<IpAddr>)>);
 
 impl Newcomers {
-    /// One more comes from there: the one that has to go for it, if there is no room. `is_new` tells
-    /// of those who are newcomers still.
+    /// One more comes from there: the one that has to go for it, if there is no room. `is_new`
+    /// tells of those who are newcomers still.
     pub(crate) fn make_room(
         &mut self,
         origin: &Origin,

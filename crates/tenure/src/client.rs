@@ -31,7 +31,7 @@ const CALL_TIMEOUT_SLACK: Duration = Duration::from_millis(250);
 
 /// A client: one instance, one store, any number of elections.
 ///
-/// Cheap to clone. Its work is done by a thread of its own, which ends some time after the last
+/// Cheap to clone. Its work is done by two threads of its own, which end some time after the last
 /// handle of the client and of its elections is gone. A program that ends should await
 /// [`shutdown`](Tenure::shutdown): only then is it certain that leaderships were given back.
 #[derive(Clone, Debug)]

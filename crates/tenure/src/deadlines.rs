@@ -12,10 +12,12 @@ use tenure_core::Moment;
 
 use crate::alarm::ThreadAlarm;
 use crate::clock::Clock;
+use crate::fork::Generation;
 use crate::state::ElectionState;
 
 /// The deadlines of all terms of one client under which work runs. Its thread ends with it.
 pub(crate) struct Deadlines {
+    born_in: Generation,
     /// `None` where nobody watches: a test moves its clock while everything is at rest, and without
     /// a thread the driver alone does it.
     shared: Option<Arc<Shared>>,
@@ -38,13 +40,14 @@ struct Queue {
 impl Deadlines {
     /// Starts the thread, for clients that live by the system's clock.
     pub(crate) fn start(clock: &Clock) -> std::io::Result<Arc<Self>> {
+        let born_in = Generation::current();
         if matches!(clock, Clock::Manual(_)) {
-            return Ok(Arc::new(Deadlines { shared: None }));
+            return Ok(Arc::new(Deadlines { born_in, shared: None }));
         }
         let shared = Arc::new(Shared { queue: Mutex::default(), alarm: ThreadAlarm::new() });
         let watched = Arc::clone(&shared);
         std::thread::Builder::new().name("tenure-clock".into()).spawn(move || watched.run())?;
-        Ok(Arc::new(Deadlines { shared: Some(shared) }))
+        Ok(Arc::new(Deadlines { born_in, shared: Some(shared) }))
     }
 
     /// Has the election look at the clock at that moment.
@@ -62,7 +65,8 @@ impl Deadlines {
 
 impl Drop for Deadlines {
     fn drop(&mut self) {
-        if let Some(shared) = &self.shared {
+        // A forked child has no such thread, and the lock may have been held when it was forked.
+        if let Some(shared) = self.shared.as_ref().filter(|_| self.born_in.is_current()) {
             let mut queue = shared.lock();
             queue.is_closed = true;
             // The moment after the clock's origin: at once.

@@ -123,6 +123,11 @@ impl EventQueue {
         state.events.is_empty() && state.missed == 0
     }
 
+    /// Whether nobody reads any more, or nothing more will come.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().ended
+    }
+
     /// No event will come any more, or nobody wants one.
     pub(crate) fn end(&self) {
         self.lock().ended = true;

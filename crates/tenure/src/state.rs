@@ -335,6 +335,8 @@ impl ElectionState {
         if self.has_stopped() {
             return subscriber.end();
         }
+        // Readers come and go while nothing happens that would find out who is gone.
+        subscribers.retain(|subscriber| !subscriber.is_gone());
         subscribers.push(subscriber);
     }
 
@@ -438,6 +440,11 @@ impl ElectionState {
 }
 
 impl Subscriber {
+    /// Whether a stream was dropped. Listeners are few, and live as long as their election.
+    fn is_gone(&self) -> bool {
+        matches!(self, Subscriber::Stream(queue) if queue.has_ended())
+    }
+
     fn push(&self, event: &Arc<Event>) -> bool {
         match self {
             Subscriber::Stream(queue) => queue.push(Arc::clone(event)),
@@ -459,5 +466,27 @@ impl std::fmt::Debug for ElectionState {
             .field("resource", &self.resource.name())
             .field("id", &self.id.as_str())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::{MemoryBackend, Tenure};
+
+    #[test]
+    fn readers_that_are_gone_are_forgotten_before_anything_happens() {
+        crate::blocking::wait(async {
+            let tenure = Tenure::with_backend(Arc::new(MemoryBackend::new())).await;
+            let election = tenure.expect("a client").election("job").start().await;
+            let election = election.expect("an election");
+            let _kept = election.events();
+            for _ in 0..1_000 {
+                drop(election.events());
+            }
+            let count = election.state().lock_subscribers().len();
+            assert!(count <= 2, "{count} are kept");
+        });
     }
 }

@@ -217,6 +217,22 @@ impl ClusterGroup {
         self.promote(master, &["CLUSTER", "FAILOVER", "TAKEOVER"])
     }
 
+    /// Gives all slots whose masters are gone for good to those that are left, as an operator does
+    /// with `redis-cli --cluster fix`.
+    ///
+    /// # Panics
+    /// When that takes far too long.
+    pub fn fix(&self) {
+        let node = self.witness();
+        let address = format!("{}:{}", node.server.host(), node.port);
+        let words = ["--cluster", "fix", &address, "--cluster-fix-with-unreachable-masters"];
+        let covers_all = |node: &Node| node.server.cli(&["CLUSTER", "INFO"]).contains("state:ok");
+        settle("the nodes that are left to serve all slots", || {
+            node.server.cli(&[&words[..], &["--cluster-yes"]].concat());
+            self.answering().all(covers_all)
+        });
+    }
+
     /// Waits until every node that answers believes in another owner of the slot than `old`.
     ///
     /// # Panics

@@ -149,7 +149,17 @@ impl RedisServer {
         self.running.child.kill();
     }
 
-    /// Ends the server, if it runs, and starts it again on the same port, empty.
+    /// Ends the server as SIGTERM does, and waits for its end.
+    ///
+    /// # Panics
+    /// When it has ended before, or takes far too long.
+    pub fn terminate(&mut self) {
+        self.running.child.signal(rustix::process::Signal::TERM);
+        self.running.child.wait(GENEROUS);
+    }
+
+    /// Ends the server, if it runs, and starts it again on the same port, with what it has kept:
+    /// nothing, unless its arguments say otherwise.
     ///
     /// # Panics
     /// When it does not start again.

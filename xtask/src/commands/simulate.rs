@@ -19,6 +19,11 @@ a trace.
   --jobs N        threads
   --json          one JSON object per row
 
+  run [--seeds N] [--seed S]
+                  wrapper and guard of `tenure run` instead, among simulated processes: the promise
+                  that no program acts outside its term, and its rules broken one at a time. 100000
+                  seeds unless told otherwise; --seed prints every step of that world.
+
 The simulator is built for speed in every profile.",
     run,
 };
@@ -27,6 +32,9 @@ The simulator is built for speed in every profile.",
 const USAGE: i32 = 64;
 
 fn run(words: &[String]) -> Result<(), Failure> {
+    if words.first().is_some_and(|word| word == "run") {
+        return run_processes(&words[1..]);
+    }
     let mut command = cargo();
     command.args(["run", "--quiet", "--package", "simulator", "--"]).args(words);
     let status = command
@@ -36,5 +44,29 @@ fn run(words: &[String]) -> Result<(), Failure> {
         Some(0) => Ok(()),
         Some(USAGE) => Err(Failure::Usage("simulate: see above".to_owned())),
         _ => Err(Failure::Failed("simulate: not as promised, see above".to_owned())),
+    }
+}
+
+/// How many worlds of processes, unless told otherwise.
+const PROCESS_SEEDS: &str = "100000";
+
+/// The worlds of `tenure run`, which are tests of their crate.
+fn run_processes(words: &[String]) -> Result<(), Failure> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (name, value) = match words.as_slice() {
+        [] => ("RUN_SEEDS", PROCESS_SEEDS),
+        ["--seeds", number] if number.parse::<u64>().is_ok() => ("RUN_SEEDS", *number),
+        ["--seed", number] if number.parse::<u64>().is_ok() => ("RUN_SEED", *number),
+        _ => return Err(Failure::Usage("simulate: write run [--seeds N] [--seed S]".to_owned())),
+    };
+    let mut command = cargo();
+    command.args(["test", "--quiet", "--package", "tenure-run", "--test", "it", "--"]);
+    command.args(["worlds::", "--nocapture"]).env(name, value);
+    let status = command
+        .status()
+        .map_err(|error| Failure::Failed(format!("simulate: cannot start cargo: {error}")))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Failure::Failed("simulate: not as promised, see above".to_owned())),
     }
 }

@@ -1,7 +1,10 @@
 //! `cargo xtask torture`: real servers under real faults, and what became of the promises.
 
+use std::path::PathBuf;
+use std::process;
+
 use crate::command::{Command, Failure};
-use crate::repository::cargo;
+use crate::repository::{cargo, root};
 
 pub(crate) const COMMAND: Command = Command {
     name: "torture",
@@ -15,10 +18,12 @@ its own in network namespaces; where those are not permitted (they need root and
 behind proxies, as a line then says.
 
   --minutes N      how long, all in all; 10 unless told otherwise
-  --topology NAME  only stores of this kind: single, sentinel, cluster, quorum or
-                   own-quorum (three of our own stores)
+  --topology NAME  only stores of this kind: single, own (one of our own stores), sentinel,
+                   cluster, quorum or own-quorum (three of our own stores)
   --mode NAME      only this mode: available, strict or quorum
   --row NAME       only the row of this name, for example \"isolated master\"
+  --before REV     a fleet of two versions: every other start of an instance is of the one that
+                   git knows as REV, so that places are upgraded and rolled back all the time
   --seed N         repeats a run's choices; what the machine does with them is its own affair
   --jobs N         how many stores are struck at a time; 2 unless told otherwise
   --network KIND   namespaces or loopback, in place of the best there is
@@ -38,6 +43,13 @@ fn run(words: &[String]) -> Result<(), Failure> {
     if !build.status().map_err(lost)?.success() {
         return Err(Failure::Failed("torture: see above".to_owned()));
     }
+    let mut words = words.to_vec();
+    if let Some(at) = words.iter().position(|word| word == "--before") {
+        let missing = || Failure::Usage("torture: --before needs a commit".to_owned());
+        let revision = words.get(at + 1).cloned().ok_or_else(missing)?;
+        let program = older_instance(&revision)?.display().to_string();
+        words.splice(at..at + 2, ["--older-instance".to_owned(), program]);
+    }
     let mut command = cargo();
     command.args(["run", "--quiet", "--package", "trials", "--bin", "torture", "--"]).args(words);
     match command.status().map_err(lost)?.code() {
@@ -45,4 +57,28 @@ fn run(words: &[String]) -> Result<(), Failure> {
         Some(USAGE) => Err(Failure::Usage("torture: see above".to_owned())),
         _ => Err(Failure::Failed("torture: not as promised, see above".to_owned())),
     }
+}
+
+/// Builds the instances of another version, in a folder of their own.
+fn older_instance(revision: &str) -> Result<PathBuf, Failure> {
+    let failed = |what: &str| Failure::Failed(format!("torture: {what} {revision} failed"));
+    let known = process::Command::new("git").args(["rev-parse", "--verify", revision]).output();
+    let known = known.ok().filter(|output| output.status.success());
+    let known = known.ok_or_else(|| failed("git rev-parse"))?;
+    let commit = String::from_utf8_lossy(&known.stdout).trim().to_owned();
+    let folder = root().join("target").join(format!("torture-{commit}"));
+    if !folder.exists() {
+        let mut add = process::Command::new("git");
+        add.args(["worktree", "add", "--detach"]).arg(&folder).arg(&commit);
+        if !add.status().is_ok_and(|status| status.success()) {
+            return Err(failed("git worktree add"));
+        }
+    }
+    let mut build = cargo();
+    build.args(["build", "--quiet", "--package", "trials", "--bin", "trial-instance"]);
+    build.current_dir(&folder).env("CARGO_TARGET_DIR", folder.join("target"));
+    if !build.status().is_ok_and(|status| status.success()) {
+        return Err(failed("building"));
+    }
+    Ok(folder.join("target/debug/trial-instance"))
 }

@@ -35,6 +35,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("activerehashing", YesNo, "yes")
         .inert("the table of keys grows in steps, with nothing left to do later"),
     Setting::new("always-show-logo", YesNo, "no").fixed().inert("there is no logo"),
+    Setting::new("aof-checksum", YesNo, "yes"),
     Setting::new("aof-load-truncated", YesNo, "yes"),
     Setting::new("aof-rewrite-incremental-fsync", YesNo, "yes").fixed(),
     Setting::new("aof-timestamp-enabled", YesNo, "no"),

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::manifest::{FileKind, SEQUENCE_MAX};
+
 /// Folder and names, from the settings `dir`, `appenddirname` and `appendfilename`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -39,14 +41,37 @@ impl Layout {
         self.dir.join(&self.file_name)
     }
 
-    /// The base while it is written.
-    pub fn new_base(&self) -> PathBuf {
-        self.path_of(&format!("temp-{}.base", self.file_name))
+    /// A base while it is written. Each has a name of its own, since one that nobody wants any
+    /// more may still be written to while the next one begins.
+    pub fn new_base(&self, generation: u64) -> PathBuf {
+        self.path_of(&format!("temp-{generation}-{}.base", self.file_name))
     }
 
     /// What changed since, while there is no base that it continues.
-    pub fn new_increment(&self) -> PathBuf {
-        self.path_of(&format!("temp-{}.incr", self.file_name))
+    pub fn new_increment(&self, generation: u64) -> PathBuf {
+        self.path_of(&format!("temp-{generation}-{}.incr", self.file_name))
+    }
+
+    /// Whether a name is that of a file that was never listed: a process that is gone left it.
+    pub fn is_leftover(&self, name: &str) -> bool {
+        let Some(rest) = name.strip_prefix("temp-") else { return false };
+        let rest = rest.trim_start_matches(|letter: char| letter.is_ascii_digit());
+        let rest = rest.strip_prefix('-').unwrap_or(rest);
+        let ending = rest.strip_prefix(self.file_name.as_str());
+        matches!(ending, Some(".base" | ".incr"))
+    }
+
+    /// The kind and number in the name of a file, listed or not.
+    pub fn parse_name(&self, name: &str) -> Option<(FileKind, u64)> {
+        let rest = name.strip_prefix(self.file_name.as_str())?.strip_prefix('.')?;
+        let (number, kind) = rest.split_once('.')?;
+        let kind = match kind {
+            "incr.aof" => FileKind::Increment,
+            "base.rdb" | "base.aof" => FileKind::Base,
+            _ => return None,
+        };
+        let number = number.parse().ok().filter(|number| *number <= SEQUENCE_MAX)?;
+        Some((kind, number))
     }
 
     /// Name of base number `sequence`.

@@ -30,6 +30,7 @@ const RETRY_MS: u64 = 1000;
 /// What waits to be written. Beyond it a sync under way is not waited for; beyond it with a disk
 /// that fails, the buffer is given up and all is written anew once the disk works.
 const BUFFER_MAX: usize = 64 * 1024 * 1024;
+const NOT_DURABLE: &str = "earlier bytes could not be made durable";
 /// A buffer that grew beyond this is given back.
 const KEPT_CAPACITY_MAX: usize = 1024 * 1024;
 
@@ -53,6 +54,8 @@ pub struct AppendSettings {
     pub has_timestamps: bool,
     /// `no-appendfsync-on-rewrite`, while something is rewritten.
     pub rests_now: bool,
+    /// `aof-checksum`.
+    pub has_sums: bool,
 }
 
 /// The process cannot go on: what it has promised or would promise is not durable.
@@ -77,15 +80,22 @@ pub struct Trouble {
 
 /// What is to be done on another thread.
 pub enum Job {
-    /// Sync this, then tell [`AppendLog::handle_synced`].
+    /// Sync this, then tell [`Event::Synced`](super::Event::Synced).
     Sync {
+        /// The log it belongs to.
+        generation: u64,
         /// The file.
         file: Arc<dyn SyncFile>,
-        /// Which sync it is.
+        /// Which sync of that log it is.
         number: u64,
     },
-    /// Remove these files, then tell [`AppendLog::handle_removed`].
-    Remove(Vec<PathBuf>),
+    /// Remove these files, then tell [`Event::Removed`](super::Event::Removed).
+    Remove {
+        /// The log they were listed by.
+        generation: u64,
+        /// The files.
+        paths: Vec<PathBuf>,
+    },
 }
 
 /// The append-only file while the server runs.
@@ -94,10 +104,16 @@ pub struct AppendLog {
     pub(super) layout: Layout,
     pub(super) manifest: Manifest,
     pub(super) file: OpenFile,
+    /// Which log it is: events of earlier ones say nothing about it.
+    pub(super) generation: u64,
     pub(super) encoder: Encoder,
     /// Encoded and not written. All before `sealed` is covered by a checksum in it.
     pub(super) buffer: Vec<u8>,
     pub(super) sealed: usize,
+    /// Whether a checksum covers what is added: since the last line that says so.
+    sums: bool,
+    /// Whether the manifest lists the open file.
+    pub(super) is_listed: bool,
     /// Bytes of base and increments before the open one; all bytes after the last rewrite.
     pub(super) earlier_len: u64,
     pub(super) base_len: u64,
@@ -106,6 +122,8 @@ pub struct AppendLog {
     pub(super) trouble: Option<Trouble>,
     /// Whether units were given up since the last rewrite began.
     pub(super) has_gap: bool,
+    /// Whether bytes are to be made durable that another policy promised to.
+    owes_sync: bool,
     retry_at_ms: u64,
     synced_at_ms: u64,
     /// The sync under way.
@@ -135,15 +153,24 @@ pub(super) struct OpenFile {
 impl OpenFile {
     pub(super) fn open(path: PathBuf, file: Box<dyn DiskFile>, len: u64) -> io::Result<Self> {
         let syncer = file.syncer()?;
-        Ok(Self { path, file, syncer, len, synced_len: len })
+        Ok(Self { path, file, syncer, len, synced_len: 0 })
     }
 }
 
 impl AppendLog {
     /// Opens the last increment of what was loaded, or the first one of a new base. The caller
     /// has made sure that there is a base or an increment, and nothing torn at the end.
-    pub fn open(disk: Arc<dyn Disk>, layout: Layout, mut manifest: Manifest) -> io::Result<Self> {
+    ///
+    /// What was loaded is durable when this returns: a process that was killed may have written it
+    /// and not synced it, and clients are about to see it.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        layout: Layout,
+        mut manifest: Manifest,
+        generation: u64,
+    ) -> io::Result<Self> {
         disk.make_folder(&layout.folder())?;
+        tidy(&*disk, &layout, &mut manifest)?;
         let is_new = manifest.increments.is_empty();
         if is_new {
             manifest.add_increment(&layout);
@@ -152,14 +179,21 @@ impl AppendLog {
         let base_len = manifest.base.as_ref().map_or(0, |base| size_of(&base.name));
         let all: u64 = manifest.increments.iter().map(|file| size_of(&file.name)).sum();
         let name = &manifest.increments.last().expect("one was added above").name;
+        for earlier in manifest.increments.iter().rev().skip(1) {
+            // The next one may have been listed without anybody being sure of it.
+            disk.append(&layout.path_of(&earlier.name))?.sync()?;
+        }
         let (path, len) = (layout.path_of(name), size_of(name));
-        let file = OpenFile::open(path.clone(), disk.append(&path)?, len)?;
+        let mut file = OpenFile::open(path.clone(), disk.append(&path)?, len)?;
+        file.file.sync()?;
+        file.synced_len = len;
+        disk.sync_folder(&layout.folder())?;
         if is_new {
-            disk.sync_folder(&layout.folder())?;
             write_manifest(&*disk, &layout, &manifest)?;
         }
         let earlier_len = base_len + all - len;
-        let mut log = Self::with_file(disk, layout, manifest, file);
+        let mut log = Self::with_file(disk, layout, manifest, file, generation);
+        log.is_listed = true;
         (log.base_len, log.earlier_len) = (base_len, earlier_len);
         log.rewritten_len = earlier_len + len;
         Ok(log)
@@ -170,39 +204,43 @@ impl AppendLog {
         layout: Layout,
         manifest: Manifest,
         file: OpenFile,
+        generation: u64,
     ) -> Self {
-        let mut log = Self {
+        Self {
             disk,
             layout,
             manifest,
             file,
+            generation,
             encoder: Encoder::new(),
             buffer: Vec::new(),
             sealed: 0,
+            sums: false,
+            is_listed: false,
             earlier_len: 0,
             base_len: 0,
             rewritten_len: 0,
             switch: None,
             trouble: None,
             has_gap: false,
+            owes_sync: false,
             retry_at_ms: 0,
             synced_at_ms: 0,
             syncing: None,
             syncs: 0,
             postponed_since_ms: None,
             delayed_syncs: 0,
-        };
-        log.begin_file();
-        log
+        }
     }
 
     /// What follows stands in a file of its own, or behind what another process wrote.
-    pub(super) fn begin_file(&mut self) {
+    pub(super) fn begin_file(&mut self, file: OpenFile) {
+        self.file = file;
         self.syncing = None;
         self.postponed_since_ms = None;
         self.encoder = Encoder::new();
-        Encoder::begin(&mut self.buffer);
-        self.sealed = self.buffer.len();
+        self.buffer.clear();
+        (self.sealed, self.sums, self.has_gap) = (0, false, false);
     }
 
     /// Takes one unit.
@@ -215,6 +253,12 @@ impl AppendLog {
         if settings.has_timestamps {
             self.encoder.annotate(now_ms / 1000, &mut self.buffer);
         }
+        if settings.has_sums && !self.sums {
+            // What stands before this line is not covered.
+            Encoder::begin(&mut self.buffer);
+            self.sealed = self.buffer.len();
+        }
+        self.sums = settings.has_sums;
         self.encoder.add(requests, &mut self.buffer);
     }
 
@@ -228,12 +272,17 @@ impl AppendLog {
         settings: &AppendSettings,
     ) -> Result<Option<Job>, AppendError> {
         if self.needs_rewrite() {
+            if settings.policy == FsyncPolicy::Always && self.has_waiting() {
+                return Err(self.error(io::Error::other(NOT_DURABLE)));
+            }
             self.bound_buffer();
             return Ok(None);
         }
-        if self.trouble.is_some() && now_ms < self.retry_at_ms {
+        // With `always` a reply waits for this, so there is no later.
+        let may_wait = settings.policy != FsyncPolicy::Always || !self.has_waiting();
+        if self.trouble.is_some() && may_wait && now_ms < self.retry_at_ms {
             self.bound_buffer();
-            return Ok(None);
+            return self.make_durable(now_ms, settings);
         }
         if self.postpones(now_ms, settings) {
             return Ok(None);
@@ -242,24 +291,23 @@ impl AppendLog {
             self.fail(now_ms, &error, false);
             return match settings.policy {
                 FsyncPolicy::Always => Err(self.error(error)),
-                _ => Ok(None),
+                // What was written before is promised all the same.
+                _ => self.make_durable(now_ms, settings),
             };
         }
-        self.trouble = None;
+        if self.trouble.take().is_some() {
+            // What has waited for the disk to work is late already.
+            self.keep_promises();
+        }
         self.make_durable(now_ms, settings)
     }
 
     /// Writes and syncs everything, for the end of the process or of the file.
-    pub fn flush_all(&mut self) -> Result<(), AppendError> {
-        let work = |log: &mut Self| {
-            log.write()?;
-            log.sync()
-        };
+    pub fn flush_all(&mut self, now_ms: u64) -> Result<(), AppendError> {
         if self.needs_rewrite() {
-            let error = io::Error::other("earlier bytes could not be made durable");
-            return Err(self.error(error));
+            return Err(self.error(io::Error::other(NOT_DURABLE)));
         }
-        work(self).map_err(|error| self.error(error))
+        self.write_durably(now_ms).map_err(|error| self.error(error))
     }
 
     /// Sync `number` came to its end on another thread.
@@ -274,11 +322,18 @@ impl AppendLog {
         }
     }
 
-    /// Old files are gone.
-    pub fn handle_removed(&mut self) {
-        self.manifest.history.clear();
+    /// These old files are gone. Others may have become old since.
+    pub fn handle_removed(&mut self, paths: &[PathBuf]) {
+        let layout = &self.layout;
+        self.manifest.history.retain(|file| !paths.contains(&layout.path_of(&file.name)));
         // Files that are listed and gone are no harm: the next rewrite writes it anew.
         let _ = write_manifest(&*self.disk, &self.layout, &self.manifest);
+    }
+
+    /// What was written so far was promised to be durable by now or soon, whatever the policy is
+    /// from now on.
+    pub fn keep_promises(&mut self) {
+        self.owes_sync = self.file.synced_len < self.file.len || self.has_waiting();
     }
 
     /// When [`flush`](Self::flush) is wanted though nothing was added.
@@ -286,21 +341,31 @@ impl AppendLog {
         if self.needs_rewrite() {
             return None;
         }
-        if self.trouble.is_some() {
-            return Some(self.retry_at_ms);
+        let retry_at_ms = self.trouble.is_some().then_some(self.retry_at_ms);
+        let postponed = self.postponed_since_ms.map(|since_ms| since_ms + POSTPONED_MS_MAX);
+        let sync_at_ms = postponed.or_else(|| self.sync_at_ms(settings));
+        [retry_at_ms, sync_at_ms].into_iter().flatten().min()
+    }
+
+    /// When the next sync is to begin.
+    fn sync_at_ms(&self, settings: &AppendSettings) -> Option<u64> {
+        let is_waiting = self.has_waiting() && self.trouble.is_none();
+        let has_more = is_waiting || self.file.synced_len < self.file.len;
+        if !has_more || settings.rests_now {
+            return None;
         }
-        let has_more = self.has_waiting() || self.file.synced_len < self.file.len;
-        let is_due = has_more && settings.policy == FsyncPolicy::EverySecond;
-        let may_sync = self.syncing.is_none() && !settings.rests_now;
-        match self.postponed_since_ms {
-            Some(since_ms) => Some(since_ms + POSTPONED_MS_MAX),
-            None => (is_due && may_sync).then_some(self.synced_at_ms + SYNC_PERIOD_MS),
+        match settings.policy {
+            FsyncPolicy::Always => Some(0),
+            _ if self.syncing.is_some() => None,
+            _ if self.owes_sync => Some(0),
+            FsyncPolicy::EverySecond => Some(self.synced_at_ms + SYNC_PERIOD_MS),
+            FsyncPolicy::Never => None,
         }
     }
 
     /// Whether units wait to be written.
     pub fn has_waiting(&self) -> bool {
-        self.buffer.len() > self.sealed
+        !self.buffer.is_empty()
     }
 
     /// Why writes are refused, if they are.
@@ -343,6 +408,11 @@ impl AppendLog {
         self.delayed_syncs
     }
 
+    /// Which log it is.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Files that count.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
@@ -374,7 +444,7 @@ impl AppendLog {
     /// Writes the buffer. After an error the file has all of it or nothing, as far as the disk
     /// lets itself be told.
     pub(super) fn write(&mut self) -> io::Result<()> {
-        if self.buffer.len() > self.sealed {
+        if self.sums && self.buffer.len() > self.sealed {
             Encoder::seal(&mut self.buffer, self.sealed);
             self.sealed = self.buffer.len();
         }
@@ -414,30 +484,48 @@ impl AppendLog {
         }
         match settings.policy {
             FsyncPolicy::Always => {
-                self.sync().map_err(|error| self.error(error))?;
+                if let Err(error) = self.sync(now_ms) {
+                    // Acknowledged to nobody: the next start must not show what may be gone later.
+                    let _ = self.file.file.set_len(self.file.synced_len);
+                    return Err(self.error(error));
+                }
                 self.synced_at_ms = now_ms;
+                self.owes_sync = false;
                 Ok(None)
             }
             FsyncPolicy::EverySecond => Ok(self.begin_sync(now_ms)),
+            FsyncPolicy::Never if self.owes_sync => Ok(self.begin_sync(now_ms)),
             FsyncPolicy::Never => Ok(None),
         }
     }
 
     fn begin_sync(&mut self, now_ms: u64) -> Option<Job> {
-        let is_due = now_ms >= self.synced_at_ms + SYNC_PERIOD_MS;
+        // A clock that was set back must not keep syncs waiting until it is there again.
+        let since_ms = now_ms.checked_sub(self.synced_at_ms);
+        let is_due = since_ms.is_none_or(|since_ms| since_ms >= SYNC_PERIOD_MS) || self.owes_sync;
         if self.syncing.is_some() || !is_due {
             return None;
         }
+        self.owes_sync = false;
         self.synced_at_ms = now_ms;
         self.syncs += 1;
         let number = self.syncs;
         self.syncing = Some(Syncing { number, len: self.file.len });
-        Some(Job::Sync { file: Arc::clone(&self.file.syncer), number })
+        let (generation, file) = (self.generation, Arc::clone(&self.file.syncer));
+        Some(Job::Sync { generation, file, number })
     }
 
-    pub(super) fn sync(&mut self) -> io::Result<()> {
+    /// Writes what waits and makes all durable, whatever the policy.
+    pub(super) fn write_durably(&mut self, now_ms: u64) -> io::Result<()> {
+        self.write().inspect_err(|error| self.fail(now_ms, error, false))?;
+        self.sync(now_ms)
+    }
+
+    /// Makes all durable that is written. When that fails only a rewrite helps: the system may
+    /// have dropped the bytes, and a later sync that works says nothing about them.
+    fn sync(&mut self, now_ms: u64) -> io::Result<()> {
         if self.file.synced_len < self.file.len {
-            self.file.file.sync()?;
+            self.file.file.sync().inspect_err(|error| self.fail(now_ms, error, true))?;
             self.file.synced_len = self.file.len;
         }
         Ok(())
@@ -457,13 +545,24 @@ impl AppendLog {
             trouble.needs_rewrite = true;
             self.has_gap = true;
             self.buffer = Vec::new();
-            self.sealed = 0;
+            (self.sealed, self.sums) = (0, false);
         }
     }
 
     pub(super) fn error(&self, error: io::Error) -> AppendError {
         AppendError { path: self.file.path.clone(), error }
     }
+}
+
+/// Leaves files that are there their names, and removes what a process that is gone has begun.
+fn tidy(disk: &dyn Disk, layout: &Layout, manifest: &mut Manifest) -> io::Result<()> {
+    let names = disk.list(&layout.folder())?;
+    manifest.pass_over(layout, &names);
+    for name in names.iter().filter(|name| layout.is_leftover(name)) {
+        // One that stays only takes up room.
+        let _ = disk.remove(&layout.path_of(name));
+    }
+    Ok(())
 }
 
 /// What the system says, without the number that Rust adds.

@@ -10,6 +10,8 @@ use store_resp::split_quoted;
 
 use super::layout::Layout;
 
+/// Numbers grow by one per rewrite; a higher one is no number of ours, and leaves none above it.
+pub(super) const SEQUENCE_MAX: u64 = 1 << 53;
 /// A manifest is a few lines; Redis takes no longer ones either.
 const LINE_MAX: usize = 1024;
 
@@ -97,6 +99,10 @@ impl Manifest {
             let file = parse_line(text).map_err(|why| wrong(number, why))?;
             manifest.add(file).map_err(|why| wrong(number, why))?;
         }
+        // A file that is to be removed has its name until then.
+        let used = manifest.history.iter().map(|file| file.sequence).max().unwrap_or(0);
+        manifest.base_sequence = manifest.base_sequence.max(used);
+        manifest.increment_sequence = manifest.increment_sequence.max(used);
         Ok(manifest)
     }
 
@@ -128,6 +134,22 @@ impl Manifest {
                 format!("file {name} seq {} type {letter}\n", file.sequence)
             })
             .collect()
+    }
+
+    /// Makes sure that files that are there, listed or not, keep their names.
+    pub fn pass_over(&mut self, layout: &Layout, names: &[String]) {
+        for (kind, number) in names.iter().filter_map(|name| layout.parse_name(name)) {
+            match kind {
+                FileKind::Base => self.base_sequence = self.base_sequence.max(number),
+                _ => self.increment_sequence = self.increment_sequence.max(number),
+            }
+        }
+    }
+
+    /// Whether a file is listed, whatever as.
+    pub fn lists(&self, name: &str) -> bool {
+        let mut files = self.base.iter().chain(&self.history).chain(&self.increments);
+        files.any(|file| file.name == name)
     }
 
     /// Whether no file counts.
@@ -196,8 +218,8 @@ fn parse_line(text: &[u8]) -> Result<ListedFile, &'static str> {
     if name.is_empty() || name.contains('/') {
         return Err("the name is empty or leads out of the folder");
     }
-    if sequence == 0 {
-        return Err("seq begins at 1");
+    if sequence == 0 || sequence > SEQUENCE_MAX {
+        return Err("seq begins at 1 and ends at 2^53");
     }
     Ok(ListedFile { name, sequence, kind })
 }
@@ -212,6 +234,9 @@ fn quoted(name: &str) -> String {
     for byte in name.bytes() {
         match byte {
             b'"' | b'\\' => text.extend(['\\', char::from(byte)]),
+            b'\n' => text.push_str("\\n"),
+            b'\r' => text.push_str("\\r"),
+            b'\t' => text.push_str("\\t"),
             0x20..=0x7e => text.push(char::from(byte)),
             _ => text.push_str(&format!("\\x{byte:02x}")),
         }
@@ -257,6 +282,28 @@ mod tests {
     }
 
     #[test]
+    fn a_line_end_in_a_name_is_written_as_redis_does() {
+        let layout = Layout { file_name: "a\nb".into(), ..layout() };
+        let mut manifest = Manifest::default();
+        manifest.add_increment(&layout);
+        let text = manifest.to_text();
+        assert_eq!(text, "file \"a\\nb.1.incr.aof\" seq 1 type i\n");
+        assert_eq!(Manifest::parse(text.as_bytes()).unwrap(), manifest);
+    }
+
+    #[test]
+    fn a_number_is_used_once_listed_or_not() {
+        let text = b"file appendonly.aof.2.base.rdb seq 2 type b\n\
+                     file appendonly.aof.4.incr.aof seq 4 type h\n";
+        let mut manifest = Manifest::parse(text).unwrap();
+        assert_eq!(manifest.add_increment(&layout()), "appendonly.aof.5.incr.aof");
+        let there = ["appendonly.aof.9.base.aof", "appendonly.aof.7.incr.aof", "other.99.incr.aof"];
+        manifest.pass_over(&layout(), &there.map(str::to_owned));
+        assert_eq!(manifest.add_increment(&layout()), "appendonly.aof.8.incr.aof");
+        assert_eq!(manifest.replace_base(&layout(), true), "appendonly.aof.10.base.rdb");
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused_with_its_line() {
         let good = "file a seq 1 type i\n";
         for (line, why) in [
@@ -269,6 +316,7 @@ mod tests {
             ("\n", "empty"),
             ("file b seq 2 type i", "cut short"),
             ("file b seq 0 type b\n", "begins at 1"),
+            ("file b seq 18446744073709551615 type i\n", "ends at 2^53"),
         ] {
             let error = Manifest::parse((good.to_owned() + line).as_bytes()).unwrap_err();
             assert!(error.line == 2 && error.why.contains(why), "{line:?}: {error}");

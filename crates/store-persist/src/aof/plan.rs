@@ -32,6 +32,14 @@ pub enum PlanError {
         #[source]
         error: ManifestError,
     },
+    /// There is data, and no manifest that lists it.
+    #[error("{} has data, but {} is not there or lists nothing", path.display(), manifest.display())]
+    Unlisted {
+        /// The file.
+        path: PathBuf,
+        /// The manifest.
+        manifest: PathBuf,
+    },
     /// A listed file is not there.
     #[error("{} is listed in {} but is not there", path.display(), manifest.display())]
     Missing {
@@ -51,8 +59,8 @@ pub struct Part {
     pub name: String,
     /// Its length now.
     pub len: u64,
-    /// Whether it may be cut short: only the last may, since what follows the others would
-    /// not fit behind less.
+    /// Whether it may be cut short: only the last that has a byte may, since what follows the
+    /// others would not fit behind less.
     pub is_last: bool,
 }
 
@@ -71,12 +79,15 @@ pub struct Plan {
 /// base, as Redis 7.0 does.
 pub fn make_plan(disk: &dyn Disk, layout: &Layout) -> Result<Plan, PlanError> {
     let mut manifest = read_manifest(disk, layout)?;
+    if manifest.is_empty() {
+        manifest.history.extend(find_unlisted(disk, layout)?);
+    }
     let was_upgraded = disk::exists(disk, &layout.single_file())
         && is_upgrade(disk, layout, &manifest)
         && upgrade(disk, layout, &mut manifest)?;
     let files: Vec<&ListedFile> = manifest.base.iter().chain(&manifest.increments).collect();
     let mut parts = Vec::new();
-    for (index, file) in files.iter().enumerate() {
+    for file in files {
         let path = layout.path_of(&file.name);
         let len = match disk.size(&path) {
             Ok(len) => len,
@@ -85,19 +96,42 @@ pub fn make_plan(disk: &dyn Disk, layout: &Layout) -> Result<Plan, PlanError> {
             }
             Err(error) => return Err(PlanError::Disk { path, error }),
         };
-        let is_last = index + 1 == files.len();
-        parts.push(Part { path, name: file.name.clone(), len, is_last });
+        parts.push(Part { path, name: file.name.clone(), len, is_last: false });
     }
+    // Where the next file could not be listed for sure, it has no byte and this one goes on.
+    let last = parts.iter().rposition(|part| part.len > 0).unwrap_or(0);
+    parts.iter_mut().skip(last).for_each(|part| part.is_last = true);
     Ok(Plan { manifest, parts, was_upgraded })
 }
 
-fn read_manifest(disk: &dyn Disk, layout: &Layout) -> Result<Manifest, PlanError> {
+pub(super) fn read_manifest(disk: &dyn Disk, layout: &Layout) -> Result<Manifest, PlanError> {
     let path = layout.manifest();
     match disk::read_small(disk, &path, MANIFEST_LEN_MAX) {
         Ok(bytes) => Manifest::parse(&bytes).map_err(|error| PlanError::Manifest { path, error }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Manifest::default()),
         Err(error) => Err(PlanError::Disk { path, error }),
     }
+}
+
+/// Without a manifest there is nothing to load, unless it was lost: then there are increments that
+/// have something in them, since nothing is promised before there is a manifest. What a manifest
+/// was about to list when power was lost is no loss: such files are history.
+fn find_unlisted(disk: &dyn Disk, layout: &Layout) -> Result<Vec<ListedFile>, PlanError> {
+    let folder = layout.folder();
+    let begun = disk::read_small(disk, &layout.new_manifest(), MANIFEST_LEN_MAX);
+    let begun = begun.ok().and_then(|bytes| Manifest::parse(&bytes).ok()).unwrap_or_default();
+    let names = disk.list(&folder).map_err(|error| PlanError::Disk { path: folder, error })?;
+    let mut history = Vec::new();
+    for name in names {
+        let Some((kind, sequence)) = layout.parse_name(&name) else { continue };
+        let path = layout.path_of(&name);
+        if begun.lists(&name) {
+            history.push(ListedFile { name, sequence, kind: FileKind::History });
+        } else if kind == FileKind::Increment && disk.size(&path).is_ok_and(|len| len > 0) {
+            return Err(PlanError::Unlisted { path, manifest: layout.manifest() });
+        }
+    }
+    Ok(history)
 }
 
 /// The file in `dir` counts when no other does, or when a crash came between listing and moving
@@ -136,8 +170,25 @@ pub(super) fn write_manifest(
     layout: &Layout,
     manifest: &Manifest,
 ) -> io::Result<()> {
-    let text = manifest.to_text();
-    disk::replace(disk, &layout.manifest(), &layout.new_manifest(), text.as_bytes())
+    prepare_manifest(disk, layout, manifest)?;
+    commit_manifest(disk, layout)
+}
+
+/// Writes a manifest that does not count yet.
+pub(super) fn prepare_manifest(
+    disk: &dyn Disk,
+    layout: &Layout,
+    manifest: &Manifest,
+) -> io::Result<()> {
+    let mut file = disk.create(&layout.new_manifest())?;
+    file.write_all(manifest.to_text().as_bytes())?;
+    file.sync()
+}
+
+/// Lets the manifest that was prepared count.
+pub(super) fn commit_manifest(disk: &dyn Disk, layout: &Layout) -> io::Result<()> {
+    disk.rename(&layout.new_manifest(), &layout.manifest())?;
+    disk.sync_folder(&layout.folder())
 }
 
 #[cfg(test)]

@@ -6,17 +6,21 @@
 //! finish_switch: base named and listed, all before it history ► removed on another thread
 //! abort_switch: nothing is lost; the files are one more
 //! ```
-//! A file that is turned on while the server runs has no base yet: its increment stays unlisted
-//! until the base is there, so that an older set of files counts until then.
+//! A file that is turned on while the server runs has no base yet, and one whose last bytes may be
+//! missing must not be continued: their increment stays unlisted until the base is there, so that
+//! an older set of files counts until then.
+//!
+//! A number is used once. When the manifest could not be written nobody knows which one a crash
+//! leaves, so neither may ever list a file that has another content by then.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::layout::Layout;
 use super::log::{AppendLog, Job, OpenFile};
-use super::manifest::Manifest;
-use super::plan::write_manifest;
+use super::manifest::{FileKind, ListedFile, Manifest};
+use super::plan::{commit_manifest, prepare_manifest, read_manifest, write_manifest};
 use crate::disk::{self, Disk};
 
 /// A rewrite under way.
@@ -24,8 +28,6 @@ use crate::disk::{self, Disk};
 pub struct Switch {
     /// When it began.
     pub started_at_ms: u64,
-    /// Whether its increment is not listed yet.
-    is_unlisted: bool,
 }
 
 impl AppendLog {
@@ -35,14 +37,16 @@ impl AppendLog {
     pub fn begin_unlisted(
         disk: Arc<dyn Disk>,
         layout: Layout,
-        manifest: Manifest,
+        mut manifest: Manifest,
         now_ms: u64,
+        generation: u64,
     ) -> io::Result<Self> {
         disk.make_folder(&layout.folder())?;
-        let path = layout.new_increment();
+        manifest.pass_over(&layout, &disk.list(&layout.folder())?);
+        let path = layout.new_increment(generation);
         let file = OpenFile::open(path.clone(), disk.create(&path)?, 0)?;
-        let mut log = Self::with_file(disk, layout, manifest, file);
-        log.switch = Some(Switch { started_at_ms: now_ms, is_unlisted: true });
+        let mut log = Self::with_file(disk, layout, manifest, file, generation);
+        log.switch = Some(Switch { started_at_ms: now_ms });
         Ok(log)
     }
 
@@ -52,72 +56,151 @@ impl AppendLog {
     }
 
     /// Sends units to a new increment from now on. The snapshot for the base must be begun
-    /// before the next unit.
+    /// before the next unit. `generation` tells this rewrite from others.
     ///
     /// Fails, and changes nothing, when the disk does.
-    pub fn begin_switch(&mut self, now_ms: u64) -> io::Result<()> {
+    pub fn begin_switch(&mut self, now_ms: u64, generation: u64) -> io::Result<()> {
         assert!(self.switch.is_none(), "one rewrite at a time");
-        if !self.needs_rewrite() {
-            // What follows in another file is of no use behind a torn one, so this one is made
-            // durable first. At most a second's writes are waited for.
-            self.write()?;
-            self.sync()?;
-        }
-        let mut manifest = self.manifest.clone();
-        let path = self.layout.path_of(&manifest.add_increment(&self.layout));
-        let file = OpenFile::open(path.clone(), self.disk.create(&path)?, 0)?;
-        let listed = self
-            .disk
-            .sync_folder(&self.layout.folder())
-            .and_then(|()| write_manifest(&*self.disk, &self.layout, &manifest));
-        if let Err(error) = listed {
-            let _ = self.disk.remove(&path);
-            return Err(error);
-        }
+        let file = match self.needs_rewrite() {
+            true => {
+                // Nothing that may be torn is followed by another file.
+                let path = self.layout.new_increment(generation);
+                let file = OpenFile::open(path.clone(), self.disk.create(&path)?, 0)?;
+                self.discard_unlisted();
+                self.is_listed = false;
+                file
+            }
+            false => {
+                // What follows in another file is of no use behind a torn one, so this one is
+                // made durable first. At most a second's writes are waited for.
+                self.write_durably(now_ms)?;
+                self.list_increment()?
+            }
+        };
         self.earlier_len += self.file.len;
-        self.file = file;
-        self.manifest = manifest;
-        self.buffer.clear();
-        self.has_gap = false;
-        self.begin_file();
-        self.switch = Some(Switch { started_at_ms: now_ms, is_unlisted: false });
+        self.begin_file(file);
+        self.switch = Some(Switch { started_at_ms: now_ms });
         Ok(())
     }
 
-    /// The base is whole and durable at [`Layout::new_base`]: it counts from now on.
+    fn list_increment(&mut self) -> io::Result<OpenFile> {
+        let mut manifest = self.next_manifest()?;
+        let path = self.layout.path_of(&manifest.add_increment(&self.layout));
+        self.use_up_numbers(&manifest);
+        let listed = || -> io::Result<OpenFile> {
+            let file = OpenFile::open(path.clone(), self.disk.create(&path)?, 0)?;
+            self.disk.sync_folder(&self.layout.folder())?;
+            write_manifest(&*self.disk, &self.layout, &manifest)?;
+            Ok(file)
+        };
+        match listed() {
+            Ok(file) => {
+                self.manifest = manifest;
+                Ok(file)
+            }
+            Err(error) => {
+                self.leave(&[manifest.increments.last().expect("it was added above")]);
+                Err(error)
+            }
+        }
+    }
+
+    /// The base is whole and durable at `new_base`: it counts from now on.
     ///
     /// Fails, and leaves what counted before, when the disk does.
-    pub fn finish_switch(&mut self, is_rdb: bool) -> io::Result<Job> {
-        let switch = self.switch.take().expect("a rewrite is under way");
+    pub fn finish_switch(&mut self, now_ms: u64, is_rdb: bool, new_base: &Path) -> io::Result<Job> {
+        self.switch.take().expect("a rewrite is under way");
         if self.has_gap {
             return Err(io::Error::other("changes during the rewrite could not be kept"));
         }
-        let mut manifest = self.manifest.clone();
-        let base = self.layout.path_of(&manifest.replace_base(&self.layout, is_rdb));
-        manifest.retire_increments(usize::from(!switch.is_unlisted));
-        let base_len = self.disk.size(&self.layout.new_base())?;
-        if switch.is_unlisted {
-            self.write()?;
-            self.sync()?;
-            let path = self.layout.path_of(&manifest.add_increment(&self.layout));
-            self.disk.rename(&self.file.path, &path)?;
-            self.file.path = path;
+        let mut manifest = self.next_manifest()?;
+        manifest.replace_base(&self.layout, is_rdb);
+        manifest.retire_increments(usize::from(self.is_listed));
+        if !self.is_listed {
+            manifest.add_increment(&self.layout);
         }
-        self.disk.rename(&self.layout.new_base(), &base)?;
+        self.use_up_numbers(&manifest);
+        match self.list_base(now_ms, new_base, &manifest) {
+            Ok(base_len) => {
+                self.manifest = manifest;
+                self.trouble = None;
+                self.is_listed = true;
+                (self.base_len, self.earlier_len) = (base_len, base_len);
+                self.rewritten_len = self.len();
+                Ok(Job::Remove { generation: self.generation, paths: self.superseded() })
+            }
+            Err(error) => {
+                let increment = manifest.increments.last().filter(|_| !self.is_listed);
+                let files: Vec<&ListedFile> = manifest.base.iter().chain(increment).collect();
+                self.leave(&files);
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives base and increment the names that `manifest` has for them, and writes it.
+    fn list_base(&mut self, now_ms: u64, new_base: &Path, manifest: &Manifest) -> io::Result<u64> {
+        let path_of = |file: Option<&ListedFile>| {
+            self.layout.path_of(&file.expect("a rewritten file has both").name)
+        };
+        let base = path_of(manifest.base.as_ref());
+        let increment = path_of(manifest.increments.last());
+        let base_len = self.disk.size(new_base)?;
+        prepare_manifest(&*self.disk, &self.layout, manifest)?;
+        if !self.is_listed {
+            self.write_durably(now_ms)?;
+            // Before the file has its number: a start without any manifest knows it by this one.
+            self.disk.sync_folder(&self.layout.folder())?;
+            self.disk.rename(&self.file.path, &increment)?;
+            self.file.path = increment;
+        }
+        self.disk.rename(new_base, &base)?;
         self.disk.sync_folder(&self.layout.folder())?;
-        write_manifest(&*self.disk, &self.layout, &manifest)?;
-        self.manifest = manifest;
-        self.trouble = None;
-        (self.base_len, self.earlier_len) = (base_len, base_len);
-        self.rewritten_len = self.len();
-        Ok(Job::Remove(self.superseded()))
+        commit_manifest(&*self.disk, &self.layout)?;
+        Ok(base_len)
+    }
+
+    /// The manifest to change, whose next numbers no file has.
+    fn next_manifest(&self) -> io::Result<Manifest> {
+        let mut manifest = self.manifest.clone();
+        manifest.pass_over(&self.layout, &self.disk.list(&self.layout.folder())?);
+        Ok(manifest)
+    }
+
+    /// Whatever becomes of the files of `manifest`, their numbers are not given to others.
+    fn use_up_numbers(&mut self, manifest: &Manifest) {
+        self.manifest.base_sequence = manifest.base_sequence;
+        self.manifest.increment_sequence = manifest.increment_sequence;
+    }
+
+    /// Files were to be listed, and the disk failed: those that no manifest lists are removed.
+    /// Where that is not known they are history, and go with the next rewrite.
+    fn leave(&mut self, files: &[&ListedFile]) {
+        let seen = read_manifest(&*self.disk, &self.layout);
+        for file in files {
+            if seen.as_ref().is_ok_and(|seen| !seen.lists(&file.name)) {
+                // One that stays only takes up room, and its number.
+                let _ = self.disk.remove(&self.layout.path_of(&file.name));
+            } else {
+                let history = ListedFile { kind: FileKind::History, ..(*file).clone() };
+                self.manifest.history.push(history);
+            }
+        }
     }
 
     /// The base came to nothing: everything counts that counted before.
     pub fn abort_switch(&mut self) {
         self.switch = None;
-        // A leftover is overwritten by the next try.
-        let _ = self.disk.remove(&self.layout.new_base());
+    }
+
+    /// Removes the open file unless it counts, or may: once it has its number, a manifest that
+    /// could not be made durable may list it.
+    pub(super) fn discard_unlisted(&self) {
+        let name = self.file.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if !self.is_listed && self.layout.is_leftover(name) {
+            // One that stays is removed at the next start.
+            let _ = self.disk.remove(&self.file.path);
+        }
     }
 
     /// Bytes of the base.
@@ -128,8 +211,7 @@ impl AppendLog {
     /// Whether all that was taken counts: false until a file that was turned on while the server
     /// runs has its base.
     pub fn is_listed(&self) -> bool {
-        !self.switch.is_some_and(|switch| switch.is_unlisted)
-            && self.file.path != self.layout.new_increment()
+        self.is_listed
     }
 
     /// Files of earlier rewrites.
@@ -139,23 +221,43 @@ impl AppendLog {
 }
 
 /// Makes the first base of a store: `write_base` writes all keys to the path it is given, and
-/// makes them durable. Returns the manifest that lists it.
+/// makes them durable. `manifest` lists nothing, but for history. Returns the one that lists it.
 pub fn create_base(
     disk: &dyn Disk,
     layout: &Layout,
+    mut manifest: Manifest,
     is_rdb: bool,
-    write_base: impl FnOnce(&std::path::Path) -> io::Result<()>,
+    generation: u64,
+    write_base: impl FnOnce(&Path) -> io::Result<()>,
 ) -> io::Result<Manifest> {
     disk.make_folder(&layout.folder())?;
     disk.sync_folder(disk::folder_of(&layout.folder()))?;
-    let mut manifest = Manifest::default();
+    manifest.pass_over(layout, &disk.list(&layout.folder())?);
     let path = layout.path_of(&manifest.replace_base(layout, is_rdb));
-    write_base(&layout.new_base())?;
-    disk.rename(&layout.new_base(), &path)?;
-    manifest.add_increment(layout);
-    let name = &manifest.increments[0].name;
-    disk.create(&layout.path_of(name))?;
+    let new_base = layout.new_base(generation);
+    write_base(&new_base)?;
+    disk.rename(&new_base, &path)?;
+    let name = manifest.add_increment(layout);
+    disk.create(&layout.path_of(&name))?;
     disk.sync_folder(&layout.folder())?;
     write_manifest(disk, layout, &manifest)?;
     Ok(manifest)
+}
+
+/// Puts a base in place of all files while nothing is appended. It is whole and durable at
+/// `new_base`. Returns the files that it replaces.
+pub fn replace_all(
+    disk: &dyn Disk,
+    layout: &Layout,
+    is_rdb: bool,
+    new_base: &Path,
+) -> io::Result<Vec<PathBuf>> {
+    let mut manifest = read_manifest(disk, layout).map_err(io::Error::other)?;
+    manifest.pass_over(layout, &disk.list(&layout.folder())?);
+    let path = layout.path_of(&manifest.replace_base(layout, is_rdb));
+    manifest.retire_increments(0);
+    disk.rename(new_base, &path)?;
+    disk.sync_folder(&layout.folder())?;
+    write_manifest(disk, layout, &manifest)?;
+    Ok(manifest.history.iter().map(|file| layout.path_of(&file.name)).collect())
 }

@@ -34,6 +34,43 @@ pub enum Fault {
     SyncsLie,
 }
 
+/// What goes wrong at one operation of the disk, counted from the moment it is planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mishap {
+    /// There is no space left. Where none is needed, all is well.
+    Full,
+    /// The operation fails. A sync that does drops what was not durable.
+    Fails,
+    /// A write takes only half of it.
+    Short,
+    /// Power is lost before it: nothing more reaches the disk.
+    PowerLoss,
+}
+
+/// A kind of error that the program under test pretends not to see, so that tests can show that
+/// they would notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// Renames that fail say that they worked.
+    Renames,
+    /// Syncs of files that fail say that they worked, as long as a program waits for them.
+    Syncs,
+    /// The first sync of a file that was opened to be continued does nothing.
+    FirstSyncs,
+}
+
+/// Operations that can go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Open,
+    Write,
+    Sync,
+    Rename,
+    Remove,
+    SyncFolder,
+    SetLen,
+}
+
 /// A disk in memory. Clones share it.
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
@@ -49,18 +86,27 @@ struct State {
     /// Names as programs see them, and as they would be after a crash at the latest sync.
     names: BTreeMap<PathBuf, usize>,
     durable_names: BTreeMap<PathBuf, usize>,
+    /// Renames that are not durable yet: from where, to where, which file.
+    renames: Vec<(PathBuf, PathBuf, usize)>,
     folders: Vec<PathBuf>,
     fault: Option<Fault>,
     life: u64,
     syncs: u64,
+    /// How many operations there were, and which of them go wrong.
+    operations: u64,
+    mishaps: BTreeMap<u64, Mishap>,
+    lie: Option<Lie>,
+    has_power: bool,
 }
 
 #[derive(Debug, Default)]
 struct File {
     bytes: Vec<u8>,
     durable: Vec<u8>,
-    /// Whether a failed sync lost the bytes that are not durable.
-    lost_from: Option<usize>,
+    /// What failed syncs have dropped of the bytes: from where to where.
+    lost: Option<(usize, usize)>,
+    /// Whether it was opened to be continued, and not synced since.
+    is_continued: bool,
 }
 
 impl SimulatedDisk {
@@ -71,10 +117,15 @@ impl SimulatedDisk {
             files: Vec::new(),
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
+            renames: Vec::new(),
             folders: Vec::new(),
             fault: None,
             life: 0,
             syncs: 0,
+            operations: 0,
+            mishaps: BTreeMap::new(),
+            lie: None,
+            has_power: true,
         };
         Self { state: Arc::new(Mutex::new(state)), life: 0 }
     }
@@ -82,6 +133,50 @@ impl SimulatedDisk {
     /// Makes things go wrong from now on, or right again.
     pub fn set_fault(&self, fault: Option<Fault>) {
         self.lock().fault = fault;
+    }
+
+    /// Lets one operation go wrong: the one that comes after `later` others.
+    pub fn plan_mishap(&self, later: u64, mishap: Mishap) {
+        let mut state = self.lock();
+        let at = state.operations + 1 + later;
+        state.mishaps.insert(at, mishap);
+    }
+
+    /// Nothing goes wrong any more.
+    pub fn forget_mishaps(&self) {
+        self.lock().mishaps.clear();
+    }
+
+    /// Makes the program under test blind for one kind of error.
+    pub fn set_lie(&self, lie: Option<Lie>) {
+        self.lock().lie = lie;
+    }
+
+    /// Whether a file has bytes that programs see and no sync will ever make durable.
+    pub fn has_lost_bytes(&self) -> bool {
+        let state = self.lock();
+        state.names.values().any(|file| state.files[*file].lost.is_some())
+    }
+
+    /// How many operations there were.
+    pub fn operations(&self) -> u64 {
+        self.lock().operations
+    }
+
+    /// Whether power was lost, so that only [`crash`](Self::crash) can follow.
+    pub fn is_dead(&self) -> bool {
+        !self.lock().has_power
+    }
+
+    /// The process is killed and the machine lives: everything written is there, durable or not.
+    /// What was opened before is dead; the returned disk is the same one for the next process.
+    pub fn kill(&self) -> Self {
+        let mut state = self.lock();
+        state.life += 1;
+        state.mishaps.clear();
+        let life = state.life;
+        drop(state);
+        Self { state: Arc::clone(&self.state), life }
     }
 
     /// How many syncs were asked for.
@@ -95,16 +190,29 @@ impl SimulatedDisk {
         let mut state = self.lock();
         state.life += 1;
         state.fault = None;
-        let State { random, files, names, durable_names, .. } = &mut *state;
+        state.mishaps.clear();
+        state.has_power = true;
+        let State { random, files, names, durable_names, renames, .. } = &mut *state;
         for file in files.iter_mut() {
             file.crash(random);
         }
         names.retain(|path, _| !path.starts_with(VOLATILE));
         durable_names.retain(|path, _| !path.starts_with(VOLATILE));
+        renames.retain(|(_, to, _)| !to.starts_with(VOLATILE));
+        let mut settled = Vec::new();
+        for (from, to, file) in renames.drain(..) {
+            // Either both names have changed or none has.
+            if random.below(2) == 0 {
+                durable_names.remove(&from);
+                durable_names.insert(to.clone(), file);
+            }
+            settled.extend([from, to]);
+        }
         let paths: Vec<PathBuf> = names.keys().chain(durable_names.keys()).cloned().collect();
         for path in paths {
             // A change of a name that was not synced may have reached the disk or not.
-            if names.get(&path) != durable_names.get(&path) && random.below(2) == 0 {
+            let is_open = names.get(&path) != durable_names.get(&path) && !settled.contains(&path);
+            if is_open && random.below(2) == 0 {
                 match names.get(&path).copied() {
                     Some(file) => durable_names.insert(path, file),
                     None => durable_names.remove(&path),
@@ -149,7 +257,33 @@ impl State {
         self.names.get(path).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
+    /// Counts an operation, and says what goes wrong with it.
+    fn begin(&mut self, operation: Operation) -> io::Result<Option<Mishap>> {
+        if !self.has_power {
+            return Err(io::Error::other("the machine has no power"));
+        }
+        self.operations += 1;
+        let mishap = self.mishaps.remove(&self.operations);
+        let needs_space = !matches!(operation, Operation::Sync | Operation::Remove);
+        match mishap {
+            Some(Mishap::PowerLoss) => {
+                self.has_power = false;
+                Err(io::Error::other("the machine has no power"))
+            }
+            Some(Mishap::Full) if needs_space => Err(io::ErrorKind::StorageFull.into()),
+            Some(Mishap::Fails) if operation != Operation::Sync => {
+                Err(io::Error::other("injected error"))
+            }
+            other => Ok(other),
+        }
+    }
+
     fn make(&mut self, path: &Path) -> usize {
+        if let Ok(file) = self.find(path) {
+            // As the system does: whoever has it open sees it emptied.
+            self.files[file].cut(0);
+            return file;
+        }
         self.files.push(File::default());
         self.names.insert(path.to_owned(), self.files.len() - 1);
         self.files.len() - 1
@@ -157,6 +291,9 @@ impl State {
 
     /// How much of a write of `len` bytes is taken.
     fn admit(&mut self, len: usize) -> io::Result<usize> {
+        if self.begin(Operation::Write)? == Some(Mishap::Short) {
+            return Ok(len.div_ceil(2));
+        }
         match &mut self.fault {
             Some(Fault::WritesFail) => Err(io::Error::other("injected write error")),
             Some(Fault::ShortWrites) => Ok(len.div_ceil(2)),
@@ -172,21 +309,27 @@ impl State {
 
     fn sync(&mut self, file: usize) -> io::Result<()> {
         self.syncs += 1;
+        let mishap = self.begin(Operation::Sync)?;
         let fault = self.fault;
         let file = &mut self.files[file];
+        if self.lie == Some(Lie::FirstSyncs) && std::mem::take(&mut file.is_continued) {
+            return Ok(());
+        }
         match fault {
+            _ if mishap == Some(Mishap::Fails) => {
+                file.lose();
+                Err(io::Error::other("injected sync error"))
+            }
             Some(Fault::SyncsFail) => {
-                file.lost_from.get_or_insert(file.durable.len());
+                file.lose();
                 Err(io::Error::other("injected sync error"))
             }
             Some(Fault::SyncsLie) => Ok(()),
             _ => {
                 // Pages that a failed sync dropped are clean: later syncs do not write them.
-                let hole = file.lost_from.map(|from| from..file.bytes.len().max(from));
                 file.durable = file.bytes.clone();
-                if let Some(hole) = hole {
-                    let end = hole.end.min(file.durable.len());
-                    file.durable[hole.start.min(end)..end].fill(0);
+                if let Some((start, end)) = file.lost {
+                    file.durable[start..end].fill(0);
                 }
                 Ok(())
             }
@@ -195,6 +338,19 @@ impl State {
 }
 
 impl File {
+    /// What is written behind the cut is new, whatever a sync dropped there before.
+    fn cut(&mut self, len: usize) {
+        self.bytes.truncate(len);
+        self.lost = self.lost.map(|(start, end)| (start, end.min(len)));
+        self.lost = self.lost.filter(|(start, end)| start < end);
+    }
+
+    /// A sync failed: what was not durable never will be.
+    fn lose(&mut self) {
+        let start = self.lost.map_or(self.durable.len(), |(start, _)| start);
+        self.lost = (start < self.bytes.len()).then_some((start, self.bytes.len()));
+    }
+
     /// Keeps what is durable, and some of the rest.
     fn crash(&mut self, random: &mut Rng) {
         if self.bytes == self.durable {
@@ -216,7 +372,7 @@ impl File {
             }
         }
         self.bytes = self.durable.clone();
-        self.lost_from = None;
+        self.lost = None;
     }
 }
 
@@ -241,7 +397,9 @@ impl Write for Handle {
 
 impl DiskFile for Handle {
     fn sync(&mut self) -> io::Result<()> {
-        self.disk.living()?.sync(self.file)
+        let mut state = self.disk.living()?;
+        let synced = state.sync(self.file);
+        if state.lie == Some(Lie::Syncs) { Ok(()) } else { synced }
     }
 
     fn syncer(&self) -> io::Result<Arc<dyn SyncFile>> {
@@ -250,7 +408,8 @@ impl DiskFile for Handle {
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
         let mut state = self.disk.living()?;
-        state.files[self.file].bytes.truncate(len as usize);
+        state.begin(Operation::SetLen)?;
+        state.files[self.file].cut(len as usize);
         Ok(())
     }
 }
@@ -263,13 +422,18 @@ impl SyncFile for Handle {
 
 impl Disk for SimulatedDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let file = self.living()?.make(path);
+        let mut state = self.living()?;
+        state.begin(Operation::Open)?;
+        let file = state.make(path);
+        drop(state);
         Ok(self.handle(file))
     }
 
     fn append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let mut state = self.living()?;
+        state.begin(Operation::Open)?;
         let file = state.find(path).unwrap_or_else(|_| state.make(path));
+        state.files[file].is_continued = true;
         drop(state);
         Ok(self.handle(file))
     }
@@ -286,14 +450,20 @@ impl Disk for SimulatedDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.living()?;
+        match state.begin(Operation::Rename) {
+            Err(_) if state.lie == Some(Lie::Renames) => return Ok(()),
+            begun => _ = begun?,
+        }
         let file = state.find(from)?;
         state.names.remove(from);
         state.names.insert(to.to_owned(), file);
+        state.renames.push((from.to_owned(), to.to_owned(), file));
         Ok(())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.living()?;
+        state.begin(Operation::Remove)?;
         state.find(path)?;
         state.names.remove(path);
         Ok(())
@@ -301,8 +471,9 @@ impl Disk for SimulatedDisk {
 
     fn truncate(&self, path: &Path, len: u64) -> io::Result<()> {
         let mut state = self.living()?;
+        state.begin(Operation::SetLen)?;
         let file = state.find(path)?;
-        state.files[file].bytes.truncate(len as usize);
+        state.files[file].cut(len as usize);
         state.sync(file)
     }
 
@@ -327,10 +498,12 @@ impl Disk for SimulatedDisk {
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         let mut state = self.living()?;
+        state.begin(Operation::SyncFolder)?;
         if state.fault == Some(Fault::SyncsLie) {
             return Ok(());
         }
-        let State { names, durable_names, .. } = &mut *state;
+        let State { names, durable_names, renames, .. } = &mut *state;
+        renames.retain(|(_, to, _)| folder_of(to) != path);
         durable_names.retain(|name, _| folder_of(name) != path);
         let inside = names.iter().filter(|(name, _)| folder_of(name) == path);
         durable_names.extend(inside.map(|(name, file)| (name.clone(), *file)));

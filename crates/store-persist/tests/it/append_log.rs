@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use store_persist::aof::{
     AofError, AppendLog, AppendSettings, CommandReader, Encoder, FsyncPolicy, Job, Layout,
-    create_base, make_plan,
+    Manifest, create_base, make_plan,
 };
 use store_persist::disk::{Disk, DiskFile, Fault, SimulatedDisk, SyncFile};
 use store_resp::OwnedRequest;
@@ -22,7 +22,7 @@ fn layout() -> Layout {
 }
 
 fn settings(policy: FsyncPolicy) -> AppendSettings {
-    AppendSettings { policy, has_timestamps: false, rests_now: false }
+    AppendSettings { policy, has_timestamps: false, rests_now: false, has_sums: true }
 }
 
 /// One life of a server that counts: token 1, 2, 3, each written at a moment.
@@ -70,9 +70,10 @@ impl World {
             write_base(&mut *disk.create(path)?, 0);
             Ok(())
         };
-        let manifest = create_base(&disk, &layout(), false, create).unwrap();
+        let manifest =
+            create_base(&disk, &layout(), Manifest::default(), false, 1, create).unwrap();
         disk.set_fault(fault);
-        let log = AppendLog::open(Arc::new(disk.clone()), layout(), manifest).unwrap();
+        let log = AppendLog::open(Arc::new(disk.clone()), layout(), manifest, 2).unwrap();
         let random = Random::seeded(seed);
         let (acknowledged, sync, base) = (Vec::new(), None, None);
         Self { random, disk, log, policy, now_ms: 10_000, token: 0, acknowledged, sync, base }
@@ -98,14 +99,14 @@ impl World {
             self.log.add(self.now_ms, unit, &settings(self.policy));
         }
         match self.log.flush(self.now_ms, &settings(self.policy)).unwrap() {
-            Some(Job::Sync { file, number }) => {
+            Some(Job::Sync { file, number, .. }) => {
                 let ends_ms = self.now_ms + self.random.in_range(0..SYNC_MS_MAX);
                 // One that is under way comes to its end first, on the same thread.
                 if let Some(sync) = self.sync.replace(Sync { file, number, ends_ms }) {
                     self.log.handle_synced(self.now_ms, sync.number, sync.file.sync());
                 }
             }
-            Some(Job::Remove(_)) | None => {}
+            Some(Job::Remove { .. }) | None => {}
         }
         if writes > 0 {
             self.acknowledged.push((self.token, self.now_ms));
@@ -113,7 +114,7 @@ impl World {
     }
 
     fn begin_rewrite(&mut self) {
-        self.log.begin_switch(self.now_ms).unwrap();
+        self.log.begin_switch(self.now_ms, 3).unwrap();
         self.base = Some((self.token, self.now_ms + self.random.in_range(0..2000)));
     }
 
@@ -122,10 +123,12 @@ impl World {
         if self.random.in_range(0..4) == 0 {
             return self.log.abort_switch();
         }
-        write_base(&mut *self.disk.create(&self.log.layout().new_base()).unwrap(), token);
-        let Job::Remove(paths) = self.log.finish_switch(false).unwrap() else { panic!("no list") };
+        let new_base = self.log.layout().new_base(3);
+        write_base(&mut *self.disk.create(&new_base).unwrap(), token);
+        let finished = self.log.finish_switch(self.now_ms, false, &new_base).unwrap();
+        let Job::Remove { paths, .. } = finished else { panic!("no list") };
         paths.iter().for_each(|path: &PathBuf| self.disk.remove(path).unwrap());
-        self.log.handle_removed();
+        self.log.handle_removed(&paths);
     }
 }
 

@@ -218,7 +218,8 @@ fn unpack_some(stack: &mut Stack<'_>, limit: i64, offset: i64) -> Result<c_int, 
     let mut reader = Reader { data: &data, at: offset };
     let mut count = 0;
     while reader.at < data.len() && count < limit {
-        if stack.reserve(1).is_err() {
+        // One for the value, one for the place of the rest.
+        if stack.reserve(2).is_err() {
             return Err(stack
                 .fail("too many return values at once; use unpack_one or unpack_limit instead."));
         }

@@ -140,7 +140,10 @@ unsafe fn raise(state: *mut ffi::lua_State, error: Raise) -> c_int {
                 context(state).keep_error_place();
                 ffi::lua_error(state)
             }
-            Raise::Killed => end_killed(state, context(state)),
+            Raise::Killed => {
+                ffi::lua_settop(state, 0);
+                end_killed(state, context(state))
+            }
         }
     }
 }

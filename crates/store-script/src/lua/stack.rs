@@ -357,7 +357,8 @@ impl<'a> Stack<'a> {
 
     fn push_text(&mut self, text: &[u8]) {
         // Errors of deep recursions find the stack full; what it holds is not needed any more.
-        if self.reserve(1).is_err() {
+        // What raises the text puts the place and more beside it.
+        if self.reserve(5).is_err() {
             self.set_top(self.pinned);
         }
         unsafe { ffi::lua_pushlstring(self.state, text.as_ptr().cast(), text.len()) };

@@ -486,6 +486,17 @@ fn nesting_ends_in_errors() {
 }
 
 #[test]
+fn a_table_within_itself_is_refused_by_every_library() {
+    let make = "local t = {} t[1] = t t.a = t";
+    for library in ["cjson.encode", "cmsgpack.pack"] {
+        let mut store = store();
+        let reply = store.eval(format!("{make} return {{pcall({library}, t)}}"));
+        assert!(reply.starts_with("*2"), "{library}: {reply}");
+        assert_well(&mut store);
+    }
+}
+
+#[test]
 fn recursion_ends_in_errors() {
     let codes = [
         "local function f() return 1 + f() end return f()",

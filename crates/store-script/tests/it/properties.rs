@@ -394,7 +394,7 @@ fn lists_change_as_on_the_real_server() {
             code.push_str(&match below(random, 6) {
                 0 => format!("table.insert(t, {at}, {}) ", below(random, 9)),
                 1 => format!("table.insert(t, {at}) "),
-                2 => format!("r[#r + 1] = tostring(table.remove(t, {at})) "),
+                2 => format!("r[#r + 1] = type(table.remove(t, {at})) "),
                 3 => format!("r[#r + 1] = table.concat(t, ',', {at}) "),
                 4 => "r[#r + 1] = table.maxn(t) r[#r + 1] = table.remove(t) ".into(),
                 _ => "table.foreach(t, function(k, v) r[#r + 1] = v end) \

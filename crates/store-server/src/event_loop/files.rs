@@ -22,7 +22,10 @@ impl EventLoop {
         loader: Option<Loader>,
         events: &mut Events,
     ) -> io::Result<Result<(), String>> {
-        let Some(mut loader) = loader else { return Ok(Ok(())) };
+        let Some(mut loader) = loader else {
+            let now_ms = self.clock.now_us() / 1000;
+            return Ok(self.persistence.open_without_data(now_ms, &mut self.engine));
+        };
         let loaded = loop {
             if self.is_stopping {
                 return Ok(Err("stopped while data was loaded".to_owned()));
@@ -48,7 +51,7 @@ impl EventLoop {
     #[cold]
     pub(super) fn load_again(&mut self) {
         let now_us = self.clock.now_us();
-        let loader = self.persistence.appended(&self.engine);
+        let loader = self.persistence.appended(now_us / 1000, &self.engine);
         let loaded = loader.and_then(|mut loader| {
             self.engine.forget_all(now_us);
             let clock = &self.clock;
@@ -92,7 +95,11 @@ impl EventLoop {
     pub(super) fn finish(&mut self) -> io::Result<()> {
         let closed = match self.failure.take() {
             Some(reason) => Err(reason),
-            None => self.persistence.close(&mut self.engine).map_err(|error| error.to_string()),
+            None => {
+                let now_ms = self.clock.now_us() / 1000;
+                let closed = self.persistence.close(now_ms, &mut self.engine);
+                closed.map_err(|error| error.to_string())
+            }
         };
         // A save that is nearly done does not take the name any more: the folder is given up.
         self.ties.generations.advance();

@@ -7,13 +7,13 @@
 //! key, which says of a value what no shorter request could.
 
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use store_engine::{Engine, SnapshotForm, SnapshotKind, SnapshotTurn};
-use store_persist::aof::Encoder;
+use store_persist::aof::{Encoder, Event};
 use store_persist::disk::{Disk, DiskFile};
 use store_persist::rdb::{FileWriter, Head, Part, SavedEntry};
 use store_resp::OwnedRequest;
@@ -30,8 +30,8 @@ const REFILL_BYTES: usize = 4 * 1024 * 1024;
 /// What a turn came to.
 pub(super) enum BaseTurn {
     More,
-    /// It is whole and durable.
-    Done,
+    /// The thread has all of it, and will tell.
+    HandedOver,
     Failed(String),
 }
 
@@ -47,23 +47,25 @@ struct Shared {
 /// A base being written. Parts that wait are bounded by the engine, which gives up a snapshot
 /// that is written too slowly.
 pub(super) struct BaseWriter {
-    parts: Option<Sender<Vec<Part>>>,
+    /// Which base it is.
+    pub(super) generation: u64,
+    parts: Sender<Vec<Part>>,
     shared: Arc<Shared>,
-    /// Told by the thread.
-    pub(super) written: Option<Result<(), String>>,
 }
 
 impl BaseWriter {
     /// Takes a snapshot of this moment, and starts the thread that writes it to `path`.
     pub(super) fn begin(
-        disk: &dyn Disk,
-        path: &Path,
+        disk: &Arc<dyn Disk>,
+        path: PathBuf,
         engine: &mut Engine,
         now_us: u64,
         is_rdb: bool,
+        generation: u64,
         mailbox: Mailbox,
     ) -> io::Result<Self> {
-        let file = BaseFile::begin(disk, path, engine, is_rdb)?;
+        let file = BaseFile::begin(&**disk, &path, engine, is_rdb)?;
+        let disk = Arc::clone(disk);
         let form = form(engine, is_rdb);
         if !engine.start_snapshot(now_us, SnapshotKind::Rewrite, form) {
             return Err(io::Error::other("another snapshot is not over yet"));
@@ -73,29 +75,27 @@ impl BaseWriter {
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("tenure-rewrite".to_owned());
         let spawned = thread.spawn(move || {
-            let mut word = LastWord { mailbox, result: Some(Err(PANICKED.to_owned())) };
+            let mut word = LastWord { mailbox, generation, result: Some(Err(PANICKED.to_owned())) };
             let written = write_parts(file, &received, &of_thread, &word.mailbox);
+            if written.is_none() {
+                // Nobody wants it. One that stays is removed at the next start.
+                let _ = disk.remove(&path);
+            }
             word.result = written.map(|written| written.map_err(|error| error.to_string()));
         });
         if let Err(error) = spawned {
             engine.abandon_snapshot();
             return Err(error);
         }
-        Ok(Self { parts: Some(parts), shared, written: None })
+        Ok(Self { generation, parts, shared })
     }
 
     /// Whether there is nothing to do before the thread says so.
     pub(super) fn waits(&self) -> bool {
-        self.written.is_none()
-            && (self.parts.is_none() || self.shared.loop_waits.load(Ordering::SeqCst))
+        self.shared.loop_waits.load(Ordering::SeqCst)
     }
 
     pub(super) fn turn(&mut self, engine: &mut Engine) -> BaseTurn {
-        match self.written.take() {
-            Some(Ok(())) => return BaseTurn::Done,
-            Some(Err(reason)) => return BaseTurn::Failed(reason),
-            None => {}
-        }
         for _ in 0..SLICES_MAX {
             if self.waits() {
                 break;
@@ -109,8 +109,10 @@ impl BaseWriter {
                 }
                 SnapshotTurn::Done(parts) => {
                     self.hand_over(parts);
-                    // Its end is the end of the file.
-                    self.hand_over_end();
+                    // An empty list is the end; without one the thread throws the file away. A
+                    // thread that is gone has told why.
+                    let _ = self.parts.send(Vec::new());
+                    return BaseTurn::HandedOver;
                 }
                 SnapshotTurn::Abandoned(reason) => return BaseTurn::Failed(reason),
                 SnapshotTurn::Settling => {}
@@ -129,18 +131,11 @@ impl BaseWriter {
     }
 
     fn hand_over(&self, parts: Vec<Part>) {
-        if let Some(sender) = self.parts.as_ref().filter(|_| !parts.is_empty()) {
+        if !parts.is_empty() {
             let bytes: usize = parts.iter().map(Part::own_bytes).sum();
             self.shared.ahead_bytes.fetch_add(bytes, Ordering::SeqCst);
             // A thread that is gone has told why.
-            let _ = sender.send(parts);
-        }
-    }
-
-    /// An empty list is the end; without one the thread throws the file away.
-    fn hand_over_end(&mut self) {
-        if let Some(sender) = self.parts.take() {
-            let _ = sender.send(Vec::new());
+            let _ = self.parts.send(parts);
         }
     }
 }
@@ -148,6 +143,7 @@ impl BaseWriter {
 /// What the loop is told when the thread ends, be it by a panic, which has printed itself.
 struct LastWord {
     mailbox: Mailbox,
+    generation: u64,
     result: Option<Result<(), String>>,
 }
 
@@ -156,7 +152,8 @@ const PANICKED: &str = "the thread that writes the base has panicked";
 impl Drop for LastWord {
     fn drop(&mut self) {
         if let Some(result) = self.result.take() {
-            self.mailbox.tell(FileEvent::BaseWritten(result));
+            let generation = self.generation;
+            self.mailbox.tell(FileEvent::Done(Event::BaseWritten { generation, result }));
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -43,23 +43,40 @@ impl DataFolders {
 
     /// Nothing is written any more.
     pub(crate) fn release(&self) {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        for (folder, _file) in held.drain(..).filter(|(_, file)| file.is_some()) {
+            // While it is locked: whoever has it open looks for another one.
+            let _ = std::fs::remove_file(folder.join(NAME));
+        }
     }
 }
 
 /// `None` where no file can be made: then none of ours can either, and whoever tries is told.
 fn lock(folder: &Path) -> Result<Option<File>, String> {
-    let Ok(mut file) = open(&folder.join(NAME)) else { return Ok(None) };
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {
-            // Only for people: whoever is refused reads it.
-            let _ = file.set_len(0);
-            let _ = writeln!(file, "{}", std::process::id());
-            Ok(Some(file))
+    /// The file may be removed by its owner between opening and locking it.
+    const TRIES_MAX: usize = 100;
+    let path = folder.join(NAME);
+    for _ in 0..TRIES_MAX {
+        let Ok(mut file) = open(&path) else { return Ok(None) };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) if is_at(&file, &path) => {
+                // Only for people: whoever is refused reads it.
+                let _ = file.set_len(0);
+                let _ = writeln!(file, "{}", std::process::id());
+                return Ok(Some(file));
+            }
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(refusal(folder, &mut file)),
+            Err(error) => return Err(format!("cannot lock {}: {error}", path.display())),
         }
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(refusal(folder, &mut file)),
-        Err(error) => Err(format!("cannot lock {}: {error}", folder.join(NAME).display())),
     }
+    Err(format!("cannot lock {}: it keeps being removed", path.display()))
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |found: &std::fs::Metadata| (found.dev(), found.ino());
+    let (opened, there) = (file.metadata(), std::fs::metadata(path));
+    matches!((opened, there), (Ok(opened), Ok(there)) if identity(&opened) == identity(&there))
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -99,6 +116,8 @@ mod tests {
         assert!(error.contains(&process) && error.contains("dir"), "{error}");
         first.release();
         second.own(folder.path()).unwrap();
+        second.release();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
         DataFolders::simulated().own(folder.path()).unwrap();
     }
 }

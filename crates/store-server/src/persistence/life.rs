@@ -18,7 +18,7 @@ use store_types::crc64::crc64;
 
 use super::witness::{Witness, random_id};
 
-const NAME: &str = "tenure.life";
+pub(super) const NAME: &str = "tenure.life";
 const NEW_NAME: &str = "tenure.life.new";
 const VERSION_LINE: &str = "tenure-life 2";
 /// What was written before there was a proof: nobody can tell a copy of it from the original.

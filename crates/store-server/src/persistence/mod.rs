@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use store_engine::{Config, Engine, ServerRequest, Unit};
-use store_persist::aof::{AppendError, Layout};
-use store_persist::disk::Disk;
+use store_persist::aof::{AppendError, Layout, Manifest};
+use store_persist::disk::{Disk, exists};
 
 pub(crate) use append::Append;
 pub(crate) use disk::FileDisk;
@@ -95,8 +95,8 @@ impl Persistence {
     }
 
     /// A loader of all that was appended so far. Fails with what is to be told.
-    pub(crate) fn appended(&mut self, engine: &Engine) -> Result<Loader, String> {
-        self.append.write_all().map_err(|error| error.to_string())?;
+    pub(crate) fn appended(&mut self, now_ms: u64, engine: &Engine) -> Result<Loader, String> {
+        self.append.write_all(now_ms).map_err(|error| error.to_string())?;
         Loader::of_appended(Arc::clone(&self.disk), engine.config())
     }
 
@@ -111,7 +111,10 @@ impl Persistence {
     }
 
     pub(crate) fn handle_event(&mut self, now_ms: u64, event: FileEvent) {
-        self.append.handle_event(now_ms, event);
+        match event {
+            FileEvent::Done(event) => self.append.handle_event(now_ms, event),
+            FileEvent::BaseWaits => {}
+        }
     }
 
     /// The settings changed, or BGREWRITEAOF was asked for.
@@ -130,7 +133,7 @@ impl Persistence {
         engine: &mut Engine,
         loaded: start::Loaded,
     ) -> Result<(), String> {
-        self.append.open(now_ms, engine, loaded)?;
+        self.append.open(now_ms, engine, loaded.manifest)?;
         self.notes.append(&mut self.append.notes);
         if !persists(engine.config()) {
             return self.forget_life(&dir(engine.config()));
@@ -152,10 +155,20 @@ impl Persistence {
         Ok(())
     }
 
+    /// There is nothing to load, and nothing is kept until the settings say otherwise.
+    pub(crate) fn open_without_data(
+        &mut self,
+        now_ms: u64,
+        engine: &mut Engine,
+    ) -> Result<(), String> {
+        self.append.open(now_ms, engine, Manifest::default())
+    }
+
     /// What changes now is not kept, so a clean end before this must not be continued after it.
     fn forget_life(&mut self, dir: &Path) -> Result<(), String> {
         // Where another server lives, its mark says that it runs, and vouches for nothing.
-        if self.folders.own(dir).is_err() {
+        let has_mark = exists(&*self.disk, &dir.join(life::NAME));
+        if !has_mark || self.folders.own(dir).is_err() {
             return Ok(());
         }
         let forgotten = life::forget(&*self.disk, dir);
@@ -164,8 +177,8 @@ impl Persistence {
     }
 
     /// Nothing follows: makes all durable that is to be, and says so for the next start.
-    pub(crate) fn close(&mut self, engine: &mut Engine) -> Result<(), AppendError> {
-        let is_appended = self.append.close(engine)?;
+    pub(crate) fn close(&mut self, now_ms: u64, engine: &mut Engine) -> Result<(), AppendError> {
+        let is_appended = self.append.close(now_ms, engine)?;
         let is_saved = !save_points(engine.config()).is_empty() && engine.keyspace().dirty == 0;
         if let Some(life) = &self.life
             && (is_appended || is_saved)

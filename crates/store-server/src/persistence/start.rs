@@ -354,6 +354,9 @@ fn aof_advice(path: &Path, error: &AofError) -> String {
 fn advise(error: &PlanError) -> String {
     let next = match error {
         PlanError::Disk { .. } => "check the setting dir and its permissions",
+        PlanError::Unlisted { .. } => {
+            "restore the manifest from a backup, or move the file away if you can do without it"
+        }
         PlanError::Manifest { .. } => "restore it from a backup, or correct the line by hand",
         _ => "restore it from a backup, or remove its line if you can do without its data",
     };

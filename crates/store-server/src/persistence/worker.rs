@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use mio::Waker;
-use store_persist::aof::Job;
+use store_persist::aof::{Event, Job};
 use store_persist::disk::Disk;
 
 use crate::event_loop::Message;
@@ -14,16 +14,12 @@ use crate::event_loop::Message;
 /// Jobs that wait: one sync at a time, and a list of files per rewrite.
 const JOBS_MAX: usize = 16;
 
-/// What came of a job.
+/// What threads tell.
 #[derive(Debug)]
 pub(crate) enum FileEvent {
-    /// A sync ended.
-    Synced { number: u64, result: io::Result<()> },
-    /// Old files are gone.
-    Removed,
-    /// The base of a rewrite is whole and durable, or it is not.
-    BaseWritten(Result<(), String>),
-    /// The walk for a base may go on.
+    /// What they were asked to do is done, or cannot be.
+    Done(Event),
+    /// The walk for a base may go on. Being told is all it takes.
     BaseWaits,
 }
 
@@ -85,14 +81,16 @@ impl Drop for Worker {
 }
 
 fn work(disk: &dyn Disk, job: Job) -> FileEvent {
-    match job {
-        Job::Sync { file, number } => FileEvent::Synced { number, result: file.sync() },
-        Job::Remove(paths) => {
-            for path in paths {
-                // One that stays is listed as history, and tried again at the next start.
-                let _ = disk.remove(&path);
-            }
-            FileEvent::Removed
+    FileEvent::Done(match job {
+        Job::Sync { generation, file, number } => {
+            Event::Synced { generation, number, result: file.sync() }
         }
-    }
+        Job::Remove { generation, paths } => {
+            for path in &paths {
+                // One that stays is listed as history, and tried again at the next start.
+                let _ = disk.remove(path);
+            }
+            Event::Removed { generation, paths }
+        }
+    })
 }

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 /// elsewhere.
 ///
 /// The store is the one of --url, --host and --port, --socket, or --local; else that of
-/// TENURE_STORE; else 127.0.0.1:6379. A password in TENURE_STORE or REDISCLI_AUTH stands in no process list.
+/// TENURE_STORE; else 127.0.0.1:6379. A password in TENURE_STORE or REDISCLI_AUTH stands in no
+/// process list.
 ///
 /// Exit codes: 0, 1 when the store answered with an error, 64 usage, 69 store unreachable.
 #[derive(Debug, clap::Args)]

@@ -235,8 +235,8 @@ fn ensure(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
     let failed = |error: io::Error| not_started(place, &error);
     let mut seen = "others have been starting it all the time".to_owned();
     // By the clock: a look at a store that is stopped takes seconds.
-    let begun_at = clock::steady();
-    while begun_at.elapsed() < TURN_TIMEOUT {
+    let given_up_at = clock::steady() + TURN_TIMEOUT;
+    while clock::steady() < given_up_at {
         match find(place)? {
             Found::Running(socket) => return Ok(socket),
             Found::Silent(what) => seen = what,
@@ -260,8 +260,8 @@ fn start_in_turn(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
     }
     let mut child = spawn(place, idle).map_err(|error| not_started(place, &error))?;
     let mut seen = "it did not come up in time".to_owned();
-    let begun_at = clock::steady();
-    while begun_at.elapsed() < TURN_TIMEOUT {
+    let given_up_at = clock::steady() + TURN_TIMEOUT;
+    while clock::steady() < given_up_at {
         match find(place)? {
             Found::Running(socket) => return Ok(socket),
             Found::Silent(what) => seen = what,
@@ -323,8 +323,8 @@ fn stop(place: &Place, force: bool) -> Result<ExitCode, Failure> {
         Err(error) => return Err(failed(error)),
         Ok(refused) => return Err(failed(io::Error::other(format!("{refused:?}")))),
     }
-    let begun_at = clock::steady();
-    while begun_at.elapsed() < TURN_TIMEOUT {
+    let given_up_at = clock::steady() + TURN_TIMEOUT;
+    while clock::steady() < given_up_at {
         if !is_held(&place.lock()).map_err(failed)? {
             result("the local store has ended");
             return Ok(ExitCode::SUCCESS);

@@ -131,6 +131,11 @@ fn ctrl_z_puts_the_view_away() {
     terminal.sees("q or Ctrl-C");
     terminal.press("\x1a");
     terminal.sees(LEFT);
+    // It puts the view away first: one who continues it before it has stopped does nothing.
+    wait_until("it has stopped", GENEROUS, || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", terminal.pid())).unwrap();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    });
     send(terminal.pid(), rustix::process::Signal::CONT);
     terminal.sees(ENTERED);
     terminal.sees("q or Ctrl-C");

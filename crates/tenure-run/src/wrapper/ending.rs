@@ -27,6 +27,8 @@ pub(super) struct Progress {
     pause: Duration,
     empty_lists: u32,
     lists: u32,
+    /// Who was left at the last look.
+    left: Vec<Pid>,
 }
 
 impl Wrapper {
@@ -36,7 +38,6 @@ impl Wrapper {
         match answer {
             KillAnswer::Refused => {
                 program.refused.insert(pid);
-                self.outputs.push_back(Output::KillBelow(pid));
             }
             KillAnswer::Sent | KillAnswer::Gone => {
                 program.refused.remove(&pid);
@@ -67,6 +68,7 @@ impl Wrapper {
             pause: LOOK_PAUSE_MIN,
             empty_lists: 0,
             lists: 0,
+            left: Vec::new(),
         });
         if was_waiting {
             return self.finish(now);
@@ -107,7 +109,7 @@ impl Wrapper {
         let progress = match &mut program.stage {
             Stage::Ending(progress) => progress,
             Stage::Stuck { .. } if nobody_is_left => return self.finish(now),
-            Stage::Stuck { .. } => return self.kill_each(&left),
+            Stage::Stuck { .. } => return self.kill_each(&left, &left),
             _ => return,
         };
         progress.lists += 1;
@@ -125,13 +127,22 @@ impl Wrapper {
             progress.look_at = now;
             return self.look_for_end();
         }
+        // Whoever is killed leaves its children to us: as long as that goes on, look at once again.
+        progress.pause = match progress.left == left {
+            true => (progress.pause * 2).min(LOOK_PAUSE_MAX),
+            false => LOOK_PAUSE_MIN,
+        };
         progress.look_at = now + progress.pause;
-        progress.pause = (progress.pause * 2).min(LOOK_PAUSE_MAX);
-        self.kill_each(&left);
+        let before = std::mem::replace(&mut progress.left, left.clone());
+        self.kill_each(&left, &before);
     }
 
-    fn kill_each(&mut self, left: &[Pid]) {
+    /// Kills those that are left, and what descends from those that a signal did not end before:
+    /// as long as they are there, their children are not ours.
+    fn kill_each(&mut self, left: &[Pid], before: &[Pid]) {
         self.outputs.extend(left.iter().map(|pid| Output::Kill(*pid)));
+        let stayed = left.iter().filter(|pid| before.contains(pid));
+        self.outputs.extend(stayed.map(|pid| Output::KillBelow(*pid)));
     }
 
     /// Some cannot be ended. They are named, the term is held, and they are tried again.

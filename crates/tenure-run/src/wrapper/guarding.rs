@@ -79,6 +79,8 @@ impl Wrapper {
     /// The guard has ended, was stopped, or takes no orders.
     pub fn handle_guard_trouble(&mut self, now: Moment, trouble: GuardTrouble) {
         if matches!(self.guard.state, State::Starting(_) | State::Ready) {
+            // Orders for it must not go to its successor.
+            self.outputs.retain(|output| !matches!(output, Output::Order(_)));
             self.outputs.push_back(Output::KillGuard);
             self.lose_guard(now);
             self.outputs.push_back(Output::Say(Word::GuardReplaced(trouble)));
@@ -138,7 +140,7 @@ impl Wrapper {
         self.guard.forget_order = self.order(now, Order::Forget);
         if self.guard.forget_order.is_none() {
             self.unforgotten = None;
-            self.outputs.push_back(Output::Reap(leader));
+            self.reap(leader);
         }
     }
 
@@ -191,7 +193,7 @@ impl Wrapper {
         if self.guard.forget_order == Some(number) {
             self.guard.forget_order = None;
             if let Some(leader) = self.unforgotten.take() {
-                self.outputs.push_back(Output::Reap(leader));
+                self.reap(leader);
             }
             self.advance(now);
         }
@@ -207,7 +209,7 @@ impl Wrapper {
         (self.guard.answer_by, self.guard.forget_order) = (None, None);
         // A guard that is killed acts no more, so the number may be anybody's again.
         if let Some(leader) = self.unforgotten.take() {
-            self.outputs.push_back(Output::Reap(leader));
+            self.reap(leader);
         }
         if let Some(program) = &mut self.program {
             program.watch_order = None;

@@ -69,7 +69,7 @@ pub enum Output {
     KillGroup(Pid),
     /// Send SIGKILL to this child; answered by [`Wrapper::handle_kill_answer`].
     Kill(Pid),
-    /// Send SIGKILL to the descendants of this child, which itself cannot be killed.
+    /// Send SIGKILL to the descendants of this child, which a signal did not end.
     KillBelow(Pid),
     /// See how the leader stands; answered by [`Wrapper::handle_leader`].
     LookAtLeader(Pid),
@@ -184,9 +184,7 @@ pub struct Wrapper {
 /// What a list of children is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// Whoever is there now was there before the program.
-    Before,
-    /// Who has to be reaped.
+    /// Who has to be reaped; and before the program is forked, who was there before it.
     Reap,
     /// Whether anything is left of the program.
     Ending { leader_had_ended: bool },
@@ -207,6 +205,8 @@ struct Program {
     /// It was told to stop, or killed: how it ends is not its own will.
     is_cut_short: bool,
     has_executed: bool,
+    /// Children were listed before it was forked.
+    knows_strangers: bool,
     not_started: Option<StartError>,
     refused: BTreeSet<Pid>,
 }
@@ -248,10 +248,11 @@ impl Wrapper {
             leader: None,
             is_cut_short: false,
             has_executed: false,
+            knows_strangers: false,
             not_started: None,
             refused: BTreeSet::new(),
         });
-        self.looks.push_back(Look::Before);
+        self.looks.push_back(Look::Reap);
         self.outputs.push_back(Output::ListChildren);
         self.advance(now);
     }
@@ -346,12 +347,12 @@ impl Wrapper {
     pub fn handle_children(&mut self, now: Moment, children: Option<&[ListedChild]>) {
         let look = self.looks.pop_front().unwrap_or(Look::Reap);
         let listed = children.unwrap_or_default();
-        self.reap_old(now, listed);
+        match children {
+            Some(_) => self.reap_old(now, listed),
+            None => self.look_again(now + REAP_AFTER),
+        }
         match look {
-            Look::Before if children.is_some() => {
-                self.strangers = listed.iter().map(|child| child.pid).collect();
-            }
-            Look::Before | Look::Reap => {}
+            Look::Reap => self.note_strangers(now, children),
             Look::Ending { leader_had_ended } => {
                 let left = children.map(|_| self.left_of_program(listed));
                 self.judge_end(now, left, leader_had_ended);
@@ -397,8 +398,27 @@ impl Wrapper {
         self.program.is_some()
     }
 
+    /// Whoever lives before the program does is not the program's.
+    fn note_strangers(&mut self, now: Moment, children: Option<&[ListedChild]>) {
+        let (Some(program), Some(listed)) = (&mut self.program, children) else { return };
+        if program.stage == Stage::Waiting {
+            program.knows_strangers = true;
+            let living = listed.iter().filter(|child| !child.has_ended && !child.is_helper);
+            self.strangers.extend(living.map(|child| child.pid));
+            self.advance(now);
+        }
+    }
+
+    /// From here on the number may be anybody's, one of the program's included.
+    fn reap(&mut self, pid: Pid) {
+        self.strangers.remove(&pid);
+        self.outputs.push_back(Output::Reap(pid));
+    }
+
     /// Children that have ended are nobody's but ours to reap, once whoever started them had time.
     fn reap_old(&mut self, now: Moment, listed: &[ListedChild]) {
+        // Whoever is not there any more was reaped by somebody else.
+        self.strangers.retain(|pid| listed.iter().any(|child| child.pid == *pid));
         let leader = self.program.as_ref().and_then(|program| program.group);
         let kept = [leader, self.unforgotten];
         let ended = listed.iter().filter(|child| child.has_ended && !child.is_helper);
@@ -409,13 +429,15 @@ impl Wrapper {
             let seen_at = *self.ended_children.entry(pid).or_insert(now);
             if now >= seen_at + REAP_AFTER {
                 self.ended_children.remove(&pid);
-                self.strangers.remove(&pid);
-                self.outputs.push_back(Output::Reap(pid));
+                self.reap(pid);
             }
         }
         if !self.ended_children.is_empty() {
-            let again_at = now + REAP_AFTER;
-            self.look_at = Some(self.look_at.map_or(again_at, |look_at| look_at.min(again_at)));
+            self.look_again(now + REAP_AFTER);
         }
+    }
+
+    fn look_again(&mut self, again_at: Moment) {
+        self.look_at = Some(self.look_at.map_or(again_at, |look_at| look_at.min(again_at)));
     }
 }

@@ -11,7 +11,7 @@ impl Wrapper {
         self.keep_guard(now);
         let is_free = self.guard.is_ready() && self.unforgotten.is_none();
         let Some(program) = &mut self.program else { return };
-        if program.stage != Stage::Waiting || !is_free {
+        if program.stage != Stage::Waiting || !is_free || !program.knows_strangers {
             return;
         }
         if now >= program.deadline.kill_at {

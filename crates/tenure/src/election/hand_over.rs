@@ -15,6 +15,8 @@ use crate::state::{ElectionState, HandOverWish, Successor};
 
 /// How many hand-overs may wait for the driver. Each has a caller that waits for it.
 const HAND_OVERS_QUEUED_MAX: usize = 64;
+/// The first pause between two looks: a successor that is there takes over within a round trip.
+const LOOK_FIRST_AFTER: Duration = Duration::from_millis(2);
 /// How long one look at the store may take.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -53,6 +55,7 @@ async fn until_led_by(
     to: InstanceId,
 ) -> Result<InstanceId, Error> {
     let gives_up_at = state.clock.now() + NEXT_WAITED_FOR;
+    let mut pause = LOOK_FIRST_AFTER;
     loop {
         let looked = look(state).await;
         if let Ok(Leadership::Led { leader, .. }) = &looked
@@ -70,7 +73,8 @@ async fn until_led_by(
             };
             return Err(Error::Refused { why });
         }
-        state.sleep(NEXT_LOOKED_FOR_EVERY).await?;
+        state.sleep(pause).await?;
+        pause = (pause * 2).min(NEXT_LOOKED_FOR_EVERY);
     }
 }
 

@@ -29,6 +29,7 @@ struct Arguments {
     row: Option<String>,
     seed: Option<u64>,
     loopback: bool,
+    older_instance: Option<PathBuf>,
     jobs: usize,
     check: Option<PathBuf>,
     keep: PathBuf,
@@ -64,6 +65,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         row: None,
         seed: None,
         loopback: false,
+        older_instance: None,
         jobs: JOBS,
         check: None,
         keep: std::env::temp_dir(),
@@ -85,6 +87,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--network" => {
                 arguments.loopback = named(&[("namespaces", false), ("loopback", true)], &value)?;
             }
+            "--older-instance" => arguments.older_instance = Some(value.into()),
             "--jobs" => {
                 let jobs = value.parse().ok().filter(|jobs| *jobs > 0);
                 arguments.jobs = jobs.ok_or_else(|| format!("no number of jobs: {value:?}"))?;
@@ -128,6 +131,7 @@ fn torture(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         ttl: TTL,
         seed,
         loopback: arguments.loopback,
+        older_instance: arguments.older_instance.clone(),
         own_store: instance.with_file_name("tenure"),
         instance,
     };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tenure::{Election, Event, EventKind, OnLoss, Tenure, Term};
+use tenure::{Election, Event, EventKind, OnLoss, Once, Tenure, Term, Tick};
 use tenure_core::Moment;
 use tokio::signal::unix::{SignalKind, signal};
 use trials::clock;
@@ -27,6 +27,10 @@ struct Arguments {
     name: String,
     id: String,
     ttl: Duration,
+    /// The longest lease of anybody.
+    fleet_max_ttl: Option<Duration>,
+    /// How often there is a tick, if there are any.
+    tick_every: Option<Duration>,
     priority: i32,
     /// How long work takes to end once told to.
     lingers: Duration,
@@ -51,6 +55,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         name: "job".into(),
         id: "trial".into(),
         ttl: Duration::from_secs(2),
+        fleet_max_ttl: None,
+        tick_every: None,
         priority: 0,
         lingers: Duration::from_millis(20),
         exit_on_loss: None,
@@ -66,6 +72,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--name" => arguments.name = value,
             "--id" => arguments.id = value,
             "--ttl-ms" => arguments.ttl = millis()?,
+            "--fleet-max-ttl-ms" => arguments.fleet_max_ttl = Some(millis()?),
+            "--tick-every-ms" => arguments.tick_every = Some(millis()?),
             "--lingers-ms" => arguments.lingers = millis()?,
             "--priority" => {
                 arguments.priority = value.parse().map_err(|e| format!("{word}: {e}"))?
@@ -84,9 +92,11 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
 async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let tenure =
         Tenure::builder().instance(&arguments.id).store(&arguments.store).connect().await?;
-    let election = tenure
-        .election(&arguments.name)
-        .ttl(arguments.ttl)
+    let mut election = tenure.election(&arguments.name).ttl(arguments.ttl);
+    if let Some(longest) = arguments.fleet_max_ttl {
+        election = election.fleet_max_ttl(longest);
+    }
+    let election = election
         .priority(arguments.priority)
         .fresh_store(arguments.fresh_store)
         .on_event(if arguments.resource.is_some() { tell_history } else { tell })
@@ -110,6 +120,9 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         let (election, token) = (election.clone(), Arc::clone(&token));
         let worker = Worker { name: arguments.id, resource, token };
         std::thread::spawn(move || worker.run(|| election.is_leader(), tell_what));
+    }
+    if let Some(every) = arguments.tick_every {
+        tokio::spawn(run_ticks(tenure.clone(), arguments.ttl, every));
     }
     // Ends only when the election was stopped.
     let _ = election.run_while_leader(move |term| work(term, lingers, Arc::clone(&token))).await;
@@ -155,6 +168,37 @@ async fn work(term: Term, lingers: Duration, token: Arc<AtomicU64>) {
     say(&format!("work-begin {}", term.token()));
     term.stopping().await;
     tokio::time::sleep(lingers).await;
+}
+
+/// Runs what is due, for as long as the process lives. The host's clock, which no fault moves, says
+/// which tick that is, so that all instances mean the same one.
+async fn run_ticks(tenure: Tenure, ttl: Duration, every: Duration) {
+    loop {
+        let tick = clock::now().as_nanos() / every.as_nanos() as u64;
+        let job = tenure.job("ticks").ttl(ttl).tick(Tick::named(&tick.to_string()));
+        let outcome = job.run(|term| work_at_tick(term, tick, every / 4)).await;
+        if let Ok(Once::Ran(Ok(()))) = outcome {
+            tell_what(What::TickDone(tick));
+        }
+        tokio::time::sleep(every / 10).await;
+    }
+}
+
+/// Works in small steps, each of which looks whether it still may.
+async fn work_at_tick(term: Term, tick: u64, takes: Duration) -> Result<(), &'static str> {
+    tell_what(What::TickBegun(tick));
+    let until = clock::now() + takes;
+    loop {
+        let step_at = clock::now();
+        if !term.is_valid() || term.is_stopping() {
+            return Err("stopped");
+        }
+        say_at(step_at, &What::TickUnderWay(tick).to_string());
+        if step_at >= until {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Says when work is gone, however it went.

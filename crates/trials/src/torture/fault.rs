@@ -57,6 +57,19 @@ pub enum Fault {
     FlushNode,
     /// The wall clock of one of several independent nodes jumps ahead.
     StepNodeClock,
+    /// The wall clock of one of several independent nodes is set back.
+    StepNodeClockBack,
+    /// The server's wall clock is set back, and the leader is killed.
+    StepClockBack,
+    /// The server is killed and starts again with what it has kept.
+    Crash,
+    /// The server is told to end and starts again with what it has kept.
+    RestartCleanly,
+    /// A copy that was made at a clean end takes the place of what came after it.
+    RestoreBackup,
+    /// The owner of the resource's slot and its replica are lost, the leader is stopped, and an
+    /// operator gives their slots to the others.
+    FixAfterLoss,
     /// The servers' wall clocks jump ahead while the leader is cut off and a newcomer arrives.
     StepClock,
     /// All data is deleted while the leader is cut off and a newcomer arrives.
@@ -90,6 +103,12 @@ impl Fault {
             Fault::CutNodeFromClient => "cut-node-from-leader",
             Fault::FlushNode => "flush-node",
             Fault::StepNodeClock => "step-node-clock",
+            Fault::StepNodeClockBack => "step-node-clock-back",
+            Fault::StepClockBack => "step-clock-back",
+            Fault::Crash => "crash",
+            Fault::RestartCleanly => "restart-cleanly",
+            Fault::RestoreBackup => "restore-backup",
+            Fault::FixAfterLoss => "fix-after-loss",
             Fault::StepClock => "step-clock",
             Fault::Flush => "flush",
         }
@@ -104,7 +123,9 @@ impl Fault {
             | Fault::CutNodeFromClient
             | Fault::Flush => world.net.parts_places(),
             Fault::StepClock => world.net.parts_places() && !world.clocks.is_empty(),
-            Fault::StepNodeClock => !world.clocks.is_empty(),
+            Fault::StepNodeClock | Fault::StepNodeClockBack | Fault::StepClockBack => {
+                !world.clocks.is_empty()
+            }
             Fault::LagReplicas
             | Fault::KillLaggedMaster
             | Fault::CutMaster
@@ -142,6 +163,8 @@ impl Fault {
                 cut_client(world, way);
             }
             Fault::StepClock => step_clock(world),
+            Fault::StepClockBack => step_clock_back(world),
+            Fault::FixAfterLoss => fix_after_loss(world),
             Fault::Flush => flush(world),
             _ => self.strike_store(world),
         }
@@ -153,7 +176,7 @@ impl Fault {
             Fault::PauseServer => {
                 world.pause_node(main);
                 match world.topology {
-                    Topology::Single => world.endure(0.2, 1.5),
+                    Topology::Single | Topology::Own => world.endure(0.2, 1.5),
                     Topology::Quorum | Topology::OwnQuorum => world.endure(0.3, 2.0),
                     // Well below the silence after which another is promoted.
                     Topology::Sentinel | Topology::Cluster => {
@@ -168,7 +191,13 @@ impl Fault {
                 world.endure(0.3, 1.5);
             }
             Fault::LagReplicas => lag_replicas(world, main),
-            Fault::RestartEmpty => {
+            Fault::RestartCleanly => {
+                world.store.end_cleanly(main);
+                world.rejoin(main);
+                world.endure(0.1, 1.0);
+            }
+            Fault::RestoreBackup => restore_backup(world, main),
+            Fault::RestartEmpty | Fault::Crash => {
                 world.kill_node(main);
                 world.rejoin_dead();
                 world.endure(0.1, 1.0);
@@ -197,7 +226,8 @@ impl Fault {
             | Fault::CutMinority
             | Fault::CutNodeFromClient
             | Fault::FlushNode
-            | Fault::StepNodeClock => self.strike_one_of_several(world, main),
+            | Fault::StepNodeClock
+            | Fault::StepNodeClockBack => self.strike_one_of_several(world, main),
             _ => self.strike_with_two_masters(world, main),
         }
     }
@@ -221,6 +251,10 @@ impl Fault {
             }
             Fault::StepNodeClock => {
                 world.step_clock(node);
+                world.welcome_newcomer();
+            }
+            Fault::StepNodeClockBack => {
+                world.step_clock_back(node);
                 world.welcome_newcomer();
             }
             _ => unreachable!("{self} is struck elsewhere"),
@@ -314,6 +348,43 @@ fn step_clock(world: &mut World) {
     world.cut_leader_off();
     (0..world.clocks.len()).for_each(|node| world.step_clock(node));
     world.welcome_newcomer();
+}
+
+/// Whoever waits for the leader's key waits no longer than for any lease.
+fn step_clock_back(world: &mut World) {
+    let leader = world.fresh_leader();
+    (0..world.clocks.len()).for_each(|node| world.step_clock_back(node));
+    leader.into_iter().for_each(|leader| world.fleet.kill(leader));
+    world.endure(0.2, 1.5);
+}
+
+/// What was granted after the copy was made is not in it, and is believed in.
+fn restore_backup(world: &mut World, main: usize) {
+    world.store.end_cleanly(main);
+    world.store.copy_data(main);
+    world.rejoin(main);
+    if let Some(leader) = world.fresh_leader() {
+        world.cut_place(leader, Way::Both);
+    }
+    world.kill_node(main);
+    world.store.put_copy_back(main);
+    world.rejoin_dead();
+    world.welcome_newcomer();
+    world.endure(0.5, 1.5);
+}
+
+/// The one that gets the slot has been up for long, and knows nothing of its past.
+fn fix_after_loss(world: &mut World) {
+    let main = world.store.main_node();
+    let replicas = world.store.replicas();
+    if let Some(leader) = world.fresh_leader() {
+        world.fleet.pause(leader);
+    }
+    world.kill_node(main);
+    replicas.into_iter().for_each(|node| world.kill_node(node));
+    world.store.fix();
+    world.welcome_newcomer();
+    world.endure(0.5, 1.5);
 }
 
 fn flush(world: &mut World) {

@@ -9,7 +9,11 @@ use tenure_core::Moment;
 use testkit::{Host, Process};
 
 use super::history::{Entry, History, NEMESIS, What};
+use super::row::FleetKind;
 use crate::clock;
+
+/// How often there is a tick: some of them in each round.
+const TICK_EVERY: Duration = Duration::from_millis(1500);
 
 /// Where an instance runs and what it is told.
 pub(super) struct Place {
@@ -19,8 +23,10 @@ pub(super) struct Place {
 
 /// All instances of a row. Each place has one, and a new one after a kill.
 pub(super) struct Fleet {
-    program: PathBuf,
+    /// The one of now and, in a fleet of two versions, an older one.
+    programs: Vec<PathBuf>,
     resource: String,
+    kind: FleetKind,
     ttl: Duration,
     places: Vec<Place>,
     running: Vec<Option<Running>>,
@@ -38,14 +44,16 @@ struct Running {
 
 impl Fleet {
     pub(super) fn new(
-        program: PathBuf,
+        programs: Vec<PathBuf>,
         resource: String,
+        kind: FleetKind,
         ttl: Duration,
         places: Vec<Place>,
     ) -> Self {
         Fleet {
-            program,
+            programs,
             resource,
+            kind,
             ttl,
             running: places.iter().map(|_| None).collect(),
             places,
@@ -63,12 +71,39 @@ impl Fleet {
         self.started += 1;
         let name = format!("i{place}-{}", self.started);
         let Place { host, store } = &self.places[place];
-        let mut command = Command::new(&self.program);
+        // Where there are two versions, a place changes its own with each start: that is an
+        // upgrade, or the way back.
+        let program = &self.programs[(place + self.started) % self.programs.len()];
+        let millis = |time: Duration| time.as_millis().to_string();
+        let mut command = Command::new(program);
         command.args(["--store", store, "--id", &name, "--resource", &self.resource]);
-        command.args(["--fresh-store", "no", "--ttl-ms", &self.ttl.as_millis().to_string()]);
+        command.args(["--fresh-store", "no", "--ttl-ms", &millis(self.lease(place))]);
+        match self.kind {
+            FleetKind::Equal => {}
+            FleetKind::MixedLeases => {
+                command.args(["--fleet-max-ttl-ms", &millis(self.longest_lease())]);
+            }
+            FleetKind::Ticks => {
+                command.args(["--tick-every-ms", &millis(TICK_EVERY)]);
+            }
+        }
         host.enter(&mut command);
         let process = Process::spawn(command);
         self.running[place] = Some(Running { name, process, is_paused: false });
+    }
+
+    /// How long the lease of an instance at this place lasts.
+    fn lease(&self, place: usize) -> Duration {
+        let factors = [1.0, 0.5, 1.5, 1.0];
+        match self.kind {
+            FleetKind::MixedLeases => self.ttl.mul_f64(factors[place % factors.len()]),
+            FleetKind::Equal | FleetKind::Ticks => self.ttl,
+        }
+    }
+
+    /// The longest lease of all.
+    pub(super) fn longest_lease(&self) -> Duration {
+        (0..self.places.len()).map(|place| self.lease(place)).max().unwrap_or(self.ttl)
     }
 
     pub(super) fn kill(&mut self, place: usize) {

@@ -61,6 +61,12 @@ pub enum What {
         /// All of it.
         elements: Vec<String>,
     },
+    /// The work of a tick begins.
+    TickBegun(u64),
+    /// It was still under way, under a valid term.
+    TickUnderWay(u64),
+    /// It is done, and the store has confirmed it.
+    TickDone(u64),
     /// A fault began.
     Fault(String),
     /// All faults are over, and the store is whole again.
@@ -110,6 +116,9 @@ impl fmt::Display for What {
             What::Added { set, element } => write!(f, "added {set} {element}"),
             What::Refused => f.write_str("refused"),
             What::Holds { set, elements } => write!(f, "holds {set} {}", elements.join(",")),
+            What::TickBegun(tick) => write!(f, "tick-begun {tick}"),
+            What::TickUnderWay(tick) => write!(f, "tick-under-way {tick}"),
+            What::TickDone(tick) => write!(f, "tick-done {tick}"),
             What::Fault(name) => write!(f, "fault {name}"),
             What::Healed => f.write_str("healed"),
             What::Promoted => f.write_str("promoted"),
@@ -141,6 +150,9 @@ impl FromStr for What {
                 let elements = elements.split(',').filter(|one| !one.is_empty());
                 What::Holds { set: set.parse()?, elements: elements.map(str::to_owned).collect() }
             }
+            ["tick-begun", tick] => What::TickBegun(number(tick)?),
+            ["tick-under-way", tick] => What::TickUnderWay(number(tick)?),
+            ["tick-done", tick] => What::TickDone(number(tick)?),
             ["fault", ..] => What::Fault(text["fault".len()..].trim().to_owned()),
             ["healed"] => What::Healed,
             ["promoted"] => What::Promoted,
@@ -238,6 +250,9 @@ mod tests {
             What::Refused,
             What::Holds { set: set.clone(), elements: vec!["n0.1".into(), "n1.1".into()] },
             What::Holds { set, elements: Vec::new() },
+            What::TickBegun(7),
+            What::TickUnderWay(7),
+            What::TickDone(7),
             What::Fault("kill-master node 2".into()),
             What::Healed,
             What::Promoted,

@@ -20,6 +20,6 @@ pub mod worker;
 mod world;
 
 pub use fault::Fault;
-pub use row::{Expected, Group, Mode, Row, Topology, groups};
+pub use row::{Expected, FleetKind, Group, Mode, Row, Topology, groups};
 pub use run::{Budget, Outcome, run_group};
 pub use table::table;

@@ -9,6 +9,8 @@ use super::fault::Fault::{self, *};
 pub enum Topology {
     /// One redis-server.
     Single,
+    /// One of our own stores, which keeps its data.
+    Own,
     /// A master, two replicas and three sentinels, two on each of three hosts.
     Sentinel,
     /// Three masters of a cluster with a replica each, on six hosts.
@@ -23,6 +25,7 @@ impl Topology {
     /// All, with the names by which they are asked for.
     pub const ALL: &[(&str, Topology)] = &[
         ("single", Topology::Single),
+        ("own", Topology::Own),
         ("sentinel", Topology::Sentinel),
         ("cluster", Topology::Cluster),
         ("quorum", Topology::Quorum),
@@ -32,7 +35,7 @@ impl Topology {
     /// How many servers it has.
     pub(super) fn nodes(self) -> usize {
         match self {
-            Topology::Single => 1,
+            Topology::Single | Topology::Own => 1,
             Topology::Sentinel | Topology::Quorum | Topology::OwnQuorum => 3,
             Topology::Cluster => 6,
         }
@@ -95,6 +98,19 @@ pub struct Row {
     pub faults: Vec<Fault>,
     /// What that may do.
     pub expected: Expected,
+    /// How the instances are told to be.
+    pub fleet: FleetKind,
+}
+
+/// How the instances of a row are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FleetKind {
+    /// All have the same lease.
+    Equal,
+    /// Leases of different lengths, all of which are told the longest one.
+    MixedLeases,
+    /// Equal leases, and ticks beside the election.
+    Ticks,
 }
 
 impl Row {
@@ -110,15 +126,29 @@ impl Row {
     }
 
     fn holds(faults: &[Fault]) -> Self {
-        Row { name: "promised", faults: faults.to_vec(), expected: Expected::Holds }
+        Self::new("promised", faults, Expected::Holds)
     }
 
     fn open(name: &'static str, faults: &[Fault]) -> Self {
-        Row { name, faults: faults.to_vec(), expected: Expected::Open }
+        Self::new(name, faults, Expected::Open)
     }
 
     fn breaks(name: &'static str, fault: Fault) -> Self {
-        Row { name, faults: vec![fault], expected: Expected::Breaks }
+        Self::new(name, &[fault], Expected::Breaks)
+    }
+
+    fn new(name: &'static str, faults: &[Fault], expected: Expected) -> Self {
+        Row { name, faults: faults.to_vec(), expected, fleet: FleetKind::Equal }
+    }
+
+    fn mixed_leases(faults: &[Fault]) -> Self {
+        let fleet = FleetKind::MixedLeases;
+        Row { name: "promised: mixed leases", fleet, ..Row::holds(faults) }
+    }
+
+    /// Ticks are promised as long as nothing that was confirmed is lost.
+    fn ticks(faults: &[Fault]) -> Self {
+        Row { name: "promised: ticks", fleet: FleetKind::Ticks, ..Row::holds(faults) }
     }
 }
 
@@ -155,6 +185,7 @@ const OF_TWO_MASTERS: [Fault; 3] = [CutMaster, CutMasterOneWay, PauseMasterForLo
 pub fn groups() -> Vec<Group> {
     vec![
         single(),
+        own(),
         sentinel(Mode::Available),
         sentinel(Mode::Strict),
         cluster(Mode::Available),
@@ -165,13 +196,25 @@ pub fn groups() -> Vec<Group> {
 }
 
 fn single() -> Group {
-    let promised = [&OF_INSTANCES[..], &[PauseServer, RestartEmpty]].concat();
+    let promised = [&OF_INSTANCES[..], &[PauseServer, RestartEmpty, StepClockBack]].concat();
     let rows = vec![
         Row::holds(&promised),
+        Row::mixed_leases(&promised),
+        Row::ticks(&[&OF_INSTANCES[..], &[PauseServer]].concat()),
         Row::breaks("flush", Flush),
         Row::breaks("clock step", StepClock),
     ];
     Group { topology: Topology::Single, mode: Mode::Available, rows }
+}
+
+/// What was kept may be older than what was granted: that is where a store of our own differs.
+fn own() -> Group {
+    let promised = [Crash, RestartCleanly, RestoreBackup, PauseServer, StepClockBack];
+    let rows = vec![
+        Row::holds(&[&OF_INSTANCES[..], &promised].concat()),
+        Row::ticks(&[&OF_INSTANCES[..], &[PauseServer, RestartCleanly]].concat()),
+    ];
+    Group { topology: Topology::Own, mode: Mode::Available, rows }
 }
 
 /// A fail-over on command leaves the old master in office for some seconds: sentinels are in no
@@ -184,6 +227,7 @@ fn sentinel(mode: Mode) -> Group {
             Row::breaks("flush", Flush),
             Row::breaks("clock step", StepClock),
             Row::holds(&dead_master),
+            Row::mixed_leases(&[KillInstance, PauseInstance, KillMaster, RollingRestart]),
             Row::open("old master alive", &two_masters),
             Row::breaks("isolated master", IsolateMasterWithLeader),
         ],
@@ -191,6 +235,7 @@ fn sentinel(mode: Mode) -> Group {
             Row { name: "promised: flush", ..Row::holds(&[Flush]) },
             Row { name: "promised: isolated master", ..Row::holds(&[IsolateMasterWithLeader]) },
             Row::breaks("clock step", StepClock),
+            Row::ticks(&[&OF_INSTANCES[..], &[PauseServer, KillMaster, KillLaggedMaster]].concat()),
             Row::holds(&[dead_master, two_masters].concat()),
         ],
     };
@@ -209,6 +254,8 @@ fn cluster(mode: Mode) -> Group {
             Row::holds(&dead_master),
             Row::open("old master alive", &two_masters),
             Row::breaks("clock step", StepClock),
+            // The last: it leaves a cluster of two masters behind.
+            Row { name: "promised: fixed after a loss", ..Row::holds(&[FixAfterLoss]) },
         ],
         Mode::Strict | Mode::Quorum => vec![
             Row { name: "promised: flush", ..Row::holds(&[Flush]) },
@@ -229,6 +276,7 @@ fn quorum(topology: Topology) -> Group {
         CutNodeFromClient,
         FlushNode,
         StepNodeClock,
+        StepNodeClockBack,
     ];
     let rows = vec![
         Row::holds(&[&OF_INSTANCES[..], &of_one_node, &[RollingRestart]].concat()),

@@ -12,8 +12,8 @@ use super::fault::Fault;
 use super::fleet::{Fleet, Place};
 use super::history::{History, What};
 use super::net::Net;
-use super::row::{Expected, Group, Mode, Row, Topology};
-use super::verdict::{Verdict, judge};
+use super::row::{Expected, FleetKind, Group, Mode, Row, Topology};
+use super::verdict::{Ticks, Verdict, judge};
 use super::world::{Clock, INSTANCES, World, Wounds};
 use super::{store, worker};
 use crate::clock;
@@ -48,6 +48,8 @@ pub struct Budget {
     pub loopback: bool,
     /// The program `trial-instance`.
     pub instance: PathBuf,
+    /// The same of an older version, to have a fleet of both.
+    pub older_instance: Option<PathBuf>,
     /// The program `tenure`, whose `serve` is our own store.
     pub own_store: PathBuf,
 }
@@ -82,8 +84,10 @@ pub struct Outcome {
 /// Runs all rows of a group. `tell` hears of progress.
 pub fn run_group(group: &Group, budget: &Budget, tell: &dyn Fn(&str)) -> Vec<Outcome> {
     let nodes = group.topology.nodes();
-    if group.topology == Topology::OwnQuorum && !budget.own_store.exists() {
-        tell(&format!("own-quorum: skipped, {} is not there", budget.own_store.display()));
+    let is_own = matches!(group.topology, Topology::Own | Topology::OwnQuorum);
+    if is_own && !budget.own_store.exists() {
+        let missing = budget.own_store.display();
+        tell(&format!("{}: skipped, {missing} is not there", group.topology));
         return Vec::new();
     }
     let mut net = Net::new(nodes, INSTANCES + 1, budget.loopback);
@@ -101,7 +105,7 @@ pub fn run_group(group: &Group, budget: &Budget, tell: &dyn Fn(&str)) -> Vec<Out
         (0..=INSTANCES).map(place).collect()
     };
     let all_places = places(&mut net, store.as_ref());
-    let fleet = new_fleet(budget, &resource_url, all_places);
+    let fleet = new_fleet(budget, &resource_url, FleetKind::Equal, all_places);
     let mut world = World {
         topology: group.topology,
         mode: group.mode,
@@ -118,7 +122,7 @@ pub fn run_group(group: &Group, budget: &Budget, tell: &dyn Fn(&str)) -> Vec<Out
     for row in &group.rows {
         resource.cli(&["FLUSHALL"]);
         let all_places = places(&mut world.net, world.store.as_ref());
-        world.fleet = new_fleet(budget, &resource_url, all_places);
+        world.fleet = new_fleet(budget, &resource_url, row.fleet, all_places);
         let run = || run_row(row, &mut world, budget, &resource_url, tell);
         // Helpers of tests end by panic, with words that say what they waited for.
         match catch_unwind(AssertUnwindSafe(run)) {
@@ -140,8 +144,11 @@ fn gave_up(row: &Row, world: &mut World, resource: &str) -> Outcome {
     outcome
 }
 
-fn new_fleet(budget: &Budget, resource: &str, places: Vec<Place>) -> Fleet {
-    Fleet::new(budget.instance.clone(), resource.to_owned(), budget.ttl, places)
+fn new_fleet(budget: &Budget, resource: &str, kind: FleetKind, places: Vec<Place>) -> Fleet {
+    // An older version knows no ticks' history and no lease but its own.
+    let older = budget.older_instance.clone().filter(|_| kind == FleetKind::Equal);
+    let programs = [Some(budget.instance.clone()), older].into_iter().flatten().collect();
+    Fleet::new(programs, resource.to_owned(), kind, budget.ttl, places)
 }
 
 /// How long it took to have a leader again, at the longest.
@@ -178,7 +185,9 @@ fn run_row(
     let (mut faults, mut gaps, mut rounds) = (BTreeMap::new(), Gaps::default(), 0);
     let ends_at = clock::now() + budget.per_share * row.shares();
     let rounds_min = if row.expected == Expected::Breaks { TRIES_TO_BREAK_MIN } else { 1 };
-    while rounds < budget.rounds_max && (rounds < rounds_min || clock::now() < ends_at) {
+    // What leaves the store other than it was is done once.
+    let rounds_max = if possible == [Fault::FixAfterLoss] { 1 } else { budget.rounds_max };
+    while rounds < rounds_max && (rounds < rounds_min || clock::now() < ends_at) {
         world.endure(CALM.0, CALM.1);
         round(world, &possible, &mut faults, &mut gaps);
         rounds += 1;
@@ -258,7 +267,7 @@ fn weigh(
     history: History,
 ) -> Outcome {
     let verdict = judge(&history);
-    let bound = world.quarantine() + world.ttl;
+    let bound = world.quarantine() + world.fleet.longest_lease();
     let mut faulty = Vec::new();
     let mut check = |is_fine: bool, words: String| {
         if !is_fine {
@@ -271,6 +280,12 @@ fn weigh(
             check(overlaps == 0, format!("{overlaps} overlaps where none is allowed"));
             let disorder = verdict.disorder.len();
             check(disorder == 0, format!("{disorder} tokens out of order"));
+            if row.fleet == FleetKind::Ticks {
+                let Ticks { done, repeated, doubled } = &verdict.ticks;
+                check(*done > 0, "no tick was done".to_owned());
+                check(repeated.is_empty(), format!("ticks done and begun again: {repeated:?}"));
+                check(doubled.is_empty(), format!("ticks by two at once: {doubled:?}"));
+            }
         }
         Expected::Breaks => check(
             overlaps > 0,

@@ -2,10 +2,12 @@
 
 use std::cell::Cell;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use testkit::{
-    ClusterGroup, Host, RedisServer, RedisServerBuilder, SentinelGroup, ServerProgram, wait_until,
+    ClusterGroup, Host, RedisServer, RedisServerBuilder, SentinelGroup, ServerProgram, TempFolder,
+    wait_until,
 };
 
 use super::net::Net;
@@ -58,6 +60,14 @@ pub(super) trait Store {
     fn fail_over(&mut self) {}
     /// Moves the keys of the resource to another server.
     fn migrate(&mut self) {}
+    /// Ends a server as SIGTERM does, and waits for its end.
+    fn end_cleanly(&mut self, _node: usize) {}
+    /// Copies what a server that has ended has kept.
+    fn copy_data(&mut self, _node: usize) {}
+    /// Puts that copy in the place of what came after it.
+    fn put_copy_back(&mut self, _node: usize) {}
+    /// Gives the slots of masters that are lost to the others, as an operator does.
+    fn fix(&mut self) {}
     /// Stops one of those who watch over the servers, or lets it run on.
     fn set_watcher_paused(&mut self, _paused: bool) {}
 }
@@ -80,6 +90,12 @@ pub(super) fn start(
         Topology::Single => {
             let server = under(RedisServer::builder()).on(&net.node(0)).start();
             Box::new(Single { server })
+        }
+        Topology::Own => {
+            let program = ServerProgram::new(own_store).arg("serve");
+            let builder = under(RedisServer::builder()).program(program).on(&net.node(0));
+            let server = builder.args(["--appendonly", "yes"]).start();
+            Box::new(Kept { server, copy: None })
         }
         Topology::Sentinel => {
             let group = SentinelGroup::start_on(&hosts(), under);
@@ -146,6 +162,82 @@ impl Store for Single {
         let answer = self.server.cli(&["PING"]);
         (answer != "PONG").then_some(answer)
     }
+}
+
+/// A server that keeps its data.
+struct Kept {
+    server: RedisServer,
+    copy: Option<TempFolder>,
+}
+
+impl Store for Kept {
+    fn address(&self, net: &mut Net, place: usize) -> String {
+        net.address_of(&self.server, place)
+    }
+
+    fn cli(&self, _node: usize, words: &[&str]) -> String {
+        self.server.cli(words)
+    }
+
+    fn pause(&mut self, _node: usize) {
+        self.server.pause();
+    }
+
+    fn resume(&mut self, _node: usize) {
+        self.server.resume();
+    }
+
+    fn kill(&mut self, _node: usize) {
+        self.server.kill();
+    }
+
+    fn main_node(&self) -> usize {
+        0
+    }
+
+    fn replicas(&self) -> Vec<usize> {
+        Vec::new()
+    }
+
+    fn rejoin(&mut self, _node: usize) {
+        self.server.restart();
+    }
+
+    fn trouble(&mut self) -> Option<String> {
+        let answer = self.server.cli(&["PING"]);
+        (answer != "PONG").then_some(answer)
+    }
+
+    fn end_cleanly(&mut self, _node: usize) {
+        self.server.terminate();
+    }
+
+    fn copy_data(&mut self, _node: usize) {
+        let copy = TempFolder::create();
+        copy_folder(self.server.folder(), copy.path());
+        self.copy = Some(copy);
+    }
+
+    fn put_copy_back(&mut self, _node: usize) {
+        let copy = self.copy.take().expect("a copy was made");
+        let folder = self.server.folder();
+        for entry in std::fs::read_dir(folder).expect("the folder is there") {
+            let path = entry.expect("the folder can be read").path();
+            match path.is_dir() {
+                true => std::fs::remove_dir_all(path),
+                false => std::fs::remove_file(path),
+            }
+            .expect("what is ours can be removed");
+        }
+        copy_folder(copy.path(), folder);
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    // Sockets and pipes are no data.
+    let words = ["-a", "--no-target-directory"];
+    let status = Command::new("cp").args(words).arg(from).arg(to).status();
+    assert!(status.is_ok_and(|status| status.success()), "cp {from:?} {to:?} failed");
 }
 
 struct Watched {
@@ -326,6 +418,10 @@ impl Store for Sharded {
 
     fn fail_over(&mut self) {
         self.group.fail_over(self.main_node());
+    }
+
+    fn fix(&mut self) {
+        self.group.fix();
     }
 
     fn migrate(&mut self) {

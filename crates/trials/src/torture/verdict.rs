@@ -29,6 +29,19 @@ pub struct Verdict {
     pub plain: Writes,
     /// The set whose resource checks tokens.
     pub fenced: Writes,
+    /// What became of ticks.
+    pub ticks: Ticks,
+}
+
+/// What became of ticks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ticks {
+    /// How many were done.
+    pub done: usize,
+    /// Ticks that were begun after they were done: which, and by whom.
+    pub repeated: Vec<(u64, String)>,
+    /// Ticks at which two worked at once: which, and who was at it while another had begun.
+    pub doubled: Vec<(u64, String)>,
 }
 
 /// What became of writes.
@@ -69,6 +82,7 @@ pub fn judge(history: &History) -> Verdict {
         leaderless_longest: leaderless_longest(&record, &entries),
         plain: writes(&entries, false),
         fenced: writes(&entries, true),
+        ticks: ticks(&entries),
     }
 }
 
@@ -155,6 +169,33 @@ fn writes(entries: &[&Entry], fenced: bool) -> Writes {
     writes
 }
 
+/// Entries are in the order of time.
+fn ticks(entries: &[&Entry]) -> Ticks {
+    let mut found = Ticks::default();
+    let mut done = BTreeSet::new();
+    // Who began a tick last.
+    let mut begun: BTreeMap<u64, &str> = BTreeMap::new();
+    for entry in entries {
+        match entry.what {
+            What::TickBegun(tick) => {
+                if done.contains(&tick) {
+                    found.repeated.push((tick, entry.who.clone()));
+                }
+                begun.insert(tick, &entry.who);
+            }
+            What::TickUnderWay(tick) if begun.get(&tick).is_some_and(|last| *last != entry.who) => {
+                found.doubled.push((tick, entry.who.clone()));
+            }
+            What::TickDone(tick) => {
+                done.insert(tick);
+            }
+            _ => {}
+        }
+    }
+    found.done = done.len();
+    found
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} terms", self.terms)?;
@@ -174,6 +215,11 @@ impl fmt::Display for Verdict {
         for (name, writes) in [("unfenced", self.plain), ("fenced", self.fenced)] {
             let Writes { confirmed, lost, refused } = writes;
             writeln!(f, "{confirmed} {name} writes confirmed, {lost} lost, {refused} refused")?;
+        }
+        let Ticks { done, repeated, doubled } = &self.ticks;
+        if *done > 0 {
+            let (repeated, doubled) = (repeated.len(), doubled.len());
+            writeln!(f, "{done} ticks done, {repeated} begun again, {doubled} by two at once")?;
         }
         write!(f, "leaderless for {:?} at the longest", self.leaderless_longest)
     }
@@ -245,6 +291,22 @@ mod tests {
         assert!(!verdict.is_wrong_under_any_fault());
         let gone = judged("3 b added fenced:1 b.1\n9 nemesis holds fenced:1\n");
         assert!(gone.is_wrong_under_any_fault());
+    }
+
+    #[test]
+    fn a_tick_that_is_begun_after_it_was_done_is_found() {
+        let lines = "1 a tick-begun 7\n2 a tick-under-way 7\n3 a tick-done 7\n4 b tick-begun 8\n";
+        assert_eq!(judged(lines).ticks, Ticks { done: 1, ..Ticks::default() });
+        let again = judged(&format!("{lines}5 b tick-begun 7\n"));
+        assert_eq!(again.ticks.repeated, [(7, "b".to_owned())], "{again}");
+    }
+
+    #[test]
+    fn two_who_work_at_one_tick_are_found_and_one_that_was_stopped_is_none() {
+        let first = "1 a tick-begun 7\n2 a tick-under-way 7\n3 b tick-begun 7\n";
+        assert_eq!(judged(first).ticks.doubled, []);
+        let both = judged(&format!("{first}4 a tick-under-way 7\n"));
+        assert_eq!(both.ticks.doubled, [(7, "a".to_owned())], "{both}");
     }
 
     #[test]

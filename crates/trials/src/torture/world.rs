@@ -64,7 +64,7 @@ impl World {
 
     /// Longer than any lease that may still be believed in.
     pub(super) fn quarantine(&self) -> Duration {
-        self.ttl.mul_f64(1.01) + Duration::from_millis(2)
+        self.fleet.longest_lease().mul_f64(1.01) + Duration::from_millis(2)
     }
 
     /// Whom to strike: mostly the leader.
@@ -118,7 +118,14 @@ impl World {
         self.sleep(self.ttl);
     }
 
-    /// Moves a clock ahead; back would be another fault.
+    /// Sets a clock back.
+    pub(super) fn step_clock_back(&mut self, index: usize) {
+        let clock = &mut self.clocks[index];
+        clock.ahead -= CLOCK_STEP;
+        clock.wall.move_by(clock.ahead);
+    }
+
+    /// Moves a clock ahead.
     pub(super) fn step_clock(&mut self, index: usize) {
         let clock = &mut self.clocks[index];
         clock.ahead += CLOCK_STEP;
@@ -151,6 +158,11 @@ impl World {
     pub(super) fn set_patient(&mut self, is_patient: bool) {
         self.store.set_patient(is_patient);
         self.wounds.is_patient = is_patient;
+    }
+
+    /// Starts a server that was told to end.
+    pub(super) fn rejoin(&mut self, node: usize) {
+        self.store.rejoin(node);
     }
 
     pub(super) fn rejoin_dead(&mut self) {

@@ -21,6 +21,7 @@ fn run(topology: Topology, mode: Mode, rows: &[&str], rounds: usize) -> Vec<Outc
         ttl: TTL,
         seed: testkit::seed(),
         loopback: false,
+        older_instance: None,
         own_store: Path::new(INSTANCE).with_file_name("tenure"),
         instance: INSTANCE.into(),
     };

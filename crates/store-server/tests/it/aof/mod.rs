@@ -6,6 +6,7 @@ mod exchange;
 mod life;
 mod loading;
 mod restart;
+mod switching;
 mod trouble;
 
 use std::path::Path;

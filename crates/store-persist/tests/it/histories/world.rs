@@ -1,0 +1,589 @@
+//! One history: lives of a server on one disk, and what each of them promised.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use store_persist::aof::{AppendFile, Event, FsyncPolicy, Job, Output, Phase, Settings};
+use store_persist::disk::{Disk, Lie, Mishap, SimulatedDisk, SyncFile};
+use testkit::Random;
+
+use super::data::{Change, Data, NUMBER, layout, load, write_base};
+
+/// What `everysec` may lose.
+const LOST_MS_MAX: u64 = 2000;
+/// A sync takes less than this; a disk that takes longer loses more with Redis, too.
+const SYNC_MS_MAX: u64 = 900;
+/// A file of somebody else, with a name that ours would come to.
+const FOREIGN: &str = "d/a/f.aof.2.base.aof";
+const FOREIGN_BYTES: &[u8] = b"somebody else's";
+
+/// A mistake that was made once, and must be noticed if it is made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// S1: the limits of clients end the loading in silence.
+    LoaderHasLimits,
+    /// S2: a base that was begun while the file was off serves the file that is turned on.
+    OldBaseServes,
+    /// S3: what a thread says about one base is taken for another.
+    EventsHaveNoIdentity,
+    /// S4: a rename that fails, such as that of the manifest, counts as done.
+    RenamesLie,
+    /// S5: a sync that fails inside of a switch counts as done.
+    SyncsLie,
+    /// S6: half of a script that is cut off is kept.
+    HalfScriptsAreKept,
+    /// S13: databases that are not there are merged into others.
+    DatabasesMerge,
+    /// S16: what a killed process wrote counts as durable.
+    KilledCountsAsDurable,
+}
+
+impl Flaw {
+    pub(super) const ALL: [Self; 8] = [
+        Self::LoaderHasLimits,
+        Self::OldBaseServes,
+        Self::EventsHaveNoIdentity,
+        Self::RenamesLie,
+        Self::SyncsLie,
+        Self::HalfScriptsAreKept,
+        Self::DatabasesMerge,
+        Self::KilledCountsAsDurable,
+    ];
+
+    fn lie(self) -> Option<Lie> {
+        match self {
+            Self::RenamesLie => Some(Lie::Renames),
+            Self::SyncsLie => Some(Lie::Syncs),
+            Self::KilledCountsAsDurable => Some(Lie::FirstSyncs),
+            _ => None,
+        }
+    }
+}
+
+/// Something that was acknowledged.
+#[derive(Clone, Copy, Debug)]
+struct Acknowledged {
+    at_ms: u64,
+    number: u64,
+    policy: FsyncPolicy,
+}
+
+/// Work on another thread, and when it comes to its end.
+struct Thread {
+    ends_ms: u64,
+    work: Work,
+}
+
+enum Work {
+    Sync {
+        generation: u64,
+        number: u64,
+        file: Arc<dyn SyncFile>,
+    },
+    Remove {
+        generation: u64,
+        paths: Vec<PathBuf>,
+    },
+    Base {
+        generation: u64,
+        path: PathBuf,
+        data: Data,
+        is_dropped: bool,
+    },
+    /// Something is said once more.
+    Repeat(Said),
+}
+
+#[derive(Clone)]
+enum Said {
+    Synced { generation: u64, number: u64, failed: bool },
+    Removed { generation: u64, paths: Vec<PathBuf> },
+    Base { generation: u64, failed: bool },
+}
+
+impl Said {
+    fn event(self) -> Event {
+        let failure = "said by a thread";
+        match self {
+            Self::Synced { generation, number, failed } => {
+                let result = if failed { Err(std::io::Error::other(failure)) } else { Ok(()) };
+                Event::Synced { generation, number, result }
+            }
+            Self::Removed { generation, paths } => Event::Removed { generation, paths },
+            Self::Base { generation, failed } => {
+                let result = if failed { Err(failure.to_owned()) } else { Ok(()) };
+                Event::BaseWritten { generation, result }
+            }
+        }
+    }
+}
+
+/// How a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// SIGTERM, SHUTDOWN: true when the files are said to hold everything.
+    Closed(bool),
+    /// It must not go on, or was killed.
+    Killed,
+    PowerLoss,
+}
+
+pub(super) struct World {
+    random: Random,
+    disk: SimulatedDisk,
+    flaw: Option<Flaw>,
+    file: AppendFile,
+    settings: Settings,
+    now_ms: u64,
+    is_propagating: bool,
+    memory: Data,
+    /// What was there after each unit; the first is nothing.
+    states: Vec<Data>,
+    acknowledged: Vec<Acknowledged>,
+    /// Since when nothing new is promised.
+    pauses_since_ms: Option<u64>,
+    /// Since when all is promised again.
+    keeps_since_ms: Option<u64>,
+    threads: Vec<Thread>,
+    last_base: u64,
+    /// Another snapshot is under way until then.
+    snapshot_until_ms: u64,
+    has_foreign: bool,
+    must_end: bool,
+}
+
+impl World {
+    pub(super) fn begin(seed: u64, flaw: Option<Flaw>) -> Self {
+        let mut random = Random::seeded(seed);
+        let disk = SimulatedDisk::seeded(seed);
+        disk.set_lie(flaw.and_then(Flaw::lie));
+        let policy = *random.choose(&[FsyncPolicy::Always, FsyncPolicy::EverySecond]);
+        let settings = Settings {
+            is_wanted: random.in_range(0..4) > 0,
+            layout: layout(),
+            policy,
+            has_timestamps: random.in_range(0..4) == 0,
+            has_sums: random.in_range(0..8) > 0,
+            rests_on_rewrite: false,
+            has_rdb_base: false,
+            growth_percentage: if random.in_range(0..2) == 0 { 0 } else { 100 },
+            rewrite_size_min: 400,
+        };
+        Self {
+            file: AppendFile::new(Arc::new(disk.clone()), settings.clone()),
+            random,
+            disk,
+            flaw,
+            settings,
+            now_ms: 10_000,
+            is_propagating: false,
+            memory: Data::default(),
+            states: vec![Data::default()],
+            acknowledged: Vec::new(),
+            pauses_since_ms: None,
+            keeps_since_ms: None,
+            threads: Vec::new(),
+            last_base: 0,
+            snapshot_until_ms: 0,
+            has_foreign: false,
+            must_end: false,
+        }
+    }
+
+    /// Lives and ends. Fails with the promise that was broken.
+    pub(super) fn run(mut self) -> Result<(), String> {
+        self.has_foreign = self.chance(4);
+        if self.has_foreign {
+            self.put_foreign().map_err(|error| error.to_string())?;
+        }
+        self.start()?;
+        for _ in 0..self.random.in_range(1..5) {
+            let end = self.live();
+            self.end(end);
+            self.start_again(end)?;
+        }
+        Ok(())
+    }
+
+    fn chance(&mut self, one_in: u64) -> bool {
+        self.random.in_range(0..one_in) == 0
+    }
+
+    // ── a life ──────────────────────────────────────────────────────────────────────────────
+
+    fn live(&mut self) -> End {
+        if self.chance(2) {
+            self.plan_mishaps();
+        }
+        for _ in 0..self.random.in_range(1..40) {
+            self.turn();
+            if self.disk.is_dead() {
+                return End::PowerLoss;
+            }
+            if self.must_end {
+                return End::Killed;
+            }
+        }
+        match self.random.in_range(0..4) {
+            0 => End::PowerLoss,
+            1 => End::Killed,
+            _ => self.close(),
+        }
+    }
+
+    fn plan_mishaps(&mut self) {
+        for _ in 0..self.random.in_range(1..4) {
+            let later = self.random.in_range(0..80);
+            let mishaps =
+                [Mishap::Full, Mishap::Fails, Mishap::Fails, Mishap::Short, Mishap::PowerLoss];
+            let mishap = *self.random.choose(&mishaps);
+            self.disk.plan_mishap(later, mishap);
+            if self.chance(4) {
+                // Full disks stay full for a while.
+                let more = self.random.in_range(1..6);
+                (1..more).for_each(|more| self.disk.plan_mishap(later + more, mishap));
+            }
+        }
+    }
+
+    fn turn(&mut self) {
+        self.pass_time();
+        self.hear_threads();
+        self.command();
+        let wrote = self.write_units();
+        if self.file.flush(self.now_ms).is_err() {
+            self.must_end = true;
+            return;
+        }
+        let may_snapshot = self.now_ms >= self.snapshot_until_ms;
+        self.file.begin_due_rewrite(self.now_ms, may_snapshot);
+        self.drive();
+        self.note_phase();
+        if wrote && !self.disk.is_dead() {
+            self.acknowledge();
+        }
+    }
+
+    /// The loop sleeps until something is due.
+    fn pass_time(&mut self) {
+        let wanted = self.now_ms + self.random.in_range(0..600);
+        let due = self.threads.iter().map(|thread| thread.ends_ms);
+        let due = due.chain(self.file.wakes_at_ms()).min().unwrap_or(wanted);
+        self.now_ms = self.now_ms.max(wanted.min(due));
+    }
+
+    fn command(&mut self) {
+        match self.random.in_range(0..24) {
+            0 => self.settings.is_wanted = !self.settings.is_wanted,
+            1 => {
+                let policies = [FsyncPolicy::Always, FsyncPolicy::EverySecond, FsyncPolicy::Never];
+                self.settings.policy = *self.random.choose(&policies);
+            }
+            2 | 3 => return self.file.ask_for_rewrite(),
+            4 => {
+                self.snapshot_until_ms = self.now_ms + self.random.in_range(0..1000);
+                return;
+            }
+            5 if self.settings.is_wanted => {
+                // Off and on in one moment.
+                self.settings.is_wanted = false;
+                self.apply();
+                self.settings.is_wanted = true;
+            }
+            6 => self.settings.has_sums = !self.settings.has_sums,
+            _ => return,
+        }
+        self.apply();
+    }
+
+    fn apply(&mut self) {
+        self.file.apply(self.now_ms, self.settings.clone());
+        self.drive();
+        self.note_phase();
+    }
+
+    /// True when something was written that is acknowledged when the turn ends.
+    fn write_units(&mut self) -> bool {
+        // While writes are refused keys still end, which nobody is told.
+        let refuses = self.file.facts().trouble.is_some();
+        let count = if refuses { self.random.in_range(0..2) } else { self.random.in_range(0..3) };
+        for _ in 0..count {
+            let changes = self.unit();
+            self.take_unit(&changes);
+        }
+        count > 0 && !refuses
+    }
+
+    /// What one request or script does.
+    fn unit(&mut self) -> Vec<Change> {
+        let number = self.states.len() as u64;
+        let mut changes = Vec::new();
+        if self.chance(12) {
+            changes.push(Change::FlushAll);
+        }
+        for _ in 0..self.random.in_range(0..6) {
+            let key = format!("k{}", self.random.in_range(0..2));
+            changes.push(Change::Set(self.random.in_range(0..3) as usize, key, number));
+        }
+        changes.push(Change::Set(0, NUMBER.to_owned(), number));
+        changes
+    }
+
+    fn take_unit(&mut self, changes: &[Change]) {
+        changes.iter().for_each(|change| self.memory.apply(change));
+        self.states.push(self.memory.clone());
+        self.append(changes);
+    }
+
+    fn append(&mut self, changes: &[Change]) {
+        if self.is_propagating {
+            let requests: Vec<_> = changes.iter().map(Change::request).collect();
+            let unit = requests.iter().map(|(db, request)| (*db, request.as_request()));
+            self.file.add(self.now_ms, unit);
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        let number = self.states.len() as u64 - 1;
+        if self.keeps() || self.file.phase() == Phase::Failed {
+            let (at_ms, policy) = (self.now_ms, self.settings.policy);
+            self.acknowledged.push(Acknowledged { at_ms, number, policy });
+        }
+    }
+
+    fn keeps(&self) -> bool {
+        matches!(self.file.phase(), Phase::On | Phase::Rewriting)
+    }
+
+    fn note_phase(&mut self) {
+        if !self.keeps() {
+            self.keeps_since_ms = None;
+            self.pauses_since_ms.get_or_insert(self.now_ms);
+            return;
+        }
+        // What has waited for the disk to work again has as long as everything else.
+        let since_ms = *self.keeps_since_ms.get_or_insert(self.now_ms);
+        if self.now_ms - since_ms >= LOST_MS_MAX {
+            self.pauses_since_ms = None;
+        }
+    }
+
+    /// Whose numbers ours must pass over.
+    fn put_foreign(&mut self) -> std::io::Result<()> {
+        let mut file = self.disk.create(Path::new(FOREIGN))?;
+        file.write_all(FOREIGN_BYTES)?;
+        file.sync()?;
+        self.disk.sync_folder(Path::new("d/a"))
+    }
+
+    // ── its threads ─────────────────────────────────────────────────────────────────────────
+
+    /// Does what the machine asks for, as the server does.
+    fn drive(&mut self) {
+        while let Some(output) = self.file.poll_output() {
+            match output {
+                Output::Propagate(is_propagating) => self.is_propagating = is_propagating,
+                Output::WriteBase { generation, path, .. } => self.begin_base(generation, path),
+                Output::DropBase { generation: dropped } => self.drop_base(dropped),
+                Output::Work(Job::Sync { generation, file, number }) => {
+                    let ends_ms = self.now_ms + self.random.in_range(0..SYNC_MS_MAX);
+                    self.threads
+                        .push(Thread { ends_ms, work: Work::Sync { generation, number, file } });
+                }
+                Output::Work(Job::Remove { generation, paths }) => {
+                    let ends_ms = self.now_ms + self.random.in_range(0..2000);
+                    self.threads.push(Thread { ends_ms, work: Work::Remove { generation, paths } });
+                }
+                Output::Note(_) | Output::Warn(_) => {}
+            }
+        }
+    }
+
+    fn begin_base(&mut self, generation: u64, path: PathBuf) {
+        let mut data = self.memory.clone();
+        if self.flaw == Some(Flaw::OldBaseServes) {
+            let old = self.threads.iter().find_map(|thread| match &thread.work {
+                Work::Base { data, .. } => Some(data.clone()),
+                _ => None,
+            });
+            data = old.unwrap_or(data);
+        }
+        self.last_base = generation;
+        if let Err(error) = self.disk.create(&path) {
+            let result = Err(error.to_string());
+            return self.file.handle_event(self.now_ms, Event::BaseWritten { generation, result });
+        }
+        let ends_ms = self.now_ms + self.random.in_range(0..2500);
+        let work = Work::Base { generation, path, data, is_dropped: false };
+        self.threads.push(Thread { ends_ms, work });
+    }
+
+    /// The thread may not notice before it is done.
+    fn drop_base(&mut self, dropped: u64) {
+        let notices = self.chance(2);
+        self.threads.retain_mut(|thread| match &mut thread.work {
+            Work::Base { generation, is_dropped, .. } if *generation == dropped => {
+                *is_dropped = true;
+                !notices
+            }
+            _ => true,
+        });
+    }
+
+    fn hear_threads(&mut self) {
+        let (ended, running): (Vec<Thread>, Vec<Thread>) = std::mem::take(&mut self.threads)
+            .into_iter()
+            .partition(|thread| thread.ends_ms <= self.now_ms);
+        self.threads = running;
+        for thread in ended {
+            let said = self.finish(thread.work);
+            if self.chance(6) {
+                let ends_ms = self.now_ms + self.random.in_range(0..1500);
+                self.threads.push(Thread { ends_ms, work: Work::Repeat(said.clone()) });
+            }
+            self.file.handle_event(self.now_ms, said.event());
+            // In the middle of a script nothing more is done than to listen.
+            if self.chance(2) {
+                self.drive();
+            }
+        }
+        self.note_phase();
+    }
+
+    fn finish(&mut self, work: Work) -> Said {
+        match work {
+            Work::Sync { generation, number, file } => {
+                Said::Synced { generation, number, failed: file.sync().is_err() }
+            }
+            Work::Remove { generation, paths } => {
+                paths.iter().for_each(|path| _ = self.disk.remove(path));
+                Said::Removed { generation, paths }
+            }
+            Work::Base { generation, path, data, is_dropped } => {
+                let failed = write_base(&self.disk, &path, &data).is_err();
+                let has_identity = self.flaw != Some(Flaw::EventsHaveNoIdentity);
+                let generation =
+                    if is_dropped && !has_identity { self.last_base } else { generation };
+                Said::Base { generation, failed }
+            }
+            Work::Repeat(said) => said,
+        }
+    }
+
+    // ── its end, and the next start ─────────────────────────────────────────────────────────
+
+    fn close(&mut self) -> End {
+        if self.chance(4) {
+            // SHUTDOWN NOSAVE in the middle of a script: nothing of it is kept.
+            let half: Vec<Change> = self.unit().into_iter().take(1).collect();
+            let is_half = matches!(&half[..], [Change::Set(_, key, _)] if key != NUMBER);
+            if is_half && self.flaw == Some(Flaw::HalfScriptsAreKept) {
+                self.append(&half);
+            }
+        }
+        match self.file.close(self.now_ms) {
+            Ok(is_whole) if !self.disk.is_dead() => End::Closed(is_whole),
+            _ => End::Killed,
+        }
+    }
+
+    fn end(&mut self, end: End) {
+        self.note_phase();
+        // Bytes that a failed sync dropped are there until power is lost, and no later sync says
+        // so: whoever kills the process before the file is written anew may serve them once more.
+        let must_crash = self.disk.is_dead() || self.disk.has_lost_bytes();
+        let loses_power = end == End::PowerLoss || must_crash || self.chance(2);
+        self.disk = if loses_power { self.disk.crash() } else { self.disk.kill() };
+        self.threads.clear();
+        self.is_propagating = false;
+        self.must_end = false;
+        self.snapshot_until_ms = 0;
+    }
+
+    fn start_again(&mut self, end: End) -> Result<(), String> {
+        // A start whose disk fails is refused, and changes nothing that the next one needs.
+        if self.chance(4) {
+            self.plan_mishaps();
+            if self.try_start().is_ok() {
+                // It serves: all that it loaded is promised, and it is killed at once.
+                let is_dead = self.disk.is_dead() || self.disk.has_lost_bytes();
+                self.disk = if is_dead { self.disk.crash() } else { self.disk.kill() };
+            } else {
+                self.disk = self.disk.crash();
+            }
+        }
+        self.settings.is_wanted = true;
+        let loaded = self.try_start()?;
+        self.check(&loaded, end)?;
+        self.go_on_with(loaded);
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<(), String> {
+        let loaded = self.try_start()?;
+        self.go_on_with(loaded);
+        Ok(())
+    }
+
+    fn try_start(&mut self) -> Result<Data, String> {
+        let (disk, settings) = (Arc::new(self.disk.clone()), self.settings.clone());
+        let loaded = load(&self.disk, self.flaw)?;
+        self.file = AppendFile::new(disk, settings.clone());
+        let write = |path: &Path| write_base(&self.disk, path, &loaded.data);
+        let opened = self.file.open(settings, loaded.manifest, write);
+        opened.map_err(|error| format!("cannot open: {error}"))?;
+        Ok(loaded.data)
+    }
+
+    /// Clients see what was loaded: from now on it is promised.
+    fn go_on_with(&mut self, loaded: Data) {
+        let number = loaded.number();
+        self.states.truncate(number as usize + 1);
+        self.memory = loaded;
+        self.acknowledged.clear();
+        (self.pauses_since_ms, self.keeps_since_ms) = (None, None);
+        self.drive();
+        self.note_phase();
+        if self.keeps() {
+            let (at_ms, policy) = (self.now_ms, FsyncPolicy::Always);
+            self.acknowledged.push(Acknowledged { at_ms, number, policy });
+        }
+    }
+
+    fn check(&self, loaded: &Data, end: End) -> Result<(), String> {
+        let found = loaded.number();
+        let last = self.states.len() as u64 - 1;
+        let promised = self.promised();
+        if found > last || self.states[found as usize] != *loaded {
+            return Err(format!("{loaded:?} was never there"));
+        }
+        if found < promised {
+            return Err(format!("{promised} was promised, {found} of {last} is there"));
+        }
+        if end == End::Closed(true) && found != last {
+            return Err(format!("all was said to be there, and {found} of {last} is"));
+        }
+        if self.has_foreign {
+            let mut bytes = Vec::new();
+            let read = self.disk.read(Path::new(FOREIGN));
+            let read = read.and_then(|mut file| file.read_to_end(&mut bytes));
+            if read.is_err() || bytes != FOREIGN_BYTES {
+                return Err(format!("{FOREIGN} is not what it was: {read:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of the last unit that must be there.
+    fn promised(&self) -> u64 {
+        let until_ms = self.pauses_since_ms.map_or(self.now_ms, |since| since.min(self.now_ms));
+        let must_be_there = |acknowledged: &&Acknowledged| match acknowledged.policy {
+            FsyncPolicy::Always => true,
+            FsyncPolicy::EverySecond => until_ms.saturating_sub(acknowledged.at_ms) >= LOST_MS_MAX,
+            FsyncPolicy::Never => false,
+        };
+        let kept = self.acknowledged.iter().filter(must_be_there);
+        kept.map(|acknowledged| acknowledged.number).max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,195 @@
+//! The file turned on, off and written anew while other things happen.
+
+use std::path::Path;
+
+use store_resp::Reply;
+use store_server::{Fault, Server, SimulatedDisk};
+use testkit::TempFolder;
+
+use super::{connect, fact, files, ok, persistent, wait_for_fact};
+
+/// A server on a simulated disk that appends nothing yet, with some data.
+fn off(disk: &SimulatedDisk) -> Server {
+    let builder = Server::builder().disk(disk.clone()).setting("dir", "data");
+    let server = builder.setting("enable-debug-command", "yes").start().unwrap();
+    connect(&server).words("DEBUG POPULATE 20000");
+    server
+}
+
+fn start(disk: &SimulatedDisk) -> Server {
+    persistent(Path::new("data")).disk(disk.clone()).start().unwrap()
+}
+
+#[test]
+fn a_file_that_is_turned_on_during_a_rewrite_has_all_that_was_acknowledged() {
+    for seed in 0..5 {
+        let disk = SimulatedDisk::seeded(seed);
+        let server = off(&disk);
+        let mut connection = connect(&server);
+        // All in one packet, so that the rewrite is still under way.
+        connection.send(&["BGREWRITEAOF"]);
+        connection.send(&["CONFIG", "SET", "appendfsync", "always", "appendonly", "yes"]);
+        connection.send(&["SET", "a", "1"]);
+        for _ in 0..3 {
+            connection.receive().unwrap();
+        }
+        wait_for_fact(&mut connection, "aof_rewrite_scheduled", "0");
+        wait_for_fact(&mut connection, "aof_rewrite_in_progress", "0");
+        assert_eq!(fact(&mut connection, "aof_last_bgrewrite_status"), "ok");
+        assert_eq!(connection.words("SET b 1"), ok());
+        let disk = disk.crash();
+        drop(server);
+        let server = start(&disk);
+        assert_eq!(connect(&server).words("EXISTS a b key:19999"), Reply::Integer(3));
+    }
+}
+
+#[test]
+fn on_off_and_on_again_at_once_ends_with_a_file_that_loads() {
+    let disk = SimulatedDisk::seeded(1);
+    let server = off(&disk);
+    let mut connection = connect(&server);
+    for round in 0..20 {
+        for value in ["yes", "no", "yes"] {
+            connection.send(&["CONFIG", "SET", "appendonly", value]);
+        }
+        connection.send(&["SET", "round", &round.to_string()]);
+        for _ in 0..4 {
+            connection.receive().unwrap();
+        }
+        if round % 2 == 0 {
+            connection.words("CONFIG SET appendonly no");
+        }
+    }
+    wait_for_fact(&mut connection, "aof_rewrite_scheduled", "0");
+    wait_for_fact(&mut connection, "aof_rewrite_in_progress", "0");
+    assert_eq!(connection.words("CONFIG SET appendfsync always"), ok());
+    assert_eq!(connection.words("SET after 1"), ok());
+    // Snapshots and rewrites work as before.
+    for command in ["BGSAVE", "BGREWRITEAOF"] {
+        testkit::wait_until(command, testkit::GENEROUS, || {
+            !matches!(connection.words(command), Reply::Error(_))
+        });
+        wait_for_fact(&mut connection, "rdb_bgsave_in_progress", "0");
+        wait_for_fact(&mut connection, "aof_rewrite_in_progress", "0");
+    }
+    assert_eq!(fact(&mut connection, "rdb_last_bgsave_status"), "ok");
+    assert_eq!(fact(&mut connection, "aof_last_bgrewrite_status"), "ok");
+    let disk = disk.crash();
+    drop(server);
+    let server = start(&disk);
+    let mut connection = connect(&server);
+    assert_eq!(connection.words("GET round"), Reply::Bulk(b"19".to_vec()));
+    assert_eq!(connection.words("EXISTS after key:0 key:19999"), Reply::Integer(3));
+}
+
+#[test]
+fn a_snapshot_right_after_a_dropped_rewrite_has_every_key() {
+    let disk = SimulatedDisk::seeded(1);
+    let server = off(&disk);
+    let mut connection = connect(&server);
+    for _ in 0..10 {
+        for words in ["CONFIG SET appendonly yes", "CONFIG SET appendonly no", "BGSAVE SCHEDULE"] {
+            connection.words(words);
+        }
+        wait_for_fact(&mut connection, "rdb_bgsave_in_progress", "0");
+    }
+    assert_eq!(connection.words("SAVE"), ok());
+    connection.words("BGSAVE");
+    wait_for_fact(&mut connection, "rdb_bgsave_in_progress", "0");
+    drop(server);
+    let builder = Server::builder().disk(disk.clone()).setting("dir", "data");
+    let server = builder.setting("save", "3600 1").start().unwrap();
+    assert_eq!(connect(&server).words("DBSIZE"), Reply::Integer(20_000));
+}
+
+#[test]
+fn a_manifest_that_cannot_be_written_is_tried_again() {
+    let disk = SimulatedDisk::seeded(1);
+    let server = off(&disk);
+    let mut connection = connect(&server);
+    // Enough for the base, too little for the manifest: whatever the base needs, in steps.
+    for bytes in (100_000..2_000_000).step_by(100_000) {
+        disk.set_fault(Some(Fault::FullAfter(bytes)));
+        connection.words("CONFIG SET appendonly yes");
+        testkit::wait_until("it came to something", testkit::GENEROUS, || {
+            fact(&mut connection, "aof_last_bgrewrite_status") == "err"
+                || fact(&mut connection, "aof_base_size") != "0"
+        });
+        connection.words("CONFIG SET appendonly no");
+        disk.set_fault(None);
+    }
+    connection.words("CONFIG SET appendonly yes");
+    wait_for_fact(&mut connection, "aof_rewrite_scheduled", "0");
+    wait_for_fact(&mut connection, "aof_rewrite_in_progress", "0");
+    connection.words("CONFIG SET appendfsync always");
+    assert_eq!(connection.words("SET a 1"), ok());
+    let disk = disk.crash();
+    drop(server);
+    let server = start(&disk);
+    assert_eq!(connect(&server).words("DBSIZE"), Reply::Integer(20_001));
+}
+
+#[test]
+fn a_rewrite_while_the_file_is_off_leaves_a_base_alone() {
+    let folder = TempFolder::create();
+    let dir = folder.path().to_str().unwrap();
+    let server = Server::builder().setting("dir", dir).start().unwrap();
+    let mut connection = connect(&server);
+    connection.words("SET a 1");
+    connection.words("BGREWRITEAOF");
+    testkit::wait_until("the base is there", testkit::GENEROUS, || {
+        fact(&mut connection, "aof_rewrites") == "1"
+            && fact(&mut connection, "aof_rewrite_in_progress") == "0"
+    });
+    let expected = ["appendonly.aof.1.base.rdb", "appendonly.aof.manifest"];
+    assert_eq!(files(folder.path()), expected);
+    let manifest = folder.path().join("appendonlydir/appendonly.aof.manifest");
+    let text = std::fs::read_to_string(manifest).unwrap();
+    assert_eq!(text, "file appendonly.aof.1.base.rdb seq 1 type b\n");
+    drop(server);
+    let server = persistent(folder.path()).start().unwrap();
+    assert_eq!(connect(&server).words("GET a"), Reply::Bulk(b"1".to_vec()));
+}
+
+#[test]
+fn files_without_a_manifest_are_not_overwritten() {
+    let folder = TempFolder::create();
+    let server = persistent(folder.path()).start().unwrap();
+    connect(&server).words("SET a 1");
+    drop(server);
+    let inside = folder.path().join("appendonlydir");
+    std::fs::remove_file(inside.join("appendonly.aof.manifest")).unwrap();
+    let increment = inside.join("appendonly.aof.1.incr.aof");
+    let before = std::fs::read(&increment).unwrap();
+    let error = persistent(folder.path()).start().err().expect("it is refused").to_string();
+    assert!(error.contains("incr.aof") && error.contains("manifest"), "{error}");
+    assert_eq!(std::fs::read(&increment).unwrap(), before);
+}
+
+#[test]
+fn checksums_can_be_turned_off_and_timestamps_come_first() {
+    let folder = TempFolder::create();
+    let start = |sums: &str| {
+        let builder = persistent(folder.path()).setting("aof-timestamp-enabled", "yes");
+        builder.setting("aof-checksum", sums).start().unwrap()
+    };
+    let increment = folder.path().join("appendonlydir/appendonly.aof.1.incr.aof");
+    let server = start("no");
+    connect(&server).words("SET a 1");
+    drop(server);
+    let text = std::fs::read_to_string(&increment).unwrap();
+    assert!(text.starts_with("#TS:") && !text.contains("#SUM:"), "{text}");
+    let server = start("yes");
+    let mut connection = connect(&server);
+    connection.words("SET b 1");
+    // Turned off and on in the middle of the file.
+    connection.words("CONFIG SET aof-checksum no");
+    connection.words("SET c 1");
+    connection.words("CONFIG SET aof-checksum yes");
+    connection.words("SET d 1");
+    drop(server);
+    let text = std::fs::read_to_string(&increment).unwrap();
+    assert!(text.contains("#SUM:begin"), "{text}");
+    assert_eq!(connect(&start("yes")).words("EXISTS a b c d"), Reply::Integer(4));
+}

@@ -1,0 +1,73 @@
+//! The promise, in many worlds; and the rules broken one at a time, each of which must be caught.
+
+use crate::world::{Flaw, World};
+
+/// How many worlds a test run looks at, unless told otherwise.
+const SEEDS: u64 = 400;
+/// Within how many worlds a broken rule must show.
+const SEEDS_TO_CATCH: u64 = 5_000;
+
+#[expect(clippy::disallowed_methods, reason = "how much is tested is not part of the machine")]
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+#[test]
+fn no_program_acts_outside_its_term() {
+    if let Some(seed) = number("RUN_SEED") {
+        let world = World::new(seed, None, true).run();
+        assert_eq!(world.violation, None, "seed {seed}");
+        return;
+    }
+    let seeds = number("RUN_SEEDS").unwrap_or(SEEDS);
+    let mut terms = 0;
+    for seed in 0..seeds {
+        let world = World::new(seed, None, false).run();
+        assert_eq!(world.violation, None, "repeat it with RUN_SEED={seed}");
+        terms += world.terms;
+    }
+    println!("{seeds} worlds, {terms} terms, nothing broken");
+    assert!(terms > seeds, "only {terms} terms: the worlds are too quiet");
+}
+
+/// What a world says about a broken rule must be what that rule is for.
+fn is_caught(flaw: Flaw, promises: &[&str]) {
+    let caught = (0..SEEDS_TO_CATCH).find_map(|seed| {
+        let violation = World::new(seed, Some(flaw), false).run().violation?;
+        promises.iter().any(|promise| violation.contains(promise)).then_some((seed, violation))
+    });
+    let (seed, violation) = caught.unwrap_or_else(|| panic!("{flaw:?} is not caught"));
+    println!("{flaw:?} is caught by seed {seed}: {violation}");
+}
+
+const OVERLAP: [&str; 2] = ["was given back", "after the lease"];
+
+#[test]
+fn what_cannot_be_killed_and_counts_as_gone_is_caught() {
+    is_caught(Flaw::RefusedIsGone, &OVERLAP[..1]);
+}
+
+#[test]
+fn a_guard_that_is_trusted_blindly_is_caught() {
+    is_caught(Flaw::GuardIsTrusted, &["nobody has guarded", "after the lease"]);
+}
+
+#[test]
+fn a_death_at_the_gate_that_counts_as_an_end_is_caught() {
+    is_caught(Flaw::DeathAtTheGateIsAnEnd, &["never ran ended by itself"]);
+}
+
+#[test]
+fn a_list_from_before_the_end_of_the_leader_is_caught() {
+    is_caught(Flaw::ListedTooEarly, &OVERLAP[..1]);
+}
+
+#[test]
+fn talking_before_stopping_is_caught() {
+    is_caught(Flaw::TalksFirst, &OVERLAP);
+}
+
+#[test]
+fn a_silent_guard_that_counts_as_no_program_is_caught() {
+    is_caught(Flaw::SilenceIsNoProgram, &["can be executed could not be"]);
+}
