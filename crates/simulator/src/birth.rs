@@ -70,6 +70,14 @@ impl World<'_> {
         }
     }
 
+    /// The longest lease that a process knows of, also where a flaw overstates it.
+    fn fleet_of(&self, timing: &Timing) -> Duration {
+        match self.subject.flaw() {
+            Some(flaw) if flaw.overstates_leases() => timing.fleet_max_ttl() / 2,
+            _ => timing.fleet_max_ttl(),
+        }
+    }
+
     /// The id of the process that runs, or would run next, in a place.
     pub(crate) fn id_in(&self, party: usize) -> InstanceId {
         self.parties[party].caller.id.clone()
@@ -88,7 +96,7 @@ impl World<'_> {
             name,
             life: 0,
             algorithm,
-            caller: self.caller(id),
+            caller: self.caller(id, self.fleet_of(&timing)),
             timing,
             clock,
             is_alive: false,
@@ -114,7 +122,7 @@ impl World<'_> {
         let life = self.parties[party].life + 1;
         let (name, clock) = (self.parties[party].name, self.parties[party].clock.clone());
         let (timing, algorithm) = self.build_process(party, name, life, &clock);
-        let caller = self.caller(process_id(name, life));
+        let caller = self.caller(process_id(name, life), self.fleet_of(&timing));
         let hints = self.quorum.map(HintCount::new);
         let place = &mut self.parties[party];
         place.life = life;

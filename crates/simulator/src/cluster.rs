@@ -1,5 +1,7 @@
 //! The store's side of a world: nodes that run, pause, restart, lag behind and are promoted.
 
+use std::time::Duration;
+
 use tenure_core::memory_store::{Fingerprint, MemoryStore};
 use tenure_core::protocol::{Call, Hint, Outcome, Request};
 use tenure_core::{InstanceId, Resource, ServerTime, StoreError};
@@ -178,8 +180,8 @@ impl Cluster {
             resource: from.resource.clone(),
             id: from.id.clone(),
             request: request.clone(),
-            timeout: std::time::Duration::ZERO,
-            fleet_max_ttl: std::time::Duration::ZERO,
+            timeout: Duration::ZERO,
+            fleet_max_ttl: from.fleet_max_ttl,
         };
         let reads = matches!(
             request,
@@ -304,8 +306,8 @@ impl Cluster {
             resource: from.resource.clone(),
             id: from.id.clone(),
             request: request.clone(),
-            timeout: std::time::Duration::ZERO,
-            fleet_max_ttl: std::time::Duration::ZERO,
+            timeout: Duration::ZERO,
+            fleet_max_ttl: from.fleet_max_ttl,
         };
         let store = &mut self.nodes[at].store;
         let before = store.fingerprint(server_time, from.resource.key());
@@ -331,10 +333,12 @@ impl Cluster {
 }
 
 /// Who asks for what.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) id: InstanceId,
     pub(crate) resource: Resource,
+    /// The longest lease that it knows of: every request carries it.
+    pub(crate) fleet_max_ttl: Duration,
 }
 
 /// A store that knows of its past what its kind knows.

@@ -29,7 +29,7 @@ impl World<'_> {
             }
             return;
         }
-        let caller = self.parties[party].caller.id.clone();
+        let caller = self.parties[party].caller.clone();
         let (node, sent_at) = (self.parties[party].links[line].node, self.now);
         let is_copy = step == TOLD;
         let letter =
@@ -104,7 +104,7 @@ impl World<'_> {
             }
             return;
         }
-        let caller = self.caller(letter.caller.clone());
+        let caller = letter.caller.clone();
         if self.now < self.cluster.nodes[letter.node].read_only_until {
             let reply = self.cluster.read_only_reply(letter.node, self.now, &letter.op, &caller);
             self.note("store", || {

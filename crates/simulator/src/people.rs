@@ -62,13 +62,13 @@ impl World<'_> {
             let reason = tenure_core::protocol::CloseReason::Released;
             request = Request::Release { token, reason };
         }
-        let caller = self.caller(id);
+        let caller = self.operator(id);
         let node = self.cluster.primary;
         self.execute(node, &Op::Call(request), &caller);
     }
 
     fn operator_says_to_all(&mut self, request: &Request) {
-        let caller = self.caller(InstanceId::seen("operator"));
+        let caller = self.operator(InstanceId::seen("operator"));
         for node in 0..self.cluster.nodes.len() {
             if self.now >= self.cluster.nodes[node].paused_until {
                 self.execute(node, &Op::Call(request.clone()), &caller);

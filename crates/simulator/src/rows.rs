@@ -184,7 +184,7 @@ pub const CASES: &[Case] = &[
     .hectic()
     .store(Replicas::Lagging)
     .clocks_unset()
-    .without(&[Promise::P2, Promise::P3, Promise::P6]),
+    .without(&[Promise::P2, Promise::P3]),
     row(
         "hint-storm",
         "somebody keeps publishing that a term began",
@@ -254,8 +254,7 @@ pub const CASES: &[Case] = &[
             (Fault::CutReplies, 1),
         ],
     )
-    .runners()
-    .without(&[Promise::P6]),
+    .runners(),
     row(
         "strict-ticks",
         "strict: jobs, with fail-overs and isolated primaries",
@@ -461,7 +460,7 @@ pub const CASES: &[Case] = &[
         &[(Fault::ServerClockBack, 3), (Fault::Crash, 2), (Fault::Pause, 1)],
     )
     .runners()
-    .without(&[Promise::P6, Promise::P7]),
+    .without(&[Promise::P7]),
     row(
         "isolated-primary",
         "the old primary goes on serving some",

@@ -1,5 +1,7 @@
 //! The same rules broken at the store: adaptors around an unchanged one.
 
+use std::time::Duration;
+
 use tenure_core::ServerTime;
 use tenure_core::memory_store::MemoryStore;
 use tenure_core::protocol::{Acquire, Answer, Ballot, Call, Hint, Outcome, Request, Tick, Token};
@@ -52,6 +54,10 @@ impl Flaw {
         let held =
             store.fingerprint(now, call.resource.key()).filter(|held| held.holder == call.id);
         match (self, &mut call.request) {
+            (Flaw::BeatNamesNoLease, Request::Acquire(_)) => {}
+            (Flaw::BeatNamesNoLease, _) => call.fleet_max_ttl = Duration::ZERO,
+            (Flaw::OwnLeaseOnly, Request::Acquire(ask)) => call.fleet_max_ttl = ask.ttl,
+            (Flaw::OwnLeaseOnly, _) => call.fleet_max_ttl = Duration::ZERO,
             (Flaw::AdoptUnchecked, _) => adopt_unchecked(store, now, call),
             (Flaw::AdoptBackwards, Request::Adopt { token, .. }) => {
                 store.forget_terms_from(now, &call.resource, *token);
@@ -114,7 +120,7 @@ fn shorten_quarantine(store: &mut MemoryStore, now: ServerTime, call: &Call, ans
     else {
         return;
     };
-    let own = ask.ttl * 101 / 100 + std::time::Duration::from_millis(2);
+    let own = ask.ttl * 101 / 100 + Duration::from_millis(2);
     if *left > own {
         *left = own;
         let micros = own.as_micros() as u64;
@@ -143,7 +149,7 @@ fn wait_for_the_clock(
     store: &mut MemoryStore,
     now: ServerTime,
     call: &Call,
-    (held_for, answer): (Option<std::time::Duration>, &mut Answer),
+    (held_for, answer): (Option<Duration>, &mut Answer),
 ) {
     let key = call.resource.key();
     let is_held = matches!(answer.outcome, Outcome::Held | Outcome::Reserved { .. });

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_core::protocol::Hint;
 use tenure_core::quorum::Quorum;
-use tenure_core::{Resource, StoreError};
+use tenure_core::{InstanceId, Resource, StoreError};
 
 use crate::algorithm::{Op, Reply, Want};
 use crate::case::{Case, Leases, Mode};
@@ -92,7 +92,7 @@ pub(crate) struct Letter {
     pub(crate) sent_at: Real,
     pub(crate) ask: u64,
     pub(crate) step: u32,
-    pub(crate) caller: tenure_core::InstanceId,
+    pub(crate) caller: Caller,
     pub(crate) op: Op,
     /// A second copy of a request: its answer goes nowhere.
     pub(crate) is_copy: bool,
@@ -366,8 +366,13 @@ impl<'a> World<'a> {
         self.healed_at.is_some()
     }
 
-    pub(crate) fn caller(&self, id: tenure_core::InstanceId) -> Caller {
-        Caller { id, resource: self.resource.clone() }
+    pub(crate) fn caller(&self, id: InstanceId, fleet_max_ttl: Duration) -> Caller {
+        Caller { id, resource: self.resource.clone(), fleet_max_ttl }
+    }
+
+    /// Somebody with a terminal, who knows how long leases are.
+    pub(crate) fn operator(&self, id: InstanceId) -> Caller {
+        self.caller(id, span(self.lease_now))
     }
 
     fn strike_later(&mut self) {
