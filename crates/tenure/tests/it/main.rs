@@ -23,6 +23,7 @@ mod process;
 mod quorum_nodes;
 mod redis_cluster;
 mod redis_foreign;
+mod redis_foreign_words;
 mod redis_hostile;
 mod redis_messages;
 mod redis_misdirected;
