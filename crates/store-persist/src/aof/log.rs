@@ -336,6 +336,14 @@ impl AppendLog {
         self.owes_sync = self.file.synced_len < self.file.len || self.has_waiting();
     }
 
+    /// Somebody set the clock by so much: waits go on as they were.
+    pub fn clock_stepped(&mut self, step_ms: i64) {
+        let moments = [&mut self.retry_at_ms, &mut self.synced_at_ms];
+        for at in moments.into_iter().chain(&mut self.postponed_since_ms) {
+            *at = at.saturating_add_signed(step_ms);
+        }
+    }
+
     /// When [`flush`](Self::flush) is wanted though nothing was added.
     pub fn wakes_at_ms(&self, settings: &AppendSettings) -> Option<u64> {
         if self.needs_rewrite() {

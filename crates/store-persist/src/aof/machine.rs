@@ -287,6 +287,15 @@ impl AppendFile {
         }
     }
 
+    /// Somebody set the clock by so much: whoever waits for a sync or a retry waits as long as
+    /// before.
+    pub fn clock_stepped(&mut self, step_ms: i64) {
+        self.retry_at_ms = self.retry_at_ms.saturating_add_signed(step_ms);
+        let started_at_ms = &mut self.facts.rewrite_started_at_ms;
+        *started_at_ms = started_at_ms.saturating_add_signed(step_ms);
+        self.log_mut().into_iter().for_each(|log| log.clock_stepped(step_ms));
+    }
+
     /// Writes what waits. Replies leave when this returns; when it fails they must not, and the
     /// process has to end.
     pub fn flush(&mut self, now_ms: u64) -> Result<(), AppendError> {

@@ -16,6 +16,7 @@ use testkit::Random;
 const LOST_MS_MAX: u64 = 2000;
 /// A sync takes less than this; a disk that takes longer loses more with Redis, too.
 const SYNC_MS_MAX: u64 = 900;
+const DAY_MS: u64 = 86_400_000;
 
 fn layout() -> Layout {
     Layout { dir: "d".into(), folder_name: "a".into(), file_name: "f.aof".into() }
@@ -31,7 +32,10 @@ struct World {
     disk: SimulatedDisk,
     log: AppendLog,
     policy: FsyncPolicy,
+    /// A steady clock, which decides about what may be lost.
     now_ms: u64,
+    /// By how much the wall clock, which the log goes by, is ahead.
+    ahead_ms: u64,
     token: u64,
     /// When each token was acknowledged.
     acknowledged: Vec<(u64, u64)>,
@@ -76,14 +80,39 @@ impl World {
         let log = AppendLog::open(Arc::new(disk.clone()), layout(), manifest, 2).unwrap();
         let random = Random::seeded(seed);
         let (acknowledged, sync, base) = (Vec::new(), None, None);
-        Self { random, disk, log, policy, now_ms: 10_000, token: 0, acknowledged, sync, base }
+        Self {
+            random,
+            disk,
+            log,
+            policy,
+            now_ms: 10_000,
+            ahead_ms: DAY_MS,
+            token: 0,
+            acknowledged,
+            sync,
+            base,
+        }
+    }
+
+    fn wall_ms(&self) -> u64 {
+        self.now_ms + self.ahead_ms
+    }
+
+    /// Somebody sets the wall clock, up to an hour ahead or back.
+    fn step_clock(&mut self) {
+        let ahead_ms = DAY_MS + self.random.in_range(0..7_200_000) - 3_600_000;
+        self.log.clock_stepped(ahead_ms as i64 - self.ahead_ms as i64);
+        self.ahead_ms = ahead_ms;
     }
 
     /// A turn of the loop: time passes, other threads come to their ends, some writes happen.
     fn turn(&mut self) {
         self.now_ms += self.random.in_range(0..120);
+        if self.random.in_range(0..50) == 0 {
+            self.step_clock();
+        }
         if let Some(sync) = self.sync.take_if(|sync| sync.ends_ms <= self.now_ms) {
-            self.log.handle_synced(self.now_ms, sync.number, sync.file.sync());
+            self.log.handle_synced(self.wall_ms(), sync.number, sync.file.sync());
         }
         if self.base.is_some_and(|(_, ends_ms)| ends_ms <= self.now_ms) {
             self.finish_rewrite();
@@ -96,14 +125,15 @@ impl World {
             self.token += 1;
             let request = set_token(self.token);
             let unit = [(0, request.as_request())].into_iter();
-            self.log.add(self.now_ms, unit, &settings(self.policy));
+            let wall_ms = self.wall_ms();
+            self.log.add(wall_ms, unit, &settings(self.policy));
         }
-        match self.log.flush(self.now_ms, &settings(self.policy)).unwrap() {
+        match self.log.flush(self.wall_ms(), &settings(self.policy)).unwrap() {
             Some(Job::Sync { file, number, .. }) => {
                 let ends_ms = self.now_ms + self.random.in_range(0..SYNC_MS_MAX);
                 // One that is under way comes to its end first, on the same thread.
                 if let Some(sync) = self.sync.replace(Sync { file, number, ends_ms }) {
-                    self.log.handle_synced(self.now_ms, sync.number, sync.file.sync());
+                    self.log.handle_synced(self.wall_ms(), sync.number, sync.file.sync());
                 }
             }
             Some(Job::Remove { .. }) | None => {}
@@ -114,7 +144,7 @@ impl World {
     }
 
     fn begin_rewrite(&mut self) {
-        self.log.begin_switch(self.now_ms, 3).unwrap();
+        self.log.begin_switch(self.wall_ms(), 3).unwrap();
         self.base = Some((self.token, self.now_ms + self.random.in_range(0..2000)));
     }
 
@@ -125,7 +155,7 @@ impl World {
         }
         let new_base = self.log.layout().new_base(3);
         write_base(&mut *self.disk.create(&new_base).unwrap(), token);
-        let finished = self.log.finish_switch(self.now_ms, false, &new_base).unwrap();
+        let finished = self.log.finish_switch(self.wall_ms(), false, &new_base).unwrap();
         let Job::Remove { paths, .. } = finished else { panic!("no list") };
         paths.iter().for_each(|path: &PathBuf| self.disk.remove(path).unwrap());
         self.log.handle_removed(&paths);

@@ -225,6 +225,7 @@ impl EventLoop {
     fn clock_stepped(&mut self, step_us: i64) {
         let step_ms = step_us / 1000;
         self.engine.clock_stepped(step_us);
+        self.persistence.clock_stepped(step_ms);
         self.handshakes.clock_stepped(step_ms);
         // These come too early at the worst.
         self.next_client_check_ms = 0;

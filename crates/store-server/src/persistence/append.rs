@@ -118,6 +118,10 @@ impl Append {
         self.file.flush(now_ms)
     }
 
+    pub(super) fn clock_stepped(&mut self, step_ms: i64) {
+        self.file.clock_stepped(step_ms);
+    }
+
     pub(super) fn wakes_at_ms(&self) -> Option<u64> {
         self.file.wakes_at_ms()
     }

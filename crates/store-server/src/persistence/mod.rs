@@ -100,6 +100,11 @@ impl Persistence {
         Loader::of_appended(Arc::clone(&self.disk), engine.config())
     }
 
+    /// Somebody set the wall clock by so much.
+    pub(crate) fn clock_stepped(&mut self, step_ms: i64) {
+        self.append.clock_stepped(step_ms);
+    }
+
     /// When a turn is wanted though nothing happens.
     pub(crate) fn wakes_at_ms(&self) -> Option<u64> {
         self.append.wakes_at_ms()
