@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tenure::core::Timing;
 use tenure::core::protocol::TickOutcome;
-use tenure::{Job, Once, Tenure, Term, Tick};
+use tenure::{Job, NotStarted, Once, Tenure, Term, Tick};
 
 use crate::exit::{self, Failure};
 use crate::logging::LogOptions;
@@ -162,12 +162,12 @@ impl Turn {
             let (tell, told) = tokio::sync::oneshot::channel();
             supervised.set(Some(tokio::spawn(supervise(supervisor, term, tell))));
             match told.await {
-                Ok(Ok(ended)) => self.note(ended),
-                Ok(Err(words)) => Err(words),
-                Err(_) => Err("its supervisor ended early".to_owned()),
+                Ok(Ok(ended)) => Ok(self.note(ended)),
+                Ok(Err(words)) => Err(NotStarted(words)),
+                Err(_) => Ok(Err("its supervisor ended early".to_owned())),
             }
         };
-        let mut running = std::pin::pin!(job.run(work));
+        let mut running = std::pin::pin!(job.run_startable(work));
         let mut is_working = false;
         let once = loop {
             tokio::select! {
@@ -212,6 +212,10 @@ impl Turn {
             (Once::Interrupted(_), Some(Ended::Leaving(_))) => {
                 talk("terminated: the tick is open, so it is run again");
                 exit::of_signal(Signal::TERM.as_raw() as u8)
+            }
+            (Once::Unrecorded(_), Some(Ended::ByItself(ending))) => {
+                talk("it ran, but the store could not be told: the tick may be run again");
+                code_of(ending).max(exit::NO)
             }
             (_, Some(Ended::ByItself(ending) | Ended::Leaving(ending))) => code_of(ending),
             (_, Some(Ended::Stuck)) => exit::NO,

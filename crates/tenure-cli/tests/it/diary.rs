@@ -38,6 +38,24 @@ impl Diary {
         write child $$
     "#;
 
+    /// Writers in sessions of their own that ignore the stop signal; one has no parent.
+    pub(crate) const DAEMON: &str = r#"
+        writer='trap "" TERM
+            while :; do echo "$TENURE_TOKEN grandchild $$ 0"; sleep 0.01; done >> diary'
+        setsid sh -c "$writer" &
+        setsid sh -c "setsid sh -c '$writer' &" &
+        trap "" TERM
+        while :; do echo "$TENURE_TOKEN child $$ 0" >> diary; sleep 0.01; done
+    "#;
+    /// A child that starts short-lived sessions for ever and leaves them alone.
+    pub(crate) const FORKS_FOR_EVER: &str = r#"
+        while :; do
+            echo "$TENURE_TOKEN child $$ 0" >> diary
+            setsid sh -c 'trap "" TERM; sleep 0.1; echo "$TENURE_TOKEN grandchild $$ 0" >> diary' &
+            sleep 0.03
+        done
+    "#;
+
     pub(crate) fn read(file: &Path) -> Self {
         let text = std::fs::read_to_string(file).unwrap_or_default();
         // The last line may be half there only where a write was cut short, which pipes of one

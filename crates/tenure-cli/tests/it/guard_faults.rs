@@ -9,6 +9,10 @@ use crate::stage::{
     Kind, NAME, Stage, children_of, guard_of, is_guard, on_every_store, send, wait_until_gone,
 };
 
+/// A new guard is there before it knows the program; within this time it does, or is replaced.
+/// Nobody promises anything for wrapper and guard that are killed within it.
+const UNTIL_IT_IS_KNOWN: std::time::Duration = std::time::Duration::from_millis(2_500);
+
 /// Waits until the wrapper has another guard than `old`.
 #[track_caller]
 fn next_guard(wrapper: &Process, old: u32) -> u32 {
@@ -30,6 +34,7 @@ on_every_store! {
         let seen = stage.diary().lines.len();
         wait_until("the program to go on", GENEROUS, || stage.diary().lines.len() > seen);
         assert_eq!(stage.diary().last_token(), Some(token), "it is the same term");
+        std::thread::sleep(UNTIL_IT_IS_KNOWN);
         wrapper.kill();
         pids.into_iter().for_each(wait_until_gone);
     }
@@ -44,8 +49,7 @@ on_every_store! {
         send(guard, Signal::STOP);
         next_guard(&wrapper, guard);
         wait_until_gone(guard);
-        // The new one may not know the program yet; the wrapper asks for its answer.
-        std::thread::sleep(std::time::Duration::from_millis(1_500));
+        std::thread::sleep(UNTIL_IT_IS_KNOWN);
 
         wrapper.kill();
         pids.into_iter().for_each(wait_until_gone);

@@ -1,5 +1,6 @@
 //! `tenure once`: one run per tick.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use testkit::{GENEROUS, Process, WallClock, wait_until};
@@ -128,6 +129,20 @@ on_every_store! {
         });
         let rerun = stage.tenure(&["once", "migrate", "--tick", "v1", "--", "echo", "again"]);
         assert_eq!(rerun.out, "again", "{rerun:?}");
+    }
+
+    fn a_program_that_never_started_consumes_no_tick(stage: crate::stage::Stage) {
+        let broken = stage.folder.write("broken", "#!/nowhere/interpreter\n");
+        std::fs::set_permissions(&broken, PermissionsExt::from_mode(0o755)).unwrap();
+        let broken = broken.display().to_string();
+        let once = |more: &[&str]| {
+            stage.tenure(&[&["once", "migrate", "--tick", "v1", "--on-crash", "skip"], more].concat())
+        };
+        let failed = once(&["--", &broken]);
+        assert_eq!(failed.code, 127, "{failed:?}");
+        let healthy = once(&["--", "echo", "hello"]);
+        assert_eq!((healthy.code, healthy.out.as_str()), (0, "hello"), "{healthy:?}");
+        assert_eq!(once(&["--", "echo", "hello"]).out, "", "once is enough");
     }
 
     fn a_run_that_is_terminated_says_so_though_its_program_says_success(

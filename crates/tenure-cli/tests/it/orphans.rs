@@ -9,6 +9,7 @@ use testkit::{GENEROUS, Process, wait_until};
 
 use crate::stage::{
     Kind, NAME, Said, Stage, TENURE, children_of, is_alive, number_in, send, wait_until_gone,
+    works_in,
 };
 
 /// A program whose only writer is in a session of its own and ignores the stop signal; the leader
@@ -73,10 +74,6 @@ fn a_program_that_forks_for_ever_comes_to_an_end() {
 fn running() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-fn works_in(pid: u32, folder: &std::path::Path) -> bool {
-    is_alive(pid) && fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == folder)
 }
 
 /// As many orphans as a busy program leaves behind, all of which end at once.

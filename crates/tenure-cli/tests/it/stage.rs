@@ -168,6 +168,11 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     !matches!(state, None | Some('Z' | 'X'))
 }
 
+/// Whether the process runs in that folder, as programs of a test do.
+pub(crate) fn works_in(pid: u32, folder: &Path) -> bool {
+    is_alive(pid) && std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == folder)
+}
+
 #[track_caller]
 pub(crate) fn wait_until_gone(pid: u32) {
     wait_until(&format!("process {pid} to be gone"), GENEROUS, || !is_alive(pid));
