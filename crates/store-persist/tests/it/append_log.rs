@@ -108,7 +108,7 @@ impl World {
     /// A turn of the loop: time passes, other threads come to their ends, some writes happen.
     fn turn(&mut self) {
         self.now_ms += self.random.in_range(0..120);
-        if self.random.in_range(0..50) == 0 {
+        if self.random.in_range(0..25) == 0 {
             self.step_clock();
         }
         if let Some(sync) = self.sync.take_if(|sync| sync.ends_ms <= self.now_ms) {
@@ -250,4 +250,23 @@ fn syncs_that_do_nothing_are_caught() {
         let caught = seeds(100).filter(|seed| lies(*seed)).count();
         assert!(caught > 20, "{policy:?}: only {caught} of 100 were caught");
     }
+}
+
+/// A server that nobody writes to any more wakes for its last sync by this moment alone.
+#[test]
+fn a_clock_that_is_set_back_does_not_put_the_last_sync_off() {
+    let mut world = World::begin(1, FsyncPolicy::EverySecond, None);
+    let settings = settings(FsyncPolicy::EverySecond);
+    for token in 1..=2 {
+        let request = set_token(token);
+        let wall_ms = world.wall_ms();
+        world.log.add(wall_ms, [(0, request.as_request())].into_iter(), &settings);
+        if let Some(Job::Sync { file, number, .. }) = world.log.flush(wall_ms, &settings).unwrap() {
+            world.log.handle_synced(wall_ms, number, file.sync());
+        }
+    }
+    world.ahead_ms -= 3_600_000;
+    world.log.clock_stepped(-3_600_000);
+    let wakes_at_ms = world.log.wakes_at_ms(&settings).expect("the second write waits for a sync");
+    assert!(wakes_at_ms <= world.wall_ms() + 1000, "{wakes_at_ms}");
 }
