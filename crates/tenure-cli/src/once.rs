@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use tenure::core::Timing;
 use tenure::core::protocol::TickOutcome;
 use tenure::{Job, NotStarted, Once, Tenure, Term, Tick};
+use tenure_run::Ending;
 
 use crate::exit::{self, Failure};
 use crate::logging::LogOptions;
@@ -134,11 +135,26 @@ async fn supervise(
     term: Term,
     tell: tokio::sync::oneshot::Sender<Result<Ended, String>>,
 ) -> Result<Ended, Failure> {
-    let ended = supervisor.run(&term, None).await;
+    let mut ended = supervisor.run(&term, None).await;
+    if let Ok(Ended::ByItself(ending)) = ended
+        && was_told_to_end(ending)
+    {
+        // A service manager tells the program and this process, in any order. Neither the one nor
+        // the other is the outcome of the tick, which stays open.
+        supervisor.resign();
+        term.stopping().await;
+        ended = Ok(Ended::Leaving(ending));
+    }
     let told = ended.as_ref().map(|ended| *ended).map_err(|failure| failure.message.clone());
     // Whoever does not listen any more has been cut off.
     let _ = tell.send(told);
     ended
+}
+
+/// Whether the program died of a signal by which people and service managers end programs.
+fn was_told_to_end(ending: Ending) -> bool {
+    let signals = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+    signals.iter().any(|signal| ending == Ending::Signalled(signal.as_raw() as u8))
 }
 
 /// One try at the tick.
@@ -209,9 +225,12 @@ impl Turn {
     fn code(&self, once: Once<Result<(), String>>) -> u8 {
         match (once, self.ended.get()) {
             // Its own code would say that it was done; the tick is open.
-            (Once::Interrupted(_), Some(Ended::Leaving(_))) => {
+            (Once::Interrupted(_), Some(Ended::Leaving(ending))) => {
                 talk("terminated: the tick is open, so it is run again");
-                exit::of_signal(Signal::TERM.as_raw() as u8)
+                match ending {
+                    Ending::Signalled(signal) => exit::of_signal(signal),
+                    Ending::Exited(_) => exit::of_signal(Signal::TERM.as_raw() as u8),
+                }
             }
             (Once::Unrecorded(_), Some(Ended::ByItself(ending))) => {
                 talk("it ran, but the store could not be told: the tick may be run again");

@@ -38,6 +38,7 @@ use crate::clock;
 use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, plain, result, talk};
 use crate::run::duration;
+use crate::run::guard::MARK;
 
 /// How long the store stays without anybody, unless told otherwise.
 const IDLE_DEFAULT: &str = "10m";
@@ -211,7 +212,9 @@ fn start_apart() -> Result<PathBuf, Failure> {
     // Told here rather than there: in one line, with the code of its own.
     let place = Place::prepared()?;
     let starter = std::env::current_exe()
-        .and_then(|program| Process::new(program).args(["local", "start"]).output())
+        .and_then(|program| {
+            as_nobodys(&mut Process::new(program)).args(["local", "start"]).output()
+        })
         .map_err(|error| not_started(&place, &error))?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim().to_owned();
     match starter.status.code() {
@@ -276,13 +279,19 @@ fn start_in_turn(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
     Err(not_started(place, &io::Error::other(seen)))
 }
 
+/// The store serves everybody: it carries no mark of the program that happened to start it, by
+/// which a guard would kill it.
+fn as_nobodys(process: &mut Process) -> &mut Process {
+    process.env_remove(MARK)
+}
+
 fn spawn(place: &Place, idle: Duration) -> io::Result<std::process::Child> {
     if fs::metadata(place.log()).is_ok_and(|log| log.len() > LOG_LEN_MAX) {
         fs::rename(place.log(), place.old_log())?;
     }
     let log = File::options().create(true).append(true).open(place.log())?;
     let idle = tenure::config::format_duration(idle);
-    Process::new(std::env::current_exe()?)
+    as_nobodys(&mut Process::new(std::env::current_exe()?))
         .args(["local", "serve", LOCKED, "--idle", &idle])
         .current_dir(&place.state)
         .stdin(Stdio::null())

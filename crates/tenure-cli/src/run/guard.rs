@@ -29,7 +29,7 @@ use crate::output::talk;
 /// The word with which the program starts itself as a guard; the instance id follows.
 pub(crate) const SUBCOMMAND: &str = "__guard";
 /// The variable by which processes of the program are found, wherever they went.
-pub(super) const MARK: &str = "TENURE_ID";
+pub(crate) const MARK: &str = "TENURE_ID";
 /// How long its last words may take: nobody waits for it, but it must end.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(500);
 

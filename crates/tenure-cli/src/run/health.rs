@@ -59,11 +59,12 @@ impl Health {
         self.ticks.tick().await;
     }
 
-    /// Starts a check. One that takes longer than the period has failed.
-    pub(super) fn begin(&mut self) {
-        if self.running.is_some() {
+    /// Starts a check. One that takes longer than the period has failed: it is killed, and whoever
+    /// calls has to reap it.
+    pub(super) fn begin(&mut self) -> Option<Pid> {
+        let abandoned = self.abandon();
+        if abandoned.is_some() {
             talk(&format!("health check took longer than {:?}", self.check.every));
-            self.abandon();
         }
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(&self.check.command).process_group(0);
@@ -73,6 +74,7 @@ impl Health {
             Ok(child) => self.running = Some(Pid::from_child(&child)),
             Err(error) => talk(&format!("health check does not start: {error}")),
         }
+        abandoned
     }
 
     /// Whether a check has just succeeded.
@@ -94,11 +96,12 @@ impl Health {
         self.running
     }
 
-    fn abandon(&mut self) {
-        if let Some(pid) = self.running.take() {
-            let _ = kill_process_group(pid, Signal::KILL);
-            let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
-        }
+    /// Kills a check under way. Its end is not waited for: one that became another user, or hangs
+    /// inside the kernel, may not end for long.
+    pub(super) fn abandon(&mut self) -> Option<Pid> {
+        let pid = self.running.take()?;
+        let _ = kill_process_group(pid, Signal::KILL);
+        Some(pid)
     }
 }
 

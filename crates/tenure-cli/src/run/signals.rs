@@ -1,21 +1,27 @@
 //! The signals that people and service managers send to the wrapper.
 
 use std::io;
+use std::sync::OnceLock;
 
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind, signal};
 
 use crate::exit::Failure;
 
-/// Signals on their way in. Each value of this type hears all of them.
+/// What this process was told to ignore when it was started, as bits of the system's mask: by
+/// `nohup`, or by a shell that does not want its background jobs to hear Ctrl-C.
+static IGNORED: OnceLock<u64> = OnceLock::new();
+
+/// Signals on their way in. Each value of this type hears all of them but those that were ignored
+/// when this process was started: those are nobody's business, and the program inherits that.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: unix::Signal,
-    interrupt: unix::Signal,
-    hang_up: unix::Signal,
-    quit: unix::Signal,
-    user_1: unix::Signal,
-    user_2: unix::Signal,
+    interrupt: Option<unix::Signal>,
+    hang_up: Option<unix::Signal>,
+    quit: Option<unix::Signal>,
+    user_1: Option<unix::Signal>,
+    user_2: Option<unix::Signal>,
     window: unix::Signal,
 }
 
@@ -25,13 +31,19 @@ impl Signals {
     }
 
     fn open() -> io::Result<Self> {
+        // Before the first one is listened to, which would change it.
+        let ignored = *IGNORED.get_or_init(ignored_signals);
+        let unless_ignored = |kind: SignalKind| {
+            let is_ignored = ignored & 1 << (kind.as_raw_value() - 1) != 0;
+            (!is_ignored).then(|| signal(kind)).transpose()
+        };
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-            quit: signal(SignalKind::quit())?,
-            user_1: signal(SignalKind::user_defined1())?,
-            user_2: signal(SignalKind::user_defined2())?,
+            interrupt: unless_ignored(SignalKind::interrupt())?,
+            hang_up: unless_ignored(SignalKind::hangup())?,
+            quit: unless_ignored(SignalKind::quit())?,
+            user_1: unless_ignored(SignalKind::user_defined1())?,
+            user_2: unless_ignored(SignalKind::user_defined2())?,
             window: signal(SignalKind::window_change())?,
         })
     }
@@ -41,13 +53,12 @@ impl Signals {
         // A stream of signals never ends, so the pattern always matches.
         tokio::select! {
             Some(()) = self.terminate.recv() => Signal::TERM,
-            Some(()) = self.interrupt.recv() => Signal::INT,
-            Some(()) = self.hang_up.recv() => Signal::HUP,
-            Some(()) = self.quit.recv() => Signal::QUIT,
-            Some(()) = self.user_1.recv() => Signal::USR1,
-            Some(()) = self.user_2.recv() => Signal::USR2,
+            () = heard(&mut self.interrupt) => Signal::INT,
+            () = heard(&mut self.hang_up) => Signal::HUP,
+            () = heard(&mut self.quit) => Signal::QUIT,
+            () = heard(&mut self.user_1) => Signal::USR1,
+            () = heard(&mut self.user_2) => Signal::USR2,
             Some(()) = self.window.recv() => Signal::WINCH,
-            else => std::future::pending().await,
         }
     }
 
@@ -60,6 +71,22 @@ impl Signals {
             }
         }
     }
+}
+
+async fn heard(signal: &mut Option<unix::Signal>) {
+    if let Some(signal) = signal
+        && signal.recv().await.is_some()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
+/// None where it cannot be read.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// Reads `TERM`, `SIGTERM` or `15`.

@@ -42,6 +42,8 @@ pub(crate) struct Supervisor {
     terminal: Option<Terminal>,
     environment: Vec<(&'static str, String)>,
     health: Option<Health>,
+    /// Checks that were killed and have not been reaped.
+    old_checks: Vec<rustix::process::Pid>,
     /// A health check has succeeded in this term.
     pub(super) was_well: bool,
     /// There cannot be a guard, so nothing can be run.
@@ -109,6 +111,7 @@ impl Supervisor {
             terminal: None,
             environment: Vec::new(),
             health: None,
+            old_checks: Vec::new(),
             was_well: false,
             has_no_guard: false,
         };
@@ -356,12 +359,26 @@ impl Supervisor {
         self.machine.handle_leader(boot_now(), state);
     }
 
+    /// Gives the leadership up: nothing more is run here.
+    pub(crate) fn resign(&self) {
+        let tenure = self.tenure.clone();
+        tokio::spawn(async move { tenure.shutdown().await });
+    }
+
+    /// Until it is reaped here, the number of an old check is nobody else's.
+    fn reap_old_checks(&mut self) {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        self.old_checks.retain(|pid| matches!(waitid(WaitId::Pid(*pid), options), Ok(None)));
+    }
+
     fn list_children(&mut self) {
+        self.reap_old_checks();
         let guard = self.guard.as_ref().and_then(|guard| from_system(guard.pid()));
         let health = self.health.as_ref().and_then(Health::pid).and_then(from_system);
         let listed = self.processes.children().map(|children| {
             let describe = |(pid, has_ended): (Pid, bool)| {
-                let is_known = [guard, health].contains(&Some(pid));
+                let is_known = [guard, health].contains(&Some(pid))
+                    || self.old_checks.contains(&to_system(pid));
                 // The local store serves others, too. If it crashed, it was started from here.
                 let is_helper = is_known || !has_ended && local::is_store(to_system(pid));
                 ListedChild { pid, has_ended, is_helper }
@@ -380,8 +397,7 @@ impl Supervisor {
             return self.machine.handle_repeated_stop(boot_now());
         }
         // Work is told to stop by the library, within its grace; then the term is given back.
-        let tenure = self.tenure.clone();
-        tokio::spawn(async move { tenure.shutdown().await });
+        self.resign();
     }
 
     /// Starts checks once the program runs, and hears how they went.
@@ -390,13 +406,19 @@ impl Supervisor {
         if self.health.is_none() && self.machine.is_busy() && self.forked.is_some() {
             self.health = Some(Health::start((*check).clone(), self.environment.clone()));
         }
+        self.reap_old_checks();
         let Some(health) = &mut self.health else { return };
         if health.has_succeeded() {
             self.was_well = true;
             election.beat();
         }
-        if is_time_to_check {
-            health.begin();
+        if !is_time_to_check {
+            return;
+        }
+        match self.old_checks.first() {
+            None => self.old_checks.extend(health.begin()),
+            // It counts as a failure: nobody is told that work goes on.
+            Some(pid) => talk(&format!("health check {pid} does not end, so no other is started")),
         }
     }
 
@@ -408,7 +430,8 @@ impl Supervisor {
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
         let _ = waitid(WaitId::Pid(to_system(leader)), options);
         terminal.take_back();
-        let _ = kill_process(getpid(), Signal::STOP);
+        // Not SIGSTOP: where no shell is there to let it go on, this one does nothing.
+        let _ = kill_process(getpid(), Signal::TSTP);
         terminal.hand_to(to_system(leader));
         // One whose lease has run out meanwhile was killed by the guard.
         self.signal_group(leader, Signal::CONT);
@@ -416,7 +439,7 @@ impl Supervisor {
 
     fn clean_up(&mut self) {
         self.forked = None;
-        self.health = None;
+        self.old_checks.extend(self.health.take().and_then(|mut health| health.abandon()));
         if let Some(terminal) = self.terminal.take() {
             terminal.take_back();
         }

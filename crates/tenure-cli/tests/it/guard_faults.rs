@@ -115,3 +115,21 @@ fn work_that_stays_ill_holds_back_longer_each_time() {
     // Newest first. The pauses are 1 s, 1.2 s, 2.4 s, …
     assert!(gaps[0] > gaps[gaps.len() - 1], "{gaps:?}");
 }
+
+/// Months of guards that are killed now and then take no standby away.
+#[test]
+fn a_standby_outlives_any_number_of_guards() {
+    let stage = Stage::on(Kind::Own);
+    let _leader = stage.wrap("ada", &[], "sleep 600");
+    stage.wait_for_leader("ada");
+    let mut standby = stage.wrap("bob", &[], "sleep 600");
+    stage.wait_for_members(2);
+    let mut guard = guard_of(&standby);
+    for _ in 0..10 {
+        // Long enough that it counts as one that stays.
+        std::thread::sleep(std::time::Duration::from_millis(1_300));
+        send(guard, Signal::KILL);
+        guard = next_guard(&standby, guard);
+    }
+    assert!(standby.is_running());
+}

@@ -159,6 +159,23 @@ on_every_store! {
         assert_eq!(rerun.out, "again", "{rerun:?}");
     }
 
+    // A service manager ends all processes of a unit, in any order.
+    fn a_program_that_is_terminated_before_its_wrapper_leaves_the_tick_open(
+        stage: crate::stage::Stage
+    ) {
+        let mut command = stage.command(&["once", "migrate", "--tick", "v1", "--"]);
+        command.args(["sh", "-c", "echo $$ > pid; exec sleep 600"]);
+        let mut runner = Process::spawn({
+            command.current_dir(stage.folder.path());
+            command
+        });
+        let program = number_in(stage.folder.path(), "pid");
+        crate::stage::send(program, rustix::process::Signal::TERM);
+        assert_eq!(runner.wait(GENEROUS).code(), Some(143));
+        let rerun = stage.tenure(&["once", "migrate", "--tick", "v1", "--", "echo", "again"]);
+        assert_eq!(rerun.out, "again", "{rerun:?}");
+    }
+
     fn a_run_that_is_terminated_stays_open(stage: crate::stage::Stage) {
         let mut command = stage.command(&["once", "migrate", "--tick", "v1", "--"]);
         command.args(["sh", "-c", "echo $$ > pid; sleep 600"]).current_dir(stage.folder.path());

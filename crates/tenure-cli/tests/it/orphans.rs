@@ -253,3 +253,28 @@ fn what_cannot_be_killed_is_named_and_the_term_is_held_to_its_end() {
     assert!(gap.as_i64().is_some_and(|gap| gap >= 0), "the lease was over: {history}");
     send(child, Signal::KILL);
 }
+
+/// As `sudo` in a check does: it is killed in vain, and nobody waits for it.
+#[test]
+fn a_health_check_that_cannot_be_killed_does_not_stop_the_wrapper() {
+    let stage = Stage::on(Kind::Own);
+    let Some(become_root) = way_to_root(&stage) else { return };
+    let check = format!(
+        "exec {become_root} --reuid 0 --regid 0 --clear-groups sh -c 'echo $$ >> checks; echo $$ > check; exec sleep 60'"
+    );
+    let words = ["run", NAME, "--id", "ada", "--ttl", "3s", "--health-every", "500ms"];
+    let words = [&words[..], &["--health-cmd", &check, "--", "sleep", "600"]].concat();
+    let mut wrapper = Process::spawn(as_nobody(&stage, &words));
+    number_in(stage.folder.path(), "check");
+    // Sick work steps down, which is what a wrapper that hangs does not do.
+    wait_until("the term to be given up", GENEROUS, || {
+        let history = stage.json(&["history", NAME]);
+        history["terms"].as_array().is_some_and(|terms| {
+            terms.iter().any(|term| term["reason"].as_str().is_some_and(|why| why != "running"))
+        })
+    });
+    wrapper.terminate();
+    wrapper.wait(GENEROUS);
+    let checks = fs::read_to_string(stage.folder.path().join("checks")).unwrap();
+    checks.lines().for_each(|pid| send(pid.parse().unwrap(), Signal::KILL));
+}

@@ -205,3 +205,28 @@ fn a_wrapper_can_be_asked_over_http() {
         http(port, "/leader/job").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
     });
 }
+
+/// As `nohup` starts it, and a shell its background jobs.
+#[test]
+fn a_signal_that_was_ignored_from_the_start_ends_nobody() {
+    let stage = crate::stage::Stage::on(crate::stage::Kind::Own);
+    let script = "while :; do echo >> lines; sleep 0.05; done";
+    let plain =
+        stage.command(&["run", crate::stage::NAME, "--ttl", "3s", "--", "sh", "-c", script]);
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(plain.get_program());
+    command.args(plain.get_args()).current_dir(stage.folder.path());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let mut wrapper = testkit::Process::spawn(command);
+    let lines = || std::fs::read(stage.folder.path().join("lines")).map_or(0, |text| text.len());
+    testkit::wait_until("the program to run", testkit::GENEROUS, || lines() > 0);
+    crate::stage::send(wrapper.pid(), rustix::process::Signal::HUP);
+    let seen = lines();
+    testkit::wait_until("the program to go on", testkit::GENEROUS, || lines() > seen + 20);
+    assert!(wrapper.is_running());
+}

@@ -14,6 +14,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The pause before another try to start one.
 const START_PAUSE: Duration = Duration::from_millis(200);
+/// A guard that was ready for so long did start: that it was killed says nothing about the next.
+const STEADY_AFTER: Duration = Duration::from_secs(1);
 /// How many guards in a row may fail before there cannot be one.
 const FAILURES_MAX: u32 = 8;
 /// How long a program may run without a guard that knows it: time for a few tries.
@@ -29,6 +31,7 @@ pub(super) struct GuardLink {
     answer_by: Option<Moment>,
     /// Guards in a row that came to nothing.
     failures: u32,
+    ready_since: Option<Moment>,
     /// The order that makes it forget the last program.
     forget_order: Option<u64>,
 }
@@ -92,6 +95,7 @@ impl Wrapper {
         match reply {
             Reply::Ready if matches!(self.guard.state, State::Starting(_)) => {
                 self.guard.state = State::Ready;
+                self.guard.ready_since = Some(now);
                 (self.guard.orders_sent, self.guard.orders_taken) = (0, 0);
                 self.guard.answer_by = None;
                 self.introduce_program(now);
@@ -205,6 +209,9 @@ impl Wrapper {
     }
 
     fn lose_guard(&mut self, now: Moment) {
+        if self.guard.ready_since.take().is_some_and(|since| now >= since + STEADY_AFTER) {
+            self.guard.failures = 0;
+        }
         self.guard.failures += 1;
         (self.guard.answer_by, self.guard.forget_order) = (None, None);
         // A guard that is killed acts no more, so the number may be anybody's again.
