@@ -26,7 +26,6 @@ const ALWAYS: &[&str] = &[
     "hset S f v",
     "hdel S f",
     "hlen S",
-    "hkeys S",
     "hgetall S",
     "zadd S 1 m",
     "zscore S m",

@@ -170,11 +170,13 @@ async fn a_successor_that_dies_on_the_way_holds_others_up_for_the_claim_and_no_l
 
     // It counts as alive: nobody waits three leases before a hand-over.
     doomed.process.kill();
-    let handed = leader.election.hand_over("doomed").await.unwrap();
-    assert_eq!(handed.as_str(), doomed.id);
+    let election = leader.election.clone();
+    let handing = tokio::spawn(async move { election.hand_over("doomed").await });
+    while server.cli(&["GET", "tenure:job"]) != doomed.id {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     assert!(!leader.election.is_leader());
     let reserved_at = clock::now();
-    assert_eq!(server.cli(&["GET", "tenure:job"]), doomed.id);
     let claim: i64 = server.cli(&["PTTL", "tenure:job"]).parse().unwrap();
     assert!(claim <= 1000, "the reservation lasts {claim} ms");
 
@@ -189,6 +191,8 @@ async fn a_successor_that_dies_on_the_way_holds_others_up_for_the_claim_and_no_l
     // The reservation drew a number of its own.
     assert!(token > first + 1, "{first}, then {token}");
     assert!(third.election.is_leader() ^ leader.election.is_leader());
+    let refused = handing.await.unwrap().unwrap_err();
+    assert!(matches!(refused, tenure::Error::Refused { .. }), "{refused:?}");
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@
 //!
 //! The least that an ACL user needs, with the default prefix: `~tenure:* ~{tenure:* &{tenure:*
 //! +eval +evalsha +time +info +type +get +getrange +set +del +pttl +pexpire +hget +hmget +hset
-//! +hdel +hlen +hkeys +hgetall +zadd +zscore +zcard +zrem +zrange +zrangebyscore
+//! +hdel +hlen +hgetall +zadd +zscore +zcard +zrem +zrange +zrangebyscore
 //! +zrevrangebyscore +zremrangebyscore +xadd +xrevrange +publish +subscribe +unsubscribe`.
 //! Without `publish` and `subscribe` elections work by their timers; without `info` a failover
 //! behind a running connection goes unnoticed; both are reported as warnings. A cluster needs

@@ -5,7 +5,7 @@ if life.is_replica then
   return redis.error_reply('READONLY this server is a replica: only a master knows of terms')
 elseif life.weak then
   local probe = redis.pcall('HDEL', META, 'nothing')
-  if failed(probe) and string.find(probe.err, 'READONLY', 1, true) then
+  if failed(probe) and string.find(probe.err, 'READONLY ', 1, true) then
     return redis.error_reply(probe.err)
   end
 end
