@@ -292,7 +292,11 @@ impl Wrapper {
         term.resign().await;
         let shown = crate::output::duration(pause);
         talk(&format!("the health check failed: not contending for {shown}"));
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            // The guard and orphans are looked after meanwhile; why that ends is told again later.
+            _ = self.supervisor.stand_by() => {}
+        }
         self.contest.election.beat();
         self.contest.election.set_ready(true);
     }
