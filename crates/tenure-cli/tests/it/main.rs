@@ -16,6 +16,7 @@ mod guard_faults;
 mod local;
 mod local_place;
 mod look;
+mod memory;
 mod once;
 mod operate;
 mod orphans;
