@@ -59,7 +59,7 @@ pub struct OutputLimit {
 }
 
 /// Requests are shorter than this, whatever the settings say, so that spans are 32 bits.
-const REQUEST_MAX: i64 = u32::MAX as i64 - 1024 * 1024;
+pub(crate) const REQUEST_MAX: i64 = u32::MAX as i64 - 1024 * 1024;
 
 /// All settings with their values.
 #[derive(Clone, Debug)]

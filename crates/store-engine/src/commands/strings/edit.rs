@@ -2,7 +2,9 @@
 
 use super::super::prelude::*;
 use super::stored;
+use crate::config::REQUEST_MAX;
 use crate::keyspace::Expiry;
+use crate::session::session_flag;
 
 pub(super) fn strlen(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let len = cx.db.read_string(request.arg(1))?.map_or(0, |text| text.len());
@@ -77,10 +79,19 @@ fn part_of(bytes: &[u8], start: i64, end: i64) -> &[u8] {
     &bytes[start as usize..=end as usize]
 }
 
+/// The longest string that a request may make. One from a file was allowed when it first ran, and
+/// the setting may be another by now: then only what no setting allows is refused.
+pub(in crate::commands) fn string_max(cx: &Context<'_>) -> usize {
+    match cx.session.has(session_flag::LOADER) {
+        true => REQUEST_MAX as usize,
+        false => cx.server.config.tuned().bulk_max as usize,
+    }
+}
+
 /// Fails when a string of `len` and `more` bytes would be too long.
 pub(in crate::commands) fn check_len(cx: &Context<'_>, len: usize, more: usize) -> CommandResult {
     let total = len.saturating_add(more);
-    if total > cx.server.config.tuned().bulk_max as usize {
+    if total > string_max(cx) {
         return Err(CommandError::STRING_TOO_LONG);
     }
     Ok(())
