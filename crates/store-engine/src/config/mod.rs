@@ -161,6 +161,9 @@ impl Config {
             let text = "Duplicate user found. A user can only be defined once in config files";
             return Err(text.to_owned());
         }
+        if name.is_empty() {
+            return Err("the name of the user is empty".to_owned());
+        }
         if acl::has_space(name.as_bytes()) {
             return Err("Spaces not allowed in ACL usernames".to_owned());
         }

@@ -38,7 +38,10 @@ pub fn rewrite_file(config: &Config, text: &str) -> String {
         .filter(is_new)
         .flat_map(|setting| lines_of(setting, config.text(setting.name)))
         .collect();
-    let users = config.users().iter().map(|words| format!("user {}", words.join(" ")));
+    let users = config.users().iter().map(|words| {
+        let words: Vec<String> = words.iter().map(|word| user_word(word)).collect();
+        format!("user {}", words.join(" "))
+    });
     let added: Vec<String> = added.into_iter().chain(users).collect();
     if !added.is_empty() && !lines.iter().any(|line| line == HEADING) {
         lines.push(HEADING.to_owned());
@@ -65,6 +68,11 @@ fn lines_of(setting: &Setting, value: &str) -> Vec<String> {
     }
 }
 
+/// A rule of a user: in quotes where the reader would take a part of it for quotes.
+fn user_word(word: &str) -> String {
+    if word.contains(['"', '\'']) { quoted(word) } else { word.to_owned() }
+}
+
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
@@ -73,6 +81,9 @@ fn quoted(text: &str) -> String {
             '\n' => quoted.push_str("\\n"),
             '\r' => quoted.push_str("\\r"),
             '\t' => quoted.push_str("\\t"),
+            _ if character.is_ascii_control() => {
+                quoted.push_str(&format!("\\x{:02x}", u32::from(character)));
+            }
             _ => quoted.push(character),
         }
     }
