@@ -97,7 +97,8 @@ impl Persistence {
     /// A loader of all that was appended so far. Fails with what is to be told.
     pub(crate) fn appended(&mut self, now_ms: u64, engine: &Engine) -> Result<Loader, String> {
         self.append.write_all(now_ms).map_err(|error| error.to_string())?;
-        Loader::of_appended(Arc::clone(&self.disk), engine.config())
+        let layout = self.append.layout().cloned().unwrap_or_else(|| layout(engine.config()));
+        Loader::of_appended(Arc::clone(&self.disk), engine.config(), &layout)
     }
 
     /// Somebody set the wall clock by so much.
@@ -179,6 +180,12 @@ impl Persistence {
         let forgotten = life::forget(&*self.disk, dir);
         self.folders.release();
         forgotten.map_err(|error| format!("cannot write in {}: {error}", dir.display()))
+    }
+
+    /// Makes sure that an end loses nothing of what the append-only file is to keep. Fails with
+    /// what is to be told.
+    pub(crate) fn prepare_end(&mut self, now_ms: u64, engine: &mut Engine) -> Result<(), String> {
+        self.append.prepare_end(now_ms, engine)
     }
 
     /// Nothing follows: makes all durable that is to be, and says so for the next start.
