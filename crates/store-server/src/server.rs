@@ -18,7 +18,9 @@ use crate::event_loop::{EventLoop, Message, Ties, WAKER};
 use crate::listen::{ListenError, listen_unix};
 use crate::outside::{OpenError, Outside, Ports};
 use crate::persistence::snapshot::{Generations, remove_leftovers};
-use crate::persistence::{DataFolders, FileDisk, Loader, Mailbox, Persistence, dir, persists};
+use crate::persistence::{
+    DataFolders, FileDisk, History, KnownDisk, Loader, Mailbox, Persistence, dir, persists,
+};
 use crate::process::Process;
 use crate::tls::TlsError;
 
@@ -251,11 +253,16 @@ impl ServerBuilder {
         if let Some(path) = &self.unix_socket {
             listeners.push(listen_unix(&self.config, path)?);
         }
+        let history = match (self.is_vouched_for, listeners.is_empty()) {
+            (true, _) => History::Complete,
+            // Whoever could have been told of leases that are forgotten lives in this process.
+            (false, true) => History::Unheard,
+            (false, false) => History::Unknown,
+        };
         let identity = Identity {
             tcp_port: ports.tcp.or(ports.tls).unwrap_or(0),
             config_file: self.config_file,
-            // Whoever could have been told of leases that are forgotten lives in this process.
-            history_complete: listeners.is_empty() || self.is_vouched_for,
+            history_complete: history.is_complete(),
             ..identity_of_process()
         };
         let seed = self.seed.map_or_else(random_seed, Ok)?;
@@ -264,13 +271,12 @@ impl ServerBuilder {
         let (messages, received) = channel();
         remove_leftovers_of(&self.config, &*self.disk);
         let generations = Generations::default();
-        let disk = Arc::clone(&self.disk);
-        let process = Process::new(&outside, disk, &generations, &folders, &self.allocator);
+        let disk = Arc::new(KnownDisk::new(self.disk));
+        let process = Process::new(&outside, disk.clone(), &generations, &folders, &self.allocator);
         let mailbox = Mailbox { messages: messages.clone(), waker: Arc::clone(&waker) };
-        let disk = Arc::clone(&self.disk);
-        let persistence = Persistence::new(disk, folders, &self.config, mailbox);
+        let persistence = Persistence::new(disk.clone(), folders, &self.config, mailbox, history);
         let loader = match self.reads_files || persists(&self.config) {
-            true => Some(Loader::find(self.disk, &self.config).map_err(StartError::Data)?),
+            true => Some(Loader::find(disk, &self.config).map_err(StartError::Data)?),
             false => None,
         };
         let mut engine = Engine::new(self.config, identity, seed, Box::new(process));

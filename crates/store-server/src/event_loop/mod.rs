@@ -179,7 +179,7 @@ impl EventLoop {
             clients_memory: 0,
             cpu_before: Duration::ZERO,
             unmeasured_us: 0,
-            saver: Saver::new(Arc::clone(&persistence.disk), ties.generations.clone()),
+            saver: Saver::new(persistence.disk.clone(), ties.generations.clone()),
             persistence,
             failure: None,
             ties,

@@ -6,6 +6,7 @@
 //!                                        └────────── FileEvent, with a generation ┘
 //! ```
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -157,6 +158,23 @@ impl Append {
     /// The files that count, manifest included; `None` while the file is off.
     pub(super) fn files(&self) -> Option<Vec<PathBuf>> {
         self.file.files()
+    }
+
+    /// Fails when the files do not have as many bytes as were written to them.
+    pub(super) fn check_len(&self) -> io::Result<()> {
+        let Some(files) = self.file.files() else { return Ok(()) };
+        let mut found = 0;
+        // The last one is the manifest.
+        for path in &files[..files.len().saturating_sub(1)] {
+            found += self.disk.size(path)?;
+        }
+        let written = self.file.facts().current_size;
+        match found == written {
+            true => Ok(()),
+            false => Err(io::Error::other(format!(
+                "the append-only files have {found} bytes, {written} were written"
+            ))),
+        }
     }
 
     /// Does what the machine asks for.

@@ -44,6 +44,8 @@ pub(crate) enum Step {
 pub(crate) struct Loaded {
     /// The files of the append-only file; of nothing without one.
     pub(crate) manifest: Manifest,
+    /// Whether there was anything.
+    pub(crate) has_data: bool,
 }
 
 /// Loads files one after the other.
@@ -305,7 +307,7 @@ impl Loader {
                 format!("DB loaded from {from}: {seconds:.3} seconds, {keys} keys and {requests} requests"),
             ));
         }
-        Loaded { manifest: std::mem::take(&mut self.manifest) }
+        Loaded { manifest: std::mem::take(&mut self.manifest), has_data: self.total_bytes > 0 }
     }
 
     fn warn(&mut self, line: String) {
