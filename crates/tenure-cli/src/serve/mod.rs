@@ -26,6 +26,7 @@ use log::Logger;
 use settings::Sources;
 use supervisor::Supervisor;
 
+use crate::allocator::Mimalloc;
 use crate::exit::{self, Failure};
 
 /// Run the Redis-compatible store as a server.
@@ -90,6 +91,7 @@ fn serve(
         .setting("dir", &folder.to_string_lossy())
         .listen_as_configured()
         .on_listening(move |port| tell_listening(&teller, port, &place, shows_logo))
+        .allocator(Mimalloc)
         .log(move |level, text| sink.write(level, text));
     if let Some(path) = &file {
         builder = builder.config_file(path);
