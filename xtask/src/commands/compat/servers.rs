@@ -11,8 +11,8 @@ use super::install::folder_of;
 use crate::command::Failure;
 use crate::repository::cargo;
 
-/// Longer than a server takes to start on a busy machine.
-const START_WITHIN: Duration = Duration::from_secs(60);
+/// Longer than a server takes to start on a busy machine, where cargo may wait for another build.
+const START_WITHIN: Duration = Duration::from_secs(300);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Where clients look who can be told the host but not the port.
 const WELL_KNOWN_PORT: u16 = 6379;
