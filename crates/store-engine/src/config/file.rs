@@ -75,14 +75,18 @@ pub fn name_matches(pattern: &str, name: &str) -> bool {
     store_types::glob::matches(pattern.as_bytes(), name.as_bytes(), case)
 }
 
-/// A line as a message may repeat it: without a password.
+/// A line as a message may repeat it: without what follows the name of a secret setting, wherever
+/// that stands. A line that makes no sense may be two, or have its name in quotes.
 fn shown(line: &str) -> String {
-    let name = line.split_whitespace().next().unwrap_or_default();
-    match Config::find(name) {
-        Some(setting) if setting.is_secret => format!("{name} (hidden)"),
-        None if name.eq_ignore_ascii_case("user") => format!("{name} (hidden)"),
-        _ => line.to_owned(),
-    }
+    let is_secret = |word: &str| {
+        let name = word.trim_matches(['"', '\'']).split('=').next().unwrap_or_default();
+        let found = Config::find(name);
+        name.eq_ignore_ascii_case("user") || found.is_some_and(|setting| setting.is_secret)
+    };
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let Some(at) = words.iter().position(|word| is_secret(word)) else { return line.to_owned() };
+    let name = words[at].split('=').next().unwrap_or_default();
+    [&words[..at], &[name, "(hidden)"]].concat().join(" ")
 }
 
 /// Applies the arguments of a command line as lines of a configuration file: see
@@ -228,9 +232,19 @@ mod tests {
     fn a_password_is_not_repeated() {
         let error = parse_file(&mut Config::default(), "requirepass canary x").unwrap_err();
         assert!(!error.to_string().contains("canary"), "{error}");
-        let args = ["--user", "ada", ">canary", "+nosuch"].map(str::to_owned);
-        let error = parse_arguments(&mut Config::default(), &args).unwrap_err();
-        assert!(!error.to_string().contains("canary"), "{error}");
+        for args in [
+            &["--user", "ada", ">canary", "+nosuch"][..],
+            &["requirepass", "canary", "x"],
+            &["--requirepass canary x"],
+            &["--requirepass=canary"],
+            &["--port", "0", "requirepass", "canary"],
+            &["--'masterauth' canary x"],
+        ] {
+            let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+            let error = parse_arguments(&mut Config::default(), &args).unwrap_err();
+            assert!(!error.to_string().contains("canary"), "{error}");
+            assert!(error.to_string().contains("(hidden)"), "{error}");
+        }
     }
 
     #[test]
