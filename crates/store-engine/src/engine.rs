@@ -25,7 +25,7 @@ use crate::scripting::Scripting;
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
 use crate::slow_log::SlowLog;
 use crate::snapshot::Saving;
-use crate::state::{Identity, Measured, ServerState, Stats, server_gate};
+use crate::state::{DebugSwitches, Identity, Measured, ServerState, Stats, server_gate};
 use crate::tracking::TrackingTable;
 
 /// Rounds of waking blocked sessions after one request: each may feed the next.
@@ -111,6 +111,7 @@ impl Engine {
                 latency: LatencyMonitor::default(),
                 slow_from_us: u64::MAX,
                 tracks_latency: true,
+                debug: DebugSwitches::default(),
             },
             deadlines: BTreeSet::new(),
             unmeasured: Vec::new(),
@@ -412,7 +413,7 @@ impl Engine {
         if self.state.pause.is_some_and(|pause| pause.until_ms <= now_ms) {
             commands::end_pause(&mut self.keyspace, &mut self.state);
         }
-        let may_expire = self.state.pause.is_none();
+        let may_expire = self.state.pause.is_none() && !self.state.debug.pauses_cron;
         if may_expire && now_ms >= self.expiry_at_ms && self.keyspace.has_volatile() {
             match self.keyspace.expire_turn() {
                 ExpiryTurn::More => soon = true,
@@ -426,7 +427,9 @@ impl Engine {
             self.keyspace.snapshot_turn(0);
             soon |= self.keyspace.is_settling();
         }
-        self.save_if_due();
+        if !self.state.debug.pauses_cron {
+            self.save_if_due();
+        }
         while let Some((deadline, id)) = self.deadlines.first().copied()
             && deadline <= now_ms
         {
@@ -472,9 +475,11 @@ impl Engine {
         }
         let deadline = self.deadlines.first().map(|(at, _)| *at);
         let pause = self.state.pause.map(|pause| pause.until_ms);
-        let expires = pause.is_none() && self.keyspace.has_volatile();
+        let has_cron = !self.state.debug.pauses_cron;
+        let expires = has_cron && pause.is_none() && self.keyspace.has_volatile();
         let expiry = expires.then_some(self.expiry_at_ms);
-        match [deadline, expiry, pause, self.save_due_at_ms()].into_iter().flatten().min() {
+        let save = has_cron.then(|| self.save_due_at_ms()).flatten();
+        match [deadline, expiry, pause, save].into_iter().flatten().min() {
             Some(at) => NextTick::At(at),
             None => NextTick::Never,
         }

@@ -59,6 +59,11 @@ pub trait Host: Send {
     /// Whether there is a place for files at all: without one, nothing is saved by itself.
     fn keeps_files(&self) -> bool;
 
+    /// Whether there is an append-only file where the settings say.
+    fn has_append_file(&self, _config: &Config) -> bool {
+        false
+    }
+
     /// Writes a snapshot file while everybody waits: the old one stays until the new one is
     /// whole and on the disk. `next` gives its parts until it gives none. Fails with a reason.
     fn save_snapshot(

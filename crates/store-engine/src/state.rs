@@ -122,6 +122,20 @@ pub struct Pause {
     pub all: bool,
 }
 
+/// Switches of DEBUG, all off at the start: for tests of servers and clients.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DebugSwitches {
+    /// SET-DISABLE-DENY-SCRIPTS: scripts may call commands of administrators.
+    pub scripts_administrate: bool,
+    /// SET-SKIP-CHECKSUM-VALIDATION: payloads and files are taken whatever their checksums say.
+    pub skips_checksums: bool,
+    /// PAUSE-CRON: nothing happens by itself. No key that ended is looked for, no snapshot begins
+    /// at a save point, no client is closed for idling.
+    pub pauses_cron: bool,
+    /// AOF-FLUSH-SLEEP: how long everybody waits before the append-only file is written.
+    pub flush_sleep_us: u64,
+}
+
 /// The server apart from its keys.
 pub struct ServerState {
     /// Settings.
@@ -174,6 +188,8 @@ pub struct ServerState {
     pub slow_from_us: u64,
     /// Whether durations go into histograms (`latency-tracking`).
     pub tracks_latency: bool,
+    /// What DEBUG turned on.
+    pub debug: DebugSwitches,
 }
 
 impl ServerState {

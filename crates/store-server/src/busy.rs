@@ -21,6 +21,7 @@ use crate::event_loop::{
 use crate::listen::Listener;
 use crate::newcomers::{Newcomers, is_new};
 use crate::persistence::Persistence;
+use crate::server::StopSignal;
 use crate::stream::Stream;
 use crate::tls::TlsSlot;
 
@@ -48,6 +49,7 @@ pub(crate) struct Attending<'a> {
     /// Whether replies may leave: what they promise is durable.
     pub(crate) may_write: bool,
     pub(crate) is_stopping: &'a mut bool,
+    pub(crate) stop_signal: &'a mut Option<StopSignal>,
     /// Whether that must not wait for anything.
     pub(crate) is_forced: &'a AtomicBool,
     /// None until the script has run for too long.
@@ -111,7 +113,7 @@ impl Attending<'_> {
     fn take_messages(&mut self, busy: &mut Busy<'_>) {
         while let Ok(message) = self.messages.try_recv() {
             match message {
-                Message::Stop => *self.is_stopping = true,
+                Message::Stop(signal) => (*self.is_stopping, *self.stop_signal) = (true, signal),
                 Message::File(event) => {
                     self.persistence.handle_event(self.clock.now_us() / 1000, event);
                 }

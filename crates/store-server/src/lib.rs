@@ -40,7 +40,7 @@ mod tls;
 pub use allocator::Allocator;
 pub use listen::ListenError;
 pub use persistence::volatile_folder;
-pub use server::{LogLevel, Server, ServerBuilder, StartError, Stopper};
+pub use server::{LogLevel, Server, ServerBuilder, StartError, StopSignal, Stopper};
 pub use store_engine::Config;
 pub use store_persist::disk::{Disk, DiskFile, Fault, SimulatedDisk, SyncFile};
 pub use tls::TlsError;

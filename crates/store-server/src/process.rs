@@ -6,13 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use store_engine::{Config, Host, SaveJob, Usage};
-use store_persist::disk::{Disk, folder_of};
+use store_persist::disk::{Disk, exists, folder_of};
 use store_persist::rdb::Part;
 
 use crate::allocator::Allocator;
 use crate::outside::Outside;
-use crate::persistence::DataFolders;
 use crate::persistence::snapshot::{self, Generations};
+use crate::persistence::{DataFolders, layout};
 use crate::replace_file::replace_file;
 
 /// The process this server runs in.
@@ -90,6 +90,10 @@ impl Host for Process {
 
     fn keeps_files(&self) -> bool {
         true
+    }
+
+    fn has_append_file(&self, config: &Config) -> bool {
+        exists(&*self.disk, &layout(config).manifest())
     }
 
     fn save_snapshot(

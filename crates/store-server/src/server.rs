@@ -115,6 +115,7 @@ pub struct ServerBuilder {
     seed: Option<u64>,
     config_file: String,
     log: Log,
+    on_listening: Box<dyn FnOnce(Option<u16>)>,
     known_scripts: Option<Vec<String>>,
     errors: Option<ConfigError>,
     disk: Arc<dyn Disk>,
@@ -139,6 +140,7 @@ impl ServerBuilder {
     /// [`start`](Self::start) fail.
     pub fn setting(mut self, name: &str, value: &str) -> Self {
         let args = [format!("--{name}"), value.to_owned()];
+        self.config.forget_save_lines();
         if let Err(error) = parse_arguments(&mut self.config, &args) {
             self.errors.get_or_insert(error);
         }
@@ -227,6 +229,12 @@ impl ServerBuilder {
         self
     }
 
+    /// Is told the port, if there is one, once clients can connect and before data is loaded.
+    pub fn on_listening(mut self, tell: impl FnOnce(Option<u16>) + 'static) -> Self {
+        self.on_listening = Box::new(tell);
+        self
+    }
+
     fn wanted_ports(&self) -> Ports {
         Ports {
             tcp: self.tcp.port(&self.config, "port"),
@@ -259,6 +267,7 @@ impl ServerBuilder {
             (false, true) => History::Unheard,
             (false, false) => History::Unknown,
         };
+        (self.on_listening)(ports.tcp.or(ports.tls));
         let identity = Identity {
             tcp_port: ports.tcp.or(ports.tls).unwrap_or(0),
             config_file: self.config_file,
@@ -327,6 +336,7 @@ impl Server {
             seed: None,
             config_file: String::new(),
             log: Box::new(|_, _| {}),
+            on_listening: Box::new(|_| {}),
             known_scripts: None,
             errors: None,
             disk: Arc::new(FileDisk),
@@ -394,6 +404,25 @@ impl Drop for Server {
     }
 }
 
+/// A signal to the process that asks the server to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopSignal {
+    /// SIGINT.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+}
+
+impl StopSignal {
+    /// The setting that says how the server ends then.
+    pub(crate) fn setting(self) -> &'static str {
+        match self {
+            Self::Interrupt => "shutdown-on-sigint",
+            Self::Terminate => "shutdown-on-sigterm",
+        }
+    }
+}
+
 /// Stops a server; may be cloned and sent to other threads.
 #[derive(Clone)]
 pub struct Stopper {
@@ -408,7 +437,14 @@ impl Stopper {
     /// save though its settings ask for it says so in the log and goes on, as SHUTDOWN does.
     pub fn stop(&self) {
         // A closed channel means that the loop is gone.
-        let _ = self.tell(Message::Stop);
+        let _ = self.tell(Message::Stop(None));
+    }
+
+    /// Asks the server to stop for a signal: what it does then is in `shutdown-on-sigint` and
+    /// `shutdown-on-sigterm`.
+    pub fn stop_on(&self, signal: StopSignal) {
+        // A closed channel means that the loop is gone.
+        let _ = self.tell(Message::Stop(Some(signal)));
     }
 
     fn tell(&self, message: Message) -> io::Result<()> {

@@ -146,6 +146,11 @@ fn config_resetstat(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 }
 
 fn config_rewrite(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    rewrite(cx, rewrite_file)
+}
+
+/// Writes the configuration file as `renew` makes it of the settings and the text it has.
+pub(super) fn rewrite(cx: &mut Context<'_>, renew: fn(&Config, &str) -> String) -> CommandResult {
     let path = &cx.server.identity.config_file;
     if path.is_empty() {
         return Err(CommandError::text("ERR The server is running without a config file"));
@@ -153,7 +158,7 @@ fn config_rewrite(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let mut config = cx.server.config.clone();
     let lines = cx.server.acl.lines(&cx.server.registry);
     config.set_user_lines(&lines);
-    let renew = |text: &str| rewrite_file(&config, text);
+    let renew = |text: &str| renew(&config, text);
     cx.server
         .host
         .rewrite_config(path, &renew)

@@ -27,7 +27,14 @@ pub enum Kind {
     EventClasses,
     /// Percentiles.
     Percentiles,
+    /// What a signal does: any of [`SHUTDOWN_WORDS`].
+    Shutdown,
+    /// A name for the process, with variables in braces.
+    TitleTemplate,
 }
+
+/// How a server may end, in the order in which they are told; `default` is none of the others.
+const SHUTDOWN_WORDS: [&str; 5] = ["default", "save", "nosave", "now", "force"];
 
 /// One row of the table of settings.
 #[derive(Debug)]
@@ -44,6 +51,8 @@ pub struct Setting {
     pub is_fixed: bool,
     /// Whether CONFIG SET needs `enable-protected-configs`.
     pub is_protected: bool,
+    /// Whether only its full name finds it: something for tests.
+    pub is_hidden: bool,
     /// Whether its value must not be logged.
     pub is_secret: bool,
     /// What becomes of its value, where not what Redis does with it.
@@ -68,6 +77,7 @@ impl Setting {
             default,
             is_fixed: false,
             is_protected: false,
+            is_hidden: false,
             is_secret: false,
             remark: None,
         }
@@ -85,6 +95,11 @@ impl Setting {
 
     pub(super) const fn protected(mut self) -> Self {
         self.is_protected = true;
+        self
+    }
+
+    pub(super) const fn hidden(mut self) -> Self {
+        self.is_hidden = true;
         self
     }
 
@@ -119,6 +134,7 @@ impl Setting {
             Kind::Save => return parse_save(words),
             Kind::OutputLimits => return parse_output_limits(words),
             Kind::Percentiles => return parse_percentiles(words),
+            Kind::Shutdown => return parse_shutdown(words),
             _ => {}
         }
         let [word] = words else { return Err("wrong number of arguments".to_owned()) };
@@ -163,6 +179,9 @@ impl Setting {
                     format!("argument(s) must be one of the following: {choices}")
                 })
             }
+            Kind::TitleTemplate if !is_title_template(word) => {
+                Err("template format is invalid or contains unknown variables".to_owned())
+            }
             Kind::EventClasses => super::events::parse(word)
                 .map(super::events::letters)
                 .ok_or_else(|| "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
@@ -197,8 +216,16 @@ pub(crate) fn memory(text: &str) -> Option<i64> {
     (number >= 0).then(|| number.checked_mul(factor)).flatten()
 }
 
+/// The words of a value: CONFIG SET has all of them in one.
+fn separate<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    match words {
+        [one] => one.split_whitespace().collect(),
+        several => several.to_vec(),
+    }
+}
+
 fn parse_save(words: &[&str]) -> Result<String, String> {
-    let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
+    let words = separate(words);
     let numbers: Option<Vec<i64>> =
         words.iter().map(|word| word.parse::<i64>().ok().filter(|number| *number >= 0)).collect();
     match numbers {
@@ -210,7 +237,7 @@ fn parse_save(words: &[&str]) -> Result<String, String> {
 }
 
 fn parse_output_limits(words: &[&str]) -> Result<String, String> {
-    let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
+    let words = separate(words);
     if words.is_empty() || !words.len().is_multiple_of(4) {
         return Err("Wrong number of arguments in buffer limit configuration.".to_owned());
     }
@@ -236,7 +263,7 @@ fn parse_output_limits(words: &[&str]) -> Result<String, String> {
 }
 
 fn parse_percentiles(words: &[&str]) -> Result<String, String> {
-    let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
+    let words = separate(words);
     for word in &words {
         let number: f64 = word
             .parse()
@@ -250,9 +277,70 @@ fn parse_percentiles(words: &[&str]) -> Result<String, String> {
     Ok(words.join(" "))
 }
 
+fn parse_shutdown(words: &[&str]) -> Result<String, String> {
+    let words = separate(words);
+    let is_known = |word: &&str| SHUTDOWN_WORDS.iter().any(|it| it.eq_ignore_ascii_case(word));
+    if words.is_empty() || !words.iter().all(is_known) {
+        let choices = SHUTDOWN_WORDS.join(", ");
+        return Err(format!("argument(s) must be one of the following: {choices}"));
+    }
+    let has = |wanted: &str| words.iter().any(|word| word.eq_ignore_ascii_case(wanted));
+    if has("save") && has("nosave") {
+        return Err("shutdown options SAVE and NOSAVE can't be used simultaneously".to_owned());
+    }
+    let told: Vec<&str> = SHUTDOWN_WORDS[1..].iter().copied().filter(|word| has(word)).collect();
+    Ok(if told.is_empty() { SHUTDOWN_WORDS[0].to_owned() } else { told.join(" ") })
+}
+
+/// Whether all variables of a template are known; `{{` is a brace.
+fn is_title_template(text: &str) -> bool {
+    const VARIABLES: [&str; 7] =
+        ["title", "listen-addr", "server-mode", "port", "tls-port", "unixsocket", "config-file"];
+    let mut rest = text;
+    while let Some((_, behind)) = rest.split_once('{') {
+        rest = match behind.strip_prefix('{') {
+            Some(further) => further,
+            None => match behind.split_once('}') {
+                Some((name, further)) if VARIABLES.contains(&name) => further,
+                _ => return false,
+            },
+        };
+    }
+    !text.is_empty()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_signal_does_is_told_in_the_order_of_redis() {
+        for (words, told) in [
+            (&["nosave", "force", "now"][..], Ok("nosave now force")),
+            (&["force NOW"], Ok("now force")),
+            (&["default", "save"], Ok("save")),
+            (&["default"], Ok("default")),
+            (&["save", "nosave"], Err("SAVE and NOSAVE")),
+            (&["bogus"], Err("default, save, nosave, now, force")),
+            (&[""], Err("one of the following")),
+        ] {
+            match (parse_shutdown(words), told) {
+                (Ok(found), Ok(told)) => assert_eq!(found, told),
+                (Err(reason), Err(told)) => assert!(reason.contains(told), "{reason}"),
+                (found, _) => panic!("{words:?}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_title_has_known_variables_only() {
+        for good in ["{title} {listen-addr}", "--my--title", "{{{port}}", "}"] {
+            assert!(is_title_template(good), "{good}");
+        }
+        for bad in ["", "{bogus}", "{title", "{}"] {
+            assert!(!is_title_template(bad), "{bad}");
+        }
+    }
 
     #[test]
     fn memory_has_units_of_both_kinds() {

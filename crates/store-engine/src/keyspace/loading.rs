@@ -7,7 +7,7 @@
 use store_persist::rdb::Access;
 use store_types::dump;
 
-use super::{Data, Entry, Keyspace, NewValue, Value, hash};
+use super::{Data, Entry, Freeing, Keyspace, NewValue, Value, hash};
 
 /// A key with its value, as a file has it.
 pub(crate) struct FileEntry<'a> {
@@ -72,6 +72,13 @@ impl Keyspace {
         entry.set_access(given.unwrap_or_else(|| self.access.initial(self.now_ms)));
         entry.set_mark(self.mark);
         Some(Unplaced { db, hash, entry })
+    }
+
+    /// Removes an entry of the same key, if there is one.
+    pub(crate) fn make_place(&mut self, unplaced: &Unplaced) {
+        let selected = std::mem::replace(&mut self.selected, unplaced.db);
+        self.remove(unplaced.entry.key(), Freeing::Now);
+        self.selected = selected;
     }
 
     /// Gives an entry its place. Nobody is told of it. Fails with the key when it is there.

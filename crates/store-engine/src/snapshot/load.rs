@@ -18,6 +18,9 @@ pub struct LoadOptions {
     /// Whether keys that are over are loaded, too: the rest of an append-only file may count on
     /// them, and says when they went.
     pub keeps_ended: bool,
+    /// Whether an entry replaces one of the same key, and a library one of the same name;
+    /// otherwise that is damage.
+    pub merges: bool,
 }
 
 /// How far loading has come.
@@ -120,7 +123,7 @@ pub(crate) fn load<R: Read>(
     /// Between two reports of progress.
     const REPORT_RECORDS: usize = 50_000;
     let mut file = FileReader::begin(input, server.limits)?;
-    file.verify_checksum(server.config.is_on("rdbchecksum"));
+    file.verify_checksum(server.config.is_on("rdbchecksum") && !server.debug.skips_checksums);
     let mut report = LoadReport { version: file.version(), ..LoadReport::default() };
     let mut taker = Taker { db, server, options, ahead: VecDeque::new() };
     while !taker.take_some(&mut file, REPORT_RECORDS, &mut report)? {
@@ -177,6 +180,9 @@ impl Taker<'_> {
     fn place_first(&mut self, report: &mut LoadReport) -> Result<(), RdbError> {
         let Some((offset, unplaced)) = self.ahead.pop_front() else { return Ok(()) };
         report.keys += 1;
+        if self.options.merges {
+            self.db.make_place(&unplaced);
+        }
         self.db
             .place(unplaced)
             .map_err(|key| RdbError::Damaged { offset, fault: Fault::DuplicateKey(key) })
@@ -214,7 +220,11 @@ impl Taker<'_> {
                 Ok(None)
             }
             Item::Function(code) => {
-                load_library(self.server, &code)?;
+                let existing = match self.options.merges {
+                    true => Existing::Replace,
+                    false => Existing::Refuse,
+                };
+                load_library(self.server, &code, existing)?;
                 report.functions += 1;
                 Ok(None)
             }
@@ -255,11 +265,11 @@ fn note_item(item: Item, report: &mut LoadReport) {
     }
 }
 
-fn load_library(server: &mut ServerState, code: &[u8]) -> Result<(), Fault> {
+fn load_library(server: &mut ServerState, code: &[u8], existing: Existing) -> Result<(), Fault> {
     let interpreter = server.scripting.interpreter.as_mut();
     let interpreter = interpreter.expect("no script runs while a file is loaded");
     interpreter
-        .load_library(code, Existing::Refuse, &mut LoadingHost { ticks_left: TICKS_MAX })
+        .load_library(code, existing, &mut LoadingHost { ticks_left: TICKS_MAX })
         .map(drop)
         .map_err(|error| Fault::Function(error.to_string()))
 }

@@ -13,6 +13,9 @@ const CLIENT_CHECK_MS: u64 = 1000;
 impl EventLoop {
     /// Whether any rule about idle or stalled clients is in force.
     pub(super) fn checks_clients(&self) -> bool {
+        if self.engine.state().debug.pauses_cron {
+            return false;
+        }
         let config = self.engine.config();
         let has_clients = self.engine.state().sessions.count() > 0;
         let has_rule = config.tuned().idle_seconds_max > 0 || self.engine.needs_login();

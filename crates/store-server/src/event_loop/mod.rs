@@ -43,7 +43,7 @@ use crate::newcomers::Newcomers;
 use crate::outside::Outside;
 use crate::persistence::snapshot::{Generations, Saver};
 use crate::persistence::{FileEvent, Loader, Persistence};
-use crate::server::{Log, LogLevel, StartError};
+use crate::server::{Log, LogLevel, StartError, StopSignal};
 use read::Arrival;
 use run::Pending;
 use shrink::Shrinking;
@@ -63,8 +63,8 @@ const UNAUTHENTICATED_OUTPUT_MAX: usize = 1024 * 1024;
 
 /// What the handle tells the loop.
 pub(crate) enum Message {
-    /// Stop.
-    Stop,
+    /// Stop, for this signal if it was one.
+    Stop(Option<StopSignal>),
     /// Serve this end of a socket pair.
     Attach(UnixStream),
     /// Something became of a file.
@@ -133,6 +133,8 @@ pub(crate) struct EventLoop {
     failure: Option<String>,
     ties: Ties,
     is_stopping: bool,
+    /// The signal it stops for, if it was one.
+    stop_signal: Option<StopSignal>,
     /// Whether SHUTDOWN has seen to what is to be saved.
     is_settled: bool,
 }
@@ -184,6 +186,7 @@ impl EventLoop {
             failure: None,
             ties,
             is_stopping: false,
+            stop_signal: None,
             is_settled: false,
         };
         for listener in listeners {

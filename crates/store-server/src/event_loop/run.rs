@@ -188,6 +188,7 @@ impl EventLoop {
             persistence: &mut self.persistence,
             may_write: true,
             is_stopping: &mut self.is_stopping,
+            stop_signal: &mut self.stop_signal,
             is_forced: &self.ties.is_forced,
             scratch: None,
         };

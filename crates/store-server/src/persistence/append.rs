@@ -9,6 +9,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use store_engine::{AofFacts, Config, Engine, Unit};
 use store_persist::aof::{AppendError, AppendFile, Event, FsyncPolicy, Manifest, Output, Settings};
@@ -107,6 +108,10 @@ impl Append {
 
     /// Writes what waits, and goes on with a rewrite.
     pub(super) fn turn(&mut self, now_ms: u64, engine: &mut Engine) -> Result<(), AppendError> {
+        let rest_us = engine.state().debug.flush_sleep_us;
+        if rest_us > 0 && self.file.facts().buffer_len > 0 {
+            std::thread::sleep(Duration::from_micros(rest_us));
+        }
         self.flush(now_ms)?;
         self.file.begin_due_rewrite(now_ms, !engine.has_snapshot());
         self.drive(now_ms, engine);

@@ -9,6 +9,7 @@
 
 mod append;
 mod base;
+mod delay;
 mod disk;
 mod folder;
 mod known;

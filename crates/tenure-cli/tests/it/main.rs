@@ -28,6 +28,7 @@ mod refusals;
 mod restored;
 mod run;
 mod serve;
+mod serve_forms;
 mod sidecar;
 mod stage;
 mod stderr;

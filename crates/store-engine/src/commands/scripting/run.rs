@@ -189,7 +189,10 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
             let text = "ERR Wrong number of args calling Redis command from script";
             return Err(CommandError::text(text));
         }
-        if command.has(NO_SCRIPT) {
+        // Only what acts on the whole server: a script has no connection of its own to change.
+        let administrates = command.has(ADMIN) && !command.has(NO_MULTI);
+        let is_let = administrates && self.cx.server.debug.scripts_administrate;
+        if command.has(NO_SCRIPT) && !is_let {
             return Err(CommandError::text("ERR This Redis command is not allowed from script"));
         }
         if self.cx.session.has(session_flag::RESTRICTED) {
