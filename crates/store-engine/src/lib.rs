@@ -53,6 +53,7 @@ mod key_finder;
 mod keyspace;
 mod latency;
 mod load;
+mod measure;
 mod persistence;
 mod pubsub;
 mod rates;

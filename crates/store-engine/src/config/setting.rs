@@ -235,19 +235,22 @@ fn parse_output_limits(words: &[&str]) -> Result<String, String> {
     Ok(canonical.join(" "))
 }
 
+/// Percentiles are kept as Redis tells them: with six decimals, without the zeros at the end.
 fn parse_percentiles(words: &[&str]) -> Result<String, String> {
-    let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
-    for word in &words {
-        let number: f64 = word
-            .parse()
-            .map_err(|_| "Invalid latency-tracking-info-percentiles parameters".to_owned())?;
-        if !(0.0..=100.0).contains(&number) {
-            return Err("latency-tracking-info-percentiles parameters should sit between \
-                        [0.0,100.0]"
-                .to_owned());
-        }
+    let words = words.iter().flat_map(|word| word.split_whitespace());
+    let canonical: Result<Vec<String>, String> = words.map(parse_percentile).collect();
+    Ok(canonical?.join(" "))
+}
+
+fn parse_percentile(word: &str) -> Result<String, String> {
+    let number = store_types::number::parse_f64(word.as_bytes())
+        .ok_or("Invalid latency-tracking-info-percentiles parameters")?;
+    if !(0.0..=100.0).contains(&number) {
+        let text = "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]";
+        return Err(text.to_owned());
     }
-    Ok(words.join(" "))
+    let text = format!("{number:.6}");
+    Ok(text.trim_end_matches('0').trim_end_matches('.').to_owned())
 }
 
 #[cfg(test)]
