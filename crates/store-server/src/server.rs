@@ -220,7 +220,7 @@ impl ServerBuilder {
     /// earlier are told to wait.
     ///
     /// Fails when a setting was wrong, a socket cannot be had or the data makes no sense.
-    pub fn start(self) -> Result<Server, StartError> {
+    pub fn start(mut self) -> Result<Server, StartError> {
         if let Some(error) = self.errors {
             return Err(error.into());
         }
@@ -260,6 +260,7 @@ impl ServerBuilder {
         let generations = Generations::default();
         let disk = Arc::clone(&self.disk);
         let process = Process::new(outside.clone(), disk, generations.clone(), folders.clone());
+        process.prepare(&self.config, &mut self.log);
         let mailbox = Mailbox { messages: messages.clone(), waker: Arc::clone(&waker) };
         let disk = Arc::clone(&self.disk);
         let persistence = Persistence::new(disk, folders, &self.config, mailbox);

@@ -27,6 +27,10 @@ pub enum Kind {
     EventClasses,
     /// Percentiles.
     Percentiles,
+    /// `no`, `absolute`, or `yes`, which may be called `relative`.
+    OomScore,
+    /// Three scores for the kernel's out-of-memory killer.
+    OomScores,
 }
 
 /// One row of the table of settings.
@@ -119,6 +123,7 @@ impl Setting {
             Kind::Save => return parse_save(words),
             Kind::OutputLimits => return parse_output_limits(words),
             Kind::Percentiles => return parse_percentiles(words),
+            Kind::OomScores => return parse_oom_scores(words),
             _ => {}
         }
         let [word] = words else { return Err("wrong number of arguments".to_owned()) };
@@ -163,6 +168,12 @@ impl Setting {
                     format!("argument(s) must be one of the following: {choices}")
                 })
             }
+            Kind::OomScore => match word.to_ascii_lowercase().as_str() {
+                "yes" | "relative" => Ok("yes".to_owned()),
+                canonical @ ("no" | "absolute") => Ok(canonical.to_owned()),
+                _ => Err("argument(s) must be one of the following: no, yes, relative, absolute"
+                    .to_owned()),
+            },
             Kind::EventClasses => super::events::parse(word)
                 .map(super::events::letters)
                 .ok_or_else(|| "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
@@ -233,6 +244,21 @@ fn parse_output_limits(words: &[&str]) -> Result<String, String> {
         canonical.push(format!("{class} {hard} {soft} {seconds}"));
     }
     Ok(canonical.join(" "))
+}
+
+/// The scores of a primary, a replica, and a process that saves.
+fn parse_oom_scores(words: &[&str]) -> Result<String, String> {
+    const SCORE_MAX: i32 = 2000;
+    let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
+    if words.len() != 3 {
+        return Err("wrong number of arguments".to_owned());
+    }
+    let within = |score: &i32| (-SCORE_MAX..=SCORE_MAX).contains(score);
+    if !words.iter().all(|word| word.parse().is_ok_and(|score| within(&score))) {
+        let range = "elements must be between -2000 and 2000.";
+        return Err(format!("Invalid oom-score-adj-values, {range}"));
+    }
+    Ok(words.join(" "))
 }
 
 /// Percentiles are kept as Redis tells them: with six decimals, without the zeros at the end.
