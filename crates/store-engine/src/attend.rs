@@ -112,6 +112,7 @@ impl Busy<'_> {
             caller: Caller::Client,
             ready_key: None,
             propagate: Propagate::Verbatim,
+            ran: false,
             blocked: None,
         };
         gate::handle(&mut cx, request);

@@ -53,6 +53,8 @@ pub struct Context<'a> {
     pub ready_key: Option<&'a [u8]>,
     /// What to propagate when data changed.
     pub propagate: Propagate,
+    /// A command ran: no gate refused it, and it was not queued.
+    pub(crate) ran: bool,
     /// Set by [`block`](Self::block): the engine will keep the session waiting.
     pub(crate) blocked: Option<Box<Blocked>>,
 }
@@ -89,6 +91,7 @@ impl Context<'_> {
         let deadline_ms = (timeout_ms > 0).then(|| self.db.now_ms().saturating_add(timeout_ms));
         self.blocked = Some(Box::new(Blocked {
             request: request.to_owned(),
+            asked: None,
             row: self.row,
             keys: keys.map(Box::from).collect(),
             db: self.db.selected(),

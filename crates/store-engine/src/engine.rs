@@ -17,6 +17,7 @@ use crate::gate;
 use crate::host::Host;
 use crate::keyspace::{ExpiryTurn, Foreseen, Garbage, Keyspace};
 use crate::latency::LatencyMonitor;
+use crate::measure::{TickWork, Unmeasured};
 use crate::persistence::Persistence;
 use crate::pubsub::PubSub;
 use crate::rates::RateMeter;
@@ -66,8 +67,8 @@ pub struct Engine {
     pub(crate) state: ServerState,
     /// Blocked sessions by the moment their time is up.
     deadlines: BTreeSet<(u64, SessionId)>,
-    /// Rows of requests executed and not yet measured.
-    unmeasured: Vec<RowId>,
+    /// Requests executed and not yet measured.
+    pub(crate) unmeasured: Unmeasured,
     /// When to look for ended keys next.
     expiry_at_ms: u64,
 }
@@ -114,7 +115,7 @@ impl Engine {
                 debug: DebugSwitches::default(),
             },
             deadlines: BTreeSet::new(),
-            unmeasured: Vec::new(),
+            unmeasured: Unmeasured::default(),
             expiry_at_ms: 0,
         };
         engine.state.saving.saved_at_ms = engine.state.identity.started_at_ms;
@@ -146,11 +147,6 @@ impl Engine {
 
     pub(crate) fn keyspace_mut(&mut self) -> &mut Keyspace {
         &mut self.keyspace
-    }
-
-    /// Forgets the requests executed and not measured.
-    pub(crate) fn forget_unmeasured(&mut self) {
-        self.unmeasured.clear();
     }
 
     /// Tells what only the driver can measure.
@@ -261,6 +257,7 @@ impl Engine {
             caller: Caller::Client,
             ready_key: None,
             propagate: Propagate::Verbatim,
+            ran: false,
             blocked: None,
         };
         gate::handle(&mut cx, request);
@@ -268,9 +265,11 @@ impl Engine {
             drop_reply(&mut cx, reply_start);
         }
         let blocked = cx.blocked.take();
-        self.unmeasured.push(cx.row);
+        self.unmeasured.add((cx.ran && blocked.is_none()).then_some(cx.row));
         session.output = cx.reply.into_bytes();
-        if let Some(blocked) = blocked {
+        if let Some(mut blocked) = blocked {
+            let is_same = blocked.request.as_request().args_from(0).eq(request.args_from(0));
+            blocked.asked = (!is_same).then(|| request.to_owned());
             self.block(&mut session, blocked);
         }
         const ENDINGS: u32 = session_flag::BLOCKED
@@ -322,7 +321,6 @@ impl Engine {
             return Outcome::Closing;
         }
         if endings & session_flag::POSTPONED != 0 {
-            self.unmeasured.pop();
             return Outcome::Postponed;
         }
         if endings & session_flag::BLOCKED != 0 { Outcome::Blocked } else { Outcome::Rest }
@@ -358,56 +356,14 @@ impl Engine {
         self.keyspace.prefetch_value(foreseen);
     }
 
-    /// Whether the request just executed can only have taken so little time that it need not
-    /// be measured alone.
-    #[inline]
-    pub fn was_quick(&self, request: Request<'_>) -> bool {
-        const QUICK_ARGS_MAX: usize = 8;
-        /// Below this the slow log is meant to have nearly everything.
-        const SLOW_FROM_US_MIN: u64 = 1000;
-        let row = self.unmeasured.last().map(|row| self.state.registry.row(*row).command);
-        request.len() <= QUICK_ARGS_MAX
-            && self.state.slow_from_us >= SLOW_FROM_US_MIN
-            && row.is_some_and(|command| command.has(flag::FAST))
-    }
-
-    /// Tells how long the requests executed since the last call took together, for statistics
-    /// and the slow log. `last` is the one that ran last, unless all were quick.
-    pub fn finish(&mut self, last: Option<(SessionId, Request<'_>)>, micros: u64) {
-        if micros >= self.state.slow_from_us
-            && let Some((id, request)) = last
-            && let Some(row) = self.unmeasured.last()
-        {
-            let now_us = self.keyspace.now_us();
-            commands::note_slow(&mut self.state, now_us, id, *row, request, micros);
-        }
-        let count = self.unmeasured.len() as u64;
-        let each = micros.checked_div(count).unwrap_or(0);
-        let mut left = micros;
-        let tracks = self.state.tracks_latency;
-        while let Some(row) = self.unmeasured.pop() {
-            // What does not divide goes to the one charged last.
-            let share = if self.unmeasured.is_empty() { left } else { each };
-            self.state.registry.stats_mut(row).micros += share;
-            if tracks {
-                self.state.registry.histogram_mut(row).add(share);
-            }
-            left -= share;
-        }
-    }
-
-    /// How many requests were executed since the last [`finish`](Self::finish).
-    #[inline]
-    pub fn unmeasured(&self) -> usize {
-        self.unmeasured.len()
-    }
-
     /// What time alone causes: keys that end, sessions whose wait is over, memory given back.
     pub fn tick(&mut self, now_us: u64) -> NextTick {
         self.keyspace.begin(now_us, 0);
         let now_ms = self.keyspace.now_ms();
         let mut soon = self.keyspace.drop_some();
+        let mut work = TickWork::default();
         if self.state.eviction.is_under_way() {
+            work.evicted = true;
             eviction::make_room(&mut self.keyspace, &mut self.state);
         }
         if self.state.pause.is_some_and(|pause| pause.until_ms <= now_ms) {
@@ -415,6 +371,7 @@ impl Engine {
         }
         let may_expire = self.state.pause.is_none() && !self.state.debug.pauses_cron;
         if may_expire && now_ms >= self.expiry_at_ms && self.keyspace.has_volatile() {
+            work.expired = true;
             match self.keyspace.expire_turn() {
                 ExpiryTurn::More => soon = true,
                 ExpiryTurn::Done => {
@@ -435,6 +392,7 @@ impl Engine {
         {
             self.give_up_waiting(id);
         }
+        self.unmeasured.set_tick(work);
         self.state.stats.memory_peak = self.state.stats.memory_peak.max(self.memory());
         if !self.keyspace.effects.is_quiet() {
             self.deliver(None);
@@ -535,18 +493,21 @@ impl Engine {
         Some(blocked)
     }
 
-    fn give_up_waiting(&mut self, id: SessionId) {
+    /// The time of a session is up. Answers what it waited for.
+    fn give_up_waiting(&mut self, id: SessionId) -> Option<Box<Blocked>> {
         let Some(mut session) = self.state.sessions.take(id) else {
             self.deadlines.retain(|(_, waiting)| *waiting != id);
-            return;
+            return None;
         };
-        if let Some(blocked) = self.forget_wait(&mut session) {
+        let blocked = self.forget_wait(&mut session);
+        if let Some(blocked) = &blocked {
             let reply_start = session.output.len();
             write_timeout(&mut session, blocked.on_timeout);
             drop_late_reply(&mut session, reply_start);
             self.resumed(&session);
         }
         self.state.sessions.put_back(session);
+        blocked
     }
 
     fn resumed(&mut self, session: &Session) {
@@ -577,10 +538,14 @@ impl Engine {
     /// CLIENT UNBLOCK.
     fn unblock(&mut self, id: SessionId, unblock: Unblock) {
         if unblock == Unblock::Timeout {
-            return self.give_up_waiting(id);
+            if let Some(blocked) = self.give_up_waiting(id) {
+                self.unmeasured.add_served(id, *blocked);
+            }
+            return;
         }
         let Some(mut session) = self.state.sessions.take(id) else { return };
-        if self.forget_wait(&mut session).is_some() {
+        if let Some(blocked) = self.forget_wait(&mut session) {
+            self.unmeasured.add_served(id, *blocked);
             let error = b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n";
             let reply_start = session.output.len();
             session.output.extend_from_slice(error);
@@ -600,17 +565,18 @@ impl Engine {
                 session.flags |= session_flag::WATCH_BROKEN;
             }
         }
+        let keys = std::mem::take(&mut self.keyspace.effects.changed_keys);
+        if !keys.is_empty() || self.keyspace.effects.has_untold {
+            let cause = origin.map(|(id, _)| id);
+            commands::tell_trackers(&mut self.keyspace, &mut self.state, keys, cause);
+        }
         let events = std::mem::take(&mut self.keyspace.effects.events);
         if !events.is_empty() {
             commands::publish_events(&mut self.keyspace, &mut self.state, events, origin);
         }
-        let keys = std::mem::take(&mut self.keyspace.effects.changed_keys);
-        if !keys.is_empty() {
-            commands::invalidate_tracked(&mut self.keyspace, &mut self.state, keys, origin);
-        }
         let keys = std::mem::take(&mut self.keyspace.effects.lost_keys);
         if !keys.is_empty() {
-            commands::invalidate_tracked(&mut self.keyspace, &mut self.state, keys, None);
+            commands::tell_trackers(&mut self.keyspace, &mut self.state, keys, None);
         }
         if std::mem::take(&mut self.keyspace.effects.tracking_is_full) {
             commands::shrink_tracking(&mut self.keyspace, &mut self.state);
@@ -659,6 +625,7 @@ impl Engine {
             caller: Caller::Resumed,
             ready_key: Some(ready_key),
             propagate: Propagate::Verbatim,
+            ran: false,
             blocked: None,
         };
         gate::call(&mut cx, waiting.request.as_request());
@@ -670,7 +637,9 @@ impl Engine {
         session.blocked = Some(waiting);
         if !still_blocked {
             drop_late_reply(&mut session, reply_start);
-            self.forget_wait(&mut session);
+            if let Some(served) = self.forget_wait(&mut session) {
+                self.unmeasured.add_served(id, *served);
+            }
             self.resumed(&session);
         }
         self.state.sessions.put_back(session);

@@ -53,6 +53,7 @@ mod key_finder;
 mod keyspace;
 mod latency;
 mod load;
+mod measure;
 mod persistence;
 mod pubsub;
 mod rates;
@@ -81,7 +82,7 @@ pub use effects::{Effects, KeyEvent, ServerRequest, Unblock, Unit, event_class};
 pub use engine::{Engine, NextTick, Outcome};
 pub use error::{CommandError, CommandResult};
 pub use eviction::Eviction;
-pub use host::{Host, NoHost, Usage};
+pub use host::{Host, NoHost, SettingRefused, Usage};
 pub use key_finder::{FoundKey, keys_of};
 pub use keyspace::memory::size_class;
 pub use keyspace::{

@@ -83,6 +83,10 @@ pub struct Transaction {
     pub queued: Vec<(RowId, OwnedRequest)>,
     /// Bytes of all of them, for the query buffer limit.
     pub memory: usize,
+    /// Flags that any of them has, as they were when it was queued.
+    pub flags: u32,
+    /// Flags that any of them lacks.
+    pub missing_flags: u32,
 }
 
 /// A key that EXEC depends on.
@@ -112,6 +116,8 @@ pub enum TimeoutReply {
 pub struct Blocked {
     /// Run again each time one of the keys may have what it wants.
     pub request: OwnedRequest,
+    /// What the client asked for, where that is not the request that is run again.
+    pub asked: Option<OwnedRequest>,
     /// The row of the request.
     pub row: RowId,
     /// Keys of the session's database.
@@ -195,7 +201,9 @@ impl Session {
     /// Bytes that it holds: what `maxmemory-clients` counts.
     pub fn memory(&self) -> usize {
         let queued = self.transaction.as_ref().map_or(0, |queued| queued.memory);
-        let waiting = self.blocked.as_ref().map_or(0, |blocked| blocked.request.memory());
+        let waiting = self.blocked.as_ref().map_or(0, |blocked| {
+            blocked.request.memory() + blocked.asked.as_ref().map_or(0, OwnedRequest::memory)
+        });
         let listened = self.subscriptions.as_ref().map_or(0, |listened| listened.memory());
         let watched: usize = self.watched.iter().map(|watched| watched.key.len()).sum();
         let buffers = self.output.capacity() + self.query_capacity;

@@ -57,7 +57,16 @@ pub struct TrackingTable {
     prefixes: BTreeMap<Vec<u8>, BTreeSet<SessionId>>,
     /// Keys that changed since sessions in broadcast mode were last told, and by whom.
     changed: BTreeMap<Box<[u8]>, Option<SessionId>>,
+    /// Changes that those who kept the keys have not heard of. Empty between requests.
+    untold: Vec<Change>,
     sessions: usize,
+}
+
+/// A change of keys that somebody kept.
+#[derive(Debug)]
+enum Change {
+    Key { key: Box<[u8]>, holders: BTreeSet<SessionId>, cause: Option<SessionId> },
+    AllKeys,
 }
 
 /// What is to be sent to whom.
@@ -139,35 +148,70 @@ impl TrackingTable {
         holders
     }
 
-    /// Tells all who keep one of `keys`; `None` stands for every key. `cause` is the session
-    /// that changed them.
-    pub(crate) fn invalidate(
+    /// Forgets who keeps one of `keys`, which changed; `None` stands for every key. Those who kept
+    /// them are told by [`tell_changes`](Self::tell_changes). `cause` is the session that changed
+    /// them.
+    ///
+    /// Who reads a key after this is remembered with it anew, though nobody was told yet: within
+    /// a transaction or script, reads may follow changes.
+    pub(crate) fn note_changes(&mut self, keys: Vec<Option<Box<[u8]>>>, cause: Option<SessionId>) {
+        for key in keys {
+            let Some(key) = key else {
+                self.keys = BTreeMap::new();
+                self.items = 0;
+                self.untold.push(Change::AllKeys);
+                continue;
+            };
+            let holders = self.forget_key(&key);
+            if !self.prefixes.is_empty() {
+                // Whoever changed a key last is the cause.
+                self.changed.insert(key.clone(), cause);
+            }
+            if !holders.is_empty() {
+                self.untold.push(Change::Key { key, holders, cause });
+            }
+        }
+    }
+
+    /// Whether [`tell_changes`](Self::tell_changes) has something to tell.
+    #[inline]
+    pub(crate) fn has_untold(&self) -> bool {
+        !self.untold.is_empty()
+    }
+
+    /// Tells those who kept keys that changed, in the order of the changes.
+    pub(crate) fn tell_changes(
         &mut self,
-        keys: &[Option<Box<[u8]>>],
-        cause: Option<SessionId>,
         sessions: &mut Sessions,
         effects: &mut Effects,
         limit: OutputLimit,
     ) {
         let mut notice = Notice { sessions, effects, limit };
-        for key in keys {
-            match key {
-                Some(key) => {
-                    for id in self.forget_key(key) {
-                        notice.tell_of_key(id, key, cause);
-                    }
+        for change in std::mem::take(&mut self.untold) {
+            match change {
+                Change::Key { key, holders, cause } => {
+                    holders.into_iter().for_each(|id| notice.tell_of_key(id, &key, cause));
                 }
-                None => {
-                    self.keys = BTreeMap::new();
-                    self.items = 0;
-                    notice.tell_of_flush();
-                }
+                Change::AllKeys => notice.tell_of_flush(),
             }
         }
-        if !self.prefixes.is_empty() {
-            for key in keys.iter().flatten() {
-                // Whoever changed a key last is the cause.
-                self.changed.insert(key.clone(), cause);
+    }
+
+    /// Writes what the session that runs has to hear before its reply, if it hears for itself.
+    pub(crate) fn tell_running(&mut self, session: &Session, reply: &mut ReplyWriter) {
+        let redirects = session.tracking.as_ref().is_none_or(|held| held.redirect.is_some());
+        let is_mute = session.has(session_flag::REPLY_OFF | session_flag::REPLY_SKIP);
+        if redirects || is_mute || session.protocol != Protocol::Resp3 {
+            return;
+        }
+        for change in &mut self.untold {
+            if let Change::Key { key, holders, .. } = change
+                && holders.remove(&session.id)
+            {
+                reply.push(2);
+                reply.bulk(b"invalidate");
+                reply.array(1);
+                reply.bulk(key);
             }
         }
     }

@@ -28,6 +28,7 @@ mod event_loop;
 mod freeing;
 mod listen;
 mod newcomers;
+mod oom_score;
 mod outside;
 mod persistence;
 mod process;

@@ -246,7 +246,7 @@ impl ServerBuilder {
     /// earlier are told to wait.
     ///
     /// Fails when a setting was wrong, a socket cannot be had or the data makes no sense.
-    pub fn start(self) -> Result<Server, StartError> {
+    pub fn start(mut self) -> Result<Server, StartError> {
         if let Some(error) = self.errors {
             return Err(error.into());
         }
@@ -282,6 +282,7 @@ impl ServerBuilder {
         let generations = Generations::default();
         let disk = Arc::new(KnownDisk::new(self.disk));
         let process = Process::new(&outside, disk.clone(), &generations, &folders, &self.allocator);
+        process.prepare(&self.config, &mut self.log);
         let mailbox = Mailbox { messages: messages.clone(), waker: Arc::clone(&waker) };
         let persistence = Persistence::new(disk.clone(), folders, &self.config, mailbox, history);
         let loader = match self.reads_files || persists(&self.config) {

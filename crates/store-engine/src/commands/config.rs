@@ -89,8 +89,10 @@ fn config_set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         changed.map_err(|reason| refused(&name, &reason))?;
         seen.push(setting);
     }
-    let followed = cx.server.host.follow_settings(&cx.server.config, &config);
-    followed.map_err(|(name, reason)| refused(name, &reason))?;
+    if let Err(refusal) = cx.server.host.follow_settings(&cx.server.config, &config) {
+        cx.db.effects.requests.extend(refusal.log.map(ServerRequest::Log));
+        return Err(refused(refusal.setting, &refusal.reason));
+    }
     cx.server.config = config;
     apply_settings(cx.db, cx.server);
     if seen.iter().any(|setting| setting.name == "maxmemory") {

@@ -2,6 +2,7 @@
 
 use super::prelude::*;
 use crate::keyspace::{Entry, ValueRef};
+use crate::state::ServerState;
 
 pub(super) const TABLE: &[Command] = &[Command::container("object", OBJECT_SUBCOMMANDS).docs(
     Group::Generic,
@@ -62,12 +63,22 @@ fn object_encoding(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult 
 }
 
 fn object_refcount(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    match cx.db.entry(request.arg(2)).map(Entry::value) {
-        Some(ValueRef::Integer(0..SHARED_INTEGERS)) => cx.reply.integer(SHARED_COUNT),
-        Some(_) => cx.reply.integer(1),
+    match cx.db.entry(request.arg(2)) {
+        Some(entry) => cx.reply.integer(reference_count(cx.server, entry)),
         None => cx.reply.null(),
     }
     Ok(())
+}
+
+/// What Redis would tell: it shares small numbers, unless each needs access bits of its own. We
+/// share nothing, so the policy of today counts, not that of when the value was set.
+pub(super) fn reference_count(server: &ServerState, entry: &Entry) -> i64 {
+    let has_limit = server.config.tuned().memory_max > 0;
+    let shares = !(has_limit && server.eviction.orders_by_access());
+    match entry.value() {
+        ValueRef::Integer(0..SHARED_INTEGERS) if shares => SHARED_COUNT,
+        _ => 1,
+    }
 }
 
 fn object_idletime(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {

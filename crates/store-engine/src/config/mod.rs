@@ -309,9 +309,11 @@ mod tests {
         assert!(SETTINGS.is_sorted_by_key(|setting| setting.name));
         for setting in SETTINGS {
             let words: Vec<&str> = match setting.kind {
-                Kind::Words | Kind::Save | Kind::OutputLimits | Kind::Percentiles => {
-                    setting.default.split_whitespace().collect()
-                }
+                Kind::Words
+                | Kind::Save
+                | Kind::OutputLimits
+                | Kind::Percentiles
+                | Kind::OomScores => setting.default.split_whitespace().collect(),
                 _ => vec![setting.default],
             };
             assert_eq!(setting.parse(&words).as_deref(), Ok(setting.default), "{}", setting.name);

@@ -68,7 +68,9 @@ fn lines_of(setting: &Setting, value: &str) -> Vec<String> {
         Kind::Save if value.is_empty() => vec![format!("{name} \"\"")],
         Kind::Save => grouped(2),
         Kind::OutputLimits => grouped(4),
-        Kind::Words | Kind::Percentiles if !value.is_empty() => vec![format!("{name} {value}")],
+        Kind::Words | Kind::Percentiles | Kind::OomScores if !value.is_empty() => {
+            vec![format!("{name} {value}")]
+        }
         Kind::Text | Kind::TitleTemplate | Kind::EventClasses | Kind::Words | Kind::Percentiles => {
             vec![format!("{name} {}", quoted(value))]
         }

@@ -31,6 +31,10 @@ pub enum Kind {
     Shutdown,
     /// A name for the process, with variables in braces.
     TitleTemplate,
+    /// `no`, `absolute`, or `yes`, which may be called `relative`.
+    OomScore,
+    /// Three scores for the kernel's out-of-memory killer.
+    OomScores,
 }
 
 /// How a server may end, in the order in which they are told; `default` is none of the others.
@@ -135,6 +139,7 @@ impl Setting {
             Kind::OutputLimits => return parse_output_limits(words),
             Kind::Percentiles => return parse_percentiles(words),
             Kind::Shutdown => return parse_shutdown(words),
+            Kind::OomScores => return parse_oom_scores(words),
             _ => {}
         }
         let [word] = words else { return Err("wrong number of arguments".to_owned()) };
@@ -182,6 +187,12 @@ impl Setting {
             Kind::TitleTemplate if !is_title_template(word) => {
                 Err("template format is invalid or contains unknown variables".to_owned())
             }
+            Kind::OomScore => match word.to_ascii_lowercase().as_str() {
+                "yes" | "relative" => Ok("yes".to_owned()),
+                canonical @ ("no" | "absolute") => Ok(canonical.to_owned()),
+                _ => Err("argument(s) must be one of the following: no, yes, relative, absolute"
+                    .to_owned()),
+            },
             Kind::EventClasses => super::events::parse(word)
                 .map(super::events::letters)
                 .ok_or_else(|| "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
@@ -262,17 +273,17 @@ fn parse_output_limits(words: &[&str]) -> Result<String, String> {
     Ok(canonical.join(" "))
 }
 
-fn parse_percentiles(words: &[&str]) -> Result<String, String> {
-    let words = separate(words);
-    for word in &words {
-        let number: f64 = word
-            .parse()
-            .map_err(|_| "Invalid latency-tracking-info-percentiles parameters".to_owned())?;
-        if !(0.0..=100.0).contains(&number) {
-            return Err("latency-tracking-info-percentiles parameters should sit between \
-                        [0.0,100.0]"
-                .to_owned());
-        }
+/// The scores of a primary, a replica, and a process that saves.
+fn parse_oom_scores(words: &[&str]) -> Result<String, String> {
+    const SCORE_MAX: i32 = 2000;
+    let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
+    if words.len() != 3 {
+        return Err("wrong number of arguments".to_owned());
+    }
+    let within = |score: &i32| (-SCORE_MAX..=SCORE_MAX).contains(score);
+    if !words.iter().all(|word| word.parse().is_ok_and(|score| within(&score))) {
+        let range = "elements must be between -2000 and 2000.";
+        return Err(format!("Invalid oom-score-adj-values, {range}"));
     }
     Ok(words.join(" "))
 }
@@ -307,6 +318,24 @@ fn is_title_template(text: &str) -> bool {
         };
     }
     !text.is_empty()
+}
+
+/// Percentiles are kept as Redis tells them: with six decimals, without the zeros at the end.
+fn parse_percentiles(words: &[&str]) -> Result<String, String> {
+    let words = words.iter().flat_map(|word| word.split_whitespace());
+    let canonical: Result<Vec<String>, String> = words.map(parse_percentile).collect();
+    Ok(canonical?.join(" "))
+}
+
+fn parse_percentile(word: &str) -> Result<String, String> {
+    let number = store_types::number::parse_f64(word.as_bytes())
+        .ok_or("Invalid latency-tracking-info-percentiles parameters")?;
+    if !(0.0..=100.0).contains(&number) {
+        let text = "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]";
+        return Err(text.to_owned());
+    }
+    let text = format!("{number:.6}");
+    Ok(text.trim_end_matches('0').trim_end_matches('.').to_owned())
 }
 
 #[cfg(test)]

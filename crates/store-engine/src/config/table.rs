@@ -39,7 +39,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("aof-disable-auto-gc", YesNo, "no")
         .inert("files that a rewrite has replaced are removed at once"),
     Setting::new("aof-load-truncated", YesNo, "yes"),
-    Setting::new("aof-rewrite-incremental-fsync", YesNo, "yes").fixed(),
+    Setting::new("aof-rewrite-incremental-fsync", YesNo, "yes"),
     Setting::new("aof-timestamp-enabled", YesNo, "no"),
     Setting::new("aof-use-rdb-preamble", YesNo, "yes"),
     Setting::new("aof_rewrite_cpulist", Text, "").fixed().only_default(ONE_THREAD),
@@ -166,10 +166,8 @@ pub const SETTINGS: &[Setting] = &[
         .alias("min-slaves-to-write"),
     Setting::new("no-appendfsync-on-rewrite", YesNo, "no"),
     Setting::new("notify-keyspace-events", EventClasses, ""),
-    Setting::new("oom-score-adj", Choice(&["no", "yes", "relative", "absolute"]), "no")
-        .only_default("leave the score to the service manager"),
-    Setting::new("oom-score-adj-values", Words, "0 200 800")
-        .inert("oom-score-adj cannot be turned on"),
+    Setting::new("oom-score-adj", OomScore, "no"),
+    Setting::new("oom-score-adj-values", OomScores, "0 200 800"),
     Setting::new("pidfile", Text, "").fixed(),
     Setting::new("port", Integer(0, 65535), "6379"),
     Setting::new("proc-title-template", TitleTemplate, "{title} {listen-addr} {server-mode}")
@@ -184,7 +182,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("proto-max-bulk-len", Memory(1024 * 1024, i64::MAX), "536870912"),
     Setting::new("rdb-del-sync-files", YesNo, "no").inert(NO_REPLICATION),
     Setting::new("rdb-key-save-delay", Integer(i32::MIN as i64, i32::MAX as i64), "0").hidden(),
-    Setting::new("rdb-save-incremental-fsync", YesNo, "yes").fixed(),
+    Setting::new("rdb-save-incremental-fsync", YesNo, "yes"),
     Setting::new("rdbchecksum", YesNo, "yes").fixed(),
     Setting::new("rdbcompression", YesNo, "yes"),
     Setting::new("repl-backlog-size", Memory(1, i64::MAX), "1048576").inert(NO_REPLICATION),

@@ -19,11 +19,12 @@ mod pool;
 
 pub(crate) use policy::Policy;
 
-use crate::command::{Command, flag};
+use crate::command::Command;
+use crate::commands;
 use crate::context::Context;
 use crate::effects::ServerRequest;
 use crate::error::{CommandError, CommandResult};
-use crate::gate;
+use crate::gate::Demands;
 use crate::keyspace::{Keyspace, Scope};
 use crate::state::{ServerState, server_gate};
 use policy::Order;
@@ -101,9 +102,12 @@ pub(crate) struct EvictionSettings {
 }
 
 /// The memory gate: makes room, and refuses what needs memory when there is none.
-pub(crate) fn check(cx: &mut Context<'_>, command: &Command) -> CommandResult {
+pub(crate) fn check(cx: &mut Context<'_>, command: &Command, demands: Demands) -> CommandResult {
     let room = make_room(cx.db, cx.server);
-    if room == Room::Nothing && needs_memory(cx, command) {
+    if !cx.db.effects.lost_keys.is_empty() {
+        commands::tell_before_reply(cx);
+    }
+    if room == Room::Nothing && needs_memory(cx, command, demands) {
         return Err(OUT_OF_MEMORY);
     }
     Ok(())
@@ -129,12 +133,12 @@ pub(crate) fn log_if_over(db: &mut Keyspace, server: &ServerState) {
     }
 }
 
-fn needs_memory(cx: &Context<'_>, command: &Command) -> bool {
+fn needs_memory(cx: &Context<'_>, command: &Command, demands: Demands) -> bool {
     match command.name {
-        "exec" => gate::any_command(cx, |command| command.has(flag::GROWS)),
+        "exec" => demands.grows(),
         "discard" | "quit" | "reset" => false,
         // Whatever is queued takes memory.
-        _ => command.has(flag::GROWS) || cx.in_multi(),
+        _ => demands.grows() || cx.in_multi(),
     }
 }
 
@@ -183,6 +187,11 @@ impl Eviction {
     pub(crate) fn look_again(&mut self) {
         self.enough_at = None;
         self.state = Room::Freeing;
+    }
+
+    /// Whether keys go by when or how often they were accessed.
+    pub(crate) fn orders_by_access(&self) -> bool {
+        self.policy.orders_by_access()
     }
 
     /// Whether keys are to go even if no request comes.

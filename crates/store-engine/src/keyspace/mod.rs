@@ -376,6 +376,12 @@ impl Keyspace {
         Some(self.table().entry(found.place))
     }
 
+    /// The entry behind a key, even if it has ended and nobody has removed it yet.
+    pub(crate) fn stored_entry(&self, key: &[u8]) -> Option<&Entry> {
+        let place = self.table().find(self.hash(key), key)?;
+        Some(self.table().entry(place))
+    }
+
     /// The entry behind a key, read: a hit or miss, and an access.
     pub fn read_entry(&mut self, key: &[u8]) -> Option<&Entry> {
         self.read(key)?;

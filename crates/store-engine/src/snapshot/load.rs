@@ -101,15 +101,23 @@ impl Engine {
 /// server does. That a key is there twice, that a library does not load or that a database is
 /// missing is not to be seen in any single record.
 ///
+/// Answers what it loaded, and the reader, for what follows in the same file.
+///
 /// # Errors
 /// As [`Engine::load_snapshot`].
-pub fn check_snapshot(input: impl Read, databases: usize, now_us: u64) -> Result<(), RdbError> {
+pub fn check_snapshot<R: Read>(
+    input: R,
+    databases: usize,
+    now_us: u64,
+    options: LoadOptions,
+    progress: &mut dyn FnMut(LoadProgress),
+) -> Result<(LoadReport, FileReader<R>), RdbError> {
     let mut config = Config::default();
     let setting = Config::find("databases").expect("it is in the table");
     config.set(setting, &[&databases.max(1).to_string()]).expect("any number but zero is one");
     // Which seed does not matter: nobody sees an order.
     let mut engine = Engine::new(config, Identity::default(), 1, Box::new(NoHost));
-    engine.load_snapshot(now_us, input, LoadOptions::default(), &mut |_| {}).map(drop)
+    engine.load_snapshot(now_us, input, options, progress)
 }
 
 /// See [`Engine::load_snapshot`].

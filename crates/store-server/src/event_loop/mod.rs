@@ -320,6 +320,7 @@ impl EventLoop {
         self.engine.sample_rates(self.now_us);
         if self.is_tick_due(self.now_us) {
             self.engine.tick(self.now_us);
+            self.engine.finish_tick(self.clock.now_us() - self.now_us);
         }
         self.accept_again(self.now_us / 1000);
         self.check_handshakes(self.now_us / 1000);

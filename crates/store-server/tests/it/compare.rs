@@ -186,6 +186,8 @@ fn compare(file: &str, text: &str) {
         let mut pair = Pair::start(protocol);
         let mut section = String::new();
         for (number, text) in text.lines().enumerate() {
+            // The last line is where a test hangs that gets no reply.
+            eprintln!("{file}:{} RESP{protocol} {text}", number + 1);
             if let Some(claim) = text.strip_prefix("==") {
                 section = claim.trim().to_owned();
                 pair.start_over();

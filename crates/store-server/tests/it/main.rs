@@ -26,4 +26,5 @@ mod script;
 mod server;
 mod snapshot_disk;
 mod snapshots;
+mod statistics;
 mod tls;

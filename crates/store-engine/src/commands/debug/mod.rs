@@ -277,16 +277,17 @@ fn object(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let node_size = cx.server.limits.list_node_size;
     let policy = cx.db.access_policy();
     let now_ms = cx.db.now_ms();
-    let entry = cx.db.entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
+    let entry = cx.db.stored_entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
     let mut saved = Vec::new();
     let mut compressor = store_types::lzf::Compressor::default();
     let mut writer = dump::Writer::new(&mut saved, Some(&mut compressor));
     save_value(saved_value(entry.value(), &mut [0; 20]), &mut writer);
     let (bits, idle) = (entry.access(), policy.idle_seconds(entry.access(), now_ms));
     let mut text = format!(
-        "Value at:{:p} refcount:1 encoding:{} serializedlength:{} lru:{bits} \
+        "Value at:{:p} refcount:{} encoding:{} serializedlength:{} lru:{bits} \
          lru_seconds_idle:{idle}",
         std::ptr::from_ref(entry),
+        super::object::reference_count(cx.server, entry),
         super::object::encoding_name(entry),
         saved.len(),
     );
@@ -306,7 +307,7 @@ fn object(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn sdslen(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let entry = cx.db.entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
+    let entry = cx.db.stored_entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
     let ValueRef::Bytes(value) = entry.value() else {
         return Err(CommandError::text("ERR Not an sds encoded string."));
     };
@@ -319,7 +320,7 @@ fn sdslen(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn listpack(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let entry = cx.db.entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
+    let entry = cx.db.stored_entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
     if super::object::encoding_name(entry) != "listpack" {
         return Err(CommandError::text("ERR Not a listpack encoded object."));
     }
@@ -328,7 +329,7 @@ fn listpack(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn quicklist(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let entry = cx.db.entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
+    let entry = cx.db.stored_entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
     if super::object::encoding_name(entry) != "quicklist" {
         return Err(CommandError::text("ERR Not a quicklist encoded object."));
     }
@@ -368,7 +369,7 @@ fn htstats(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn htstats_key(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let entry = cx.db.entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
+    let entry = cx.db.stored_entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
     let count = match entry.value() {
         ValueRef::Object(value) => match (value.data(), value.encoding_name()) {
             (Data::Hash(hash), "hashtable") => Some(hash.len()),
