@@ -54,7 +54,7 @@ pub(super) fn encoding_name(entry: &Entry) -> &'static str {
 }
 
 fn object_encoding(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    match cx.db.entry(request.arg(2)) {
+    match cx.db.inspect(request.arg(2)) {
         Some(entry) => cx.reply.bulk(encoding_name(entry).as_bytes()),
         None => cx.reply.null(),
     }
@@ -62,7 +62,7 @@ fn object_encoding(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult 
 }
 
 fn object_refcount(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    match cx.db.entry(request.arg(2)).map(Entry::value) {
+    match cx.db.inspect(request.arg(2)).map(Entry::value) {
         Some(ValueRef::Integer(0..SHARED_INTEGERS)) => cx.reply.integer(SHARED_COUNT),
         Some(_) => cx.reply.integer(1),
         None => cx.reply.null(),
@@ -72,7 +72,7 @@ fn object_refcount(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult 
 
 fn object_idletime(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let (policy, now_ms) = (cx.db.access_policy(), cx.db.now_ms());
-    let Some(entry) = cx.db.entry(request.arg(2)) else {
+    let Some(entry) = cx.db.inspect(request.arg(2)) else {
         cx.reply.null();
         return Ok(());
     };
@@ -89,7 +89,7 @@ fn object_idletime(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult 
 
 fn object_freq(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let (policy, now_ms) = (cx.db.access_policy(), cx.db.now_ms());
-    let Some(entry) = cx.db.entry(request.arg(2)) else {
+    let Some(entry) = cx.db.inspect(request.arg(2)) else {
         cx.reply.null();
         return Ok(());
     };
