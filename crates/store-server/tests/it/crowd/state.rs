@@ -21,6 +21,8 @@ enum Form {
     SlowLog,
     /// Arrays and maps; a path leads to each value.
     Nested,
+    /// Lines of words in any order: single commands of a user come as a random hash has them.
+    Words,
     /// The same without order: commands and channels are kept by random hashes.
     Unordered,
 }
@@ -32,7 +34,7 @@ const ASKED: &[(&str, Form)] = &[
     ("SLOWLOG GET -1", Form::SlowLog),
     ("LATENCY HISTOGRAM", Form::Unordered),
     ("LATENCY LATEST", Form::Nested),
-    ("ACL LIST", Form::Nested),
+    ("ACL LIST", Form::Words),
     ("ACL LOG 100", Form::Nested),
     ("FUNCTION LIST WITHCODE", Form::Unordered),
     ("FUNCTION STATS", Form::Nested),
@@ -142,6 +144,14 @@ fn fields(side: &mut Side, line: &str, form: Form) -> Fields {
         }
         Form::SlowLog => flatten("", &without_main(side, &reply), &mut fields),
         Form::Nested => flatten("", &reply, &mut fields),
+        Form::Words => {
+            flatten("", &reply, &mut fields);
+            for (_, line) in &mut fields {
+                let mut words: Vec<&str> = line.trim_matches('"').split(' ').collect();
+                words.sort_unstable();
+                *line = words.join(" ");
+            }
+        }
         Form::Unordered => {
             flatten("", &unordered(&reply), &mut fields);
         }
