@@ -198,8 +198,8 @@ pub(super) const FAMILIES: &[Family] = &[
             "XGROUP CREATE {k} g {0|$} MKSTREAM",
             "XREADGROUP GROUP g {ada|bob} BLOCK 0 [NOACK] STREAMS {k} >",
             "XGROUP DESTROY {k} g",
-            "WAIT {0|1} {0|1}",
-            "BLPOP {k} {-1|x|0.001}",
+            "WAIT {0|1} 0",
+            "BLPOP {k} {-1|x}",
         ],
     },
     Family {
