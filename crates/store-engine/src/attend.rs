@@ -75,6 +75,7 @@ impl Busy<'_> {
 
     /// A client came.
     pub fn open_session(&mut self, now_us: u64, origin: Origin) -> SessionId {
+        self.server.stats.connections += 1;
         open_session(self.server, now_us, origin)
     }
 

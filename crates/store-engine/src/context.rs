@@ -28,6 +28,8 @@ pub enum Propagate {
     /// The request as it came.
     #[default]
     Verbatim,
+    /// The request as it came, even if nothing changed here.
+    Always,
     /// These requests instead, chosen so that replaying them gives the same data.
     Instead(Vec<OwnedRequest>),
 }
@@ -70,7 +72,9 @@ impl Context<'_> {
         let request = OwnedRequest::from_args(args.iter().copied());
         match &mut self.propagate {
             Propagate::Instead(requests) => requests.push(request),
-            Propagate::Verbatim => self.propagate = Propagate::Instead(vec![request]),
+            Propagate::Verbatim | Propagate::Always => {
+                self.propagate = Propagate::Instead(vec![request]);
+            }
         }
     }
 

@@ -199,6 +199,7 @@ impl Engine {
 
     /// A client came.
     pub fn open_session(&mut self, now_us: u64, origin: Origin) -> SessionId {
+        self.state.stats.connections += 1;
         open_session(&mut self.state, now_us, origin)
     }
 

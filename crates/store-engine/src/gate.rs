@@ -233,6 +233,11 @@ fn check_subscribed(cx: &Context<'_>) -> CommandResult {
 }
 
 fn queue(cx: &mut Context<'_>, request: Request<'_>, flags: u32) {
+    if cx.session.has(session_flag::MULTI_BROKEN | session_flag::WATCH_BROKEN) {
+        // It will not run, so it need not be kept.
+        cx.reply.simple("QUEUED");
+        return;
+    }
     let owned = request.to_owned();
     let row = cx.row;
     let memory_max = cx.server.config.query_buffer_max();
@@ -278,8 +283,18 @@ pub(crate) fn call(cx: &mut Context<'_>, request: Request<'_>) {
             note_load_failure(cx, &error);
         }
     }
-    if cx.db.dirty != dirty_before && cx.db.effects.propagating {
+    if cx.db.effects.propagating && (cx.db.dirty != dirty_before || is_told_anyway(cx)) {
         propagate(cx, request);
+    }
+}
+
+/// Whether what ran is propagated though it counts for no change.
+#[inline]
+fn is_told_anyway(cx: &Context<'_>) -> bool {
+    match &cx.propagate {
+        Propagate::Verbatim => false,
+        Propagate::Always => true,
+        Propagate::Instead(requests) => cx.caller == Caller::Resumed && !requests.is_empty(),
     }
 }
 
@@ -309,7 +324,9 @@ fn propagate(cx: &mut Context<'_>, request: Request<'_>) {
     let db = cx.db.selected();
     let unit = &mut cx.db.effects.unit.requests;
     match std::mem::take(&mut cx.propagate) {
-        Propagate::Verbatim if cx.server.registry.row(cx.row).command.has(flag::WRITE) => {
+        Propagate::Verbatim | Propagate::Always
+            if cx.server.registry.row(cx.row).command.has(flag::WRITE) =>
+        {
             let renamed = cx.server.registry.table_name_if_renamed(cx.row);
             unit.push((
                 db,
@@ -317,7 +334,7 @@ fn propagate(cx: &mut Context<'_>, request: Request<'_>) {
             ));
         }
         // EXEC and scripts: what ran inside them has been propagated.
-        Propagate::Verbatim => {}
+        Propagate::Verbatim | Propagate::Always => {}
         Propagate::Instead(requests) => {
             unit.extend(requests.into_iter().map(|request: OwnedRequest| (db, request)));
         }
@@ -382,9 +399,6 @@ fn handle_unknown(cx: &mut Context<'_>, request: Request<'_>) {
         cx.db.effects.requests.push(ServerRequest::Close(cx.session.id));
         return;
     }
-    if cx.in_multi() {
-        cx.session.flags |= session_flag::MULTI_BROKEN;
-    }
     let mut text = b"ERR unknown command '".to_vec();
     text.extend(&name[..name.len().min(ECHOED_MAX)]);
     text.extend(b"', with args beginning with: ");
@@ -398,20 +412,27 @@ fn handle_unknown(cx: &mut Context<'_>, request: Request<'_>) {
         text.extend(&arg[..arg.len().min(ECHOED_MAX - echoed)]);
         text.extend(b"' ");
     }
-    cx.server.stats.count_error(b"ERR");
-    cx.reply.error(&text);
+    refuse_unknown(cx, &text);
 }
 
 #[cold]
 fn refuse_subcommand(cx: &mut Context<'_>, parent: RowId, request: Request<'_>) {
-    cx.row = parent;
     let name = request.arg(1);
     let mut text = b"ERR unknown subcommand '".to_vec();
     text.extend(&name[..name.len().min(ECHOED_MAX)]);
     let container = cx.server.registry.row(parent).command.name.to_ascii_uppercase();
     text.extend(format!("'. Try {container} HELP.").into_bytes());
-    // No command was found that could be counted.
-    refuse(cx, &CommandError::new(text));
+    refuse_unknown(cx, &text);
+}
+
+/// What is no command counts for none, and is none in CLIENT LIST.
+fn refuse_unknown(cx: &mut Context<'_>, text: &[u8]) {
+    if cx.in_multi() {
+        cx.session.flags |= session_flag::MULTI_BROKEN;
+    }
+    cx.session.last_command = None;
+    cx.server.stats.count_error(b"ERR");
+    cx.reply.error(text);
 }
 
 /// The function of a row that only leads to subcommands: the arity gate keeps requests out.

@@ -2,7 +2,7 @@
 
 use store_resp::Request;
 
-use crate::engine::{Engine, Outcome};
+use crate::engine::{Engine, Outcome, open_session};
 use crate::keyspace::Freeing;
 use crate::persistence::Loading;
 use crate::session::{Origin, SessionId, session_flag};
@@ -64,7 +64,9 @@ impl Engine {
         state.persistence.loading = Some(loading);
         state.gates |= server_gate::LOADING;
         self.keyspace_mut().set_loading(true);
-        let id = self.open_session(now_us, Origin { is_local: true, ..Origin::default() });
+        let origin = Origin { is_local: true, ..Origin::default() };
+        // No client, so it does not count as one that connected.
+        let id = open_session(self.state_mut(), now_us, origin);
         if let Some(session) = self.session_mut(id) {
             session.flags = session_flag::LOADER;
         }

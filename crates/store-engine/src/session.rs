@@ -319,9 +319,4 @@ impl Sessions {
     pub fn count(&self) -> usize {
         self.count
     }
-
-    /// How many were ever opened.
-    pub fn opened(&self) -> u64 {
-        self.opened
-    }
 }

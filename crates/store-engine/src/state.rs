@@ -90,6 +90,8 @@ pub struct Measured {
 /// Counters that INFO tells.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
+    /// Clients that connected.
+    pub connections: u64,
     /// Requests run.
     pub commands: u64,
     /// Error replies by their code.

@@ -143,6 +143,7 @@ fn config_resetstat(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     cx.db.stats = Default::default();
     cx.db.reset_freed_count();
     cx.server.eviction.reset_stats();
+    cx.server.saving.count = 0;
     cx.reply.ok();
     Ok(())
 }

@@ -291,7 +291,7 @@ fn stats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     let exceeded_us = cx.server.eviction.exceeded_us(cx.db.now_us());
     let kilobytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     facts!(text,
-        "total_connections_received" => cx.server.sessions.opened(),
+        "total_connections_received" => cx.server.stats.connections,
         "total_commands_processed" => stats.commands,
         "instantaneous_ops_per_sec" => rates.commands,
         "total_net_input_bytes" => measured.input_bytes,

@@ -55,7 +55,7 @@ pub(super) fn encoding_name(entry: &Entry) -> &'static str {
 }
 
 fn object_encoding(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    match cx.db.entry(request.arg(2)) {
+    match cx.db.inspect(request.arg(2)) {
         Some(entry) => cx.reply.bulk(encoding_name(entry).as_bytes()),
         None => cx.reply.null(),
     }
@@ -63,7 +63,7 @@ fn object_encoding(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult 
 }
 
 fn object_refcount(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    match cx.db.entry(request.arg(2)) {
+    match cx.db.inspect(request.arg(2)) {
         Some(entry) => cx.reply.integer(reference_count(cx.server, entry)),
         None => cx.reply.null(),
     }
@@ -83,7 +83,7 @@ pub(super) fn reference_count(server: &ServerState, entry: &Entry) -> i64 {
 
 fn object_idletime(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let (policy, now_ms) = (cx.db.access_policy(), cx.db.now_ms());
-    let Some(entry) = cx.db.entry(request.arg(2)) else {
+    let Some(entry) = cx.db.inspect(request.arg(2)) else {
         cx.reply.null();
         return Ok(());
     };
@@ -100,7 +100,7 @@ fn object_idletime(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult 
 
 fn object_freq(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let (policy, now_ms) = (cx.db.access_policy(), cx.db.now_ms());
-    let Some(entry) = cx.db.entry(request.arg(2)) else {
+    let Some(entry) = cx.db.inspect(request.arg(2)) else {
         cx.reply.null();
         return Ok(());
     };

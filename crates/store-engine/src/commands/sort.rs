@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use store_types::number::parse_f64;
 use store_types::{Element, Encoding, End, Hash, List, SortedSet};
 
+use super::collection::count_further;
 use super::partial_sort::partial_sort;
 use super::prelude::*;
 use crate::acl;
@@ -317,8 +318,10 @@ fn store(cx: &mut Context<'_>, target: &[u8], elements: &[Vec<u8>], gets: &[&[u8
         cx.db.delete(target);
         return;
     }
+    let len = list.len();
     cx.db.set_object(target, list);
     // Whoever waits for a list there has one now, also when another value was overwritten.
     cx.db.signal_ready(target);
     cx.db.changed(event_class::LIST, "sortstore", target);
+    count_further(cx, len - 1);
 }

@@ -382,6 +382,20 @@ impl Keyspace {
         Some(self.table().entry(place))
     }
 
+    /// The entry behind a key, looked at: a hit or miss, but no access and no event.
+    pub fn inspect(&mut self, key: &[u8]) -> Option<&Entry> {
+        match self.find(key) {
+            Some(found) => {
+                self.stats.hits += 1;
+                Some(self.table().entry(found.place))
+            }
+            None => {
+                self.stats.misses += 1;
+                None
+            }
+        }
+    }
+
     /// The entry behind a key, read: a hit or miss, and an access.
     pub fn read_entry(&mut self, key: &[u8]) -> Option<&Entry> {
         self.read(key)?;

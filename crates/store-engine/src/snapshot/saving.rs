@@ -59,7 +59,7 @@ pub struct Saving {
     running: Option<Running>,
     /// Whether one is to begin as soon as possible.
     pub is_scheduled: bool,
-    /// Good saves since the start.
+    /// Good saves since the start or CONFIG RESETSTAT.
     pub count: u64,
     /// Keys loaded at the start.
     pub loaded_keys: u64,

@@ -130,11 +130,6 @@ impl Pair {
         both
     }
 
-    /// Closes the connections of a name; the next use opens new ones.
-    pub(crate) fn forget(&mut self, name: &str) {
-        self.connections.remove(name);
-    }
-
     pub(crate) fn connection(&mut self, name: &str) -> &mut (Connection, Connection) {
         if !self.connections.contains_key(name) {
             let port = self.ours.port().expect("our server listens");
