@@ -95,6 +95,7 @@ impl Engine {
                 persistence: Persistence::default(),
                 host,
                 base_memory: 0,
+                clients_memory: 0,
                 limits: Limits { hash_seed: random.next_u64(), ..Limits::default() },
                 eviction: Eviction::default(),
                 gates: 0,
@@ -249,9 +250,9 @@ impl Engine {
         self.keyspace.begin(now_us, session.db);
         session.asked_at_ms = self.keyspace.now_ms();
         let output = std::mem::take(&mut session.output);
-        let reply_start = output.len();
+        let reply_start = output.position();
         let mut cx = Context {
-            reply: ReplyWriter::onto(output, session.protocol),
+            reply: ReplyWriter::onto_output(output, session.protocol),
             db: &mut self.keyspace,
             server: &mut self.state,
             session: &mut session,
@@ -268,7 +269,7 @@ impl Engine {
         }
         let blocked = cx.blocked.take();
         self.unmeasured.push(cx.row);
-        session.output = cx.reply.into_bytes();
+        session.output = cx.reply.into_output();
         if let Some(blocked) = blocked {
             self.block(&mut session, blocked);
         }
@@ -485,9 +486,36 @@ impl Engine {
         self.state.base_memory + self.keyspace.memory()
     }
 
-    /// Bytes in use with all that waits to be freed.
+    /// Bytes in use with all that clients hold and all that waits to be freed.
     pub fn memory_in_use(&self) -> usize {
-        self.memory() + self.keyspace.freeing_stats().pending_bytes
+        let waiting = self.keyspace.freeing_stats().pending_bytes;
+        self.memory() + self.state.clients_memory + waiting
+    }
+
+    /// The driver tells how many bytes clients hold. They count for `maxmemory`.
+    #[inline]
+    pub fn set_clients_memory(&mut self, bytes: usize) {
+        if bytes != self.state.clients_memory {
+            self.state.clients_memory = bytes;
+            self.state.eviction.clients_hold(bytes);
+        }
+    }
+
+    /// Counts what clients hold of values that nobody else holds any more, which is shared
+    /// evenly among those who are still to read it. True when there is any such reader.
+    pub fn count_orphans(&mut self) -> bool {
+        self.state.sessions.count_orphans()
+    }
+
+    /// Sessions that got output from others since the last call.
+    pub fn take_written(&mut self) -> Vec<SessionId> {
+        let written = std::mem::take(&mut self.keyspace.effects.written_sessions);
+        for id in &written {
+            if let Some(session) = self.state.sessions.get_mut(*id) {
+                session.flags &= !session_flag::TOLD;
+            }
+        }
+        written
     }
 
     /// Bytes of whole databases that were freed since the last call.
@@ -536,7 +564,7 @@ impl Engine {
             return;
         };
         if let Some(blocked) = self.forget_wait(&mut session) {
-            let reply_start = session.output.len();
+            let reply_start = session.output.position();
             write_timeout(&mut session, blocked.on_timeout);
             drop_late_reply(&mut session, reply_start);
             self.resumed(&session);
@@ -577,7 +605,7 @@ impl Engine {
         let Some(mut session) = self.state.sessions.take(id) else { return };
         if self.forget_wait(&mut session).is_some() {
             let error = b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n";
-            let reply_start = session.output.len();
+            let reply_start = session.output.position();
             session.output.extend_from_slice(error);
             drop_late_reply(&mut session, reply_start);
             self.state.stats.count_error(b"UNBLOCKED");
@@ -643,9 +671,9 @@ impl Engine {
         let now_us = self.keyspace.now_us();
         self.keyspace.begin(now_us, db);
         let output = std::mem::take(&mut session.output);
-        let reply_start = output.len();
+        let reply_start = output.position();
         let mut cx = Context {
-            reply: ReplyWriter::onto(output, session.protocol),
+            reply: ReplyWriter::onto_output(output, session.protocol),
             db: &mut self.keyspace,
             server: &mut self.state,
             session: &mut session,
@@ -661,7 +689,7 @@ impl Engine {
         if still_blocked {
             cx.reply.truncate(reply_start);
         }
-        session.output = cx.reply.into_bytes();
+        session.output = cx.reply.into_output();
         session.blocked = Some(waiting);
         if !still_blocked {
             drop_late_reply(&mut session, reply_start);
@@ -722,7 +750,7 @@ fn drop_late_reply(session: &mut Session, reply_start: usize) {
 
 fn write_timeout(session: &mut Session, reply: TimeoutReply) {
     let output = std::mem::take(&mut session.output);
-    let mut writer = ReplyWriter::onto(output, session.protocol);
+    let mut writer = ReplyWriter::onto_output(output, session.protocol);
     reply.write(&mut writer);
-    session.output = writer.into_bytes();
+    session.output = writer.into_output();
 }

@@ -1,9 +1,9 @@
 //! One connected client: its stream, and the bytes between stream and engine.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 
 use store_engine::SessionId;
-use store_resp::RequestParser;
+use store_resp::{Output, RequestParser};
 
 use crate::stream::Stream;
 
@@ -14,6 +14,11 @@ const KEPT_CAPACITY_MAX: usize = 64 * 1024;
 pub(crate) const OWN_OUTPUT_MAX: usize = 16 * 1024;
 /// A buffer that grew beyond this for one large reply is given back to the system.
 const SPARE_OUTPUT_MAX: usize = 256 * 1024;
+
+/// Replies of this length that a client does not take are kept without spare room behind them.
+const SEALED_MIN: usize = 64 * 1024;
+/// Pieces given to the system at once.
+const SLICES_MAX: usize = 16;
 
 /// What a client is about to become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +40,6 @@ pub(crate) struct Client {
     /// Bytes that are no whole request yet, or wait for the session to be free.
     pub(crate) input: Vec<u8>,
     pub(crate) fate: Fate,
-    /// Bytes at the front of the session's output that are written.
-    pub(crate) written: usize,
     /// Whether it is in the list of clients to write to.
     pub(crate) wants_write: bool,
     /// Whether the stream took less than it was given: there will be an event when it takes more.
@@ -73,7 +76,6 @@ impl Client {
             parser: RequestParser::default(),
             input: Vec::new(),
             fate: Fate::Lives,
-            written: 0,
             wants_write: false,
             is_choked: false,
             has_arrived: false,
@@ -107,14 +109,14 @@ impl Client {
 
     /// Writes as much of `output` as the stream takes, and leaves a large buffer that it does not
     /// need any more in `spare`. Fails when the client is gone.
-    pub(crate) fn write(&mut self, output: &mut Vec<u8>, spare: &mut Vec<u8>) -> io::Result<usize> {
+    pub(crate) fn write(&mut self, output: &mut Output, spare: &mut Vec<u8>) -> io::Result<usize> {
         let mut total = 0;
         self.is_choked = false;
-        while self.written < output.len() {
-            match self.stream.write(&output[self.written..]) {
+        while !output.is_empty() {
+            match self.write_some(output) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
-                    self.written += count;
+                    output.advance(count);
                     total += count;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -131,26 +133,19 @@ impl Client {
                 sent => sent?,
             }
         }
-        self.drop_written(output, spare);
+        match output.is_empty() {
+            true => drop_written(output, spare),
+            false => output.settle(SEALED_MIN),
+        }
         Ok(total)
     }
 
-    fn drop_written(&mut self, output: &mut Vec<u8>, spare: &mut Vec<u8>) {
-        if self.written < output.len() {
-            if self.written > output.len() / 2 {
-                output.drain(..self.written);
-                self.written = 0;
-            }
-            return;
-        }
-        output.clear();
-        self.written = 0;
-        let capacity = output.capacity();
-        let is_wanted = spare.capacity() == 0 && capacity <= SPARE_OUTPUT_MAX;
-        if capacity > OWN_OUTPUT_MAX && is_wanted {
-            *spare = std::mem::take(output);
-        } else if capacity > KEPT_CAPACITY_MAX {
-            *output = Vec::new();
+    #[inline]
+    fn write_some(&mut self, output: &Output) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        match output.next_slices(&mut slices) {
+            1 => self.stream.write(&slices[0]),
+            count => self.stream.write_vectored(&slices[..count]),
         }
     }
 
@@ -170,5 +165,16 @@ impl Client {
         } else {
             self.input.drain(..consumed);
         }
+    }
+}
+
+/// All is written: a buffer that grew goes to whoever writes much next, or is given back.
+fn drop_written(output: &mut Output, spare: &mut Vec<u8>) {
+    let capacity = output.capacity();
+    let is_wanted = spare.capacity() == 0 && capacity <= SPARE_OUTPUT_MAX;
+    if capacity > OWN_OUTPUT_MAX && is_wanted {
+        *spare = output.take_buffer();
+    } else if capacity > KEPT_CAPACITY_MAX {
+        output.clear();
     }
 }

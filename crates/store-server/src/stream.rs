@@ -1,6 +1,6 @@
 //! A client's byte stream, whatever carries it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
@@ -51,6 +51,14 @@ impl Write for Stream {
             Stream::Tcp(stream) => stream.write(bytes),
             Stream::Unix(stream) => stream.write(bytes),
             Stream::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write_vectored(slices),
+            Stream::Unix(stream) => stream.write_vectored(slices),
+            Stream::Tls(stream) => stream.write(slices.first().map_or(&[], |slice| slice)),
         }
     }
 

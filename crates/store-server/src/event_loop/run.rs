@@ -44,9 +44,7 @@ impl EventLoop {
         if session.has(session_flag::BLOCKED) {
             return 0;
         }
-        if session.output.capacity() == 0 {
-            session.output = std::mem::take(&mut self.spare_output);
-        }
+        session.output.lend(&mut self.spare_output);
         let mut consumed = 0;
         while client.fate == Fate::Lives {
             let end = self.gather(client, bytes, consumed);
@@ -90,7 +88,7 @@ impl EventLoop {
     fn is_past_hard_limit(&mut self, client: &Client) -> bool {
         let limits = self.engine.config().tuned().output_limits;
         let Some(session) = self.engine.session_mut(client.session) else { return false };
-        let unread = session.output.len() - client.written;
+        let unread = session.output.unread();
         let hard = match session.has(session_flag::SUBSCRIBED) {
             _ if session.has(session_flag::NEEDS_AUTH) => UNAUTHENTICATED_OUTPUT_MAX,
             true => limits[2].hard,
@@ -207,7 +205,8 @@ impl EventLoop {
 
     fn refuse(&mut self, client: &mut Client, error: ProtocolError) {
         if let Some(session) = self.engine.session_mut(client.session) {
-            session.output.extend(format!("-ERR Protocol error: {error}\r\n").into_bytes());
+            let line = format!("-ERR Protocol error: {error}\r\n");
+            session.output.extend_from_slice(line.as_bytes());
         }
         client.fate = Fate::ClosesAfterOutput;
     }

@@ -68,10 +68,10 @@ pub(super) fn run(
     let invocation = Invocation { keys, arguments, protocol };
     let db = cx.session.db;
     cx.server.scripting.running = Some(begin(cx, request, start.kind));
-    let mut reply = std::mem::replace(&mut cx.reply, ReplyWriter::new(client)).into_bytes();
-    let reply_start = reply.len();
+    let mut reply = std::mem::replace(&mut cx.reply, ReplyWriter::new(client)).into_output();
+    let reply_start = reply.position();
     let mut host = ScriptHost::new(cx, &start, memory_refusal);
-    let outcome = work(invocation, &mut host, &mut reply);
+    let outcome = work(invocation, &mut host, reply.bytes_mut());
     cx.server.scripting.running = None;
     cx.server.gates &= !server_gate::BUSY_SCRIPT;
     // SELECT in a script is the script's own.
@@ -80,11 +80,11 @@ pub(super) fn run(
         cx.server.registry.stats_mut(cx.row).failed += 1;
     }
     if let Some(Outcome::Failed { counted: false } | Outcome::Killed) = outcome {
-        let line = reply[reply_start..].strip_prefix(b"-").unwrap_or_default();
+        let line = reply.bytes()[reply_start..].strip_prefix(b"-").unwrap_or_default();
         let code = line.split(|byte| matches!(byte, b' ' | b'\r')).next().unwrap_or_default();
         cx.server.stats.count_error(code);
     }
-    cx.reply = ReplyWriter::onto(reply, client);
+    cx.reply = ReplyWriter::onto_output(reply, client);
     Ok(())
 }
 

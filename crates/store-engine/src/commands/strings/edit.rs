@@ -1,7 +1,11 @@
 //! Parts of strings.
 
+use std::ops::Range;
+
+use store_resp::SHARED_MIN;
+
 use super::super::prelude::*;
-use super::stored;
+use super::{reply_shared, stored};
 use crate::keyspace::Expiry;
 
 pub(super) fn strlen(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -57,24 +61,28 @@ pub(super) fn getrange(cx: &mut Context<'_>, request: Request<'_>) -> CommandRes
         cx.reply.bulk(b"");
         return Ok(());
     };
-    let mut scratch = [0; 20];
-    let bytes = text.bytes(&mut scratch);
-    cx.reply.bulk(part_of(bytes, start, end));
+    let part = part_of(text.len(), start, end);
+    if part.len() < SHARED_MIN {
+        let mut scratch = [0; 20];
+        cx.reply.bulk(&text.bytes(&mut scratch)[part]);
+    } else {
+        reply_shared(cx, request.arg(1), |_| part);
+    }
     Ok(())
 }
 
 /// The bytes from `start` to `end` inclusive; negative counts from the end.
-fn part_of(bytes: &[u8], start: i64, end: i64) -> &[u8] {
+fn part_of(len: usize, start: i64, end: i64) -> Range<usize> {
     if start < 0 && end < 0 && start > end {
-        return &[];
+        return 0..0;
     }
-    let len = bytes.len() as i64;
+    let len = len as i64;
     let from_front = |at: i64| if at < 0 { (at.saturating_add(len)).max(0) } else { at };
     let (start, end) = (from_front(start), from_front(end).min(len - 1));
     if len == 0 || start > end {
-        return &[];
+        return 0..0;
     }
-    &bytes[start as usize..=end as usize]
+    start as usize..end as usize + 1
 }
 
 /// Fails when a string of `len` and `more` bytes would be too long.

@@ -1,13 +1,16 @@
 //! Reading and setting whole strings.
 
+use store_resp::SHARED_MIN;
+
 use super::super::expire::{Unit, deadline};
 use super::super::prelude::*;
-use super::stored;
+use super::{reply_shared, stored};
 use crate::keyspace::{Expiry, StringRef};
 
 pub(super) fn get(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     match cx.db.read_string(request.arg(1))? {
-        Some(StringRef::Bytes(bytes)) => cx.reply.bulk(bytes),
+        Some(StringRef::Bytes(bytes)) if bytes.len() < SHARED_MIN => cx.reply.bulk(bytes),
+        Some(StringRef::Bytes(_)) => reply_shared(cx, request.arg(1), |bytes| 0..bytes.len()),
         Some(StringRef::Integer(number)) => cx.reply.bulk_integer(number),
         None => cx.reply.null(),
     }
@@ -18,7 +21,10 @@ pub(super) fn mget(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult 
     cx.reply.array(request.len() - 1);
     for key in request.args_from(1) {
         match cx.db.read_string(key) {
-            Ok(Some(text)) => cx.reply.bulk(text.bytes(&mut [0; 20])),
+            Ok(Some(text)) if text.len() < SHARED_MIN => {
+                cx.reply.bulk(text.bytes(&mut [0; 20]));
+            }
+            Ok(Some(_)) => reply_shared(cx, key, |bytes| 0..bytes.len()),
             // A value of another kind counts as absent here.
             Ok(None) | Err(_) => cx.reply.null(),
         }
@@ -243,7 +249,8 @@ pub(super) fn getex(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult
     }
     let ends_at = expiry_moment(cx, request, options.expiry, "getex")?;
     match cx.db.peek_string(key)? {
-        Some(text) => cx.reply.bulk(text.bytes(&mut [0; 20])),
+        Some(text) if text.len() < SHARED_MIN => cx.reply.bulk(text.bytes(&mut [0; 20])),
+        Some(_) => reply_shared(cx, key, |bytes| 0..bytes.len()),
         None => cx.reply.null(),
     }
     match ends_at {
