@@ -21,6 +21,7 @@
 //! ```
 
 mod inline;
+mod large;
 mod number;
 mod output;
 mod parse;
@@ -29,6 +30,7 @@ mod request;
 mod write;
 
 pub use inline::split_quoted;
+pub use large::LargeArgs;
 pub use number::{DoubleText, format_integer, parse_integer};
 pub use output::{Output, SHARED_MIN};
 pub use parse::{Limits, Parsed, ProtocolError, RequestParser, glimpse_key};

@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice, Read, Write};
 
 use store_engine::SessionId;
-use store_resp::{Output, RequestParser};
+use store_resp::{Output, OwnedRequest, RequestParser};
 
 use crate::stream::Stream;
 
@@ -17,6 +17,8 @@ const SPARE_OUTPUT_MAX: usize = 256 * 1024;
 
 /// Replies of this length that a client does not take are kept without spare room behind them.
 const SEALED_MIN: usize = 64 * 1024;
+/// A read of a large argument that brings less than this has emptied the stream, most likely.
+const DRAINED_MIN: usize = 16 * 1024;
 /// Pieces given to the system at once.
 const SLICES_MAX: usize = 16;
 
@@ -37,6 +39,8 @@ pub(crate) struct Client {
     pub(crate) stream: Stream,
     pub(crate) session: SessionId,
     pub(crate) parser: RequestParser,
+    /// A request with large arguments that has to wait for the end of a pause.
+    pub(crate) parked: Option<OwnedRequest>,
     /// Bytes that are no whole request yet, or wait for the session to be free.
     pub(crate) input: Vec<u8>,
     pub(crate) fate: Fate,
@@ -73,7 +77,8 @@ impl Client {
         Self {
             stream,
             session,
-            parser: RequestParser::default(),
+            parser: RequestParser::taking_large(),
+            parked: None,
             input: Vec::new(),
             fate: Fate::Lives,
             wants_write: false,
@@ -84,6 +89,29 @@ impl Client {
             over_soft_since_ms: None,
             counted_memory: 0,
         }
+    }
+
+    /// Reads once, straight into a large argument that is not whole yet. `None` when there is no
+    /// such argument, or the stream cannot do it.
+    pub(crate) fn read_large(&mut self) -> Option<ReadOutcome> {
+        let large = self.parser.large_mut()?;
+        let missing = large.missing();
+        let body = large.body_mut()?;
+        let outcome = self.stream.read_onto(body)?;
+        Some(match outcome {
+            Ok(0) => ReadOutcome::Ended,
+            Ok(count) => {
+                large.take_rest(&mut self.input);
+                self.may_read = count >= missing.min(DRAINED_MIN);
+                ReadOutcome::Bytes(count)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.may_read = false;
+                ReadOutcome::Nothing
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => ReadOutcome::Bytes(0),
+            Err(error) => ReadOutcome::Failed(error),
+        })
     }
 
     /// Reads once into `buffer`.
@@ -155,8 +183,17 @@ impl Client {
         self.is_choked || matches!(self.stream, Stream::Tls(_))
     }
 
-    /// Keeps what was not consumed of the bytes in `input`.
+    /// Bytes of requests that are not whole yet, and the memory set aside for them.
+    pub(crate) fn query_bytes(&self) -> (usize, usize) {
+        let (large, large_capacity) = self.parser.large_bytes();
+        let parked = self.parked.as_ref().map_or(0, OwnedRequest::memory);
+        (self.input.len() + large + parked, self.input.capacity() + large_capacity + parked)
+    }
+
+    /// Keeps what was neither consumed of the bytes in `input`, nor taken by the parser.
     pub(crate) fn drop_consumed(&mut self, consumed: usize) {
+        let taken = self.parser.take_taken();
+        self.input.truncate(self.input.len().saturating_sub(taken).max(consumed));
         if consumed == self.input.len() {
             self.input.clear();
             if self.input.capacity() > KEPT_CAPACITY_MAX {

@@ -16,8 +16,7 @@ impl EventLoop {
     pub(super) fn count_memory(&mut self, slot: usize) {
         let Some(client) = self.clients[slot].as_mut() else { return };
         let Some(session) = self.engine.session_mut(client.session) else { return };
-        session.query_bytes = client.input.len();
-        session.query_capacity = client.input.capacity();
+        (session.query_bytes, session.query_capacity) = client.query_bytes();
         let memory = size_of_val(&**client) + session.memory();
         let before = std::mem::replace(&mut client.counted_memory, memory);
         self.clients_memory = self.clients_memory + memory - before;

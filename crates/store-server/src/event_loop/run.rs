@@ -45,6 +45,9 @@ impl EventLoop {
             return 0;
         }
         session.output.lend(&mut self.spare_output);
+        if client.parked.is_some() && !self.run_parked(client) {
+            return 0;
+        }
         let mut consumed = 0;
         while client.fate == Fate::Lives {
             let end = self.gather(client, bytes, consumed);
@@ -147,8 +150,13 @@ impl EventLoop {
                 false => self.engine.execute(self.now_us, id, request),
             };
             if outcome == Outcome::Postponed {
-                // Its bytes stay, and are read again when the session is resumed.
+                // Its bytes stay, and are read again when the session is resumed; large arguments
+                // are no longer among them.
                 *consumed = pending.start;
+                if request.has_shared() {
+                    client.parked = Some(request.to_owned());
+                    *consumed = pending.end;
+                }
                 break;
             }
             if outcome == Outcome::Rest {
@@ -165,6 +173,25 @@ impl EventLoop {
         }
         self.batch = batch;
         outcome
+    }
+
+    /// Runs a request that was held back. False when it is held back again, or the client cannot
+    /// go on after it.
+    #[cold]
+    fn run_parked(&mut self, client: &mut Client) -> bool {
+        let Some(parked) = client.parked.take() else { return true };
+        let request = parked.as_request();
+        let outcome = match self.engine.may_run_script(request) {
+            true => self.execute_attended(client.session, request),
+            false => self.engine.execute(self.now_us, client.session, request),
+        };
+        if outcome == Outcome::Postponed {
+            client.parked = Some(parked);
+            return false;
+        }
+        self.measure_requests(Some((client.session, request)));
+        self.want_write(client);
+        matches!(outcome, Outcome::Ready | Outcome::Rest)
     }
 
     /// Runs a request that may take long, serving other clients meanwhile.

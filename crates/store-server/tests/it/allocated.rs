@@ -17,10 +17,15 @@ struct Counting;
 
 static ALLOCATED: AtomicI64 = AtomicI64::new(0);
 
+fn grow(bytes: i64) {
+    let allocated = ALLOCATED.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    PEAK.fetch_max(allocated, Ordering::Relaxed);
+}
+
 // SAFETY: all is passed on to the system's allocator; only sizes are added up.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED.fetch_add(layout.size() as i64, Ordering::Relaxed);
+        grow(layout.size() as i64);
         // SAFETY: what the caller promises holds for this call, too.
         unsafe { System.alloc(layout) }
     }
@@ -32,7 +37,9 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATED.fetch_add(size as i64 - layout.size() as i64, Ordering::Relaxed);
+        // A large one may be there twice for a moment.
+        grow(size as i64);
+        grow(-(layout.size() as i64));
         // SAFETY: as above.
         unsafe { System.realloc(start, layout, size) }
     }
@@ -43,6 +50,15 @@ static ALLOCATOR: Counting = Counting;
 
 const MIB: i64 = 1 << 20;
 const CHUNK: [u8; 4096] = [b'x'; 4096];
+
+/// Whether this process runs one test alone. Without it there is nothing to measure.
+fn is_alone() -> bool {
+    let is_alone = std::env::var_os("NEXTEST").is_some();
+    if !is_alone {
+        println!("not measured: needs a process to itself, run it with cargo nextest");
+    }
+    is_alone
+}
 
 struct World {
     server: Server,
@@ -121,8 +137,55 @@ fn header(words: &[&str], last_len: usize) -> Vec<u8> {
     request
 }
 
+/// The most that was allocated at once since it was last set.
+static PEAK: AtomicI64 = AtomicI64::new(0);
+
+/// Sends a string of `len` bytes as the last word of a request, and waits for the answer.
+fn send_large(stream: &mut UnixStream, words: &[&str], len: usize) {
+    stream.write_all(&header(words, len)).unwrap();
+    for start in (0..len).step_by(CHUNK.len()) {
+        stream.write_all(&CHUNK[..CHUNK.len().min(len - start)]).unwrap();
+    }
+    stream.write_all(b"\r\n").unwrap();
+    let mut reply = [0; 64];
+    assert!(stream.read(&mut reply).unwrap() > 0);
+}
+
+/// What is read becomes the value: at no time is it there twice, and what edits it does not
+/// double it.
+#[test]
+fn a_large_value_is_in_memory_once() {
+    if !is_alone() {
+        return;
+    }
+    const LEN: i64 = 64 * MIB;
+    let requests: &[&[&str]] =
+        &[&["SET", "a"], &["SETEX", "b", "100"], &["MSET", "c", "1", "d"], &["GETSET", "e"]];
+    for words in requests {
+        let mut world = World::start(&[]);
+        let mut stream = world.connect();
+        let before = ALLOCATED.load(Ordering::Relaxed);
+        PEAK.store(before, Ordering::Relaxed);
+        send_large(&mut stream, words, LEN as usize);
+        let peak = PEAK.load(Ordering::Relaxed) - before;
+        assert!(peak < LEN / 10 * 12, "{words:?}: {} MiB", peak / MIB);
+        world.agrees(LEN / 10 * 9);
+    }
+    let mut world = World::start(&[]);
+    send_large(&mut world.asker, &["SET", "a"], LEN as usize);
+    PEAK.store(ALLOCATED.load(Ordering::Relaxed), Ordering::Relaxed);
+    for request in ["APPEND a x", "SETRANGE a 5 y", "BITCOUNT a", "GETRANGE a 67108862 -1"] {
+        world.ask(format!("{request}\r\n").as_bytes());
+    }
+    let peak = PEAK.load(Ordering::Relaxed) - world.allocated_before;
+    assert!(peak < LEN / 10 * 12, "{} MiB", peak / MIB);
+}
+
 #[test]
 fn keys_and_values_of_all_sizes_are_counted() {
+    if !is_alone() {
+        return;
+    }
     for len in [200, 3000, 40_000, 700_000] {
         let mut world = World::start(&[]);
         let value = vec![b'x'; len];
@@ -143,6 +206,9 @@ fn keys_and_values_of_all_sizes_are_counted() {
 
 #[test]
 fn a_request_that_is_half_here_is_counted() {
+    if !is_alone() {
+        return;
+    }
     let mut world = World::start(&[]);
     let mut half = world.connect();
     half.write_all(&header(&["SET", "key"], 100 * MIB as usize)).unwrap();
@@ -154,6 +220,9 @@ fn a_request_that_is_half_here_is_counted() {
 
 #[test]
 fn replies_that_nobody_reads_are_counted_and_waste_nothing() {
+    if !is_alone() {
+        return;
+    }
     let mut world = World::start(&[]);
     let mut request = header(&["SET", "key"], 10_000);
     request.extend([b'x'; 10_000]);
@@ -170,6 +239,9 @@ fn replies_that_nobody_reads_are_counted_and_waste_nothing() {
 
 #[test]
 fn messages_that_nobody_reads_are_counted_once() {
+    if !is_alone() {
+        return;
+    }
     let settings = [("client-output-buffer-limit", "pubsub 0 0 0")];
     let mut world = World::start(&settings);
     let mut slow: Vec<UnixStream> = (0..10).map(|_| world.connect()).collect();
@@ -189,6 +261,9 @@ fn messages_that_nobody_reads_are_counted_once() {
 
 #[test]
 fn a_value_that_only_slow_readers_hold_is_counted() {
+    if !is_alone() {
+        return;
+    }
     let mut world = World::start(&[]);
     let len = 100 * MIB as usize;
     world.asker.write_all(&header(&["SET", "key"], len)).unwrap();
@@ -212,6 +287,9 @@ fn a_value_that_only_slow_readers_hold_is_counted() {
 
 #[test]
 fn tracked_keys_are_counted() {
+    if !is_alone() {
+        return;
+    }
     let mut world = World::start(&[("tracking-table-max-keys", "0")]);
     let mut tracking = world.connect();
     tracking.write_all(b"CLIENT TRACKING on REDIRECT 1\r\n").unwrap();

@@ -20,6 +20,7 @@ mod freeing;
 mod generate;
 mod hostile;
 mod known_scripts;
+mod large;
 mod limits;
 mod owner;
 mod replay;

@@ -6,6 +6,7 @@ mod lcs;
 mod set;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::prelude::*;
 use crate::keyspace::NewValue;
@@ -118,6 +119,15 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::STRING)
         .docs(Group::String, "1.0.0", "O(N)", "A part of a string, by the older name."),
 ];
+
+/// Argument `index` in the form in which a string is kept. A large one is kept without a copy.
+#[inline]
+pub(super) fn stored_arg(request: Request<'_>, index: usize) -> NewValue<'_> {
+    match request.shared(index) {
+        Some(text) => NewValue::Shared(Arc::clone(text)),
+        None => stored(request.arg(index)),
+    }
+}
 
 /// Replies with a part of the long string at `key`, without a copy where it is large.
 pub(super) fn reply_shared(

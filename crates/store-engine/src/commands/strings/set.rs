@@ -4,7 +4,7 @@ use store_resp::SHARED_MIN;
 
 use super::super::expire::{Unit, deadline};
 use super::super::prelude::*;
-use super::{reply_shared, stored};
+use super::{reply_shared, stored_arg};
 use crate::keyspace::{Expiry, StringRef};
 
 pub(super) fn get(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -60,7 +60,7 @@ struct Ends {
 pub(super) fn set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let (key, value) = (request.arg(1), request.arg(2));
     if request.len() == 3 {
-        cx.db.set(key, stored(value), Expiry::Clear);
+        cx.db.set(key, stored_arg(request, 2), Expiry::Clear);
         cx.db.changed(event_class::STRING, "set", key);
         cx.reply.ok();
         return Ok(());
@@ -70,7 +70,7 @@ pub(super) fn set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if options.returns_old {
         get(cx, request)?;
     }
-    if !set_if(cx, key, value, &options, ends_at) {
+    if !set_if(cx, request, &options, ends_at) {
         if !options.returns_old {
             cx.reply.null();
         }
@@ -92,11 +92,11 @@ pub(super) fn set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 
 fn set_if(
     cx: &mut Context<'_>,
-    key: &[u8],
-    value: &[u8],
+    request: Request<'_>,
     options: &Options,
     ends_at: Option<u64>,
 ) -> bool {
+    let key = request.arg(1);
     let blocked_by = match options.condition {
         Condition::Always => None,
         Condition::Absent => Some(true),
@@ -110,7 +110,7 @@ fn set_if(
         None if options.keeps_expiry => Expiry::Keep,
         None => Expiry::Clear,
     };
-    cx.db.set(key, stored(value), expiry);
+    cx.db.set(key, stored_arg(request, 2), expiry);
     cx.db.changed(event_class::STRING, "set", key);
     true
 }
@@ -184,10 +184,10 @@ fn expiry_moment(
 }
 
 pub(super) fn setnx(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let (key, value) = (request.arg(1), request.arg(2));
+    let key = request.arg(1);
     let is_new = !cx.db.contains(key);
     if is_new {
-        cx.db.set(key, stored(value), Expiry::Clear);
+        cx.db.set(key, stored_arg(request, 2), Expiry::Clear);
         cx.db.changed(event_class::STRING, "set", key);
     }
     cx.reply.integer(i64::from(is_new));
@@ -211,7 +211,7 @@ fn set_with_expiry(
     let (key, value) = (request.arg(1), request.arg(3));
     let ends = Ends { arg: 2, unit, is_absolute: false };
     if let Some(at) = expiry_moment(cx, request, Some(ends), command)? {
-        cx.db.set(key, stored(value), Expiry::At(at));
+        cx.db.set(key, stored_arg(request, 3), Expiry::At(at));
         cx.db.changed(event_class::STRING, "set", key);
         cx.db.notify(event_class::GENERIC, "expire", key);
         let at = at.to_string();
@@ -224,7 +224,7 @@ fn set_with_expiry(
 pub(super) fn getset(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     get(cx, request)?;
     let (key, value) = (request.arg(1), request.arg(2));
-    cx.db.set(key, stored(value), Expiry::Clear);
+    cx.db.set(key, stored_arg(request, 2), Expiry::Clear);
     cx.db.changed(event_class::STRING, "set", key);
     cx.propagate_instead(&[b"SET", key, value]);
     Ok(())
@@ -303,8 +303,8 @@ fn check_pairs(request: Request<'_>, command: &str) -> CommandResult {
 
 fn set_pairs(cx: &mut Context<'_>, request: Request<'_>) {
     for at in (1..request.len()).step_by(2) {
-        let (key, value) = (request.arg(at), request.arg(at + 1));
-        cx.db.set(key, stored(value), Expiry::Clear);
+        let key = request.arg(at);
+        cx.db.set(key, stored_arg(request, at + 1), Expiry::Clear);
         cx.db.changed(event_class::STRING, "set", key);
     }
 }
