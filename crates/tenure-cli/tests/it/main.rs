@@ -13,6 +13,7 @@ mod exclusive;
 mod foreground;
 mod guard;
 mod guard_faults;
+mod hostile;
 mod local;
 mod local_place;
 mod look;

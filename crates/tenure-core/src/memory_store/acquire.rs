@@ -120,7 +120,7 @@ impl Step<'_> {
         }
         self.shorten_stale_lease(ask.fleet_ttl);
         if is_reserved {
-            return Outcome::Reserved { left: as_duration(self.pttl) };
+            return self.keep_reservation(self.believed_for(ask.fleet_ttl));
         }
         let healed = ask.acquire.heal.as_ref();
         let is_healed = healed.is_some_and(|healed| {
@@ -135,6 +135,15 @@ impl Step<'_> {
             ));
         }
         Outcome::Held
+    }
+
+    fn keep_reservation(&mut self, longest: i64) -> Outcome {
+        if self.pttl < 0 || self.pttl > TTL_MAX {
+            let key = self.call.resource.key();
+            self.warn(format!("{key} was reserved without a bound: cut short"));
+            self.pexpire(longest);
+        }
+        Outcome::Reserved { left: as_duration(self.pttl) }
     }
 
     /// A claim is a new term: what keeps terms from beginning keeps it back too.

@@ -13,7 +13,7 @@ impl Step<'_> {
     pub(super) fn renew(&mut self, term: Token, ttl: Duration, fleet: Duration) -> Outcome {
         let ttl = whole_millis(ttl);
         let fleet_ttl = ttl.max(whole_millis(fleet));
-        if !self.holds(as_number(term)) {
+        if !self.is_mine(as_number(term)) {
             if self.record_is_foreign && self.holds_key() {
                 // The key is the lease. What became of the side record is for a person to see.
                 self.pexpire(ttl);
@@ -23,6 +23,7 @@ impl Step<'_> {
             self.settle_life(fleet_ttl);
             return self.lost();
         }
+        self.mend(as_number(term));
         self.extend(ttl);
         self.settle_life(fleet_ttl);
         Outcome::Renewed

@@ -290,8 +290,8 @@ impl<'a> Step<'a> {
             && self.token == term
     }
 
-    /// Whether the caller holds exactly this term. The key is the lease.
-    pub(super) fn is_mine(&self, term: i64) -> bool {
+    /// Whether the caller holds exactly this term, for those that end it.
+    fn is_surely_mine(&self, term: i64) -> bool {
         if self.conflict.is_some() || !self.holds_key() {
             return false;
         }
@@ -300,29 +300,49 @@ impl<'a> Step<'a> {
             || self.token.is_none() && self.meta.get(Field::Grant).is_none()
     }
 
-    /// The same for those that write about the term: the side record is put right on the way.
+    /// Whether the caller holds this term, for those that go on with it. The key is the lease.
+    pub(super) fn is_mine(&self, term: i64) -> bool {
+        if self.conflict.is_some() || !self.holds_key() || self.is_reserved() {
+            return self.is_surely_mine(term);
+        }
+        let tells_of_another = self.token.is_some_and(|token| {
+            token != term
+                && self.meta.is(Field::Holder, self.call.id.as_str())
+                && self.meta.is(Field::Grant, &self.grant_note(token))
+        });
+        !tells_of_another
+    }
+
+    /// The same as `is_surely_mine` for those that write about the term.
     pub(super) fn holds(&mut self, term: i64) -> bool {
-        if !self.is_mine(term) {
-            return false;
+        let holds = self.is_surely_mine(term);
+        if holds {
+            self.mend(term);
         }
-        if !self.names_me(Some(term)) {
-            let (meta, key) = (&self.names.meta, self.call.resource.key());
-            self.warn(format!(
-                "{meta} was changed by somebody else: it names the holder of {key} again"
-            ));
-            let id = self.call.id.clone();
-            let note = self.grant_note(term);
-            self.hset(Field::V, "1");
-            self.hset(Field::Holder, &id);
-            self.hset(Field::Token, term);
-            self.hset(Field::Open, "1");
-            self.hset(Field::Grant, note);
-            self.meta.set(Field::Holder, &id);
-            self.token = Some(term);
-            self.meta.set(Field::Token, term);
-            self.meta.set(Field::Open, "1");
+        holds
+    }
+
+    /// Puts the side record of a term that goes on right.
+    pub(super) fn mend(&mut self, term: i64) {
+        let note = self.grant_note(term);
+        if self.names_me(Some(term)) && self.meta.is(Field::Grant, &note) {
+            return;
         }
-        true
+        let (meta, key) = (&self.names.meta, self.call.resource.key());
+        self.warn(format!(
+            "{meta} was changed by somebody else: it names the holder of {key} again"
+        ));
+        let id = self.call.id.clone();
+        self.hset(Field::V, "1");
+        self.hset(Field::Holder, &id);
+        self.hset(Field::Token, term);
+        self.hset(Field::Open, "1");
+        self.hset(Field::Grant, note.as_str());
+        self.meta.set(Field::Holder, &id);
+        self.token = Some(term);
+        self.meta.set(Field::Token, term);
+        self.meta.set(Field::Open, "1");
+        self.meta.set(Field::Grant, note);
     }
 
     // ------------------------------------------------------------------ attempts that are over

@@ -9,12 +9,11 @@ use testkit::{GENEROUS, Random, RedisServer};
 
 const KEY: &str = "tenure:job";
 const TTL: Duration = Duration::from_secs(4);
-/// How many words are written between two renewals, each of which puts right what one word did.
-const WORDS_AT_ONCE: u64 = 1;
+/// How many words are written between two renewals.
+const WORDS_AT_ONCE: u64 = 6;
 const ROUNDS: usize = 14;
 const SIDE: [&str; 5] = ["meta", "beats", "members", "history", "ticks"];
-/// The note of the grant is left out: it is what a changed holder or token is put right by.
-const FIELDS: [&str; 35] = [
+const FIELDS: [&str; 36] = [
     "v",
     "holder",
     "token",
@@ -46,6 +45,7 @@ const FIELDS: [&str; 35] = [
     "before",
     "undone",
     "unconfirmed",
+    "grant",
     "refused",
     "done",
     "outcome",

@@ -112,6 +112,11 @@ end
 if pttl ~= -2 and holder ~= QUARANTINE then
   shorten_stale_lease(fleet_ttl)
   if reserved then
+    if pttl < 0 or pttl > TTL_MAX then
+      warn(K .. ' was reserved without a bound: cut short')
+      side('reservation', 'PEXPIRE', K, text(longest))
+      pttl = longest
+    end
     return finish('reserved', text(pttl))
   end
   if heals and pttl == -1 and shown(holder) == healed then

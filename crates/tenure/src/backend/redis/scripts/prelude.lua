@@ -305,9 +305,9 @@ local function names_me(term)
     and token ~= nil and token == term
 end
 
--- Whether the caller holds exactly this term. The key is the lease: while it names the caller, a
--- side record that was deleted, or that contradicts itself, does not end a term.
-local function is_mine(term)
+-- Whether the caller holds exactly this term, for those that end it: the key says so, and the side
+-- record in one of its two places, or it was deleted.
+local function is_surely_mine(term)
   if conflict or pttl == -2 or holder ~= ME then
     return false
   end
@@ -315,22 +315,41 @@ local function is_mine(term)
   return names_me(term) or is_noted or (not token and not meta.grant)
 end
 
+-- Whether the caller holds this term, for those that go on with it. The key is the lease: while it
+-- names the caller, a side record that contradicts itself does not end a term. Only one that tells of
+-- another term in every place does.
+local function is_mine(term)
+  if conflict or pttl == -2 or holder ~= ME or is_reserved() then
+    return is_surely_mine(term)
+  end
+  local tells_of_another = token and token ~= term and meta.holder == ME
+    and meta.grant == grant_note(token)
+  return not tells_of_another
+end
+
 -- Whether the key names the caller, whatever became of the side record.
 local function holds_key()
   return pttl ~= -2 and holder == ME
 end
 
--- The same for those that write about the term: the side record is put right on the way.
+-- Puts the side record of a term that goes on right.
+local function mend(term)
+  if names_me(term) and meta.grant == grant_note(term) then
+    return
+  end
+  warn(META .. ' was changed by somebody else: it names the holder of ' .. K .. ' again')
+  side('side record', 'HSET', META, 'v', '1', 'holder', ME, 'token', text(term), 'open', '1',
+    'grant', grant_note(term))
+  meta.holder, token, meta.token, meta.open = ME, term, text(term), '1'
+  meta.grant = grant_note(term)
+end
+
+-- The same as `is_surely_mine` for those that write about the term: puts the side record right.
 local function holds(term)
-  if not is_mine(term) then
+  if not is_surely_mine(term) then
     return false
   end
-  if not names_me(term) then
-    warn(META .. ' was changed by somebody else: it names the holder of ' .. K .. ' again')
-    side('side record', 'HSET', META, 'v', '1', 'holder', ME, 'token', text(term), 'open', '1',
-      'grant', grant_note(term))
-    meta.holder, token, meta.token, meta.open = ME, term, text(term), '1'
-  end
+  mend(term)
   return true
 end
 

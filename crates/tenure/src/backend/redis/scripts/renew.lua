@@ -3,7 +3,7 @@
 local term, ttl = tonumber(ARGV[6]), tonumber(ARGV[7])
 local fleet_ttl = math.max(ttl, tonumber(ARGV[8]))
 
-if not holds(term) then
+if not is_mine(term) then
   if record_is_foreign and holds_key() then
     -- The key is the lease. What became of the side record is for a person to see.
     local fault = must('PEXPIRE', K, text(ttl))
@@ -15,6 +15,7 @@ if not holds(term) then
   settle_life(fleet_ttl)
   return lost()
 end
+mend(term)
 local fault = extend(ttl)
 if fault then return fault end
 settle_life(fleet_ttl)
