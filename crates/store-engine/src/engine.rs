@@ -96,6 +96,7 @@ impl Engine {
                 persistence: Persistence::default(),
                 host,
                 base_memory: 0,
+                clients_memory: 0,
                 limits: Limits { hash_seed: random.next_u64(), ..Limits::default() },
                 eviction: Eviction::default(),
                 gates: 0,
@@ -247,9 +248,9 @@ impl Engine {
         self.keyspace.begin(now_us, session.db);
         session.asked_at_ms = self.keyspace.now_ms();
         let output = std::mem::take(&mut session.output);
-        let reply_start = output.len();
+        let reply_start = output.position();
         let mut cx = Context {
-            reply: ReplyWriter::onto(output, session.protocol),
+            reply: ReplyWriter::onto_output(output, session.protocol),
             db: &mut self.keyspace,
             server: &mut self.state,
             session: &mut session,
@@ -267,7 +268,7 @@ impl Engine {
         }
         let blocked = cx.blocked.take();
         self.unmeasured.add((cx.ran && blocked.is_none()).then_some(cx.row));
-        session.output = cx.reply.into_bytes();
+        session.output = cx.reply.into_output();
         if let Some(mut blocked) = blocked {
             let is_same = blocked.request.as_request().args_from(0).eq(request.args_from(0));
             blocked.asked = (!is_same).then(|| request.to_owned());
@@ -449,9 +450,36 @@ impl Engine {
         self.state.base_memory + self.keyspace.memory()
     }
 
-    /// Bytes in use with all that waits to be freed.
+    /// Bytes in use with all that clients hold and all that waits to be freed.
     pub fn memory_in_use(&self) -> usize {
-        self.memory() + self.keyspace.freeing_stats().pending_bytes
+        let waiting = self.keyspace.freeing_stats().pending_bytes;
+        self.memory() + self.state.clients_memory + waiting
+    }
+
+    /// The driver tells how many bytes clients hold. They count for `maxmemory`.
+    #[inline]
+    pub fn set_clients_memory(&mut self, bytes: usize) {
+        if bytes != self.state.clients_memory {
+            self.state.clients_memory = bytes;
+            self.state.eviction.clients_hold(bytes);
+        }
+    }
+
+    /// Counts what clients hold of values that nobody else holds any more, which is shared
+    /// evenly among those who are still to read it. True when there is any such reader.
+    pub fn count_orphans(&mut self) -> bool {
+        self.state.sessions.count_orphans()
+    }
+
+    /// Sessions that got output from others since the last call.
+    pub fn take_written(&mut self) -> Vec<SessionId> {
+        let written = std::mem::take(&mut self.keyspace.effects.written_sessions);
+        for id in &written {
+            if let Some(session) = self.state.sessions.get_mut(*id) {
+                session.flags &= !session_flag::TOLD;
+            }
+        }
+        written
     }
 
     /// Bytes of whole databases that were freed since the last call.
@@ -502,7 +530,7 @@ impl Engine {
         };
         let blocked = self.forget_wait(&mut session);
         if let Some(blocked) = &blocked {
-            let reply_start = session.output.len();
+            let reply_start = session.output.position();
             write_timeout(&mut session, blocked.on_timeout);
             drop_late_reply(&mut session, reply_start);
             self.resumed(&session);
@@ -548,7 +576,7 @@ impl Engine {
         if let Some(blocked) = self.forget_wait(&mut session) {
             self.unmeasured.add_served(id, *blocked);
             let error = b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n";
-            let reply_start = session.output.len();
+            let reply_start = session.output.position();
             session.output.extend_from_slice(error);
             drop_late_reply(&mut session, reply_start);
             self.state.stats.count_error(b"UNBLOCKED");
@@ -615,9 +643,9 @@ impl Engine {
         let now_us = self.keyspace.now_us();
         self.keyspace.begin(now_us, db);
         let output = std::mem::take(&mut session.output);
-        let reply_start = output.len();
+        let reply_start = output.position();
         let mut cx = Context {
-            reply: ReplyWriter::onto(output, session.protocol),
+            reply: ReplyWriter::onto_output(output, session.protocol),
             db: &mut self.keyspace,
             server: &mut self.state,
             session: &mut session,
@@ -634,7 +662,7 @@ impl Engine {
         if still_blocked {
             cx.reply.truncate(reply_start);
         }
-        session.output = cx.reply.into_bytes();
+        session.output = cx.reply.into_output();
         session.blocked = Some(waiting);
         if !still_blocked {
             drop_late_reply(&mut session, reply_start);
@@ -697,7 +725,7 @@ fn drop_late_reply(session: &mut Session, reply_start: usize) {
 
 fn write_timeout(session: &mut Session, reply: TimeoutReply) {
     let output = std::mem::take(&mut session.output);
-    let mut writer = ReplyWriter::onto(output, session.protocol);
+    let mut writer = ReplyWriter::onto_output(output, session.protocol);
     reply.write(&mut writer);
-    session.output = writer.into_bytes();
+    session.output = writer.into_output();
 }

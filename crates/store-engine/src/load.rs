@@ -89,7 +89,7 @@ impl Engine {
         let noted = self.state.persistence.load_failure.take();
         let Some(session) = self.session_mut(id) else { return Err(LoadFailure::NoChange) };
         let is_loader = session.has(session_flag::LOADER) && !session.has(MUTED);
-        let rejected = session.output.strip_prefix(b"-").map(|error| {
+        let rejected = session.output.bytes().strip_prefix(b"-").map(|error| {
             LoadFailure::Refused(String::from_utf8_lossy(error.trim_ascii()).into_owned())
         });
         session.output.clear();
@@ -128,9 +128,8 @@ impl Engine {
         keyspace.set_loading(false);
         keyspace.stats = Default::default();
         keyspace.dirty = 0;
-        let effects = self.effects();
-        effects.written_sessions.clear();
-        effects.units.clear();
+        drop(self.take_written());
+        self.effects().units.clear();
     }
 
     /// Tells how the append-only file stands; writes are refused while it has trouble.

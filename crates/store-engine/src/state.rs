@@ -158,6 +158,8 @@ pub struct ServerState {
     pub host: Box<dyn Host>,
     /// Bytes in use before the first key.
     pub base_memory: usize,
+    /// Bytes that clients hold, as the driver last told.
+    pub clients_memory: usize,
     /// Settings that decide on encodings, as the values take them.
     pub limits: Limits,
     /// How keys go when memory is short.

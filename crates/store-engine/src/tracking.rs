@@ -10,6 +10,7 @@ use store_resp::{Protocol, ReplyWriter};
 
 use crate::config::OutputLimit;
 use crate::effects::Effects;
+use crate::keyspace::memory::size_class;
 use crate::pubsub::{Frame, tell};
 use crate::session::{Session, SessionId, Sessions, session_flag};
 
@@ -49,11 +50,23 @@ pub struct Tracking {
     pub prefixes: Vec<Vec<u8>>,
 }
 
+impl Tracking {
+    /// Bytes of the prefixes, here and in the table.
+    pub(crate) fn memory(&self) -> usize {
+        /// A vector, and a place in a map with a set of sessions.
+        const PER_PREFIX: usize = 256;
+        let prefixes = self.prefixes.iter().map(|prefix| 2 * prefix.len() + PER_PREFIX);
+        size_of::<Self>() + prefixes.sum::<usize>()
+    }
+}
+
 /// All tracked keys and prefixes.
 #[derive(Debug, Default)]
 pub struct TrackingTable {
     keys: BTreeMap<Box<[u8]>, BTreeSet<SessionId>>,
     items: usize,
+    /// Bytes of all names of keys.
+    key_bytes: usize,
     prefixes: BTreeMap<Vec<u8>, BTreeSet<SessionId>>,
     /// Keys that changed since sessions in broadcast mode were last told, and by whom.
     changed: BTreeMap<Box<[u8]>, Option<SessionId>>,
@@ -127,9 +140,21 @@ impl TrackingTable {
     /// Forgets all keys if nobody tracks any more.
     pub(crate) fn forget_unwanted(&mut self) {
         if self.sessions == 0 {
-            self.keys = BTreeMap::new();
-            self.items = 0;
+            self.forget_keys();
         }
+    }
+
+    fn forget_keys(&mut self) {
+        self.keys = BTreeMap::new();
+        (self.items, self.key_bytes) = (0, 0);
+    }
+
+    /// Bytes of the tracked keys and of who is remembered with them.
+    pub(crate) fn memory(&self) -> usize {
+        /// A place in a map, and the first node of a set.
+        const PER_KEY: usize = 40 + 200;
+        const PER_ITEM: usize = 24;
+        self.key_bytes + self.keys.len() * PER_KEY + self.items * PER_ITEM
     }
 
     /// Remembers that the session keeps a key.
@@ -140,11 +165,13 @@ impl TrackingTable {
         }
         self.keys.insert(key.into(), BTreeSet::from([id]));
         self.items += 1;
+        self.key_bytes += size_class(key.len());
     }
 
     fn forget_key(&mut self, key: &[u8]) -> BTreeSet<SessionId> {
-        let holders = self.keys.remove(key).unwrap_or_default();
+        let Some(holders) = self.keys.remove(key) else { return BTreeSet::new() };
         self.items -= holders.len();
+        self.key_bytes -= size_class(key.len());
         holders
     }
 
@@ -157,8 +184,7 @@ impl TrackingTable {
     pub(crate) fn note_changes(&mut self, keys: Vec<Option<Box<[u8]>>>, cause: Option<SessionId>) {
         for key in keys {
             let Some(key) = key else {
-                self.keys = BTreeMap::new();
-                self.items = 0;
+                self.forget_keys();
                 self.untold.push(Change::AllKeys);
                 continue;
             };
@@ -334,11 +360,11 @@ impl Notice<'_> {
 
     fn push(&mut self, id: SessionId, write_keys: &dyn Fn(&mut ReplyWriter)) {
         tell(self.sessions, self.effects, self.limit, id, |output, protocol| {
-            let mut writer = ReplyWriter::onto(std::mem::take(output), protocol);
+            let mut writer = ReplyWriter::onto_output(std::mem::take(output), protocol);
             writer.push(2);
             writer.bulk(b"invalidate");
             write_keys(&mut writer);
-            *output = writer.into_bytes();
+            *output = writer.into_output();
         });
     }
 

@@ -121,12 +121,13 @@ fn clients(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     let waits = || sessions().filter_map(|session| session.blocked.as_ref());
     let timed = waits().filter(|blocked| blocked.deadline_ms.is_some());
     let leaving = sessions().filter(|session| session.has(session_flag::CLOSING));
-    let unread = sessions().map(|session| session.output.len() - session.output_written);
+    let unread = sessions().map(|session| session.output.unread());
+    let input = sessions().map(|session| session.query_capacity);
     facts!(text,
         "connected_clients" => cx.server.sessions.count() - leaving.count(),
         "cluster_connections" => 0,
         "maxclients" => cx.server.config.text("maxclients"),
-        "client_recent_max_input_buffer" => 0,
+        "client_recent_max_input_buffer" => input.max().unwrap_or(0),
         "client_recent_max_output_buffer" => unread.max().unwrap_or(0),
         "blocked_clients" => waits().count() + cx.server.postponed.len(),
         "tracking_clients" => cx.server.tracking.session_count(),

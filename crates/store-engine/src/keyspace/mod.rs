@@ -19,6 +19,7 @@ mod waiting;
 mod watch;
 
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 
 use store_types::Rng;
 
@@ -400,6 +401,11 @@ impl Keyspace {
     pub fn read_entry(&mut self, key: &[u8]) -> Option<&Entry> {
         self.read(key)?;
         self.entry(key)
+    }
+
+    /// A long string, to be read while the key goes on. Counts and touches nothing.
+    pub fn share_string(&mut self, key: &[u8]) -> Option<Arc<Vec<u8>>> {
+        self.entry(key)?.share_heap()
     }
 
     /// Whether a living key is there.

@@ -204,7 +204,7 @@ impl Taker<'_> {
     ) -> Result<Option<Unplaced>, Fault> {
         match record {
             Record::Text(TextEntry { db, key, expires_at, access, value }) => {
-                let value = FileValue::Text(&value);
+                let value = FileValue::Text(value);
                 self.prepare(db, FileEntry { key: &key, expires_at, access, value }, report)
             }
             Record::Item(item) => self.take_item(item, report),

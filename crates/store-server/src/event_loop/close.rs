@@ -56,9 +56,8 @@ impl EventLoop {
             if client.over_soft_since_ms.is_none() || client.fate == Fate::Closes {
                 continue;
             }
-            let written = client.written;
             let session = self.engine.session_mut(client.session);
-            let left = session.map_or(0, |session| session.output.len().saturating_sub(written));
+            let left = session.map_or(0, |session| session.output.unread());
             self.check_output(slot, left);
             if self.clients[slot].as_ref().is_some_and(|client| client.fate == Fate::Closes) {
                 self.to_close.push(slot);

@@ -122,7 +122,7 @@ pub(crate) struct EventLoop {
     shrinking: Shrinking,
     /// Whether some client has more unread output than it may have for long.
     watches_output: bool,
-    /// Bytes that clients hold, counted only while there is a limit.
+    /// Bytes that clients hold.
     clients_memory: usize,
     /// Processor time of the thread when it was last asked for, and time in turns since.
     cpu_before: Duration,

@@ -73,10 +73,10 @@ pub(super) fn run(
     };
     let running = Running { tracked_keys, ..begin(cx, request, start.kind) };
     cx.server.scripting.running = Some(running);
-    let mut reply = std::mem::replace(&mut cx.reply, ReplyWriter::new(client)).into_bytes();
-    let reply_start = reply.len();
+    let mut reply = std::mem::replace(&mut cx.reply, ReplyWriter::new(client)).into_output();
+    let reply_start = reply.position();
     let mut host = ScriptHost::new(cx, &start, memory_refusal);
-    let outcome = work(invocation, &mut host, &mut reply);
+    let outcome = work(invocation, &mut host, reply.bytes_mut());
     let failures = u64::from(host.has_new_errors) + host.old_errors;
     cx.server.registry.stats_mut(cx.row).failed += failures;
     cx.server.scripting.running = None;
@@ -87,10 +87,10 @@ pub(super) fn run(
         cx.server.registry.stats_mut(cx.row).failed += 1;
     }
     if let Some(Outcome::Failed { counted: false } | Outcome::Killed) = outcome {
-        let line = reply[reply_start..].strip_prefix(b"-").unwrap_or_default();
+        let line = reply.bytes()[reply_start..].strip_prefix(b"-").unwrap_or_default();
         cx.server.stats.count_error(error_code(line));
     }
-    cx.reply = ReplyWriter::onto(reply, client);
+    cx.reply = ReplyWriter::onto_output(reply, client);
     Ok(())
 }
 
