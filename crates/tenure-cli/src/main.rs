@@ -26,6 +26,7 @@ mod logging;
 mod manual;
 mod members;
 mod once;
+mod own_program;
 mod pause;
 mod run;
 mod serve;

@@ -14,12 +14,20 @@ impl EventLoop {
         if self.is_settled || self.failure.is_some() {
             return true;
         }
+        let words = match self.stop_signal {
+            Some(signal) => self.engine.config().text(signal.setting()).to_owned(),
+            None => String::new(),
+        };
+        let says = |wanted: &str| words.split(' ').any(|word| word == wanted);
+        if says("nosave") {
+            return true;
+        }
         let now_us = self.clock.now_us();
         let appended = self.persistence.prepare_end(now_us / 1000, &mut self.engine);
         let appended = appended.map_err(|reason| format!("the append-only file: {reason}"));
-        let saved = self.engine.save_before_end(now_us, false);
+        let saved = self.engine.save_before_end(now_us, says("save"));
         let Err(reason) = saved.and(appended) else { return true };
-        let is_forced = self.ties.is_forced.load(Ordering::SeqCst);
+        let is_forced = self.ties.is_forced.load(Ordering::SeqCst) || says("force");
         let fate = if is_forced { "its data is lost" } else { "it cannot end" };
         self.log(LogLevel::Warning, &format!("The server cannot save, so {fate}: {reason}"));
         self.is_stopping = is_forced;
