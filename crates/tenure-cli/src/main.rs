@@ -85,7 +85,7 @@ enum Command {
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
-    let code = begin();
+    let code = output::checked(begin());
     log_queue::flush(LAST_WORDS_TIMEOUT);
     code
 }

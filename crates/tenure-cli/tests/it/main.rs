@@ -30,5 +30,6 @@ mod serve;
 mod sidecar;
 mod stage;
 mod stderr;
+mod stdout;
 mod take_over;
 mod wrong_address;
