@@ -16,6 +16,7 @@ mod guard_faults;
 mod hostile;
 mod local;
 mod local_place;
+mod local_silent;
 mod look;
 mod memory;
 mod once;
