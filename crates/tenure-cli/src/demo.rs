@@ -25,6 +25,7 @@ use crate::clock;
 use crate::exit::{self, Failure};
 use crate::log_queue::{self, STDOUT};
 use crate::output::{duration, result, talk};
+use crate::own_program::own_program;
 use crate::sidecar::{asked_to_end, runtime};
 
 const RESOURCE: &str = "nightly-report";
@@ -184,8 +185,7 @@ impl Stage {
     }
 
     fn enter(&mut self, name: &'static str) -> Result<(), Failure> {
-        let program = std::env::current_exe().map_err(|error| no(&error))?;
-        let mut process = Command::new(program)
+        let mut process = Command::new(own_program())
             .args(["demo", "--instance", name, "--store", &self.store])
             .args(["--parent", &std::process::id().to_string()])
             .stdin(Stdio::null())
