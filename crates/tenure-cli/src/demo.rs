@@ -23,6 +23,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::clock;
 use crate::exit::{self, Failure};
+use crate::log_queue::{self, STDOUT};
 use crate::output::{duration, result, talk};
 use crate::own_program::own_program;
 use crate::sidecar::{asked_to_end, runtime};
@@ -66,6 +67,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    // Whoever leads, shows or must end waits for no reader.
+    log_queue::start();
+    STDOUT.start();
     match (&arguments.instance, &arguments.store) {
         (Some(name), Some(store)) => runtime()?.block_on(take_part(name, store, arguments.parent)),
         _ => runtime()?.block_on(show(&arguments)),

@@ -1,16 +1,20 @@
-//! What goes to stderr, behind a queue: whoever leads never waits for a reader of its log.
+//! What goes to stderr or stdout, behind a queue: whoever leads never waits for a reader.
 //!
-//! In: lines, from any thread. Out: the same lines on stderr, written by a thread of their own.
-//! Where stderr is stalled, full or closed, lines are dropped and counted; the count is written as
-//! soon as something can be written again.
+//! In: lines, from any thread. Out: the same lines on the stream, written by a thread of their own
+//! once the queue was started. Where the stream is stalled, full or closed, lines are dropped and
+//! counted; the count is written as soon as something can be written again.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
+use std::pin::pin;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use tenure::core::text::escaped_json;
+use tokio::sync::Notify;
 
 /// The most that waits, in bytes: some thousand lines. Older ones are worth more than newer ones,
 /// because they say how it began.
@@ -18,13 +22,26 @@ const WAITING_MAX: usize = 256 * 1024;
 /// The stack of the thread that writes; it calls nothing but the system.
 const STACK_SIZE: usize = 64 * 1024;
 
-static QUEUE: LogQueue = LogQueue::new();
-static STARTED: OnceLock<bool> = OnceLock::new();
+/// Talk.
+pub(crate) static STDERR: LogQueue = LogQueue::new(Stream::Stderr);
+/// Results. Only commands that last start this one: whoever prints and ends may wait for a reader.
+pub(crate) static STDOUT: LogQueue = LogQueue::new(Stream::Stdout);
 
-/// Lines on their way to stderr.
-struct LogQueue {
+/// Lines on their way to a stream.
+pub(crate) struct LogQueue {
+    stream: Stream,
+    /// Whether there is a thread that writes.
+    started: OnceLock<bool>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    /// Everything is written, or given up.
+    idle: Notify,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stream {
+    Stdout,
+    Stderr,
 }
 
 struct Waiting {
@@ -34,12 +51,70 @@ struct Waiting {
     dropped: u64,
     /// A line is being written just now.
     is_writing: bool,
+    /// Why the last line could not be written.
+    failed: Option<io::Error>,
 }
 
 impl LogQueue {
-    const fn new() -> Self {
-        let waiting = Waiting { lines: VecDeque::new(), bytes: 0, dropped: 0, is_writing: false };
-        LogQueue { waiting: Mutex::new(waiting), changed: Condvar::new() }
+    const fn new(stream: Stream) -> Self {
+        let waiting = Waiting {
+            lines: VecDeque::new(),
+            bytes: 0,
+            dropped: 0,
+            is_writing: false,
+            failed: None,
+        };
+        LogQueue {
+            stream,
+            started: OnceLock::new(),
+            waiting: Mutex::new(waiting),
+            changed: Condvar::new(),
+            idle: Notify::const_new(),
+        }
+    }
+
+    /// From here on, nobody who writes waits. A second call changes nothing. Without a thread,
+    /// lines are written by whoever has something to say, as before.
+    pub(crate) fn start(&'static self) {
+        self.started.get_or_init(|| {
+            let thread = std::thread::Builder::new().name("log".to_owned()).stack_size(STACK_SIZE);
+            thread.spawn(|| self.serve(|line| self.stream.write(line))).is_ok()
+        });
+    }
+
+    /// Writes `text`, now or soon. Fails only where it is written now.
+    pub(crate) fn write(&self, text: &[u8]) -> io::Result<()> {
+        match self.started.get() {
+            Some(true) => {
+                self.push(text);
+                Ok(())
+            }
+            _ => self.stream.write(text),
+        }
+    }
+
+    /// Whether something is still to be written.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.lock().is_busy()
+    }
+
+    /// Waits until everything is written. Fails if the last of it could not be.
+    pub(crate) async fn written(&self) -> io::Result<()> {
+        loop {
+            let mut idle = pin!(self.idle.notified());
+            // From before the look, so that nothing is missed.
+            idle.as_mut().enable();
+            if let Some(outcome) = self.outcome() {
+                return outcome;
+            }
+            idle.await;
+        }
+    }
+
+    /// How it went; `None` while something is still to be written.
+    fn outcome(&self) -> Option<io::Result<()>> {
+        let mut waiting = self.lock();
+        (!waiting.is_busy()).then(|| waiting.failed.take().map_or(Ok(()), Err))
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -65,6 +140,7 @@ impl LogQueue {
         loop {
             let Some(line) = waiting.lines.pop_front() else {
                 self.changed.notify_all();
+                self.idle.notify_waiters();
                 waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
@@ -74,64 +150,97 @@ impl LogQueue {
             drop(waiting);
             let written = match dropped {
                 0 => write(&line),
-                _ => write(&lost(dropped)).and_then(|()| write(&line)),
+                _ => write(&self.stream.lost(dropped)).and_then(|()| write(&line)),
             };
             waiting = self.lock();
             waiting.is_writing = false;
             match written {
-                Ok(()) => waiting.dropped -= dropped,
-                Err(_) => waiting.dropped += 1,
+                Ok(()) => {
+                    waiting.dropped -= dropped;
+                    waiting.failed = None;
+                }
+                Err(error) => {
+                    waiting.dropped += 1;
+                    waiting.failed = Some(error);
+                }
             }
         }
     }
 
-    /// Waits until everything is written, for at most `limit`.
-    fn flush(&self, limit: Duration) {
-        let is_busy = |waiting: &mut Waiting| waiting.is_writing || !waiting.lines.is_empty();
+    /// Waits until everything is written, for at most `limit`: before the process ends, never while
+    /// it leads.
+    pub(crate) fn flush(&self, limit: Duration) {
+        if self.started.get() == Some(&true) {
+            self.wait_until_idle(limit);
+        }
+    }
+
+    fn wait_until_idle(&self, limit: Duration) {
+        let is_busy = |waiting: &mut Waiting| waiting.is_busy();
         drop(self.changed.wait_timeout_while(self.lock(), limit, is_busy));
     }
 }
 
-fn lost(lines: u64) -> Vec<u8> {
-    format!("tenure: {lines} log lines were lost: stderr could not be written in time\n").into()
+impl Waiting {
+    fn is_busy(&self) -> bool {
+        self.is_writing || !self.lines.is_empty()
+    }
 }
 
-/// From here on, lines go through the queue. A second call changes nothing. Without a thread they
-/// are written by whoever has something to say, as before.
+impl Stream {
+    fn word(self) -> &'static str {
+        match self {
+            Stream::Stdout => "stdout",
+            Stream::Stderr => "stderr",
+        }
+    }
+
+    fn lost(self, lines: u64) -> Vec<u8> {
+        let stream = self.word();
+        format!("tenure: {lines} log lines were lost: {stream} could not be written in time\n")
+            .into()
+    }
+
+    /// Without the standard library's locks: a thread that is stuck here must not hold up a panic.
+    fn write(self, text: &[u8]) -> io::Result<()> {
+        let (stdout, stderr) = (io::stdout(), io::stderr());
+        let stream = match self {
+            Stream::Stdout => stdout.as_fd(),
+            Stream::Stderr => stderr.as_fd(),
+        };
+        let mut left = text;
+        while !left.is_empty() {
+            match rustix::io::write(stream, left) {
+                Ok(written) => left = &left[written..],
+                Err(Errno::INTR) => {}
+                // Whoever shares the stream with us made it so; the result is wanted all the same.
+                Err(Errno::AGAIN) => {
+                    match poll(&mut [PollFd::new(&stream, PollFlags::OUT)], None) {
+                        Ok(_) | Err(Errno::INTR) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// From here on, lines for stderr go through the queue.
 pub(crate) fn start() {
-    STARTED.get_or_init(|| {
-        let thread = std::thread::Builder::new().name("log".to_owned()).stack_size(STACK_SIZE);
-        thread.spawn(|| QUEUE.serve(write_to_stderr)).is_ok()
-    });
+    STDERR.start();
 }
 
 /// Writes `text` to stderr, now or soon. That it cannot be written is nobody's failure.
 pub(crate) fn write(text: &[u8]) {
-    match STARTED.get() {
-        Some(true) => QUEUE.push(text),
-        _ => drop(write_to_stderr(text)),
-    }
+    let _ = STDERR.write(text);
 }
 
-/// Waits for what was said, for at most `limit`: before the process ends, never while it leads.
+/// Waits for what was said and for results, for at most `limit` each.
 pub(crate) fn flush(limit: Duration) {
-    if STARTED.get() == Some(&true) {
-        QUEUE.flush(limit);
-    }
-}
-
-/// Without the standard library's lock: a thread that is stuck here must not hold up a panic.
-fn write_to_stderr(text: &[u8]) -> io::Result<()> {
-    let stderr = io::stderr();
-    let mut left = text;
-    while !left.is_empty() {
-        match rustix::io::write(stderr.as_fd(), left) {
-            Ok(written) => left = &left[written..],
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
+    STDOUT.flush(limit);
+    STDERR.flush(limit);
 }
 
 /// A writer of log lines; it never fails. What deceives is written as an escape that JSON knows: a
@@ -159,7 +268,7 @@ mod tests {
     /// A queue whose reader takes a line whenever it is told to.
     fn with_slow_reader()
     -> (&'static LogQueue, mpsc::Sender<io::Result<()>>, mpsc::Receiver<String>) {
-        let queue: &'static LogQueue = Box::leak(Box::new(LogQueue::new()));
+        let queue: &'static LogQueue = Box::leak(Box::new(LogQueue::new(Stream::Stderr)));
         let (answers, next_answer) = mpsc::channel();
         let (written, lines) = mpsc::channel();
         std::thread::spawn(move || {
@@ -189,7 +298,7 @@ mod tests {
         let (queue, answers, lines) = with_slow_reader();
         queue.push(b"one\n");
         answers.send(Err(io::ErrorKind::BrokenPipe.into())).unwrap();
-        queue.flush(Duration::from_secs(60));
+        queue.wait_until_idle(Duration::from_secs(60));
         drop(answers);
         queue.push(b"two\n");
         let seen: Vec<String> = lines.iter().take(3).collect();
@@ -200,6 +309,6 @@ mod tests {
     fn a_flush_has_a_bound() {
         let (queue, _answers, _lines) = with_slow_reader();
         queue.push(b"one\n");
-        queue.flush(Duration::from_millis(10));
+        queue.wait_until_idle(Duration::from_millis(10));
     }
 }

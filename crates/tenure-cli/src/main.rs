@@ -42,7 +42,7 @@ mod wish;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit::Failure;
 
@@ -87,7 +87,7 @@ enum Command {
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
-    let code = begin();
+    let code = output::checked(begin());
     log_queue::flush(LAST_WORDS_TIMEOUT);
     code
 }
@@ -105,14 +105,46 @@ fn begin() -> ExitCode {
     if local::is_asked_to_serve() {
         return local::serve().unwrap_or_else(|failure| failure.tell());
     }
-    let arguments = match Arguments::try_parse() {
+    let arguments = match parse() {
         Ok(arguments) => arguments,
         Err(error) => return usage::answer(&error),
     };
+    if let Err(failure) = check_descriptors() {
+        return failure.tell();
+    }
     match arguments.command.map_or_else(usage::teach, dispatch) {
         Ok(code) => code,
         Err(failure) => failure.tell(),
     }
+}
+
+/// What every command opens at once: a runtime, its signals, a connection.
+const DESCRIPTORS_MIN: usize = 10;
+
+/// Refuses to begin with too few descriptors: runtimes panic where they get none.
+fn check_descriptors() -> Result<(), Failure> {
+    let opened = (0..DESCRIPTORS_MIN).map(|_| std::fs::File::open("/dev/null"));
+    match opened.collect::<Result<Vec<_>, _>>() {
+        Err(error)
+            if rustix::io::Errno::from_io_error(&error) == Some(rustix::io::Errno::MFILE) =>
+        {
+            let why = "too few files may be open: raise the limit to 64 or more (ulimit -n)";
+            Err(Failure::new(exit::CONFIGURATION, why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What was asked for. How long a command may wait counts from here on.
+fn parse() -> Result<Arguments, clap::Error> {
+    let words = Arguments::command().try_get_matches()?;
+    let limit = words.subcommand().and_then(|(_, words)| {
+        words.try_get_one::<Duration>("wait_timeout").ok().flatten().copied()
+    });
+    if let Some(limit) = limit {
+        local::wait_at_most(limit);
+    }
+    Arguments::from_arg_matches(&words)
 }
 
 fn dispatch(command: Command) -> Result<ExitCode, Failure> {

@@ -1,13 +1,17 @@
 //! Results on stdout, talk on stderr.
 
-use std::io::{self, Write};
+use std::io;
+use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::Value;
 use tenure::core::ServerTime;
 use tenure::core::text::{escaped_json, is_deceptive};
 
+use crate::exit::{self, Failure};
 use crate::log_line;
+use crate::log_queue::STDOUT;
 
 /// As the standard macro of this name, except that a stderr that cannot be written is no reason to
 /// panic, and that nobody waits for its reader once `log_queue::start` was called.
@@ -24,7 +28,7 @@ macro_rules! eprint {
 }
 
 /// As the standard macro of this name, except that a stdout that cannot be written is no reason to
-/// panic.
+/// panic: the command says so at its end.
 macro_rules! println {
     ($($words:tt)*) => { $crate::output::result(&format!($($words)*)) };
 }
@@ -47,11 +51,33 @@ impl OutputOptions {
     }
 }
 
+/// Why a result could not be written: the first reason counts.
+static FAILED: OnceLock<io::Error> = OnceLock::new();
+
 /// Writes a result to stdout. A reader that has gone away is no error: `tenure members | head`.
+/// Everything else is, and [`checked`] makes it the end of the command.
 pub(crate) fn result(text: &str) {
-    let mut stdout = io::stdout().lock();
-    let _ = writeln!(stdout, "{}", shown(text.trim_end_matches('\n')));
-    let _ = stdout.flush();
+    let line = format!("{}\n", shown(text.trim_end_matches('\n')));
+    match STDOUT.write(line.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => drop(FAILED.set(error)),
+        _ => {}
+    }
+}
+
+/// The code of a command whose results may have been lost: whoever stored them must not take an
+/// empty file for an answer. A code that tells more than yes or no stays.
+pub(crate) fn checked(code: ExitCode) -> ExitCode {
+    let is_answer = code == ExitCode::SUCCESS || code == ExitCode::from(exit::NO);
+    match FAILED.get() {
+        Some(error) if is_answer => unwritten(error).tell(),
+        _ => code,
+    }
+}
+
+/// What to say about a stdout that takes no results.
+pub(crate) fn unwritten(error: &io::Error) -> Failure {
+    let why = format!("cannot write to stdout: {error}: free some space, or write elsewhere");
+    Failure::new(exit::CANNOT_WRITE, why)
 }
 
 /// Says something on stderr.

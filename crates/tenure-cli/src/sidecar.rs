@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{self, Failure};
 use crate::local;
+use crate::log_queue::STDOUT;
 use crate::logging::LogOptions;
 use crate::output::{result, talk};
 use crate::store_options::{self, StoreOptions};
@@ -104,6 +105,8 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
     };
     // Not before: what keeps it from starting is told in one line.
     arguments.log.start();
+    // It may lead already: nobody waits for whoever reads the next line.
+    STDOUT.start();
     let url = server.url().map_err(|error| Failure::new(exit::NO, error.to_string()))?;
     result(&format!("serving {} at {url}", sidecar.names().collect::<Vec<_>>().join(", ")));
     let certificates = server.certificates();

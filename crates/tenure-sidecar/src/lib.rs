@@ -25,6 +25,7 @@ mod clock;
 mod connections;
 mod error;
 mod events;
+mod extract;
 mod follow;
 mod hooks;
 mod journal;

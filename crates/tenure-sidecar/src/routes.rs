@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 use tenure::{Asked, SeenLeader};
 
+use crate::extract::{PathName, QueryWords};
 use crate::json::Json;
 use crate::sidecar::Shared;
 use crate::terms::{TermRecord, terms};
@@ -91,7 +92,7 @@ struct Named {
     name: Option<String>,
 }
 
-async fn standby_route(State(shared): Shares, Query(query): Query<Named>) -> Response {
+async fn standby_route(State(shared): Shares, QueryWords(query): QueryWords<Named>) -> Response {
     let (id, connection) = (shared.tenure.id().to_string(), shared.tenure.connection());
     let view = |watched: &Arc<Watched>| standby(watched, &id, &connection);
     if let Some(name) = query.name {
@@ -166,7 +167,7 @@ fn code(is_leader: bool) -> StatusCode {
     if is_leader { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
-async fn leader(State(shared): Shares, Path(name): Path<String>) -> Response {
+async fn leader(State(shared): Shares, PathName(name): PathName) -> Response {
     match shared.resource(&name) {
         Some(watched) => {
             let leading = leading(watched);
@@ -176,14 +177,17 @@ async fn leader(State(shared): Shares, Path(name): Path<String>) -> Response {
     }
 }
 
-/// Of the only resource; of several, whether this instance leads them all.
+/// Of the only resource; of several, whether this instance leads all that it takes part in. What it
+/// only observes has no say: it can never lead there.
 async fn leader_of_all(State(shared): Shares) -> Response {
     if let [watched] = shared.resources.as_slice() {
         let leading = leading(watched);
         return fresh((code(leading.is_leader), Json(leading)));
     }
     let all: Vec<Leading> = shared.resources.iter().map(|watched| leading(watched)).collect();
-    let is_leader = all.iter().all(|leading| leading.is_leader);
+    let takes_part = |watched: &&Arc<Watched>| watched.election.is_some();
+    let mut own = shared.resources.iter().zip(&all).filter(|(watched, _)| takes_part(watched));
+    let is_leader = own.clone().next().is_some() && own.all(|(_, leading)| leading.is_leader);
     fresh((code(is_leader), Json(serde_json::json!({ "is_leader": is_leader, "resources": all }))))
 }
 
@@ -233,8 +237,8 @@ struct History {
 
 async fn history(
     State(shared): Shares,
-    Path(name): Path<String>,
-    Query(query): Query<Count>,
+    PathName(name): PathName,
+    QueryWords(query): QueryWords<Count>,
 ) -> Response {
     let Some(watched) = shared.resource(&name) else { return unknown(&shared, &name) };
     let count = query.count.unwrap_or(HISTORY_READ_MAX).clamp(1, HISTORY_READ_MAX);
@@ -264,10 +268,10 @@ async fn openapi() -> Response {
 
 // ---------------------------------------------------------------------- what an operator asks for
 
-async fn resign(State(shared): Shares, Path(name): Path<String>) -> Response {
+async fn resign(State(shared): Shares, PathName(name): PathName) -> Response {
     let Some(watched) = shared.resource(&name) else { return unknown(&shared, &name) };
     tracing::info!(target: "tenure", resource = name, "sidecar: asked to resign");
-    answer(watched.observer.ask_to_resign().await)
+    answer(watched, watched.observer.ask_to_resign().await)
 }
 
 #[derive(Deserialize)]
@@ -278,7 +282,7 @@ struct HandOver {
 
 async fn hand_over(
     State(shared): Shares,
-    Path(name): Path<String>,
+    PathName(name): PathName,
     body: Result<axum::Json<HandOver>, axum::extract::rejection::JsonRejection>,
 ) -> Response {
     let Some(watched) = shared.resource(&name) else { return unknown(&shared, &name) };
@@ -291,11 +295,11 @@ async fn hand_over(
         }
     };
     tracing::info!(target: "tenure", resource = name, "sidecar: asked to hand over");
-    answer(watched.observer.ask_to_hand_over(&to).await)
+    answer(watched, watched.observer.ask_to_hand_over(&to).await)
 }
 
 /// What came of asking a leader.
-fn answer(asked: Result<Asked, tenure::Error>) -> Response {
+fn answer(watched: &Watched, asked: Result<Asked, tenure::Error>) -> Response {
     #[derive(Serialize)]
     struct Outcome {
         outcome: &'static str,
@@ -312,7 +316,11 @@ fn answer(asked: Result<Asked, tenure::Error>) -> Response {
             };
             (StatusCode::OK, "done", text, leader.as_ref().map(id))
         }
-        Ok(Asked::Refused { why }) => (StatusCode::CONFLICT, "refused", why, None),
+        Ok(Asked::Refused { why }) => {
+            // Whoever refused goes on, as was just seen.
+            let leader = watched.known_leader(&watched.seen());
+            (StatusCode::CONFLICT, "refused", why, leader.as_ref().map(id))
+        }
         Ok(Asked::NotAnswered { leader }) => {
             let text = format!("{} did not answer: it may be stuck", leader.id.name());
             (StatusCode::GATEWAY_TIMEOUT, "not-answered", text, Some(id(&leader)))

@@ -142,6 +142,7 @@ impl Server {
         let caller_timeout = settings.caller_timeout;
         let whole = middleware::from_fn_with_state(caller_timeout, whole_body);
         let router = settings.access.guard(sidecar.router().layer(whole));
+        let router = router.layer(middleware::from_fn(bounded_head));
         Ok(Server { listener, certificates, router, caller_timeout })
     }
 
@@ -170,6 +171,7 @@ impl Server {
         let service = Service { router, certificates: certificates.clone(), caller_timeout };
         let mut ends = std::pin::pin!(ends);
         let mut renewals = std::pin::pin!(follow_renewals(certificates));
+        let mut is_refusing = false;
         loop {
             let accepted = tokio::select! {
                 () = &mut ends => break,
@@ -178,6 +180,7 @@ impl Server {
             };
             match accepted {
                 Ok((stream, address)) => {
+                    is_refusing = false;
                     let (place, ended) = connections.enter(address.ip());
                     let stream = Paced::new(stream, place, caller_timeout);
                     let attended = service.clone().attend(stream, farewell.subscribe());
@@ -189,7 +192,10 @@ impl Server {
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(target: "tenure", %error, "sidecar: cannot accept");
+                    // Once until somebody is accepted again, not ten times a second.
+                    if !std::mem::replace(&mut is_refusing, true) {
+                        tracing::warn!(target: "tenure", %error, "sidecar: cannot accept");
+                    }
                     tokio::time::sleep(ACCEPT_AGAIN).await;
                 }
             }
@@ -208,6 +214,20 @@ async fn follow_renewals(certificates: Option<Arc<Certificates>>) {
         tokio::time::sleep(CERTIFICATES_LOOK_EVERY).await;
         certificates.follow_files();
     }
+}
+
+/// Refuses a head that is too long: the connection's own bound is on what waits to be read, which
+/// a head that comes at once may exceed.
+async fn bounded_head(request: Request, next: Next) -> Response {
+    // A header takes a colon, a space and the end of its line.
+    let of_headers: usize =
+        request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    if of_headers + request.uri().to_string().len() <= HEAD_LEN_MAX {
+        return next.run(request).await;
+    }
+    let error = format!("the head is longer than {HEAD_LEN_MAX} bytes: send less");
+    let close = [(header::CONNECTION, "close")];
+    (close, problem(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, error)).into_response()
 }
 
 /// Takes in the body of a request before anybody works on it: one that does not end in time holds

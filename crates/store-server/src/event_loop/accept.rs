@@ -18,6 +18,8 @@ use crate::stream::Stream;
 pub(crate) const ACCEPTS_MAX: usize = 256;
 /// Between attempts to accept clients when there are no descriptors for them.
 const ACCEPT_AGAIN_MS: u64 = 100;
+/// Between two lines of the log about that.
+const ACCEPT_TOLD_EVERY_MS: u64 = 10_000;
 /// How long a client may take to agree on TLS.
 const HANDSHAKE_MS_MAX: u64 = 10_000;
 
@@ -47,13 +49,23 @@ impl EventLoop {
                     io::ErrorKind::WouldBlock => return,
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
                     _ => {
-                        self.log(LogLevel::Warning, &format!("Accepting client: {error}"));
+                        self.tell_accept_failure(&error);
                         return self.accept_later(number);
                     }
                 },
             }
         }
         self.to_accept.push(number);
+    }
+
+    fn tell_accept_failure(&mut self, error: &io::Error) {
+        let now_ms = self.now_us / 1000;
+        let is_told = |at: u64| now_ms < at.saturating_add(ACCEPT_TOLD_EVERY_MS);
+        if !self.accept_told_at_ms.is_some_and(is_told) {
+            self.accept_told_at_ms = Some(now_ms);
+            let text = format!("Accepting client: {error}: it is tried again until it works");
+            self.log(LogLevel::Warning, &text);
+        }
     }
 
     /// Most likely we are out of descriptors. The others are served meanwhile; no event tells

@@ -115,6 +115,8 @@ pub(crate) struct EventLoop {
     /// Listeners that could not be accepted from, and when to try again.
     stalled_listeners: Vec<usize>,
     accepts_again_at_ms: Option<u64>,
+    /// When the log last said so.
+    accept_told_at_ms: Option<u64>,
     /// Listeners that may have more clients.
     to_accept: Vec<usize>,
     next_client_check_ms: u64,
@@ -173,6 +175,7 @@ impl EventLoop {
             to_close: Vec::new(),
             stalled_listeners: Vec::new(),
             accepts_again_at_ms: None,
+            accept_told_at_ms: None,
             to_accept: Vec::new(),
             next_client_check_ms: 0,
             freeing: Freeing::default(),

@@ -74,6 +74,7 @@ codes! {
     NoTls "no-tls" Risk "no TLS, and the store is on another host"
     NoShards "no-shards" Note "servers of a cluster that know no sharded channels"
     Acl "acl" Problem "a right that elections need is missing"
+    WritesRefused "writes-refused" Problem "the store takes no writes: memory, replicas or disk"
     ClockDrift "clock-drift" Problem "the store's clock goes faster or slower than ours"
     ClockOffset "clock-offset" Note "the store's wall clock is off ours"
     SlowStore "slow-store" Risk "the store takes long to answer"

@@ -11,6 +11,7 @@ use super::finding::{Code, Finding};
 use super::rights::{Extras, Rights};
 use crate::cli::Conversation;
 use crate::clock;
+use crate::output::plain;
 
 /// How long connecting and each answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,6 +43,8 @@ pub(super) struct StoreFacts {
     /// How much faster or slower it goes, as a share.
     pub(super) pace_error: f64,
     pub(super) rights: Rights,
+    /// What the server says to a write, if it refuses any.
+    pub(super) write_refusal: Option<String>,
     pub(super) user: String,
     pub(super) is_loopback: bool,
     pub(super) is_encrypted: bool,
@@ -106,6 +109,7 @@ impl StoreFacts {
                 facts.rights = rights;
             }
         }
+        facts.write_refusal = on_it.first().and_then(|one| write_refusal(&mut store, one));
         Ok(facts)
     }
 
@@ -147,6 +151,7 @@ impl StoreFacts {
         found.extend(self.replication());
         found.extend(self.access());
         found.extend(self.rights());
+        found.extend(self.writes());
         found.extend(self.shards());
         found.extend(self.clocks());
         found.extend(self.slowness());
@@ -261,6 +266,20 @@ impl StoreFacts {
         let (user, denied) = (&self.user, self.rights.denied.join(", "));
         let what = format!("the login ({user}) may not use {denied}");
         Some(Finding::new(Code::Acl, what, &self.rights.remedy(user)))
+    }
+
+    fn writes(&self) -> Option<Finding> {
+        let said = self.write_refusal.as_ref()?;
+        let next = match said.split_whitespace().next() {
+            Some("OOM") => "CONFIG SET maxmemory to more, or remove keys that nobody needs",
+            Some("NOREPLICAS") => "attach replicas, or CONFIG SET min-replicas-to-write to fewer",
+            Some("MISCONF") => {
+                "free space on its disk, then BGSAVE there; its log says why it failed"
+            }
+            _ => "look at the server's log",
+        };
+        let what = format!("the store refuses writes, so nobody can lead: {}", plain(said));
+        Some(Finding::new(Code::WritesRefused, what, next))
     }
 
     fn shards(&self) -> Option<Finding> {
@@ -398,6 +417,22 @@ fn is_in_step(told: &str) -> bool {
         |name: &str| told.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
     let lag = field("lag").and_then(|lag| lag.parse::<u64>().ok());
     field("state") == Some("online") && lag.is_none_or(|lag| lag <= REPLICA_LAG_MAX)
+}
+
+/// Refusals that other findings tell, or that are about the question and not about writing.
+const TOLD_ELSEWHERE: [&str; 8] =
+    ["NOPERM", "NOAUTH", "READONLY", "MOVED", "ASK", "CLUSTERDOWN", "LOADING", "WRONGTYPE"];
+
+/// What the server says to a write that changes nothing: an update of a member that is not there.
+fn write_refusal(store: &mut Conversation, election: &Resource) -> Option<String> {
+    let key = election.side_key("doctor");
+    match store.ask(&["ZADD", &key, "XX", "1", "doctor"]) {
+        Ok(Reply::Error(text)) => {
+            let kind = text.split_whitespace().next().unwrap_or_default();
+            (!TOLD_ELSEWHERE.contains(&kind)).then(|| text.clone())
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]

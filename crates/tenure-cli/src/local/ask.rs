@@ -11,23 +11,39 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use store_resp::{Reply, ReplyParser};
 
 /// How long the store may take to answer. It is on this machine, so this only ends a hang.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest answer that is read: INFO is a few kilobytes.
 const ANSWER_LEN_MAX: usize = 1 << 20;
 
 /// Connects. A store that is stopped takes no more connections at some point, and whoever asks
 /// must not wait for it without end.
 pub(super) fn connect(socket: &Path) -> io::Result<UnixStream> {
+    connect_within(socket, ANSWER_TIMEOUT)
+}
+
+/// The same, for at most `limit`.
+fn connect_within(socket: &Path, limit: Duration) -> io::Result<UnixStream> {
     let stream = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
     rustix::io::fcntl_setfd(&stream, FdFlags::CLOEXEC)?;
-    set_socket_timeout(&stream, Timeout::Send, Some(ANSWER_TIMEOUT))?;
+    set_socket_timeout(&stream, Timeout::Send, Some(limit))?;
     rustix::net::connect(&stream, &SocketAddrUnix::new(socket)?)?;
     Ok(UnixStream::from(stream))
 }
 
+/// Whether a store answers there, within `limit` for each of the two steps. One that only accepts
+/// may be on its way out.
+pub(super) fn greet(socket: &Path, limit: Duration) -> io::Result<()> {
+    let mut stream = connect_within(socket, limit)?;
+    ask_within(&mut stream, &["PING"], limit).map(drop)
+}
+
 /// Asks one thing. A stream that ends without an answer is an error of its own kind.
 pub(super) fn ask(stream: &mut UnixStream, words: &[&str]) -> io::Result<Reply> {
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    ask_within(stream, words, ANSWER_TIMEOUT)
+}
+
+fn ask_within(stream: &mut UnixStream, words: &[&str], limit: Duration) -> io::Result<Reply> {
+    stream.set_read_timeout(Some(limit))?;
     let mut request = format!("*{}\r\n", words.len());
     for word in words {
         request += &format!("${}\r\n{word}\r\n", word.len());

@@ -4,11 +4,12 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::process::getuid;
 
 use super::account::Machine;
-use super::ask::{ask, connect};
+use super::ask::{ANSWER_TIMEOUT, greet};
 use super::lock::{Said, Whereabouts, is_held};
 use super::place::{Place, folder_in};
 use crate::exit::{self, Failure};
@@ -18,22 +19,45 @@ use crate::exit::{self, Failure};
 pub(super) enum Found {
     /// It answers here.
     Running(PathBuf),
-    /// It is starting, ending, stopped, or cannot be reached from here. Says what was seen.
-    Silent(String),
+    /// It is starting, ending, stopped, or cannot be reached from here.
+    Silent(Silence),
     /// There is none. Whether one should be there: it crashed, or a signal ended it.
     Absent { is_missed: bool },
 }
 
+/// A store that has the lock and does not answer.
+#[derive(Clone, Debug)]
+pub(super) struct Silence {
+    /// Its process and what was seen of it; `None` while it has not said where it is.
+    pub(super) seen: Option<(u32, String)>,
+}
+
+impl std::fmt::Display for Silence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.seen {
+            Some((pid, why)) => {
+                write!(f, "the local store, process {pid}, does not answer ({why})")
+            }
+            None => f.write_str("the local store has been starting or ending all the time"),
+        }
+    }
+}
+
 /// Looks for the store. Fails where there may be one on another machine.
 pub(super) fn find(place: &Place) -> Result<Found, Failure> {
-    look(place).map_err(|error| {
+    find_within(place, ANSWER_TIMEOUT)
+}
+
+/// The same; a store that takes longer than `patience` to answer is silent.
+pub(super) fn find_within(place: &Place, patience: Duration) -> Result<Found, Failure> {
+    look(place, patience).map_err(|error| {
         let lock = place.lock();
         let why = format!("the local store: cannot read {}: {error}", lock.display());
         Failure::new(exit::CONFIGURATION, format!("{why}: {}", super::place::NEXT))
     })?
 }
 
-fn look(place: &Place) -> io::Result<Result<Found, Failure>> {
+fn look(place: &Place, patience: Duration) -> io::Result<Result<Found, Failure>> {
     // In this order: a store says where it is after it took the lock.
     let held = is_held(&place.lock())?;
     let said = Said::read(&place.lock())?;
@@ -43,15 +67,14 @@ fn look(place: &Place) -> io::Result<Result<Found, Failure>> {
         return Ok(Err(is_elsewhere(place, there)));
     }
     Ok(match (held, said) {
-        (true, Said::Serves(there)) => Ok(match greets(&there.socket) {
+        (true, Said::Serves(there)) => Ok(match greet(&there.socket, patience) {
             Ok(()) => Found::Running(there.socket),
-            Err(error) => Found::Silent(format!(
-                "process {} has it and does not answer at {}: {error}",
-                there.pid,
-                there.socket.display()
-            )),
+            Err(error) => {
+                let why = format!("{}: {}", there.socket.display(), in_words(&error));
+                Found::Silent(Silence { seen: Some((there.pid, why)) })
+            }
         }),
-        (true, _) => Ok(Found::Silent("it has been starting or ending all the time".to_owned())),
+        (true, _) => Ok(Found::Silent(Silence { seen: None })),
         (false, Said::Nothing) => match of_earlier_version(&place.state) {
             Some(earlier) => earlier.found(),
             None => Ok(Found::Absent { is_missed: false }),
@@ -74,9 +97,12 @@ fn is_elsewhere(place: &Place, there: &Whereabouts) -> Failure {
     Failure::new(exit::CONFIGURATION, format!("{why}: {next}"))
 }
 
-/// Whether a store answers there. One that only accepts may be on its way out.
-pub(super) fn greets(socket: &Path) -> io::Result<()> {
-    connect(socket).and_then(|mut stream| ask(&mut stream, &["PING"])).map(drop)
+/// What a timeout of a socket is called by the system tells nobody anything.
+fn in_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 /// A store that an earlier version started: it holds no lock in its data folder.
@@ -88,7 +114,7 @@ pub(super) struct Earlier {
 
 impl Earlier {
     fn found(self) -> Result<Found, Failure> {
-        match greets(&self.socket) {
+        match greet(&self.socket, ANSWER_TIMEOUT) {
             Ok(()) => Ok(Found::Running(self.socket)),
             Err(error) => Err(self.in_the_way(&format!("does not answer: {error}"))),
         }

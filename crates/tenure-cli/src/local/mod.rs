@@ -12,10 +12,12 @@
 
 mod account;
 mod ask;
+mod end;
 mod file_system;
 mod find;
 mod keep;
 mod lock;
+mod patience;
 mod place;
 mod store;
 mod trace;
@@ -30,10 +32,13 @@ use serde_json::json;
 use tenure::config::{Config, Loader, Origin};
 
 use self::ask::{ask, connect, info, other_clients};
-use self::find::{Found, find, left_by_earlier_versions};
+use self::end::{end_by_signal, is_free_within};
+use self::find::{Found, Silence, find, find_within, left_by_earlier_versions};
 pub(crate) use self::keep::keep;
-use self::lock::{Lock, Said, is_held};
-use self::place::{LOCK_FILE, Place};
+use self::lock::{Lock, Said};
+pub(crate) use self::patience::wait_at_most;
+use self::patience::{UNTOLD_MAX, wait_for_answer};
+use self::place::{LOCK_FILE, Place, ignored_variable};
 use crate::clock;
 use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, plain, result, talk};
@@ -58,7 +63,8 @@ pub(crate) enum Command {
     Stop(Stop),
 }
 
-/// Say whether it runs, where, and what it keeps. Exits with 1 when it does not run.
+/// Say whether it runs, where, and what it keeps. Exits with 1 when it does not run, and with 69
+/// when it runs and does not answer.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -80,22 +86,31 @@ pub(crate) struct Start {
     idle: Duration,
 }
 
-/// End it. Refuses while somebody uses it, unless forced.
+/// End it. Refuses while somebody uses it, unless forced. One that does not answer is ended by
+/// signal, if forced.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
   tenure local stop")]
 pub(crate) struct Stop {
-    /// Even though somebody uses it.
+    /// Even though somebody uses it, or it does not answer.
     #[arg(long)]
     force: bool,
 }
 
 pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
+    tell_ignored_variable();
     match command {
         Command::Status(arguments) => status(&Place::of_user()?, arguments.output),
         Command::Start(arguments) => {
-            let socket = ensure(&Place::prepared()?, arguments.idle)?;
+            let place = Place::prepared()?;
+            match find_within(&place, UNTOLD_MAX)? {
+                Found::Silent(silence) if silence.seen.is_some() => {
+                    talk(&format!("{silence}: waiting for it"));
+                }
+                _ => {}
+            }
+            let socket = ensure(&place, arguments.idle)?;
             result(&socket.display().to_string());
             Ok(ExitCode::SUCCESS)
         }
@@ -166,8 +181,11 @@ fn holds_lock(process: &Path) -> bool {
 pub(crate) fn lay(loader: Loader) -> Result<Loader, Failure> {
     let place = Place::of_user()?;
     let left = left_by_earlier_versions(&place)?.filter(|_| !place.has_data());
-    let socket = match find(&place)? {
+    tell_ignored_variable();
+    let socket = match find_within(&place, UNTOLD_MAX)? {
         Found::Running(socket) => socket,
+        // A store that has only just started says so soon, and those who start it wait for that.
+        Found::Silent(silence) if silence.seen.is_some() => wait_for_answer(&place, &silence)?,
         _ => start_apart()?,
     };
     talk(&format!(
@@ -185,6 +203,13 @@ pub(crate) fn lay(loader: Loader) -> Result<Loader, Failure> {
     Ok(loader.set(["store", "socket"], socket.display().to_string(), LABEL))
 }
 
+/// Whoever meant another folder must hear that it is not used.
+fn tell_ignored_variable() {
+    if let Some(text) = ignored_variable() {
+        talk(&text);
+    }
+}
+
 /// The account is another one under sudo, and so is its store.
 fn under_sudo() -> String {
     match std::env::var("SUDO_USER") {
@@ -199,9 +224,7 @@ fn under_sudo() -> String {
 pub(crate) fn socket() -> Result<PathBuf, Failure> {
     match find(&Place::of_user()?)? {
         Found::Running(socket) => Ok(socket),
-        Found::Silent(what) => {
-            Err(Failure::new(exit::UNREACHABLE, format!("the local store: {what}")))
-        }
+        Found::Silent(silence) => Err(Failure::new(exit::UNREACHABLE, silence.to_string())),
         Found::Absent { .. } => {
             let why = "the local store does not run: tenure local start";
             Err(Failure::new(exit::UNREACHABLE, why))
@@ -247,7 +270,7 @@ fn ensure(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
     while clock::steady() < given_up_at {
         match find(place)? {
             Found::Running(socket) => return Ok(socket),
-            Found::Silent(what) => seen = what,
+            Found::Silent(silence) => seen = silence.to_string(),
             Found::Absent { .. } => {
                 if let Some(turn) = Lock::try_take(&place.turn()).map_err(failed)? {
                     let started = start_in_turn(place, idle);
@@ -272,7 +295,7 @@ fn start_in_turn(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
     while clock::steady() < given_up_at {
         match find(place)? {
             Found::Running(socket) => return Ok(socket),
-            Found::Silent(what) => seen = what,
+            Found::Silent(silence) => seen = silence.to_string(),
             Found::Absent { .. } => {}
         }
         if let Some(status) = child.try_wait().map_err(|error| not_started(place, &error))? {
@@ -316,15 +339,34 @@ fn stop(place: &Place, force: bool) -> Result<ExitCode, Failure> {
     let failed = |error: io::Error| {
         Failure::new(exit::NO, format!("the local store does not end: {error}: try again"))
     };
-    let socket = match find(place)? {
-        Found::Running(socket) => socket,
-        Found::Silent(what) => return Err(failed(io::Error::other(what))),
+    match find(place)? {
+        Found::Running(socket) => ask_to_end(&socket, force)?,
+        Found::Silent(Silence { seen: Some((pid, _)) }) if force => {
+            end_by_signal(place, pid).map_err(failed)?;
+        }
+        Found::Silent(silence) => {
+            let next = "try again, or add --force to end it by signal";
+            return Err(Failure::new(exit::UNREACHABLE, format!("{silence}: {next}")));
+        }
         Found::Absent { .. } => {
             result("the local store does not run");
             return Ok(ExitCode::SUCCESS);
         }
+    }
+    match is_free_within(place, TURN_TIMEOUT).map_err(failed)? {
+        true => {
+            result("the local store has ended");
+            Ok(ExitCode::SUCCESS)
+        }
+        false => Err(failed(io::Error::from(io::ErrorKind::TimedOut))),
+    }
+}
+
+fn ask_to_end(socket: &Path, force: bool) -> Result<(), Failure> {
+    let failed = |error: io::Error| {
+        Failure::new(exit::NO, format!("the local store does not end: {error}: try again"))
     };
-    let mut stream = connect(&socket).map_err(failed)?;
+    let mut stream = connect(socket).map_err(failed)?;
     // Its own two connections count as well.
     let others = other_clients(&mut stream).map_err(failed)?.saturating_sub(2);
     if others > 0 && !force {
@@ -332,28 +374,22 @@ fn stop(place: &Place, force: bool) -> Result<ExitCode, Failure> {
         return Err(Failure::new(exit::NO, why));
     }
     match ask(&mut stream, &["SHUTDOWN"]) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
-        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
-        Err(error) => return Err(failed(error)),
-        Ok(refused) => return Err(failed(io::Error::other(format!("{refused:?}")))),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
+        Err(error) => Err(failed(error)),
+        Ok(refused) => Err(failed(io::Error::other(format!("{refused:?}")))),
     }
-    let given_up_at = clock::steady() + TURN_TIMEOUT;
-    while clock::steady() < given_up_at {
-        if !is_held(&place.lock()).map_err(failed)? {
-            result("the local store has ended");
-            return Ok(ExitCode::SUCCESS);
-        }
-        std::thread::sleep(LOOK_EVERY);
-    }
-    Err(failed(io::Error::from(io::ErrorKind::TimedOut)))
 }
 
 /// `running`, `socket` (null when it does not run), `state`, `persists`, `clients`, `pid`,
-/// `uptime_s`.
+/// `uptime_s`; of one that does not answer `running`, `answers` (false), `pid`, `state`.
 fn status(place: &Place, output: OutputOptions) -> Result<ExitCode, Failure> {
     let state = place.state.display().to_string();
     let socket = match find(place)? {
         Found::Running(socket) => Some(socket),
+        Found::Silent(Silence { seen: Some((pid, _)) }) => {
+            return Ok(tell_silent(pid, &state, output));
+        }
         Found::Silent(_) | Found::Absent { .. } => None,
     };
     let seen = socket.as_deref().and_then(look);
@@ -392,6 +428,17 @@ fn status(place: &Place, output: OutputOptions) -> Result<ExitCode, Failure> {
         )
     });
     Ok(ExitCode::SUCCESS)
+}
+
+fn tell_silent(pid: u32, state: &str, output: OutputOptions) -> ExitCode {
+    let json = json!({ "running": true, "answers": false, "pid": pid, "state": state });
+    output.print(&json, || {
+        format!(
+            "the local store runs, process {pid}, and does not answer; `tenure local stop --force` \
+             ends it\ndata      {state}"
+        )
+    });
+    ExitCode::from(exit::UNREACHABLE)
 }
 
 struct Seen {

@@ -183,6 +183,14 @@ pub(super) fn folder_in(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from).filter(|folder| folder.is_absolute())
 }
 
+/// What to say about a variable that names no use.
+pub(super) fn ignored_variable() -> Option<String> {
+    let folder = PathBuf::from(std::env::var_os(VARIABLE)?);
+    let is_ignored = !folder.as_os_str().is_empty() && !folder.is_absolute();
+    let folder = plain(&folder.display().to_string());
+    is_ignored.then(|| format!("{VARIABLE}={folder} is relative and ignored: write the whole path"))
+}
+
 fn unusable(folder: &Path, error: &io::Error) -> Failure {
     let folder = plain(&folder.display().to_string());
     let why = format!("the local store cannot use {folder}: {error}: {NEXT}");

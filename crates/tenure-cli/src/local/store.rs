@@ -19,6 +19,7 @@ use super::place::{Place, own};
 use super::trace::{Name, Trace};
 use crate::exit::{self, Failure};
 use crate::log_line;
+use crate::serve::limits;
 
 /// How many looks at its clients make up the idle time: it may last this much of it longer.
 const LOOKS_PER_IDLE: u32 = 10;
@@ -31,6 +32,10 @@ const LOOKS_PER_TRACE: u64 = 3600;
 const LAST_CALL: Duration = Duration::from_millis(100);
 /// How long the store before this one may take to end.
 const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(20);
+/// As many clients as redis-server serves unless told otherwise.
+const CLIENTS_MAX: u64 = 10_000;
+/// Fewer would make everybody wait who comes later.
+const CLIENTS_MIN: u64 = 96;
 /// Between two looks whether it has.
 const PREDECESSOR_LOOK_EVERY: Duration = Duration::from_millis(200);
 
@@ -38,7 +43,8 @@ const PREDECESSOR_LOOK_EVERY: Duration = Duration::from_millis(200);
 pub(super) fn serve(place: &Place, idle: Duration) -> Result<(), Failure> {
     let _ = rustix::process::setsid();
     let failed = |error: io::Error| Failure::new(exit::NO, format!("local store: {error}"));
-    let mut owner = Owner::of(place)?;
+    let clients_max = clients_max()?;
+    let mut owner = Owner::of(place, clients_max)?;
     let (end, ends) = channel();
     heed_signals(end.clone()).map_err(failed)?;
     for number in 0_u64.. {
@@ -60,6 +66,21 @@ pub(super) fn serve(place: &Place, idle: Duration) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How many clients can be served: everybody's, whatever limits the first who came had.
+fn clients_max() -> Result<u64, Failure> {
+    let allowed = limits::raise_descriptors(CLIENTS_MAX + limits::DESCRIPTORS_KEPT);
+    let served = allowed.saturating_sub(limits::DESCRIPTORS_KEPT).min(CLIENTS_MAX);
+    if served < CLIENTS_MIN {
+        let least = CLIENTS_MIN + limits::DESCRIPTORS_KEPT;
+        let why = format!(
+            "{allowed} open files are too few for a store that all commands of the account share: \
+             raise the limit to {least} or more (ulimit -n)"
+        );
+        return Err(Failure::new(exit::CONFIGURATION, why));
+    }
+    Ok(served)
+}
+
 /// A line of the log, if it can be written: a full disk is no reason to end.
 fn log(level: LogLevel, text: &str) {
     let _ = writeln!(io::stdout().lock(), "{}", log_line::format(level, text));
@@ -72,12 +93,13 @@ struct Owner<'a> {
     trace: Trace,
     /// Whether nobody can hold a lease that the store does not know of: it is the first one.
     is_first: bool,
+    clients_max: u64,
     _name: Name,
 }
 
 impl<'a> Owner<'a> {
     /// Waits for the store before, if that is about to end.
-    fn of(place: &'a Place) -> Result<Self, Failure> {
+    fn of(place: &'a Place, clients_max: u64) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             Failure::new(exit::NO, format!("local store: {}: {error}", place.lock().display()))
         };
@@ -93,7 +115,10 @@ impl<'a> Owner<'a> {
                 match Name::take(place) {
                     Ok(name) => {
                         let lock = lock.take().expect("it was taken above");
-                        return Owner::begin(place, lock, name, has_data).map_err(failed);
+                        let mut owner =
+                            Owner::begin(place, lock, name, has_data).map_err(failed)?;
+                        owner.clients_max = clients_max;
+                        return Ok(owner);
                     }
                     Err(pid) => holder = format!("process {pid}, whose folder is gone,"),
                 }
@@ -109,7 +134,7 @@ impl<'a> Owner<'a> {
         let is_first = trace.is_absent() && !has_data;
         trace.leave()?;
         bar_earlier_versions(place)?;
-        Ok(Owner { place, lock, trace, is_first, _name: name })
+        Ok(Owner { place, lock, trace, is_first, clients_max: CLIENTS_MIN, _name: name })
     }
 
     /// Says where it is, once it can be reached there.
@@ -266,6 +291,7 @@ fn start(owner: &Owner<'_>, socket: &Path) -> Result<Server, StartError> {
     let builder = Server::builder()
         .persist(&owner.place.state)
         .unix_socket(socket)
+        .setting("maxclients", &owner.clients_max.to_string())
         .allocator(crate::allocator::Mimalloc)
         .log(log);
     match owner.is_first {

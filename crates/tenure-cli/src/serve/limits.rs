@@ -9,7 +9,7 @@ use store_server::LogLevel;
 use super::log::Logger;
 
 /// Descriptors for files and listeners, besides those of clients.
-const DESCRIPTORS_KEPT: u64 = 32;
+pub(crate) const DESCRIPTORS_KEPT: u64 = 32;
 
 pub(super) fn apply(config: &mut Config, logger: &Logger) -> anyhow::Result<()> {
     allow_descriptors(config, logger)?;
@@ -22,21 +22,7 @@ pub(super) fn apply(config: &mut Config, logger: &Logger) -> anyhow::Result<()> 
 fn allow_descriptors(config: &mut Config, logger: &Logger) -> anyhow::Result<()> {
     let clients_max = config.number("maxclients") as u64;
     let wanted = clients_max + DESCRIPTORS_KEPT;
-    let limit = getrlimit(Resource::Nofile);
-    let allowed = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
-    if allowed(limit.current) >= wanted {
-        return Ok(());
-    }
-    let within = wanted.min(allowed(limit.maximum));
-    // As root the upper limit can be raised, too.
-    let maximum = Some(wanted.max(allowed(limit.maximum))).filter(|max| *max < u64::MAX);
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })
-        .map(|()| wanted)
-        .or_else(|_| {
-            let limit = Rlimit { current: Some(within), maximum: limit.maximum };
-            setrlimit(Resource::Nofile, limit).map(|()| within)
-        })
-        .unwrap_or(allowed(limit.current));
+    let raised = raise_descriptors(wanted);
     if raised >= wanted {
         return Ok(());
     }
@@ -52,6 +38,25 @@ fn allow_descriptors(config: &mut Config, logger: &Logger) -> anyhow::Result<()>
     );
     logger.log(LogLevel::Warning, &text);
     Ok(())
+}
+
+/// Asks for `wanted` descriptors, and returns how many this process may have.
+pub(crate) fn raise_descriptors(wanted: u64) -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let allowed = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
+    if allowed(limit.current) >= wanted {
+        return allowed(limit.current);
+    }
+    let within = wanted.min(allowed(limit.maximum));
+    // As root the upper limit can be raised, too.
+    let maximum = Some(wanted.max(allowed(limit.maximum))).filter(|max| *max < u64::MAX);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })
+        .map(|()| wanted)
+        .or_else(|_| {
+            let limit = Rlimit { current: Some(within), maximum: limit.maximum };
+            setrlimit(Resource::Nofile, limit).map(|()| within)
+        })
+        .unwrap_or(allowed(limit.current))
 }
 
 /// Filling a page of two megabytes with zeros stalls the loop for milliseconds, so the setting

@@ -11,6 +11,7 @@ use store_engine::Config;
 use store_server::LogLevel;
 
 use crate::log_line;
+use crate::log_queue::STDOUT;
 
 /// Where the system listens for log lines.
 const SYSTEM_LOG: &str = "/dev/log";
@@ -35,6 +36,10 @@ impl Logger {
         let file = (!path.is_empty()).then(|| std::path::absolute(path)).transpose()?;
         if let Some(path) = &file {
             append(path, "").with_context(|| format!("cannot write logfile {}", path.display()))?;
+        }
+        if file.is_none() {
+            // A reader that stalls must stop neither the server nor its end.
+            STDOUT.start();
         }
         let system = config.is_on("syslog-enabled").then(|| SystemLog::open(config)).transpose()?;
         Ok(Self { level: LogLevel::of(config), file, system: system.map(Arc::new) })
@@ -70,7 +75,7 @@ impl Logger {
     fn write_line(&self, line: &str) {
         match &self.file {
             // A full disk or a reader that is gone is no reason to end.
-            None => drop(writeln!(std::io::stdout().lock(), "{line}")),
+            None => drop(STDOUT.write(format!("{line}\n").as_bytes())),
             // Opened for each line, so that the file can be moved away at any time. When it
             // cannot be written, there is nowhere left to say so.
             Some(path) => drop(append(path, &format!("{line}\n"))),

@@ -6,7 +6,7 @@
 //! What concerns the whole process is decided here; the server is a library and leaves it alone.
 
 mod background;
-mod limits;
+pub(crate) mod limits;
 mod log;
 mod logo;
 mod settings;

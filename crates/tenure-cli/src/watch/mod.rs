@@ -3,7 +3,7 @@
 mod screen;
 mod view;
 
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ use self::view::{Knowledge, TERMS_SHOWN};
 use crate::clock;
 use crate::exit::{self, Failure};
 use crate::log_line::iso_moment;
-use crate::output::{OutputOptions, moment, plain, result};
+use crate::log_queue::STDOUT;
+use crate::output::{OutputOptions, moment, plain, result, unwritten};
 use crate::run::block_on;
 use crate::run::signals::Signals;
 use crate::sight::{Sight, Unknown};
@@ -53,6 +54,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let changes = looker.observer.changes().await;
         let changes = changes.map_err(|error| blame(&looker.tenure, error))?;
         let mut farewells = Signals::listen()?;
+        // A reader that stalls must not keep us from ending.
+        STDOUT.start();
         let live = std::io::stdout().is_terminal() && !arguments.output.json;
         let following = async {
             match live {
@@ -61,8 +64,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
                     let (told, sight) = (String::new(), None);
                     let output = arguments.output;
                     let mut printer = Printer { name: &name, looker: &looker, output, told, sight };
-                    printer.follow(changes).await;
-                    Ok(())
+                    printer.follow(changes).await
                 }
             }
         };
@@ -86,7 +88,7 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
-    async fn follow(&mut self, changes: Changes) {
+    async fn follow(&mut self, changes: Changes) -> Result<(), Failure> {
         let mut next = Box::pin(next_change(changes));
         loop {
             let confirms_in = self.sight.as_ref().map(|sight| sight.believed_for() * 2 / 3);
@@ -102,6 +104,12 @@ impl Printer<'_> {
                     next = Box::pin(next_change(changes));
                 }
                 () = confirm => self.confirm().await,
+            }
+            // No line is lost: the next one waits until this one was taken.
+            match STDOUT.written().await {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+                Err(error) => return Err(unwritten(&error)),
             }
         }
     }

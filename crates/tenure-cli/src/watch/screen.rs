@@ -1,6 +1,7 @@
 //! The other screen of a terminal, so that the one before comes back as it was.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
+use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{
@@ -10,11 +11,14 @@ use tokio::signal::unix::{self, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::view::{Line, Look};
+use crate::log_queue::STDOUT;
 
 /// What a terminal has that does not say.
 const USUAL_SIZE: (usize, usize) = (24, 80);
 /// Keys that wait to be read: more were pressed by accident.
 const KEYS_MAX: usize = 8;
+/// How long a terminal may take to be as it was before.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The last line.
 const LEGEND: &str = "q or Ctrl-C: leave";
 
@@ -40,8 +44,12 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Shows what `view` says for so many columns, from the top, as far as it fits.
+    /// Shows what `view` says for so many columns, from the top, as far as it fits. A terminal that
+    /// was halted (Ctrl-S) shows the next one.
     pub(super) fn draw(&self, view: impl FnOnce(usize) -> Vec<Line>) {
+        if STDOUT.is_busy() {
+            return;
+        }
         let (rows, columns) = size();
         let mut lines = view(columns);
         let room = rows - 1;
@@ -101,6 +109,7 @@ impl Screen {
 
     fn close(&self) {
         print("\x1b[?25h\x1b[?1049l");
+        STDOUT.flush(CLOSE_TIMEOUT);
         if let Some(before) = &self.before {
             let _ = tcsetattr(io::stdin(), OptionalActions::Flush, before);
         }
@@ -115,9 +124,7 @@ impl Drop for Screen {
 
 /// A terminal that has gone away needs no view.
 fn print(text: &str) {
-    let mut stdout = io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes());
-    let _ = stdout.flush();
+    let _ = STDOUT.write(text.as_bytes());
 }
 
 /// Rows and columns, at least one line of text.

@@ -2,7 +2,7 @@
 
 use testkit::RedisServer;
 
-use crate::stage::{Said, plain_command};
+use crate::stage::{Kind, NAME, Said, Stage, plain_command};
 
 #[track_caller]
 fn refused(words: &[&str], code: i32, named: &[&str]) {
@@ -265,4 +265,20 @@ fn completions_and_manual_name_the_commands() {
     refused(&["man", &file], 73, &[&file, named]);
     let page = Said::of(plain_command(&["man"]));
     assert!(page.out.contains(".TH") && page.out.contains("run"), "{page:?}");
+}
+
+#[test]
+fn too_few_descriptors_are_an_error_and_no_panic() {
+    let stage = Stage::on(Kind::Own);
+    for limit in [5, 8, 9, 10, 11, 12] {
+        let mut command = std::process::Command::new("sh");
+        let script = format!("ulimit -n {limit}; exec \"$@\"");
+        command.args(["-c", &script, "sh", crate::stage::TENURE, "who", NAME]);
+        let said = Said::of({
+            command.env("TENURE_STORE", stage.store.url());
+            command
+        });
+        assert_eq!(said.code, 78, "{limit}: {said:?}");
+        assert!(said.err.contains("ulimit -n") && !said.err.contains("panicked"), "{said:?}");
+    }
 }

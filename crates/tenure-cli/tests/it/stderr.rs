@@ -12,12 +12,12 @@ use testkit::{GENEROUS, Process, wait_until};
 use crate::diary::Diary;
 use crate::stage::{Kind, NAME, Stage, guard_of, number_in, plain_command, send, wait_until_gone};
 
-fn full() -> Stdio {
+pub(crate) fn full() -> Stdio {
     File::options().write(true).open("/dev/full").unwrap().into()
 }
 
 /// A pipe that nobody reads and that takes no further byte.
-fn stalled() -> (PipeReader, PipeWriter) {
+pub(crate) fn stalled() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = pipe().unwrap();
     fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
     while writer.write(b"x").is_ok() {}

@@ -69,3 +69,26 @@ fn nobody_else_leads_while_somebody_relies_on_an_answer() {
         assert_eq!(served.get("/leader").status, 503);
     });
 }
+
+/// What is only looked at can never be led, so it has no say.
+#[test]
+fn an_election_that_is_only_observed_does_not_count() {
+    let stage = Stage::embedded();
+    let (ada, leading) = stage.leader("ada");
+    let builder = Sidecar::builder(ada.clone()).election(leading.clone()).observe("other");
+    let served = stage.serve(builder);
+    let answer = served.get("/leader");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.json()["resources"].as_array().unwrap().len(), 2, "{answer:?}");
+
+    let bob = stage.client("bob");
+    let start =
+        |client: &tenure::Tenure| stage.runtime.block_on(client.election("third").start()).unwrap();
+    let third = start(&bob);
+    wait_until("bob leads", GENEROUS, || third.is_leader());
+    let both = Sidecar::builder(ada.clone()).election(leading).election(start(&ada));
+    assert_eq!(stage.serve(both).get("/leader").status, 503, "it does not lead them all");
+
+    let onlooker = Sidecar::builder(ada).observe("one").observe("other");
+    assert_eq!(stage.serve(onlooker).get("/leader").status, 503, "it takes part in none");
+}

@@ -159,10 +159,60 @@ fn several_resources_are_told_apart() {
     let served = stage.serve(builder);
     assert_eq!(served.get("/leader/nightly-report").status, 200);
     assert_eq!(served.get("/leader/mailer").status, 503);
-    assert_eq!(served.get("/leader").status, 503, "it does not lead them all");
+    assert_eq!(served.get("/leader").status, 200, "it leads all that it takes part in");
     let standby = served.json("/monitoring/standby-status");
     assert_eq!((&standby["name"], &standby["role"]), (&"mailer".into(), &"STANDBY".into()));
     assert_eq!(standby["resources"]["nightly-report"]["role"], "PRIMARY");
     let one = served.json("/monitoring/standby-status?name=nightly-report");
     assert_eq!(one["role"], "PRIMARY");
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_as_everything_else_is() {
+    let stage = Stage::embedded();
+    let (ada, leading) = stage.leader("ada");
+    let served = stage.serve_election(&ada, &leading);
+    let paths = [
+        "/leader/%00%ff",
+        "/history/%ff",
+        "/history/nightly-report?count=abc",
+        "/monitoring/standby-status?name=a&name=b",
+    ];
+    for path in paths {
+        let answer = served.get(path);
+        assert_eq!(answer.status, 400, "{path}: {answer:?}");
+        assert!(answer.json()["error"].is_string(), "{path}: {answer:?}");
+    }
+    for path in ["/resign/%ff", "/hand-over/%ff"] {
+        assert!(served.post(path, "{}").json()["error"].is_string(), "{path}");
+    }
+}
+
+#[test]
+fn a_head_is_bounded_however_it_comes() {
+    let stage = Stage::embedded();
+    let (ada, leading) = stage.leader("ada");
+    let served = stage.serve_election(&ada, &leading);
+    let with = |len: usize| {
+        let line = format!("X-Long: {}", "x".repeat(len));
+        request(served.address, "GET", "/livez", &[&line], "").status
+    };
+    assert_eq!(with(16 * 1024), 200);
+    assert_eq!([with(33 * 1024), with(40 * 1024)], [431, 431]);
+    let path = format!("/{}", "x".repeat(40 * 1024));
+    let status = served.get(&path).status;
+    assert!([414, 431].contains(&status), "{status}");
+}
+
+#[test]
+fn whoever_refuses_to_hand_over_is_named() {
+    let stage = Stage::embedded();
+    let (ada, leading) = stage.leader("ada");
+    let served = stage.serve_election(&ada, &leading);
+    served.wait_for("ada is seen", "/status", |status| {
+        status["resources"][0]["leader"]["instance"] == "ada"
+    });
+    let answer = served.post("/hand-over/nightly-report", r#"{"to": "nobody"}"#);
+    assert_eq!((answer.status, &answer.json()["outcome"]), (409, &"refused".into()), "{answer:?}");
+    assert_eq!(answer.json()["leader"], ada.id().as_str(), "{answer:?}");
 }

@@ -92,6 +92,23 @@ planted! {
         codes_at(&server.url())
     }
 
+    "writes-refused": fn a_store_that_takes_no_more_writes() {
+        let stage = Stage::on(Kind::Redis);
+        let refusal = || {
+            let json = stage.json(&["doctor", NAME]);
+            super::finding(&json, "writes-refused")["what"].as_str().unwrap().to_owned()
+        };
+        stage.store.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+        assert!(refusal().contains("NOREPLICAS"), "the server's own words");
+        stage.store.cli(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+        let writable = codes(&stage);
+        assert!(!writable.contains(&"writes-refused".to_owned()), "{writable:?}");
+        stage.store.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+        assert!(refusal().contains("OOM"), "the server's own words");
+        assert_eq!(stage.store.cli(&["DBSIZE"]), "0", "nothing was written to find that out");
+        codes(&stage)
+    }
+
     "clock-drift": fn a_store_whose_clock_goes_too_fast() {
         let Some(clock) = WallClock::build() else { return };
         let server = under(&clock);

@@ -1,0 +1,42 @@
+//! How long a command waits for a local store that does not answer.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use super::find::{Found, Silence, find_within};
+use super::place::Place;
+use super::{LOOK_EVERY, TURN_TIMEOUT, start_apart};
+use crate::clock;
+use crate::exit::{self, Failure};
+use crate::output::{duration, talk};
+
+/// After this it is said that the store does not answer.
+pub(super) const UNTOLD_MAX: Duration = Duration::from_secs(1);
+
+/// What `--wait-timeout` says.
+static WAIT_TIMEOUT: OnceLock<Duration> = OnceLock::new();
+
+/// From the start of the command, nobody waits longer than this for the local store.
+pub(crate) fn wait_at_most(limit: Duration) {
+    let _ = WAIT_TIMEOUT.set(limit);
+}
+
+/// Says that the store is silent, and waits until it answers or is gone. Then another is started.
+pub(super) fn wait_for_answer(place: &Place, silence: &Silence) -> Result<PathBuf, Failure> {
+    let limit = WAIT_TIMEOUT.get().copied().unwrap_or(TURN_TIMEOUT).min(TURN_TIMEOUT);
+    talk(&format!("{silence}: waiting for it"));
+    // One second is over already.
+    let given_up_at = clock::steady() + limit.saturating_sub(UNTOLD_MAX);
+    while clock::steady() < given_up_at {
+        let left = given_up_at.saturating_duration_since(clock::steady());
+        match find_within(place, left.clamp(LOOK_EVERY, UNTOLD_MAX))? {
+            Found::Running(socket) => return Ok(socket),
+            Found::Absent { .. } => return start_apart(),
+            Found::Silent(_) => std::thread::sleep(LOOK_EVERY),
+        }
+    }
+    let limit = duration(limit);
+    let next = "`tenure local stop --force` ends it, or name a store by --store";
+    Err(Failure::new(exit::UNREACHABLE, format!("{silence} within {limit}: {next}")))
+}

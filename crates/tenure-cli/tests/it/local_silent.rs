@@ -1,0 +1,119 @@
+//! A local store that runs and does not answer, or was started with too few descriptors.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use testkit::{GENEROUS, wait_until};
+
+use crate::local::User;
+use crate::stage::{Said, TENURE, is_alive, send};
+
+/// A user whose store is stopped, and the process of that store.
+fn stopped() -> (User, u32) {
+    let user = User::new();
+    assert_eq!(user.tenure(&["local", "start"]).code, 0);
+    let pid = user.pid().unwrap();
+    send(pid, Signal::STOP);
+    (user, pid)
+}
+
+#[test]
+fn a_silent_store_is_named_and_waited_for_no_longer_than_asked() {
+    let (user, pid) = stopped();
+    let began_at = Instant::now();
+    let words = ["run", "job", "--wait-timeout", "3s", "--", "true"];
+    let said = user.tenure(&words);
+    // Without the limit it would be half a minute.
+    assert!(began_at.elapsed() < Duration::from_secs(20), "{:?}", began_at.elapsed());
+    assert_eq!(said.code, 69, "{said:?}");
+    let named = format!("the local store, process {pid}, does not answer");
+    assert!(said.err.lines().next().unwrap().contains(&named), "{said:?}");
+    assert!(said.err.contains("local stop --force"), "{said:?}");
+}
+
+#[test]
+fn a_store_that_answers_again_is_used() {
+    let (user, pid) = stopped();
+    let command = user.command(&["run", "job", "--", "sh", "-c", "exit 7"]);
+    let running = std::thread::spawn(move || Said::of(command));
+    std::thread::sleep(Duration::from_secs(3));
+    send(pid, Signal::CONT);
+    let said = running.join().unwrap();
+    assert_eq!(said.code, 7, "{said:?}");
+    assert_eq!(user.pid(), Some(pid), "no other was started");
+}
+
+#[test]
+fn the_status_of_a_silent_store_says_that_it_runs() {
+    let (user, pid) = stopped();
+    let said = user.tenure(&["local", "status"]);
+    assert_eq!(said.code, 69, "{said:?}");
+    let told = format!("runs, process {pid}, and does not answer");
+    assert!(said.out.contains(&told), "{said:?}");
+    let json = user.status();
+    assert_eq!((&json["running"], &json["answers"]), (&true.into(), &false.into()), "{json}");
+}
+
+#[test]
+fn a_silent_store_is_ended_by_force_and_by_nothing_less() {
+    let (user, pid) = stopped();
+    let refused = user.tenure(&["local", "stop"]);
+    assert_eq!(refused.code, 69, "{refused:?}");
+    assert!(refused.err.contains("--force") && is_alive(pid), "{refused:?}");
+    let said = user.tenure(&["local", "stop", "--force"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    wait_until("the store to be gone", GENEROUS, || !is_alive(pid));
+    assert_eq!(user.tenure(&["local", "status"]).code, 1);
+    assert_eq!(user.tenure(&["run", "job", "--ttl", "1s", "--", "true"]).code, 0, "another starts");
+}
+
+/// The lock names a process that has nothing to do with it: an old number that was given again.
+#[test]
+fn force_ends_nobody_but_the_store() {
+    let (user, pid) = stopped();
+    let mut bystander = Command::new("sleep").arg("600").spawn().unwrap();
+    let lock = user.state().join("local.lock");
+    let text = std::fs::read_to_string(&lock).unwrap();
+    let other = text.replace(&format!("pid {pid}\n"), &format!("pid {}\n", bystander.id()));
+    assert_ne!(text, other);
+    std::fs::write(&lock, other).unwrap();
+    let said = user.tenure(&["local", "stop", "--force"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("is not the store"), "{said:?}");
+    assert!(bystander.try_wait().unwrap().is_none(), "it lives");
+    bystander.kill().unwrap();
+    bystander.wait().unwrap();
+    std::fs::write(&lock, text).unwrap();
+}
+
+/// Root may raise the limit; everybody else is told.
+#[test]
+fn a_store_serves_everybody_whatever_the_first_user_may_open() {
+    let user = User::new();
+    let limited = |limit: u32| {
+        let mut command = Command::new("sh");
+        let script = format!("ulimit -n {limit}; exec \"$@\"");
+        command.args(["-c", &script, "sh", TENURE, "local", "start"]);
+        command.env("XDG_STATE_HOME", user.folder.path().join("state"));
+        Said::of(command)
+    };
+    let said = limited(16);
+    if said.code != 0 {
+        assert!(said.err.contains("ulimit -n"), "{said:?}");
+        return;
+    }
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", user.pid().unwrap())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let soft: u64 = line.split_whitespace().nth(3).unwrap().parse().unwrap();
+    assert!(soft >= 1024, "{line}");
+}
+
+#[test]
+fn a_variable_that_is_ignored_is_named() {
+    let folder = testkit::TempFolder::create();
+    let mut command = crate::stage::plain_command(&["local", "status"]);
+    command.env("XDG_STATE_HOME", "relative").env("HOME", folder.path());
+    let said = Said::of(command);
+    assert!(said.err.contains("XDG_STATE_HOME=relative is relative and ignored"), "{said:?}");
+}
