@@ -158,8 +158,8 @@ impl Replication {
         self.log(Event::Failover(why));
     }
 
-    /// An operator names another primary meanwhile.
-    pub(crate) fn end_failover_unfinished(&mut self, _now: Moment) {
+    /// An operator decides otherwise meanwhile: clients may write again wherever they may at all.
+    pub(crate) fn end_failover_unfinished(&mut self) {
         if self.is_failing_over() {
             self.failover = FailoverState::None;
             self.outputs.push_back(Output::Unpause);

@@ -215,7 +215,7 @@ impl Replication {
         if self.link.as_ref().is_some_and(|link| *link.primary() == primary) {
             return false;
         }
-        self.end_failover_unfinished(now);
+        self.end_failover_unfinished();
         self.begin_following(now, primary);
         true
     }
@@ -239,7 +239,7 @@ impl Replication {
         }
         self.forget_selected();
         self.end_link();
-        self.failover = FailoverState::None;
+        self.end_failover_unfinished();
         let id = ReplicationId::draw(&mut self.secrets);
         match self.backlog {
             Some(_) => self.history.shift(id),

@@ -138,3 +138,19 @@ fn a_target_that_goes_away_ends_it() {
     assert_eq!(primary.core.failover_phase(), FailoverPhase::None);
     assert!(primary.core.is_primary());
 }
+
+#[test]
+fn an_operator_who_decides_otherwise_leaves_nobody_paused() {
+    for is_promoted in [true, false] {
+        let mut primary = primary_with_replica();
+        primary.core.start_failover(primary.now, FailoverRequest::default()).unwrap();
+        assert_eq!(primary.core.failover_phase(), FailoverPhase::InProgress);
+        primary.outputs();
+        match is_promoted {
+            true => primary.core.promote(primary.now),
+            false => _ = primary.core.follow(primary.now, address()),
+        }
+        assert_eq!(primary.core.failover_phase(), FailoverPhase::None);
+        assert!(primary.outputs().contains(&Output::Unpause), "promoted: {is_promoted}");
+    }
+}

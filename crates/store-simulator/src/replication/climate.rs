@@ -48,7 +48,10 @@ pub(crate) struct Climate {
 
 impl Climate {
     pub(crate) fn draw(random: &mut Random) -> Self {
-        let backlog_size = random.between(120, 1_500) as usize;
+        let backlog_size = match random.percent(50) {
+            true => random.between(120, 1_500) as usize,
+            false => random.between(1_500, 8_000) as usize,
+        };
         let hard_max = if random.percent(30) { 0 } else { random.between(2_500, 6_000) };
         Self {
             servers: random.between(2, 4) as usize,
@@ -62,7 +65,11 @@ impl Climate {
             applies_max: random.between(1, 12) as usize,
             applies_every: random.between(0, 60),
             load_max: random.between(1, 800),
-            value_max: if random.percent(50) { 40 } else { hard_max.max(1_500) * 10 / 9 + 100 },
+            // Now and then one that is over every limit.
+            value_max: match random.percent(50) {
+                true => 40,
+                false => hard_max.max(backlog_size as u64) * 10 / 9 + 100,
+            },
             ttl_max: random.between(200, 4_000),
             skew_max: random.between(0, 500) as i64,
             backlog_size,

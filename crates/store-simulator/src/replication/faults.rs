@@ -46,16 +46,16 @@ impl World {
         let delay = self.random.between(1, 2 * self.climate.fault_every);
         self.queue.after(delay, Event::Fault);
         let (host, other) = (self.any_host(), self.any_host());
-        match self.random.below(14) {
-            0..3 => self.reset_connection(),
-            3 | 4 => self.cut(host, other),
-            5 => self.isolate(host),
-            6 => self.crash(host),
-            7 | 8 => self.save(host),
-            9 => self.follow(host, other),
-            10 => self.change_primary(host),
-            11 => self.start_failover(host),
-            12 => self.pause(host),
+        match self.random.below(17) {
+            0..5 => self.reset_connection(),
+            5 | 6 => self.cut(host, other),
+            7 => self.isolate(host),
+            8 => self.crash(host),
+            9 | 10 => self.save(host),
+            11 => self.follow(host, other),
+            12 => self.change_primary(host),
+            13 | 14 => self.start_failover(),
+            15 => self.pause(host),
             _ => {
                 let by = self.random.below(2_001) as i64 - 1_000;
                 self.servers[host].clock.step_wall(by);
@@ -145,7 +145,18 @@ impl World {
         if server.is_up && server.loading.is_none() && !server.is_flushed {
             let facts = server.replication.facts();
             let bytes = server.data.encode(facts.map_or(0, |facts| facts.db));
-            server.disk = Some(Saved { facts, bytes });
+            let saved = Saved { facts, bytes };
+            let delay = self.random.between(0, 1_000);
+            let life = server.life;
+            self.queue.after(delay, Event::OnDisk { host, life, saved });
+        }
+    }
+
+    /// The disk has it, unless the server was gone before.
+    pub(crate) fn finish_own_save(&mut self, host: Host, life: u32, saved: Saved) {
+        let server = &mut self.servers[host];
+        if server.is_up && server.life == life {
+            server.disk = Some(saved);
         }
     }
 
@@ -159,9 +170,13 @@ impl World {
         }
     }
 
-    fn start_failover(&mut self, host: Host) {
+    /// On a primary, if the first guess or the second is one.
+    fn start_failover(&mut self) {
         let real = self.queue.now();
-        let other = self.any_host();
+        let (mut host, other) = (self.any_host(), self.any_host());
+        if !self.servers[host].replication.is_primary() {
+            host = self.any_host();
+        }
         let has_target = self.random.percent(50);
         let timeout = self.random.percent(70).then(|| self.random.between(50, 4_000));
         let request = FailoverRequest {

@@ -6,7 +6,7 @@ use super::climate::{Climate, ENDS_AT, HEALS_AT, QUIET_AT};
 use super::data::Key;
 use super::flaw::Flaw;
 use super::judge::{Judge, Rule, Violation};
-use super::server::Server;
+use super::server::{Saved, Server};
 use crate::clock::Clock;
 use crate::network::{Delivery, Host, Network};
 use crate::queue::{Queue, Real};
@@ -30,6 +30,12 @@ pub(crate) enum Event {
     Saved {
         host: Host,
         ticket: u64,
+    },
+    /// A server's own save is done.
+    OnDisk {
+        host: Host,
+        life: u32,
+        saved: Saved,
     },
     Write,
     Read,
@@ -227,6 +233,7 @@ impl World {
             }
             Event::Loaded { host, ticket } => self.finish_load(host, ticket),
             Event::Saved { host, ticket } => self.finish_save(host, ticket),
+            Event::OnDisk { host, life, saved } => self.finish_own_save(host, life, saved),
             Event::Write => self.client_writes(),
             Event::Read => self.client_reads(),
             Event::Wait(wait) => self.client_waits(wait),

@@ -52,6 +52,7 @@ fn a_seed_replays_event_by_event() {
 /// so each fault also has its own test in `store-replica`.
 const KEPT_SEEDS: &[(u64, &str)] = &[
     (8, "WAIT for offset 0 counted a replica that was still loading"),
+    (1636, "clients stayed paused when an operator ended a FAILOVER by REPLICAOF NO ONE"),
     (563, "a restarted replica forgot which database its stream had selected"),
 ];
 
