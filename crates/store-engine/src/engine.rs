@@ -464,7 +464,7 @@ impl Engine {
 
     /// When [`tick`](Self::tick) is wanted next.
     pub fn next_tick(&self) -> NextTick {
-        if self.keyspace.is_settling() {
+        if self.keyspace.is_settling() || self.keyspace.has_dropped() {
             return NextTick::Soon;
         }
         if self.state.eviction.is_under_way() {
@@ -485,13 +485,23 @@ impl Engine {
         self.state.base_memory + self.keyspace.memory()
     }
 
+    /// Bytes in use with all that waits to be freed.
+    pub fn memory_in_use(&self) -> usize {
+        self.memory() + self.keyspace.freeing_stats().pending_bytes
+    }
+
+    /// Bytes of whole databases that were freed since the last call.
+    pub fn take_flushed_bytes(&mut self) -> usize {
+        self.keyspace.take_flushed_bytes()
+    }
+
     /// The driver has freed so many values of [`Effects::garbage`] with so many bytes.
     pub fn note_freed(&mut self, objects: usize, bytes: usize) {
         self.keyspace.note_freed(objects, bytes);
     }
 
     /// The driver has no room for this part of [`Effects::garbage`]: it is freed here, a single
-    /// value at once, a whole database in slices.
+    /// value at once, a whole database in slices, unless too much waits for that.
     pub fn take_back(&mut self, garbage: Garbage) {
         self.keyspace.take_back(garbage);
     }

@@ -26,6 +26,14 @@ pub trait Host: Send {
     /// What the process uses now.
     fn usage(&self) -> Usage;
 
+    /// The allocator's name, as INFO tells.
+    fn allocator_name(&self) -> &str {
+        "unknown"
+    }
+
+    /// MEMORY PURGE: has the allocator give what is free back to the system, if it can.
+    fn give_back_memory(&self) {}
+
     /// Replaces the text of the configuration file by what `renew` makes of it. Fails with a
     /// reason for the client.
     fn rewrite_config(&self, path: &str, renew: &dyn Fn(&str) -> String) -> Result<(), String>;

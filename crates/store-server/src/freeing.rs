@@ -11,6 +11,8 @@ use store_engine::Garbage;
 /// Bytes that may wait to be freed: they are in use still, beyond `maxmemory`. One that is
 /// larger is taken when nothing else waits.
 const WAITING_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// With `maxmemory`, a quarter of it may wait, or this much if that is more.
+const WAITING_BYTES_MIN: usize = 16 * 1024 * 1024;
 
 /// The thread, started when it is first needed.
 #[derive(Default)]
@@ -35,11 +37,15 @@ struct Freed {
 }
 
 impl Freeing {
-    /// Has garbage freed. Gives it back when too much waits already, or there is no thread to
-    /// be had.
-    pub(crate) fn free(&mut self, garbage: Garbage) -> Result<(), Garbage> {
+    /// Has garbage freed. Gives it back when too much waits already by the measure of
+    /// `maxmemory`, 0 without one, or when there is no thread to be had.
+    pub(crate) fn free(&mut self, garbage: Garbage, memory_max: usize) -> Result<(), Garbage> {
         let (objects, bytes) = (garbage.objects(), garbage.bytes());
-        let is_full = self.waiting_bytes.saturating_add(bytes) > WAITING_BYTES_MAX;
+        let waiting_max = match memory_max {
+            0 => WAITING_BYTES_MAX,
+            _ => (memory_max / 4).clamp(WAITING_BYTES_MIN, WAITING_BYTES_MAX),
+        };
+        let is_full = self.waiting_bytes.saturating_add(bytes) > waiting_max;
         if is_full && self.waiting_bytes > 0 {
             return Err(garbage);
         }
@@ -51,6 +57,11 @@ impl Freeing {
         self.waiting_objects += objects;
         self.waiting_bytes += bytes;
         Ok(())
+    }
+
+    /// Whether anything is known to wait.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.waiting_objects > 0
     }
 
     /// Objects and bytes freed since the last call, if anything waited at all.

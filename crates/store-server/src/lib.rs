@@ -17,8 +17,10 @@
 //! assert_eq!(&reply, b"+PONG\r\n");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//! Dropping the server stops it. No global state, no signal handler, no allocator is touched.
+//! Dropping the server stops it. No global state and no signal handler is touched; the allocator
+//! is told to give memory back after much was freed, see [`Allocator`].
 
+mod allocator;
 mod busy;
 mod client;
 mod clock;
@@ -35,6 +37,7 @@ mod stream;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 
+pub use allocator::Allocator;
 pub use listen::ListenError;
 pub use persistence::volatile_folder;
 pub use server::{LogLevel, Server, ServerBuilder, StartError, Stopper};

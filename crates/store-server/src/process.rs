@@ -9,6 +9,7 @@ use store_engine::{Config, Host, SaveJob, Usage};
 use store_persist::disk::{Disk, folder_of};
 use store_persist::rdb::Part;
 
+use crate::allocator::Allocator;
 use crate::outside::Outside;
 use crate::persistence::DataFolders;
 use crate::persistence::snapshot::{self, Generations};
@@ -23,16 +24,24 @@ pub(crate) struct Process {
     /// Shared with the saves in the background.
     generations: Generations,
     folders: DataFolders,
+    allocator: Arc<dyn Allocator>,
 }
 
 impl Process {
     pub(crate) fn new(
-        outside: Outside,
+        outside: &Outside,
         disk: Arc<dyn Disk>,
-        generations: Generations,
-        folders: DataFolders,
+        generations: &Generations,
+        folders: &DataFolders,
+        allocator: &Arc<dyn Allocator>,
     ) -> Self {
-        Self { outside, disk, generations, folders }
+        Self {
+            outside: outside.clone(),
+            disk,
+            generations: generations.clone(),
+            folders: folders.clone(),
+            allocator: Arc::clone(allocator),
+        }
     }
 }
 
@@ -47,6 +56,14 @@ impl Host for Process {
             cpu_system_us: system * tick_us,
             cpu_user_us: user * tick_us,
         }
+    }
+
+    fn allocator_name(&self) -> &str {
+        self.allocator.name()
+    }
+
+    fn give_back_memory(&self) {
+        self.allocator.give_back();
     }
 
     fn rewrite_config(&self, path: &str, renew: &dyn Fn(&str) -> String) -> Result<(), String> {

@@ -12,6 +12,7 @@ use mio::{Poll, Waker};
 use store_engine::{Config, ConfigError, Engine, Identity, parse_arguments};
 use store_persist::disk::Disk;
 
+use crate::allocator::{Allocator, SystemAllocator};
 use crate::clock::Clock;
 use crate::event_loop::{EventLoop, Message, Ties, WAKER};
 use crate::listen::{ListenError, listen_unix};
@@ -119,6 +120,7 @@ pub struct ServerBuilder {
     /// Whether data is looked for in `dir` even if none is to be kept.
     reads_files: bool,
     folders: DataFolders,
+    allocator: Arc<dyn Allocator>,
 }
 
 impl ServerBuilder {
@@ -210,10 +212,24 @@ impl ServerBuilder {
         self
     }
 
+    /// The allocator of this program, to be told to give memory back. Without this it is taken
+    /// to be that of the C library.
+    pub fn allocator(mut self, allocator: impl Allocator + 'static) -> Self {
+        self.allocator = Arc::new(allocator);
+        self
+    }
+
     /// Receives log lines, on the server's thread.
     pub fn log(mut self, log: impl FnMut(LogLevel, &str) + Send + 'static) -> Self {
         self.log = Box::new(log);
         self
+    }
+
+    fn wanted_ports(&self) -> Ports {
+        Ports {
+            tcp: self.tcp.port(&self.config, "port"),
+            tls: self.tls.port(&self.config, "tls-port"),
+        }
     }
 
     /// Listens, starts the server's thread, and returns once data is loaded. Clients that come
@@ -224,10 +240,7 @@ impl ServerBuilder {
         if let Some(error) = self.errors {
             return Err(error.into());
         }
-        let wanted = Ports {
-            tcp: self.tcp.port(&self.config, "port"),
-            tls: self.tls.port(&self.config, "tls-port"),
-        };
+        let wanted = self.wanted_ports();
         let folders = self.folders;
         if persists(&self.config) {
             folders.own(&dir(&self.config)).map_err(StartError::Data)?;
@@ -239,27 +252,20 @@ impl ServerBuilder {
             listeners.push(listen_unix(&self.config, path)?);
         }
         let identity = Identity {
-            process_id: std::process::id(),
             tcp_port: ports.tcp.or(ports.tls).unwrap_or(0),
-            system: system(),
-            executable: executable(),
             config_file: self.config_file,
-            started_at_ms: Clock::new().now_us() / 1000,
             // Whoever could have been told of leases that are forgotten lives in this process.
             history_complete: listeners.is_empty() || self.is_vouched_for,
-            ..Identity::default()
+            ..identity_of_process()
         };
         let seed = self.seed.map_or_else(random_seed, Ok)?;
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (messages, received) = channel();
-        if !self.config.text("save").is_empty() {
-            let folder = Path::new(self.config.text("dir"));
-            remove_leftovers(&*self.disk, &folder.join(self.config.text("dbfilename")));
-        }
+        remove_leftovers_of(&self.config, &*self.disk);
         let generations = Generations::default();
         let disk = Arc::clone(&self.disk);
-        let process = Process::new(outside.clone(), disk, generations.clone(), folders.clone());
+        let process = Process::new(&outside, disk, &generations, &folders, &self.allocator);
         let mailbox = Mailbox { messages: messages.clone(), waker: Arc::clone(&waker) };
         let disk = Arc::clone(&self.disk);
         let persistence = Persistence::new(disk, folders, &self.config, mailbox);
@@ -273,8 +279,13 @@ impl ServerBuilder {
         }
         engine.load_acl_file().map_err(StartError::Acl)?;
         let is_forced = Arc::new(AtomicBool::new(false));
-        let ties =
-            Ties { outside, waker: waker.clone(), generations, is_forced: is_forced.clone() };
+        let ties = Ties {
+            outside,
+            waker: waker.clone(),
+            generations,
+            is_forced: is_forced.clone(),
+            allocator: self.allocator,
+        };
         let mut event_loop =
             EventLoop::new(poll, engine, listeners, received, self.log, persistence, ties)?;
         let (ready, started) = channel();
@@ -316,6 +327,7 @@ impl Server {
             is_vouched_for: false,
             reads_files: false,
             folders: DataFolders::default(),
+            allocator: Arc::new(SystemAllocator),
         }
     }
 
@@ -405,6 +417,23 @@ fn in_memory() -> Config {
     let save = Config::find("save").expect("it is in the table");
     config.set(save, &[""]).expect("no save points is a value");
     config
+}
+
+fn remove_leftovers_of(config: &Config, disk: &dyn Disk) {
+    if !config.text("save").is_empty() {
+        let folder = Path::new(config.text("dir"));
+        remove_leftovers(disk, &folder.join(config.text("dbfilename")));
+    }
+}
+
+fn identity_of_process() -> Identity {
+    Identity {
+        process_id: std::process::id(),
+        system: system(),
+        executable: executable(),
+        started_at_ms: Clock::new().now_us() / 1000,
+        ..Identity::default()
+    }
 }
 
 fn system() -> String {

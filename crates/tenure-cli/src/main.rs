@@ -8,6 +8,7 @@
 #[macro_use]
 mod output;
 
+mod allocator;
 mod check_aof;
 mod check_rdb;
 mod cli;
@@ -42,10 +43,6 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::Failure;
-
-/// Keys are many small allocations; only the program may choose who makes them.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// One leader among many processes, and the store it needs.
 #[derive(Debug, Parser)]

@@ -191,7 +191,7 @@ fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "mem_clients_normal" => account.clients,
         "mem_cluster_links" => 0,
         "mem_aof_buffer" => account.file_buffer,
-        "mem_allocator" => "unknown",
+        "mem_allocator" => cx.server.host.allocator_name(),
         "active_defrag_running" => 0,
         "lazyfree_pending_objects" => freeing.pending_objects,
         "lazyfreed_objects" => freeing.freed_objects,

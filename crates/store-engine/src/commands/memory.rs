@@ -269,14 +269,16 @@ fn findings(cx: &Context<'_>, account: &Account) -> Vec<String> {
 }
 
 fn memory_malloc_stats(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    let text = "The allocator is that of the program around this store: it is not asked.";
+    let name = cx.server.host.allocator_name();
+    let text = format!("The program around this store uses {name}; it is not asked for numbers.");
     cx.reply.verbatim("txt", text.as_bytes());
     Ok(())
 }
 
-/// What FLUSHALL let go is freed at once; the allocator is the program's own affair.
+/// What FLUSHALL let go is freed at once, and the allocator is told to give it back.
 fn memory_purge(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     while cx.db.drop_some() {}
+    cx.server.host.give_back_memory();
     cx.reply.ok();
     Ok(())
 }

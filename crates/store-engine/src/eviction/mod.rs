@@ -7,8 +7,9 @@
 //!              └► refuses what needs memory while there is nothing to give up
 //! ```
 //! Only the keyspace and what was there before the first key count: buffers of clients and
-//! files do not, or a slow reader would cost others their keys; nor do values that wait to be
-//! freed, or more would go than is needed.
+//! files do not, or a slow reader would cost others their keys; nor do values that the driver
+//! frees, or more would go than is needed. Tables that FLUSHALL let go count, and are freed
+//! before any key goes.
 //!
 //! The engine has no clock that goes on while it works, so the work of one turn is counted
 //! instead of timed.
@@ -36,6 +37,8 @@ const OUT_OF_MEMORY: CommandError =
 const SAMPLES_MAX: usize = 256;
 /// What giving up one key costs in microseconds, by which work is counted.
 const US_PER_KEY: u64 = 4;
+/// What freeing a slice of a flushed table costs in microseconds.
+const US_PER_SLICE: u64 = 1000;
 /// Parts of a value that are freed in a microsecond.
 const PARTS_PER_US: u64 = 16;
 /// Keys that a turn may give up even at the lowest `maxmemory-eviction-tenacity`.
@@ -155,7 +158,7 @@ fn look_and_make_room(db: &mut Keyspace, server: &mut ServerState) -> Room {
         return Room::Enough;
     }
     let base = server.base_memory;
-    let is_over = |db: &Keyspace| base + db.memory() > memory_max;
+    let is_over = |db: &Keyspace| base + db.memory() + db.dropped_bytes() > memory_max;
     let room = server.eviction.evict_while(db, is_over);
     server.eviction.enter(room, db.now_us());
     server.eviction.enough_at = (room == Room::Enough).then_some(db.dirty);
@@ -214,6 +217,11 @@ impl Eviction {
         while is_over(db) {
             if work_left == 0 {
                 return Room::Freeing;
+            }
+            if db.has_dropped() {
+                db.drop_some();
+                work_left = work_left.saturating_sub(US_PER_SLICE);
+                continue;
             }
             let Some(chosen) = self.choose(db) else { return Room::Nothing };
             let effort = db.evict(chosen.db, &chosen.key).unwrap_or(0) as u64;

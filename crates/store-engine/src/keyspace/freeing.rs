@@ -4,9 +4,12 @@
 //! ```text
 //! removed entry ─► small, or wanted now ─► dropped here
 //!               └► large and lazy ───────► Effects::garbage ─► the driver drops it elsewhere,
-//! flushed table ─► lazy ─────────────────►        "            or gives it back when it is full
-//!               └► else ─► dropped in slices by `tick`
+//! flushed table ─► lazy, or the queue is ─►        "            or gives it back when it is full
+//!               │  full
+//!               └► else ─► `Dropped`: freed in slices, by `tick` or when memory is short
 //! ```
+//! Whatever waits is counted, and no more waits than a named limit: a loop of writes and
+//! flushes would otherwise fill the machine with what nobody can see.
 
 use store_types::Encoding;
 
@@ -19,6 +22,12 @@ use super::value::{Data, Value};
 const EFFORT_MAX: usize = 64;
 /// Giving a long string back costs the system so much per page.
 const PAGE_LEN: usize = 4096;
+/// A table of fewer keys is freed on the spot: about half a millisecond.
+const SMALL_TABLE_LEN: usize = 2000;
+/// Bytes of tables that may wait to be freed in slices. More goes to the driver's thread.
+const DROPPED_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Segments freed in one slice: about 2,000 keys each, a millisecond in all.
+const SLICE_SEGMENTS: usize = 4;
 
 /// When a value that is no longer needed is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,10 +75,10 @@ impl Default for FreeingSettings {
     }
 }
 
-/// What INFO tells of lazy freeing.
+/// What INFO tells of freeing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FreeingStats {
-    /// Values handed out and not yet known to be freed.
+    /// Values that nobody can reach any more and that are not known to be freed.
     pub pending_objects: usize,
     /// Their bytes.
     pub pending_bytes: usize,
@@ -102,6 +111,70 @@ impl Garbage {
     }
 }
 
+/// Tables that are freed in slices.
+#[derive(Default)]
+pub(super) struct Dropped {
+    tables: Vec<DroppedTable>,
+    objects: usize,
+    bytes: usize,
+    /// Bytes of all tables that were ever to be freed, whoever did it, since they were last
+    /// asked for.
+    flushed_bytes: usize,
+}
+
+struct DroppedTable {
+    table: Table,
+    /// What each of its segments counts for, roughly.
+    objects_each: usize,
+    bytes_each: usize,
+}
+
+impl DroppedTable {
+    fn new(table: Table) -> Self {
+        let segments = table.segment_count().max(1);
+        let (objects_each, bytes_each) = (table.len() / segments, table_bytes(&table) / segments);
+        Self { table, objects_each, bytes_each }
+    }
+
+    fn objects(&self) -> usize {
+        self.objects_each * self.table.segment_count()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes_each * self.table.segment_count()
+    }
+}
+
+impl Dropped {
+    /// Takes a table, or gives it back when too much waits already.
+    fn push(&mut self, table: Table) -> Option<Table> {
+        if self.bytes + table_bytes(&table) > DROPPED_BYTES_MAX {
+            return Some(table);
+        }
+        let table = DroppedTable::new(table);
+        self.objects += table.objects();
+        self.bytes += table.bytes();
+        self.tables.push(table);
+        None
+    }
+
+    fn free_slice(&mut self) {
+        let Some(last) = self.tables.last_mut() else { return };
+        let (objects, bytes) = (last.objects(), last.bytes());
+        let is_gone = last.table.drop_some(SLICE_SEGMENTS);
+        self.objects -= objects - last.objects();
+        self.bytes -= bytes - last.bytes();
+        if is_gone {
+            self.tables.pop();
+        }
+    }
+}
+
+/// Bytes of a table with all that is in it.
+pub(super) fn table_bytes(table: &Table) -> usize {
+    table.memory() + table.entry_memory
+}
+
 impl std::fmt::Debug for Garbage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Garbage of {} objects in {} bytes", self.objects, self.bytes)
@@ -123,14 +196,38 @@ impl Keyspace {
         if table.len() == 0 {
             return;
         }
-        match freeing {
+        self.dropped.flushed_bytes += table_bytes(&table);
+        let refused = match freeing {
+            Freeing::Now if table.len() <= SMALL_TABLE_LEN => return,
             Freeing::Now => self.dropped.push(table),
-            Freeing::Lazily => {
-                let (objects, bytes) = (table.len(), table.memory() + table.entry_memory);
-                let content = Content::Table(Box::new(table));
-                self.hand_out(Garbage { content, objects, bytes });
-            }
+            Freeing::Lazily => Some(table),
+        };
+        if let Some(table) = refused {
+            let (objects, bytes) = (table.len(), table_bytes(&table));
+            let content = Content::Table(Box::new(table));
+            self.hand_out(Garbage { content, objects, bytes });
         }
+    }
+
+    /// Frees some of the tables that FLUSHALL let go. True while there is more.
+    pub(crate) fn drop_some(&mut self) -> bool {
+        self.dropped.free_slice();
+        self.has_dropped()
+    }
+
+    /// Bytes of tables that were let go since the last call.
+    pub(crate) fn take_flushed_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.dropped.flushed_bytes)
+    }
+
+    /// Whether tables that FLUSHALL let go wait to be freed.
+    pub(crate) fn has_dropped(&self) -> bool {
+        !self.dropped.tables.is_empty()
+    }
+
+    /// Bytes of tables that FLUSHALL let go and that are not freed yet.
+    pub(crate) fn dropped_bytes(&self) -> usize {
+        self.dropped.bytes
     }
 
     fn hand_out(&mut self, garbage: Garbage) {
@@ -139,12 +236,13 @@ impl Keyspace {
         self.effects.garbage.push(garbage);
     }
 
-    /// The driver has no room for it: one value is freed here and now, a table in slices.
+    /// The driver has no room for it: it is freed here and now, a table in slices unless too
+    /// much waits for that as well.
     pub(crate) fn take_back(&mut self, garbage: Garbage) {
         self.forget_pending(garbage.objects, garbage.bytes);
         match garbage.content {
             Content::Entry(entry) => drop(entry),
-            Content::Table(table) => self.dropped.push(*table),
+            Content::Table(table) => drop(self.dropped.push(*table)),
         }
     }
 
@@ -165,9 +263,14 @@ impl Keyspace {
         self.freeing_stats.freed_objects = 0;
     }
 
-    /// What INFO tells of lazy freeing.
+    /// What INFO tells of freeing: what was handed out, and what waits here.
     pub fn freeing_stats(&self) -> FreeingStats {
-        self.freeing_stats
+        let FreeingStats { pending_objects, pending_bytes, freed_objects } = self.freeing_stats;
+        FreeingStats {
+            pending_objects: pending_objects + self.dropped.objects,
+            pending_bytes: pending_bytes + self.dropped.bytes + self.detached_bytes(),
+            freed_objects,
+        }
     }
 }
 

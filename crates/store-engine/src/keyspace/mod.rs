@@ -77,7 +77,7 @@ pub struct Keyspace {
     /// Whether reads leave the access bits alone (CLIENT NO-TOUCH, and OBJECT's lookups).
     untouched: bool,
     /// Tables that FLUSHALL let go; freed in slices.
-    dropped: Vec<Table>,
+    dropped: freeing::Dropped,
     freeing_stats: FreeingStats,
     expiry_cursor: (usize, usize),
     expiry_enabled: bool,
@@ -142,7 +142,7 @@ impl Keyspace {
             hasher: foldhash::quality::FixedState::with_seed(random.next_u64()),
             access: AccessPolicy::default(),
             untouched: false,
-            dropped: Vec::new(),
+            dropped: freeing::Dropped::default(),
             freeing_stats: FreeingStats::default(),
             freeing: FreeingSettings::default(),
             expiry_cursor: (0, 0),
@@ -638,7 +638,7 @@ impl Keyspace {
     }
 
     /// Empties database `db`, and tells how many keys it had. Freed now means in slices by
-    /// `tick`.
+    /// `tick`, unless too much waits for that.
     pub fn flush(&mut self, db: usize, freeing: Freeing) -> usize {
         let table = std::mem::take(&mut self.databases[db]);
         let removed = table.len();
@@ -680,18 +680,6 @@ impl Keyspace {
         let selected = std::mem::replace(&mut self.selected, db);
         self.contains(key);
         self.selected = selected;
-    }
-
-    /// Frees some of what FLUSHALL let go. True while there is more.
-    pub(crate) fn drop_some(&mut self) -> bool {
-        /// About 2,000 keys each: a millisecond in all.
-        const SEGMENTS_MAX: usize = 4;
-        if let Some(table) = self.dropped.last_mut()
-            && table.drop_some(SEGMENTS_MAX)
-        {
-            self.dropped.pop();
-        }
-        !self.dropped.is_empty()
     }
 
     // What changes cause: the one place where watchers, tracking, events and blocked sessions

@@ -20,6 +20,7 @@
 use store_persist::rdb::{Access, Encoder, EntryHead, Part, SavedEntry, SavedValue};
 use store_types::dump;
 
+use super::freeing::{Freeing, table_bytes};
 use super::table::Table;
 use super::{AccessPolicy, Data, Entry, Found, Keyspace, StringRef, ValueRef};
 
@@ -179,7 +180,20 @@ impl Keyspace {
     pub(crate) fn abandon_snapshot(&mut self, reason: &str) {
         if let Some(walk) = self.snapshot.as_mut().filter(|walk| walk.is_open()) {
             walk.abandon(reason.to_owned());
-            self.dropped.append(&mut walk.detached);
+            let detached = std::mem::take(&mut walk.detached);
+            self.discard_tables(detached);
+        }
+    }
+
+    /// Bytes of databases that FLUSHDB emptied and that are kept for the running snapshot.
+    pub(super) fn detached_bytes(&self) -> usize {
+        let walk = self.snapshot.as_ref();
+        walk.map_or(0, |walk| walk.detached.iter().map(table_bytes).sum())
+    }
+
+    fn discard_tables(&mut self, tables: Vec<Table>) {
+        for table in tables {
+            self.discard_table(table, Freeing::Now);
         }
     }
 
@@ -198,7 +212,7 @@ impl Keyspace {
         let parts = walk.encoder.take_parts();
         if is_done {
             self.databases.iter_mut().for_each(|table| table.snapshot_db = None);
-            self.dropped.append(&mut walk.detached);
+            self.discard_tables(std::mem::take(&mut walk.detached));
         }
         match (&walk.end, is_done) {
             (End::Open, true) => SnapshotTurn::Done(parts),
@@ -233,8 +247,9 @@ impl Keyspace {
             walk.db += 1;
             // A table that FLUSHDB took away half-walked leaves its cursor behind.
             walk.cursor = 0;
-            self.dropped
-                .extend(walk.detached.extract_if(.., |table| table.snapshot_db < Some(walk.db)));
+            let is_walked = |table: &mut Table| table.snapshot_db < Some(walk.db);
+            let walked = walk.detached.extract_if(.., is_walked).collect();
+            self.discard_tables(walked);
         }
         true
     }

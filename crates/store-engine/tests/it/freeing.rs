@@ -1,6 +1,6 @@
 //! Lazy freeing: which values are handed out, and what is told of them.
 
-use store_engine::Garbage;
+use store_engine::{Garbage, NextTick, SnapshotForm, SnapshotKind};
 use store_resp::{OwnedRequest, Reply};
 
 use crate::world::{World, ok};
@@ -125,8 +125,9 @@ fn what_the_driver_gives_back_is_freed_here() {
     for garbage in take_garbage(&mut world) {
         world.engine.take_back(garbage);
     }
-    assert_eq!(pending(&world), (0, 0));
+    // The table waits here, to be freed in slices; that is no lazy freeing.
     world.pass(1);
+    assert_eq!(pending(&world), (0, 0));
     assert_eq!(world.run("DBSIZE"), Reply::Integer(0));
 }
 
@@ -151,4 +152,77 @@ fn removals_are_propagated_as_they_free() {
             world.take_units().iter().map(|unit| words(&unit.requests[0].1)).collect();
         assert_eq!(seen, vec![word.as_bytes().to_vec(); 4]);
     }
+}
+
+/// Keys of some four kilobytes each.
+fn fill(world: &mut World, count: usize) {
+    let text = "x".repeat(4000);
+    for number in 0..count {
+        world.run(&format!("SET key:{number} {text}"));
+    }
+}
+
+fn waiting_bytes(world: &World) -> usize {
+    world.engine.keyspace().freeing_stats().pending_bytes
+}
+
+#[test]
+fn a_flushed_database_counts_until_it_is_freed_and_that_needs_no_request() {
+    let mut world = World::seeded(23);
+    fill(&mut world, 5000);
+    assert_eq!(world.run("FLUSHALL"), ok());
+    let stats = world.engine.keyspace().freeing_stats();
+    assert!(stats.pending_bytes > 20_000_000, "{stats:?}");
+    assert!((4000..=5000).contains(&stats.pending_objects), "{stats:?}");
+    let Reply::Bulk(text) = world.run("INFO memory") else { panic!("no text") };
+    let text = String::from_utf8(text).unwrap();
+    let used = text.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+    assert!(used.parse::<usize>().unwrap() > 20_000_000, "{used}");
+    assert_eq!(world.engine.next_tick(), NextTick::Soon);
+    world.pass(1);
+    assert_eq!(waiting_bytes(&world), 0);
+    assert_eq!(pending(&world), (0, 0));
+}
+
+/// A loop of writes and flushes between two ticks: what waits here is bounded, the rest is
+/// handed out, and what the driver cannot take is freed at once.
+#[test]
+fn flushed_databases_do_not_pile_up() {
+    const WAITING_MAX: usize = 33 << 20;
+    let mut world = World::seeded(24);
+    let mut handed_out = 0;
+    for _ in 0..6 {
+        fill(&mut world, 5000);
+        world.run("FLUSHALL");
+        let garbage = take_garbage(&mut world);
+        let bytes: usize = garbage.iter().map(Garbage::bytes).sum();
+        assert!(waiting_bytes(&world) - bytes < WAITING_MAX);
+        handed_out += garbage.len();
+        garbage.into_iter().for_each(|garbage| world.engine.take_back(garbage));
+        assert!(waiting_bytes(&world) < WAITING_MAX);
+    }
+    assert_eq!(handed_out, 5, "one waits here");
+}
+
+#[test]
+fn memory_that_waits_to_be_freed_is_freed_before_a_key_goes() {
+    let settings = ["--maxmemory", "32mb", "--maxmemory-policy", "allkeys-random"];
+    let mut world = World::configured(25, &settings);
+    for _ in 0..5 {
+        fill(&mut world, 5000);
+        assert_eq!(world.run("FLUSHALL"), ok());
+        assert!(world.engine.memory() + waiting_bytes(&world) < 33 << 20);
+    }
+    assert_eq!(world.engine.keyspace().stats.evicted, 0);
+}
+
+/// A database that was flushed while the append-only file is rewritten is kept for it.
+#[test]
+fn a_database_kept_for_a_snapshot_counts() {
+    let mut world = World::seeded(26);
+    fill(&mut world, 5000);
+    let (kind, form) = (SnapshotKind::Rewrite, SnapshotForm::Entries);
+    assert!(world.engine.start_snapshot(world.now_ms * 1000, kind, form));
+    assert_eq!(world.run("FLUSHALL"), ok());
+    assert!(waiting_bytes(&world) > 20_000_000);
 }

@@ -79,6 +79,7 @@ impl EventLoop {
             if let Some(mut client) = self.clients[slot].take() {
                 // It is closed next; deregistering cannot matter.
                 let _ = self.poll.registry().deregister(&mut client.stream);
+                self.shrinking.note_freed(client.counted_memory);
                 self.clients_memory = self.clients_memory.saturating_sub(client.counted_memory);
                 self.engine.close_session(client.session);
             }

@@ -19,8 +19,9 @@ impl EventLoop {
                 self.persistence.take_units(self.now_us / 1000, &effects.units);
                 effects.units.clear();
             }
+            let memory_max = self.engine.config().tuned().memory_max;
             for garbage in garbage {
-                if let Err(garbage) = self.freeing.free(garbage) {
+                if let Err(garbage) = self.freeing.free(garbage, memory_max) {
                     self.engine.take_back(garbage);
                 }
             }

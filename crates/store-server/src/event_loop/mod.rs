@@ -18,6 +18,7 @@ mod files;
 mod read;
 mod run;
 mod save;
+mod shrink;
 mod write;
 
 use std::io;
@@ -33,6 +34,7 @@ use store_engine::{Engine, NextTick};
 pub(crate) use accept::{ACCEPTS_MAX, Handshakes, find_listener, refusal};
 pub(crate) use files::Ready;
 
+use crate::allocator::Allocator;
 use crate::client::Client;
 use crate::clock::{Clock, thread_cpu};
 use crate::freeing::Freeing;
@@ -44,6 +46,7 @@ use crate::persistence::{FileEvent, Loader, Persistence};
 use crate::server::{Log, LogLevel, StartError};
 use read::Arrival;
 use run::Pending;
+use shrink::Shrinking;
 
 /// Token of the waker.
 pub(crate) const WAKER: Token = Token(usize::MAX);
@@ -74,6 +77,7 @@ pub(crate) struct Ties {
     pub(crate) waker: Arc<Waker>,
     pub(crate) generations: Generations,
     pub(crate) is_forced: Arc<AtomicBool>,
+    pub(crate) allocator: Arc<dyn Allocator>,
 }
 
 /// Everything the server thread owns.
@@ -115,6 +119,7 @@ pub(crate) struct EventLoop {
     to_accept: Vec<usize>,
     next_client_check_ms: u64,
     freeing: Freeing,
+    shrinking: Shrinking,
     /// Whether some client has more unread output than it may have for long.
     watches_output: bool,
     /// Bytes that clients hold, counted only while there is a limit.
@@ -169,6 +174,7 @@ impl EventLoop {
             to_accept: Vec::new(),
             next_client_check_ms: 0,
             freeing: Freeing::default(),
+            shrinking: Shrinking::default(),
             watches_output: false,
             clients_memory: 0,
             cpu_before: Duration::ZERO,
@@ -229,6 +235,7 @@ impl EventLoop {
         self.handshakes.clock_stepped(step_ms);
         // These come too early at the worst.
         self.next_client_check_ms = 0;
+        self.shrinking.clock_stepped();
         self.accepts_again_at_ms = self.accepts_again_at_ms.map(|_| 0);
         for client in self.clients.iter_mut().flatten() {
             let since = client.over_soft_since_ms.as_mut();
@@ -267,7 +274,8 @@ impl EventLoop {
         let handshake_at = self.handshakes.next_at_ms();
         let files_at = self.persistence.wakes_at_ms();
         let accept_at = self.accepts_again_at_ms;
-        let moments = [engine_at, check_at, handshake_at, files_at, accept_at];
+        let shrink_at = self.shrinking.next_at_ms();
+        let moments = [engine_at, check_at, handshake_at, files_at, accept_at, shrink_at];
         let wake_at = moments.into_iter().flatten().min()?;
         Some(Duration::from_millis(wake_at.saturating_sub(now_ms)))
     }
@@ -326,6 +334,7 @@ impl EventLoop {
         self.write_clients();
         self.evict_clients();
         self.close_clients();
+        self.shrink(self.now_us / 1000);
         self.now_us = self.clock.now_us();
     }
 

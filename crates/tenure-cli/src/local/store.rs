@@ -263,7 +263,11 @@ impl Owner<'_> {
 }
 
 fn start(owner: &Owner<'_>, socket: &Path) -> Result<Server, StartError> {
-    let builder = Server::builder().persist(&owner.place.state).unix_socket(socket).log(log);
+    let builder = Server::builder()
+        .persist(&owner.place.state)
+        .unix_socket(socket)
+        .allocator(crate::allocator::Mimalloc)
+        .log(log);
     match owner.is_first {
         true => builder.vouch_for_history().start(),
         false => builder.start(),

@@ -24,6 +24,7 @@ use background::PidFile;
 use log::Logger;
 use supervisor::Supervisor;
 
+use crate::allocator::Mimalloc;
 use crate::exit::{self, Failure};
 
 /// Run the Redis-compatible store as a server.
@@ -86,6 +87,7 @@ fn serve(
         .config(config)
         .setting("dir", &folder.to_string_lossy())
         .listen_as_configured()
+        .allocator(Mimalloc)
         .log(move |level, text| sink.write(level, text));
     if let Some(path) = &file {
         builder = builder.config_file(path);

@@ -17,6 +17,7 @@ mod hostile;
 mod local;
 mod local_place;
 mod look;
+mod memory;
 mod once;
 mod operate;
 mod orphans;

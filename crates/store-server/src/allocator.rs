@@ -1,0 +1,42 @@
+//! The allocator of the program around the store.
+//!
+//! Allocators keep what is freed for later. After a large free the store tells them to give it
+//! back, so that the process shrinks; only the program knows which allocator it has chosen.
+
+/// The allocator of the program, as far as the store talks to it.
+pub trait Allocator: Send + Sync {
+    /// Its name, as INFO tells.
+    fn name(&self) -> &str;
+
+    /// Gives what is free back to the system. Called on the store's own thread, now and then
+    /// after much was freed there, and by MEMORY PURGE.
+    fn give_back(&self);
+}
+
+/// The allocator that programs have unless they choose another: that of the C library.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SystemAllocator;
+
+impl Allocator for SystemAllocator {
+    fn name(&self) -> &str {
+        "libc"
+    }
+
+    fn give_back(&self) {
+        trim();
+    }
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "the C library has no other way to say it")]
+fn trim() {
+    unsafe extern "C" {
+        fn malloc_trim(pad: usize) -> std::ffi::c_int;
+    }
+    // SAFETY: it may be called at any time, from any thread, whether or not anything was
+    // allocated by the C library. Whether it gave anything back does not matter.
+    unsafe { malloc_trim(0) };
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn trim() {}
