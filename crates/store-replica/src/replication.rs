@@ -263,6 +263,11 @@ impl Replication {
         self.continue_failover(now);
     }
 
+    /// Whether there is something to do, beside waiting.
+    pub fn has_output(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+
     /// The next thing to do; after the last one, when to call [`handle_time`](Self::handle_time).
     pub fn poll_output(&mut self) -> Output {
         self.outputs.pop_front().unwrap_or_else(|| Output::WaitUntil(self.wakes_at()))

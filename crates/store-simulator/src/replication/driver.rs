@@ -72,20 +72,20 @@ impl World {
         self.carry_out(host);
         self.pump(host);
         self.judge_host(host);
-    }
-
-    /// Does what the core wants, in order, and remembers when it wants to be woken.
-    pub(crate) fn carry_out(&mut self, host: Host) {
-        loop {
-            match self.servers[host].replication.poll_output() {
-                Output::WaitUntil(at) => return self.set_wake(host, at),
-                output => self.do_output(host, output),
-            }
+        if let Output::WaitUntil(Some(at)) = self.servers[host].replication.poll_output() {
+            self.set_wake(host, at);
         }
     }
 
-    fn set_wake(&mut self, host: Host, at: Option<store_replica::Moment>) {
-        let Some(at) = at else { return };
+    /// Does what the core wants, in order. When it wants to be woken is asked at the end of a turn.
+    pub(crate) fn carry_out(&mut self, host: Host) {
+        while self.servers[host].replication.has_output() {
+            let output = self.servers[host].replication.poll_output();
+            self.do_output(host, output);
+        }
+    }
+
+    fn set_wake(&mut self, host: Host, at: store_replica::Moment) {
         let server = &mut self.servers[host];
         let ahead = at.since(store_replica::Moment::default()).as_millis() as u64;
         let real = server.clock.real_at(ahead).max(self.queue.now() + 1);
