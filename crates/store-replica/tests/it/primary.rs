@@ -29,6 +29,19 @@ fn nothing_is_sent_between_the_mark_and_the_first_ack() {
 }
 
 #[test]
+fn a_write_behind_a_payload_names_its_database_although_others_know_it() {
+    let mut primary = Server::with_delay_zero(1);
+    primary.full_sync(SESSION);
+    primary.write(5, "<a>");
+    let second = SessionId(2);
+    primary.full_sync(second);
+    primary.write(5, "<b>");
+    assert_eq!(primary.core.stream_for(second), b"*2\r\n$6\r\nSELECT\r\n$1\r\n5\r\n<b>");
+    primary.write(5, "<c>");
+    assert!(primary.core.stream_for(second).ends_with(b"<b><c>"), "once is enough");
+}
+
+#[test]
 fn a_payload_from_disk_has_a_length_and_empty_lines_before_it() {
     let mut primary = Server::new(1, Settings { diskless: false, ..Settings::default() });
     primary.ask(SESSION, "PSYNC ? -1");

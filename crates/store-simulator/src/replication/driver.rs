@@ -179,7 +179,10 @@ impl World {
         if fails {
             return server.replication.handle_snapshot_ended(now, false);
         }
+        // A primary's payload names no database: its next write does.
+        let is_primary = server.replication.is_primary();
         let db = server.replication.facts().map_or(0, |facts| facts.db);
+        let db = if is_primary { 0 } else { db };
         server.outgoing = Some(Outgoing {
             bytes: server.data.encode(db).into(),
             is_saved: needs.target == SnapshotTarget::Sockets,
