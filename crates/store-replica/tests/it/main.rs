@@ -7,3 +7,4 @@ mod hostile;
 mod link;
 mod pair;
 mod primary;
+mod real;
