@@ -309,8 +309,10 @@ impl World {
             self.carry_out(host);
             self.judge_host(host);
         }
-        self.servers[host].rests_until = real + self.climate.applies_every;
-        self.queue.after(self.climate.applies_every, Event::Turn(host));
+        // A healed server keeps up with its primary, or nothing could be said about the end.
+        let rest = if self.is_healed() { 1 } else { self.climate.applies_every };
+        self.servers[host].rests_until = real + rest;
+        self.queue.after(rest, Event::Turn(host));
     }
 
     fn apply_request(&mut self, host: Host) -> bool {
