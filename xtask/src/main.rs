@@ -5,6 +5,7 @@
 
 mod command;
 mod commands;
+mod older;
 mod repository;
 
 use std::process::ExitCode;

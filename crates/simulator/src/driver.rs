@@ -368,10 +368,21 @@ impl World<'_> {
         }
         self.note_party(party, || "goes on");
         self.judge_deadline(party);
+        self.look_at_work(party);
         // Everything that waited is there at once, in no particular order.
         for event in std::mem::take(&mut self.parties[party].held) {
             let delay = self.random.below(2 * MILLISECOND);
             self.after(delay, event);
+        }
+    }
+
+    /// A driver looks whether work runs before it looks at anything else: see `Entry::advance`.
+    fn look_at_work(&mut self, party: usize) {
+        let held = &mut self.parties[party].held;
+        let before = held.len();
+        held.retain(|event| !matches!(event, Event::WorkHeard { .. }));
+        if held.len() < before {
+            self.work_heard(party);
         }
     }
 
@@ -381,6 +392,7 @@ impl World<'_> {
         // Timers could not be set on a clock that stood still.
         let local = self.parties[party].local(self.now);
         if self.parties[party].is_alive {
+            self.look_at_work(party);
             self.parties[party].algorithm.wake(local);
             self.settle(party);
         }

@@ -1,7 +1,9 @@
 //! What goes wrong with a store that decides alone.
 
 use tenure_core::ServerTime;
+use tenure_core::protocol::Request;
 
+use crate::algorithm::Op;
 use crate::case::{History, Replicas};
 use crate::clock::MILLISECOND;
 use crate::fault::Fault;
@@ -26,7 +28,9 @@ impl World<'_> {
             Fault::Failover => self.fail_over(),
             Fault::IsolatedPrimary => self.isolate_primary(),
             Fault::FlushAmongVeterans => {
-                if self.parties.iter().all(|place| place.is_alive && place.has_seen_token) {
+                let are_veterans =
+                    self.parties.iter().all(|place| place.is_alive && place.has_seen_token);
+                if are_veterans && !self.is_newcomer_under_way() {
                     self.flush();
                 }
             }
@@ -51,6 +55,18 @@ impl World<'_> {
                 self.cluster.primary().clock.step_forward(now, by);
             }
         }
+    }
+
+    /// Whether a copy of a request is under way that was sent before its sender saw any token: to
+    /// the store it is that of a newcomer.
+    fn is_newcomer_under_way(&self) -> bool {
+        self.events().any(|event| match event {
+            Event::Arrive(letter) => match &letter.op {
+                Op::Call(Request::Acquire(acquire)) => !acquire.floor.is_some(),
+                _ => false,
+            },
+            _ => false,
+        })
     }
 
     fn flush(&mut self) {

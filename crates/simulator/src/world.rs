@@ -358,6 +358,11 @@ impl<'a> World<'a> {
         self.queue.push(Reverse(scheduled));
     }
 
+    /// Everything that is to happen, in no particular order.
+    pub(crate) fn events(&self) -> impl Iterator<Item = &Event> {
+        self.queue.iter().map(|Reverse(scheduled)| &scheduled.event)
+    }
+
     pub(crate) fn after(&mut self, delay: u64, event: Event) {
         self.at(self.now.saturating_add(delay), event);
     }

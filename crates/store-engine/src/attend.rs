@@ -75,6 +75,7 @@ impl Busy<'_> {
 
     /// A client came.
     pub fn open_session(&mut self, now_us: u64, origin: Origin) -> SessionId {
+        self.server.stats.connections += 1;
         open_session(self.server, now_us, origin)
     }
 
@@ -101,9 +102,9 @@ impl Busy<'_> {
         self.db.begin(now_us, session.db);
         session.asked_at_ms = self.db.now_ms();
         let output = std::mem::take(&mut session.output);
-        let reply_start = output.len();
+        let reply_start = output.position();
         let mut cx = Context {
-            reply: ReplyWriter::onto(output, session.protocol),
+            reply: ReplyWriter::onto_output(output, session.protocol),
             db: self.db,
             server: self.server,
             session: &mut session,
@@ -112,13 +113,14 @@ impl Busy<'_> {
             caller: Caller::Client,
             ready_key: None,
             propagate: Propagate::Verbatim,
+            ran: false,
             blocked: None,
         };
         gate::handle(&mut cx, request);
         if cx.session.has(session_flag::REPLY_OFF | session_flag::REPLY_SKIP) {
             drop_reply(&mut cx, reply_start);
         }
-        session.output = cx.reply.into_bytes();
+        session.output = cx.reply.into_output();
         self.db.begin(now_us, selected);
         let is_closing = session.has(session_flag::CLOSING);
         self.server.sessions.put_back(session);

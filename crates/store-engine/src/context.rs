@@ -28,6 +28,8 @@ pub enum Propagate {
     /// The request as it came.
     #[default]
     Verbatim,
+    /// The request as it came, even if nothing changed here.
+    Always,
     /// These requests instead, chosen so that replaying them gives the same data.
     Instead(Vec<OwnedRequest>),
 }
@@ -53,6 +55,8 @@ pub struct Context<'a> {
     pub ready_key: Option<&'a [u8]>,
     /// What to propagate when data changed.
     pub propagate: Propagate,
+    /// A command ran: no gate refused it, and it was not queued.
+    pub(crate) ran: bool,
     /// Set by [`block`](Self::block): the engine will keep the session waiting.
     pub(crate) blocked: Option<Box<Blocked>>,
 }
@@ -68,7 +72,9 @@ impl Context<'_> {
         let request = OwnedRequest::from_args(args.iter().copied());
         match &mut self.propagate {
             Propagate::Instead(requests) => requests.push(request),
-            Propagate::Verbatim => self.propagate = Propagate::Instead(vec![request]),
+            Propagate::Verbatim | Propagate::Always => {
+                self.propagate = Propagate::Instead(vec![request]);
+            }
         }
     }
 
@@ -89,6 +95,7 @@ impl Context<'_> {
         let deadline_ms = (timeout_ms > 0).then(|| self.db.now_ms().saturating_add(timeout_ms));
         self.blocked = Some(Box::new(Blocked {
             request: request.to_owned(),
+            asked: None,
             row: self.row,
             keys: keys.map(Box::from).collect(),
             db: self.db.selected(),

@@ -111,6 +111,8 @@ pub struct Effects {
     /// Keys that ended or were evicted, recorded as the changed ones are: nobody changed them,
     /// so even a session that is not told of its own changes is told of these.
     pub lost_keys: Vec<Option<Box<[u8]>>>,
+    /// Whether changes were noted that those who kept the keys have not heard of.
+    pub has_untold: bool,
     /// Whether more keys are tracked than may be.
     pub tracking_is_full: bool,
     /// Whether some session tracks keys.
@@ -144,6 +146,7 @@ impl Effects {
             && self.unblocks.is_empty()
             && self.changed_keys.is_empty()
             && self.lost_keys.is_empty()
+            && !self.has_untold
             && !self.tracking_is_full
             && self.unit.requests.is_empty()
     }

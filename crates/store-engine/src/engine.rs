@@ -17,6 +17,7 @@ use crate::gate;
 use crate::host::Host;
 use crate::keyspace::{ExpiryTurn, Foreseen, Garbage, Keyspace};
 use crate::latency::LatencyMonitor;
+use crate::measure::{TickWork, Unmeasured};
 use crate::persistence::Persistence;
 use crate::pubsub::PubSub;
 use crate::rates::RateMeter;
@@ -25,7 +26,7 @@ use crate::scripting::Scripting;
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
 use crate::slow_log::SlowLog;
 use crate::snapshot::Saving;
-use crate::state::{Identity, Measured, ServerState, Stats, server_gate};
+use crate::state::{DebugSwitches, Identity, Measured, ServerState, Stats, server_gate};
 use crate::tracking::TrackingTable;
 
 /// Rounds of waking blocked sessions after one request: each may feed the next.
@@ -66,8 +67,8 @@ pub struct Engine {
     pub(crate) state: ServerState,
     /// Blocked sessions by the moment their time is up.
     deadlines: BTreeSet<(u64, SessionId)>,
-    /// Rows of requests executed and not yet measured.
-    unmeasured: Vec<RowId>,
+    /// Requests executed and not yet measured.
+    pub(crate) unmeasured: Unmeasured,
     /// When to look for ended keys next.
     expiry_at_ms: u64,
 }
@@ -95,6 +96,7 @@ impl Engine {
                 persistence: Persistence::default(),
                 host,
                 base_memory: 0,
+                clients_memory: 0,
                 limits: Limits { hash_seed: random.next_u64(), ..Limits::default() },
                 eviction: Eviction::default(),
                 gates: 0,
@@ -111,9 +113,10 @@ impl Engine {
                 latency: LatencyMonitor::default(),
                 slow_from_us: u64::MAX,
                 tracks_latency: true,
+                debug: DebugSwitches::default(),
             },
             deadlines: BTreeSet::new(),
-            unmeasured: Vec::new(),
+            unmeasured: Unmeasured::default(),
             expiry_at_ms: 0,
         };
         engine.state.saving.saved_at_ms = engine.state.identity.started_at_ms;
@@ -145,11 +148,6 @@ impl Engine {
 
     pub(crate) fn keyspace_mut(&mut self) -> &mut Keyspace {
         &mut self.keyspace
-    }
-
-    /// Forgets the requests executed and not measured.
-    pub(crate) fn forget_unmeasured(&mut self) {
-        self.unmeasured.clear();
     }
 
     /// Tells what only the driver can measure.
@@ -202,6 +200,7 @@ impl Engine {
 
     /// A client came.
     pub fn open_session(&mut self, now_us: u64, origin: Origin) -> SessionId {
+        self.state.stats.connections += 1;
         open_session(&mut self.state, now_us, origin)
     }
 
@@ -249,9 +248,9 @@ impl Engine {
         self.keyspace.begin(now_us, session.db);
         session.asked_at_ms = self.keyspace.now_ms();
         let output = std::mem::take(&mut session.output);
-        let reply_start = output.len();
+        let reply_start = output.position();
         let mut cx = Context {
-            reply: ReplyWriter::onto(output, session.protocol),
+            reply: ReplyWriter::onto_output(output, session.protocol),
             db: &mut self.keyspace,
             server: &mut self.state,
             session: &mut session,
@@ -260,6 +259,7 @@ impl Engine {
             caller: Caller::Client,
             ready_key: None,
             propagate: Propagate::Verbatim,
+            ran: false,
             blocked: None,
         };
         gate::handle(&mut cx, request);
@@ -267,9 +267,11 @@ impl Engine {
             drop_reply(&mut cx, reply_start);
         }
         let blocked = cx.blocked.take();
-        self.unmeasured.push(cx.row);
-        session.output = cx.reply.into_bytes();
-        if let Some(blocked) = blocked {
+        self.unmeasured.add((cx.ran && blocked.is_none()).then_some(cx.row));
+        session.output = cx.reply.into_output();
+        if let Some(mut blocked) = blocked {
+            let is_same = blocked.request.as_request().args_from(0).eq(request.args_from(0));
+            blocked.asked = (!is_same).then(|| request.to_owned());
             self.block(&mut session, blocked);
         }
         const ENDINGS: u32 = session_flag::BLOCKED
@@ -321,7 +323,6 @@ impl Engine {
             return Outcome::Closing;
         }
         if endings & session_flag::POSTPONED != 0 {
-            self.unmeasured.pop();
             return Outcome::Postponed;
         }
         if endings & session_flag::BLOCKED != 0 { Outcome::Blocked } else { Outcome::Rest }
@@ -357,63 +358,22 @@ impl Engine {
         self.keyspace.prefetch_value(foreseen);
     }
 
-    /// Whether the request just executed can only have taken so little time that it need not
-    /// be measured alone.
-    #[inline]
-    pub fn was_quick(&self, request: Request<'_>) -> bool {
-        const QUICK_ARGS_MAX: usize = 8;
-        /// Below this the slow log is meant to have nearly everything.
-        const SLOW_FROM_US_MIN: u64 = 1000;
-        let row = self.unmeasured.last().map(|row| self.state.registry.row(*row).command);
-        request.len() <= QUICK_ARGS_MAX
-            && self.state.slow_from_us >= SLOW_FROM_US_MIN
-            && row.is_some_and(|command| command.has(flag::FAST))
-    }
-
-    /// Tells how long the requests executed since the last call took together, for statistics
-    /// and the slow log. `last` is the one that ran last, unless all were quick.
-    pub fn finish(&mut self, last: Option<(SessionId, Request<'_>)>, micros: u64) {
-        if micros >= self.state.slow_from_us
-            && let Some((id, request)) = last
-            && let Some(row) = self.unmeasured.last()
-        {
-            let now_us = self.keyspace.now_us();
-            commands::note_slow(&mut self.state, now_us, id, *row, request, micros);
-        }
-        let count = self.unmeasured.len() as u64;
-        let each = micros.checked_div(count).unwrap_or(0);
-        let mut left = micros;
-        let tracks = self.state.tracks_latency;
-        while let Some(row) = self.unmeasured.pop() {
-            // What does not divide goes to the one charged last.
-            let share = if self.unmeasured.is_empty() { left } else { each };
-            self.state.registry.stats_mut(row).micros += share;
-            if tracks {
-                self.state.registry.histogram_mut(row).add(share);
-            }
-            left -= share;
-        }
-    }
-
-    /// How many requests were executed since the last [`finish`](Self::finish).
-    #[inline]
-    pub fn unmeasured(&self) -> usize {
-        self.unmeasured.len()
-    }
-
     /// What time alone causes: keys that end, sessions whose wait is over, memory given back.
     pub fn tick(&mut self, now_us: u64) -> NextTick {
         self.keyspace.begin(now_us, 0);
         let now_ms = self.keyspace.now_ms();
         let mut soon = self.keyspace.drop_some();
+        let mut work = TickWork::default();
         if self.state.eviction.is_under_way() {
+            work.evicted = true;
             eviction::make_room(&mut self.keyspace, &mut self.state);
         }
         if self.state.pause.is_some_and(|pause| pause.until_ms <= now_ms) {
             commands::end_pause(&mut self.keyspace, &mut self.state);
         }
-        let may_expire = self.state.pause.is_none();
+        let may_expire = self.state.pause.is_none() && !self.state.debug.pauses_cron;
         if may_expire && now_ms >= self.expiry_at_ms && self.keyspace.has_volatile() {
+            work.expired = true;
             match self.keyspace.expire_turn() {
                 ExpiryTurn::More => soon = true,
                 ExpiryTurn::Done => {
@@ -426,12 +386,15 @@ impl Engine {
             self.keyspace.snapshot_turn(0);
             soon |= self.keyspace.is_settling();
         }
-        self.save_if_due();
+        if !self.state.debug.pauses_cron {
+            self.save_if_due();
+        }
         while let Some((deadline, id)) = self.deadlines.first().copied()
             && deadline <= now_ms
         {
             self.give_up_waiting(id);
         }
+        self.unmeasured.set_tick(work);
         self.state.stats.memory_peak = self.state.stats.memory_peak.max(self.memory());
         if !self.keyspace.effects.is_quiet() {
             self.deliver(None);
@@ -472,9 +435,11 @@ impl Engine {
         }
         let deadline = self.deadlines.first().map(|(at, _)| *at);
         let pause = self.state.pause.map(|pause| pause.until_ms);
-        let expires = pause.is_none() && self.keyspace.has_volatile();
+        let has_cron = !self.state.debug.pauses_cron;
+        let expires = has_cron && pause.is_none() && self.keyspace.has_volatile();
         let expiry = expires.then_some(self.expiry_at_ms);
-        match [deadline, expiry, pause, self.save_due_at_ms()].into_iter().flatten().min() {
+        let save = has_cron.then(|| self.save_due_at_ms()).flatten();
+        match [deadline, expiry, pause, save].into_iter().flatten().min() {
             Some(at) => NextTick::At(at),
             None => NextTick::Never,
         }
@@ -485,9 +450,36 @@ impl Engine {
         self.state.base_memory + self.keyspace.memory()
     }
 
-    /// Bytes in use with all that waits to be freed.
+    /// Bytes in use with all that clients hold and all that waits to be freed.
     pub fn memory_in_use(&self) -> usize {
-        self.memory() + self.keyspace.freeing_stats().pending_bytes
+        let waiting = self.keyspace.freeing_stats().pending_bytes;
+        self.memory() + self.state.clients_memory + waiting
+    }
+
+    /// The driver tells how many bytes clients hold. They count for `maxmemory`.
+    #[inline]
+    pub fn set_clients_memory(&mut self, bytes: usize) {
+        if bytes != self.state.clients_memory {
+            self.state.clients_memory = bytes;
+            self.state.eviction.clients_hold(bytes);
+        }
+    }
+
+    /// Counts what clients hold of values that nobody else holds any more, which is shared
+    /// evenly among those who are still to read it. True when there is any such reader.
+    pub fn count_orphans(&mut self) -> bool {
+        self.state.sessions.count_orphans()
+    }
+
+    /// Sessions that got output from others since the last call.
+    pub fn take_written(&mut self) -> Vec<SessionId> {
+        let written = std::mem::take(&mut self.keyspace.effects.written_sessions);
+        for id in &written {
+            if let Some(session) = self.state.sessions.get_mut(*id) {
+                session.flags &= !session_flag::TOLD;
+            }
+        }
+        written
     }
 
     /// Bytes of whole databases that were freed since the last call.
@@ -530,18 +522,21 @@ impl Engine {
         Some(blocked)
     }
 
-    fn give_up_waiting(&mut self, id: SessionId) {
+    /// The time of a session is up. Answers what it waited for.
+    fn give_up_waiting(&mut self, id: SessionId) -> Option<Box<Blocked>> {
         let Some(mut session) = self.state.sessions.take(id) else {
             self.deadlines.retain(|(_, waiting)| *waiting != id);
-            return;
+            return None;
         };
-        if let Some(blocked) = self.forget_wait(&mut session) {
-            let reply_start = session.output.len();
+        let blocked = self.forget_wait(&mut session);
+        if let Some(blocked) = &blocked {
+            let reply_start = session.output.position();
             write_timeout(&mut session, blocked.on_timeout);
             drop_late_reply(&mut session, reply_start);
             self.resumed(&session);
         }
         self.state.sessions.put_back(session);
+        blocked
     }
 
     fn resumed(&mut self, session: &Session) {
@@ -572,12 +567,16 @@ impl Engine {
     /// CLIENT UNBLOCK.
     fn unblock(&mut self, id: SessionId, unblock: Unblock) {
         if unblock == Unblock::Timeout {
-            return self.give_up_waiting(id);
+            if let Some(blocked) = self.give_up_waiting(id) {
+                self.unmeasured.add_served(id, *blocked);
+            }
+            return;
         }
         let Some(mut session) = self.state.sessions.take(id) else { return };
-        if self.forget_wait(&mut session).is_some() {
+        if let Some(blocked) = self.forget_wait(&mut session) {
+            self.unmeasured.add_served(id, *blocked);
             let error = b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n";
-            let reply_start = session.output.len();
+            let reply_start = session.output.position();
             session.output.extend_from_slice(error);
             drop_late_reply(&mut session, reply_start);
             self.state.stats.count_error(b"UNBLOCKED");
@@ -595,17 +594,18 @@ impl Engine {
                 session.flags |= session_flag::WATCH_BROKEN;
             }
         }
+        let keys = std::mem::take(&mut self.keyspace.effects.changed_keys);
+        if !keys.is_empty() || self.keyspace.effects.has_untold {
+            let cause = origin.map(|(id, _)| id);
+            commands::tell_trackers(&mut self.keyspace, &mut self.state, keys, cause);
+        }
         let events = std::mem::take(&mut self.keyspace.effects.events);
         if !events.is_empty() {
             commands::publish_events(&mut self.keyspace, &mut self.state, events, origin);
         }
-        let keys = std::mem::take(&mut self.keyspace.effects.changed_keys);
-        if !keys.is_empty() {
-            commands::invalidate_tracked(&mut self.keyspace, &mut self.state, keys, origin);
-        }
         let keys = std::mem::take(&mut self.keyspace.effects.lost_keys);
         if !keys.is_empty() {
-            commands::invalidate_tracked(&mut self.keyspace, &mut self.state, keys, None);
+            commands::tell_trackers(&mut self.keyspace, &mut self.state, keys, None);
         }
         if std::mem::take(&mut self.keyspace.effects.tracking_is_full) {
             commands::shrink_tracking(&mut self.keyspace, &mut self.state);
@@ -643,9 +643,9 @@ impl Engine {
         let now_us = self.keyspace.now_us();
         self.keyspace.begin(now_us, db);
         let output = std::mem::take(&mut session.output);
-        let reply_start = output.len();
+        let reply_start = output.position();
         let mut cx = Context {
-            reply: ReplyWriter::onto(output, session.protocol),
+            reply: ReplyWriter::onto_output(output, session.protocol),
             db: &mut self.keyspace,
             server: &mut self.state,
             session: &mut session,
@@ -654,6 +654,7 @@ impl Engine {
             caller: Caller::Resumed,
             ready_key: Some(ready_key),
             propagate: Propagate::Verbatim,
+            ran: false,
             blocked: None,
         };
         gate::call(&mut cx, waiting.request.as_request());
@@ -661,11 +662,13 @@ impl Engine {
         if still_blocked {
             cx.reply.truncate(reply_start);
         }
-        session.output = cx.reply.into_bytes();
+        session.output = cx.reply.into_output();
         session.blocked = Some(waiting);
         if !still_blocked {
             drop_late_reply(&mut session, reply_start);
-            self.forget_wait(&mut session);
+            if let Some(served) = self.forget_wait(&mut session) {
+                self.unmeasured.add_served(id, *served);
+            }
             self.resumed(&session);
         }
         self.state.sessions.put_back(session);
@@ -722,7 +725,7 @@ fn drop_late_reply(session: &mut Session, reply_start: usize) {
 
 fn write_timeout(session: &mut Session, reply: TimeoutReply) {
     let output = std::mem::take(&mut session.output);
-    let mut writer = ReplyWriter::onto(output, session.protocol);
+    let mut writer = ReplyWriter::onto_output(output, session.protocol);
     reply.write(&mut writer);
-    session.output = writer.into_bytes();
+    session.output = writer.into_output();
 }

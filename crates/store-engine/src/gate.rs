@@ -15,6 +15,7 @@ use crate::effects::ServerRequest;
 use crate::error::{CommandError, CommandResult};
 use crate::eviction;
 use crate::load::LoadFailure;
+use crate::measure;
 use crate::registry::RowId;
 use crate::session::session_flag;
 use crate::state::server_gate;
@@ -71,24 +72,68 @@ fn handle_gated(cx: &mut Context<'_>, request: Request<'_>) {
     if cx.session.has(session_flag::LOADER) {
         return handle_loaded(cx, request);
     }
-    if let Err(error) = admit(cx, request) {
+    let demands = Demands::of(cx, request);
+    if let Err(error) = admit(cx, request, demands) {
         return reject(cx, &error);
     }
     const HOLDS: u32 = server_gate::PAUSED | server_gate::BUSY_SCRIPT;
-    if cx.server.gates & HOLDS == server_gate::PAUSED && waits_for_pause(cx) {
+    if cx.server.gates & HOLDS == server_gate::PAUSED && waits_for_pause(cx, demands) {
         return postpone(cx);
     }
     if cx.in_multi() && !commands::runs_inside_multi(&cx.server.registry.row(cx.row).full_name) {
-        return queue(cx, request);
+        return queue(cx, request, demands.own);
     }
     call(cx, request);
     after_call(cx, request);
 }
 
+/// What a request asks of the server, for the gates.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demands {
+    /// Flags of the command, as far as a script that it runs does not promise otherwise.
+    own: u32,
+    /// Those and, at EXEC, the flags of all that was queued.
+    any: u32,
+    /// Flags that the command or, at EXEC, one of the queued has not.
+    missing: u32,
+}
+
+impl Demands {
+    fn of(cx: &Context<'_>, request: Request<'_>) -> Self {
+        let command = cx.server.registry.row(cx.row).command;
+        let own = match command.has(flag::RUNS_SCRIPTS) {
+            true => commands::script_flags(cx, command, request),
+            false => command.flags,
+        };
+        match &cx.session.transaction {
+            Some(held) if command.name == "exec" => {
+                Self { own, any: own | held.flags, missing: !own | held.missing_flags }
+            }
+            _ => Self { own, any: own, missing: !own },
+        }
+    }
+
+    /// Whether the command, or one queued before EXEC, changes data.
+    fn writes(self) -> bool {
+        self.any & flag::WRITE != 0
+    }
+
+    /// Whether the command, or one queued before EXEC, waits until data is loaded.
+    fn needs_data(self) -> bool {
+        self.missing & flag::LOADING != 0
+    }
+
+    /// Whether the command, or one queued before EXEC, takes memory.
+    pub(crate) fn grows(self) -> bool {
+        self.any & flag::GROWS != 0
+    }
+}
+
 /// A request from a file has been through the gates when it first ran.
 fn handle_loaded(cx: &mut Context<'_>, request: Request<'_>) {
     if cx.in_multi() && !commands::runs_inside_multi(&cx.server.registry.row(cx.row).full_name) {
-        return queue(cx, request);
+        let flags = cx.server.registry.row(cx.row).command.flags;
+        return queue(cx, request, flags);
     }
     call(cx, request);
 }
@@ -104,15 +149,9 @@ fn after_call(cx: &mut Context<'_>, request: Request<'_>) {
 }
 
 /// Whether CLIENT PAUSE holds this request back.
-fn waits_for_pause(cx: &Context<'_>) -> bool {
+fn waits_for_pause(cx: &Context<'_>, demands: Demands) -> bool {
     const CHANGES: u32 = flag::WRITE | flag::MAY_REPLICATE;
-    let Some(pause) = cx.server.pause else { return false };
-    let command = cx.server.registry.row(cx.row).command;
-    let queued_changes = || {
-        let queued = cx.session.transaction.as_ref().map_or(&[][..], |held| &held.queued);
-        queued.iter().any(|(row, _)| cx.server.registry.row(*row).command.has(CHANGES))
-    };
-    pause.all || command.has(CHANGES) || command.name == "exec" && queued_changes()
+    cx.server.pause.is_some_and(|pause| pause.all || demands.any & CHANGES != 0)
 }
 
 /// The driver keeps the request and sends it again once the session is resumed.
@@ -121,7 +160,7 @@ fn postpone(cx: &mut Context<'_>) {
     cx.server.postponed.push(cx.session.id);
 }
 
-fn admit(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+fn admit(cx: &mut Context<'_>, request: Request<'_>, demands: Demands) -> CommandResult {
     let command = cx.server.registry.row(cx.row).command;
     if cx.session.has(session_flag::NEEDS_AUTH) && !command.has(flag::NO_AUTH) {
         return Err(CommandError::text("NOAUTH Authentication required."));
@@ -136,21 +175,22 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         // No key may go for memory while a script relies on it.
         commands::check_busy(cx, command)?;
     } else if cx.server.gates & server_gate::MEMORY_LIMIT != 0 {
-        eviction::check(cx, command)?;
+        eviction::check(cx, command, demands)?;
     }
-    if cx.server.gates & server_gate::DISK_TROUBLE != 0 && (command.name == "ping" || writes(cx)) {
+    let is_told = command.name == "ping" || demands.writes();
+    if cx.server.gates & server_gate::DISK_TROUBLE != 0 && is_told {
         return Err(cx.server.persistence.refusal());
     }
-    if cx.server.gates & server_gate::FEW_REPLICAS != 0 && writes(cx) {
+    if cx.server.gates & server_gate::FEW_REPLICAS != 0 && demands.writes() {
         return Err(CommandError::FEW_REPLICAS);
     }
-    if cx.server.gates & server_gate::SAVING_FAILS != 0 && (command.name == "ping" || writes(cx)) {
+    if cx.server.gates & server_gate::SAVING_FAILS != 0 && is_told {
         return Err(CommandError::SAVING_FAILS);
     }
     if cx.session.has(session_flag::SUBSCRIBED) && cx.session.protocol == Protocol::Resp2 {
         check_subscribed(cx)?;
     }
-    if cx.server.gates & server_gate::LOADING != 0 && needs_data(cx) {
+    if cx.server.gates & server_gate::LOADING != 0 && demands.needs_data() {
         return Err(CommandError::text("LOADING Redis is loading the dataset in memory"));
     }
     const TOUCHES_KEYS: u32 = flag::READ | flag::WRITE | flag::MAY_REPLICATE;
@@ -158,26 +198,6 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         return Err(CommandError::text("ERR Replica can't interact with the keyspace"));
     }
     Ok(())
-}
-
-/// Whether the request, or one queued before EXEC, changes data.
-fn writes(cx: &Context<'_>) -> bool {
-    any_command(cx, |command| command.has(flag::WRITE))
-}
-
-/// Whether the request, or one queued before EXEC, waits until data is loaded.
-fn needs_data(cx: &Context<'_>) -> bool {
-    any_command(cx, |command| !command.has(flag::LOADING))
-}
-
-/// Whether it holds for the request's command or, at EXEC, for one that was queued.
-pub(crate) fn any_command(cx: &Context<'_>, holds: impl Fn(&Command) -> bool) -> bool {
-    let command = cx.server.registry.row(cx.row).command;
-    let queued = match &cx.session.transaction {
-        Some(transaction) if command.name == "exec" => transaction.queued.as_slice(),
-        _ => &[],
-    };
-    holds(command) || queued.iter().any(|(row, _)| holds(cx.server.registry.row(*row).command))
 }
 
 /// `min-replicas-to-write`: nothing is written that too few others would keep.
@@ -212,7 +232,12 @@ fn check_subscribed(cx: &Context<'_>) -> CommandResult {
     )))
 }
 
-fn queue(cx: &mut Context<'_>, request: Request<'_>) {
+fn queue(cx: &mut Context<'_>, request: Request<'_>, flags: u32) {
+    if cx.session.has(session_flag::MULTI_BROKEN | session_flag::WATCH_BROKEN) {
+        // It will not run, so it need not be kept.
+        cx.reply.simple("QUEUED");
+        return;
+    }
     let owned = request.to_owned();
     let row = cx.row;
     let memory_max = cx.server.config.query_buffer_max();
@@ -227,6 +252,8 @@ fn queue(cx: &mut Context<'_>, request: Request<'_>) {
         cx.db.effects.requests.push(ServerRequest::Close(id));
         return;
     }
+    transaction.flags |= flags;
+    transaction.missing_flags |= !flags;
     transaction.queued.push((row, owned));
     cx.reply.simple("QUEUED");
 }
@@ -241,8 +268,12 @@ pub(crate) fn call(cx: &mut Context<'_>, request: Request<'_>) {
         cx.propagate = Propagate::Verbatim;
     }
     let result = (command.run)(cx, request);
-    cx.server.stats.commands += 1;
-    cx.server.registry.stats_mut(row).calls += 1;
+    cx.ran = true;
+    // One that waited was counted when it began to.
+    if cx.caller != Caller::Resumed {
+        cx.server.stats.commands += 1;
+        cx.server.registry.stats_mut(row).calls += 1;
+    }
     if let Err(error) = result {
         cx.reply.truncate(reply_start);
         cx.reply.error(error.as_bytes());
@@ -252,8 +283,18 @@ pub(crate) fn call(cx: &mut Context<'_>, request: Request<'_>) {
             note_load_failure(cx, &error);
         }
     }
-    if cx.db.dirty != dirty_before && cx.db.effects.propagating {
+    if cx.db.effects.propagating && (cx.db.dirty != dirty_before || is_told_anyway(cx)) {
         propagate(cx, request);
+    }
+}
+
+/// Whether what ran is propagated though it counts for no change.
+#[inline]
+fn is_told_anyway(cx: &Context<'_>) -> bool {
+    match &cx.propagate {
+        Propagate::Verbatim => false,
+        Propagate::Always => true,
+        Propagate::Instead(requests) => cx.caller == Caller::Resumed && !requests.is_empty(),
     }
 }
 
@@ -283,7 +324,9 @@ fn propagate(cx: &mut Context<'_>, request: Request<'_>) {
     let db = cx.db.selected();
     let unit = &mut cx.db.effects.unit.requests;
     match std::mem::take(&mut cx.propagate) {
-        Propagate::Verbatim if cx.server.registry.row(cx.row).command.has(flag::WRITE) => {
+        Propagate::Verbatim | Propagate::Always
+            if cx.server.registry.row(cx.row).command.has(flag::WRITE) =>
+        {
             let renamed = cx.server.registry.table_name_if_renamed(cx.row);
             unit.push((
                 db,
@@ -291,7 +334,7 @@ fn propagate(cx: &mut Context<'_>, request: Request<'_>) {
             ));
         }
         // EXEC and scripts: what ran inside them has been propagated.
-        Propagate::Verbatim => {}
+        Propagate::Verbatim | Propagate::Always => {}
         Propagate::Instead(requests) => {
             unit.extend(requests.into_iter().map(|request: OwnedRequest| (db, request)));
         }
@@ -307,7 +350,7 @@ fn named(name: &str, request: Request<'_>) -> OwnedRequest {
 pub(crate) fn call_queued(cx: &mut Context<'_>, row: RowId, request: Request<'_>, caller: Caller) {
     let outer = (cx.row, cx.caller);
     (cx.row, cx.caller) = (row, caller);
-    call(cx, request);
+    measure::call_measured(cx, request);
     if cx.session.has(session_flag::TRACKING) || cx.server.gates & server_gate::MONITORED != 0 {
         after_call(cx, request);
     }
@@ -317,10 +360,14 @@ pub(crate) fn call_queued(cx: &mut Context<'_>, row: RowId, request: Request<'_>
 /// A gate refused the request: the transaction around it, if any, is broken.
 #[cold]
 fn reject(cx: &mut Context<'_>, error: &CommandError) {
+    cx.server.registry.stats_mut(cx.row).rejected += 1;
+    refuse(cx, error);
+}
+
+fn refuse(cx: &mut Context<'_>, error: &CommandError) {
     if cx.in_multi() {
         cx.session.flags |= session_flag::MULTI_BROKEN;
     }
-    cx.server.registry.stats_mut(cx.row).rejected += 1;
     if cx.server.registry.row(cx.row).command.name == "exec" {
         return abort_exec(cx, error);
     }
@@ -352,9 +399,6 @@ fn handle_unknown(cx: &mut Context<'_>, request: Request<'_>) {
         cx.db.effects.requests.push(ServerRequest::Close(cx.session.id));
         return;
     }
-    if cx.in_multi() {
-        cx.session.flags |= session_flag::MULTI_BROKEN;
-    }
     let mut text = b"ERR unknown command '".to_vec();
     text.extend(&name[..name.len().min(ECHOED_MAX)]);
     text.extend(b"', with args beginning with: ");
@@ -368,19 +412,27 @@ fn handle_unknown(cx: &mut Context<'_>, request: Request<'_>) {
         text.extend(&arg[..arg.len().min(ECHOED_MAX - echoed)]);
         text.extend(b"' ");
     }
-    cx.server.stats.count_error(b"ERR");
-    cx.reply.error(&text);
+    refuse_unknown(cx, &text);
 }
 
 #[cold]
 fn refuse_subcommand(cx: &mut Context<'_>, parent: RowId, request: Request<'_>) {
-    cx.row = parent;
     let name = request.arg(1);
     let mut text = b"ERR unknown subcommand '".to_vec();
     text.extend(&name[..name.len().min(ECHOED_MAX)]);
     let container = cx.server.registry.row(parent).command.name.to_ascii_uppercase();
     text.extend(format!("'. Try {container} HELP.").into_bytes());
-    reject(cx, &CommandError::new(text));
+    refuse_unknown(cx, &text);
+}
+
+/// What is no command counts for none, and is none in CLIENT LIST.
+fn refuse_unknown(cx: &mut Context<'_>, text: &[u8]) {
+    if cx.in_multi() {
+        cx.session.flags |= session_flag::MULTI_BROKEN;
+    }
+    cx.session.last_command = None;
+    cx.server.stats.count_error(b"ERR");
+    cx.reply.error(text);
 }
 
 /// The function of a row that only leads to subcommands: the arity gate keeps requests out.

@@ -21,6 +21,17 @@ pub struct Usage {
     pub cpu_user_us: u64,
 }
 
+/// A setting that the driver cannot follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingRefused {
+    /// Its name.
+    pub setting: &'static str,
+    /// Why, for the client.
+    pub reason: String,
+    /// What the log has to say about it, where the words for the client are those of Redis.
+    pub log: Option<String>,
+}
+
 /// The driver as the engine sees it. The engine itself touches neither files nor the system.
 pub trait Host: Send {
     /// What the process uses now.
@@ -39,13 +50,8 @@ pub trait Host: Send {
     fn rewrite_config(&self, path: &str, renew: &dyn Fn(&str) -> String) -> Result<(), String>;
 
     /// Follows settings that CONFIG SET is about to change and that concern the outside, such
-    /// as ports and certificates. When it fails, with a setting and a reason for the client,
-    /// nothing changes.
-    fn follow_settings(
-        &self,
-        _before: &Config,
-        _after: &Config,
-    ) -> Result<(), (&'static str, String)> {
+    /// as ports and certificates. When it fails, nothing changes.
+    fn follow_settings(&self, _before: &Config, _after: &Config) -> Result<(), SettingRefused> {
         Ok(())
     }
 
@@ -58,6 +64,11 @@ pub trait Host: Send {
 
     /// Whether there is a place for files at all: without one, nothing is saved by itself.
     fn keeps_files(&self) -> bool;
+
+    /// Whether there is an append-only file where the settings say.
+    fn has_append_file(&self, _config: &Config) -> bool {
+        false
+    }
 
     /// Writes a snapshot file while everybody waits: the old one stays until the new one is
     /// whole and on the disk. `next` gives its parts until it gives none. Fails with a reason.

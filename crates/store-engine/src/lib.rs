@@ -53,6 +53,7 @@ mod key_finder;
 mod keyspace;
 mod latency;
 mod load;
+mod measure;
 mod persistence;
 mod pubsub;
 mod rates;
@@ -73,14 +74,15 @@ pub use command::{
 };
 pub use config::{
     Config, ConfigError, Include, Kind, OutputLimit, Remark, SETTINGS, Setting, Tuned,
-    name_matches, parse_arguments, parse_file, parse_file_including, rewrite_file,
+    argument_lines, name_matches, parse_arguments, parse_arguments_including, parse_file,
+    parse_file_including, rewrite_file,
 };
 pub use context::{Caller, Context, Propagate, integer, integer_within, integer32, is_word};
 pub use effects::{Effects, KeyEvent, ServerRequest, Unblock, Unit, event_class};
 pub use engine::{Engine, NextTick, Outcome};
 pub use error::{CommandError, CommandResult};
 pub use eviction::Eviction;
-pub use host::{Host, NoHost, Usage};
+pub use host::{Host, NoHost, SettingRefused, Usage};
 pub use key_finder::{FoundKey, keys_of};
 pub use keyspace::memory::size_class;
 pub use keyspace::{
@@ -103,5 +105,5 @@ pub use snapshot::{
     LoadOptions, LoadProgress, LoadReport, SaveFailure, SaveJob, SavePoint, Saving, check_snapshot,
     fact,
 };
-pub use state::{Identity, Measured, Pause, ServerState, Stats, server_gate};
+pub use state::{DebugSwitches, Identity, Measured, Pause, ServerState, Stats, server_gate};
 pub use tracking::{Tracking, TrackingMode, TrackingTable};

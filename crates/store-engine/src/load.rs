@@ -2,7 +2,7 @@
 
 use store_resp::Request;
 
-use crate::engine::{Engine, Outcome};
+use crate::engine::{Engine, Outcome, open_session};
 use crate::keyspace::Freeing;
 use crate::persistence::Loading;
 use crate::session::{Origin, SessionId, session_flag};
@@ -64,7 +64,9 @@ impl Engine {
         state.persistence.loading = Some(loading);
         state.gates |= server_gate::LOADING;
         self.keyspace_mut().set_loading(true);
-        let id = self.open_session(now_us, Origin { is_local: true, ..Origin::default() });
+        let origin = Origin { is_local: true, ..Origin::default() };
+        // No client, so it does not count as one that connected.
+        let id = open_session(self.state_mut(), now_us, origin);
         if let Some(session) = self.session_mut(id) {
             session.flags = session_flag::LOADER;
         }
@@ -87,7 +89,7 @@ impl Engine {
         let noted = self.state.persistence.load_failure.take();
         let Some(session) = self.session_mut(id) else { return Err(LoadFailure::NoChange) };
         let is_loader = session.has(session_flag::LOADER) && !session.has(MUTED);
-        let rejected = session.output.strip_prefix(b"-").map(|error| {
+        let rejected = session.output.bytes().strip_prefix(b"-").map(|error| {
             LoadFailure::Refused(String::from_utf8_lossy(error.trim_ascii()).into_owned())
         });
         session.output.clear();
@@ -126,9 +128,8 @@ impl Engine {
         keyspace.set_loading(false);
         keyspace.stats = Default::default();
         keyspace.dirty = 0;
-        let effects = self.effects();
-        effects.written_sessions.clear();
-        effects.units.clear();
+        drop(self.take_written());
+        self.effects().units.clear();
     }
 
     /// Tells how the append-only file stands; writes are refused while it has trouble.

@@ -1,8 +1,9 @@
 //! Who listens to which channels, and frames that reach sessions without being asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use store_resp::{Protocol, ReplyWriter};
+use store_resp::{Output, Protocol, ReplyWriter, SHARED_MIN};
 use store_types::glob;
 
 use crate::config::OutputLimit;
@@ -170,9 +171,10 @@ impl PubSub {
     }
 }
 
-/// One message, the same for all who get it but for its first byte.
+/// One message, the same for all who get it but for its first byte. A long one is shared by all
+/// of them.
 #[derive(Debug)]
-pub(crate) struct Frame(Vec<u8>);
+pub(crate) struct Frame(Arc<Vec<u8>>);
 
 impl Frame {
     /// A message of these words.
@@ -187,13 +189,16 @@ impl Frame {
     pub(crate) fn written(write: impl FnOnce(&mut ReplyWriter)) -> Self {
         let mut writer = ReplyWriter::new(Protocol::Resp2);
         write(&mut writer);
-        Self(writer.into_bytes())
+        Self(Arc::new(writer.into_bytes()))
     }
 
     /// The bytes for a session of this protocol.
-    pub(crate) fn write_to(&self, output: &mut Vec<u8>, protocol: Protocol) {
-        output.push(if protocol == Protocol::Resp3 { b'>' } else { b'*' });
-        output.extend_from_slice(&self.0[1..]);
+    pub(crate) fn write_to(&self, output: &mut Output, protocol: Protocol) {
+        output.extend_from_slice(if protocol == Protocol::Resp3 { b">" } else { b"*" });
+        match self.0.len() >= SHARED_MIN {
+            true => output.push_shared(Arc::clone(&self.0), 1..self.0.len()),
+            false => output.extend_from_slice(&self.0[1..]),
+        }
     }
 }
 
@@ -204,21 +209,21 @@ pub(crate) fn tell(
     effects: &mut Effects,
     limit: OutputLimit,
     id: SessionId,
-    write: impl FnOnce(&mut Vec<u8>, Protocol),
+    write: impl FnOnce(&mut Output, Protocol),
 ) {
     let Some(session) = sessions.get_mut(id) else { return };
     if session.has(session_flag::CLOSING) {
         return;
     }
-    if session.output.is_empty() {
+    if !session.has(session_flag::TOLD) {
+        // Even if it has output already: what it holds has grown.
+        session.flags |= session_flag::TOLD;
         effects.written_sessions.push(id);
     }
     write(&mut session.output, session.protocol);
-    let unread = session.output.len().saturating_sub(session.output_written);
-    if limit.hard > 0 && unread > limit.hard {
+    if limit.hard > 0 && session.output.unread() > limit.hard {
         session.flags |= session_flag::CLOSING;
-        session.output.truncate(session.output_written);
-        session.output.shrink_to_fit();
+        session.output.clear();
         effects.requests.push(ServerRequest::Close(id));
     }
 }

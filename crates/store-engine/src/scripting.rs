@@ -38,6 +38,8 @@ pub(crate) struct Running {
     /// Whether what it writes is propagated: `redis.set_repl` can say no. That keys ended is
     /// propagated in any case.
     pub(crate) propagates: bool,
+    /// The keys it declared, if the session tracks what is read.
+    pub(crate) tracked_keys: Vec<Box<[u8]>>,
 }
 
 /// Which commands know a script.

@@ -1,6 +1,9 @@
 //! What the engine knows of one client, and the table of all of them.
 
-use store_resp::{OwnedRequest, Protocol};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use store_resp::{Output, OwnedRequest, Protocol};
 
 use crate::pubsub::Subscriptions;
 use crate::registry::RowId;
@@ -61,6 +64,9 @@ pub mod session_flag {
     /// Brings back what a file has: no gate applies but the queue of MULTI.
     pub const LOADER: u32 = 1 << 17;
 
+    /// Got output from others, and the driver has yet to be told.
+    pub const TOLD: u32 = 1 << 18;
+
     /// Any of these sends a request through all gates; without them it takes the short way.
     pub const GATED: u32 = NEEDS_AUTH
         | RESTRICTED
@@ -83,6 +89,10 @@ pub struct Transaction {
     pub queued: Vec<(RowId, OwnedRequest)>,
     /// Bytes of all of them, for the query buffer limit.
     pub memory: usize,
+    /// Flags that any of them has, as they were when it was queued.
+    pub flags: u32,
+    /// Flags that any of them lacks.
+    pub missing_flags: u32,
 }
 
 /// A key that EXEC depends on.
@@ -112,6 +122,8 @@ pub enum TimeoutReply {
 pub struct Blocked {
     /// Run again each time one of the keys may have what it wants.
     pub request: OwnedRequest,
+    /// What the client asked for, where that is not the request that is run again.
+    pub asked: Option<OwnedRequest>,
     /// The row of the request.
     pub row: RowId,
     /// Keys of the session's database.
@@ -153,9 +165,9 @@ pub struct Session {
     /// RESP2 or RESP3.
     pub protocol: Protocol,
     /// Replies not yet written. The driver takes them from here.
-    pub output: Vec<u8>,
-    /// Bytes at the front of the output that the driver has written already.
-    pub output_written: usize,
+    pub output: Output,
+    /// Its share of values that it has yet to read and that nobody else keeps any more.
+    pub orphaned_bytes: usize,
     /// Bytes of requests that are not whole yet, and what is set aside for them. The driver
     /// tells both.
     pub query_bytes: usize,
@@ -193,13 +205,17 @@ impl Session {
     }
 
     /// Bytes that it holds: what `maxmemory-clients` counts.
+    #[inline]
     pub fn memory(&self) -> usize {
         let queued = self.transaction.as_ref().map_or(0, |queued| queued.memory);
-        let waiting = self.blocked.as_ref().map_or(0, |blocked| blocked.request.memory());
+        let waiting = self.blocked.as_ref().map_or(0, |blocked| {
+            blocked.request.memory() + blocked.asked.as_ref().map_or(0, OwnedRequest::memory)
+        });
         let listened = self.subscriptions.as_ref().map_or(0, |listened| listened.memory());
         let watched: usize = self.watched.iter().map(|watched| watched.key.len()).sum();
-        let buffers = self.output.capacity() + self.query_capacity;
-        size_of::<Self>() + buffers + queued + waiting + listened + watched
+        let tracked = self.tracking.as_ref().map_or(0, |tracking| tracking.memory());
+        let buffers = self.output.memory() + self.orphaned_bytes + self.query_capacity;
+        size_of::<Self>() + buffers + queued + waiting + listened + watched + tracked
     }
 
     /// The request whose reply CLIENT REPLY SKIP silences is over.
@@ -238,8 +254,8 @@ impl Sessions {
             flags: 0,
             db: 0,
             protocol: Protocol::Resp2,
-            output: Vec::new(),
-            output_written: 0,
+            output: Output::default(),
+            orphaned_bytes: 0,
             query_bytes: 0,
             query_capacity: 0,
             name: Vec::new(),
@@ -302,6 +318,24 @@ impl Sessions {
         self.slots.iter_mut().flatten().map(|session| &mut **session)
     }
 
+    /// See [`Engine::count_orphans`](crate::Engine::count_orphans).
+    pub(crate) fn count_orphans(&mut self) -> bool {
+        let mut readers: BTreeMap<*const Vec<u8>, usize> = BTreeMap::new();
+        for text in self.iter().flat_map(|session| session.output.shared()) {
+            *readers.entry(Arc::as_ptr(text)).or_default() += 1;
+        }
+        let mut has_any = !readers.is_empty();
+        for session in self.iter_mut() {
+            has_any |= session.orphaned_bytes > 0;
+            let share = |text: &Arc<Vec<u8>>| {
+                let readers = readers[&Arc::as_ptr(text)];
+                if Arc::strong_count(text) > readers { 0 } else { text.capacity() / readers }
+            };
+            session.orphaned_bytes = session.output.shared().map(share).sum();
+        }
+        has_any
+    }
+
     /// Finds a session by the number that CLIENT ID tells, unless it is the one that runs.
     pub fn find(&self, number: u64) -> Option<&Session> {
         self.iter().find(|session| session.id.number == number)
@@ -310,10 +344,5 @@ impl Sessions {
     /// How many are open, the one that runs included.
     pub fn count(&self) -> usize {
         self.count
-    }
-
-    /// How many were ever opened.
-    pub fn opened(&self) -> u64 {
-        self.opened
     }
 }

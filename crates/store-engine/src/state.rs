@@ -90,6 +90,8 @@ pub struct Measured {
 /// Counters that INFO tells.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
+    /// Clients that connected.
+    pub connections: u64,
     /// Requests run.
     pub commands: u64,
     /// Error replies by their code.
@@ -122,6 +124,20 @@ pub struct Pause {
     pub all: bool,
 }
 
+/// Switches of DEBUG, all off at the start: for tests of servers and clients.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DebugSwitches {
+    /// SET-DISABLE-DENY-SCRIPTS: scripts may call commands of administrators.
+    pub scripts_administrate: bool,
+    /// SET-SKIP-CHECKSUM-VALIDATION: payloads and files are taken whatever their checksums say.
+    pub skips_checksums: bool,
+    /// PAUSE-CRON: nothing happens by itself. No key that ended is looked for, no snapshot begins
+    /// at a save point, no client is closed for idling.
+    pub pauses_cron: bool,
+    /// AOF-FLUSH-SLEEP: how long everybody waits before the append-only file is written.
+    pub flush_sleep_us: u64,
+}
+
 /// The server apart from its keys.
 pub struct ServerState {
     /// Settings.
@@ -142,6 +158,8 @@ pub struct ServerState {
     pub host: Box<dyn Host>,
     /// Bytes in use before the first key.
     pub base_memory: usize,
+    /// Bytes that clients hold, as the driver last told.
+    pub clients_memory: usize,
     /// Settings that decide on encodings, as the values take them.
     pub limits: Limits,
     /// How keys go when memory is short.
@@ -174,6 +192,8 @@ pub struct ServerState {
     pub slow_from_us: u64,
     /// Whether durations go into histograms (`latency-tracking`).
     pub tracks_latency: bool,
+    /// What DEBUG turned on.
+    pub debug: DebugSwitches,
 }
 
 impl ServerState {

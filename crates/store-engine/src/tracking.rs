@@ -10,6 +10,7 @@ use store_resp::{Protocol, ReplyWriter};
 
 use crate::config::OutputLimit;
 use crate::effects::Effects;
+use crate::keyspace::memory::size_class;
 use crate::pubsub::{Frame, tell};
 use crate::session::{Session, SessionId, Sessions, session_flag};
 
@@ -49,15 +50,36 @@ pub struct Tracking {
     pub prefixes: Vec<Vec<u8>>,
 }
 
+impl Tracking {
+    /// Bytes of the prefixes, here and in the table.
+    pub(crate) fn memory(&self) -> usize {
+        /// A vector, and a place in a map with a set of sessions.
+        const PER_PREFIX: usize = 256;
+        let prefixes = self.prefixes.iter().map(|prefix| 2 * prefix.len() + PER_PREFIX);
+        size_of::<Self>() + prefixes.sum::<usize>()
+    }
+}
+
 /// All tracked keys and prefixes.
 #[derive(Debug, Default)]
 pub struct TrackingTable {
     keys: BTreeMap<Box<[u8]>, BTreeSet<SessionId>>,
     items: usize,
+    /// Bytes of all names of keys.
+    key_bytes: usize,
     prefixes: BTreeMap<Vec<u8>, BTreeSet<SessionId>>,
     /// Keys that changed since sessions in broadcast mode were last told, and by whom.
     changed: BTreeMap<Box<[u8]>, Option<SessionId>>,
+    /// Changes that those who kept the keys have not heard of. Empty between requests.
+    untold: Vec<Change>,
     sessions: usize,
+}
+
+/// A change of keys that somebody kept.
+#[derive(Debug)]
+enum Change {
+    Key { key: Box<[u8]>, holders: BTreeSet<SessionId>, cause: Option<SessionId> },
+    AllKeys,
 }
 
 /// What is to be sent to whom.
@@ -118,9 +140,21 @@ impl TrackingTable {
     /// Forgets all keys if nobody tracks any more.
     pub(crate) fn forget_unwanted(&mut self) {
         if self.sessions == 0 {
-            self.keys = BTreeMap::new();
-            self.items = 0;
+            self.forget_keys();
         }
+    }
+
+    fn forget_keys(&mut self) {
+        self.keys = BTreeMap::new();
+        (self.items, self.key_bytes) = (0, 0);
+    }
+
+    /// Bytes of the tracked keys and of who is remembered with them.
+    pub(crate) fn memory(&self) -> usize {
+        /// A place in a map, and the first node of a set.
+        const PER_KEY: usize = 40 + 200;
+        const PER_ITEM: usize = 24;
+        self.key_bytes + self.keys.len() * PER_KEY + self.items * PER_ITEM
     }
 
     /// Remembers that the session keeps a key.
@@ -131,43 +165,79 @@ impl TrackingTable {
         }
         self.keys.insert(key.into(), BTreeSet::from([id]));
         self.items += 1;
+        self.key_bytes += size_class(key.len());
     }
 
     fn forget_key(&mut self, key: &[u8]) -> BTreeSet<SessionId> {
-        let holders = self.keys.remove(key).unwrap_or_default();
+        let Some(holders) = self.keys.remove(key) else { return BTreeSet::new() };
         self.items -= holders.len();
+        self.key_bytes -= size_class(key.len());
         holders
     }
 
-    /// Tells all who keep one of `keys`; `None` stands for every key. `cause` is the session
-    /// that changed them.
-    pub(crate) fn invalidate(
+    /// Forgets who keeps one of `keys`, which changed; `None` stands for every key. Those who kept
+    /// them are told by [`tell_changes`](Self::tell_changes). `cause` is the session that changed
+    /// them.
+    ///
+    /// Who reads a key after this is remembered with it anew, though nobody was told yet: within
+    /// a transaction or script, reads may follow changes.
+    pub(crate) fn note_changes(&mut self, keys: Vec<Option<Box<[u8]>>>, cause: Option<SessionId>) {
+        for key in keys {
+            let Some(key) = key else {
+                self.forget_keys();
+                self.untold.push(Change::AllKeys);
+                continue;
+            };
+            let holders = self.forget_key(&key);
+            if !self.prefixes.is_empty() {
+                // Whoever changed a key last is the cause.
+                self.changed.insert(key.clone(), cause);
+            }
+            if !holders.is_empty() {
+                self.untold.push(Change::Key { key, holders, cause });
+            }
+        }
+    }
+
+    /// Whether [`tell_changes`](Self::tell_changes) has something to tell.
+    #[inline]
+    pub(crate) fn has_untold(&self) -> bool {
+        !self.untold.is_empty()
+    }
+
+    /// Tells those who kept keys that changed, in the order of the changes.
+    pub(crate) fn tell_changes(
         &mut self,
-        keys: &[Option<Box<[u8]>>],
-        cause: Option<SessionId>,
         sessions: &mut Sessions,
         effects: &mut Effects,
         limit: OutputLimit,
     ) {
         let mut notice = Notice { sessions, effects, limit };
-        for key in keys {
-            match key {
-                Some(key) => {
-                    for id in self.forget_key(key) {
-                        notice.tell_of_key(id, key, cause);
-                    }
+        for change in std::mem::take(&mut self.untold) {
+            match change {
+                Change::Key { key, holders, cause } => {
+                    holders.into_iter().for_each(|id| notice.tell_of_key(id, &key, cause));
                 }
-                None => {
-                    self.keys = BTreeMap::new();
-                    self.items = 0;
-                    notice.tell_of_flush();
-                }
+                Change::AllKeys => notice.tell_of_flush(),
             }
         }
-        if !self.prefixes.is_empty() {
-            for key in keys.iter().flatten() {
-                // Whoever changed a key last is the cause.
-                self.changed.insert(key.clone(), cause);
+    }
+
+    /// Writes what the session that runs has to hear before its reply, if it hears for itself.
+    pub(crate) fn tell_running(&mut self, session: &Session, reply: &mut ReplyWriter) {
+        let redirects = session.tracking.as_ref().is_none_or(|held| held.redirect.is_some());
+        let is_mute = session.has(session_flag::REPLY_OFF | session_flag::REPLY_SKIP);
+        if redirects || is_mute || session.protocol != Protocol::Resp3 {
+            return;
+        }
+        for change in &mut self.untold {
+            if let Change::Key { key, holders, .. } = change
+                && holders.remove(&session.id)
+            {
+                reply.push(2);
+                reply.bulk(b"invalidate");
+                reply.array(1);
+                reply.bulk(key);
             }
         }
     }
@@ -290,11 +360,11 @@ impl Notice<'_> {
 
     fn push(&mut self, id: SessionId, write_keys: &dyn Fn(&mut ReplyWriter)) {
         tell(self.sessions, self.effects, self.limit, id, |output, protocol| {
-            let mut writer = ReplyWriter::onto(std::mem::take(output), protocol);
+            let mut writer = ReplyWriter::onto_output(std::mem::take(output), protocol);
             writer.push(2);
             writer.bulk(b"invalidate");
             write_keys(&mut writer);
-            *output = writer.into_bytes();
+            *output = writer.into_output();
         });
     }
 

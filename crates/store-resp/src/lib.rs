@@ -3,7 +3,7 @@
 //! In flow order:
 //! - [`Request`]: one command with its arguments, borrowed from the bytes it came in;
 //! - [`RequestParser`]: finds requests in a growing buffer, within [`Limits`];
-//! - [`ReplyWriter`]: writes replies of RESP2 or RESP3 straight into the output buffer;
+//! - [`ReplyWriter`]: writes replies of RESP2 or RESP3 straight into the [`Output`];
 //! - [`Reply`], [`ReplyParser`]: the client's side, for tools and tests.
 //!
 //! ```
@@ -21,14 +21,18 @@
 //! ```
 
 mod inline;
+mod large;
 mod number;
+mod output;
 mod parse;
 mod reply;
 mod request;
 mod write;
 
 pub use inline::split_quoted;
+pub use large::LargeArgs;
 pub use number::{DoubleText, format_integer, parse_integer};
+pub use output::{Output, SHARED_MIN};
 pub use parse::{Limits, Parsed, ProtocolError, RequestParser, glimpse_key};
 pub use reply::{Reply, ReplyError, ReplyParser};
 pub use request::{OwnedRequest, Request, Span};

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::inline::split_quoted;
+use crate::large::LargeArgs;
 use crate::number::parse_integer;
 use crate::request::{OwnedRequest, Request, Span};
 
@@ -13,6 +14,8 @@ const ARGS_MAX: i64 = 1024 * 1024;
 /// What a client may send before it has authenticated (SCENARIOS 10).
 const UNAUTHENTICATED_ARGS_MAX: i64 = 10;
 const UNAUTHENTICATED_BULK_MAX: i64 = 16 * 1024;
+/// Arguments from this length on get a buffer of their own, as in Redis.
+const LARGE_MIN: usize = 32 * 1024;
 /// Reserve for spans at most this many at once on the word of a header.
 const SPANS_RESERVED_MAX: i64 = 64;
 
@@ -83,9 +86,9 @@ pub enum ProtocolError {
 /// Where the parser stands in the request at the front of the buffer.
 ///
 /// ```text
-/// Start ──'*'──► Header of argument ──'$'──► Body of argument ──┐
-///   ▲                   ▲                                       │
-///   └── last argument ──┴──────────── more arguments ───────────┘
+/// Start ──'*'──► Header of argument ──'$'──► Body of argument, or LargeBody ──┐
+///   ▲                   ▲                                                      │
+///   └── last argument ──┴──────────────────── more arguments ──────────────────┘
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 enum State {
@@ -95,6 +98,8 @@ enum State {
     ArgumentBody {
         len: usize,
     },
+    /// The argument goes to a buffer of its own; then comes its line end.
+    LargeBody,
     /// The request was handed out; the next call begins anew.
     Done,
 }
@@ -113,9 +118,36 @@ pub struct RequestParser {
     args_left: usize,
     /// Inline requests are unquoted, so they need bytes of their own.
     inline: Option<OwnedRequest>,
+    /// Boxed, since few clients send any.
+    large: Option<Box<LargeArgs>>,
+    takes_large: bool,
 }
 
 impl RequestParser {
+    /// A parser that puts large arguments into buffers of their own when they are not whole in
+    /// the bytes at hand. Whoever uses it asks [`take_taken`](Self::take_taken) after each batch.
+    pub fn taking_large() -> Self {
+        Self { takes_large: true, ..Self::default() }
+    }
+
+    /// How many of the last bytes given to [`parse`](Self::parse) it has taken into a large
+    /// argument: they must be dropped before it is called again.
+    pub fn take_taken(&mut self) -> usize {
+        self.large.as_mut().map_or(0, |large| std::mem::take(&mut large.taken))
+    }
+
+    /// The large argument that is not whole yet, to be read straight into; see
+    /// [`LargeArgs::body_mut`].
+    #[inline]
+    pub fn large_mut(&mut self) -> Option<&mut LargeArgs> {
+        self.large.as_deref_mut().filter(|large| large.missing() > 0)
+    }
+
+    /// Bytes of large arguments that are here, and the memory set aside for them.
+    pub fn large_bytes(&self) -> (usize, usize) {
+        self.large.as_ref().map_or((0, 0), |large| large.bytes())
+    }
+
     /// Looks for a request at the front of `bytes`.
     ///
     /// Fails when the bytes cannot become a request; the connection is of no use after that.
@@ -124,6 +156,9 @@ impl RequestParser {
         if matches!(self.state, State::Start | State::Done) {
             self.first_span = self.spans.len();
             self.state = State::Start;
+            if let Some(large) = &mut self.large {
+                large.begin_request();
+            }
             match bytes.first() {
                 None => return Ok(Parsed::Incomplete),
                 Some(b'*') => {}
@@ -154,7 +189,10 @@ impl RequestParser {
     pub fn request_at<'a>(&'a self, bytes: &'a [u8], spans: Range<usize>) -> Request<'a> {
         match &self.inline {
             Some(request) if spans.is_empty() => request.as_request(),
-            _ => Request::new(bytes, &self.spans[spans]),
+            _ => {
+                let large = self.large.as_ref().map_or(&[][..], |large| large.whole());
+                Request::new(bytes, &self.spans[spans], large)
+            }
         }
     }
 
@@ -163,13 +201,19 @@ impl RequestParser {
     pub fn clear(&mut self) {
         if matches!(self.state, State::Start | State::Done) {
             self.spans.clear();
+            self.large = None;
         } else {
             self.spans.drain(..self.first_span);
+            if let Some(large) = &mut self.large {
+                let forgotten = large.forget_before();
+                self.spans.iter_mut().for_each(|span| span.renumber(forgotten));
+            }
         }
         self.first_span = 0;
     }
 
-    /// Forgets everything: the next call of [`parse`](Self::parse) begins a request.
+    /// Forgets everything: the next call of [`parse`](Self::parse) begins a request. Bytes that
+    /// it took in the last call, and that were not dropped yet, are parsed again.
     pub fn reset(&mut self) {
         self.state = State::Start;
         self.clear();
@@ -211,6 +255,13 @@ impl RequestParser {
         loop {
             let len = match self.state {
                 State::ArgumentBody { len } => len,
+                State::LargeBody => match self.parse_large(bytes) {
+                    Some(next) if self.end_argument(next) => {
+                        return Ok(Parsed::Request { consumed: next });
+                    }
+                    Some(_) => continue,
+                    None => return Ok(Parsed::Incomplete),
+                },
                 _ => {
                     let Some(len) = self.parse_bulk_header(bytes, limits)? else {
                         return Ok(Parsed::Incomplete);
@@ -222,17 +273,42 @@ impl RequestParser {
             let next = self.position + len + 2;
             if next > bytes.len() {
                 self.state = State::ArgumentBody { len };
+                if self.takes_large && len >= LARGE_MIN {
+                    self.large.get_or_insert_default().begin(len);
+                    self.state = State::LargeBody;
+                    continue;
+                }
                 return Ok(Parsed::Incomplete);
             }
             self.spans.push(Span::new(self.position, len));
-            self.position = next;
-            self.state = State::ArgumentHeader;
-            self.args_left -= 1;
-            if self.args_left == 0 {
-                self.state = State::Done;
+            if self.end_argument(next) {
                 return Ok(Parsed::Request { consumed: next });
             }
         }
+    }
+
+    /// An argument ends before `next`. True when it was the last.
+    #[inline]
+    fn end_argument(&mut self, next: usize) -> bool {
+        self.position = next;
+        self.args_left -= 1;
+        let is_last = self.args_left == 0;
+        self.state = if is_last { State::Done } else { State::ArgumentHeader };
+        is_last
+    }
+
+    /// Takes what is here of a large argument. Returns where its line end ends, once it is whole.
+    #[cold]
+    fn parse_large(&mut self, bytes: &[u8]) -> Option<usize> {
+        let large = self.large.as_mut()?;
+        let rest = bytes.get(self.position..).unwrap_or_default();
+        self.position += large.take(rest)?;
+        let next = self.position + 2;
+        if next > bytes.len() {
+            return None;
+        }
+        self.spans.push(Span::large(large.finish()));
+        Some(next)
     }
 
     /// The length of the next argument; `position` moves to its first byte.
@@ -384,6 +460,57 @@ mod tests {
         let rest = b"*1\r\n$5\r\nxxyyy\r\n";
         assert!(matches!(parser.parse(rest, &Limits::default()), Ok(Parsed::Request { .. })));
         assert_eq!(format!("{:?}", parser.request(rest)), r#"["xxyyy"]"#);
+    }
+
+    /// Feeds `bytes` as the server does: what was taken is dropped, and so are whole requests.
+    fn parse_taking_large(bytes: &[u8], step: usize) -> Vec<Vec<Vec<u8>>> {
+        let mut parser = RequestParser::taking_large();
+        let (mut input, mut requests) = (Vec::new(), Vec::new());
+        for piece in bytes.chunks(step) {
+            input.extend_from_slice(piece);
+            let mut at = 0;
+            while let Parsed::Request { consumed } =
+                parser.parse(&input[at..], &Limits::default()).unwrap()
+            {
+                let request = parser.request(&input[at..]);
+                let owned = request.to_owned();
+                assert_eq!(format!("{request:?}"), format!("{:?}", owned.as_request()));
+                requests.push(request.args_from(0).map(<[u8]>::to_vec).collect());
+                at += consumed;
+                if requests.len() % 2 == 0 {
+                    parser.clear();
+                }
+            }
+            parser.clear();
+            let taken = parser.take_taken();
+            input.truncate(input.len() - taken);
+            input.drain(..at);
+            assert!(input.len() < LARGE_MIN + 2 * step + 100, "large arguments are not kept twice");
+        }
+        assert!(input.is_empty());
+        requests
+    }
+
+    #[test]
+    fn large_arguments_are_found_however_the_bytes_are_cut() {
+        let (one, two) = (vec![b'1'; LARGE_MIN], vec![b'2'; 3 * LARGE_MIN + 7]);
+        let bulk =
+            |text: &[u8]| [format!("${}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat();
+        let requests: Vec<Vec<&[u8]>> = vec![
+            vec![b"SET", b"a", &one, b"EX", b"9"],
+            vec![b"PING"],
+            vec![b"MSET", b"a", &two, b"b", b"small", b"c", &one],
+            vec![b"SET", b"b", &two],
+            vec![b"PING"],
+        ];
+        let mut bytes = Vec::new();
+        for words in &requests {
+            bytes.extend(format!("*{}\r\n", words.len()).into_bytes());
+            words.iter().for_each(|word| bytes.extend(bulk(word)));
+        }
+        for step in [1000, 4096, 16_383, 65_536, 100_003, bytes.len()] {
+            assert_eq!(parse_taking_large(&bytes, step), requests, "step {step}");
+        }
     }
 
     #[test]

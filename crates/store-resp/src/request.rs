@@ -1,4 +1,7 @@
-//! One command with its arguments, borrowed or owned.
+//! One command with its arguments, borrowed or owned. Large arguments stand in buffers of their
+//! own, which whoever wants to keep them shares.
+
+use std::sync::Arc;
 
 /// Where one argument stands in the bytes of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,7 +10,22 @@ pub struct Span {
     len: u32,
 }
 
+/// The length of a span that names a large argument; its start is the argument's number.
+const LARGE: u32 = u32::MAX;
+
 impl Span {
+    /// The large argument with this number.
+    pub(crate) fn large(number: usize) -> Self {
+        Self { start: u32::try_from(number).expect("arguments are counted in 32 bits"), len: LARGE }
+    }
+
+    /// `forgotten` large arguments with lower numbers are gone.
+    pub(crate) fn renumber(&mut self, forgotten: usize) {
+        if self.len == LARGE {
+            self.start -= forgotten as u32;
+        }
+    }
+
     /// The `len` bytes from `start` on. Requests are limited to less than 4 GiB by
     /// [`Limits`](crate::Limits), so that a span is eight bytes.
     pub(crate) fn new(start: usize, len: usize) -> Self {
@@ -21,11 +39,12 @@ impl Span {
 pub struct Request<'a> {
     bytes: &'a [u8],
     spans: &'a [Span],
+    large: &'a [Arc<Vec<u8>>],
 }
 
 impl<'a> Request<'a> {
-    pub(crate) fn new(bytes: &'a [u8], spans: &'a [Span]) -> Self {
-        Self { bytes, spans }
+    pub(crate) fn new(bytes: &'a [u8], spans: &'a [Span], large: &'a [Arc<Vec<u8>>]) -> Self {
+        Self { bytes, spans, large }
     }
 
     /// How many arguments there are, the name included.
@@ -39,7 +58,27 @@ impl<'a> Request<'a> {
     #[inline]
     pub fn arg(&self, index: usize) -> &'a [u8] {
         let span = self.spans[index];
+        if span.len == LARGE {
+            return self.large_arg(span);
+        }
         &self.bytes[span.start as usize..][..span.len as usize]
+    }
+
+    #[cold]
+    fn large_arg(&self, span: Span) -> &'a [u8] {
+        &self.large[span.start as usize]
+    }
+
+    /// Whether any argument stands in a buffer of its own.
+    pub fn has_shared(&self) -> bool {
+        self.spans.iter().any(|span| span.len == LARGE)
+    }
+
+    /// Argument `index` if it stands in a buffer of its own, to be kept without a copy.
+    #[inline]
+    pub fn shared(&self, index: usize) -> Option<&'a Arc<Vec<u8>>> {
+        let span = self.spans[index];
+        (span.len == LARGE).then(|| &self.large[span.start as usize])
     }
 
     /// Argument `index`, or `None` behind the last.
@@ -56,12 +95,19 @@ impl<'a> Request<'a> {
 
     /// The same request without its first `count` arguments.
     pub fn skip(self, count: usize) -> Self {
-        Self { bytes: self.bytes, spans: &self.spans[count.min(self.spans.len())..] }
+        Self { spans: &self.spans[count.min(self.spans.len())..], ..self }
     }
 
-    /// A copy that outlives the buffer.
+    /// A copy that outlives the buffer; large arguments are shared.
     pub fn to_owned(self) -> OwnedRequest {
-        OwnedRequest::from_args(self.args_from(0))
+        let mut request = OwnedRequest::default();
+        for index in 0..self.len() {
+            match self.shared(index) {
+                Some(text) => request.push_shared(text),
+                None => request.push(self.arg(index)),
+            }
+        }
+        request
     }
 }
 
@@ -78,6 +124,7 @@ impl std::fmt::Debug for Request<'_> {
 pub struct OwnedRequest {
     bytes: Vec<u8>,
     spans: Vec<Span>,
+    large: Vec<Arc<Vec<u8>>>,
 }
 
 impl OwnedRequest {
@@ -96,19 +143,26 @@ impl OwnedRequest {
         self.bytes.extend_from_slice(arg);
     }
 
+    fn push_shared(&mut self, text: &Arc<Vec<u8>>) {
+        self.spans.push(Span::large(self.large.len()));
+        self.large.push(Arc::clone(text));
+    }
+
     /// Forgets all arguments and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.spans.clear();
+        self.large.clear();
     }
 
     /// The request as commands take it. It must have at least one argument by then.
     pub fn as_request(&self) -> Request<'_> {
-        Request::new(&self.bytes, &self.spans)
+        Request::new(&self.bytes, &self.spans, &self.large)
     }
 
     /// Bytes of memory behind it, for limits.
     pub fn memory(&self) -> usize {
-        self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
+        let large: usize = self.large.iter().map(|text| text.capacity()).sum();
+        self.bytes.capacity() + self.spans.capacity() * size_of::<Span>() + large
     }
 }

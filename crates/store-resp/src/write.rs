@@ -1,6 +1,10 @@
 //! Writes replies into an output buffer, in RESP2 or RESP3.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use crate::number::{DoubleText, format_integer};
+use crate::output::{Output, SHARED_MIN};
 
 /// Which generation of RESP a client asked for with HELLO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,8 +22,10 @@ pub enum Protocol {
 /// not known before, [`begin`](Self::begin) and [`end_array`](Self::end_array) wrap them.
 #[derive(Debug, Default)]
 pub struct ReplyWriter {
-    buffer: Vec<u8>,
+    output: Output,
     protocol: Protocol,
+    /// Whether large strings may be shared: what is written goes to a client.
+    shares: bool,
 }
 
 /// Where an aggregate of yet unknown length began.
@@ -30,46 +36,70 @@ pub struct Begun(usize);
 impl ReplyWriter {
     /// An empty buffer.
     pub fn new(protocol: Protocol) -> Self {
-        Self { buffer: Vec::new(), protocol }
+        Self { output: Output::default(), protocol, shares: false }
     }
 
-    /// Goes on at the end of `buffer`.
+    /// Goes on at the end of `buffer`, in one piece: nothing is shared.
+    pub fn onto(mut buffer: Vec<u8>, protocol: Protocol) -> Self {
+        let mut output = Output::default();
+        output.lend(&mut buffer);
+        Self { output, protocol, shares: false }
+    }
+
+    /// Goes on at the end of what waits for a client; large strings are shared.
     #[inline]
-    pub fn onto(buffer: Vec<u8>, protocol: Protocol) -> Self {
-        Self { buffer, protocol }
+    pub fn onto_output(output: Output, protocol: Protocol) -> Self {
+        Self { output, protocol, shares: true }
     }
 
-    /// The buffer with all replies.
+    /// The buffer with all replies of a writer that shares nothing.
+    pub fn into_bytes(mut self) -> Vec<u8> {
+        debug_assert!(!self.shares);
+        std::mem::take(self.output.bytes_mut())
+    }
+
+    /// What waits for the client, with all replies.
     #[inline]
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.buffer
+    pub fn into_output(self) -> Output {
+        self.output
     }
 
-    /// All that was written so far.
+    /// What waits for the client so far.
+    pub fn output(&self) -> &Output {
+        &self.output
+    }
+
+    /// Whether large strings are shared instead of copied.
+    #[inline]
+    pub fn shares(&self) -> bool {
+        self.shares
+    }
+
+    /// All that was written so far, but for strings that are shared.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.buffer
+        self.output.bytes()
     }
 
-    /// Bytes written so far.
+    /// Where the next reply begins.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a position, not a container")]
     pub fn len(&self) -> usize {
-        self.buffer.len()
+        self.output.position()
     }
 
     /// Takes back everything behind `len`.
     pub fn truncate(&mut self, len: usize) {
-        self.buffer.truncate(len);
+        self.output.truncate(len);
     }
 
     /// Puts whole frames before what was written from `at` on.
     pub fn insert_at(&mut self, at: usize, frames: &[u8]) {
-        self.buffer.splice(at..at, frames.iter().copied());
+        self.output.insert_at(at, frames);
     }
 
     /// Appends whole frames that were written elsewhere.
     pub fn raw(&mut self, frames: &[u8]) {
-        self.buffer.extend_from_slice(frames);
+        self.output.bytes_mut().extend_from_slice(frames);
     }
 
     /// The protocol in force.
@@ -92,7 +122,7 @@ impl ReplyWriter {
     /// `+OK`.
     #[inline]
     pub fn ok(&mut self) {
-        self.buffer.extend_from_slice(b"+OK\r\n");
+        self.output.bytes_mut().extend_from_slice(b"+OK\r\n");
     }
 
     /// A simple string. The text must not contain line ends.
@@ -103,10 +133,10 @@ impl ReplyWriter {
 
     /// An error. Line ends in the text become spaces, so that it stays one frame.
     pub fn error(&mut self, text: &[u8]) {
-        self.buffer.push(b'-');
+        self.output.bytes_mut().push(b'-');
         let clean = |byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte };
-        self.buffer.extend(text.iter().map(clean));
-        self.buffer.extend_from_slice(b"\r\n");
+        self.output.bytes_mut().extend(text.iter().map(clean));
+        self.output.bytes_mut().extend_from_slice(b"\r\n");
     }
 
     /// An integer.
@@ -124,10 +154,20 @@ impl ReplyWriter {
     /// A string of any bytes.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
-        self.buffer.reserve(bytes.len() + 32);
+        self.output.bytes_mut().reserve(bytes.len() + 32);
         self.header(b'$', bytes.len() as i64);
-        self.buffer.extend_from_slice(bytes);
-        self.buffer.extend_from_slice(b"\r\n");
+        self.output.bytes_mut().extend_from_slice(bytes);
+        self.output.bytes_mut().extend_from_slice(b"\r\n");
+    }
+
+    /// A string that somebody else keeps, or a part of it: shared if that is worth it.
+    pub fn bulk_shared(&mut self, text: &Arc<Vec<u8>>, range: Range<usize>) {
+        if !self.shares || range.len() < SHARED_MIN {
+            return self.bulk(&text[range]);
+        }
+        self.header(b'$', range.len() as i64);
+        self.output.push_shared(Arc::clone(text), range);
+        self.output.extend_from_slice(b"\r\n");
     }
 
     /// A string, or null.
@@ -167,7 +207,7 @@ impl ReplyWriter {
         match self.protocol {
             Protocol::Resp2 => self.integer(i64::from(value)),
             Protocol::Resp3 => {
-                self.buffer.extend_from_slice(if value { b"#t\r\n" } else { b"#f\r\n" })
+                self.output.bytes_mut().extend_from_slice(if value { b"#t\r\n" } else { b"#f\r\n" })
             }
         }
     }
@@ -179,10 +219,10 @@ impl ReplyWriter {
             Protocol::Resp2 => self.bulk(text),
             Protocol::Resp3 => {
                 self.header(b'=', text.len() as i64 + 4);
-                self.buffer.extend_from_slice(kind.as_bytes());
-                self.buffer.push(b':');
-                self.buffer.extend_from_slice(text);
-                self.buffer.extend_from_slice(b"\r\n");
+                self.output.bytes_mut().extend_from_slice(kind.as_bytes());
+                self.output.bytes_mut().push(b':');
+                self.output.bytes_mut().extend_from_slice(text);
+                self.output.bytes_mut().extend_from_slice(b"\r\n");
             }
         }
     }
@@ -190,7 +230,7 @@ impl ReplyWriter {
     /// Nothing, where a string might have been.
     #[inline]
     pub fn null(&mut self) {
-        self.buffer.extend_from_slice(match self.protocol {
+        self.output.bytes_mut().extend_from_slice(match self.protocol {
             Protocol::Resp2 => b"$-1\r\n",
             Protocol::Resp3 => b"_\r\n",
         });
@@ -198,7 +238,7 @@ impl ReplyWriter {
 
     /// Nothing, where an array might have been.
     pub fn null_array(&mut self) {
-        self.buffer.extend_from_slice(match self.protocol {
+        self.output.bytes_mut().extend_from_slice(match self.protocol {
             Protocol::Resp2 => b"*-1\r\n",
             Protocol::Resp3 => b"_\r\n",
         });
@@ -236,7 +276,7 @@ impl ReplyWriter {
 
     /// Begins an aggregate whose length is known only at its end.
     pub fn begin(&self) -> Begun {
-        Begun(self.buffer.len())
+        Begun(self.output.position())
     }
 
     /// Makes an array of the `len` replies written since `begun`.
@@ -257,23 +297,25 @@ impl ReplyWriter {
     fn end(&mut self, Begun(at): Begun, write: impl FnOnce(&mut ReplyWriter)) {
         let mut header = ReplyWriter::new(self.protocol);
         write(&mut header);
-        self.insert_at(at, &header.buffer);
+        self.insert_at(at, header.as_bytes());
     }
 
     fn line(&mut self, kind: u8, text: &[u8]) {
-        self.buffer.reserve(text.len() + 3);
-        self.buffer.push(kind);
-        self.buffer.extend_from_slice(text);
-        self.buffer.extend_from_slice(b"\r\n");
+        self.output.bytes_mut().reserve(text.len() + 3);
+        self.output.bytes_mut().push(kind);
+        self.output.bytes_mut().extend_from_slice(text);
+        self.output.bytes_mut().extend_from_slice(b"\r\n");
     }
 
     #[inline]
     fn header(&mut self, kind: u8, value: i64) {
         match value {
-            0..=9 => self.buffer.extend_from_slice(&[kind, b'0' + value as u8, b'\r', b'\n']),
+            0..=9 => {
+                self.output.bytes_mut().extend_from_slice(&[kind, b'0' + value as u8, b'\r', b'\n'])
+            }
             10..=99 => {
                 let (tens, ones) = (b'0' + (value / 10) as u8, b'0' + (value % 10) as u8);
-                self.buffer.extend_from_slice(&[kind, tens, ones, b'\r', b'\n']);
+                self.output.bytes_mut().extend_from_slice(&[kind, tens, ones, b'\r', b'\n']);
             }
             _ => self.line(kind, format_integer(value, &mut [0; 20])),
         }

@@ -22,6 +22,12 @@ pub trait Host {
     /// `redis.set_repl`: where the writes that follow are propagated to.
     fn set_replication(&mut self, replication: Replication);
 
+    /// The script returns an error, alone or inside of a list or map. `is_counted`: a command of
+    /// the script answered with it, so the server has counted it already.
+    fn returned_error(&mut self, text: &[u8], is_counted: bool) {
+        let _ = (text, is_counted);
+    }
+
     /// Called every [`tick_instructions`](crate::Limits::tick_instructions): the moment to serve
     /// other clients and to look for SCRIPT KILL.
     fn tick(&mut self) -> Tick;

@@ -62,6 +62,11 @@ pub enum Outcome {
 }
 
 impl Interpreter {
+    /// What the first line of a script promises, if it is in order; nothing is compiled.
+    pub fn promised_flags(code: &[u8]) -> Option<Flags> {
+        shebang::of_script(code).ok().map(|(flags, _)| flags)
+    }
+
     /// No machine yet, and nothing kept.
     pub fn new(limits: Limits) -> Self {
         let (scripts, libraries) = (Scripts::default(), Libraries::default());

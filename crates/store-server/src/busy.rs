@@ -10,7 +10,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use mio::{Events, Interest, Poll, Token};
-use store_engine::{Attendant, Attended, Busy, Origin, Outcome, Session, session_flag};
+use store_engine::{Attendant, Attended, Busy, Origin, Outcome, session_flag};
 use store_resp::{Limits, Parsed};
 
 use crate::client::{Client, Fate, ReadOutcome};
@@ -21,6 +21,7 @@ use crate::event_loop::{
 use crate::listen::Listener;
 use crate::newcomers::{Newcomers, is_new};
 use crate::persistence::Persistence;
+use crate::server::StopSignal;
 use crate::stream::Stream;
 use crate::tls::TlsSlot;
 
@@ -48,6 +49,7 @@ pub(crate) struct Attending<'a> {
     /// Whether replies may leave: what they promise is durable.
     pub(crate) may_write: bool,
     pub(crate) is_stopping: &'a mut bool,
+    pub(crate) stop_signal: &'a mut Option<StopSignal>,
     /// Whether that must not wait for anything.
     pub(crate) is_forced: &'a AtomicBool,
     /// None until the script has run for too long.
@@ -111,7 +113,7 @@ impl Attending<'_> {
     fn take_messages(&mut self, busy: &mut Busy<'_>) {
         while let Ok(message) = self.messages.try_recv() {
             match message {
-                Message::Stop => *self.is_stopping = true,
+                Message::Stop(signal) => (*self.is_stopping, *self.stop_signal) = (true, signal),
                 Message::File(event) => {
                     self.persistence.handle_event(self.clock.now_us() / 1000, event);
                 }
@@ -219,7 +221,7 @@ impl Attending<'_> {
     fn read(&mut self, client: &mut Client, busy: &mut Busy<'_>, buffer: &mut [u8]) {
         let slot = client.session.slot();
         let Some(session) = busy.session_mut(client.session) else { return };
-        if unwritten(session, client) > UNREAD_MAX || client.input.len() > UNREAD_MAX {
+        if session.output.unread() > UNREAD_MAX || client.input.len() > UNREAD_MAX {
             return self.later(slot);
         }
         match client.read(buffer) {
@@ -259,7 +261,7 @@ impl Attending<'_> {
                 Err(error) => {
                     if let Some(session) = busy.session_mut(client.session) {
                         let line = format!("-ERR Protocol error: {error}\r\n");
-                        session.output.extend(line.into_bytes());
+                        session.output.extend_from_slice(line.as_bytes());
                     }
                     client.fate = Fate::ClosesAfterOutput;
                     at = input.len();
@@ -273,13 +275,7 @@ impl Attending<'_> {
     }
 }
 
-fn unwritten(session: &Session, client: &Client) -> usize {
-    session.output.len() - client.written
-}
-
 fn write(client: &mut Client, busy: &mut Busy<'_>) -> io::Result<()> {
     let Some(session) = busy.session_mut(client.session) else { return Ok(()) };
-    let written = client.write(&mut session.output, &mut Vec::new());
-    session.output_written = client.written;
-    written.map(drop)
+    client.write(&mut session.output, &mut Vec::new()).map(drop)
 }

@@ -1,9 +1,9 @@
 //! One connected client: its stream, and the bytes between stream and engine.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 
 use store_engine::SessionId;
-use store_resp::RequestParser;
+use store_resp::{Output, OwnedRequest, RequestParser};
 
 use crate::stream::Stream;
 
@@ -14,6 +14,13 @@ const KEPT_CAPACITY_MAX: usize = 64 * 1024;
 pub(crate) const OWN_OUTPUT_MAX: usize = 16 * 1024;
 /// A buffer that grew beyond this for one large reply is given back to the system.
 const SPARE_OUTPUT_MAX: usize = 256 * 1024;
+
+/// Replies of this length that a client does not take are kept without spare room behind them.
+const SEALED_MIN: usize = 64 * 1024;
+/// A read of a large argument that brings less than this has emptied the stream, most likely.
+const DRAINED_MIN: usize = 16 * 1024;
+/// Pieces given to the system at once.
+const SLICES_MAX: usize = 16;
 
 /// What a client is about to become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +39,11 @@ pub(crate) struct Client {
     pub(crate) stream: Stream,
     pub(crate) session: SessionId,
     pub(crate) parser: RequestParser,
+    /// A request with large arguments that has to wait for the end of a pause.
+    pub(crate) parked: Option<OwnedRequest>,
     /// Bytes that are no whole request yet, or wait for the session to be free.
     pub(crate) input: Vec<u8>,
     pub(crate) fate: Fate,
-    /// Bytes at the front of the session's output that are written.
-    pub(crate) written: usize,
     /// Whether it is in the list of clients to write to.
     pub(crate) wants_write: bool,
     /// Whether the stream took less than it was given: there will be an event when it takes more.
@@ -70,10 +77,10 @@ impl Client {
         Self {
             stream,
             session,
-            parser: RequestParser::default(),
+            parser: RequestParser::taking_large(),
+            parked: None,
             input: Vec::new(),
             fate: Fate::Lives,
-            written: 0,
             wants_write: false,
             is_choked: false,
             has_arrived: false,
@@ -82,6 +89,29 @@ impl Client {
             over_soft_since_ms: None,
             counted_memory: 0,
         }
+    }
+
+    /// Reads once, straight into a large argument that is not whole yet. `None` when there is no
+    /// such argument, or the stream cannot do it.
+    pub(crate) fn read_large(&mut self) -> Option<ReadOutcome> {
+        let large = self.parser.large_mut()?;
+        let missing = large.missing();
+        let body = large.body_mut()?;
+        let outcome = self.stream.read_onto(body)?;
+        Some(match outcome {
+            Ok(0) => ReadOutcome::Ended,
+            Ok(count) => {
+                large.take_rest(&mut self.input);
+                self.may_read = count >= missing.min(DRAINED_MIN);
+                ReadOutcome::Bytes(count)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.may_read = false;
+                ReadOutcome::Nothing
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => ReadOutcome::Bytes(0),
+            Err(error) => ReadOutcome::Failed(error),
+        })
     }
 
     /// Reads once into `buffer`.
@@ -107,14 +137,14 @@ impl Client {
 
     /// Writes as much of `output` as the stream takes, and leaves a large buffer that it does not
     /// need any more in `spare`. Fails when the client is gone.
-    pub(crate) fn write(&mut self, output: &mut Vec<u8>, spare: &mut Vec<u8>) -> io::Result<usize> {
+    pub(crate) fn write(&mut self, output: &mut Output, spare: &mut Vec<u8>) -> io::Result<usize> {
         let mut total = 0;
         self.is_choked = false;
-        while self.written < output.len() {
-            match self.stream.write(&output[self.written..]) {
+        while !output.is_empty() {
+            match self.write_some(output) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
-                    self.written += count;
+                    output.advance(count);
                     total += count;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -131,26 +161,19 @@ impl Client {
                 sent => sent?,
             }
         }
-        self.drop_written(output, spare);
+        match output.is_empty() {
+            true => drop_written(output, spare),
+            false => output.settle(SEALED_MIN),
+        }
         Ok(total)
     }
 
-    fn drop_written(&mut self, output: &mut Vec<u8>, spare: &mut Vec<u8>) {
-        if self.written < output.len() {
-            if self.written > output.len() / 2 {
-                output.drain(..self.written);
-                self.written = 0;
-            }
-            return;
-        }
-        output.clear();
-        self.written = 0;
-        let capacity = output.capacity();
-        let is_wanted = spare.capacity() == 0 && capacity <= SPARE_OUTPUT_MAX;
-        if capacity > OWN_OUTPUT_MAX && is_wanted {
-            *spare = std::mem::take(output);
-        } else if capacity > KEPT_CAPACITY_MAX {
-            *output = Vec::new();
+    #[inline]
+    fn write_some(&mut self, output: &Output) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        match output.next_slices(&mut slices) {
+            1 => self.stream.write(&slices[0]),
+            count => self.stream.write_vectored(&slices[..count]),
         }
     }
 
@@ -160,8 +183,17 @@ impl Client {
         self.is_choked || matches!(self.stream, Stream::Tls(_))
     }
 
-    /// Keeps what was not consumed of the bytes in `input`.
+    /// Bytes of requests that are not whole yet, and the memory set aside for them.
+    pub(crate) fn query_bytes(&self) -> (usize, usize) {
+        let (large, large_capacity) = self.parser.large_bytes();
+        let parked = self.parked.as_ref().map_or(0, OwnedRequest::memory);
+        (self.input.len() + large + parked, self.input.capacity() + large_capacity + parked)
+    }
+
+    /// Keeps what was neither consumed of the bytes in `input`, nor taken by the parser.
     pub(crate) fn drop_consumed(&mut self, consumed: usize) {
+        let taken = self.parser.take_taken();
+        self.input.truncate(self.input.len().saturating_sub(taken).max(consumed));
         if consumed == self.input.len() {
             self.input.clear();
             if self.input.capacity() > KEPT_CAPACITY_MAX {
@@ -170,5 +202,16 @@ impl Client {
         } else {
             self.input.drain(..consumed);
         }
+    }
+}
+
+/// All is written: a buffer that grew goes to whoever writes much next, or is given back.
+fn drop_written(output: &mut Output, spare: &mut Vec<u8>) {
+    let capacity = output.capacity();
+    let is_wanted = spare.capacity() == 0 && capacity <= SPARE_OUTPUT_MAX;
+    if capacity > OWN_OUTPUT_MAX && is_wanted {
+        *spare = output.take_buffer();
+    } else if capacity > KEPT_CAPACITY_MAX {
+        output.clear();
     }
 }

@@ -6,13 +6,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use store_engine::Config;
+use store_engine::{Config, SettingRefused};
 
 use crate::listen::{ListenError, Listener, Place, listen_tcp};
 use crate::tls::{TlsError, TlsSlot};
-
-/// A setting that cannot be followed, and why.
-pub(crate) type Refused = (&'static str, String);
 
 /// Ports to listen on; 0 stands for one that the system chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +52,7 @@ impl Outside {
     }
 
     /// Follows changed settings. When one cannot be followed, nothing has changed.
-    pub(crate) fn follow(&self, before: &Config, after: &Config) -> Result<(), Refused> {
+    pub(crate) fn follow(&self, before: &Config, after: &Config) -> Result<(), SettingRefused> {
         let differs = |name: &&str| before.text(name) != after.text(name);
         let changed = ["port", "tls-port", "bind"].into_iter().find(differs);
         let mut listening = self.lock();
@@ -65,7 +62,11 @@ impl Outside {
         };
         let needs_tls = after.number("tls-port") > 0 && before.differs_in("tls-", after);
         if needs_tls {
-            self.tls.load(after).map_err(|error| (error.setting, error.reason))?;
+            self.tls.load(after).map_err(|error| SettingRefused {
+                setting: error.setting,
+                reason: error.reason,
+                log: None,
+            })?;
         }
         if let Some(change) = change {
             listening.accept(change);
@@ -127,10 +128,17 @@ fn relisten(
     before: &Config,
     after: &Config,
     name: &'static str,
-) -> Result<Change, Refused> {
+) -> Result<Change, SettingRefused> {
+    /// Addresses that Redis listens on.
+    const ADDRESSES_MAX: usize = 16;
+    let refuse =
+        |reason: &str, log| Err(SettingRefused { setting: name, reason: reason.to_owned(), log });
+    if after.text("bind").split_whitespace().count() > ADDRESSES_MAX {
+        return refuse("Too many bind addresses specified.", None);
+    }
     let used = ports_of(places);
     if used == Ports::default() {
-        return Err((name, "this server listens nowhere".to_owned()));
+        return refuse("this server listens nowhere", None);
     }
     let port = |name: &str, used: Option<u16>| match after.number(name) as u16 {
         port if i64::from(port) == before.number(name) => used,
@@ -138,7 +146,13 @@ fn relisten(
         port => Some(port),
     };
     let ports = Ports { tcp: port("port", used.tcp), tls: port("tls-port", used.tls) };
-    listen(after, ports, places).map_err(|error| (name, error.to_string()))
+    listen(after, ports, places).or_else(|error| {
+        let reason = match name {
+            "bind" => "Failed to bind to specified addresses.",
+            _ => "Unable to listen on this port. Check server logs.",
+        };
+        refuse(reason, Some(error.to_string()))
+    })
 }
 
 fn listen(config: &Config, ports: Ports, taken: &[Place]) -> Result<Change, ListenError> {

@@ -5,15 +5,17 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use store_engine::{Config, Host, SaveJob, Usage};
-use store_persist::disk::{Disk, folder_of};
+use store_engine::{Config, Host, SaveJob, SettingRefused, Usage};
+use store_persist::disk::{Disk, exists, folder_of};
 use store_persist::rdb::Part;
 
 use crate::allocator::Allocator;
+use crate::oom_score::OomScore;
 use crate::outside::Outside;
-use crate::persistence::DataFolders;
 use crate::persistence::snapshot::{self, Generations};
+use crate::persistence::{DataFolders, layout};
 use crate::replace_file::replace_file;
+use crate::server::LogLevel;
 
 /// The process this server runs in.
 #[derive(Clone)]
@@ -25,6 +27,7 @@ pub(crate) struct Process {
     generations: Generations,
     folders: DataFolders,
     allocator: Arc<dyn Allocator>,
+    oom_score: OomScore,
 }
 
 impl Process {
@@ -41,6 +44,14 @@ impl Process {
             generations: generations.clone(),
             folders: folders.clone(),
             allocator: Arc::clone(allocator),
+            oom_score: OomScore::default(),
+        }
+    }
+
+    /// Settings of the process itself, at the start. The server can do without what fails.
+    pub(crate) fn prepare(&self, config: &Config, log: &mut dyn FnMut(LogLevel, &str)) {
+        if let Err(error) = self.oom_score.apply(config) {
+            log(LogLevel::Warning, &format!("oom-score-adj: {error}"));
         }
     }
 }
@@ -71,12 +82,9 @@ impl Host for Process {
         self.write_file(path, renew(&text).as_bytes())
     }
 
-    fn follow_settings(
-        &self,
-        before: &Config,
-        after: &Config,
-    ) -> Result<(), (&'static str, String)> {
+    fn follow_settings(&self, before: &Config, after: &Config) -> Result<(), SettingRefused> {
         allow_clients(before, after)?;
+        self.oom_score.follow(before, after)?;
         self.outside.follow(before, after)
     }
 
@@ -90,6 +98,10 @@ impl Host for Process {
 
     fn keeps_files(&self) -> bool {
         true
+    }
+
+    fn has_append_file(&self, config: &Config) -> bool {
+        exists(&*self.disk, &layout(config).manifest())
     }
 
     fn save_snapshot(
@@ -116,7 +128,7 @@ impl Host for Process {
 
 /// `maxclients` may grow only as far as there are descriptors: the limit belongs to the process
 /// around us.
-fn allow_clients(before: &Config, after: &Config) -> Result<(), (&'static str, String)> {
+fn allow_clients(before: &Config, after: &Config) -> Result<(), SettingRefused> {
     /// Descriptors for files and listeners, besides those of clients.
     const DESCRIPTORS_KEPT: u64 = 32;
     let wanted = after.number("maxclients") as u64;
@@ -126,7 +138,8 @@ fn allow_clients(before: &Config, after: &Config) -> Result<(), (&'static str, S
         return Ok(());
     }
     let text = "The operating system is not able to handle the specified number of clients";
-    Err(("maxclients", format!("{text}, try with {served}")))
+    let reason = format!("{text}, try with {served}");
+    Err(SettingRefused { setting: "maxclients", reason, log: None })
 }
 
 /// Time in user and system mode, the twelfth and thirteenth word behind the program's name.

@@ -18,7 +18,9 @@ use crate::event_loop::{EventLoop, Message, Ties, WAKER};
 use crate::listen::{ListenError, listen_unix};
 use crate::outside::{OpenError, Outside, Ports};
 use crate::persistence::snapshot::{Generations, remove_leftovers};
-use crate::persistence::{DataFolders, FileDisk, Loader, Mailbox, Persistence, dir, persists};
+use crate::persistence::{
+    DataFolders, FileDisk, History, KnownDisk, Loader, Mailbox, Persistence, dir, persists,
+};
 use crate::process::Process;
 use crate::tls::TlsError;
 
@@ -113,6 +115,7 @@ pub struct ServerBuilder {
     seed: Option<u64>,
     config_file: String,
     log: Log,
+    on_listening: Box<dyn FnOnce(Option<u16>)>,
     known_scripts: Option<Vec<String>>,
     errors: Option<ConfigError>,
     disk: Arc<dyn Disk>,
@@ -137,6 +140,7 @@ impl ServerBuilder {
     /// [`start`](Self::start) fail.
     pub fn setting(mut self, name: &str, value: &str) -> Self {
         let args = [format!("--{name}"), value.to_owned()];
+        self.config.forget_save_lines();
         if let Err(error) = parse_arguments(&mut self.config, &args) {
             self.errors.get_or_insert(error);
         }
@@ -225,6 +229,12 @@ impl ServerBuilder {
         self
     }
 
+    /// Is told the port, if there is one, once clients can connect and before data is loaded.
+    pub fn on_listening(mut self, tell: impl FnOnce(Option<u16>) + 'static) -> Self {
+        self.on_listening = Box::new(tell);
+        self
+    }
+
     fn wanted_ports(&self) -> Ports {
         Ports {
             tcp: self.tcp.port(&self.config, "port"),
@@ -236,7 +246,7 @@ impl ServerBuilder {
     /// earlier are told to wait.
     ///
     /// Fails when a setting was wrong, a socket cannot be had or the data makes no sense.
-    pub fn start(self) -> Result<Server, StartError> {
+    pub fn start(mut self) -> Result<Server, StartError> {
         if let Some(error) = self.errors {
             return Err(error.into());
         }
@@ -251,11 +261,17 @@ impl ServerBuilder {
         if let Some(path) = &self.unix_socket {
             listeners.push(listen_unix(&self.config, path)?);
         }
+        let history = match (self.is_vouched_for, listeners.is_empty()) {
+            (true, _) => History::Complete,
+            // Whoever could have been told of leases that are forgotten lives in this process.
+            (false, true) => History::Unheard,
+            (false, false) => History::Unknown,
+        };
+        (self.on_listening)(ports.tcp.or(ports.tls));
         let identity = Identity {
             tcp_port: ports.tcp.or(ports.tls).unwrap_or(0),
             config_file: self.config_file,
-            // Whoever could have been told of leases that are forgotten lives in this process.
-            history_complete: listeners.is_empty() || self.is_vouched_for,
+            history_complete: history.is_complete(),
             ..identity_of_process()
         };
         let seed = self.seed.map_or_else(random_seed, Ok)?;
@@ -264,13 +280,13 @@ impl ServerBuilder {
         let (messages, received) = channel();
         remove_leftovers_of(&self.config, &*self.disk);
         let generations = Generations::default();
-        let disk = Arc::clone(&self.disk);
-        let process = Process::new(&outside, disk, &generations, &folders, &self.allocator);
+        let disk = Arc::new(KnownDisk::new(self.disk));
+        let process = Process::new(&outside, disk.clone(), &generations, &folders, &self.allocator);
+        process.prepare(&self.config, &mut self.log);
         let mailbox = Mailbox { messages: messages.clone(), waker: Arc::clone(&waker) };
-        let disk = Arc::clone(&self.disk);
-        let persistence = Persistence::new(disk, folders, &self.config, mailbox);
+        let persistence = Persistence::new(disk.clone(), folders, &self.config, mailbox, history);
         let loader = match self.reads_files || persists(&self.config) {
-            true => Some(Loader::find(self.disk, &self.config).map_err(StartError::Data)?),
+            true => Some(Loader::find(disk, &self.config).map_err(StartError::Data)?),
             false => None,
         };
         let mut engine = Engine::new(self.config, identity, seed, Box::new(process));
@@ -321,6 +337,7 @@ impl Server {
             seed: None,
             config_file: String::new(),
             log: Box::new(|_, _| {}),
+            on_listening: Box::new(|_| {}),
             known_scripts: None,
             errors: None,
             disk: Arc::new(FileDisk),
@@ -388,6 +405,25 @@ impl Drop for Server {
     }
 }
 
+/// A signal to the process that asks the server to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopSignal {
+    /// SIGINT.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+}
+
+impl StopSignal {
+    /// The setting that says how the server ends then.
+    pub(crate) fn setting(self) -> &'static str {
+        match self {
+            Self::Interrupt => "shutdown-on-sigint",
+            Self::Terminate => "shutdown-on-sigterm",
+        }
+    }
+}
+
 /// Stops a server; may be cloned and sent to other threads.
 #[derive(Clone)]
 pub struct Stopper {
@@ -402,7 +438,14 @@ impl Stopper {
     /// save though its settings ask for it says so in the log and goes on, as SHUTDOWN does.
     pub fn stop(&self) {
         // A closed channel means that the loop is gone.
-        let _ = self.tell(Message::Stop);
+        let _ = self.tell(Message::Stop(None));
+    }
+
+    /// Asks the server to stop for a signal: what it does then is in `shutdown-on-sigint` and
+    /// `shutdown-on-sigterm`.
+    pub fn stop_on(&self, signal: StopSignal) {
+        // A closed channel means that the loop is gone.
+        let _ = self.tell(Message::Stop(Some(signal)));
     }
 
     fn tell(&self, message: Message) -> io::Result<()> {

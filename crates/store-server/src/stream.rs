@@ -1,6 +1,6 @@
 //! A client's byte stream, whatever carries it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
@@ -28,6 +28,17 @@ impl Stream {
         matches!(self, Stream::Tls(stream) if stream.has_ended())
     }
 
+    /// Reads once onto the end of `buffer`, as far as there is room, without clearing it first.
+    /// `None` for streams that cannot do it.
+    pub(crate) fn read_onto(&self, buffer: &mut Vec<u8>) -> Option<io::Result<usize>> {
+        let spare = rustix::buffer::spare_capacity(buffer);
+        match self {
+            Stream::Tcp(stream) => Some(rustix::io::read(stream, spare).map_err(Into::into)),
+            Stream::Unix(stream) => Some(rustix::io::read(stream, spare).map_err(Into::into)),
+            Stream::Tls(_) => None,
+        }
+    }
+
     /// Whether bytes that were taken wait inside.
     #[inline]
     pub(crate) fn has_unsent(&self) -> bool {
@@ -51,6 +62,14 @@ impl Write for Stream {
             Stream::Tcp(stream) => stream.write(bytes),
             Stream::Unix(stream) => stream.write(bytes),
             Stream::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write_vectored(slices),
+            Stream::Unix(stream) => stream.write_vectored(slices),
+            Stream::Tls(stream) => stream.write(slices.first().map_or(&[], |slice| slice)),
         }
     }
 

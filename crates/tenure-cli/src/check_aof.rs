@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::json;
+use store_engine::{LoadOptions, LoadProgress, check_snapshot};
 use store_persist::aof::{AofError, Layout, Manifest, Report, check, has_preamble};
-use store_persist::rdb::FileReader;
-use store_types::Limits;
 
+use crate::clock;
 use crate::exit::{self, Failure};
 use crate::output::{self, OutputOptions};
 
@@ -24,6 +24,9 @@ const MANIFEST_BYTES_MAX: u64 = 1024 * 1024;
 /// place. Where the last file is cut short or damaged, it can be cut behind what is whole: with
 /// --fix at once, at a terminal after a question, else not at all.
 ///
+/// A snapshot at the front is read into memory, as a server does that starts with the file. So this
+/// needs as much memory as that server. Requests are read, but not run.
+///
 /// Exit code: 0 when all is whole or was made so, 65 when it is damaged, 66 when it cannot be read.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
@@ -35,6 +38,10 @@ pub(crate) struct Arguments {
     /// Cut the file behind what is whole, without asking.
     #[arg(long)]
     fix: bool,
+    /// How many databases the server has that is to load it (its setting `databases`).
+    #[arg(long, value_name = "N", default_value_t = 16,
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    databases: u32,
     #[command(flatten)]
     output: OutputOptions,
 }
@@ -81,7 +88,7 @@ impl Checked {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let mut files = check_all(&listed(&arguments.file)?)?;
+    let mut files = check_all(&listed(&arguments.file)?, arguments.databases as usize)?;
     if let Some(last) = files.last_mut() {
         mend(last, arguments.fix).map_err(|error| unreadable(&last.path, &error))?;
     }
@@ -119,11 +126,13 @@ fn listed(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(files.map(|file| layout.path_of(&file.name)).collect())
 }
 
-fn check_all(paths: &[PathBuf]) -> Result<Vec<Checked>, Failure> {
-    paths.iter().map(|path| check_file(path).map_err(|error| unreadable(path, &error))).collect()
+fn check_all(paths: &[PathBuf], databases: usize) -> Result<Vec<Checked>, Failure> {
+    let check =
+        |path: &PathBuf| check_file(path, databases).map_err(|error| unreadable(path, &error));
+    paths.iter().map(check).collect()
 }
 
-fn check_file(path: &Path) -> io::Result<Checked> {
+fn check_file(path: &Path, databases: usize) -> io::Result<Checked> {
     let file = File::open(path)?;
     let bytes = file.metadata()?.len();
     let mut input = BufReader::with_capacity(1 << 20, file);
@@ -134,7 +143,7 @@ fn check_file(path: &Path) -> io::Result<Checked> {
         }
     };
     let rest: Box<dyn Read> = if has_preamble(input.fill_buf()?) {
-        match read_snapshot(input, &mut progress) {
+        match read_snapshot(input, databases, &mut progress) {
             Ok((count, end, rest)) => {
                 (keys, offset) = (Some(count), end);
                 rest
@@ -156,24 +165,28 @@ fn check_file(path: &Path) -> io::Result<Checked> {
     Ok(Checked { path, bytes, keys, outcome, was_cut: false })
 }
 
-/// Keys of the snapshot at the front, where it ends, and what follows it.
+/// Keys of the snapshot at the front, where it ends, and what follows it. It is loaded as at a
+/// start: that a key is there twice is not to be seen in any single record.
 fn read_snapshot(
     input: impl Read + 'static,
+    databases: usize,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(u64, u64, Box<dyn Read>), String> {
-    let begin = FileReader::begin(input, Limits::default());
-    let mut file = begin.map_err(|error| error.to_string())?;
-    let (mut keys, mut progress_at) = (0, PROGRESS_BYTES);
-    while let Some(item) = file.next_item().map_err(|error| error.to_string())? {
-        keys += u64::from(matches!(item, store_persist::rdb::Item::Entry(_)));
-        if file.offset() >= progress_at {
-            progress_at = file.offset() + PROGRESS_BYTES;
-            progress(file.offset());
+    let mut progress_at = PROGRESS_BYTES;
+    let mut told = |loaded: LoadProgress| {
+        if loaded.bytes >= progress_at {
+            progress_at = loaded.bytes + PROGRESS_BYTES;
+            progress(loaded.bytes);
         }
-    }
+    };
+    // What follows may count on keys that are over.
+    let options = LoadOptions { keeps_ended: true, merges: false };
+    let now_us = clock::unix_ms() * 1000;
+    let loaded = check_snapshot(input, databases, now_us, options, &mut told);
+    let (report, file) = loaded.map_err(|error| error.to_string())?;
     let end = file.offset();
     let (input, rest) = file.into_rest();
-    Ok((keys, end, Box::new(io::Cursor::new(rest).chain(input))))
+    Ok((report.keys, end, Box::new(io::Cursor::new(rest).chain(input))))
 }
 
 /// Cuts the last file behind what is whole, if somebody wants it.
@@ -281,7 +294,7 @@ mod tests {
     fn checked(folder: &testkit::TempFolder) -> Vec<Checked> {
         let paths =
             listed(&folder.path().join("a.manifest")).map_err(|failure| failure.message).unwrap();
-        check_all(&paths).map_err(|failure| failure.message).unwrap()
+        check_all(&paths, 16).map_err(|failure| failure.message).unwrap()
     }
 
     #[test]
@@ -325,5 +338,29 @@ mod tests {
         let files = checked(&folder);
         assert_eq!(files[0].cut_to(), None);
         assert!(files[0].damage().is_some());
+    }
+
+    #[test]
+    fn a_snapshot_that_no_server_starts_with_is_not_called_whole() {
+        for (base, reason) in [
+            (&b"REDIS0004\xfe\x00\x00\x01s\x05hello\x00\x01s\x05hello\xff"[..], "twice"),
+            (b"REDIS0004\xfe\x40\x63\x00\x01s\x05hello\xff", "databases is 16"),
+        ] {
+            let folder = folder(REQUEST);
+            std::fs::write(folder.path().join("a.1.base.rdb"), base).unwrap();
+            let files = checked(&folder);
+            let damage = files[0].damage().expect("no server starts with it");
+            assert!(damage.contains(reason), "{damage}");
+            assert_eq!(files[0].cut_to(), None);
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_over_counts_since_requests_may_need_it() {
+        let folder = folder(REQUEST);
+        let over = b"REDIS0004\xfe\x00\xfd\x01\x00\x00\x00\x00\x01s\x05hello\xff";
+        std::fs::write(folder.path().join("a.1.base.rdb"), over).unwrap();
+        let files = checked(&folder);
+        assert_eq!((files[0].keys, files[0].damage()), (Some(1), None));
     }
 }

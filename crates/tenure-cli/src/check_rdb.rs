@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::json;
-use store_engine::check_snapshot;
+use store_engine::{LoadOptions, check_snapshot};
 use store_persist::rdb::{FileReader, Item, LoadedEntry, RdbError};
 use store_types::Limits;
 use store_types::dump::Value;
@@ -72,7 +72,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     });
     let checked = checked.and_then(|()| {
         let file = File::open(path).map_err(|source| RdbError::Read { offset: 0, source })?;
-        check_snapshot(file, arguments.databases as usize, clock::unix_ms() * 1000)
+        let (databases, now_us) = (arguments.databases as usize, clock::unix_ms() * 1000);
+        check_snapshot(file, databases, now_us, LoadOptions::default(), &mut |_| {}).map(drop)
     });
     let json = found.to_json(path, checked.as_ref().err());
     arguments.output.print(&json, || found.to_text(path, checked.is_ok()));

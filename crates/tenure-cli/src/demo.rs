@@ -24,6 +24,7 @@ use tokio::time::{sleep, timeout};
 use crate::clock;
 use crate::exit::{self, Failure};
 use crate::output::{duration, result, talk};
+use crate::own_program::own_program;
 use crate::sidecar::{asked_to_end, runtime};
 
 const RESOURCE: &str = "nightly-report";
@@ -180,8 +181,7 @@ impl Stage {
     }
 
     fn enter(&mut self, name: &'static str) -> Result<(), Failure> {
-        let program = std::env::current_exe().map_err(|error| no(&error))?;
-        let mut process = Command::new(program)
+        let mut process = Command::new(own_program())
             .args(["demo", "--instance", name, "--store", &self.store])
             .args(["--parent", &std::process::id().to_string()])
             .stdin(Stdio::null())

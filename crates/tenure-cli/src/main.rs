@@ -25,6 +25,7 @@ mod logging;
 mod manual;
 mod members;
 mod once;
+mod own_program;
 mod pause;
 mod run;
 mod serve;

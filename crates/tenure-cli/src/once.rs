@@ -15,9 +15,11 @@ use crate::exit::{self, Failure};
 use crate::logging::LogOptions;
 use crate::output::{plain, talk};
 use crate::run::program::Program;
-use crate::run::signals::Signals;
+use crate::run::signals::{self, Signals};
 use crate::run::supervise::{Ended, Supervisor, code_of};
-use crate::run::{ChildOptions, ElectionOptions, block_on, duration, leave};
+use crate::run::{
+    ChildOptions, ElectionOptions, LEAVE_TIMEOUT, block_on, code_of_signal, duration, leave,
+};
 use crate::store_options::{self, Target, blame};
 
 /// How long the outcome is waited for unless told otherwise: for ever, as people count.
@@ -96,7 +98,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let job = job(&arguments, &tenure);
         let stop_signal = arguments.child.stop_signal;
         let supervisor = Supervisor::new(tenure.clone(), program, timing, stop_signal)?;
-        let turn = Turn { waits: arguments.wait, ended: Cell::new(None) };
+        let turn = Turn {
+            tenure: tenure.clone(),
+            waits: arguments.wait,
+            ended: Cell::new(None),
+            left_by: Cell::new(None),
+        };
         let code = turn.run(job, supervisor, farewells).await;
         leave(&tenure).await;
         code.map_err(|error| match error {
@@ -145,7 +152,11 @@ async fn supervise(
         term.stopping().await;
         ended = Ok(Ended::Leaving(ending));
     }
-    let told = ended.as_ref().map(|ended| *ended).map_err(|failure| failure.message.clone());
+    let told = match &ended {
+        Ok(Ended::NeverRan(_)) => Err("its term ended before it was started".to_owned()),
+        Ok(ended) => Ok(*ended),
+        Err(failure) => Err(failure.message.clone()),
+    };
     // Whoever does not listen any more has been cut off.
     let _ = tell.send(told);
     ended
@@ -153,15 +164,22 @@ async fn supervise(
 
 /// Whether the program died of a signal by which people and service managers end programs.
 fn was_told_to_end(ending: Ending) -> bool {
-    let signals = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
-    signals.iter().any(|signal| ending == Ending::Signalled(signal.as_raw() as u8))
+    match ending {
+        Ending::Signalled(number) => {
+            Signal::from_named_raw(number.into()).is_some_and(signals::is_farewell)
+        }
+        Ending::Exited(_) => false,
+    }
 }
 
 /// One try at the tick.
 struct Turn {
+    tenure: Tenure,
     waits: bool,
     /// How the program ended, once it has.
     ended: Cell<Option<Ended>>,
+    /// The signal that came before there was a program.
+    left_by: Cell<Option<Signal>>,
 }
 
 impl Turn {
@@ -184,19 +202,19 @@ impl Turn {
             }
         };
         let mut running = std::pin::pin!(job.run_startable(work));
-        let mut is_working = false;
         let once = loop {
             tokio::select! {
                 biased;
-                once = &mut running => break once.map_err(Trouble::Library)?,
+                once = &mut running => break once,
                 signal = farewells.next_farewell() => {
                     let task = supervised.take();
-                    is_working |= task.is_some();
+                    let is_working = task.is_some();
                     supervised.set(task);
+                    // While it works, the program's affair; the supervisor hears it, too.
                     if !is_working {
-                        return Ok(exit::of_signal(signal.as_raw() as u8));
+                        self.left_by.set(Some(signal));
+                        break self.leave(&mut running).await;
                     }
-                    // The program's affair; the supervisor hears it, too.
                 }
             }
         };
@@ -207,7 +225,26 @@ impl Turn {
                 Err(_) => return Err(Trouble::Here(Failure::new(exit::NO, "a bug: see above"))),
             }
         }
-        Ok(self.code(once))
+        match (self.left_by.get(), self.ended.get()) {
+            (Some(signal), None | Some(Ended::NeverRan(_) | Ended::WithItsTerm)) => {
+                Ok(code_of_signal(signal))
+            }
+            _ => Ok(self.code(once.map_err(Trouble::Library)?)),
+        }
+    }
+
+    /// Ends before there was a program. The tick may have been begun a moment ago: whoever gives
+    /// the term up takes that back, for as long as the store may take to hear of it.
+    async fn leave<T>(
+        &self,
+        running: impl Future<Output = Result<Once<T>, tenure::Error>>,
+    ) -> Result<Once<T>, tenure::Error> {
+        let leaving = async {
+            let (once, ()) = tokio::join!(running, self.tenure.shutdown());
+            once
+        };
+        let once = tokio::time::timeout(LEAVE_TIMEOUT, leaving).await;
+        once.unwrap_or(Err(tenure::Error::Closed))
     }
 
     /// What the record of the tick says, if there is one: a term that ends keeps it open.
@@ -218,7 +255,7 @@ impl Turn {
                 code => Err(format!("exit code {code}")),
             },
             Ended::Stuck => Err("it could not be ended".to_owned()),
-            Ended::WithItsTerm | Ended::Leaving(_) => Ok(()),
+            Ended::WithItsTerm | Ended::NeverRan(_) | Ended::Leaving(_) => Ok(()),
         }
     }
 
@@ -231,6 +268,10 @@ impl Turn {
                     Ending::Signalled(signal) => exit::of_signal(signal),
                     Ending::Exited(_) => exit::of_signal(Signal::TERM.as_raw() as u8),
                 }
+            }
+            (_, Some(Ended::NeverRan(Some(signal)))) => {
+                talk("terminated before the program was started: the tick is open");
+                code_of_signal(signal)
             }
             (Once::Unrecorded(_), Some(Ended::ByItself(ending))) => {
                 talk("it ran, but the store could not be told: the tick may be run again");

@@ -1,32 +1,42 @@
 //! The guard's half: it ends the program when the wrapper cannot.
 //!
 //! ```text
-//! wrapper ── orders: until(kill_at), watch(group), forget ──► guard ── SIGKILL ──► the program
+//! wrapper ── orders: until(kill_at), watch(…), forget ─────► guard ── SIGKILL ──► the program
 //!        ◄── replies: took(n), too late(n), killed ──────────   │ at `kill_at`, or when the pipe
 //!                                                               │ of orders ends
 //! ```
-//! The group is killed at once and as a whole. What left the group is found by the mark that the
-//! program's environment carries, and looked for until nothing is found.
+//! The group is killed at once and as a whole. What left the group is known by what the wrapper
+//! saw, or found by the mark that the program's environment carries, and looked for until nothing
+//! is found.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use tenure_core::Moment;
 
 use crate::orders::{NumberedOrder, Order, Reply};
-use crate::process::{KillAnswer, Pid};
+use crate::process::{KillAnswer, Pid, Stray};
 
 /// Between two searches for what left the group.
-const SEARCH_PAUSE: Duration = Duration::from_millis(10);
+const SEARCH_PAUSE: Duration = Duration::from_millis(2);
 /// How often something may be found again. Programs that fork for ever must not keep a guard for
 /// ever; each search kills all that it finds.
-const SEARCHES_MAX: u32 = 500;
+const SEARCHES_MAX: u32 = 1_000;
+
+/// How many strays a guard knows. The mark finds most of them anyway.
+pub(crate) const STRAYS_MAX: usize = 256;
+
+/// How many searches in a row must find nothing: what forks and ends meanwhile may escape one.
+const EMPTY_SEARCHES: u32 = 3;
 
 /// What a guard does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardOutput {
     /// Send SIGKILL to this group; answered by [`Guard::handle_killed`].
     KillGroup(Pid),
+    /// Send SIGKILL to this process and to what descends from it, if it is still the one that is
+    /// meant; [`Guard::handle_refused`] if the system refuses.
+    KillStray(Stray),
     /// Send SIGKILL to every process with the mark; answered by [`Guard::handle_searched`].
     KillMarked,
     /// Tell the wrapper, without ever waiting for it.
@@ -52,6 +62,8 @@ pub enum GuardWord {
 #[derive(Debug)]
 pub struct Guard {
     watched: Option<Pid>,
+    /// Of the program, and no longer in its group.
+    strays: BTreeSet<Stray>,
     kill_at: Option<Moment>,
     /// The program was killed since the last order to watch.
     has_killed: bool,
@@ -60,6 +72,7 @@ pub struct Guard {
     is_leaving: bool,
     search_at: Option<Moment>,
     searches_left: u32,
+    empty_searches: u32,
     outputs: VecDeque<GuardOutput>,
 }
 
@@ -68,12 +81,14 @@ impl Guard {
     pub fn new() -> Self {
         Guard {
             watched: None,
+            strays: BTreeSet::new(),
             kill_at: None,
             has_killed: false,
             has_told_refusal: false,
             is_leaving: false,
             search_at: None,
             searches_left: 0,
+            empty_searches: 0,
             outputs: VecDeque::from([GuardOutput::Reply(Reply::Ready)]),
         }
     }
@@ -81,6 +96,11 @@ impl Guard {
     /// The group that it watches.
     pub fn watched(&self) -> Option<Pid> {
         self.watched
+    }
+
+    /// Whether it would kill this stray.
+    pub fn knows(&self, stray: Stray) -> bool {
+        self.strays.contains(&stray)
     }
 
     /// Takes an order. Once no other waits, [`handle_time`](Self::handle_time) follows: a deadline
@@ -104,6 +124,15 @@ impl Guard {
             }
             Order::Forget => {
                 (self.watched, self.kill_at, self.search_at) = (None, None, None);
+                self.strays.clear();
+                Reply::Took(number)
+            }
+            Order::WatchStray(stray) => {
+                self.watch_stray(stray);
+                Reply::Took(number)
+            }
+            Order::ForgetStray(stray) => {
+                self.strays.remove(&stray);
                 Reply::Took(number)
             }
         };
@@ -153,9 +182,10 @@ impl Guard {
         }
     }
 
-    /// How many marked processes a search found and killed.
+    /// How many marked processes a search found and killed, or could not tell just then.
     pub fn handle_searched(&mut self, now: Moment, found: usize) {
-        match found > 0 && self.searches_left > 0 {
+        self.empty_searches = if found > 0 { 0 } else { self.empty_searches + 1 };
+        match self.empty_searches < EMPTY_SEARCHES && self.searches_left > 0 {
             true => self.search_at = Some(now + SEARCH_PAUSE),
             false if self.is_leaving => self.outputs.push_back(GuardOutput::Leave),
             false => {}
@@ -174,11 +204,20 @@ impl Guard {
     }
 
     fn kill(&mut self, _now: Moment, group: Pid) {
-        self.searches_left = SEARCHES_MAX;
+        (self.searches_left, self.empty_searches) = (SEARCHES_MAX, 0);
         self.outputs.push_back(GuardOutput::KillGroup(group));
+        self.outputs.extend(self.strays.iter().map(|stray| GuardOutput::KillStray(*stray)));
         self.search();
         if !std::mem::replace(&mut self.has_killed, true) {
             self.outputs.push_back(GuardOutput::Reply(Reply::Killed));
+        }
+    }
+
+    /// One that comes to be known after the program was killed is killed as well.
+    fn watch_stray(&mut self, stray: Stray) {
+        if self.watched.is_some() && self.strays.len() < STRAYS_MAX && self.strays.insert(stray) {
+            let is_late = self.has_killed.then_some(GuardOutput::KillStray(stray));
+            self.outputs.extend(is_late);
         }
     }
 
@@ -250,6 +289,32 @@ mod tests {
     }
 
     #[test]
+    fn strays_are_killed_with_the_group_unless_they_are_forgotten() {
+        let stray = |pid, started| Stray { pid: Pid::new(pid).unwrap(), started };
+        let mut guard = Script::new();
+        guard.order(NOW, Order::Until(LATER));
+        guard.order(NOW, Order::Watch(group()));
+        guard.order(NOW, Order::WatchStray(stray(50, 7)));
+        guard.order(NOW, Order::WatchStray(stray(51, 8)));
+        guard.order(NOW, Order::ForgetStray(stray(50, 7)));
+        guard.0.handle_wrapper_gone(NOW);
+        let killed = guard.outputs();
+        assert_eq!(killed[0], GuardOutput::KillGroup(group()));
+        assert_eq!(killed[1], GuardOutput::KillStray(stray(51, 8)));
+        assert!(!killed.contains(&GuardOutput::KillStray(stray(50, 7))));
+
+        let mut next = Script::new();
+        next.order(NOW, Order::Until(LATER));
+        next.order(NOW, Order::Watch(group()));
+        next.order(NOW, Order::WatchStray(stray(51, 8)));
+        next.order(NOW, Order::Forget);
+        next.order(NOW, Order::Until(LATER));
+        next.order(NOW, Order::Watch(group()));
+        next.0.handle_time(LATER);
+        assert!(!next.outputs().contains(&GuardOutput::KillStray(stray(51, 8))));
+    }
+
+    #[test]
     fn killing_comes_before_talking_and_goes_on_until_nothing_is_found() {
         let mut guard = Script::new();
         guard.order(NOW, Order::Until(LATER));
@@ -261,9 +326,11 @@ mod tests {
             GuardOutput::Reply(Reply::Killed),
         ];
         assert_eq!(guard.outputs(), killed);
-        guard.0.handle_searched(LATER, 1);
-        guard.0.handle_time(guard.0.wakes_at().unwrap());
-        assert_eq!(guard.outputs(), [GuardOutput::KillMarked]);
+        for found in [0, 0, 1, 0, 0] {
+            guard.0.handle_searched(LATER, found);
+            guard.0.handle_time(guard.0.wakes_at().unwrap());
+            assert_eq!(guard.outputs(), [GuardOutput::KillMarked]);
+        }
         guard.0.handle_searched(LATER, 0);
         assert_eq!((guard.outputs(), guard.0.wakes_at()), (vec![], None));
     }

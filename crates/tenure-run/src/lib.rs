@@ -25,5 +25,5 @@ mod wrapper;
 
 pub use guard::{Guard, GuardOutput, GuardWord};
 pub use orders::{NumberedOrder, ORDER_LEN, Order, REPLY_LEN, Reply};
-pub use process::{Ending, KillAnswer, Leader, ListedChild, Pid};
+pub use process::{Ending, KillAnswer, Leader, ListedChild, ListedStray, Pid, Stray};
 pub use wrapper::{Deadline, GuardTrouble, Outcome, Output, SentSignal, StartError, Word, Wrapper};

@@ -4,10 +4,10 @@
 
 use tenure_core::Moment;
 
-use crate::process::Pid;
+use crate::process::{Pid, Stray};
 
 /// The length of an order in bytes.
-pub const ORDER_LEN: usize = 24;
+pub const ORDER_LEN: usize = 32;
 /// The length of a reply in bytes.
 pub const REPLY_LEN: usize = 16;
 
@@ -18,8 +18,12 @@ pub enum Order {
     Watch(Pid),
     /// Kill it at this moment of the clock that counts through suspend.
     Until(Moment),
-    /// The group is gone.
+    /// The group is gone, and so are its strays.
     Forget,
+    /// This process belongs to the program, too, although it left the group.
+    WatchStray(Stray),
+    /// This one is gone.
+    ForgetStray(Stray),
 }
 
 /// An order with the number by which it is answered.
@@ -34,13 +38,18 @@ pub struct NumberedOrder {
 impl NumberedOrder {
     /// As it goes through the pipe.
     pub fn to_bytes(self) -> [u8; ORDER_LEN] {
-        let (kind, value) = match self.order {
-            Order::Watch(group) => (1, group.get() as u64),
-            Order::Until(moment) => (2, moment.as_nanos()),
-            Order::Forget => (3, 0),
+        let of_stray = |stray: Stray| [stray.pid.get() as u64, stray.started];
+        let (kind, values) = match self.order {
+            Order::Watch(group) => (1, [group.get() as u64, 0]),
+            Order::Until(moment) => (2, [moment.as_nanos(), 0]),
+            Order::Forget => (3, [0, 0]),
+            Order::WatchStray(stray) => (4, of_stray(stray)),
+            Order::ForgetStray(stray) => (5, of_stray(stray)),
         };
         let mut bytes = [0; ORDER_LEN];
-        for (place, number) in bytes.chunks_exact_mut(8).zip([kind, self.number, value]) {
+        for (place, number) in
+            bytes.chunks_exact_mut(8).zip([kind, self.number, values[0], values[1]])
+        {
             place.copy_from_slice(&u64::to_ne_bytes(number));
         }
         bytes
@@ -48,11 +57,15 @@ impl NumberedOrder {
 
     /// `None` for what no wrapper says.
     pub fn from_bytes(bytes: [u8; ORDER_LEN]) -> Option<Self> {
-        let [kind, number, value] = numbers(&bytes);
+        let [kind, number, value, started] = numbers(&bytes);
+        let pid = || Pid::new(i64::try_from(value).ok()?);
+        let stray = || Some(Stray { pid: pid()?, started });
         let order = match kind {
-            1 => Order::Watch(Pid::new(i64::try_from(value).ok()?)?),
+            1 => Order::Watch(pid()?),
             2 => Order::Until(Moment::from_nanos(value)),
             3 => Order::Forget,
+            4 => Order::WatchStray(stray()?),
+            5 => Order::ForgetStray(stray()?),
             _ => return None,
         };
         Some(NumberedOrder { number, order })
@@ -120,7 +133,14 @@ mod tests {
     #[test]
     fn orders_and_replies_survive_the_pipe() {
         let group = Pid::new(4711).unwrap();
-        for order in [Order::Watch(group), Order::Until(Moment::NEVER), Order::Forget] {
+        let stray = Stray { pid: group, started: u64::MAX };
+        for order in [
+            Order::Watch(group),
+            Order::Until(Moment::NEVER),
+            Order::Forget,
+            Order::WatchStray(stray),
+            Order::ForgetStray(stray),
+        ] {
             let order = NumberedOrder { number: 7, order };
             assert_eq!(NumberedOrder::from_bytes(order.to_bytes()), Some(order));
         }
@@ -137,7 +157,7 @@ mod tests {
         assert_eq!(Reply::from_bytes([0xff; REPLY_LEN]), None);
         let order = NumberedOrder { number: 1, order: Order::Watch(Pid::new(2).unwrap()) };
         let mut bytes = order.to_bytes();
-        bytes[16..].copy_from_slice(&1_u64.to_ne_bytes());
+        bytes[16..24].copy_from_slice(&1_u64.to_ne_bytes());
         assert_eq!(NumberedOrder::from_bytes(bytes), None, "it would kill everybody");
     }
 }

@@ -54,6 +54,24 @@ pub enum KillAnswer {
     Refused,
 }
 
+/// A process of the program that left its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stray {
+    /// Its number.
+    pub pid: Pid,
+    /// When it was started, as the system counts: another process of the same number has another.
+    pub started: u64,
+}
+
+/// A stray, and through whom it descends from the wrapper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedStray {
+    /// The process.
+    pub stray: Stray,
+    /// The child of the wrapper that it is, or descends from.
+    pub child: Pid,
+}
+
 /// A direct child of the wrapper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedChild {

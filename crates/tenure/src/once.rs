@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure_core::protocol::{self, Hint, Outcome, Request, TickOutcome};
@@ -424,8 +425,16 @@ impl<'a> Turn<'a> {
             return Ok(refused);
         }
         let mut work = Some(work);
+        // Told to stop or not: work that never started has no part of the tick's effects.
+        let was_not_started = AtomicBool::new(false);
         let ended = run_term(term.double(), &mut |term| {
-            (work.take().expect("a term runs its work once"))(term)
+            let working = (work.take().expect("a term runs its work once"))(term);
+            let was_not_started = &was_not_started;
+            async move {
+                let returned = working.await;
+                was_not_started.store(returned.is_err(), Ordering::Relaxed);
+                returned
+            }
         })
         .await;
         let once = match ended {
@@ -445,7 +454,7 @@ impl<'a> Turn<'a> {
                 Once::Panicked(words)
             }
             Ended::Stopped => {
-                if work.is_some() {
+                if work.is_some() || was_not_started.load(Ordering::Relaxed) {
                     self.reopen(&term).await;
                 }
                 Once::Interrupted(term.stop_reason().unwrap_or(Reason::LeaseEnded))

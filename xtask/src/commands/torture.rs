@@ -1,10 +1,8 @@
 //! `cargo xtask torture`: real servers under real faults, and what became of the promises.
 
-use std::path::PathBuf;
-use std::process;
-
 use crate::command::{Command, Failure};
-use crate::repository::{cargo, root};
+use crate::older::older_program;
+use crate::repository::cargo;
 
 pub(crate) const COMMAND: Command = Command {
     name: "torture",
@@ -47,7 +45,7 @@ fn run(words: &[String]) -> Result<(), Failure> {
     if let Some(at) = words.iter().position(|word| word == "--before") {
         let missing = || Failure::Usage("torture: --before needs a commit".to_owned());
         let revision = words.get(at + 1).cloned().ok_or_else(missing)?;
-        let program = older_instance(&revision)?.display().to_string();
+        let program = older_program(&revision, "trials", "trial-instance")?.display().to_string();
         words.splice(at..at + 2, ["--older-instance".to_owned(), program]);
     }
     let mut command = cargo();
@@ -57,28 +55,4 @@ fn run(words: &[String]) -> Result<(), Failure> {
         Some(USAGE) => Err(Failure::Usage("torture: see above".to_owned())),
         _ => Err(Failure::Failed("torture: not as promised, see above".to_owned())),
     }
-}
-
-/// Builds the instances of another version, in a folder of their own.
-fn older_instance(revision: &str) -> Result<PathBuf, Failure> {
-    let failed = |what: &str| Failure::Failed(format!("torture: {what} {revision} failed"));
-    let known = process::Command::new("git").args(["rev-parse", "--verify", revision]).output();
-    let known = known.ok().filter(|output| output.status.success());
-    let known = known.ok_or_else(|| failed("git rev-parse"))?;
-    let commit = String::from_utf8_lossy(&known.stdout).trim().to_owned();
-    let folder = root().join("target").join(format!("torture-{commit}"));
-    if !folder.exists() {
-        let mut add = process::Command::new("git");
-        add.args(["worktree", "add", "--detach"]).arg(&folder).arg(&commit);
-        if !add.status().is_ok_and(|status| status.success()) {
-            return Err(failed("git worktree add"));
-        }
-    }
-    let mut build = cargo();
-    build.args(["build", "--quiet", "--package", "trials", "--bin", "trial-instance"]);
-    build.current_dir(&folder).env("CARGO_TARGET_DIR", folder.join("target"));
-    if !build.status().is_ok_and(|status| status.success()) {
-        return Err(failed("building"));
-    }
-    Ok(folder.join("target/debug/trial-instance"))
 }

@@ -1,18 +1,23 @@
 //! `cargo xtask trial`: long runs of what the tests do for a moment.
 
 use crate::command::{Command, Failure};
+use crate::older::older_program;
 use crate::repository::cargo;
 
 pub(crate) const COMMAND: Command = Command {
     name: "trial",
     summary: "runs the command's trials by faults for as long as you like",
     details: "\
-  run [--rounds N] [--minutes M]
-                     three instances of `tenure run`, with programs that daemonise, ignore the stop
-                     signal or fork for ever, and logs that are full or not read; wrappers, guards
-                     and the store are killed, stopped and terminated at random, on redis-server and
-                     on our own store. Fails when two programs ever ran at a time, tokens did not
-                     grow, or an orphan or a zombie stayed. 100 rounds unless told otherwise.
+  run [--rounds N | --minutes M] [--before REV]
+                     four instances of `tenure run`, with programs that daemonise, ignore the stop
+                     signal or fork for ever, logs that are full, closed or not read, some as the
+                     first process of a pid namespace; wrappers, guards and the store are killed,
+                     stopped and terminated at random, on redis-server and on our own store at the
+                     same time. Fails when two programs ever ran at a time, tokens did not grow, an
+                     orphan stayed, an instance ended by itself, or a zombie became older than a
+                     second in which its owner did not wait for a processor. 100 rounds unless told
+                     otherwise. With --before, about half of the starts are those of the version
+                     that git knows as REV, so that instances are upgraded and rolled back.
   take-over [--rounds N]
                      how long nobody runs when the leader is told to end: from SIGTERM to the
                      start of the next child, p50 and p99. Built for speed.
@@ -25,13 +30,18 @@ TESTKIT_SEED=… repeats a run's choices.",
 const ROUNDS: &str = "100";
 
 fn run(words: &[String]) -> Result<(), Failure> {
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut older = None;
+    if let ["run", .., "--before", revision] = words[..] {
+        older = Some(older_program(revision, "tenure-cli", "tenure")?);
+        words.truncate(words.len() - 2);
+    }
     let (trial, length, value) = match words.as_slice() {
         [trial] => (*trial, "TRIAL_ROUNDS", ROUNDS),
         [trial, "--rounds", rounds] if is_number(rounds) => (*trial, "TRIAL_ROUNDS", *rounds),
         ["run", "--minutes", minutes] if is_number(minutes) => ("run", "TRIAL_MINUTES", *minutes),
         _ => {
-            let usage = "trial: write trial run [--rounds N] [--minutes M]";
+            let usage = "trial: write trial run [--rounds N | --minutes M] [--before REV]";
             return Err(Failure::Usage(usage.to_owned()));
         }
     };
@@ -44,6 +54,9 @@ fn run(words: &[String]) -> Result<(), Failure> {
         _ => return Err(Failure::Usage("trial: there are run and take-over".to_owned())),
     };
     command.arg("--nocapture").env(length, value);
+    if let Some(older) = older {
+        command.env("TRIAL_OLDER", older);
+    }
     let status = command.status();
     let status =
         status.map_err(|error| Failure::Failed(format!("trial: cannot start cargo: {error}")))?;

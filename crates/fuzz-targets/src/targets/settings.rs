@@ -1,6 +1,6 @@
 //! redis.conf: a file that a person or a tool wrote.
 
-use store_engine::{Config, parse_file, rewrite_file};
+use store_engine::{Config, parse_arguments, parse_file, rewrite_file};
 
 use super::Target;
 
@@ -33,6 +33,9 @@ pub(super) const TARGET: Target = Target {
 
 fn run(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
+    // The same words as a command line, where any outcome will do.
+    let words: Vec<String> = text.split([' ', '\0']).map(str::to_owned).collect();
+    let _ = parse_arguments(&mut Config::default(), &words);
     let mut config = Config::default();
     if parse_file(&mut config, &text).is_err() {
         return;

@@ -28,8 +28,9 @@ impl World {
         self.engine.execute(NOW_US, self.session, request);
         self.engine.finish(Some((self.session, request)), 1);
         let session = self.engine.session_mut(self.session)?;
-        assert!(session.output.len() <= OUTPUT_MAX, "{} bytes of reply", session.output.len());
-        let output = std::mem::take(&mut session.output);
+        let unread = session.output.unread();
+        assert!(unread <= OUTPUT_MAX, "{unread} bytes of reply");
+        let output = std::mem::take(&mut session.output).to_vec();
         if output.is_empty() {
             return None;
         }

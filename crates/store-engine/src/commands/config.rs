@@ -89,8 +89,10 @@ fn config_set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         changed.map_err(|reason| refused(&name, &reason))?;
         seen.push(setting);
     }
-    let followed = cx.server.host.follow_settings(&cx.server.config, &config);
-    followed.map_err(|(name, reason)| refused(name, &reason))?;
+    if let Err(refusal) = cx.server.host.follow_settings(&cx.server.config, &config) {
+        cx.db.effects.requests.extend(refusal.log.map(ServerRequest::Log));
+        return Err(refused(refusal.setting, &refusal.reason));
+    }
     cx.server.config = config;
     apply_settings(cx.db, cx.server);
     if seen.iter().any(|setting| setting.name == "maxmemory") {
@@ -141,11 +143,17 @@ fn config_resetstat(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     cx.db.stats = Default::default();
     cx.db.reset_freed_count();
     cx.server.eviction.reset_stats();
+    cx.server.saving.count = 0;
     cx.reply.ok();
     Ok(())
 }
 
 fn config_rewrite(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    rewrite(cx, rewrite_file)
+}
+
+/// Writes the configuration file as `renew` makes it of the settings and the text it has.
+pub(super) fn rewrite(cx: &mut Context<'_>, renew: fn(&Config, &str) -> String) -> CommandResult {
     let path = &cx.server.identity.config_file;
     if path.is_empty() {
         return Err(CommandError::text("ERR The server is running without a config file"));
@@ -153,7 +161,7 @@ fn config_rewrite(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let mut config = cx.server.config.clone();
     let lines = cx.server.acl.lines(&cx.server.registry);
     config.set_user_lines(&lines);
-    let renew = |text: &str| rewrite_file(&config, text);
+    let renew = |text: &str| renew(&config, text);
     cx.server
         .host
         .rewrite_config(path, &renew)

@@ -5,6 +5,7 @@
 use store_types::hyperloglog::{self, Form, Registers};
 use store_types::{Damaged, Limits};
 
+use super::collection::count_further;
 use super::prelude::*;
 
 pub(super) const TABLE: &[Command] = &[
@@ -47,23 +48,25 @@ fn form_at(cx: &mut Context<'_>, key: &[u8]) -> Result<Option<Form>, CommandErro
 
 fn pfadd(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let key = request.arg(1);
-    let mut is_changed = form_at(cx, key)?.is_none();
+    // A new key is a change, and so is every element that moves a register.
+    let mut changes = usize::from(form_at(cx, key)?.is_none());
     let limits = &cx.server.limits;
     let mut result = Ok(());
     cx.db.edit_string(key, |value| {
         if value.is_empty() {
             *value = hyperloglog::new();
         }
-        result = add_all(value, request, limits).map(|changed| is_changed |= changed);
-        if is_changed && result.is_ok() {
+        result = add_all(value, request, limits).map(|changed| changes += changed);
+        if changes > 0 && result.is_ok() {
             hyperloglog::mark_stale(value);
         }
     });
     result?;
-    if is_changed {
+    if changes > 0 {
         cx.db.changed(event_class::STRING, "pfadd", key);
+        count_further(cx, changes - 1);
     }
-    cx.reply.integer(i64::from(is_changed));
+    cx.reply.integer(i64::from(changes > 0));
     Ok(())
 }
 
@@ -71,12 +74,12 @@ fn add_all(
     value: &mut Vec<u8>,
     request: Request<'_>,
     limits: &Limits,
-) -> Result<bool, CommandError> {
-    let mut is_changed = false;
+) -> Result<usize, CommandError> {
+    let mut changes = 0;
     for element in request.args_from(2) {
-        is_changed |= hyperloglog::add(value, element, limits).map_err(corrupted)?;
+        changes += usize::from(hyperloglog::add(value, element, limits).map_err(corrupted)?);
     }
-    Ok(is_changed)
+    Ok(changes)
 }
 
 fn pfcount(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {

@@ -121,12 +121,13 @@ fn clients(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     let waits = || sessions().filter_map(|session| session.blocked.as_ref());
     let timed = waits().filter(|blocked| blocked.deadline_ms.is_some());
     let leaving = sessions().filter(|session| session.has(session_flag::CLOSING));
-    let unread = sessions().map(|session| session.output.len() - session.output_written);
+    let unread = sessions().map(|session| session.output.unread());
+    let input = sessions().map(|session| session.query_capacity);
     facts!(text,
         "connected_clients" => cx.server.sessions.count() - leaving.count(),
         "cluster_connections" => 0,
         "maxclients" => cx.server.config.text("maxclients"),
-        "client_recent_max_input_buffer" => 0,
+        "client_recent_max_input_buffer" => input.max().unwrap_or(0),
         "client_recent_max_output_buffer" => unread.max().unwrap_or(0),
         "blocked_clients" => waits().count() + cx.server.postponed.len(),
         "tracking_clients" => cx.server.tracking.session_count(),
@@ -291,7 +292,7 @@ fn stats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     let exceeded_us = cx.server.eviction.exceeded_us(cx.db.now_us());
     let kilobytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     facts!(text,
-        "total_connections_received" => cx.server.sessions.opened(),
+        "total_connections_received" => cx.server.stats.connections,
         "total_commands_processed" => stats.commands,
         "instantaneous_ops_per_sec" => rates.commands,
         "total_net_input_bytes" => measured.input_bytes,

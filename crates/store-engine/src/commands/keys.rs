@@ -3,6 +3,7 @@
 use store_types::glob;
 
 use super::prelude::*;
+use crate::context::Propagate;
 use crate::effects::ServerRequest;
 use crate::keyspace::{Entry, Freeing, NewValue, ValueRef};
 use crate::snapshot;
@@ -255,8 +256,9 @@ fn dbsize(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 fn flushdb(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let freeing = flush_option(cx, request)?;
     let db = cx.db.selected();
-    // Even an empty database counts as changed: replicas may have something in it.
-    cx.db.dirty += 1 + cx.db.flush(db, freeing) as u64;
+    cx.db.dirty += cx.db.flush(db, freeing) as u64;
+    // Replicas may have something in a database that is empty here.
+    cx.propagate = Propagate::Always;
     cx.db.signal_all_flushed();
     cx.reply.ok();
     Ok(())
@@ -268,7 +270,7 @@ fn flushall(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     for db in 0..cx.db.database_count() {
         cx.db.dirty += cx.db.flush(db, freeing) as u64;
     }
-    cx.db.dirty += 1;
+    cx.propagate = Propagate::Always;
     cx.db.signal_all_flushed();
     if !cx.server.saving.points.is_empty() {
         // Else the next start would bring back what was to go.

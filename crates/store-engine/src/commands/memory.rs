@@ -86,6 +86,10 @@ pub(super) struct Account {
     pub(super) clients: usize,
     /// Values that wait to be freed.
     pub(super) freeing: usize,
+    /// Those of them that `maxmemory` counts.
+    pub(super) counted_freeing: usize,
+    /// Keys that clients keep and are to hear of.
+    pub(super) tracking: usize,
     /// What waits to be written to the append-only file.
     pub(super) file_buffer: usize,
 }
@@ -93,7 +97,7 @@ pub(super) struct Account {
 impl Account {
     /// What `maxmemory` does not count.
     pub(super) fn uncounted(&self) -> usize {
-        self.clients + self.freeing + self.file_buffer
+        self.freeing - self.counted_freeing + self.file_buffer + self.tracking
     }
 
     pub(super) fn dataset_share(&self) -> f64 {
@@ -125,10 +129,11 @@ pub(super) fn account(cx: &Context<'_>) -> Account {
     let scripts = cx.server.scripting.usage();
     let scripts = scripts.script_bytes + scripts.library_bytes;
     let others: usize = cx.server.sessions.iter().map(Session::memory).sum();
-    let clients = others + cx.session.memory();
+    let clients = others + cx.session.memory() + cx.reply.output().memory();
+    let tracking = cx.server.tracking.memory();
     let (base, freeing) = (cx.server.base_memory, cx.db.freeing_stats().pending_bytes);
     let file_buffer = cx.server.persistence.aof.buffer_len;
-    let beside = base + scripts + clients + freeing + file_buffer;
+    let beside = base + scripts + clients + freeing + file_buffer + tracking;
     let (used, overhead) = (beside + cx.db.memory(), beside + tables);
     Account {
         used,
@@ -140,6 +145,8 @@ pub(super) fn account(cx: &Context<'_>) -> Account {
         keys,
         clients,
         freeing,
+        counted_freeing: cx.db.dropped_bytes(),
+        tracking,
         file_buffer,
     }
 }

@@ -49,13 +49,13 @@ pub(crate) use docs::made_up::arguments_of as made_up_arguments;
 
 pub(crate) use acl::{load_acl_file, load_configured_users};
 pub(crate) use client::{
-    describe_client, end_pause, invalidate_tracked, remember_keys, shrink_tracking,
+    describe_client, end_pause, remember_keys, shrink_tracking, tell_before_reply, tell_trackers,
 };
 pub(crate) use config::apply_settings;
 pub(crate) use monitor::show_to_monitors;
 pub(crate) use pubsub::publish_events;
-pub(crate) use scripting::check_busy;
-pub(crate) use slowlog::note_slow;
+pub(crate) use scripting::{check_busy, script_flags};
+pub(crate) use slowlog::{Slow, note_latency, note_slow};
 pub(crate) use transaction::{end_transaction, runs_inside_multi};
 
 /// All families. Adding one is a line here and a file beside it.

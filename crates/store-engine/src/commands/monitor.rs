@@ -21,6 +21,10 @@ fn monitor(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     if matches!(cx.caller, Caller::Transaction | Caller::Script) {
         return Err(CommandError::text("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
+    if cx.session.has(session_flag::MONITOR) {
+        // Redis says nothing to one who looks on already.
+        return Ok(());
+    }
     cx.session.flags |= session_flag::MONITOR;
     cx.server.monitors.insert(cx.session.id);
     cx.server.gates |= server_gate::MONITORED;

@@ -2,6 +2,7 @@
 
 use super::prelude::*;
 use crate::keyspace::{Entry, ValueRef};
+use crate::state::ServerState;
 
 pub(super) const TABLE: &[Command] = &[Command::container("object", OBJECT_SUBCOMMANDS).docs(
     Group::Generic,
@@ -54,7 +55,7 @@ pub(super) fn encoding_name(entry: &Entry) -> &'static str {
 }
 
 fn object_encoding(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    match cx.db.entry(request.arg(2)) {
+    match cx.db.inspect(request.arg(2)) {
         Some(entry) => cx.reply.bulk(encoding_name(entry).as_bytes()),
         None => cx.reply.null(),
     }
@@ -62,17 +63,27 @@ fn object_encoding(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult 
 }
 
 fn object_refcount(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    match cx.db.entry(request.arg(2)).map(Entry::value) {
-        Some(ValueRef::Integer(0..SHARED_INTEGERS)) => cx.reply.integer(SHARED_COUNT),
-        Some(_) => cx.reply.integer(1),
+    match cx.db.inspect(request.arg(2)) {
+        Some(entry) => cx.reply.integer(reference_count(cx.server, entry)),
         None => cx.reply.null(),
     }
     Ok(())
 }
 
+/// What Redis would tell: it shares small numbers, unless each needs access bits of its own. We
+/// share nothing, so the policy of today counts, not that of when the value was set.
+pub(super) fn reference_count(server: &ServerState, entry: &Entry) -> i64 {
+    let has_limit = server.config.tuned().memory_max > 0;
+    let shares = !(has_limit && server.eviction.orders_by_access());
+    match entry.value() {
+        ValueRef::Integer(0..SHARED_INTEGERS) if shares => SHARED_COUNT,
+        _ => 1,
+    }
+}
+
 fn object_idletime(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let (policy, now_ms) = (cx.db.access_policy(), cx.db.now_ms());
-    let Some(entry) = cx.db.entry(request.arg(2)) else {
+    let Some(entry) = cx.db.inspect(request.arg(2)) else {
         cx.reply.null();
         return Ok(());
     };
@@ -89,7 +100,7 @@ fn object_idletime(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult 
 
 fn object_freq(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let (policy, now_ms) = (cx.db.access_policy(), cx.db.now_ms());
-    let Some(entry) = cx.db.entry(request.arg(2)) else {
+    let Some(entry) = cx.db.inspect(request.arg(2)) else {
         cx.reply.null();
         return Ok(());
     };

@@ -2,6 +2,8 @@
 
 use store_types::glob;
 
+use store_resp::Output;
+
 use super::prelude::*;
 use crate::context::Caller;
 use crate::effects::KeyEvent;
@@ -224,9 +226,9 @@ fn publish_from(cx: &mut Context<'_>, channel: &[u8], text: &[u8]) -> usize {
 }
 
 fn frame_bytes(frame: &Frame, protocol: store_resp::Protocol) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    frame.write_to(&mut bytes, protocol);
-    bytes
+    let mut output = Output::default();
+    frame.write_to(&mut output, protocol);
+    output.to_vec()
 }
 
 /// Sends to all who listen; those that are not in the table of sessions, which is the one that
@@ -295,12 +297,12 @@ pub(crate) fn publish_events(
             server.pubsub.publish(channel, text, |id, frame| {
                 let own = origin == Some(id);
                 tell(sessions, effects, limit, id, |output, protocol| {
-                    if !own || place > output.len() {
+                    if !own || place > output.position() {
                         return frame.write_to(output, protocol);
                     }
                     let bytes = frame_bytes(frame, protocol);
                     let len = bytes.len();
-                    output.splice(place..place, bytes);
+                    output.insert_at(place, &bytes);
                     place += len;
                 });
             });

@@ -77,14 +77,20 @@ fn scan(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let now_ms = cx.db.now_ms();
     let mut keys: Vec<Vec<u8>> = Vec::new();
     let mut buckets_left = options.count.saturating_mul(EMPTY_FACTOR);
-    let mut seen = 0;
+    let (mut seen, mut looked_at, mut ended) = (0, 0, Vec::new());
     while seen < options.count && buckets_left > 0 {
         cursor = cx.db.scan(cursor, &mut |entry| {
             seen += 1;
-            let lives = entry.expires_at().is_none_or(|at| at >= now_ms);
+            if !options.wants(entry.key()) {
+                return;
+            }
+            if entry.expires_at().is_some_and(|at| at < now_ms) {
+                ended.push(entry.key().to_vec());
+                return;
+            }
             let kind = entry.value().type_name();
-            let is_kind = options.kind.is_none_or(|wanted| is_word(wanted, kind));
-            if lives && is_kind && options.wants(entry.key()) {
+            looked_at += u64::from(options.kind.is_some());
+            if options.kind.is_none_or(|wanted| is_word(wanted, kind)) {
                 keys.push(entry.key().to_vec());
             }
         });
@@ -92,6 +98,12 @@ fn scan(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         if cursor == 0 {
             break;
         }
+    }
+    // To know a key's kind is to read it; and one that ended goes when it is found.
+    cx.db.stats.hits += looked_at;
+    cx.db.stats.misses += if options.kind.is_some() { ended.len() as u64 } else { 0 };
+    for key in ended {
+        cx.db.contains(&key);
     }
     cx.reply.array(2);
     cx.reply.bulk(cursor.to_string().as_bytes());

@@ -172,7 +172,7 @@ fn module_list(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     Ok(())
 }
 
-fn no_modules(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+fn no_modules(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if !super::config::allows(cx, "enable-module-command") {
         return Err(CommandError::text(
             "ERR MODULE command not allowed. If the enable-module-command option is set to \
@@ -180,7 +180,14 @@ fn no_modules(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
              option in the configuration file, and then restart the server.",
         ));
     }
-    Err(CommandError::text("ERR This server does not take modules"))
+    let line = "Modules are compiled for redis-server itself and cannot be loaded".to_owned();
+    cx.db.effects.requests.push(ServerRequest::Log(line));
+    Err(match is_word(request.arg(1), "UNLOAD") {
+        true => CommandError::text("ERR Error unloading module: no such module with that name"),
+        false => {
+            CommandError::text("ERR Error loading the extension. Please check the server logs.")
+        }
+    })
 }
 
 fn module_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {

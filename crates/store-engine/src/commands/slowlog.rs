@@ -3,7 +3,6 @@
 use super::monitor::secret_args;
 use super::prelude::*;
 use crate::registry::RowId;
-use crate::session::SessionId;
 use crate::slow_log::{SlowRequest, shortened};
 use crate::state::ServerState;
 
@@ -69,40 +68,53 @@ fn slowlog_reset(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     Ok(())
 }
 
-/// Notes a request that took as long as the slow log or the latency monitor wants to know.
+/// A request that took as long as the slow log or the latency monitor wants to know.
+pub(crate) struct Slow<'a> {
+    /// Unix microseconds.
+    pub(crate) at_us: u64,
+    pub(crate) micros: u64,
+    pub(crate) row: RowId,
+    pub(crate) request: Request<'a>,
+    /// It waited for a key; the time is that of serving it.
+    pub(crate) waited: bool,
+}
+
+/// Notes a slow request of a client with this address and name.
 #[cold]
-pub(crate) fn note_slow(
-    server: &mut ServerState,
-    now_us: u64,
-    id: SessionId,
-    row: RowId,
-    request: Request<'_>,
-    micros: u64,
-) {
-    let command = server.registry.row(row).command;
-    let (at_s, threshold_ms) =
-        (now_us / 1_000_000, server.config.number("latency-monitor-threshold"));
-    if threshold_ms > 0 && micros / 1000 >= threshold_ms as u64 {
-        let event = if command.has(FAST) { "fast-command" } else { "command" };
-        server.latency.add(event, at_s, micros / 1000);
-    }
+pub(crate) fn note_slow(server: &mut ServerState, slow: Slow<'_>, (address, name): (&str, &[u8])) {
+    let command = server.registry.row(slow.row).command;
+    let at_s = slow.at_us / 1_000_000;
+    let event = match slow.waited {
+        true => "command-unblocking",
+        false if command.has(FAST) => "fast-command",
+        false => "command",
+    };
+    note_latency(server, event, at_s, slow.micros);
     let threshold_us = server.config.tuned().slowlog_over_us;
     let len_max = server.config.number("slowlog-max-len") as usize;
-    let is_slow = u64::try_from(threshold_us).is_ok_and(|threshold| micros >= threshold);
-    if !is_slow || len_max == 0 || command.has(SKIP_SLOWLOG) && threshold_us == 0 {
+    let is_slow = u64::try_from(threshold_us).is_ok_and(|threshold| slow.micros >= threshold);
+    // EXEC is not noted: what was slow inside of it is.
+    if !is_slow || len_max == 0 || command.has(SKIP_SLOWLOG) {
         return;
     }
-    let Some(session) = server.sessions.get(id) else { return };
-    let is_secret = secret_args(&server.registry.row(row).full_name, request);
+    let is_secret = secret_args(&server.registry.row(slow.row).full_name, slow.request);
     let entry = SlowRequest {
         id: 0,
         at_s,
-        micros,
-        args: shortened(request, is_secret),
-        client: session.origin.address.clone(),
-        name: session.name.clone(),
+        micros: slow.micros,
+        args: shortened(slow.request, is_secret),
+        client: address.to_owned(),
+        name: name.to_vec(),
     };
     server.slow_log.add(entry, len_max);
+}
+
+/// Notes an event that took as long as the latency monitor wants to know.
+pub(crate) fn note_latency(server: &mut ServerState, event: &'static str, at_s: u64, micros: u64) {
+    let threshold_ms = server.config.number("latency-monitor-threshold");
+    if threshold_ms > 0 && micros / 1000 >= threshold_ms as u64 {
+        server.latency.add(event, at_s, micros / 1000);
+    }
 }
 
 fn slowlog_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {

@@ -3,8 +3,9 @@
 use std::cmp::Ordering;
 
 use store_types::number::parse_f64;
-use store_types::{Element, End, Hash, List};
+use store_types::{Element, Encoding, End, Hash, List, SortedSet};
 
+use super::collection::count_further;
 use super::partial_sort::partial_sort;
 use super::prelude::*;
 use crate::acl;
@@ -133,8 +134,18 @@ fn check_permissions(cx: &Context<'_>, options: &Options<'_>) -> CommandResult {
 fn run(cx: &mut Context<'_>, request: Request<'_>, mut options: Options<'_>) -> CommandResult {
     check_permissions(cx, &options)?;
     let key = request.arg(1);
-    let is_set = matches!(cx.db.read(key), Some(ValueRef::Object(value))
-        if matches!(value.data(), Data::Set(_)));
+    let (is_set, is_small_sorted_set) = match cx.db.read(key) {
+        Some(ValueRef::Object(value)) => match value.data() {
+            Data::Set(_) => (true, false),
+            Data::SortedSet(set) => (false, set.encoding() == Encoding::Listpack),
+            _ => (false, false),
+        },
+        _ => (false, false),
+    };
+    if is_small_sorted_set && let Some(mut set) = cx.db.write_as::<SortedSet>(key)? {
+        // For OBJECT ENCODING only: Redis sorts the large form, and keeps it.
+        set.convert(&cx.server.limits);
+    }
     // Sets have no order of their own, and what is stored must be the same everywhere.
     let must_agree = options.target.is_some() || cx.caller == Caller::Script;
     if matches!(options.by, By::Nothing) && is_set && must_agree {
@@ -214,7 +225,9 @@ fn order(
     let turned = |order: Ordering| if options.is_descending { order.reverse() } else { order };
     if options.is_alphabetic {
         let mut weighed: Vec<_> = weights.into_iter().zip(elements).collect();
-        partial_sort(&mut weighed, wanted.clone(), |a, b| turned(a.0.cmp(&b.0)));
+        partial_sort(&mut weighed, wanted.clone(), |a, b| {
+            turned(a.0.as_deref().map(to_zero).cmp(&b.0.as_deref().map(to_zero)))
+        });
         return Ok(weighed.drain(wanted).map(|(_, element)| element).collect());
     }
     let mut weighed = Vec::with_capacity(elements.len());
@@ -234,8 +247,14 @@ fn order(
 const NOT_NUMBERS: CommandError =
     CommandError::text("ERR One or more scores can't be converted into double");
 
+/// A text ends at its first zero, as for C's `strcoll` and `strtod`.
+fn to_zero(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
 /// A number as C's `strtod` takes it: the empty text is zero, spaces may stand in front.
 fn number_of(text: &[u8]) -> Option<f64> {
+    let text = to_zero(text);
     if text.is_empty() {
         return Some(0.0);
     }
@@ -299,8 +318,10 @@ fn store(cx: &mut Context<'_>, target: &[u8], elements: &[Vec<u8>], gets: &[&[u8
         cx.db.delete(target);
         return;
     }
+    let len = list.len();
     cx.db.set_object(target, list);
     // Whoever waits for a list there has one now, also when another value was overwritten.
     cx.db.signal_ready(target);
     cx.db.changed(event_class::LIST, "sortstore", target);
+    count_further(cx, len - 1);
 }

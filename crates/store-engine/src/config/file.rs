@@ -1,5 +1,6 @@
 //! redis.conf and `--name value` arguments.
 
+use super::rewrite::quoted;
 use super::{Config, Kind};
 
 /// Why settings were refused: which line or argument, and what is wrong with it.
@@ -7,7 +8,7 @@ use super::{Config, Kind};
 pub struct ConfigError {
     /// Line number in the file, or `None` for an argument of the command line.
     pub line: Option<usize>,
-    /// What stands there.
+    /// What it says, without passwords.
     pub text: String,
     /// What is wrong with it.
     pub reason: String,
@@ -40,28 +41,30 @@ pub fn parse_file_including(
     text: &str,
     include: Include<'_>,
 ) -> Result<(), ConfigError> {
-    let mut saves = Vec::new();
     for (index, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let fail =
-            |reason: String| ConfigError { line: Some(index + 1), text: shown(line), reason };
-        let words = store_resp::split_quoted(line.as_bytes())
-            .ok_or_else(|| fail("Unbalanced quotes in configuration line".to_owned()))?;
-        let words: Option<Vec<String>> =
-            words.into_iter().map(|word| String::from_utf8(word).ok()).collect();
-        let words = words.ok_or_else(|| fail("not valid UTF-8".to_owned()))?;
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        match words.as_slice() {
-            [name, path] if name.eq_ignore_ascii_case("include") => include(config, path),
-            _ => apply(config, &words, &mut saves),
-        }
-        .map_err(fail)?;
-        if !config.users().is_empty() && !config.text("aclfile").is_empty() {
-            return Err(fail("users stand either in this file or in an ACL file".to_owned()));
-        }
+        let fail = |reason| ConfigError { line: Some(index + 1), text: shown(line.trim()), reason };
+        apply_line(config, line, include).map_err(fail)?;
+    }
+    Ok(())
+}
+
+fn apply_line(config: &mut Config, line: &str, include: Include<'_>) -> Result<(), String> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(());
+    }
+    let words = store_resp::split_quoted(line.as_bytes())
+        .ok_or("Unbalanced quotes in configuration line")?;
+    let words: Option<Vec<String>> =
+        words.into_iter().map(|word| String::from_utf8(word).ok()).collect();
+    let words = words.ok_or("not valid UTF-8")?;
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [name, path] if name.eq_ignore_ascii_case("include") => include(config, path)?,
+        _ => apply(config, &words)?,
+    }
+    if !config.users().is_empty() && !config.text("aclfile").is_empty() {
+        return Err("users stand either in this file or in an ACL file".to_owned());
     }
     Ok(())
 }
@@ -72,38 +75,77 @@ pub fn name_matches(pattern: &str, name: &str) -> bool {
     store_types::glob::matches(pattern.as_bytes(), name.as_bytes(), case)
 }
 
-/// A line as a message may repeat it: without a password.
+/// A line as a message may repeat it: without what follows the name of a secret setting, wherever
+/// that stands. A line that makes no sense may be two, or have its name in quotes.
 fn shown(line: &str) -> String {
-    let name = line.split_whitespace().next().unwrap_or_default();
-    match Config::find(name) {
-        Some(setting) if setting.is_secret => format!("{name} (hidden)"),
-        _ => line.to_owned(),
-    }
+    let is_secret = |word: &str| {
+        let name = word.trim_matches(['"', '\'']).split('=').next().unwrap_or_default();
+        let found = Config::find(name);
+        name.eq_ignore_ascii_case("user") || found.is_some_and(|setting| setting.is_secret)
+    };
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let Some(at) = words.iter().position(|word| is_secret(word)) else { return line.to_owned() };
+    let name = words[at].split('=').next().unwrap_or_default();
+    [&words[..at], &[name, "(hidden)"]].concat().join(" ")
 }
 
-/// Applies arguments of the form `--name value…`. Fails at the first that makes no sense.
+/// Applies the arguments of a command line as lines of a configuration file: see
+/// [`argument_lines`]. Fails at the first that makes no sense, and where one includes a file: see
+/// [`parse_arguments_including`].
 pub fn parse_arguments(config: &mut Config, args: &[String]) -> Result<(), ConfigError> {
-    let mut saves = Vec::new();
-    let mut at = 0;
-    while at < args.len() {
-        let fail = |reason: &str| ConfigError {
-            line: None,
-            text: args[at].clone(),
-            reason: reason.to_owned(),
-        };
-        let name = args[at].strip_prefix("--").ok_or_else(|| fail("expected --name value"))?;
-        let next = args[at + 1..].iter().position(|arg| arg.starts_with("--"));
-        let end = next.map_or(args.len(), |offset| at + 1 + offset);
-        let mut words = vec![name];
-        words.extend(args[at + 1..end].iter().map(String::as_str));
-        apply(config, &words, &mut saves).map_err(|reason| fail(&reason))?;
-        at = end;
+    let include = &mut |_: &mut Config, _: &str| Err("no file can be included here".to_owned());
+    parse_arguments_including(config, args, include)
+}
+
+/// Applies the arguments of a command line, asking `include` to apply the files that they include.
+pub fn parse_arguments_including(
+    config: &mut Config,
+    args: &[String],
+    include: Include<'_>,
+) -> Result<(), ConfigError> {
+    let begins_bare = args.first().is_some_and(|arg| !arg.starts_with("--"));
+    for (index, line) in argument_lines(args).lines().enumerate() {
+        let dashes = if index == 0 && begins_bare { "" } else { "--" };
+        let text = || format!("{dashes}{}", shown(line.trim()));
+        let fail = |reason| ConfigError { line: None, text: text(), reason };
+        apply_line(config, line, include).map_err(fail)?;
     }
     Ok(())
 }
 
-/// `saves` collects the pairs of several `save` lines, which add up.
-fn apply(config: &mut Config, words: &[&str], saves: &mut Vec<String>) -> Result<(), String> {
+/// The configuration lines that arguments stand for, as redis-server reads them.
+///
+/// `--name` begins a line, and what follows are its values. The argument behind a bare `--name`
+/// is a value whatever it looks like, so that a value may begin with dashes. `"--name value"` in
+/// one argument is a line, too. Words before the first `--name` are a line of their own.
+pub fn argument_lines(args: &[String]) -> String {
+    let mut text = String::new();
+    let mut may_begin = true;
+    for (at, arg) in args.iter().enumerate() {
+        let Some(option) = arg.strip_prefix("--").filter(|_| may_begin) else {
+            text.push_str(&quoted(arg));
+            text.push(' ');
+            may_begin = true;
+            continue;
+        };
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(option);
+        text.push(' ');
+        let is_bare = store_resp::split_quoted(arg.as_bytes()).is_some_and(|it| it.len() == 1);
+        // Whoever makes the command line from a list writes nothing behind it for an empty one.
+        let is_empty_save = arg.eq_ignore_ascii_case("--save")
+            && args.get(at + 1).is_none_or(|next| next.starts_with("--"));
+        if is_empty_save {
+            text.push_str("\"\"");
+        }
+        may_begin = !is_bare || is_empty_save;
+    }
+    text
+}
+
+fn apply(config: &mut Config, words: &[&str]) -> Result<(), String> {
     let [name, values @ ..] = words else { return Ok(()) };
     if name.eq_ignore_ascii_case("user") {
         return config.add_user(values);
@@ -118,15 +160,10 @@ fn apply(config: &mut Config, words: &[&str], saves: &mut Vec<String>) -> Result
     if values.is_empty() && !matches!(setting.kind, Kind::Words | Kind::Save) {
         return Err("wrong number of arguments".to_owned());
     }
-    if setting.kind != Kind::Save {
-        return config.set(setting, values);
+    match setting.kind {
+        Kind::Save => config.add_save_points(setting, values),
+        _ => config.set(setting, values),
     }
-    match values {
-        [] | [""] => saves.clear(),
-        pairs => saves.extend(pairs.iter().map(|word| (*word).to_owned())),
-    }
-    let words: Vec<&str> = saves.iter().map(String::as_str).collect();
-    config.set(setting, &words)
 }
 
 #[cfg(test)]
@@ -195,6 +232,49 @@ mod tests {
     fn a_password_is_not_repeated() {
         let error = parse_file(&mut Config::default(), "requirepass canary x").unwrap_err();
         assert!(!error.to_string().contains("canary"), "{error}");
+        for args in [
+            &["--user", "ada", ">canary", "+nosuch"][..],
+            &["requirepass", "canary", "x"],
+            &["--requirepass canary x"],
+            &["--requirepass=canary"],
+            &["--port", "0", "requirepass", "canary"],
+            &["--'masterauth' canary x"],
+        ] {
+            let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+            let error = parse_arguments(&mut Config::default(), &args).unwrap_err();
+            assert!(!error.to_string().contains("canary"), "{error}");
+            assert!(error.to_string().contains("(hidden)"), "{error}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_read_as_redis_server_reads_them() {
+        for (args, lines) in [
+            (&["--maxmemory 700mb"][..], "maxmemory 700mb "),
+            (&["maxmemory", "5mb", "--port", "0"], "\"maxmemory\" \"5mb\" \nport \"0\" "),
+            (&["--requirepass", "--x", "--port", "0"], "requirepass \"--x\" \nport \"0\" "),
+            (&["--save", "--port", "0"], "save \"\"\nport \"0\" "),
+            (&["--port", "0", "--save"], "port \"0\" \nsave \"\""),
+            (&["--save 1 2", "--save", "3 4"], "save 1 2 \nsave \"3 4\" "),
+        ] {
+            let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+            assert_eq!(argument_lines(&args), lines);
+        }
+    }
+
+    #[test]
+    fn save_points_of_arguments_add_to_those_of_the_file() {
+        let mut config = Config::default();
+        let words = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
+        parse_file(&mut config, "save 5 6").unwrap();
+        parse_arguments(&mut config, &words("--save,7,8,--save,9 10")).unwrap();
+        assert_eq!(config.text("save"), "5 6 7 8 9 10");
+        parse_arguments(&mut config, &words("--save,,--save,1 2")).unwrap();
+        assert_eq!(config.text("save"), "1 2");
+        for wrong in ["--save,1 2,3 4", "--save,1,2,"] {
+            let error = parse_arguments(&mut config, &words(wrong)).unwrap_err();
+            assert_eq!(error.reason, "Invalid save parameters", "{wrong}");
+        }
     }
 
     #[test]

@@ -10,9 +10,11 @@ mod setting;
 mod table;
 
 pub use file::{
-    ConfigError, Include, name_matches, parse_arguments, parse_file, parse_file_including,
+    ConfigError, Include, argument_lines, name_matches, parse_arguments, parse_arguments_including,
+    parse_file, parse_file_including,
 };
 pub use rewrite::rewrite_file;
+pub(crate) use rewrite::rewrite_whole_file;
 pub(crate) use setting::memory as parse_memory;
 pub use setting::{Kind, Remark, Setting};
 pub use table::SETTINGS;
@@ -70,6 +72,8 @@ pub struct Config {
     users: Vec<Vec<String>>,
     /// `rename-command` lines: a command and its new name.
     renamed: Vec<(String, String)>,
+    /// Whether a `save` line was read: the first replaces the default, further ones add to it.
+    has_save_line: bool,
     /// `notify-keyspace-events` as it was set: like Redis we do not tell all of it again.
     event_mask: u32,
     tuned: Tuned,
@@ -80,7 +84,8 @@ impl Default for Config {
         let values = SETTINGS.iter().map(|setting| setting.default.to_owned()).collect();
         let (users, renamed) = (Vec::new(), Vec::new());
         let tuned = Tuned::default();
-        let mut config = Self { values, users, renamed, event_mask: 0, tuned };
+        let mut config =
+            Self { values, users, renamed, has_save_line: false, event_mask: 0, tuned };
         config.tune();
         config
     }
@@ -130,6 +135,27 @@ impl Config {
         self.values[index_of(setting.name)] = value;
         self.tune();
         Ok(())
+    }
+
+    /// A `save` line. Further lines add to the first; an empty one takes all points away.
+    pub(crate) fn add_save_points(
+        &mut self,
+        setting: &Setting,
+        words: &[&str],
+    ) -> Result<(), String> {
+        let added = setting.parse(words)?;
+        let known = if self.has_save_line { self.text(setting.name) } else { "" };
+        let value = match added.is_empty() {
+            true => String::new(),
+            false => format!("{known} {added}").trim_start().to_owned(),
+        };
+        self.has_save_line = true;
+        self.set(setting, &[&value])
+    }
+
+    /// The next `save` line replaces all save points, as the first of a file does.
+    pub fn forget_save_lines(&mut self) {
+        self.has_save_line = false;
     }
 
     /// Users by name with their rules, from lines that begin with `user`.
@@ -194,10 +220,11 @@ impl Config {
         self.tuned.query_buffer_max
     }
 
-    /// Names with their values, aliases too, sorted.
+    /// Names with their values, aliases too, sorted; without settings that are asked for by name.
     pub fn pairs(&self) -> Vec<(&'static str, &str)> {
         let mut pairs = Vec::new();
-        for (setting, value) in SETTINGS.iter().zip(&self.values) {
+        let told = SETTINGS.iter().zip(&self.values).filter(|(setting, _)| !setting.is_hidden);
+        for (setting, value) in told {
             pairs.push((setting.name, value.as_str()));
             pairs.extend(setting.alias.map(|alias| (alias, value.as_str())));
         }
@@ -282,9 +309,11 @@ mod tests {
         assert!(SETTINGS.is_sorted_by_key(|setting| setting.name));
         for setting in SETTINGS {
             let words: Vec<&str> = match setting.kind {
-                Kind::Words | Kind::Save | Kind::OutputLimits | Kind::Percentiles => {
-                    setting.default.split_whitespace().collect()
-                }
+                Kind::Words
+                | Kind::Save
+                | Kind::OutputLimits
+                | Kind::Percentiles
+                | Kind::OomScores => setting.default.split_whitespace().collect(),
                 _ => vec![setting.default],
             };
             assert_eq!(setting.parse(&words).as_deref(), Ok(setting.default), "{}", setting.name);

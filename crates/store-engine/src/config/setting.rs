@@ -27,7 +27,18 @@ pub enum Kind {
     EventClasses,
     /// Percentiles.
     Percentiles,
+    /// What a signal does: any of [`SHUTDOWN_WORDS`].
+    Shutdown,
+    /// A name for the process, with variables in braces.
+    TitleTemplate,
+    /// `no`, `absolute`, or `yes`, which may be called `relative`.
+    OomScore,
+    /// Three scores for the kernel's out-of-memory killer.
+    OomScores,
 }
+
+/// How a server may end, in the order in which they are told; `default` is none of the others.
+const SHUTDOWN_WORDS: [&str; 5] = ["default", "save", "nosave", "now", "force"];
 
 /// One row of the table of settings.
 #[derive(Debug)]
@@ -44,6 +55,8 @@ pub struct Setting {
     pub is_fixed: bool,
     /// Whether CONFIG SET needs `enable-protected-configs`.
     pub is_protected: bool,
+    /// Whether only its full name finds it: something for tests.
+    pub is_hidden: bool,
     /// Whether its value must not be logged.
     pub is_secret: bool,
     /// What becomes of its value, where not what Redis does with it.
@@ -68,6 +81,7 @@ impl Setting {
             default,
             is_fixed: false,
             is_protected: false,
+            is_hidden: false,
             is_secret: false,
             remark: None,
         }
@@ -85,6 +99,11 @@ impl Setting {
 
     pub(super) const fn protected(mut self) -> Self {
         self.is_protected = true;
+        self
+    }
+
+    pub(super) const fn hidden(mut self) -> Self {
+        self.is_hidden = true;
         self
     }
 
@@ -119,6 +138,8 @@ impl Setting {
             Kind::Save => return parse_save(words),
             Kind::OutputLimits => return parse_output_limits(words),
             Kind::Percentiles => return parse_percentiles(words),
+            Kind::Shutdown => return parse_shutdown(words),
+            Kind::OomScores => return parse_oom_scores(words),
             _ => {}
         }
         let [word] = words else { return Err("wrong number of arguments".to_owned()) };
@@ -163,6 +184,15 @@ impl Setting {
                     format!("argument(s) must be one of the following: {choices}")
                 })
             }
+            Kind::TitleTemplate if !is_title_template(word) => {
+                Err("template format is invalid or contains unknown variables".to_owned())
+            }
+            Kind::OomScore => match word.to_ascii_lowercase().as_str() {
+                "yes" | "relative" => Ok("yes".to_owned()),
+                canonical @ ("no" | "absolute") => Ok(canonical.to_owned()),
+                _ => Err("argument(s) must be one of the following: no, yes, relative, absolute"
+                    .to_owned()),
+            },
             Kind::EventClasses => super::events::parse(word)
                 .map(super::events::letters)
                 .ok_or_else(|| "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
@@ -197,8 +227,16 @@ pub(crate) fn memory(text: &str) -> Option<i64> {
     (number >= 0).then(|| number.checked_mul(factor)).flatten()
 }
 
+/// The words of a value: CONFIG SET has all of them in one.
+fn separate<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    match words {
+        [one] => one.split_whitespace().collect(),
+        several => several.to_vec(),
+    }
+}
+
 fn parse_save(words: &[&str]) -> Result<String, String> {
-    let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
+    let words = separate(words);
     let numbers: Option<Vec<i64>> =
         words.iter().map(|word| word.parse::<i64>().ok().filter(|number| *number >= 0)).collect();
     match numbers {
@@ -210,7 +248,7 @@ fn parse_save(words: &[&str]) -> Result<String, String> {
 }
 
 fn parse_output_limits(words: &[&str]) -> Result<String, String> {
-    let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
+    let words = separate(words);
     if words.is_empty() || !words.len().is_multiple_of(4) {
         return Err("Wrong number of arguments in buffer limit configuration.".to_owned());
     }
@@ -235,24 +273,103 @@ fn parse_output_limits(words: &[&str]) -> Result<String, String> {
     Ok(canonical.join(" "))
 }
 
-fn parse_percentiles(words: &[&str]) -> Result<String, String> {
+/// The scores of a primary, a replica, and a process that saves.
+fn parse_oom_scores(words: &[&str]) -> Result<String, String> {
+    const SCORE_MAX: i32 = 2000;
     let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
-    for word in &words {
-        let number: f64 = word
-            .parse()
-            .map_err(|_| "Invalid latency-tracking-info-percentiles parameters".to_owned())?;
-        if !(0.0..=100.0).contains(&number) {
-            return Err("latency-tracking-info-percentiles parameters should sit between \
-                        [0.0,100.0]"
-                .to_owned());
-        }
+    if words.len() != 3 {
+        return Err("wrong number of arguments".to_owned());
+    }
+    let within = |score: &i32| (-SCORE_MAX..=SCORE_MAX).contains(score);
+    if !words.iter().all(|word| word.parse().is_ok_and(|score| within(&score))) {
+        let range = "elements must be between -2000 and 2000.";
+        return Err(format!("Invalid oom-score-adj-values, {range}"));
     }
     Ok(words.join(" "))
+}
+
+fn parse_shutdown(words: &[&str]) -> Result<String, String> {
+    let words = separate(words);
+    let is_known = |word: &&str| SHUTDOWN_WORDS.iter().any(|it| it.eq_ignore_ascii_case(word));
+    if words.is_empty() || !words.iter().all(is_known) {
+        let choices = SHUTDOWN_WORDS.join(", ");
+        return Err(format!("argument(s) must be one of the following: {choices}"));
+    }
+    let has = |wanted: &str| words.iter().any(|word| word.eq_ignore_ascii_case(wanted));
+    if has("save") && has("nosave") {
+        return Err("shutdown options SAVE and NOSAVE can't be used simultaneously".to_owned());
+    }
+    let told: Vec<&str> = SHUTDOWN_WORDS[1..].iter().copied().filter(|word| has(word)).collect();
+    Ok(if told.is_empty() { SHUTDOWN_WORDS[0].to_owned() } else { told.join(" ") })
+}
+
+/// Whether all variables of a template are known; `{{` is a brace.
+fn is_title_template(text: &str) -> bool {
+    const VARIABLES: [&str; 7] =
+        ["title", "listen-addr", "server-mode", "port", "tls-port", "unixsocket", "config-file"];
+    let mut rest = text;
+    while let Some((_, behind)) = rest.split_once('{') {
+        rest = match behind.strip_prefix('{') {
+            Some(further) => further,
+            None => match behind.split_once('}') {
+                Some((name, further)) if VARIABLES.contains(&name) => further,
+                _ => return false,
+            },
+        };
+    }
+    !text.is_empty()
+}
+
+/// Percentiles are kept as Redis tells them: with six decimals, without the zeros at the end.
+fn parse_percentiles(words: &[&str]) -> Result<String, String> {
+    let words = words.iter().flat_map(|word| word.split_whitespace());
+    let canonical: Result<Vec<String>, String> = words.map(parse_percentile).collect();
+    Ok(canonical?.join(" "))
+}
+
+fn parse_percentile(word: &str) -> Result<String, String> {
+    let number = store_types::number::parse_f64(word.as_bytes())
+        .ok_or("Invalid latency-tracking-info-percentiles parameters")?;
+    if !(0.0..=100.0).contains(&number) {
+        let text = "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]";
+        return Err(text.to_owned());
+    }
+    let text = format!("{number:.6}");
+    Ok(text.trim_end_matches('0').trim_end_matches('.').to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_signal_does_is_told_in_the_order_of_redis() {
+        for (words, told) in [
+            (&["nosave", "force", "now"][..], Ok("nosave now force")),
+            (&["force NOW"], Ok("now force")),
+            (&["default", "save"], Ok("save")),
+            (&["default"], Ok("default")),
+            (&["save", "nosave"], Err("SAVE and NOSAVE")),
+            (&["bogus"], Err("default, save, nosave, now, force")),
+            (&[""], Err("one of the following")),
+        ] {
+            match (parse_shutdown(words), told) {
+                (Ok(found), Ok(told)) => assert_eq!(found, told),
+                (Err(reason), Err(told)) => assert!(reason.contains(told), "{reason}"),
+                (found, _) => panic!("{words:?}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_title_has_known_variables_only() {
+        for good in ["{title} {listen-addr}", "--my--title", "{{{port}}", "}"] {
+            assert!(is_title_template(good), "{good}");
+        }
+        for bad in ["", "{bogus}", "{title", "{}"] {
+            assert!(!is_title_template(bad), "{bad}");
+        }
+    }
 
     #[test]
     fn memory_has_units_of_both_kinds() {

@@ -34,10 +34,12 @@ pub const SETTINGS: &[Setting] = &[
         .only_default("the allocator of this program cannot move what it gave out"),
     Setting::new("activerehashing", YesNo, "yes")
         .inert("the table of keys grows in steps, with nothing left to do later"),
-    Setting::new("always-show-logo", YesNo, "no").fixed().inert("there is no logo"),
+    Setting::new("always-show-logo", YesNo, "no").fixed(),
     Setting::new("aof-checksum", YesNo, "yes"),
+    Setting::new("aof-disable-auto-gc", YesNo, "no")
+        .inert("files that a rewrite has replaced are removed at once"),
     Setting::new("aof-load-truncated", YesNo, "yes"),
-    Setting::new("aof-rewrite-incremental-fsync", YesNo, "yes").fixed(),
+    Setting::new("aof-rewrite-incremental-fsync", YesNo, "yes"),
     Setting::new("aof-timestamp-enabled", YesNo, "no"),
     Setting::new("aof-use-rdb-preamble", YesNo, "yes"),
     Setting::new("aof_rewrite_cpulist", Text, "").fixed().only_default(ONE_THREAD),
@@ -105,9 +107,11 @@ pub const SETTINGS: &[Setting] = &[
         .alias("hash-max-ziplist-value"),
     Setting::new("hll-sparse-max-bytes", Memory(0, i64::MAX), "3000"),
     Setting::new("hz", Integer(0, i32::MAX as i64), "10"),
+    Setting::new("ignore-warnings", Text, "").inert("no warning keeps the server from starting"),
     Setting::new("io-threads", Integer(1, 128), "1").fixed().inert(ONE_THREAD),
     Setting::new("io-threads-do-reads", YesNo, "no").fixed().inert(ONE_THREAD),
     Setting::new("jemalloc-bg-thread", YesNo, "yes").inert("the allocator is not jemalloc"),
+    Setting::new("key-load-delay", Integer(i32::MIN as i64, i32::MAX as i64), "0").hidden(),
     Setting::new("latency-monitor-threshold", Integer(0, i64::MAX), "0"),
     Setting::new("latency-tracking", YesNo, "yes"),
     Setting::new("latency-tracking-info-percentiles", Percentiles, "50 99 99.9"),
@@ -122,8 +126,19 @@ pub const SETTINGS: &[Setting] = &[
         .inert("lists are kept uncompressed"),
     Setting::new("list-max-listpack-size", Integer(i32::MIN as i64, i32::MAX as i64), "-2")
         .alias("list-max-ziplist-size"),
+    Setting::new(
+        "loading-process-events-interval-bytes",
+        Integer(1024, i32::MAX as i64),
+        "2097152",
+    )
+    .hidden()
+    .inert("clients are answered every few milliseconds, however many bytes that is"),
     Setting::new("logfile", Text, "").fixed(),
     Setting::new("loglevel", Choice(&["debug", "verbose", "notice", "warning"]), "notice"),
+    Setting::new("lua-enable-deprecated-api", YesNo, "no")
+        .fixed()
+        .hidden()
+        .only_default("scripts have the functions of Redis 7.0 and no older ones"),
     Setting::new("masterauth", Text, "").secret().inert(NO_REPLICATION),
     Setting::new("masteruser", Text, "").secret().inert(NO_REPLICATION),
     Setting::new("maxclients", Integer(1, u32::MAX as i64), "10000"),
@@ -151,13 +166,11 @@ pub const SETTINGS: &[Setting] = &[
         .alias("min-slaves-to-write"),
     Setting::new("no-appendfsync-on-rewrite", YesNo, "no"),
     Setting::new("notify-keyspace-events", EventClasses, ""),
-    Setting::new("oom-score-adj", Choice(&["no", "yes", "relative", "absolute"]), "no")
-        .only_default("leave the score to the service manager"),
-    Setting::new("oom-score-adj-values", Words, "0 200 800")
-        .inert("oom-score-adj cannot be turned on"),
+    Setting::new("oom-score-adj", OomScore, "no"),
+    Setting::new("oom-score-adj-values", OomScores, "0 200 800"),
     Setting::new("pidfile", Text, "").fixed(),
     Setting::new("port", Integer(0, 65535), "6379"),
-    Setting::new("proc-title-template", Text, "{title} {listen-addr} {server-mode}")
+    Setting::new("proc-title-template", TitleTemplate, "{title} {listen-addr} {server-mode}")
         .inert(KEEPS_NAME),
     Setting::new(
         "propagation-error-behavior",
@@ -168,7 +181,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("protected-mode", YesNo, "yes"),
     Setting::new("proto-max-bulk-len", Memory(1024 * 1024, i64::MAX), "536870912"),
     Setting::new("rdb-del-sync-files", YesNo, "no").inert(NO_REPLICATION),
-    Setting::new("rdb-save-incremental-fsync", YesNo, "yes").fixed(),
+    Setting::new("rdb-key-save-delay", Integer(i32::MIN as i64, i32::MAX as i64), "0").hidden(),
+    Setting::new("rdb-save-incremental-fsync", YesNo, "yes"),
     Setting::new("rdbchecksum", YesNo, "yes").fixed(),
     Setting::new("rdbcompression", YesNo, "yes"),
     Setting::new("repl-backlog-size", Memory(1, i64::MAX), "1048576").inert(NO_REPLICATION),
@@ -210,8 +224,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("server_cpulist", Text, "").fixed(),
     Setting::new("set-max-intset-entries", Integer(0, i64::MAX), "512"),
     Setting::new("set-proc-title", YesNo, "yes").fixed().inert(KEEPS_NAME),
-    Setting::new("shutdown-on-sigint", Text, "default"),
-    Setting::new("shutdown-on-sigterm", Text, "default"),
+    Setting::new("shutdown-on-sigint", Shutdown, "default"),
+    Setting::new("shutdown-on-sigterm", Shutdown, "default"),
     Setting::new("shutdown-timeout", Integer(0, i32::MAX as i64), "10").inert(NO_REPLICATION),
     Setting::new("slowlog-log-slower-than", Integer(-1, i64::MAX), "10000"),
     Setting::new("slowlog-max-len", Integer(0, i64::MAX), "128"),
@@ -259,6 +273,12 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("tracking-table-max-keys", Integer(0, i64::MAX), "1000000"),
     Setting::new("unixsocket", Text, "").fixed(),
     Setting::new("unixsocketperm", Octal, "0").fixed(),
+    Setting::new("use-exit-on-panic", YesNo, "no")
+        .hidden()
+        .inert("a crash prints where it happened, and nothing else"),
+    Setting::new("watchdog-period", Integer(0, i32::MAX as i64), "0")
+        .hidden()
+        .inert("there is no watchdog"),
     Setting::new("zset-max-listpack-entries", Integer(0, i64::MAX), "128")
         .alias("zset-max-ziplist-entries"),
     Setting::new("zset-max-listpack-value", Memory(0, i64::MAX), "64")

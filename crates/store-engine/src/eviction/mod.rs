@@ -6,10 +6,10 @@
 //!              │          └ Nothing: no key may go
 //!              └► refuses what needs memory while there is nothing to give up
 //! ```
-//! Only the keyspace and what was there before the first key count: buffers of clients and
-//! files do not, or a slow reader would cost others their keys; nor do values that the driver
-//! frees, or more would go than is needed. Tables that FLUSHALL let go count, and are freed
-//! before any key goes.
+//! What counts: keys and values, what was there before the first key, what clients hold (as in
+//! Redis: `maxmemory-clients` keeps a slow reader from costing others their keys), and tables that
+//! FLUSHALL let go, which are freed before any key goes. Buffers of files do not, nor do values
+//! that the driver frees, or more would go than is needed.
 //!
 //! The engine has no clock that goes on while it works, so the work of one turn is counted
 //! instead of timed.
@@ -19,11 +19,12 @@ mod pool;
 
 pub(crate) use policy::Policy;
 
-use crate::command::{Command, flag};
+use crate::command::Command;
+use crate::commands;
 use crate::context::Context;
 use crate::effects::ServerRequest;
 use crate::error::{CommandError, CommandResult};
-use crate::gate;
+use crate::gate::Demands;
 use crate::keyspace::{Keyspace, Scope};
 use crate::state::{ServerState, server_gate};
 use policy::Order;
@@ -35,6 +36,8 @@ const OUT_OF_MEMORY: CommandError =
 /// Keys sampled per database and eviction, whatever `maxmemory-samples` says: beyond this the
 /// choice hardly gets better, and only work grows.
 const SAMPLES_MAX: usize = 256;
+/// Clients may come to hold so much more before reads look at memory again.
+const CLIENT_GROWTH: usize = 16 * 1024;
 /// What giving up one key costs in microseconds, by which work is counted.
 const US_PER_KEY: u64 = 4;
 /// What freeing a slice of a flushed table costs in microseconds.
@@ -68,6 +71,8 @@ pub struct Eviction {
     /// The count of changes when memory was last found to be within the limit: without another
     /// change it still is, so reads need not look again.
     enough_at: Option<u64>,
+    /// What clients held then.
+    clients_then: usize,
     /// Since when memory has been over the limit, unix microseconds.
     exceeded_since_us: Option<u64>,
     /// How long it was before.
@@ -84,6 +89,7 @@ impl Default for Eviction {
             last_db: 0,
             state: Room::Enough,
             enough_at: None,
+            clients_then: 0,
             exceeded_since_us: None,
             exceeded_us: 0,
         }
@@ -101,9 +107,12 @@ pub(crate) struct EvictionSettings {
 }
 
 /// The memory gate: makes room, and refuses what needs memory when there is none.
-pub(crate) fn check(cx: &mut Context<'_>, command: &Command) -> CommandResult {
+pub(crate) fn check(cx: &mut Context<'_>, command: &Command, demands: Demands) -> CommandResult {
     let room = make_room(cx.db, cx.server);
-    if room == Room::Nothing && needs_memory(cx, command) {
+    if !cx.db.effects.lost_keys.is_empty() {
+        commands::tell_before_reply(cx);
+    }
+    if room == Room::Nothing && needs_memory(cx, command, demands) {
         return Err(OUT_OF_MEMORY);
     }
     Ok(())
@@ -118,7 +127,8 @@ pub(crate) fn refusal(server: &ServerState) -> Option<CommandError> {
 
 /// Says so in the log when a new limit is below what is in use.
 pub(crate) fn log_if_over(db: &mut Keyspace, server: &ServerState) {
-    let (memory_max, used) = (server.config.tuned().memory_max, server.base_memory + db.memory());
+    let used = server.base_memory + server.clients_memory + db.memory();
+    let memory_max = server.config.tuned().memory_max;
     if memory_max > 0 && used > memory_max {
         let what = match server.eviction.policy {
             Policy::Keep => "writes are refused until keys are removed or the limit is raised",
@@ -129,12 +139,12 @@ pub(crate) fn log_if_over(db: &mut Keyspace, server: &ServerState) {
     }
 }
 
-fn needs_memory(cx: &Context<'_>, command: &Command) -> bool {
+fn needs_memory(cx: &Context<'_>, command: &Command, demands: Demands) -> bool {
     match command.name {
-        "exec" => gate::any_command(cx, |command| command.has(flag::GROWS)),
+        "exec" => demands.grows(),
         "discard" | "quit" | "reset" => false,
         // Whatever is queued takes memory.
-        _ => command.has(flag::GROWS) || cx.in_multi(),
+        _ => demands.grows() || cx.in_multi(),
     }
 }
 
@@ -157,11 +167,12 @@ fn look_and_make_room(db: &mut Keyspace, server: &mut ServerState) -> Room {
         server.eviction.enough_at = None;
         return Room::Enough;
     }
-    let base = server.base_memory;
+    let base = server.base_memory + server.clients_memory;
     let is_over = |db: &Keyspace| base + db.memory() + db.dropped_bytes() > memory_max;
     let room = server.eviction.evict_while(db, is_over);
     server.eviction.enter(room, db.now_us());
     server.eviction.enough_at = (room == Room::Enough).then_some(db.dirty);
+    server.eviction.clients_then = server.clients_memory;
     room
 }
 
@@ -183,6 +194,19 @@ impl Eviction {
     pub(crate) fn look_again(&mut self) {
         self.enough_at = None;
         self.state = Room::Freeing;
+    }
+
+    /// Whether keys go by when or how often they were accessed.
+    pub(crate) fn orders_by_access(&self) -> bool {
+        self.policy.orders_by_access()
+    }
+
+    /// Clients hold so much now: if that is much more than before, the next request looks.
+    #[inline]
+    pub(crate) fn clients_hold(&mut self, bytes: usize) {
+        if bytes > self.clients_then + CLIENT_GROWTH {
+            self.enough_at = None;
+        }
     }
 
     /// Whether keys are to go even if no request comes.

@@ -39,6 +39,11 @@ impl Policy {
     pub(crate) fn counts_accesses(self) -> bool {
         matches!(self, Policy::Evict(_, Order::LeastFrequent))
     }
+
+    /// Whether keys go by when or how often they were accessed.
+    pub(super) fn orders_by_access(self) -> bool {
+        matches!(self, Policy::Evict(_, Order::LeastRecent | Order::LeastFrequent))
+    }
 }
 
 impl Order {

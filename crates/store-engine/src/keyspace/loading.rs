@@ -4,10 +4,12 @@
 //! memory that no cache has. Between the two steps the system fetches it, and the next entries
 //! are read meanwhile.
 
+use std::borrow::Cow;
+
 use store_persist::rdb::Access;
 use store_types::dump;
 
-use super::{Data, Entry, Keyspace, NewValue, Value, hash};
+use super::{Data, Entry, Freeing, Keyspace, NewValue, Value, hash};
 
 /// A key with its value, as a file has it.
 pub(crate) struct FileEntry<'a> {
@@ -19,7 +21,7 @@ pub(crate) struct FileEntry<'a> {
 
 /// A value, as a file has it.
 pub(crate) enum FileValue<'a> {
-    Text(&'a [u8]),
+    Text(Cow<'a, [u8]>),
     Value(dump::Value),
 }
 
@@ -58,9 +60,9 @@ impl Keyspace {
         let hash = self.hash(key);
         self.databases[db].prefetch_bucket(hash);
         let mut entry = match value {
-            FileValue::Text(bytes) => Entry::new(key, text(bytes), expires_at),
-            FileValue::Value(dump::Value::String(bytes)) => {
-                Entry::new(key, text(&bytes), expires_at)
+            FileValue::Text(Cow::Borrowed(bytes)) => Entry::new(key, text(bytes), expires_at),
+            FileValue::Text(Cow::Owned(bytes)) | FileValue::Value(dump::Value::String(bytes)) => {
+                Entry::new(key, owned_text(bytes), expires_at)
             }
             FileValue::Value(value) => Entry::new(key, object(value), expires_at),
         };
@@ -72,6 +74,13 @@ impl Keyspace {
         entry.set_access(given.unwrap_or_else(|| self.access.initial(self.now_ms)));
         entry.set_mark(self.mark);
         Some(Unplaced { db, hash, entry })
+    }
+
+    /// Removes an entry of the same key, if there is one.
+    pub(crate) fn make_place(&mut self, unplaced: &Unplaced) {
+        let selected = std::mem::replace(&mut self.selected, unplaced.db);
+        self.remove(unplaced.entry.key(), Freeing::Now);
+        self.selected = selected;
     }
 
     /// Gives an entry its place. Nobody is told of it. Fails with the key when it is there.
@@ -91,6 +100,14 @@ fn text(bytes: &[u8]) -> NewValue<'_> {
     match store_resp::parse_integer(bytes) {
         Some(number) => NewValue::Integer(number),
         None => NewValue::Bytes(bytes),
+    }
+}
+
+/// What was decompressed becomes the value as it is.
+fn owned_text(bytes: Vec<u8>) -> NewValue<'static> {
+    match store_resp::parse_integer(&bytes) {
+        Some(number) => NewValue::Integer(number),
+        None => NewValue::Owned(bytes),
     }
 }
 

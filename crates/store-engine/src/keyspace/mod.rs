@@ -19,6 +19,7 @@ mod waiting;
 mod watch;
 
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 
 use store_types::Rng;
 
@@ -376,10 +377,35 @@ impl Keyspace {
         Some(self.table().entry(found.place))
     }
 
+    /// The entry behind a key, even if it has ended and nobody has removed it yet.
+    pub(crate) fn stored_entry(&self, key: &[u8]) -> Option<&Entry> {
+        let place = self.table().find(self.hash(key), key)?;
+        Some(self.table().entry(place))
+    }
+
+    /// The entry behind a key, looked at: a hit or miss, but no access and no event.
+    pub fn inspect(&mut self, key: &[u8]) -> Option<&Entry> {
+        match self.find(key) {
+            Some(found) => {
+                self.stats.hits += 1;
+                Some(self.table().entry(found.place))
+            }
+            None => {
+                self.stats.misses += 1;
+                None
+            }
+        }
+    }
+
     /// The entry behind a key, read: a hit or miss, and an access.
     pub fn read_entry(&mut self, key: &[u8]) -> Option<&Entry> {
         self.read(key)?;
         self.entry(key)
+    }
+
+    /// A long string, to be read while the key goes on. Counts and touches nothing.
+    pub fn share_string(&mut self, key: &[u8]) -> Option<Arc<Vec<u8>>> {
+        self.entry(key)?.share_heap()
     }
 
     /// Whether a living key is there.

@@ -18,6 +18,9 @@ pub struct LoadOptions {
     /// Whether keys that are over are loaded, too: the rest of an append-only file may count on
     /// them, and says when they went.
     pub keeps_ended: bool,
+    /// Whether an entry replaces one of the same key, and a library one of the same name;
+    /// otherwise that is damage.
+    pub merges: bool,
 }
 
 /// How far loading has come.
@@ -98,15 +101,23 @@ impl Engine {
 /// server does. That a key is there twice, that a library does not load or that a database is
 /// missing is not to be seen in any single record.
 ///
+/// Answers what it loaded, and the reader, for what follows in the same file.
+///
 /// # Errors
 /// As [`Engine::load_snapshot`].
-pub fn check_snapshot(input: impl Read, databases: usize, now_us: u64) -> Result<(), RdbError> {
+pub fn check_snapshot<R: Read>(
+    input: R,
+    databases: usize,
+    now_us: u64,
+    options: LoadOptions,
+    progress: &mut dyn FnMut(LoadProgress),
+) -> Result<(LoadReport, FileReader<R>), RdbError> {
     let mut config = Config::default();
     let setting = Config::find("databases").expect("it is in the table");
     config.set(setting, &[&databases.max(1).to_string()]).expect("any number but zero is one");
     // Which seed does not matter: nobody sees an order.
     let mut engine = Engine::new(config, Identity::default(), 1, Box::new(NoHost));
-    engine.load_snapshot(now_us, input, LoadOptions::default(), &mut |_| {}).map(drop)
+    engine.load_snapshot(now_us, input, options, progress)
 }
 
 /// See [`Engine::load_snapshot`].
@@ -120,7 +131,7 @@ pub(crate) fn load<R: Read>(
     /// Between two reports of progress.
     const REPORT_RECORDS: usize = 50_000;
     let mut file = FileReader::begin(input, server.limits)?;
-    file.verify_checksum(server.config.is_on("rdbchecksum"));
+    file.verify_checksum(server.config.is_on("rdbchecksum") && !server.debug.skips_checksums);
     let mut report = LoadReport { version: file.version(), ..LoadReport::default() };
     let mut taker = Taker { db, server, options, ahead: VecDeque::new() };
     while !taker.take_some(&mut file, REPORT_RECORDS, &mut report)? {
@@ -177,6 +188,9 @@ impl Taker<'_> {
     fn place_first(&mut self, report: &mut LoadReport) -> Result<(), RdbError> {
         let Some((offset, unplaced)) = self.ahead.pop_front() else { return Ok(()) };
         report.keys += 1;
+        if self.options.merges {
+            self.db.make_place(&unplaced);
+        }
         self.db
             .place(unplaced)
             .map_err(|key| RdbError::Damaged { offset, fault: Fault::DuplicateKey(key) })
@@ -190,7 +204,7 @@ impl Taker<'_> {
     ) -> Result<Option<Unplaced>, Fault> {
         match record {
             Record::Text(TextEntry { db, key, expires_at, access, value }) => {
-                let value = FileValue::Text(&value);
+                let value = FileValue::Text(value);
                 self.prepare(db, FileEntry { key: &key, expires_at, access, value }, report)
             }
             Record::Item(item) => self.take_item(item, report),
@@ -214,7 +228,11 @@ impl Taker<'_> {
                 Ok(None)
             }
             Item::Function(code) => {
-                load_library(self.server, &code)?;
+                let existing = match self.options.merges {
+                    true => Existing::Replace,
+                    false => Existing::Refuse,
+                };
+                load_library(self.server, &code, existing)?;
                 report.functions += 1;
                 Ok(None)
             }
@@ -255,11 +273,11 @@ fn note_item(item: Item, report: &mut LoadReport) {
     }
 }
 
-fn load_library(server: &mut ServerState, code: &[u8]) -> Result<(), Fault> {
+fn load_library(server: &mut ServerState, code: &[u8], existing: Existing) -> Result<(), Fault> {
     let interpreter = server.scripting.interpreter.as_mut();
     let interpreter = interpreter.expect("no script runs while a file is loaded");
     interpreter
-        .load_library(code, Existing::Refuse, &mut LoadingHost { ticks_left: TICKS_MAX })
+        .load_library(code, existing, &mut LoadingHost { ticks_left: TICKS_MAX })
         .map(drop)
         .map_err(|error| Fault::Function(error.to_string()))
 }

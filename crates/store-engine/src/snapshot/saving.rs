@@ -20,6 +20,8 @@ pub struct SaveJob {
     pub path: PathBuf,
     /// What it begins with.
     pub head: Head,
+    /// `rdb-key-save-delay` when it began.
+    pub key_delay_us: i64,
 }
 
 /// Why there is no new file.
@@ -57,7 +59,7 @@ pub struct Saving {
     running: Option<Running>,
     /// Whether one is to begin as soon as possible.
     pub is_scheduled: bool,
-    /// Good saves since the start.
+    /// Good saves since the start or CONFIG RESETSTAT.
     pub count: u64,
     /// Keys loaded at the start.
     pub loaded_keys: u64,
@@ -160,7 +162,8 @@ pub(crate) fn begin_save(db: &mut Keyspace, server: &mut ServerState) -> bool {
     if !start(db, server, SnapshotKind::Save, SnapshotForm::Rdb { compresses }) {
         return false;
     }
-    let job = SaveJob { path: path(server), head: head(db, server, false) };
+    let key_delay_us = server.config.number("rdb-key-save-delay");
+    let job = SaveJob { path: path(server), head: head(db, server, false), key_delay_us };
     let now_ms = db.now_ms();
     server.saving.running = Some(Running { started_at_ms: now_ms, dirty: db.dirty });
     server.saving.tried_at_ms = now_ms;
@@ -183,7 +186,8 @@ pub(crate) fn save_now(db: &mut Keyspace, server: &mut ServerState) -> Result<()
     }
     let compresses = server.config.is_on("rdbcompression");
     start(db, server, SnapshotKind::Save, SnapshotForm::Rdb { compresses });
-    let job = SaveJob { path: path(server), head: head(db, server, false) };
+    let key_delay_us = server.config.number("rdb-key-save-delay");
+    let job = SaveJob { path: path(server), head: head(db, server, false), key_delay_us };
     let dirty = db.dirty;
     let written = server.host.save_snapshot(&job, &mut || next_parts(db));
     // A file that could not be written leaves the walk in the middle.

@@ -202,7 +202,7 @@ fn describe(entry: &crate::Entry) -> Vec<Vec<u8>> {
 /// What a fresh engine makes of a file.
 fn picture_of(file: &[u8], now_ms: u64) -> Picture {
     let mut world = World::new(99);
-    let options = LoadOptions { keeps_ended: true };
+    let options = LoadOptions { keeps_ended: true, ..LoadOptions::default() };
     let loaded = world.engine.load_snapshot(now_ms * 1000, file, options, &mut |_| {});
     loaded.unwrap_or_else(|error| panic!("{error}"));
     world.picture()
@@ -345,7 +345,7 @@ impl crate::host::Host for Shelf {
         Ok(())
     }
 
-    fn follow_settings(&self, _: &Config, _: &Config) -> Result<(), (&'static str, String)> {
+    fn follow_settings(&self, _: &Config, _: &Config) -> Result<(), crate::SettingRefused> {
         Ok(())
     }
 
@@ -483,6 +483,9 @@ fn what_a_start_refuses_is_not_called_whole() {
     let good: &[u8] = b"#!lua name=l\nredis.register_function('f', function() end)";
     let file = |rest: &[u8]| [b"REDIS0010", rest, b"\xff", &[0; 8]].concat();
     let far = b"\xfe\x40\x63\x00\x01a\x01x";
+    let check = |bytes: &[u8], databases| {
+        check_snapshot(bytes, databases, 5_000_000, LoadOptions::default(), &mut |_| {}).map(drop)
+    };
     let cases: [(Vec<u8>, &str); 4] = [
         (file(b"\xfe\x00\x00\x01a\x01x\x00\x01a\x01y"), "twice"),
         (file(far), "databases is 16"),
@@ -493,9 +496,9 @@ fn what_a_start_refuses_is_not_called_whole() {
         // No record by itself is wrong.
         let mut records = FileReader::begin(&bytes[..], Limits::default()).unwrap();
         while records.next_item().unwrap().is_some() {}
-        let error = check_snapshot(&bytes[..], 16, 5_000_000).unwrap_err().to_string();
+        let error = check(&bytes, 16).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}\nlacks {reason}");
     }
-    check_snapshot(&file(far)[..], 100, 5_000_000).unwrap();
-    check_snapshot(&file(&library(good))[..], 16, 5_000_000).unwrap();
+    check(&file(far), 100).unwrap();
+    check(&file(&library(good)), 16).unwrap();
 }

@@ -415,3 +415,23 @@ fn nothing_goes_while_data_is_loaded_and_then_it_does() {
     let held = world.engine.keyspace().counts(0).0;
     assert!((50..250).contains(&held), "{held} keys");
 }
+
+#[test]
+fn an_evicted_key_is_told_of_before_the_reply_to_the_request_that_needed_room() {
+    let mut world = World::configured(1, &["--maxmemory-policy", "allkeys-random"]);
+    world.run("SET k 1");
+    world.run_as("a", "HELLO 3");
+    assert_eq!(world.run_as("a", "CLIENT TRACKING ON"), ok());
+    assert_eq!(world.run_as("a", "GET k"), bulk("1"));
+    world.run("CONFIG SET maxmemory 1");
+
+    let told = world.run_as("a", "GET k");
+    assert_eq!(told, Reply::Push(vec![bulk("invalidate"), Reply::Array(vec![bulk("k")])]));
+    assert_eq!(world.take_reply("a"), Some(Reply::Null));
+    assert_eq!(world.take_reply("a"), None, "once is enough");
+
+    // The reply said that there is none, so a new one is news.
+    world.run("CONFIG SET maxmemory 0");
+    world.run("SET k 2");
+    assert!(matches!(world.take_reply("a"), Some(Reply::Push(_))));
+}

@@ -145,3 +145,23 @@ fn keys_end_by_themselves_after_the_wall_clock_was_set_back() {
     world.pass(1000);
     assert_eq!(world.run("DBSIZE"), Reply::Integer(0));
 }
+
+#[test]
+fn a_search_for_ended_keys_that_takes_long_is_an_event_of_the_latency_monitor() {
+    let mut world = World::configured(1, &["--latency-monitor-threshold", "20"]);
+    let mut search = |micros| {
+        world.run("SET k 1 PX 5");
+        world.now_ms += 1000;
+        world.engine.tick(world.now_ms * 1000);
+        world.engine.finish_tick(micros);
+        format!("{:?}", world.run("LATENCY LATEST"))
+    };
+    assert!(!search(19_999).contains("expire-cycle"));
+    let latest = search(25_000);
+    assert!(latest.contains("expire-cycle") && latest.contains("25"), "{latest}");
+    // A tick that has no key to look for is none.
+    world.run("LATENCY RESET");
+    world.engine.tick(world.now_ms * 1000);
+    world.engine.finish_tick(25_000);
+    assert_eq!(world.run("LATENCY LATEST"), Reply::Array(Vec::new()));
+}

@@ -69,8 +69,8 @@ impl World {
     pub(crate) fn take_reply(&mut self, name: &str) -> Option<Reply> {
         let id = self.session(name);
         let output = &mut self.engine.session_mut(id)?.output;
-        let (reply, used) = ReplyParser.parse(output).unwrap()?;
-        output.drain(..used);
+        let (reply, used) = ReplyParser.parse(&output.to_vec()).unwrap()?;
+        output.advance(used);
         Some(reply)
     }
 

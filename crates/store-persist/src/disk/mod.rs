@@ -48,6 +48,11 @@ pub trait Disk: Send + Sync {
     /// Length of a file in bytes. Fails with `NotFound` when there is none.
     fn size(&self, path: &Path) -> io::Result<u64>;
 
+    /// Which file stands at `path` now.
+    fn identity(&self, path: &Path) -> io::Result<FileIdentity> {
+        Ok(FileIdentity { len: self.size(path)?, ..FileIdentity::default() })
+    }
+
     /// Makes a folder, unless it is there.
     fn make_folder(&self, path: &Path) -> io::Result<()>;
 
@@ -56,6 +61,20 @@ pub trait Disk: Send + Sync {
 
     /// Makes the names in a folder durable.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
+}
+
+/// What tells a file from every other one that has stood, or will stand, under its name. Zero where
+/// a disk does not know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileIdentity {
+    /// The file system.
+    pub device: u64,
+    /// The file in it.
+    pub inode: u64,
+    /// When the system last changed anything about it, in nanoseconds: nobody can set that back.
+    pub changed_at_ns: i128,
+    /// Its length in bytes.
+    pub len: u64,
 }
 
 /// A file being written.

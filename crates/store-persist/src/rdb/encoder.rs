@@ -46,6 +46,7 @@ impl Encoder {
         let mut writer = self.writer();
         writer.string(head.key);
         save_value(value, &mut writer);
+        self.run.entries += 1;
         if self.run.bytes.len() >= RUN_BYTES {
             self.end_run();
         }
@@ -98,7 +99,7 @@ impl Encoder {
         if !self.run.bytes.is_empty() {
             // As long as the last: a slice's worth, or the few entries that changed in a turn.
             let bytes = Vec::with_capacity(self.run.bytes.len().min(RUN_BYTES));
-            let run = Run { bytes, strings: Vec::new() };
+            let run = Run { bytes, strings: Vec::new(), entries: 0 };
             let run = std::mem::replace(&mut self.run, run);
             self.push(Part::Run(run));
         }

@@ -36,6 +36,8 @@ pub struct Run {
     pub bytes: Vec<u8>,
     /// Where strings stand bare in them; none unless compression is wanted.
     pub strings: Vec<Span>,
+    /// How many entries that are.
+    pub entries: usize,
 }
 
 /// A large entry. Its value shares its memory with the store's.
@@ -102,6 +104,14 @@ pub enum Part {
 }
 
 impl Part {
+    /// How many entries are in it.
+    pub fn entries(&self) -> usize {
+        match self {
+            Self::Run(run) => run.entries,
+            Self::Entry(_) => 1,
+        }
+    }
+
     /// Bytes of memory that the piece takes until it is written. What it shares costs nothing
     /// until it is changed; then a node is copied.
     pub fn own_bytes(&self) -> usize {

@@ -33,7 +33,7 @@ pub(crate) fn write_value(stack: &mut Stack<'_>, target: &mut Target<'_>) {
     let index = stack.top();
     if target.value(stack, index, 0).is_err() {
         target.bytes.truncate(start);
-        write_error(target.bytes, b"ERR the reply of the script is too large");
+        target.error(b"ERR the reply of the script is too large", false);
     }
 }
 
@@ -78,6 +78,12 @@ impl Target<'_> {
         Ok(())
     }
 
+    /// An error that the script returns, which the host may want to count.
+    fn error(&mut self, text: &[u8], is_counted: bool) {
+        write_error(self.bytes, text);
+        self.context.with_host(|host| host.returned_error(text, is_counted));
+    }
+
     fn null(&mut self) {
         match self.client {
             Protocol::Resp2 => self.bytes.extend_from_slice(b"$-1\r\n"),
@@ -96,13 +102,13 @@ impl Target<'_> {
     /// A table is what its special fields say, in this order, or else a list.
     fn table(&mut self, stack: &mut Stack<'_>, index: c_int, depth: usize) -> Result<(), TooLarge> {
         if depth >= DEPTH_MAX || stack.reserve(6).is_err() {
-            write_error(self.bytes, b"ERR reached lua stack limit");
+            self.error(b"ERR reached lua stack limit", false);
             return Ok(());
         }
         let value = stack.top() + 1;
         for special in SPECIALS {
             stack.get_field(index, special.name);
-            let written = (special.write)(self, stack, value, depth)?;
+            let written = (special.write)(self, stack, Field { table: index, value }, depth)?;
             stack.set_top(value - 1);
             if written {
                 return Ok(());
@@ -177,23 +183,35 @@ fn entry_count(stack: &mut Stack<'_>, index: c_int) -> Result<i64, TooLarge> {
 /// A field that makes a table something else than a list.
 struct Special {
     name: &'static std::ffi::CStr,
-    /// Writes the field at the index, if it is what it must be.
-    write: fn(&mut Target<'_>, &mut Stack<'_>, c_int, usize) -> Result<bool, TooLarge>,
+    /// Writes the field, if it is what it must be.
+    write: fn(&mut Target<'_>, &mut Stack<'_>, Field, usize) -> Result<bool, TooLarge>,
+}
+
+/// Where the table and the value of its special field are on the stack.
+#[derive(Clone, Copy)]
+struct Field {
+    table: c_int,
+    value: c_int,
 }
 
 const SPECIALS: &[Special] = &[
     Special {
         name: c"err",
-        write: |target, stack, index, _| {
-            let Some(text) = stack.bytes(index) else { return Ok(false) };
+        write: |target, stack, field, _| {
+            if stack.bytes(field.value).is_none() {
+                return Ok(false);
+            }
+            stack.get_field(field.table, c"ignore_error_stats_update");
+            let is_counted = stack.truth(-1);
+            let text = stack.bytes(field.value).unwrap_or_default();
             target.spend(text.len())?;
-            write_error(target.bytes, text);
+            target.error(text, is_counted);
             Ok(true)
         },
     },
     Special {
         name: c"ok",
-        write: |target, stack, index, _| {
+        write: |target, stack, Field { value: index, .. }, _| {
             let Some(text) = stack.bytes(index) else { return Ok(false) };
             target.spend(text.len())?;
             line(target.bytes, b'+', text);
@@ -202,7 +220,7 @@ const SPECIALS: &[Special] = &[
     },
     Special {
         name: c"double",
-        write: |target, stack, index, _| {
+        write: |target, stack, Field { value: index, .. }, _| {
             let Some(number) = stack.number(index) else { return Ok(false) };
             let text = format_general(number, ALL_DIGITS);
             match target.client {
@@ -214,7 +232,7 @@ const SPECIALS: &[Special] = &[
     },
     Special {
         name: c"map",
-        write: |target, stack, index, depth| {
+        write: |target, stack, Field { value: index, .. }, depth| {
             if stack.kind(index) != Kind::Table {
                 return Ok(false);
             }
@@ -224,7 +242,7 @@ const SPECIALS: &[Special] = &[
     },
     Special {
         name: c"set",
-        write: |target, stack, index, depth| {
+        write: |target, stack, Field { value: index, .. }, depth| {
             if stack.kind(index) != Kind::Table {
                 return Ok(false);
             }
@@ -234,7 +252,7 @@ const SPECIALS: &[Special] = &[
     },
     Special {
         name: c"big_number",
-        write: |target, stack, index, _| {
+        write: |target, stack, Field { value: index, .. }, _| {
             let Some(text) = stack.bytes(index) else { return Ok(false) };
             let text = one_line(text);
             match target.client {
@@ -253,7 +271,7 @@ const SPECIALS: &[Special] = &[
 fn write_verbatim(
     target: &mut Target<'_>,
     stack: &mut Stack<'_>,
-    index: c_int,
+    Field { value: index, .. }: Field,
     _: usize,
 ) -> Result<bool, TooLarge> {
     if stack.kind(index) != Kind::Table {

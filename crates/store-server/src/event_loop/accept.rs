@@ -25,7 +25,7 @@ impl EventLoop {
     pub(super) fn take_messages(&mut self) {
         while let Ok(message) = self.messages.try_recv() {
             match message {
-                Message::Stop => self.is_stopping = true,
+                Message::Stop(signal) => (self.is_stopping, self.stop_signal) = (true, signal),
                 Message::File(event) => self.persistence.handle_event(self.now_us / 1000, event),
                 Message::Attach(stream) => {
                     let origin = Origin { is_local: true, is_unix: true, ..Origin::default() };

@@ -13,6 +13,9 @@ const CLIENT_CHECK_MS: u64 = 1000;
 impl EventLoop {
     /// Whether any rule about idle or stalled clients is in force.
     pub(super) fn checks_clients(&self) -> bool {
+        if self.engine.state().debug.pauses_cron {
+            return false;
+        }
         let config = self.engine.config();
         let has_clients = self.engine.state().sessions.count() > 0;
         let has_rule = config.tuned().idle_seconds_max > 0 || self.engine.needs_login();
@@ -53,9 +56,8 @@ impl EventLoop {
             if client.over_soft_since_ms.is_none() || client.fate == Fate::Closes {
                 continue;
             }
-            let written = client.written;
             let session = self.engine.session_mut(client.session);
-            let left = session.map_or(0, |session| session.output.len().saturating_sub(written));
+            let left = session.map_or(0, |session| session.output.unread());
             self.check_output(slot, left);
             if self.clients[slot].as_ref().is_some_and(|client| client.fate == Fate::Closes) {
                 self.to_close.push(slot);

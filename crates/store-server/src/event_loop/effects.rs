@@ -10,8 +10,8 @@ impl EventLoop {
     /// Does what the engine asks for, until it asks for nothing more.
     pub(super) fn apply_effects(&mut self) {
         while !self.engine.effects().is_fetched() {
+            let written = self.engine.take_written();
             let effects = self.engine.effects();
-            let written = std::mem::take(&mut effects.written_sessions);
             let resumed = std::mem::take(&mut effects.resumed_sessions);
             let requests = std::mem::take(&mut effects.requests);
             let garbage = std::mem::take(&mut effects.garbage);
@@ -27,7 +27,7 @@ impl EventLoop {
             }
             for id in written {
                 if self.client_of(id).is_some() {
-                    self.resume_writing(id.slot());
+                    self.write_told(id.slot());
                 }
             }
             for request in requests {
@@ -65,7 +65,6 @@ impl EventLoop {
             ServerRequest::SettingsChanged => {
                 self.log_level = LogLevel::of(self.engine.config());
                 self.change_listeners();
-                self.count_all_memory();
                 self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);
             }
             ServerRequest::LoadAof => self.load_again(),

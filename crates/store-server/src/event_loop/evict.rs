@@ -1,7 +1,9 @@
-//! `maxmemory-clients`: when clients together hold too much, the largest are closed.
+//! What clients hold: it counts for `maxmemory`, and beyond `maxmemory-clients` the largest are
+//! closed.
 //!
-//! A client is counted anew whenever it was read from or written to, so a turn costs as much as
-//! clients took part in it; only going over the limit costs a look at all of them.
+//! A client is counted anew whenever it was read from or written to, by itself or by others, so a
+//! turn costs as much as clients took part in it; only going over the limit costs a look at all
+//! of them.
 
 use store_engine::session_flag;
 
@@ -12,32 +14,26 @@ use crate::server::LogLevel;
 impl EventLoop {
     /// Counts what a client holds now.
     pub(super) fn count_memory(&mut self, slot: usize) {
-        if self.engine.config().tuned().clients_memory_max == 0 {
-            return;
-        }
         let Some(client) = self.clients[slot].as_mut() else { return };
         let Some(session) = self.engine.session_mut(client.session) else { return };
-        session.query_bytes = client.input.len();
-        session.query_capacity = client.input.capacity();
+        (session.query_bytes, session.query_capacity) = client.query_bytes();
         let memory = size_of_val(&**client) + session.memory();
         let before = std::mem::replace(&mut client.counted_memory, memory);
         self.clients_memory = self.clients_memory + memory - before;
     }
 
-    /// Counts all clients from the beginning, since the limit may just have been set.
-    pub(super) fn count_all_memory(&mut self) {
-        self.clients_memory = 0;
-        for slot in 0..self.clients.len() {
-            if let Some(client) = &mut self.clients[slot] {
-                client.counted_memory = 0;
-            }
-            self.count_memory(slot);
+    /// Counts all clients whose replies share values with the keyspace: what is removed there
+    /// becomes theirs.
+    pub(super) fn count_shared(&mut self) {
+        if self.engine.count_orphans() {
+            (0..self.clients.len()).for_each(|slot| self.count_memory(slot));
         }
     }
 
     /// Closes the largest clients until the others keep within the limit. Those who said CLIENT
     /// NO-EVICT stay.
     pub(super) fn evict_clients(&mut self) {
+        self.engine.set_clients_memory(self.clients_memory);
         let memory_max = self.engine.config().tuned().clients_memory_max;
         if memory_max == 0 || self.clients_memory <= memory_max {
             return;

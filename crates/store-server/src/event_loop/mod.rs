@@ -43,7 +43,7 @@ use crate::newcomers::Newcomers;
 use crate::outside::Outside;
 use crate::persistence::snapshot::{Generations, Saver};
 use crate::persistence::{FileEvent, Loader, Persistence};
-use crate::server::{Log, LogLevel, StartError};
+use crate::server::{Log, LogLevel, StartError, StopSignal};
 use read::Arrival;
 use run::Pending;
 use shrink::Shrinking;
@@ -63,8 +63,8 @@ const UNAUTHENTICATED_OUTPUT_MAX: usize = 1024 * 1024;
 
 /// What the handle tells the loop.
 pub(crate) enum Message {
-    /// Stop.
-    Stop,
+    /// Stop, for this signal if it was one.
+    Stop(Option<StopSignal>),
     /// Serve this end of a socket pair.
     Attach(UnixStream),
     /// Something became of a file.
@@ -122,7 +122,7 @@ pub(crate) struct EventLoop {
     shrinking: Shrinking,
     /// Whether some client has more unread output than it may have for long.
     watches_output: bool,
-    /// Bytes that clients hold, counted only while there is a limit.
+    /// Bytes that clients hold.
     clients_memory: usize,
     /// Processor time of the thread when it was last asked for, and time in turns since.
     cpu_before: Duration,
@@ -133,6 +133,8 @@ pub(crate) struct EventLoop {
     failure: Option<String>,
     ties: Ties,
     is_stopping: bool,
+    /// The signal it stops for, if it was one.
+    stop_signal: Option<StopSignal>,
     /// Whether SHUTDOWN has seen to what is to be saved.
     is_settled: bool,
 }
@@ -179,11 +181,12 @@ impl EventLoop {
             clients_memory: 0,
             cpu_before: Duration::ZERO,
             unmeasured_us: 0,
-            saver: Saver::new(Arc::clone(&persistence.disk), ties.generations.clone()),
+            saver: Saver::new(persistence.disk.clone(), ties.generations.clone()),
             persistence,
             failure: None,
             ties,
             is_stopping: false,
+            stop_signal: None,
             is_settled: false,
         };
         for listener in listeners {
@@ -317,6 +320,7 @@ impl EventLoop {
         self.engine.sample_rates(self.now_us);
         if self.is_tick_due(self.now_us) {
             self.engine.tick(self.now_us);
+            self.engine.finish_tick(self.clock.now_us() - self.now_us);
         }
         self.accept_again(self.now_us / 1000);
         self.check_handshakes(self.now_us / 1000);

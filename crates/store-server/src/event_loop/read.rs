@@ -57,6 +57,9 @@ impl EventLoop {
         if client.fate == Fate::Closes {
             return;
         }
+        if let Some(outcome) = client.read_large() {
+            return self.take_large(slot, outcome);
+        }
         let was_handshaking = client.stream.is_handshaking();
         let mut buffer = self.read_buffers.pop().unwrap_or_else(|| vec![0; READ_LEN]);
         let outcome = client.read(&mut buffer);
@@ -75,6 +78,26 @@ impl EventLoop {
             ReadOutcome::Ended | ReadOutcome::Failed(_) => self.doom(slot, Fate::Closes),
         }
         self.read_buffers.push(buffer);
+    }
+
+    /// Goes on with a request whose large argument was read straight into its buffer.
+    fn take_large(&mut self, slot: usize, outcome: ReadOutcome) {
+        let ReadOutcome::Bytes(count) = outcome else {
+            if !matches!(outcome, ReadOutcome::Nothing) {
+                self.doom(slot, Fate::Closes);
+            }
+            return;
+        };
+        let measured = self.engine.measured_mut();
+        measured.input_bytes += count as u64;
+        measured.reads += 1;
+        // What others sent before comes first.
+        self.run_arrivals();
+        self.measure_requests(None);
+        self.take_input(slot, &[]);
+        if self.client_at(slot).is_some_and(|client| client.may_read) {
+            self.read_later(slot);
+        }
     }
 
     /// Takes note of what a client sent. It runs when a few others have been read from: until
@@ -161,7 +184,8 @@ impl EventLoop {
         client.has_arrived = false;
         if client.input.is_empty() {
             let consumed = self.run_requests(&mut client, bytes);
-            client.input.extend_from_slice(&bytes[consumed..]);
+            let end = bytes.len() - client.parser.take_taken();
+            client.input.extend_from_slice(&bytes[consumed..end.max(consumed)]);
         } else {
             let wanted = client.parser.bytes_wanted();
             client.input.reserve(bytes.len().max(wanted.saturating_sub(client.input.len())));
@@ -192,7 +216,7 @@ impl EventLoop {
             true => self.engine.config().query_buffer_max(),
             false => UNAUTHENTICATED_INPUT_MAX,
         };
-        if client.input.len() > input_max {
+        if client.query_bytes().0 > input_max {
             let text = "Closing client that reached max query buffer length";
             self.log(LogLevel::Warning, text);
             client.fate = Fate::Closes;

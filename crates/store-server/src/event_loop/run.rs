@@ -44,8 +44,9 @@ impl EventLoop {
         if session.has(session_flag::BLOCKED) {
             return 0;
         }
-        if session.output.capacity() == 0 {
-            session.output = std::mem::take(&mut self.spare_output);
+        session.output.lend(&mut self.spare_output);
+        if client.parked.is_some() && !self.run_parked(client) {
+            return 0;
         }
         let mut consumed = 0;
         while client.fate == Fate::Lives {
@@ -90,7 +91,7 @@ impl EventLoop {
     fn is_past_hard_limit(&mut self, client: &Client) -> bool {
         let limits = self.engine.config().tuned().output_limits;
         let Some(session) = self.engine.session_mut(client.session) else { return false };
-        let unread = session.output.len() - client.written;
+        let unread = session.output.unread();
         let hard = match session.has(session_flag::SUBSCRIBED) {
             _ if session.has(session_flag::NEEDS_AUTH) => UNAUTHENTICATED_OUTPUT_MAX,
             true => limits[2].hard,
@@ -149,8 +150,13 @@ impl EventLoop {
                 false => self.engine.execute(self.now_us, id, request),
             };
             if outcome == Outcome::Postponed {
-                // Its bytes stay, and are read again when the session is resumed.
+                // Its bytes stay, and are read again when the session is resumed; large arguments
+                // are no longer among them.
                 *consumed = pending.start;
+                if request.has_shared() {
+                    client.parked = Some(request.to_owned());
+                    *consumed = pending.end;
+                }
                 break;
             }
             if outcome == Outcome::Rest {
@@ -167,6 +173,25 @@ impl EventLoop {
         }
         self.batch = batch;
         outcome
+    }
+
+    /// Runs a request that was held back. False when it is held back again, or the client cannot
+    /// go on after it.
+    #[cold]
+    fn run_parked(&mut self, client: &mut Client) -> bool {
+        let Some(parked) = client.parked.take() else { return true };
+        let request = parked.as_request();
+        let outcome = match self.engine.may_run_script(request) {
+            true => self.execute_attended(client.session, request),
+            false => self.engine.execute(self.now_us, client.session, request),
+        };
+        if outcome == Outcome::Postponed {
+            client.parked = Some(parked);
+            return false;
+        }
+        self.measure_requests(Some((client.session, request)));
+        self.want_write(client);
+        matches!(outcome, Outcome::Ready | Outcome::Rest)
     }
 
     /// Runs a request that may take long, serving other clients meanwhile.
@@ -188,6 +213,7 @@ impl EventLoop {
             persistence: &mut self.persistence,
             may_write: true,
             is_stopping: &mut self.is_stopping,
+            stop_signal: &mut self.stop_signal,
             is_forced: &self.ties.is_forced,
             scratch: None,
         };
@@ -207,7 +233,8 @@ impl EventLoop {
 
     fn refuse(&mut self, client: &mut Client, error: ProtocolError) {
         if let Some(session) = self.engine.session_mut(client.session) {
-            session.output.extend(format!("-ERR Protocol error: {error}\r\n").into_bytes());
+            let line = format!("-ERR Protocol error: {error}\r\n");
+            session.output.extend_from_slice(line.as_bytes());
         }
         client.fate = Fate::ClosesAfterOutput;
     }

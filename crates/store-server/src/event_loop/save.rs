@@ -14,10 +14,18 @@ impl EventLoop {
         if self.is_settled || self.failure.is_some() {
             return true;
         }
-        let Err(reason) = self.engine.save_before_end(self.clock.now_us(), false) else {
+        let words = match self.stop_signal {
+            Some(signal) => self.engine.config().text(signal.setting()).to_owned(),
+            None => String::new(),
+        };
+        let says = |wanted: &str| words.split(' ').any(|word| word == wanted);
+        if says("nosave") {
+            return true;
+        }
+        let Err(reason) = self.engine.save_before_end(self.clock.now_us(), says("save")) else {
             return true;
         };
-        let is_forced = self.ties.is_forced.load(Ordering::SeqCst);
+        let is_forced = self.ties.is_forced.load(Ordering::SeqCst) || says("force");
         let fate = if is_forced { "its data is lost" } else { "it cannot end" };
         self.log(LogLevel::Warning, &format!("The server cannot save, so {fate}: {reason}"));
         self.is_stopping = is_forced;

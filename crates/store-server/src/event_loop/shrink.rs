@@ -73,6 +73,7 @@ impl EventLoop {
         self.shrinking.next_look_ms = now_ms + LOOK_MS;
         // What the thread frees is noticed only by looking.
         self.shrinking.is_due = self.freeing.is_busy();
+        self.count_shared();
         let flushed = self.engine.take_flushed_bytes();
         self.shrinking.note_freed(flushed);
         let in_use = self.engine.memory_in_use();

@@ -14,6 +14,22 @@ impl EventLoop {
         }
     }
 
+    /// Somebody else wrote to the client's output. One that takes no more for now is looked at
+    /// by its limits instead.
+    pub(super) fn write_told(&mut self, slot: usize) {
+        let Some(client) = self.clients.get(slot).and_then(Option::as_ref) else { return };
+        if !client.is_choked {
+            return self.resume_writing(slot);
+        }
+        let session = self.engine.session_mut(client.session);
+        let left = session.map_or(0, |session| session.output.unread());
+        self.check_output(slot, left);
+        if self.clients[slot].as_ref().is_some_and(|client| client.fate == Fate::Closes) {
+            self.to_close.push(slot);
+        }
+        self.count_memory(slot);
+    }
+
     pub(super) fn resume_writing(&mut self, slot: usize) {
         let Some(mut client) = self.clients.get_mut(slot).and_then(Option::take) else { return };
         self.want_write(&mut client);
@@ -34,8 +50,7 @@ impl EventLoop {
                 }
                 Err(_) => client.fate = Fate::Closes,
             }
-            session.output_written = client.written;
-            let left = session.output.len() - client.written;
+            let left = session.output.unread();
             if left > 0 {
                 self.check_output(slot, left);
             } else if client.fate == Fate::ClosesAfterOutput && !client.stream.has_unsent() {
@@ -60,12 +75,10 @@ impl EventLoop {
     pub(super) fn write_early(&mut self, client: &mut Client, len: usize) {
         let propagates = self.engine.effects().propagating;
         let Some(session) = self.engine.session_mut(client.session) else { return };
-        if session.output.len() - client.written < len || client.is_choked || propagates {
+        if session.output.unread() < len || client.is_choked || propagates {
             return;
         }
-        let written = client.write(&mut session.output, &mut self.spare_output);
-        session.output_written = client.written;
-        match written {
+        match client.write(&mut session.output, &mut self.spare_output) {
             Ok(count) => {
                 let measured = self.engine.measured_mut();
                 measured.output_bytes += count as u64;

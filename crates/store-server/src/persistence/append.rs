@@ -6,8 +6,10 @@
 //!                                        └────────── FileEvent, with a generation ┘
 //! ```
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use store_engine::{AofFacts, Config, Engine, Unit};
 use store_persist::aof::{AppendError, AppendFile, Event, FsyncPolicy, Manifest, Output, Settings};
@@ -106,6 +108,10 @@ impl Append {
 
     /// Writes what waits, and goes on with a rewrite.
     pub(super) fn turn(&mut self, now_ms: u64, engine: &mut Engine) -> Result<(), AppendError> {
+        let rest_us = engine.state().debug.flush_sleep_us;
+        if rest_us > 0 && self.file.facts().buffer_len > 0 {
+            std::thread::sleep(Duration::from_micros(rest_us));
+        }
         self.flush(now_ms)?;
         self.file.begin_due_rewrite(now_ms, !engine.has_snapshot());
         self.drive(now_ms, engine);
@@ -157,6 +163,23 @@ impl Append {
     /// The files that count, manifest included; `None` while the file is off.
     pub(super) fn files(&self) -> Option<Vec<PathBuf>> {
         self.file.files()
+    }
+
+    /// Fails when the files do not have as many bytes as were written to them.
+    pub(super) fn check_len(&self) -> io::Result<()> {
+        let Some(files) = self.file.files() else { return Ok(()) };
+        let mut found = 0;
+        // The last one is the manifest.
+        for path in &files[..files.len().saturating_sub(1)] {
+            found += self.disk.size(path)?;
+        }
+        let written = self.file.facts().current_size;
+        match found == written {
+            true => Ok(()),
+            false => Err(io::Error::other(format!(
+                "the append-only files have {found} bytes, {written} were written"
+            ))),
+        }
     }
 
     /// Does what the machine asks for.

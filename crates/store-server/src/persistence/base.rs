@@ -19,6 +19,7 @@ use store_persist::rdb::{FileWriter, Head, Part, SavedEntry};
 use store_resp::OwnedRequest;
 use store_types::dump;
 
+use super::delay::KeyDelay;
 use super::worker::{FileEvent, Mailbox};
 
 const WRITE_LEN: usize = 256 * 1024;
@@ -42,6 +43,8 @@ struct Shared {
     ahead_bytes: AtomicUsize,
     /// Whether the walk waits for them.
     loop_waits: AtomicBool,
+    /// Whether the file was given up before the thread had all of it.
+    is_dropped: AtomicBool,
 }
 
 /// A base being written. Parts that wait are bounded by the engine, which gives up a snapshot
@@ -51,6 +54,13 @@ pub(super) struct BaseWriter {
     pub(super) generation: u64,
     parts: Sender<Vec<Part>>,
     shared: Arc<Shared>,
+    is_handed_over: bool,
+}
+
+impl Drop for BaseWriter {
+    fn drop(&mut self) {
+        self.shared.is_dropped.store(!self.is_handed_over, Ordering::SeqCst);
+    }
 }
 
 impl BaseWriter {
@@ -70,13 +80,14 @@ impl BaseWriter {
         if !engine.start_snapshot(now_us, SnapshotKind::Rewrite, form) {
             return Err(io::Error::other("another snapshot is not over yet"));
         }
+        let delay = KeyDelay::new(engine.config().number("rdb-key-save-delay"));
         let (parts, received) = channel();
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("tenure-rewrite".to_owned());
         let spawned = thread.spawn(move || {
             let mut word = LastWord { mailbox, generation, result: Some(Err(PANICKED.to_owned())) };
-            let written = write_parts(file, &received, &of_thread, &word.mailbox);
+            let written = write_parts(file, &received, &of_thread, &word.mailbox, delay);
             if written.is_none() {
                 // Nobody wants it. One that stays is removed at the next start.
                 let _ = disk.remove(&path);
@@ -87,7 +98,7 @@ impl BaseWriter {
             engine.abandon_snapshot();
             return Err(error);
         }
-        Ok(Self { generation, parts, shared })
+        Ok(Self { generation, parts, shared, is_handed_over: false })
     }
 
     /// Whether there is nothing to do before the thread says so.
@@ -112,6 +123,7 @@ impl BaseWriter {
                     // An empty list is the end; without one the thread throws the file away. A
                     // thread that is gone has told why.
                     let _ = self.parts.send(Vec::new());
+                    self.is_handed_over = true;
                     return BaseTurn::HandedOver;
                 }
                 SnapshotTurn::Abandoned(reason) => return BaseTurn::Failed(reason),
@@ -164,7 +176,9 @@ fn write_parts(
     received: &Receiver<Vec<Part>>,
     shared: &Shared,
     mailbox: &Mailbox,
+    mut delay: KeyDelay,
 ) -> Option<io::Result<()>> {
+    let is_wanted = || !shared.is_dropped.load(Ordering::SeqCst);
     loop {
         let parts = received.recv().ok()?;
         if parts.is_empty() {
@@ -174,6 +188,7 @@ fn write_parts(
             if let Err(error) = file.part(&part) {
                 return Some(Err(error));
             }
+            delay.wait(part.entries() as u64, &is_wanted);
             let bytes = part.own_bytes();
             let ahead = shared.ahead_bytes.fetch_sub(bytes, Ordering::SeqCst) - bytes;
             if ahead < REFILL_BYTES && shared.loop_waits.swap(false, Ordering::SeqCst) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::process::geteuid;
-use store_persist::disk::{Disk, DiskFile, SyncFile};
+use store_persist::disk::{Disk, DiskFile, FileIdentity, SyncFile};
 
 /// Read at once while data is loaded.
 const READ_LEN: usize = 1024 * 1024;
@@ -103,6 +103,18 @@ impl Disk for FileDisk {
 
     fn size(&self, path: &Path) -> io::Result<u64> {
         Ok(fs::metadata(path)?.len())
+    }
+
+    fn identity(&self, path: &Path) -> io::Result<FileIdentity> {
+        let found = fs::metadata(path)?;
+        let changed_at_ns =
+            i128::from(found.ctime()) * 1_000_000_000 + i128::from(found.ctime_nsec());
+        Ok(FileIdentity {
+            device: found.dev(),
+            inode: found.ino(),
+            changed_at_ns,
+            len: found.len(),
+        })
     }
 
     fn make_folder(&self, path: &Path) -> io::Result<()> {

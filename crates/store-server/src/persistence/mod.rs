@@ -9,26 +9,31 @@
 
 mod append;
 mod base;
+mod delay;
 mod disk;
 mod folder;
+mod known;
 mod life;
 pub(crate) mod snapshot;
 mod start;
 mod witness;
 mod worker;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use store_engine::{Config, Engine, ServerRequest, Unit};
 use store_persist::aof::{AppendError, Layout, Manifest};
-use store_persist::disk::{Disk, exists};
+use store_persist::disk::exists;
 
 pub(crate) use append::Append;
 pub(crate) use disk::FileDisk;
 pub use disk::volatile_folder;
 pub(crate) use folder::DataFolders;
-pub(crate) use life::Life;
+pub(crate) use known::KnownDisk;
+pub(crate) use life::{History, Life};
 pub(crate) use start::{Loader, Step};
 pub(crate) use worker::{FileEvent, Mailbox};
 
@@ -36,22 +41,27 @@ use crate::server::LogLevel;
 
 /// All files of a server.
 pub(crate) struct Persistence {
-    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) disk: Arc<KnownDisk>,
     pub(crate) folders: DataFolders,
     append: Append,
     life: Option<Life>,
+    /// What to say of a life that begins now.
+    history: History,
+    opened_at: Instant,
     notes: Vec<(LogLevel, String)>,
 }
 
 impl Persistence {
     pub(crate) fn new(
-        disk: Arc<dyn Disk>,
+        disk: Arc<KnownDisk>,
         folders: DataFolders,
         config: &Config,
         mailbox: Mailbox,
+        history: History,
     ) -> Self {
-        let append = Append::new(Arc::clone(&disk), folders.clone(), config, mailbox);
-        Self { disk, folders, append, life: None, notes: Vec::new() }
+        let append = Append::new(disk.clone(), folders.clone(), config, mailbox);
+        let opened_at = Instant::now();
+        Self { disk, folders, append, life: None, history, opened_at, notes: Vec::new() }
     }
 
     /// Whether there are lines for the log.
@@ -97,7 +107,7 @@ impl Persistence {
     /// A loader of all that was appended so far. Fails with what is to be told.
     pub(crate) fn appended(&mut self, now_ms: u64, engine: &Engine) -> Result<Loader, String> {
         self.append.write_all(now_ms).map_err(|error| error.to_string())?;
-        Loader::of_appended(Arc::clone(&self.disk), engine.config())
+        Loader::of_appended(self.disk.clone(), engine.config())
     }
 
     /// Somebody set the wall clock by so much.
@@ -143,20 +153,24 @@ impl Persistence {
         if !persists(engine.config()) {
             return self.forget_life(&dir(engine.config()));
         }
-        let identity = engine.identity_mut();
+        let history = match self.history {
+            // Somebody else had the folder before.
+            History::Unheard if loaded.has_data => History::Unknown,
+            history => history,
+        };
         let fresh = Life {
-            incarnation: identity.incarnation.clone(),
-            began_at_ms: now_ms,
-            is_complete: identity.history_complete,
+            incarnation: engine.identity_mut().incarnation.clone(),
+            served_ms: 0,
+            history,
             family: String::new(),
         };
         let (dir, files) = (dir(engine.config()), self.data_files(engine.config()));
-        let life = life::resume(&*self.disk, &dir, &files, now_ms, fresh)
+        let life = life::resume(&*self.disk, &dir, &files, fresh)
             .map_err(|error| format!("cannot write in {}: {error}", dir.display()))?;
         let identity = engine.identity_mut();
         identity.incarnation.clone_from(&life.incarnation);
-        identity.history_complete = life.is_complete;
-        self.life = Some(life);
+        identity.history_complete = life.history.is_complete();
+        (self.life, self.opened_at) = (Some(life), Instant::now());
         Ok(())
     }
 
@@ -185,16 +199,29 @@ impl Persistence {
     pub(crate) fn close(&mut self, now_ms: u64, engine: &mut Engine) -> Result<(), AppendError> {
         let is_appended = self.append.close(now_ms, engine)?;
         let is_saved = !save_points(engine.config()).is_empty() && engine.keyspace().dirty == 0;
-        if let Some(life) = &self.life
-            && (is_appended || is_saved)
-        {
-            let (dir, files) = (dir(engine.config()), self.data_files(engine.config()));
-            if let Err(error) = life::end_cleanly(&*self.disk, &dir, &files, life) {
+        if is_appended || is_saved {
+            let ended = self.end_life(engine.config());
+            if let Err(error) = ended {
                 let line = format!("The next start will not know of this clean end: {error}");
                 self.notes.push((LogLevel::Warning, line));
             }
         }
         Ok(())
+    }
+
+    /// Says for the next start that these files have everything. Fails when they are not those that
+    /// this process wrote or loaded.
+    fn end_life(&self, config: &Config) -> io::Result<()> {
+        let Some(life) = &self.life else { return Ok(()) };
+        let (dir, files) = (dir(config), self.data_files(config));
+        for path in &files {
+            if !self.disk.is_ours(path)? {
+                return Err(io::Error::other(format!("{} was replaced", path.display())));
+            }
+        }
+        self.append.check_len()?;
+        let ran_ms = self.opened_at.elapsed().as_millis() as u64;
+        life::end_cleanly(&*self.disk, &dir, &files, (life, ran_ms))
     }
 
     /// Files that hold the data.

@@ -16,6 +16,8 @@ use store_engine::{Engine, SaveFailure, SaveJob, SnapshotTurn};
 use store_persist::disk::{Disk, DiskFile, folder_of};
 use store_persist::rdb::{FileWriter, Part};
 
+use super::delay::KeyDelay;
+
 /// Written between two syncs, so that the last one is not a long wait for everybody's disk.
 const SYNC_BYTES: u64 = 32 * 1024 * 1024;
 const WRITE_BYTES: usize = 256 * 1024;
@@ -34,6 +36,11 @@ impl Generations {
         let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *newest += 1;
         *newest
+    }
+
+    /// Whether no newer snapshot has begun.
+    fn is_newest(&self, generation: u64) -> bool {
+        self.while_newest(generation, || ()).is_some()
     }
 
     /// Does `work` unless a newer snapshot has begun; none can begin meanwhile.
@@ -153,8 +160,12 @@ pub(crate) fn save(
 ) -> Result<(), String> {
     let generation = generations.advance();
     let mut file = SnapshotFile::create(disk, job, "save")?;
+    let mut delay = KeyDelay::new(job.key_delay_us);
     while let Some(parts) = next() {
-        parts.iter().try_for_each(|part| file.part(part))?;
+        for part in &parts {
+            file.part(part)?;
+            delay.wait(part.entries() as u64, &|| true);
+        }
     }
     match file.finish(generations, generation) {
         Ok(_) => Ok(()),
@@ -211,7 +222,8 @@ impl BackgroundSave {
         std::thread::Builder::new().name("tenure-save".to_owned()).spawn(move || {
             let failed = Err(SaveFailure::Failed(PANICKED.to_owned()));
             let mut word = LastWord { sender: result, result: failed, wake: &wake };
-            let written = write(disk, &job, &received, &of_thread, &wake);
+            let is_wanted = || generations.is_newest(generation);
+            let written = write(disk, &job, &received, &of_thread, &wake, &is_wanted);
             word.result = written.and_then(|file| file.finish(&generations, generation));
         })?;
         Ok(Self { work: Some(work), results, shared, abandoned: None, walks: true })
@@ -393,8 +405,10 @@ fn write(
     received: &Receiver<Work>,
     shared: &Shared,
     wake: &dyn Fn(),
+    is_wanted: &dyn Fn() -> bool,
 ) -> Result<SnapshotFile, SaveFailure> {
     let mut file = SnapshotFile::create(disk, job, "bgsave").map_err(SaveFailure::Failed)?;
+    let mut delay = KeyDelay::new(job.key_delay_us);
     loop {
         let parts = match received.recv() {
             Ok(Work::Parts(parts)) => parts,
@@ -404,6 +418,7 @@ fn write(
         };
         for part in parts {
             file.part(&part).map_err(SaveFailure::Failed)?;
+            delay.wait(part.entries() as u64, is_wanted);
             let bytes = part.own_bytes();
             drop(part);
             let ahead = shared.ahead_bytes.fetch_sub(bytes, Ordering::SeqCst) - bytes;

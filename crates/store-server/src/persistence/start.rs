@@ -19,6 +19,7 @@ use store_persist::aof::{
 use store_persist::disk::Disk;
 use store_persist::rdb::{FileReader, RdbError};
 
+use super::delay::KeyDelay;
 use super::{layout, snapshot_path};
 use crate::server::LogLevel;
 
@@ -44,6 +45,8 @@ pub(crate) enum Step {
 pub(crate) struct Loaded {
     /// The files of the append-only file; of nothing without one.
     pub(crate) manifest: Manifest,
+    /// Whether there was anything.
+    pub(crate) has_data: bool,
 }
 
 /// Loads files one after the other.
@@ -68,6 +71,13 @@ pub(crate) struct Loader {
 struct Current {
     part: Part,
     content: Content,
+}
+
+/// Some requests that are run at once.
+struct Slice {
+    session: SessionId,
+    len: usize,
+    began_us: u64,
 }
 
 enum Content {
@@ -142,6 +152,8 @@ impl Loader {
         now_us: &dyn Fn() -> u64,
     ) -> Result<Step, String> {
         let began_us = now_us();
+        let mut delay = KeyDelay::new(engine.config().number("key-load-delay"));
+        let slice_len = if delay.is_none() { SLICE_LEN } else { 1 };
         let session = match self.session {
             Some(session) => session,
             None => self.begin(engine, began_us),
@@ -156,15 +168,17 @@ impl Loader {
             };
             let is_over = match &mut current.content {
                 Content::Snapshot(file, report) => {
-                    let options = LoadOptions { keeps_ended: self.is_aof };
+                    let options = LoadOptions { keeps_ended: self.is_aof, merges: false };
                     engine
-                        .load_records(began_us, file, SLICE_LEN, options, report)
+                        .load_records(began_us, file, slice_len, options, report)
                         .map_err(|error| rdb_advice(&current.part.path, &error))?
                 }
                 Content::Requests(reader) => {
-                    self.load_requests(&current.part, reader, engine, session, began_us)?
+                    let slice = Slice { session, len: slice_len, began_us };
+                    self.load_requests(&current.part, reader, engine, slice)?
                 }
             };
+            delay.wait(slice_len as u64, &|| true);
             self.tell_progress(engine, &current, now_us());
             match is_over {
                 true => self.current = self.next_content(current),
@@ -197,7 +211,8 @@ impl Loader {
         let content = if is_snapshot {
             let mut file = FileReader::begin(input, engine.state().limits)
                 .map_err(|error| rdb_advice(&part.path, &error))?;
-            file.verify_checksum(engine.config().is_on("rdbchecksum"));
+            let skips = engine.state().debug.skips_checksums;
+            file.verify_checksum(engine.config().is_on("rdbchecksum") && !skips);
             let report = LoadReport { version: file.version(), ..LoadReport::default() };
             Content::Snapshot(Box::new(file), report)
         } else {
@@ -236,10 +251,10 @@ impl Loader {
         part: &Part,
         reader: &mut CommandReader<Input>,
         engine: &mut Engine,
-        session: SessionId,
-        now_us: u64,
+        slice: Slice,
     ) -> Result<bool, String> {
-        for _ in 0..SLICE_LEN {
+        let Slice { session, len, began_us: now_us } = slice;
+        for _ in 0..len {
             match reader.advance() {
                 Ok(false) => return Ok(true),
                 Ok(true) => {}
@@ -305,7 +320,7 @@ impl Loader {
                 format!("DB loaded from {from}: {seconds:.3} seconds, {keys} keys and {requests} requests"),
             ));
         }
-        Loaded { manifest: std::mem::take(&mut self.manifest) }
+        Loaded { manifest: std::mem::take(&mut self.manifest), has_data: self.total_bytes > 0 }
     }
 
     fn warn(&mut self, line: String) {

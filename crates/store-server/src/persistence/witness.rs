@@ -1,7 +1,7 @@
 //! A memory beside the data folder, which no copy of the folder brings back.
 //!
-//! A clean end leaves a random text, the *proof*, in the folder and here; a start takes it from
-//! here. So a proof counts once. The second start from one clean end, which is what a restored
+//! A clean end leaves a random text, the *proof*, in the folder and here, and here also which files
+//! stood in the folder; a start takes it from here. So a proof counts once, and for those files. The second start from one clean end, which is what a restored
 //! backup is, finds none. It is kept under two names, and both must have it: that of the *family*,
 //! which a folder shares with all of its copies, and that of the folder's place, where another
 //! family may have been in between.
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use store_persist::disk::{self, Disk};
 use store_types::crc64::crc64;
 
-/// A proof is shorter.
-const LEN_MAX: u64 = 256;
+/// A proof with its files is shorter.
+const LEN_MAX: u64 = 64 * 1024;
 /// Proofs kept. Stores that never start again leave theirs behind; beyond this all of them go,
 /// which costs the others one wait.
 const PROOFS_MAX: usize = 512;
@@ -52,16 +52,14 @@ impl<'a> Witness<'a> {
         Ok(is_proved)
     }
 
-    /// Leaves a new proof for the next start. `None` where it cannot be kept.
-    pub(super) fn leave(&self) -> Option<String> {
-        let folder = self.folder.as_ref()?;
-        let proof = random_id().ok()?;
-        self.make_room(folder).ok()?;
+    /// Leaves this for the next start.
+    pub(super) fn leave(&self, proof: &str) -> io::Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        self.make_room(folder)?;
         for name in &self.names {
-            let mut file = self.disk.create(&folder.join(name)).ok()?;
-            file.write_all(proof.as_bytes()).ok()?;
+            self.disk.create(&folder.join(name))?.write_all(proof.as_bytes())?;
         }
-        Some(proof)
+        Ok(())
     }
 
     fn make_room(&self, folder: &Path) -> io::Result<()> {
@@ -95,17 +93,21 @@ mod tests {
     fn a_proof_counts_once_and_for_its_family_and_place_only() {
         let disk = SimulatedDisk::seeded(1);
         let of = |dir: &str, family: &str| Witness::of(&disk, Path::new(dir), family);
-        let proof = of("/nosuch/d", "a").leave().unwrap();
-        assert!(of("/nosuch/d", "a").take(Some(&proof)).unwrap());
-        assert!(!of("/nosuch/d", "a").take(Some(&proof)).unwrap(), "taken before");
+        let leave = || of("/nosuch/d", "a").leave("proof").unwrap();
+        let is_proved = || of("/nosuch/d", "a").take(Some("proof")).unwrap();
+        leave();
+        assert!(is_proved());
+        assert!(!is_proved(), "taken before");
         for (dir, family) in [("/nosuch/d", "b"), ("/nosuch/e", "a")] {
-            let proof = of("/nosuch/d", "a").leave().unwrap();
-            assert!(!of(dir, family).take(Some(&proof)).unwrap());
-            assert!(!of("/nosuch/d", "a").take(Some(&proof)).unwrap(), "another was in between");
+            leave();
+            assert!(!of(dir, family).take(Some("proof")).unwrap());
+            assert!(!is_proved(), "another was in between");
         }
-        let proof = of("/nosuch/d", "a").leave().unwrap();
+        leave();
+        assert!(!of("/nosuch/d", "a").take(Some("another")).unwrap());
+        leave();
         let disk = disk.crash();
-        assert!(!Witness::of(&disk, Path::new("/nosuch/d"), "a").take(Some(&proof)).unwrap());
+        assert!(!Witness::of(&disk, Path::new("/nosuch/d"), "a").take(Some("proof")).unwrap());
     }
 
     #[test]
@@ -113,7 +115,7 @@ mod tests {
         let disk = SimulatedDisk::seeded(1);
         let folder = disk.volatile_folder().unwrap();
         for family in 0..2 * PROOFS_MAX {
-            Witness::of(&disk, Path::new("/nosuch/d"), &family.to_string()).leave().unwrap();
+            Witness::of(&disk, Path::new("/nosuch/d"), &family.to_string()).leave("proof").unwrap();
         }
         assert!(disk.list(&folder).unwrap().len() <= PROOFS_MAX + 1);
     }

@@ -282,6 +282,17 @@ fn shutdown_ends_the_server() {
     server.wait().unwrap();
 }
 
+/// In the words of Redis for a module that is not there, which clients know.
+#[test]
+fn modules_are_refused_as_one_that_cannot_be_loaded() {
+    let theirs = RedisServer::builder().args(["--enable-module-command", "yes"]).start();
+    let ours = Server::builder().setting("enable-module-command", "yes").start().unwrap();
+    let (mut ours, mut theirs) = (connect(&ours), Connection::tcp(theirs.port()));
+    for line in ["MODULE LOAD /nosuch", "MODULE LOADEX /nosuch ARGS a", "MODULE UNLOAD nosuch"] {
+        assert_eq!(ours.words(line), theirs.words(line), "{line}");
+    }
+}
+
 #[test]
 fn without_the_setting_debug_is_refused() {
     let server = Server::builder().start().unwrap();

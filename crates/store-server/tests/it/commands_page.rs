@@ -245,7 +245,9 @@ fn code() -> String {
         .map(|name| root().join("crates").join(name).join("src"));
     let paths = files_below(&folders).into_iter().filter(|path| !path.ends_with("config/table.rs"));
     let texts = paths.map(|path| fs::read_to_string(path).unwrap());
-    texts.map(|text| text.split("#[cfg(test)]").next().unwrap_or_default().to_owned()).collect()
+    texts
+        .map(|text| text.split("#[cfg(test)]\nmod ").next().unwrap_or_default().to_owned())
+        .collect()
 }
 
 fn files_below(folders: &[PathBuf]) -> Vec<PathBuf> {

@@ -46,6 +46,8 @@ pub(crate) struct Arrived {
 pub(crate) struct Connection {
     wire: Box<dyn Wire>,
     bytes: Vec<u8>,
+    /// Our end's port, where there is one.
+    local_port: u16,
 }
 
 impl Connection {
@@ -53,18 +55,23 @@ impl Connection {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { wire: Box::new(stream), bytes: Vec::new() }
+        let local_port = stream.local_addr().unwrap().port();
+        Self { wire: Box::new(stream), bytes: Vec::new(), local_port }
     }
 
     pub(crate) fn unix(stream: UnixStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { wire: Box::new(stream), bytes: Vec::new() }
+        Self { wire: Box::new(stream), bytes: Vec::new(), local_port: 0 }
     }
 
     pub(crate) fn tls(wire: TlsWire) -> Self {
         wire.sock.set_nodelay(true).unwrap();
         wire.sock.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { wire: Box::new(wire), bytes: Vec::new() }
+        Self { wire: Box::new(wire), bytes: Vec::new(), local_port: 0 }
+    }
+
+    pub(crate) fn local_port(&self) -> u16 {
+        self.local_port
     }
 
     pub(crate) fn send(&mut self, words: &[impl AsRef<[u8]>]) {

@@ -671,7 +671,12 @@ fn split_choices(text: &str) -> Vec<&str> {
 
 /// Commands that one test tries.
 pub(crate) fn commands_wanted() -> usize {
-    number_from_environment("COMPAT_COMMANDS").map_or(COMMANDS, |count| count as usize)
+    commands_wanted_or(COMMANDS)
+}
+
+/// The same for one whose everyday run has another length.
+pub(crate) fn commands_wanted_or(everyday: usize) -> usize {
+    number_from_environment("COMPAT_COMMANDS").map_or(everyday, |count| count as usize)
 }
 
 /// Seeds that one test tries.

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod admin;
+mod allocated;
 mod aof;
 mod busy;
 mod command_docs;
@@ -19,6 +20,7 @@ mod freeing;
 mod generate;
 mod hostile;
 mod known_scripts;
+mod large;
 mod limits;
 mod owner;
 mod replay;
@@ -26,4 +28,5 @@ mod script;
 mod server;
 mod snapshot_disk;
 mod snapshots;
+mod statistics;
 mod tls;

@@ -151,7 +151,7 @@ fn digest(engine: &mut Engine, now_ms: u64) -> Reply {
     engine.execute(now_ms * 1000, id, request.as_request());
     let output = std::mem::take(&mut engine.session_mut(id).unwrap().output);
     engine.close_session(id);
-    ReplyParser.parse(&output).unwrap().expect("a whole reply").0
+    ReplyParser.parse(&output.to_vec()).unwrap().expect("a whole reply").0
 }
 
 /// An engine into which a stream was loaded; requests that failed, when they must not.

@@ -171,3 +171,45 @@ fn too_many_clients_are_told_so() {
     assert_eq!(third.receive(), Some(refusal));
     assert_eq!(third.receive(), None);
 }
+
+#[test]
+fn the_kernel_hears_of_oom_score_adj() {
+    let score = || -> i32 {
+        std::fs::read_to_string("/proc/self/oom_score_adj").unwrap().trim().parse().unwrap()
+    };
+    let before = score();
+    let server = Server::builder().start().unwrap();
+    let mut connection = Connection::unix(server.connect().unwrap());
+    let mut set = |words: &[&str]| {
+        let reply = connection.ask(&[&["CONFIG", "SET"], words].concat());
+        assert_eq!(reply, Some(Reply::Simple("OK".into())), "{words:?}");
+    };
+    set(&["oom-score-adj-values", "7 200 800"]);
+    assert_eq!(score(), before, "nothing is asked for yet");
+    set(&["oom-score-adj", "yes"]);
+    assert_eq!(score(), (before + 7).min(1000));
+    set(&["oom-score-adj", "absolute", "oom-score-adj-values", "1000 1000 1000"]);
+    assert_eq!(score(), 1000);
+    set(&["oom-score-adj", "no"]);
+    assert_eq!(score(), before);
+}
+
+#[test]
+fn a_port_that_is_taken_is_refused_in_the_words_of_redis_and_explained_in_the_log() {
+    let (lines, log) = std::sync::mpsc::channel();
+    let server = Server::builder()
+        .any_port()
+        .log(move |_, line: &str| drop(lines.send(line.to_owned())))
+        .start()
+        .unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let mut connection = Connection::unix(server.connect().unwrap());
+    let reply = connection.words(&format!("CONFIG SET port {port}"));
+    let text = "ERR CONFIG SET failed (possibly related to argument 'port') - Unable to listen on \
+                this port. Check server logs.";
+    assert_eq!(reply, Reply::Error(text.into()));
+    drop((connection, server));
+    let log: Vec<String> = log.iter().collect();
+    assert!(log.iter().any(|line| line.contains(&port.to_string())), "{log:?}");
+}

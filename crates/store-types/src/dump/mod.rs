@@ -30,6 +30,8 @@ use crate::{Hash, List, Set, SortedSet, Stream};
 pub const VERSION: u16 = 10;
 /// Version and checksum.
 const FOOTER: usize = 10;
+/// The checksum alone.
+const CHECKSUM: usize = 8;
 
 /// Any value, owned.
 #[derive(Clone, Debug)]
@@ -112,11 +114,21 @@ pub fn dump(value: ValueRef<'_>, compressor: Option<&mut Compressor>) -> Vec<u8>
 /// # Errors
 /// [`RestoreError`] when it is not a whole payload of a known version or its value is damaged.
 pub fn restore(payload: &[u8], limits: &Limits) -> Result<Value, RestoreError> {
+    let summed = payload.len().checked_sub(CHECKSUM).ok_or(RestoreError::Footer)?;
+    if payload[summed..] != crc64(0, &payload[..summed]).to_le_bytes() {
+        return Err(RestoreError::Footer);
+    }
+    restore_unsummed(payload, limits)
+}
+
+/// The same whatever the checksum says. The value is checked as ever.
+///
+/// # Errors
+/// As [`restore`], but for the checksum.
+pub fn restore_unsummed(payload: &[u8], limits: &Limits) -> Result<Value, RestoreError> {
     let body_len = payload.len().checked_sub(FOOTER).ok_or(RestoreError::Footer)?;
     let (body, footer) = payload.split_at(body_len);
-    let version = u16::from_le_bytes([footer[0], footer[1]]);
-    let checksum = crc64(0, &payload[..body_len + 2]);
-    if version > VERSION || footer[2..] != checksum.to_le_bytes() {
+    if u16::from_le_bytes([footer[0], footer[1]]) > VERSION {
         return Err(RestoreError::Footer);
     }
     let mut reader = Reader::new(body);

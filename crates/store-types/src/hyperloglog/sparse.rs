@@ -55,7 +55,9 @@ fn read(runs: &[u8], at: usize) -> Option<Run> {
     Some(match first >> 6 {
         0 => Run { kind: Kind::Zeros, length: low + 1, bytes: 1 },
         1 => {
-            let length = (low << 8 | usize::from(*runs.get(at + 1)?)) + 1;
+            // Redis finds the zero behind its strings where the second byte is missing.
+            let second = runs.get(at + 1).copied().unwrap_or(0);
+            let length = (low << 8 | usize::from(second)) + 1;
             Run { kind: Kind::Zeros, length, bytes: 2 }
         }
         _ => {
@@ -136,8 +138,11 @@ pub(super) fn set(
     if grows && value.len() + divided.len() - run.bytes > bytes_max {
         return Ok(Outcome::TooLarge);
     }
-    let from = HEADER + at;
-    value.splice(from..from + run.bytes, divided);
+    // The second byte of the last run may be missing: as in Redis, it counts all the same.
+    let (from, len) = (HEADER + at, value.len() + divided.len() - run.bytes);
+    let end = value.len().min(from + run.bytes);
+    value.splice(from..end, divided);
+    value.truncate(len);
     join(value, HEADER + previous);
     Ok(Outcome::Changed)
 }

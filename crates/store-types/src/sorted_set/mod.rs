@@ -356,7 +356,8 @@ impl SortedSet {
     }
 
     /// Turns to the large form now, whatever the limits say.
-    fn convert(&mut self, limits: &Limits) {
+    /// Turns to the large form, however small it is.
+    pub fn convert(&mut self, limits: &Limits) {
         let Form::Small(pack) = &self.form else { return };
         let by_member = Table::with_capacity(limits.hash_seed, pack.len() / 2 + 1);
         let mut large = Large { by_member, by_score: Tree::new() };

@@ -8,8 +8,8 @@ use super::{Keyed, Table, hash};
 
 /// Clients parse cursors as signed integers, and 48 bits are plenty to tell entries apart.
 const PREFIX_BITS: u32 = 48;
-/// Empty or nearly empty segments looked at in one step, so that a step stays short.
-const SEGMENTS_MAX: usize = 64;
+/// Segments without anything to visit that are looked at in one step, so that a step stays short.
+const EMPTY_MAX: usize = 64;
 
 impl<T: Keyed> Table<T> {
     /// Visits about `count` entries from `cursor` on and returns the next cursor, zero at the end.
@@ -20,8 +20,8 @@ impl<T: Keyed> Table<T> {
         mut visit: impl FnMut(&'a T),
     ) -> u64 {
         let mut cursor = cursor & ((1 << PREFIX_BITS) - 1);
-        let mut wanted = count.max(1);
-        for _ in 0..SEGMENTS_MAX {
+        let (mut wanted, mut empty) = (count.max(1), 0);
+        loop {
             let segment = &self.segments[self.segment_of(cursor << (64 - PREFIX_BITS))];
             let mut found: Vec<(u64, &T)> = segment
                 .entries
@@ -33,13 +33,13 @@ impl<T: Keyed> Table<T> {
                 return visit_lowest(&mut found, wanted, visit);
             }
             wanted -= found.len();
+            empty += usize::from(found.is_empty());
             found.into_iter().for_each(|(_, entry)| visit(entry));
             cursor = end_of(segment.prefix, segment.depth);
-            if cursor == 0 || wanted == 0 {
+            if cursor == 0 || wanted == 0 || empty == EMPTY_MAX {
                 return cursor;
             }
         }
-        cursor
     }
 }
 

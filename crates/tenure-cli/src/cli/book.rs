@@ -32,7 +32,7 @@ impl Book {
         let request = OwnedRequest::from_args([&b"COMMAND"[..], b"DOCS"]);
         engine.execute(0, session, request.as_request());
         let output = engine.session_mut(session).map(|session| std::mem::take(&mut session.output));
-        let parsed = ReplyParser.parse(&output.unwrap_or_default());
+        let parsed = ReplyParser.parse(&output.unwrap_or_default().to_vec());
         let mut book = Self::default();
         if let Ok(Some((docs, _))) = parsed {
             book.learn(&docs);

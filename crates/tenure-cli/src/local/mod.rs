@@ -32,11 +32,12 @@ use tenure::config::{Config, Loader, Origin};
 use self::ask::{ask, connect, info, other_clients};
 use self::find::{Found, find, left_by_earlier_versions};
 pub(crate) use self::keep::keep;
-use self::lock::{Lock, is_held};
-use self::place::Place;
+use self::lock::{Lock, Said, is_held};
+use self::place::{LOCK_FILE, Place};
 use crate::clock;
 use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, plain, result, talk};
+use crate::own_program::{is_own_program, own_program};
 use crate::run::duration;
 use crate::run::guard::MARK;
 
@@ -142,15 +143,22 @@ pub(crate) fn serves(config: &Config) -> bool {
     config.settings().iter().any(|setting| setting.origin == Origin::Argument(LABEL.to_owned()))
 }
 
-/// Whether this process is a local store, which whoever happens to be its parent lets live.
-pub(crate) fn is_store(pid: rustix::process::Pid) -> bool {
-    let pid = pid.as_raw_nonzero();
-    let program = std::fs::read_link(format!("/proc/{pid}/exe"));
-    let is_ours =
-        program.is_ok_and(|program| std::env::current_exe().is_ok_and(|own| own == program));
-    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+/// Whether the process of this folder in `/proc` is a local store, which whoever happens to be its
+/// parent lets live. It may be of another version.
+pub(crate) fn is_store(process: &Path) -> bool {
+    let words = fs::read(process.join("cmdline")).unwrap_or_default();
     let mut words = words.split(|byte| *byte == 0).skip(1);
-    is_ours && words.next() == Some(b"local") && words.next() == Some(b"serve")
+    let is_asked = words.next() == Some(b"local") && words.next() == Some(b"serve");
+    is_asked && (is_own_program(&process.join("exe")) || holds_lock(process))
+}
+
+/// Whether the lock of the folder that this process works in names it.
+fn holds_lock(process: &Path) -> bool {
+    let number = process.file_name().and_then(|name| name.to_str()?.parse().ok());
+    match Said::read(&process.join("cwd").join(LOCK_FILE)) {
+        Ok(Said::Serves(there)) => Some(there.pid) == number,
+        _ => false,
+    }
 }
 
 /// Adds the local store to a configuration that names none, starts it if need be, and says whom it
@@ -211,11 +219,8 @@ pub(crate) fn reach() -> Option<String> {
 fn start_apart() -> Result<PathBuf, Failure> {
     // Told here rather than there: in one line, with the code of its own.
     let place = Place::prepared()?;
-    let starter = std::env::current_exe()
-        .and_then(|program| {
-            as_nobodys(&mut Process::new(program)).args(["local", "start"]).output()
-        })
-        .map_err(|error| not_started(&place, &error))?;
+    let starter = as_nobodys(&mut Process::new(own_program())).args(["local", "start"]).output();
+    let starter = starter.map_err(|error| not_started(&place, &error))?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim().to_owned();
     match starter.status.code() {
         Some(0) => Ok(PathBuf::from(text(starter.stdout))),
@@ -291,7 +296,7 @@ fn spawn(place: &Place, idle: Duration) -> io::Result<std::process::Child> {
     }
     let log = File::options().create(true).append(true).open(place.log())?;
     let idle = tenure::config::format_duration(idle);
-    as_nobodys(&mut Process::new(std::env::current_exe()?))
+    as_nobodys(&mut Process::new(own_program()))
         .args(["local", "serve", LOCKED, "--idle", &idle])
         .current_dir(&place.state)
         .stdin(Stdio::null())

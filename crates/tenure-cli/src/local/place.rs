@@ -16,6 +16,8 @@ use crate::output::plain;
 /// What to do where the local store cannot be had.
 pub(super) const NEXT: &str = "name a store by --store or TENURE_STORE, or set XDG_STATE_HOME to a \
                                folder on a disk of this machine, for all commands alike";
+/// In the data folder; the store holds it for life.
+pub(super) const LOCK_FILE: &str = "local.lock";
 /// The variable that names the data folder's parent for those who want it elsewhere.
 const VARIABLE: &str = "XDG_STATE_HOME";
 /// The longest path of a socket; the system takes one more byte for its end.
@@ -118,7 +120,7 @@ impl Place {
 
     /// Held for life by the store, and says where it is.
     pub(super) fn lock(&self) -> PathBuf {
-        self.state.join("local.lock")
+        self.state.join(LOCK_FILE)
     }
 
     /// Held by whoever starts or ends the store.

@@ -19,7 +19,7 @@ use rustix::time::{
     timerfd_settime,
 };
 use tenure::core::Moment;
-use tenure_run::{Guard, GuardOutput, GuardWord, NumberedOrder, ORDER_LEN};
+use tenure_run::{Guard, GuardOutput, GuardWord, KillAnswer, NumberedOrder, ORDER_LEN};
 
 use super::proc::{Processes, answer_of, to_system};
 use crate::clock::boot_now;
@@ -112,6 +112,13 @@ impl Post {
             GuardOutput::KillGroup(group) => {
                 let answer = answer_of(kill_process_group(to_system(group), Signal::KILL));
                 self.machine.handle_killed(boot_now(), group, answer);
+            }
+            GuardOutput::KillStray(stray) => {
+                let processes = self.marked.as_ref().map(|(processes, _)| processes);
+                let answer = processes.and_then(|processes| processes.kill_stray(stray));
+                if answer == Some(KillAnswer::Refused) {
+                    self.machine.handle_refused(stray.pid);
+                }
             }
             GuardOutput::KillMarked => {
                 let mut refused = Vec::new();

@@ -33,7 +33,7 @@ use crate::store_options::{self, Target, blame};
 
 /// How long the store may take to hear that this instance leaves. If it does not, the lease ends
 /// by itself.
-const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Run a program only while this instance leads.
 ///
@@ -259,7 +259,8 @@ impl Wrapper {
             match ended {
                 Ended::ByItself(ending) | Ended::Leaving(ending) => return Ok(code_of(ending)),
                 Ended::Stuck => return Ok(exit::NO),
-                Ended::WithItsTerm => {}
+                Ended::NeverRan(Some(signal)) => return Ok(code_of_signal(signal)),
+                Ended::WithItsTerm | Ended::NeverRan(None) => {}
             }
             if let (true, Some(code)) = (is_loss(&term), self.loss_code) {
                 talk("the leadership was lost: exiting, as --on-loss says");
@@ -280,7 +281,7 @@ impl Wrapper {
         let was_ill = matches!(term.stop_reason(), Some(Reason::WorkStalled));
         let Some(check) = self.check.as_ref().filter(|_| was_ill) else {
             self.illnesses = 0;
-            return term.resign().await;
+            return self.resign(term).await;
         };
         // Work that was found ill gets another chance, but not at once, and healthy rivals first.
         if self.supervisor.was_well {
@@ -289,7 +290,7 @@ impl Wrapper {
         let pause = check.pause_after(self.illnesses);
         self.illnesses = self.illnesses.saturating_add(1);
         self.contest.election.set_ready(false);
-        term.resign().await;
+        self.resign(term).await;
         let shown = crate::output::duration(pause);
         talk(&format!("the health check failed: not contending for {shown}"));
         tokio::select! {
@@ -299,6 +300,20 @@ impl Wrapper {
         }
         self.contest.election.beat();
         self.contest.election.set_ready(true);
+    }
+}
+
+impl Wrapper {
+    /// Gives a term back. The store may take its time, in which the guard and orphans are looked
+    /// after.
+    async fn resign(&mut self, term: Term) {
+        let mut resigning = std::pin::pin!(term.resign());
+        tokio::select! {
+            () = &mut resigning => return,
+            // There cannot be a guard, which is told before anything is run again.
+            _ = self.supervisor.stand_by() => {}
+        }
+        resigning.await;
     }
 }
 
@@ -370,7 +385,7 @@ fn is_loss(term: &Term) -> bool {
     }
 }
 
-fn code_of_signal(signal: Signal) -> u8 {
+pub(crate) fn code_of_signal(signal: Signal) -> u8 {
     exit::of_signal(signal.as_raw() as u8)
 }
 

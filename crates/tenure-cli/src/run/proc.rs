@@ -4,20 +4,31 @@
 //! ours: a signal by such a number would hit somebody else. Each process says there what it is
 //! called in every namespace (`NSpid`); ours is the entry at the depth of our own last one.
 
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::process::{
     PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open, pidfd_send_signal,
     waitid,
 };
-use tenure_run::{KillAnswer, Pid};
+use tenure_run::{KillAnswer, ListedStray, Pid, Stray};
+
+use crate::local;
 
 /// The most descendants that are looked at below one process: a program that forks for ever must
 /// not keep this one busy for ever.
 const DESCENDANTS_MAX: usize = 10_000;
+/// The most threads whose children are looked at for one list of strays: the wrapper has other
+/// things to do.
+const THREADS_LISTED_MAX: usize = 2_000;
 /// The longest environment that is read, the system's own default limit.
 const ENVIRONMENT_LEN_MAX: u64 = 2 << 20;
+
+/// The bit of a kernel thread among the flags of a process.
+const KERNEL_THREAD: u64 = 0x0020_0000;
 
 /// How the numbers of `/proc` become ours.
 #[derive(Clone, Copy, Debug)]
@@ -37,9 +48,16 @@ impl Shown {
 
     /// Its children, of whatever thread; `None` where they cannot be listed.
     fn children(self) -> Option<Vec<Shown>> {
+        let mut unbounded = usize::MAX;
+        self.children_within(&mut unbounded)
+    }
+
+    /// The same, of no more threads than are left.
+    fn children_within(self, threads_left: &mut usize) -> Option<Vec<Shown>> {
         let threads = std::fs::read_dir(self.file("task")).ok()?;
         let mut text = String::new();
         for thread in threads.flatten() {
+            *threads_left = threads_left.checked_sub(1)?;
             // A thread that has just ended has handed its children to another.
             match std::fs::read_to_string(thread.path().join("children")) {
                 Ok(list) => text += &(list + " "),
@@ -51,11 +69,43 @@ impl Shown {
     }
 
     fn parent(self) -> Option<Shown> {
+        self.stat().map(|stat| stat.parent)
+    }
+
+    fn stat(self) -> Option<Stat> {
         let stat = std::fs::read_to_string(self.file("stat")).ok()?;
         // The name stands in brackets and may hold anything.
-        let (_, rest) = stat.rsplit_once(") ")?;
-        rest.split(' ').nth(1)?.parse().ok().map(Shown)
+        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        Some(Stat {
+            has_ended: ["Z", "X"].contains(fields.first()?),
+            parent: Shown(fields.get(1)?.parse().ok()?),
+            group: Shown(fields.get(2)?.parse().ok()?),
+            started: fields.get(19)?.parse().ok()?,
+            is_kernel_thread: fields.get(6)?.parse::<u64>().ok()? & KERNEL_THREAD != 0,
+            environment_len: environment_len(fields.get(47..49)?),
+        })
     }
+}
+
+/// What `/proc` says of a process, in its numbers.
+struct Stat {
+    has_ended: bool,
+    parent: Shown,
+    group: Shown,
+    /// In ticks since the system was started.
+    started: u64,
+    is_kernel_thread: bool,
+    /// How long its environment is; `None` in the middle of an execution, and where this user may
+    /// not know.
+    environment_len: Option<u64>,
+}
+
+/// A child of this process.
+pub(super) struct Child {
+    pub(super) pid: Pid,
+    pub(super) has_ended: bool,
+    /// Its folder in `/proc`.
+    pub(super) folder: PathBuf,
 }
 
 impl Processes {
@@ -82,28 +132,76 @@ impl Processes {
     }
 
     /// The children of this process, and whether each has ended; `None` where nobody knows.
-    pub(super) fn children(self) -> Option<Vec<(Pid, bool)>> {
-        let own = std::fs::read_link("/proc/self").ok()?.to_str()?.parse().ok()?;
+    pub(super) fn children(self) -> Option<Vec<Child>> {
         let mut children = Vec::new();
-        for shown in Shown(own).children()? {
+        for shown in own()?.children()? {
             let Some(pid) = self.number(shown) else { continue };
             if let Some(has_ended) = child_has_ended(pid) {
-                children.push((pid, has_ended));
+                children.push(Child { pid, has_ended, folder: shown.file("") });
             }
         }
         Some(children)
     }
 
+    /// What descends from this process, runs and is not in `group`; nothing of those that
+    /// `is_helper` says. `None` where nobody knows, and of programs with too many threads.
+    pub(super) fn strays(
+        self,
+        group: Pid,
+        is_helper: impl Fn(Pid, &Path) -> bool,
+    ) -> Option<Vec<ListedStray>> {
+        let children: Vec<(Shown, Pid)> = self.numbered(own()?.children()?).collect();
+        let (leader, _) = *children.iter().find(|(_, pid)| *pid == group)?;
+        let mut threads_left = THREADS_LISTED_MAX;
+        let mut strays = Vec::new();
+        let mut open: Vec<_> = children.iter().map(|(shown, pid)| (*shown, *pid, *pid)).collect();
+        while let Some((shown, pid, child)) = open.pop() {
+            let Some(stat) = shown.stat().filter(|stat| !stat.has_ended) else { continue };
+            if is_helper(pid, &shown.file("")) {
+                continue;
+            }
+            if stat.group != leader {
+                strays.push(ListedStray { stray: Stray { pid, started: stat.started }, child });
+            }
+            let below = shown.children_within(&mut threads_left);
+            if threads_left == 0 {
+                return None;
+            }
+            let below = self.numbered(below.unwrap_or_default());
+            open.extend(below.map(|(shown, pid)| (shown, pid, child)));
+        }
+        Some(strays)
+    }
+
+    fn numbered(self, shown: Vec<Shown>) -> impl Iterator<Item = (Shown, Pid)> {
+        shown.into_iter().filter_map(move |shown| Some((shown, self.number(shown)?)))
+    }
+
     /// Kills what descends from a child that cannot be killed itself.
     pub(super) fn kill_below(self, child: Pid) {
-        let Some(list) = Shown(std::process::id()).children().or_else(|| {
-            let own = std::fs::read_link("/proc/self").ok()?;
-            Shown(own.to_str()?.parse().ok()?).children()
-        }) else {
-            return;
-        };
+        let Some(list) = own().and_then(Shown::children) else { return };
         let found = list.into_iter().find(|shown| self.number(*shown) == Some(child));
-        let Some(top) = found else { return };
+        found.into_iter().for_each(|top| self.kill_descendants(top));
+    }
+
+    /// Kills a stray and what descends from it; `None` if the number is somebody else's by now.
+    pub(super) fn kill_stray(self, stray: Stray) -> Option<KillAnswer> {
+        let shown = match self.depth {
+            None => Shown(u32::try_from(stray.pid.get()).ok()?),
+            Some(_) => everybody().find(|shown| self.number(*shown) == Some(stray.pid))?,
+        };
+        let is_meant = |shown: Shown| {
+            shown.stat().is_some_and(|stat| stat.started == stray.started)
+                // It may have become one since the wrapper saw it.
+                && !local::is_store(&shown.file(""))
+        };
+        if is_meant(shown) {
+            self.kill_descendants(shown);
+        }
+        self.kill_verified(shown, is_meant)
+    }
+
+    fn kill_descendants(self, top: Shown) {
         let mut parents = vec![top];
         let mut left = DESCENDANTS_MAX;
         while let Some(parent) = parents.pop() {
@@ -112,22 +210,28 @@ impl Processes {
                 if left == 0 {
                     return;
                 }
-                self.kill_verified(shown, |shown| shown.parent() == Some(parent));
+                let is_meant = |shown: Shown| {
+                    shown.parent() == Some(parent) && !local::is_store(&shown.file(""))
+                };
+                self.kill_verified(shown, is_meant);
                 parents.push(shown);
             }
         }
     }
 
-    /// Kills every process whose environment has the line `mark`, and counts them; those that
-    /// belong to somebody else go to `refused`.
+    /// Kills every process whose environment has the line `mark`, and counts them and those of
+    /// which it cannot be told just now; those that belong to somebody else go to `refused`.
     pub(super) fn kill_marked(self, mark: &[u8], mut refused: impl FnMut(Pid)) -> usize {
-        let Ok(entries) = std::fs::read_dir("/proc") else { return 0 };
-        let numbers =
-            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let mut found = 0;
-        for shown in numbers.map(Shown) {
-            match self.kill_verified(shown, |shown| has_mark(shown, mark)) {
+        for shown in newest_first() {
+            let marked = Cell::new(Marked::No);
+            let is_meant = |shown| {
+                marked.set(Marked::of(shown, mark));
+                marked.get() == Marked::Yes
+            };
+            match self.kill_verified(shown, is_meant) {
                 Some(KillAnswer::Sent) => found += 1,
+                None if marked.get() == Marked::Unclear => found += 1,
                 Some(KillAnswer::Refused) => refused_number(self.number(shown), &mut refused),
                 _ => {}
             }
@@ -139,10 +243,12 @@ impl Processes {
     /// anybody else's any more.
     fn kill_verified(self, shown: Shown, is_meant: impl Fn(Shown) -> bool) -> Option<KillAnswer> {
         let pid = self.number(shown)?;
-        let held: OwnedFd = pidfd_open(to_system(pid), PidfdFlags::empty()).ok()?;
+        let held = pidfd_open(to_system(pid), PidfdFlags::empty());
+        // Asked for whoever is gone, too: the answer says so.
         if !is_meant(shown) {
             return None;
         }
+        let held: OwnedFd = held.ok()?;
         Some(answer_of(pidfd_send_signal(&held, Signal::KILL)))
     }
 
@@ -152,6 +258,29 @@ impl Processes {
             Some(depth) => Pid::new(*names_of(shown)?.get(depth)?),
         }
     }
+}
+
+/// This process.
+fn own() -> Option<Shown> {
+    std::fs::read_link("/proc/self").ok()?.to_str()?.parse().ok().map(Shown)
+}
+
+/// Every process that is shown.
+fn everybody() -> impl Iterator<Item = Shown> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Shown))
+}
+
+/// The same, beginning with the process that was started last: what forks and ends all the time is
+/// gone before a long list is through.
+fn newest_first() -> Vec<Shown> {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let last = load.split_whitespace().last().and_then(|last| last.parse().ok());
+    let last = last.unwrap_or(u32::MAX);
+    let mut everybody: Vec<Shown> = everybody().collect();
+    // Numbers begin anew after the highest.
+    everybody.sort_by_key(|shown| (shown.0 > last, Reverse(shown.0)));
+    everybody
 }
 
 fn refused_number(pid: Option<Pid>, refused: &mut impl FnMut(Pid)) {
@@ -167,12 +296,48 @@ fn names_of(shown: Shown) -> Option<Vec<i64>> {
     names.split_whitespace().map(|name| name.parse().ok()).collect()
 }
 
-fn has_mark(shown: Shown, mark: &[u8]) -> bool {
-    use std::io::Read;
-    let mut environment = Vec::new();
-    let read = std::fs::File::open(shown.file("environ"))
-        .and_then(|file| file.take(ENVIRONMENT_LEN_MAX).read_to_end(&mut environment));
-    read.is_ok() && environment.split(|byte| *byte == 0).any(|line| line == mark)
+/// Whether the environment of a process has the mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Marked {
+    Yes,
+    No,
+    /// It is being executed, so it has no environment for a moment, or it has just ended.
+    Unclear,
+}
+
+impl Marked {
+    fn of(shown: Shown, mark: &[u8]) -> Self {
+        let mut environment = Vec::new();
+        let read = std::fs::File::open(shown.file("environ"))
+            .and_then(|file| file.take(ENVIRONMENT_LEN_MAX).read_to_end(&mut environment));
+        let has_mark = environment.split(|byte| *byte == 0).any(|line| line == mark);
+        match (read, has_mark) {
+            (_, true) => Marked::Yes,
+            // Gone since it was listed: what it may have started is not in the list.
+            (Err(error), _) if error.kind() == std::io::ErrorKind::NotFound => Marked::Unclear,
+            // Somebody else's.
+            (Err(_), _) => Marked::No,
+            (Ok(0), _) if shown.stat().is_some_and(|stat| stat.is_being_executed()) => {
+                Marked::Unclear
+            }
+            (Ok(_), _) => Marked::No,
+        }
+    }
+}
+
+impl Stat {
+    /// Of a process whose environment was just read as empty.
+    fn is_being_executed(&self) -> bool {
+        let is_empty = self.environment_len == Some(0);
+        !self.has_ended && !self.is_kernel_thread && !is_empty
+    }
+}
+
+/// From where its environment begins and ends.
+fn environment_len(fields: &[&str]) -> Option<u64> {
+    let [start, end] = fields else { return None };
+    let (start, end) = (start.parse::<u64>().ok()?, end.trim().parse::<u64>().ok()?);
+    (end != 0).then(|| end.saturating_sub(start))
 }
 
 /// Whether a child has ended; `None` for somebody who is not our child.

@@ -66,11 +66,16 @@ impl Signals {
     pub(crate) async fn next_farewell(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
-            if [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT].contains(&signal) {
+            if is_farewell(signal) {
                 return signal;
             }
         }
     }
+}
+
+/// Whether people and service managers end programs by it.
+pub(crate) fn is_farewell(signal: Signal) -> bool {
+    [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT].contains(&signal)
 }
 
 async fn heard(signal: &mut Option<unix::Signal>) {

@@ -2,6 +2,8 @@
 //!
 //! What is to be done is decided in `tenure-run`; here it is done, and what happens is passed on.
 
+use std::path::Path;
+
 use rustix::process::{
     Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, kill_process, kill_process_group,
     set_child_subreaper, waitid,
@@ -18,9 +20,9 @@ use super::fork::{Execution, Forked, fork};
 use super::guard::MARK;
 use super::guard_link::GuardLink;
 use super::health::{Health, HealthCheck};
-use super::proc::{Processes, from_system, kill_child, to_system};
+use super::proc::{Child, Processes, kill_child, to_system};
 use super::program::Program;
-use super::signals::Signals;
+use super::signals::{self, Signals};
 use super::terminal::Terminal;
 use crate::clock::boot_now;
 use crate::exit::{self, Failure};
@@ -57,6 +59,8 @@ pub(crate) enum Ended {
     ByItself(Ending),
     /// Its term is over.
     WithItsTerm,
+    /// Its term was over before it ran anything, by this signal if there was one.
+    NeverRan(Option<Signal>),
     /// This process was asked to end.
     Leaving(Ending),
     /// Some of its processes cannot be ended, which was said. Nothing else may be started here.
@@ -144,13 +148,13 @@ impl Supervisor {
         self.environment = self.environment(term);
         self.was_well = false;
         self.machine.begin(boot_now(), self.deadline(term));
-        let (mut is_leaving, mut is_stopping, mut is_cut_off) = (false, false, false);
+        let (mut leaving, mut is_stopping, mut is_cut_off) = (None, false, false);
         loop {
             // Asked for before the deadline is read: a renewal in between is not missed.
             let renewal = term.renewal();
             self.machine.handle_deadline(boot_now(), self.deadline(term));
             match self.perform() {
-                Done::Over(outcome) => return self.ended(outcome, is_leaving),
+                Done::Over(outcome) => return self.ended(outcome, leaving),
                 Done::NoGuard if !self.machine.is_busy() => return Err(no_guard()),
                 Done::NoGuard | Done::Waits => {}
             }
@@ -167,7 +171,7 @@ impl Supervisor {
                     self.machine.handle_stop(boot_now());
                 }
                 news = self.next() => self.handle(news),
-                signal = signals.next() => self.pass_on(signal, &mut is_leaving),
+                signal = signals.next() => self.pass_on(signal, &mut leaving),
                 () = tick(&mut health) => is_time_to_check = true,
                 () = renewal => {}
             }
@@ -268,6 +272,7 @@ impl Supervisor {
             Output::KillBelow(pid) => self.processes.kill_below(pid),
             Output::LookAtLeader(pid) => self.look_at_leader(pid),
             Output::ListChildren => self.list_children(),
+            Output::ListStrays(group) => self.list_strays(group),
             Output::Reap(pid) => {
                 let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
                 let _ = waitid(WaitId::Pid(to_system(pid)), options);
@@ -373,14 +378,10 @@ impl Supervisor {
 
     fn list_children(&mut self) {
         self.reap_old_checks();
-        let guard = self.guard.as_ref().and_then(|guard| from_system(guard.pid()));
-        let health = self.health.as_ref().and_then(Health::pid).and_then(from_system);
         let listed = self.processes.children().map(|children| {
-            let describe = |(pid, has_ended): (Pid, bool)| {
-                let is_known = [guard, health].contains(&Some(pid))
-                    || self.old_checks.contains(&to_system(pid));
+            let describe = |Child { pid, has_ended, folder }: Child| {
                 // The local store serves others, too. If it crashed, it was started from here.
-                let is_helper = is_known || !has_ended && local::is_store(to_system(pid));
+                let is_helper = self.is_helper(pid) || !has_ended && local::is_store(&folder);
                 ListedChild { pid, has_ended, is_helper }
             };
             children.into_iter().map(describe).collect::<Vec<_>>()
@@ -388,13 +389,35 @@ impl Supervisor {
         self.machine.handle_children(boot_now(), listed.as_deref());
     }
 
-    /// A signal came to this process while the program runs.
-    fn pass_on(&mut self, signal: Signal, is_leaving: &mut bool) {
+    fn list_strays(&mut self, group: Pid) {
+        let is_helper = |pid: Pid, folder: &Path| self.is_helper(pid) || local::is_store(folder);
+        let listed = self.processes.strays(group, is_helper);
+        self.machine.handle_strays(boot_now(), listed.as_deref());
+    }
+
+    /// Whether this child is not the program's.
+    fn is_helper(&self, pid: Pid) -> bool {
+        let guard = self.guard.as_ref().map(GuardLink::pid);
+        let health = self.health.as_ref().and_then(Health::pid);
+        let pid = to_system(pid);
+        [guard, health].contains(&Some(pid)) || self.old_checks.contains(&pid)
+    }
+
+    /// A signal came to this process while the program runs, begins or ends.
+    fn pass_on(&mut self, signal: Signal, leaving: &mut Option<Signal>) {
+        // No program would act on it, or not beyond its own end: then it is for this process.
+        let is_ours = signals::is_farewell(signal) && !self.machine.takes_signals();
         if signal != Signal::TERM {
-            return self.machine.handle_signal(boot_now(), signal.as_raw());
+            self.machine.handle_signal(boot_now(), signal.as_raw());
         }
-        if std::mem::replace(is_leaving, true) {
-            return self.machine.handle_repeated_stop(boot_now());
+        if signal != Signal::TERM && !is_ours {
+            return;
+        }
+        if leaving.replace(leaving.unwrap_or(signal)).is_some() {
+            if signal == Signal::TERM {
+                self.machine.handle_repeated_stop(boot_now());
+            }
+            return;
         }
         // Work is told to stop by the library, within its grace; then the term is given back.
         self.resign();
@@ -445,16 +468,17 @@ impl Supervisor {
         }
     }
 
-    fn ended(&self, outcome: Outcome, is_leaving: bool) -> Result<Ended, Failure> {
-        let terminated = Ending::Signalled(Signal::TERM.as_raw() as u8);
-        match outcome {
-            Outcome::ByItself(ending) => Ok(Ended::ByItself(ending)),
-            Outcome::WithItsTerm(ending) if is_leaving => {
-                Ok(Ended::Leaving(ending.unwrap_or(terminated)))
+    fn ended(&self, outcome: Outcome, leaving: Option<Signal>) -> Result<Ended, Failure> {
+        match (outcome, leaving) {
+            (Outcome::ByItself(ending), _) => Ok(Ended::ByItself(ending)),
+            (Outcome::NeverRan, leaving) => Ok(Ended::NeverRan(leaving)),
+            (Outcome::WithItsTerm(ending), Some(signal)) => {
+                let signalled = Ending::Signalled(signal.as_raw() as u8);
+                Ok(Ended::Leaving(ending.unwrap_or(signalled)))
             }
-            Outcome::WithItsTerm(_) => Ok(Ended::WithItsTerm),
-            Outcome::NotEnded(_) => Ok(Ended::Stuck),
-            Outcome::NotStarted(error) => Err(self.not_started(error)),
+            (Outcome::WithItsTerm(_), None) => Ok(Ended::WithItsTerm),
+            (Outcome::NotEnded(_), _) => Ok(Ended::Stuck),
+            (Outcome::NotStarted(error), _) => Err(self.not_started(error)),
         }
     }
 
@@ -518,6 +542,9 @@ fn text_of(word: &Word) -> String {
             }
             if !stuck.is_empty() {
                 whose.push(format!("{} (SIGKILL has no effect)", list(stuck)));
+            }
+            if whose.is_empty() {
+                whose.push("they start others faster than they can be killed".to_owned());
             }
             format!(
                 "processes of the program cannot be ended: {}: end them by hand. The leadership is \

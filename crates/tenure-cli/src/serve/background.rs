@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use store_server::LogLevel;
 
 use super::log::Logger;
+use crate::own_program::own_program;
 
 /// Set for the process that was started to run in the background.
 const MARK: &str = "TENURE_SERVE_BACKGROUND";
@@ -26,13 +27,8 @@ pub(super) fn leave_terminal() -> io::Result<()> {
 /// Starts the same program with the same words, to run without us and without a terminal. A
 /// process that has threads cannot be split in two, and one that starts anew needs not be.
 pub(super) fn start_again() -> io::Result<()> {
-    let mut words = std::env::args_os();
-    let name = words.next();
-    let program = std::env::current_exe().or_else(|_| {
-        name.map(PathBuf::from).ok_or_else(|| io::Error::other("this program has no name"))
-    })?;
-    Command::new(program)
-        .args(words)
+    Command::new(own_program())
+        .args(std::env::args_os().skip(1))
         .env(MARK, "1")
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -52,18 +52,28 @@ impl Logger {
         }
     }
 
+    /// Writes lines as they are, without a head, unless they matter less than `loglevel` asks for.
+    pub(super) fn log_raw(&self, level: LogLevel, text: &str) {
+        if level >= self.level {
+            self.write_line(text);
+        }
+    }
+
     /// Writes a line.
     pub(super) fn write(&self, level: LogLevel, text: &str) {
-        let line = log_line::format(level, text);
+        self.write_line(&log_line::format(level, text));
+        if let Some(system) = &self.system {
+            system.send(level, text);
+        }
+    }
+
+    fn write_line(&self, line: &str) {
         match &self.file {
             // A full disk or a reader that is gone is no reason to end.
             None => drop(writeln!(std::io::stdout().lock(), "{line}")),
             // Opened for each line, so that the file can be moved away at any time. When it
             // cannot be written, there is nowhere left to say so.
             Some(path) => drop(append(path, &format!("{line}\n"))),
-        }
-        if let Some(system) = &self.system {
-            system.send(level, text);
         }
     }
 }

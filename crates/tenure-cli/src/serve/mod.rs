@@ -8,20 +8,22 @@
 mod background;
 mod limits;
 mod log;
+mod logo;
 mod settings;
 mod supervisor;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use store_engine::{Config, REDIS_VERSION};
-use store_server::{LogLevel, Server, Stopper};
+use store_server::{LogLevel, Server, StopSignal, Stopper};
 
 use background::PidFile;
 use log::Logger;
+use settings::Sources;
 use supervisor::Supervisor;
 
 use crate::allocator::Mimalloc;
@@ -29,8 +31,9 @@ use crate::exit::{self, Failure};
 
 /// Run the Redis-compatible store as a server.
 ///
-/// Takes what redis-server takes: a configuration file (`-` reads it from stdin), and settings as
-/// `--name value`, which win over the file. `tenure serve -v` prints the version.
+/// Takes what redis-server takes: a configuration file, `-` as first or last word for more settings
+/// from stdin, and settings as `--name value`, which win over both. `tenure serve -v` prints the
+/// version.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -44,16 +47,13 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let mut words = arguments.settings;
-    if words.iter().any(|word| word == "-v" || word == "--version") {
+    let words = arguments.settings;
+    if words.first().is_some_and(|word| word == "-v" || word == "--version") {
         print_version();
         return Ok(ExitCode::SUCCESS);
     }
-    let file = match words.first() {
-        Some(first) if !first.starts_with("--") => Some(PathBuf::from(words.remove(0))),
-        _ => None,
-    };
-    let mut config = settings::read(file.as_deref(), &words)
+    let sources = Sources::of(words);
+    let mut config = settings::read(&sources)
         .map_err(|error| Failure::new(exit::CONFIGURATION, format!("{error:#}")))?;
     let supervisor = Supervisor::of(&config)?;
     if config.is_on("daemonize") && supervisor.is_absent() && !background::is_background() {
@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     let logger = Logger::of(&config)?;
     limits::apply(&mut config, &logger)?;
-    Ok(serve(config, file.as_deref(), logger, &supervisor)?)
+    Ok(serve(config, sources.file.as_deref(), logger, &supervisor)?)
 }
 
 fn serve(
@@ -80,13 +80,17 @@ fn serve(
     let file = file.map(std::path::absolute).transpose()?;
     std::env::set_current_dir(&directory).with_context(|| format!("cannot use dir {directory}"))?;
     name_directory(&mut config)?;
-    logger.log(LogLevel::Notice, &format!("Tenure is starting, pid={}", std::process::id()));
-    let sink = logger.clone();
+    tell_start(&logger);
+    let (sink, teller) = (logger.clone(), logger.clone());
+    let unix_socket = config.text("unixsocket").to_owned();
+    let shows_logo = config.is_on("always-show-logo");
+    let place = unix_socket.clone();
     let folder = std::env::current_dir()?;
     let mut builder = Server::builder()
         .config(config)
         .setting("dir", &folder.to_string_lossy())
         .listen_as_configured()
+        .on_listening(move |port| tell_listening(&teller, port, &place, shows_logo))
         .allocator(Mimalloc)
         .log(move |level, text| sink.write(level, text));
     if let Some(path) = &file {
@@ -101,7 +105,11 @@ fn serve(
         }
     })?;
     let _pid_file = PidFile::create(&pid_path, &logger);
-    announce(&server, &logger);
+    logger.log(LogLevel::Notice, "Ready to accept connections");
+    if !unix_socket.is_empty() {
+        let text = format!("The server is now ready to accept connections at {unix_socket}");
+        logger.log(LogLevel::Notice, &text);
+    }
     supervisor.tell_ready(&logger);
     stop_on_signals(signals, server.stopper(), logger.clone());
     server.wait()?;
@@ -123,22 +131,40 @@ fn print_version() {
     );
 }
 
-fn announce(server: &Server, logger: &Logger) {
-    let place = match (server.port().or(server.tls_port()), server.unix_socket()) {
-        (Some(port), _) => format!("port={port}"),
-        (None, Some(path)) => format!("unixsocket={}", path.display()),
-        (None, None) => "nothing".to_owned(),
+/// Tools look for these lines in the words of redis-server.
+fn tell_start(logger: &Logger) {
+    let pid = std::process::id();
+    logger.log(LogLevel::Notice, &format!("Tenure is starting, pid={pid}"));
+    let text = format!(
+        "Redis version={REDIS_VERSION}, bits=64, commit=00000000, modified=0, pid={pid}, just \
+         started"
+    );
+    logger.log(LogLevel::Notice, &text);
+}
+
+/// Clients can connect; data has yet to be loaded.
+fn tell_listening(logger: &Logger, port: Option<u16>, unix_socket: &str, shows_logo: bool) {
+    let place = match port {
+        Some(port) => format!("port={port}"),
+        None if !unix_socket.is_empty() => format!("unixsocket={unix_socket}"),
+        None => "nothing".to_owned(),
     };
-    logger.log(LogLevel::Notice, &format!("Running mode=standalone, {place}."));
-    logger.log(LogLevel::Notice, "Ready to accept connections");
+    match shows_logo {
+        true => logger.log_raw(LogLevel::Notice, &logo::text(port.unwrap_or(0))),
+        false => logger.log(LogLevel::Notice, &format!("Running mode=standalone, {place}.")),
+    }
+    logger.log(LogLevel::Notice, "Server initialized");
 }
 
 fn stop_on_signals(mut signals: Signals, stopper: Stopper, logger: Logger) {
     std::thread::spawn(move || {
         for signal in signals.forever() {
-            let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
+            let (name, signal) = match signal {
+                SIGTERM => ("SIGTERM", StopSignal::Terminate),
+                _ => ("SIGINT", StopSignal::Interrupt),
+            };
             logger.log(LogLevel::Warning, &format!("Received {name} scheduling shutdown..."));
-            stopper.stop();
+            stopper.stop_on(signal);
         }
     });
 }

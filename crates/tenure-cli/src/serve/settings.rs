@@ -5,29 +5,57 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use store_engine::{Config, ConfigError, SETTINGS, parse_arguments, parse_file_including};
+use store_engine::{
+    Config, ConfigError, SETTINGS, parse_arguments_including, parse_file_including,
+};
 
 /// Files that include files that include files: beyond this it is a circle.
 const DEPTH_MAX: usize = 16;
 
-/// What `file` and `words` say; the words win. `-` reads the file from stdin.
-pub(super) fn read(file: Option<&Path>, words: &[String]) -> anyhow::Result<Config> {
+/// Where the words of the command line say that settings are; what comes later wins.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Sources {
+    pub(super) file: Option<PathBuf>,
+    reads_stdin: bool,
+    words: Vec<String>,
+}
+
+impl Sources {
+    /// A first word that does not begin with a dash is a file. `-` as the first or the last word
+    /// stands for stdin.
+    pub(super) fn of(mut words: Vec<String>) -> Self {
+        let is_file = words.first().is_some_and(|first| !first.starts_with('-'));
+        let file = is_file.then(|| PathBuf::from(words.remove(0)));
+        let is_stdin = |word: Option<&String>| word.is_some_and(|word| word == "-");
+        let mut reads_stdin = false;
+        if file.is_none() && is_stdin(words.first()) {
+            (reads_stdin, _) = (true, words.remove(0));
+        }
+        if is_stdin(words.last()) {
+            (reads_stdin, _) = (true, words.pop());
+        }
+        Self { file, reads_stdin, words }
+    }
+}
+
+/// The settings of all sources.
+pub(super) fn read(sources: &Sources) -> anyhow::Result<Config> {
     let mut config = Config::default();
-    if let Some(path) = file {
-        let text = match path.to_str() {
-            Some("-") => {
-                let mut text = String::new();
-                std::io::stdin().read_to_string(&mut text).map(|_| text)
-            }
-            _ => fs::read_to_string(path),
-        };
+    let include = &mut |config: &mut Config, pattern: &str| include(config, pattern, 1);
+    if let Some(path) = &sources.file {
         let name = path.display();
-        let text = text.with_context(|| format!("cannot read the configuration file {name}"))?;
-        let include = &mut |config: &mut Config, pattern: &str| include(config, pattern, 1);
+        let text = fs::read_to_string(path)
+            .with_context(|| format!("cannot read the configuration file {name}"))?;
         let read = parse_file_including(&mut config, &text, include);
         read.map_err(with_suggestion).with_context(|| name.to_string())?;
     }
-    parse_arguments(&mut config, words).map_err(with_suggestion)?;
+    if sources.reads_stdin {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).context("cannot read settings from stdin")?;
+        let read = parse_file_including(&mut config, &text, include);
+        read.map_err(with_suggestion).context("stdin")?;
+    }
+    parse_arguments_including(&mut config, &sources.words, include).map_err(with_suggestion)?;
     Ok(config)
 }
 
@@ -88,4 +116,27 @@ fn matching(path: &Path) -> Result<Vec<PathBuf>, String> {
     }
     found.sort();
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_comes_first_and_stdin_first_or_last() {
+        let of = |text: &str| Sources::of(text.split_whitespace().map(str::to_owned).collect());
+        for (text, file, reads_stdin, words) in [
+            ("", None, false, 0),
+            ("a.conf --port 1", Some("a.conf"), false, 2),
+            ("a.conf port 1 -", Some("a.conf"), true, 2),
+            ("- --port 1", None, true, 2),
+            ("--port 1 -", None, true, 2),
+            ("-", None, true, 0),
+            ("--requirepass - --port 1", None, false, 4),
+        ] {
+            let sources = of(text);
+            assert_eq!(sources.file.as_deref(), file.map(Path::new), "{text}");
+            assert_eq!((sources.reads_stdin, sources.words.len()), (reads_stdin, words), "{text}");
+        }
+    }
 }

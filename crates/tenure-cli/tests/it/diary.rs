@@ -3,8 +3,9 @@
 //! All children append to one file. The system orders appends, so the order of the lines is the
 //! order in which things happened: no clock takes part in the proof.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 
 /// One line: `TOKEN WRITER PID UPTIME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +57,23 @@ impl Diary {
         done
     "#;
 
+    /// Each process starts the next in a session of its own and ends. It ends with its folder.
+    pub(crate) const CHAIN: &str = r#"
+        export LINK='[ -e diary ] && echo "$TENURE_TOKEN grandchild $$ 0" >> diary &&
+            sleep 0.02; [ -e diary ] && setsid sh -c "$LINK" &'
+        echo "$TENURE_TOKEN child $$ 0" >> diary
+        sh -c "$LINK"
+        while :; do echo "$TENURE_TOKEN child $$ 0" >> diary; sleep 0.05; done
+    "#;
+    /// The same as fast as it can; the leader ends as soon as it is told to.
+    pub(crate) const FAST_CHAIN: &str = r#"
+        export LINK='[ -e diary ] && echo "$TENURE_TOKEN grandchild $$ 0" >> diary
+            [ -e diary ] && setsid sh -c "$LINK" &'
+        echo "$TENURE_TOKEN child $$ 0" >> diary
+        sh -c "$LINK"
+        exec sleep 600
+    "#;
+
     pub(crate) fn read(file: &Path) -> Self {
         let text = std::fs::read_to_string(file).unwrap_or_default();
         // The last line may be half there only where a write was cut short, which pipes of one
@@ -86,21 +104,67 @@ impl Diary {
     /// What is wrong, if anything: a child that wrote after one of a newer term did, or two
     /// children of one term.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let mut newest = 0;
-        let mut children: BTreeMap<u64, u32> = BTreeMap::new();
-        for (index, line) in self.lines.iter().enumerate() {
-            if line.token < newest {
-                return Err(format!("line {index}: {line:?} after a child of term {newest}"));
-            }
-            newest = line.token;
-            if line.writer == "child" {
-                let first = *children.entry(line.token).or_insert(line.pid);
-                if first != line.pid {
-                    return Err(format!("line {index}: {line:?}, but {first} had that term"));
-                }
+        let mut judge = Judge::default();
+        self.lines.iter().try_for_each(|line| judge.take(line))
+    }
+}
+
+/// Reads line after line.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Judge {
+    pub(crate) newest: u64,
+    pub(crate) terms: usize,
+    pub(crate) lines: usize,
+    /// The child of the newest term.
+    child: Option<u32>,
+}
+
+impl Judge {
+    fn take(&mut self, line: &Line) -> Result<(), String> {
+        let (index, newest) = (self.lines, self.newest);
+        self.lines += 1;
+        if line.token < newest {
+            return Err(format!("line {index}: {line:?} after a child of term {newest}"));
+        }
+        if line.token > newest {
+            (self.newest, self.child) = (line.token, None);
+            self.terms += 1;
+        }
+        if line.writer == "child" {
+            let first = *self.child.get_or_insert(line.pid);
+            if first != line.pid {
+                return Err(format!("line {index}: {line:?}, but {first} had that term"));
             }
         }
         Ok(())
+    }
+}
+
+/// Judges a diary while it grows, each line once.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    file: PathBuf,
+    offset: u64,
+    pub(crate) judge: Judge,
+}
+
+impl Follower {
+    pub(crate) fn of(file: PathBuf) -> Self {
+        Follower { file, offset: 0, judge: Judge::default() }
+    }
+
+    /// Judges what was written since the last time, and returns the newest term.
+    pub(crate) fn follow(&mut self) -> Result<u64, String> {
+        let mut text = String::new();
+        if let Ok(mut file) = File::open(&self.file) {
+            file.seek(SeekFrom::Start(self.offset)).unwrap();
+            file.read_to_string(&mut text).unwrap();
+        }
+        // A line that is being written is read the next time.
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        self.offset += whole as u64;
+        text[..whole].lines().try_for_each(|line| self.judge.take(&parse(line)))?;
+        Ok(self.judge.newest)
     }
 }
 

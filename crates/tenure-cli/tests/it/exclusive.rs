@@ -3,26 +3,33 @@
 //! Deleting the key is no fault of this list: whoever may do that ends a term early, and the holder
 //! notices at its next renewal (docs/guarantees.md).
 //!
-//! The programs of two of three instances are not obedient: one daemonises and ignores the stop
-//! signal, one forks for ever; and one instance logs to a reader that stalls.
+//! Programs daemonise, ignore the stop signal, fork for ever or obey; logs are kept, full, closed
+//! or not read; some wrappers are the first process of a pid namespace. Each start draws anew.
 //!
-//! `TRIAL_ROUNDS=100` makes it long, `TRIAL_MINUTES=20` longer; `cargo xtask trial run` sets them.
+//! `TRIAL_ROUNDS=100` makes it long, `TRIAL_MINUTES=20` longer; `TRIAL_OLDER=PATH` makes about half
+//! of the starts those of an older `tenure`. `cargo xtask trial run` sets them.
 
-use std::io::{PipeReader, pipe};
+use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use testkit::{Process, Random, seed};
+use testkit::{GENEROUS, Process, Random, seed, wait_for, wait_until};
 
-use crate::diary::Diary;
-use crate::stage::{Kind, Stage, children_of, guard_of, send, works_in};
+use crate::diary::{Diary, Follower, Judge};
+use crate::instance::{Instance, Plan, everybody, strike, token_of};
+use crate::stage::{Kind, NAME, Stage, works_in};
+use crate::zombies::{AGE_MAX, ZombieWatch};
 
-const IDS: [&str; 3] = ["ada", "bob", "cid"];
+const IDS: [&str; 4] = ["ada", "bob", "cid", "dan"];
 /// Longer than a lease: whoever is silent for this long has lost.
 const LONGER_THAN_A_LEASE: Duration = Duration::from_millis(2_200);
+/// A fault strikes somewhere in this time, so at any moment between two renewals.
+const MOMENT_MAX_MS: u64 = 700;
+/// A fault on guards strikes somewhere in this time after a leader was told to go.
+const BEGINNING_MAX_MS: u64 = 120;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     KillWrapper,
     StopWrapper,
@@ -30,18 +37,25 @@ enum Fault {
     KillGuard,
     StopGuard,
     KillGuardThenWrapper,
+    /// Of everybody, somewhere in the first moments of a term.
+    KillGuardsAsTermBegins,
+    StopGuardsAsTermBegins,
     HandOver,
+    Resign,
     StopStore,
 }
 
-const FAULTS: [Fault; 8] = [
+const FAULTS: [Fault; 11] = [
     Fault::KillWrapper,
     Fault::StopWrapper,
     Fault::TerminateWrapper,
     Fault::KillGuard,
     Fault::StopGuard,
     Fault::KillGuardThenWrapper,
+    Fault::KillGuardsAsTermBegins,
+    Fault::StopGuardsAsTermBegins,
     Fault::HandOver,
+    Fault::Resign,
     Fault::StopStore,
 ];
 
@@ -57,76 +71,91 @@ fn ends_at() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(60 * minutes))
 }
 
-/// What each instance runs. All of them write the diary.
-fn script(index: usize) -> String {
-    match index {
-        0 => Diary::SCRIPT.to_owned(),
-        1 => Diary::DAEMON.to_owned(),
-        _ => Diary::FORKS_FOR_EVER.to_owned(),
-    }
-}
-
 struct Trial {
-    /// The readers of logs that nobody reads.
-    _stalled: Vec<PipeReader>,
-    stage: Stage,
-    wrappers: Vec<Process>,
+    instances: Vec<Instance>,
+    zombies: ZombieWatch,
+    follower: Follower,
+    older: Option<String>,
     random: Random,
+    struck: BTreeMap<Fault, usize>,
+    starts: [usize; 2],
+    /// The last two faults, newest first, and who they were for.
+    last: [Option<(Fault, usize, Plan)>; 2],
+    /// What instances of this version said when they would not take part beside older ones.
+    refusals: Vec<String>,
+    // The last, so that nobody misses it before.
+    stage: Stage,
 }
 
 impl Trial {
     fn on(kind: Kind) -> Self {
-        let (stage, random) = (Stage::on(kind), Random::seeded(seed()));
-        let mut trial = Trial { _stalled: Vec::new(), stage, wrappers: Vec::new(), random };
-        trial.wrappers = (0..IDS.len()).map(|index| trial.start(index)).collect();
+        let stage = Stage::on(kind);
+        let mut trial = Trial {
+            instances: Vec::new(),
+            zombies: ZombieWatch::start(),
+            follower: Follower::of(stage.folder.path().join(Diary::FILE)),
+            older: std::env::var("TRIAL_OLDER").ok(),
+            random: Random::seeded(seed()),
+            struck: BTreeMap::new(),
+            starts: [0; 2],
+            last: [None; 2],
+            refusals: Vec::new(),
+            stage,
+        };
+        trial.instances = IDS.map(|id| trial.start(id)).into();
+        trial.watch_zombies();
         trial
     }
 
-    fn start(&mut self, index: usize) -> Process {
-        let words = ["run", "job", "--id", IDS[index], "--ttl", "1500ms", "--", "sh", "-c"];
-        let mut command = self.stage.command(&words);
-        command.arg(script(index)).current_dir(self.stage.folder.path());
-        if index == 1 {
-            let (reader, writer) = pipe().unwrap();
-            self._stalled.push(reader);
-            command.stderr(Stdio::from(writer));
-        } else if index == 2 {
-            command.stderr(std::fs::File::options().write(true).open("/dev/full").unwrap());
-        }
-        Process::spawn(command)
+    fn start(&mut self, id: &str) -> Instance {
+        let plan = Plan::draw(&mut self.random, self.older.is_some());
+        self.starts[usize::from(plan.is_older)] += 1;
+        Instance::start(&self.stage, id, plan, self.older.as_deref())
     }
 
-    /// Nothing is left of any program once its wrapper is gone.
-    fn check_orphans(&self) {
+    fn restart(&mut self, index: usize) {
+        self.instances[index] = self.start(IDS[index]);
+        self.watch_zombies();
+    }
+
+    /// Older versions reap late, as is known.
+    fn watch_zombies(&self) {
+        let new = self.instances.iter().filter(|instance| !instance.plan.is_older);
+        self.zombies.set_owners(new.map(Instance::pid).collect());
+    }
+
+    /// Nothing is left of a program whose term is over.
+    fn check_orphans(&self, oldest_allowed: u64) {
         let folder = self.stage.folder.path();
-        let left = || -> Vec<u32> {
-            let entries = std::fs::read_dir("/proc").unwrap().flatten();
-            let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-            pids.filter(|pid| works_in(*pid, folder)).collect()
+        let is_left = |pid: &u32| {
+            works_in(*pid, folder) && token_of(*pid).is_some_and(|token| token < oldest_allowed)
         };
-        testkit::wait_until("all programs to be gone", testkit::GENEROUS, || left().is_empty());
+        wait_until("programs of older terms to be gone", GENEROUS, || {
+            !everybody().any(|pid| is_left(&pid))
+        });
     }
 
-    /// No zombie of a wrapper is older than a second.
     fn check_zombies(&self) {
-        for wrapper in &self.wrappers {
-            let is_zombie = |pid: &u32| {
-                std::fs::read_to_string(format!("/proc/{pid}/stat"))
-                    .is_ok_and(|stat| stat.contains(") Z "))
-            };
-            let zombies: Vec<u32> =
-                children_of(wrapper.pid()).into_iter().filter(is_zombie).collect();
-            for zombie in zombies {
-                testkit::wait_until("a zombie to be reaped", testkit::GENEROUS, || {
-                    !children_of(wrapper.pid()).contains(&zombie) || !is_zombie(&zombie)
-                });
-            }
+        let (age, whose) = self.zombies.oldest();
+        assert!(age <= AGE_MAX, "{whose} was a zombie for {age:?}");
+    }
+
+    /// Nobody ends without being told to; one of this version may refuse to take part beside older
+    /// ones, in words.
+    fn check_ends(&mut self) {
+        for (index, id) in IDS.into_iter().enumerate() {
+            let Some((status, said)) = self.instances[index].ended() else { continue };
+            let plan = self.instances[index].plan;
+            let refuses = self.older.is_some() && !plan.is_older && said.contains("version");
+            assert!(refuses, "{id} {plan:?} ended with {status}: {said}");
+            self.refusals.push(said);
+            self.restart(index);
         }
     }
 
-    /// Which wrapper leads, by the word of the store.
+    /// Which instance leads, by the word of the store.
     fn leader(&self) -> Option<usize> {
-        let who = self.stage.tenure(&["who", "job"]).out;
+        let who = self.stage.tenure(&["who", NAME]).out;
         IDS.iter().position(|id| who.starts_with(&format!("{id}_")))
     }
 
@@ -139,59 +168,112 @@ impl Trial {
     }
 
     fn strike(&mut self, fault: Fault) {
+        self.pause_up_to(MOMENT_MAX_MS);
         let victim = self.victim();
         let hits_leader = self.leader() == Some(victim);
-        let before = self.stage.diary().last_token().unwrap_or(0);
+        let before = self.follow();
+        // Guards of older versions are not looked after, as is known.
+        let fault = match fault {
+            Fault::KillGuard | Fault::StopGuard | Fault::KillGuardThenWrapper
+                if self.instances[victim].plan.is_older =>
+            {
+                Fault::KillWrapper
+            }
+            fault => fault,
+        };
+        *self.struck.entry(fault).or_default() += 1;
+        self.last = [Some((fault, victim, self.instances[victim].plan)), self.last[0]];
+        self.strike_at(fault, victim);
+        // The leader may have changed between the look and the fault; then nothing need follow.
+        let costs_term = [Fault::KillWrapper, Fault::StopWrapper, Fault::TerminateWrapper];
+        if fault == Fault::StopStore || hits_leader && costs_term.contains(&fault) {
+            self.next_term(before);
+        }
+    }
+
+    fn strike_at(&mut self, fault: Fault, victim: usize) {
         match fault {
             Fault::KillWrapper => {
-                self.wrappers[victim].kill();
+                self.instances[victim].kill();
                 self.restart(victim);
             }
             Fault::TerminateWrapper => {
-                self.wrappers[victim].terminate();
-                self.wrappers[victim].wait(testkit::GENEROUS);
+                self.instances[victim].terminate();
                 self.restart(victim);
             }
             Fault::StopWrapper => {
-                self.wrappers[victim].pause();
+                self.instances[victim].pause();
                 std::thread::sleep(LONGER_THAN_A_LEASE);
-                self.wrappers[victim].resume();
+                self.instances[victim].resume();
             }
-            Fault::KillGuard => send(guard_of(&self.wrappers[victim]), Signal::KILL),
+            Fault::KillGuard => self.strike_guards(&[victim], Signal::KILL),
             Fault::StopGuard => {
-                send(guard_of(&self.wrappers[victim]), Signal::STOP);
+                self.strike_guards(&[victim], Signal::STOP);
                 std::thread::sleep(LONGER_THAN_A_LEASE);
             }
             // Not at the same moment: it takes a moment to have another guard.
             Fault::KillGuardThenWrapper => {
-                send(guard_of(&self.wrappers[victim]), Signal::KILL);
-                std::thread::sleep(LONGER_THAN_A_LEASE);
-                self.wrappers[victim].kill();
+                self.strike_guards(&[victim], Signal::KILL);
+                std::thread::sleep(LONGER_THAN_A_LEASE * 2);
+                self.instances[victim].kill();
                 self.restart(victim);
             }
+            Fault::KillGuardsAsTermBegins => self.strike_beginning(Signal::KILL),
+            Fault::StopGuardsAsTermBegins => self.strike_beginning(Signal::STOP),
             Fault::HandOver => {
                 let to = IDS[(victim + 1) % IDS.len()];
-                self.stage.tenure(&["hand-over", "job", "--to", to]);
+                self.stage.tenure(&["hand-over", NAME, "--to", to]);
             }
+            Fault::Resign => drop(self.stage.tenure(&["resign", NAME])),
             Fault::StopStore => {
                 self.stage.store.pause();
                 std::thread::sleep(LONGER_THAN_A_LEASE);
                 self.stage.store.resume();
             }
         }
-        // The leader may have changed between the look and the fault; then nothing need follow.
-        let costs_term = [Fault::KillWrapper, Fault::StopWrapper, Fault::TerminateWrapper];
-        if fault == Fault::StopStore || hits_leader && costs_term.contains(&fault) {
-            self.stage.next_term(before);
+    }
+
+    /// Tells the leader to go, and strikes all guards soon after.
+    fn strike_beginning(&mut self, signal: Signal) {
+        let mut command = self.stage.command(&["resign", NAME]);
+        command.stderr(Stdio::null());
+        let mut resigning = Process::spawn(command);
+        self.pause_up_to(BEGINNING_MAX_MS);
+        let new = (0..IDS.len()).filter(|index| !self.instances[*index].plan.is_older);
+        self.strike_guards(&new.collect::<Vec<_>>(), signal);
+        resigning.wait(GENEROUS);
+        std::thread::sleep(LONGER_THAN_A_LEASE);
+    }
+
+    fn strike_guards(&self, victims: &[usize], signal: Signal) {
+        for victim in victims {
+            self.instances[*victim].guards().into_iter().for_each(|guard| strike(guard, signal));
         }
     }
 
-    fn restart(&mut self, index: usize) {
-        self.wrappers[index] = self.start(index);
+    /// The newest term in the diary, once it was judged.
+    #[track_caller]
+    fn follow(&mut self) -> u64 {
+        self.follower.follow().unwrap_or_else(|what| {
+            let plans: Vec<&Plan> = self.instances.iter().map(|it| &it.plan).collect();
+            panic!("{what}; the last faults were {:?} of {plans:?}", self.last)
+        })
     }
 
-    fn run(&mut self, rounds: usize) -> Diary {
-        self.stage.next_term(0);
+    fn pause_up_to(&mut self, milliseconds: u64) {
+        std::thread::sleep(Duration::from_millis(self.random.in_range(0..milliseconds)));
+    }
+
+    #[track_caller]
+    fn next_term(&mut self, after: u64) {
+        wait_for("a child of a newer term", GENEROUS, || {
+            let newest = self.follow();
+            (newest > after).then_some(newest)
+        });
+    }
+
+    fn run(mut self, rounds: usize) -> Judge {
+        self.next_term(0);
         let ends_at = ends_at();
         let goes_on = |round| ends_at.map_or(round < rounds, |at| Instant::now() < at);
         for round in (0..).take_while(|round| goes_on(*round)) {
@@ -199,23 +281,35 @@ impl Trial {
             let fault = planned.unwrap_or_else(|| *self.random.choose(&FAULTS));
             eprintln!("round {round}: {fault:?}");
             self.strike(fault);
-            let diary = self.stage.diary();
-            assert_eq!(diary.check(), Ok(()), "after {fault:?} in round {round}");
+            self.check_ends();
+            let newest = self.follow();
+            self.check_orphans(newest);
             self.check_zombies();
         }
-        self.wrappers.clear();
-        self.check_orphans();
-        self.stage.diary()
+        self.zombies.set_owners(Vec::new());
+        self.instances.clear();
+        self.check_orphans(u64::MAX);
+        self.follow();
+        self.report();
+        self.follower.judge
+    }
+
+    fn report(&self) {
+        let Judge { terms, lines, .. } = self.follower.judge;
+        let (age, _) = self.zombies.oldest();
+        let [new, older] = self.starts;
+        eprintln!("{} faults: {:?}", self.struck.values().sum::<usize>(), self.struck);
+        eprintln!("{new} starts of this version, {older} of an older one");
+        self.refusals.iter().for_each(|words| eprintln!("refused: {words}"));
+        eprintln!("{terms} terms, {lines} lines, no overlap, no orphan; oldest zombie {age:?}");
     }
 }
 
 fn prove(kind: Kind) {
     let rounds = rounds();
-    let diary = Trial::on(kind).run(rounds);
-    assert_eq!(diary.check(), Ok(()));
+    let judge = Trial::on(kind).run(rounds);
     // Not every fault costs a term, and some hit a standby.
-    assert!(diary.terms() > rounds / 4, "only {} terms: the faults missed", diary.terms());
-    eprintln!("{} terms, {} lines", diary.terms(), diary.lines.len());
+    assert!(judge.terms > rounds / 4, "only {} terms: the faults missed", judge.terms);
 }
 
 #[test]
@@ -242,7 +336,6 @@ fn two_children_at_a_time_are_caught() {
             Process::spawn(command)
         })
         .into();
-    testkit::wait_until("the overlap to be caught", testkit::GENEROUS, || {
-        Diary::read(&folder.path().join(Diary::FILE)).check().is_err()
-    });
+    let mut follower = Follower::of(folder.path().join(Diary::FILE));
+    wait_until("the overlap to be caught", GENEROUS, || follower.follow().is_err());
 }

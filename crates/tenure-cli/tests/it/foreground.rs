@@ -37,6 +37,24 @@ fn ctrl_c_is_the_programs_and_its_code_is_passed_on() {
     assert!(!stage.key_exists(), "the term is given back");
 }
 
+/// Nobody could continue a wrapper that stopped, so it does not, and lets the program go on.
+#[test]
+fn ctrl_z_without_a_shell_stops_nothing_for_good() {
+    let stage = Stage::on(Kind::Own);
+    let script = "echo ready; while read word; do echo heard-$word; done; exit 4";
+    let mut terminal = on_terminal(&stage, script);
+    terminal.sees("ready");
+    for word in ["one", "two"] {
+        terminal.press("\x1a");
+        terminal.press(&format!("{word}\n"));
+        terminal.sees(&format!("heard-{word}"));
+    }
+    terminal.press("\x04");
+    assert_eq!(terminal.ends(), Some(4));
+    let history = stage.json(&["history", NAME]);
+    assert_eq!(history["terms"].as_array().unwrap().len(), 1, "{history}");
+}
+
 /// A shell with job control, and a wrapper called ada in its foreground that leads.
 fn in_a_shell(stage: &Stage) -> Terminal {
     let template = stage.command(&[]);

@@ -11,7 +11,7 @@ use crate::stage::{
 
 /// A new guard is there before it knows the program; within this time it does, or is replaced.
 /// Nobody promises anything for wrapper and guard that are killed within it.
-const UNTIL_IT_IS_KNOWN: std::time::Duration = std::time::Duration::from_millis(2_500);
+const UNTIL_IT_IS_KNOWN: std::time::Duration = std::time::Duration::from_secs(4);
 
 /// Waits until the wrapper has another guard than `old`.
 #[track_caller]
@@ -98,22 +98,36 @@ fn health_checks_do_not_disturb_the_guard() {
     wait_until("three terms to end", GENEROUS, || {
         fs::read_to_string(&log).unwrap().matches("not contending").count() >= 3
     });
-    assert_eq!(guard_of(&wrapper), guard, "{}", fs::read_to_string(&log).unwrap());
+    // On a busy machine a guard may be replaced because it is slow; that is another matter.
+    let log = fs::read_to_string(&log).unwrap();
+    assert!(!log.contains("the guard process has ended"), "{log}");
+    assert!(guard_of(&wrapper) == guard || log.contains("does not answer"), "{log}");
 }
 
 #[test]
 fn work_that_stays_ill_holds_back_longer_each_time() {
     let stage = Stage::on(Kind::Own);
-    let flags = ["--health-cmd", "false", "--health-every", "200ms"];
-    let _sick = stage.wrap("ada", &flags, "sleep 600");
-    let gaps = wait_for("three pauses", GENEROUS, || {
-        let history = stage.json(&["history", NAME]);
-        let terms = history["terms"].as_array().unwrap();
-        let gaps: Vec<i64> = terms.iter().filter_map(|term| term["gap_ms"].as_i64()).collect();
-        (gaps.len() >= 3).then_some(gaps)
+    let log = stage.folder.path().join("log");
+    let words =
+        ["run", NAME, "--health-cmd", "false", "--health-every", "200ms", "--ttl", "1500ms"];
+    let mut command = stage.command(&[&words[..], &["--", "sleep", "600"]].concat());
+    command.stderr(fs::File::create(&log).unwrap());
+    let _sick = Process::spawn(command);
+    // What it says, not how long it took: a busy machine makes every pause longer.
+    let pauses = wait_for("three pauses", GENEROUS, || {
+        let log = fs::read_to_string(&log).unwrap();
+        let words = log.lines().filter_map(|line| line.split_once("not contending for "));
+        let pauses: Vec<String> = words.map(|(_, pause)| pause.to_owned()).collect();
+        (pauses.len() >= 3).then_some(pauses)
     });
-    // Newest first. The pauses are 1 s, 1.2 s, 2.4 s, …
-    assert!(gaps[0] > gaps[gaps.len() - 1], "{gaps:?}");
+    assert_eq!(pauses[..3], ["1s", "1.2s", "2.4s"], "{pauses:?}");
+}
+
+/// Whether the process has blocked signals, the first thing that a guard does.
+fn blocks_signals(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    mask.is_some_and(|mask| mask.trim().trim_start_matches('0').len() > 8)
 }
 
 /// Months of guards that are killed now and then take no standby away.
@@ -126,8 +140,9 @@ fn a_standby_outlives_any_number_of_guards() {
     stage.wait_for_members(2);
     let mut guard = guard_of(&standby);
     for _ in 0..10 {
-        // Long enough that it counts as one that stays.
-        std::thread::sleep(std::time::Duration::from_millis(1_300));
+        // Long enough that it counts as one that stays, from when it serves on.
+        wait_until("the guard to serve", GENEROUS, || blocks_signals(guard));
+        std::thread::sleep(std::time::Duration::from_millis(2_000));
         send(guard, Signal::KILL);
         guard = next_guard(&standby, guard);
     }

@@ -52,6 +52,44 @@ fn five_hundred_ticks_are_five_hundred_runs() {
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
 }
 
+/// Whenever the signal comes: either the program ran, or its tick is as open as before.
+#[test]
+fn a_run_that_is_terminated_before_its_program_starts_leaves_the_tick_open() {
+    const ROUNDS: u32 = 100;
+    /// On a busy machine the store may hear too late that nothing was started.
+    const USED_UP_MAX: u32 = 1;
+    let stage = Stage::on(Kind::Own);
+    let command = |tick: &str| {
+        // A stop signal that the program does not die of: once started, it takes its one step.
+        let words = ["once", "migrate", "--tick", tick, "--ttl", "30s", "--stop-signal", "WINCH"];
+        let mut command = stage.command(&words);
+        command.args(["--on-crash", "skip", "--", "mkdir", tick]);
+        command.current_dir(stage.folder.path());
+        command
+    };
+    let has_run = |tick: &str| stage.folder.path().join(tick).exists();
+    let begun_at = std::time::Instant::now();
+    assert_eq!(Said::of(command("first")).code, 0);
+    let length = begun_at.elapsed();
+    let mut used_up = 0;
+    for round in 0..ROUNDS {
+        let tick = round.to_string();
+        let mut runner = Process::spawn(command(&tick));
+        // Not in the first moments, in which the program has not even looked at its words.
+        std::thread::sleep(length / 4 + length * 3 / 4 * round / ROUNDS);
+        let pid = rustix::process::Pid::from_raw(runner.pid() as i32).unwrap();
+        // One that has ended is as good.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        runner.wait(GENEROUS);
+        if !has_run(&tick) {
+            let again = Said::of(command(&tick));
+            used_up += u32::from(again.err.contains("never finished"));
+            assert!(has_run(&tick) || used_up > 0, "round {round}: {again:?}");
+        }
+    }
+    assert!(used_up <= USED_UP_MAX, "{used_up} ticks were used up");
+}
+
 on_every_store! {
     fn twenty_instances_whose_clocks_differ_run_one_tick_once(stage: crate::stage::Stage) {
         let clock = WallClock::build();

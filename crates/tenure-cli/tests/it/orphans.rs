@@ -7,9 +7,11 @@ use std::process::Command;
 use rustix::process::Signal;
 use testkit::{GENEROUS, Process, wait_until};
 
+use crate::diary::Diary;
+use crate::instance::everybody;
 use crate::stage::{
-    Kind, NAME, Said, Stage, TENURE, children_of, is_alive, number_in, send, wait_until_gone,
-    works_in,
+    Kind, NAME, Said, Stage, TENURE, children_of, in_namespace, is_alive, number_in, send,
+    wait_until_gone, works_in,
 };
 
 /// A program whose only writer is in a session of its own and ignores the stop signal; the leader
@@ -45,6 +47,54 @@ fn a_stray_that_ignores_the_stop_signal_never_meets_the_next_program() {
     }
 }
 
+/// A list of children that was made while a process forked and ended shows neither of the two.
+#[test]
+fn a_chain_of_processes_that_fork_and_end_never_meets_the_next_program() {
+    let stage = Stage::on(Kind::Own);
+    let _wrapper = stage.wrap("ada", &["--ttl", "3s"], Diary::FAST_CHAIN);
+    let mut token = stage.next_term(0);
+    for _ in 0..12 {
+        stage.tenure(&["resign", NAME]);
+        token = stage.next_term(token);
+        assert_eq!(stage.diary().check(), Ok(()));
+    }
+}
+
+/// A process has no environment for a moment while it is being executed.
+#[test]
+fn a_chain_of_processes_that_fork_and_end_dies_with_its_wrapper() {
+    let stage = Stage::on(Kind::Own);
+    let folder = stage.folder.path();
+    for _ in 0..12 {
+        let before = stage.diary().last_token().unwrap_or(0);
+        let mut wrapper = stage.wrap("ada", &[], Diary::FAST_CHAIN);
+        stage.next_term(before);
+        wrapper.kill();
+        wait_until("the chain to be gone", GENEROUS, || {
+            !everybody().any(|pid| works_in(pid, folder))
+        });
+    }
+}
+
+/// The mark is in no environment that the guard could read; the wrapper has told it of the process.
+#[test]
+fn a_stray_that_hides_its_mark_dies_with_its_wrapper() {
+    let stage = Stage::on(Kind::Own);
+    let script = "setsid env -i sh -c 'echo $$ > stray; exec sleep 600' & sleep 600";
+    let mut wrapper = stage.wrap("ada", &[], script);
+    let stray = number_in(stage.folder.path(), "stray");
+    let meta = format!("{{tenure:{NAME}}}:meta");
+    let renewed = || stage.store.cli(&["HGET", &meta, "expires_at"]);
+    // The guard is told after a renewal.
+    for _ in 0..3 {
+        let before = renewed();
+        wait_until("a renewal", GENEROUS, || renewed() != before);
+    }
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    wrapper.kill();
+    wait_until_gone(stray);
+}
+
 #[test]
 fn a_daemon_dies_with_its_wrapper() {
     let stage = Stage::on(Kind::Own);
@@ -66,14 +116,9 @@ fn a_program_that_forks_for_ever_comes_to_an_end() {
     let folder = stage.folder.path().to_owned();
     wrapper.terminate();
     assert_eq!(wrapper.wait(GENEROUS).code(), Some(137));
-    let left: Vec<u32> = running().filter(|pid| works_in(*pid, &folder)).collect();
+    let left: Vec<u32> = everybody().filter(|pid| works_in(*pid, &folder)).collect();
     assert!(left.is_empty(), "{left:?} are left");
     assert!(!stage.key_exists(), "the term is given back");
-}
-
-fn running() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").unwrap().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// As many orphans as a busy program leaves behind, all of which end at once.
@@ -87,26 +132,6 @@ fn orphans_that_end_are_reaped_while_the_program_runs() {
     wait_until("the orphans to be started", GENEROUS, || stage.folder.path().join("done").exists());
     wait_until("the orphans to be reaped", GENEROUS, || zombies_of(wrapper.pid()) == 0);
     assert!(children_of(wrapper.pid()).len() >= 2, "guard and program are there");
-}
-
-/// A pid namespace of its own for a command, if that can be had here.
-fn in_namespace(stage: &Stage, flags: &[&str], words: &[&str]) -> Option<Command> {
-    let possible = Command::new("unshare").args(["-pf", "--mount-proc", "true"]).status();
-    if !possible.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no pid namespace can be made here");
-        return None;
-    }
-    let plain = stage.command(words);
-    let mut command = Command::new("unshare");
-    command.args(flags).arg(TENURE).args(plain.get_args()).current_dir(stage.folder.path());
-    for (name, value) in plain.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
-    command.stdin(std::process::Stdio::null());
-    Some(command)
 }
 
 fn child_of(pid: u32) -> Option<u32> {
@@ -138,7 +163,7 @@ fn children_are_found_though_proc_is_that_of_another_namespace() {
     assert_eq!(said.code, 3, "{said:?}");
     assert!(!said.err.contains("cannot be ended"), "{said:?}");
     let folder = stage.folder.path();
-    let left: Vec<u32> = running().filter(|pid| works_in(*pid, folder)).collect();
+    let left: Vec<u32> = everybody().filter(|pid| works_in(*pid, folder)).collect();
     assert!(left.is_empty(), "{left:?} are left");
 }
 

@@ -4,7 +4,8 @@ use rustix::process::Signal;
 use testkit::{GENEROUS, wait_until};
 
 use crate::stage::{
-    NAME, PROMPTLY, guard_of, is_alive, number_in, on_every_store, send, wait_until_gone,
+    Kind, NAME, PROMPTLY, Said, Stage, guard_of, is_alive, number_in, on_every_store, send,
+    wait_until_gone,
 };
 
 on_every_store! {
@@ -229,4 +230,24 @@ fn a_signal_that_was_ignored_from_the_start_ends_nobody() {
     let seen = lines();
     testkit::wait_until("the program to go on", testkit::GENEROUS, || lines() > seen + 20);
     assert!(wrapper.is_running());
+}
+
+/// Whoever interrupts an instance whose program is being stopped wants the instance to end: nobody
+/// else is there to hear it.
+#[test]
+fn an_interrupt_while_the_program_is_being_stopped_ends_the_instance() {
+    for signal in [Signal::INT, Signal::HUP, Signal::QUIT] {
+        let stage = Stage::on(Kind::Own);
+        let script = "trap 'echo $$ > told' TERM; trap '' INT HUP QUIT
+            echo $$ > pid; while :; do sleep 0.02; done";
+        let mut wrapper = stage.wrap("ada", &["--ttl", "9s"], script);
+        number_in(stage.folder.path(), "pid");
+        let resign = stage.command(&["resign", NAME]);
+        let resigning = std::thread::spawn(move || Said::of(resign));
+        number_in(stage.folder.path(), "told");
+        send(wrapper.pid(), signal);
+        assert_eq!(wrapper.wait(GENEROUS).code(), Some(137), "the program was killed: {signal:?}");
+        assert!(!stage.key_exists(), "the term is given back");
+        resigning.join().unwrap();
+    }
 }

@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use testkit::{GENEROUS, Process, RedisServer, ServerProgram, TempFolder, wait_for, wait_until};
 
 use crate::diary::Diary;
+use crate::instance::has_namespaces;
 
 /// The program under test.
 pub(crate) const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
@@ -59,7 +60,12 @@ impl Stage {
 
     /// `tenure` with these words, on this stage's store.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
-        let mut command = plain_command(words);
+        self.command_of(TENURE, words)
+    }
+
+    /// The same of another version.
+    pub(crate) fn command_of(&self, program: &str, words: &[&str]) -> Command {
+        let mut command = plain_command_of(program, words);
         command.env("TENURE_STORE", self.store.url());
         // Nobody led on this store before the test.
         command.env("TENURE_DEFAULTS__FRESH_STORE", "true");
@@ -134,7 +140,11 @@ impl Stage {
 
 /// `tenure` with these words, without anything from the environment that it would read.
 pub(crate) fn plain_command(words: &[&str]) -> Command {
-    let mut command = Command::new(TENURE);
+    plain_command_of(TENURE, words)
+}
+
+pub(crate) fn plain_command_of(program: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("TENURE_") {
             command.env_remove(name);
@@ -142,6 +152,25 @@ pub(crate) fn plain_command(words: &[&str]) -> Command {
     }
     command.args(words).stdin(Stdio::null());
     command
+}
+
+/// A pid namespace of its own for a command, if that can be had here.
+pub(crate) fn in_namespace(stage: &Stage, flags: &[&str], words: &[&str]) -> Option<Command> {
+    if !has_namespaces() {
+        eprintln!("skipped: no pid namespace can be made here");
+        return None;
+    }
+    let plain = stage.command(words);
+    let mut command = Command::new("unshare");
+    command.args(flags).arg(TENURE).args(plain.get_args()).current_dir(stage.folder.path());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.stdin(Stdio::null());
+    Some(command)
 }
 
 /// What a command said, and how it ended.

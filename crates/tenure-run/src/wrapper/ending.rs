@@ -31,6 +31,15 @@ pub(super) struct Progress {
     left: Vec<Pid>,
 }
 
+/// What is known about a list of children beside what it shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ListAge {
+    /// The leader had ended before it was made.
+    pub(super) leader_had_ended: bool,
+    /// It shows a child that has ended since the list before.
+    pub(super) has_changed: bool,
+}
+
 impl Wrapper {
     /// What cannot be killed by its number.
     pub fn handle_kill_answer(&mut self, _now: Moment, pid: Pid, answer: KillAnswer) {
@@ -95,21 +104,23 @@ impl Wrapper {
     }
 
     /// Whether this was the end. `left` is `None` where nobody knows what is left.
-    pub(super) fn judge_end(
-        &mut self,
-        now: Moment,
-        left: Option<Vec<Pid>>,
-        leader_had_ended: bool,
-    ) {
+    pub(super) fn judge_end(&mut self, now: Moment, left: Option<Vec<Pid>>, age: ListAge) {
+        let is_proof = age.leader_had_ended && !age.has_changed;
         let Some(program) = &mut self.program else { return };
         let is_stuck = matches!(program.stage, Stage::Stuck { .. });
-        let nobody_is_left = leader_had_ended && left.as_ref().is_some_and(Vec::is_empty);
+        let nobody_is_left = is_proof && left.as_ref().is_some_and(Vec::is_empty);
         let left = left.unwrap_or_default();
         program.refused.retain(|pid| left.contains(pid));
         let progress = match &mut program.stage {
             Stage::Ending(progress) => progress,
             Stage::Stuck { .. } if nobody_is_left => return self.finish(now),
-            Stage::Stuck { .. } => return self.kill_each(&left, &left),
+            Stage::Stuck { look_at, .. } => {
+                // What starts others is not given up with those that cannot be ended.
+                if age.has_changed || left.iter().any(|pid| !program.refused.contains(pid)) {
+                    *look_at = (*look_at).min(now + LOOK_PAUSE_MAX);
+                }
+                return self.kill_each(&left, &left);
+            }
             _ => return,
         };
         progress.lists += 1;
@@ -118,8 +129,8 @@ impl Wrapper {
             return self.finish(now);
         }
         let all_refused = !left.is_empty() && left.iter().all(|pid| program.refused.contains(pid));
-        let is_hopeless =
-            all_refused && progress.lists >= REFUSALS_MIN || now >= progress.since + STUCK_AFTER;
+        let is_hopeless = all_refused && !age.has_changed && progress.lists >= REFUSALS_MIN
+            || now >= progress.since + STUCK_AFTER;
         if is_hopeless && !nobody_is_left && !is_stuck {
             return self.give_up(now, left);
         }
@@ -128,7 +139,7 @@ impl Wrapper {
             return self.look_for_end();
         }
         // Whoever is killed leaves its children to us: as long as that goes on, look at once again.
-        progress.pause = match progress.left == left {
+        progress.pause = match progress.left == left && !left.is_empty() {
             true => (progress.pause * 2).min(LOOK_PAUSE_MAX),
             false => LOOK_PAUSE_MIN,
         };
@@ -176,6 +187,7 @@ impl Wrapper {
         if let Stage::Stuck { .. } = program.stage {
             return;
         }
+        self.strays_told.clear();
         self.unforgotten = program.group;
         self.make_forget(now);
     }
@@ -192,6 +204,7 @@ impl Program {
             (Stage::Stuck { pids, .. }, ..) => Outcome::NotEnded(pids.clone()),
             (_, Some(error), ..) => Outcome::NotStarted(error),
             (_, None, false, Some(ending)) => Outcome::ByItself(ending),
+            (_, None, true, _) if !self.has_executed => Outcome::NeverRan,
             (_, None, _, ending) => Outcome::WithItsTerm(ending),
         }
     }

@@ -1,17 +1,23 @@
 //! The wrapper and its guard: every order is answered, or there is another guard.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tenure_core::Moment;
 
 use super::{GuardTrouble, Output, Program, Stage, StartError, Word, Wrapper};
+use crate::guard::STRAYS_MAX;
 use crate::orders::{NumberedOrder, Order, Reply};
+use crate::process::{ListedStray, Stray};
 
 /// How long a guard may take to start. It does nothing else, so this only ends a hang.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long it may take to answer an order. On a busy machine everybody is late at times; a guard
 /// that is replaced needlessly costs a few milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long it may take to forget a program. Meanwhile the leader is a zombie, and nothing runs
+/// that another guard would have to learn of.
+const FORGET_TIMEOUT: Duration = Duration::from_millis(500);
 /// The pause before another try to start one.
 const START_PAUSE: Duration = Duration::from_millis(200);
 /// A guard that was ready for so long did start: that it was killed says nothing about the next.
@@ -34,6 +40,8 @@ pub(super) struct GuardLink {
     ready_since: Option<Moment>,
     /// The order that makes it forget the last program.
     forget_order: Option<u64>,
+    /// Until when that must have been answered.
+    forget_by: Option<Moment>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +65,7 @@ impl GuardLink {
     pub(super) fn wakes_at(&self) -> Option<Moment> {
         match self.state {
             State::Pausing(until) | State::Starting(until) => Some(until),
-            State::Ready => self.answer_by,
+            State::Ready => self.answer_by.into_iter().chain(self.forget_by).min(),
             State::Absent | State::Impossible => None,
         }
     }
@@ -135,6 +143,34 @@ impl Wrapper {
         if let Some(program) = &mut self.program {
             program.watch_order = number;
         }
+        self.list_strays();
+    }
+
+    /// Has the processes looked for that the guard would not find by group or mark.
+    pub(super) fn list_strays(&mut self) {
+        if let Some(Program { stage: Stage::Running, group: Some(group), .. }) = self.program {
+            self.outputs.push_back(Output::ListStrays(group));
+        }
+    }
+
+    /// What left the group of the program, as far as the system showed; `None` when it could not.
+    /// The guard is told what has changed since the last time.
+    pub fn handle_strays(&mut self, now: Moment, listed: Option<&[ListedStray]>) {
+        let is_watched = self.program.as_ref().is_some_and(|it| it.watch_order.is_some());
+        let (Some(listed), true) = (listed, is_watched && self.guard.is_ready()) else { return };
+        let ours = listed.iter().filter(|it| !self.strangers.contains(&it.child));
+        let seen: BTreeSet<Stray> = ours.map(|it| it.stray).collect();
+        let gone: Vec<Stray> = self.strays_told.difference(&seen).copied().collect();
+        let new: Vec<Stray> = seen.difference(&self.strays_told).copied().collect();
+        for stray in gone {
+            self.strays_told.remove(&stray);
+            self.order(now, Order::ForgetStray(stray));
+        }
+        let room = STRAYS_MAX.saturating_sub(self.strays_told.len());
+        for stray in new.into_iter().take(room) {
+            self.strays_told.insert(stray);
+            self.order(now, Order::WatchStray(stray));
+        }
     }
 
     /// Makes the guard forget the program whose leader is `unforgotten`, or reaps that at once
@@ -142,6 +178,7 @@ impl Wrapper {
     pub(super) fn make_forget(&mut self, now: Moment) {
         let Some(leader) = self.unforgotten else { return };
         self.guard.forget_order = self.order(now, Order::Forget);
+        self.guard.forget_by = self.guard.forget_order.map(|_| now + FORGET_TIMEOUT);
         if self.guard.forget_order.is_none() {
             self.unforgotten = None;
             self.reap(leader);
@@ -158,7 +195,7 @@ impl Wrapper {
             State::Starting(by) if now >= by => {
                 self.handle_guard_trouble(now, GuardTrouble::Silent);
             }
-            State::Ready if self.guard.answer_by.is_some_and(|by| now >= by) => {
+            State::Ready if self.guard.wakes_at().is_some_and(|by| now >= by) => {
                 self.handle_guard_trouble(now, GuardTrouble::Silent);
             }
             _ => {}
@@ -195,7 +232,7 @@ impl Wrapper {
 
     fn handle_taken(&mut self, now: Moment, number: u64) {
         if self.guard.forget_order == Some(number) {
-            self.guard.forget_order = None;
+            (self.guard.forget_order, self.guard.forget_by) = (None, None);
             if let Some(leader) = self.unforgotten.take() {
                 self.reap(leader);
             }
@@ -213,7 +250,8 @@ impl Wrapper {
             self.guard.failures = 0;
         }
         self.guard.failures += 1;
-        (self.guard.answer_by, self.guard.forget_order) = (None, None);
+        (self.guard.answer_by, self.guard.forget_order, self.guard.forget_by) = (None, None, None);
+        self.strays_told.clear();
         // A guard that is killed acts no more, so the number may be anybody's again.
         if let Some(leader) = self.unforgotten.take() {
             self.reap(leader);

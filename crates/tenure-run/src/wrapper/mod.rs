@@ -15,7 +15,8 @@
 //!   to the guard is answered by its number; a guard that ends, stops or is silent is replaced.
 //! - Nothing is left once the leader was *seen* to have ended and two lists of children, taken
 //!   after that, show nobody. What the program orphans becomes our child before its parent counts
-//!   as ended, so a list from before proves nothing.
+//!   as ended, so a list from before proves nothing; and neither does one that shows a child which
+//!   has ended since the list before: it may have forked while the list was made.
 //! - What cannot be ended is never called gone: the term is held to its end, nothing else starts.
 //! - The leader is reaped only after the guard has forgotten its group: until then the number is
 //!   nobody else's.
@@ -32,7 +33,7 @@ use tenure_core::Moment;
 
 use self::guarding::GuardLink;
 use crate::orders::NumberedOrder;
-use crate::process::{Ending, Leader, ListedChild, Pid};
+use crate::process::{Ending, Leader, ListedChild, Pid, Stray};
 
 /// Between the news that some child has ended and the list of who it was: many come at a time.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
@@ -77,6 +78,9 @@ pub enum Output {
     ListChildren,
     /// Reap this child, which has ended.
     Reap(Pid),
+    /// List what descends from this process and is not in this group; answered by
+    /// [`Wrapper::handle_strays`].
+    ListStrays(Pid),
     /// Renew the lease no more, and give nothing back before it ends.
     HoldTerm,
     /// Tell people, without ever waiting for them.
@@ -134,6 +138,8 @@ pub enum Outcome {
     ByItself(Ending),
     /// Its term is over, or had to be given up; how the leader ended, if it had begun.
     WithItsTerm(Option<Ending>),
+    /// Its term was over before it ran anything.
+    NeverRan,
     /// It never ran.
     NotStarted(StartError),
     /// These processes of it could not be ended. Nothing else may be started here.
@@ -171,6 +177,8 @@ pub struct Wrapper {
     unforgotten: Option<Pid>,
     /// Children that are not the program's: they were there before it.
     strangers: BTreeSet<Pid>,
+    /// What the guard knows of the program beside its group.
+    strays_told: BTreeSet<Stray>,
     /// Children that have ended, and since when that is known.
     ended_children: BTreeMap<Pid, Moment>,
     look_at: Option<Moment>,
@@ -264,8 +272,12 @@ impl Wrapper {
             return;
         }
         program.deadline = deadline;
+        let runs = program.stage == Stage::Running;
         if program.group.is_some() && !matches!(program.stage, Stage::Stuck { .. }) {
             self.tell_deadline(now);
+        }
+        if runs {
+            self.list_strays();
         }
         self.handle_time(now);
     }
@@ -276,13 +288,19 @@ impl Wrapper {
         match (&program.stage, program.group) {
             (Stage::Running, Some(group)) if !program.is_cut_short => {
                 program.is_cut_short = true;
-                for signal in [SentSignal::Stop, SentSignal::Continue] {
-                    self.outputs.push_back(Output::Signal { group, signal });
-                }
+                self.ask_to_stop(group);
             }
+            // It may have begun: it is told once that is known.
+            (Stage::Opening, _) => program.is_cut_short = true,
             (Stage::Running | Stage::Ending(_) | Stage::Stuck { .. }, _) => {}
             // It has not begun, so it need not end in order.
             _ => self.cut_short(now),
+        }
+    }
+
+    pub(super) fn ask_to_stop(&mut self, group: Pid) {
+        for signal in [SentSignal::Stop, SentSignal::Continue] {
+            self.outputs.push_back(Output::Signal { group, signal });
         }
     }
 
@@ -305,6 +323,13 @@ impl Wrapper {
             let signal = SentSignal::Passed(number);
             self.outputs.push_back(Output::Signal { group, signal });
         }
+    }
+
+    /// Whether a signal from outside is the program's affair: it runs, and nobody has told it to
+    /// stop.
+    pub fn takes_signals(&self) -> bool {
+        let program = self.program.as_ref();
+        program.is_some_and(|program| program.stage == Stage::Running && !program.is_cut_short)
     }
 
     /// Whoever repeats the wish to end means it.
@@ -347,6 +372,7 @@ impl Wrapper {
     pub fn handle_children(&mut self, now: Moment, children: Option<&[ListedChild]>) {
         let look = self.looks.pop_front().unwrap_or(Look::Reap);
         let listed = children.unwrap_or_default();
+        let has_changed = self.has_newly_ended(listed);
         match children {
             Some(_) => self.reap_old(now, listed),
             None => self.look_again(now + REAP_AFTER),
@@ -355,7 +381,7 @@ impl Wrapper {
             Look::Reap => self.note_strangers(now, children),
             Look::Ending { leader_had_ended } => {
                 let left = children.map(|_| self.left_of_program(listed));
-                self.judge_end(now, left, leader_had_ended);
+                self.judge_end(now, left, ending::ListAge { leader_had_ended, has_changed });
             }
         }
     }
@@ -435,6 +461,16 @@ impl Wrapper {
         if !self.ended_children.is_empty() {
             self.look_again(now + REAP_AFTER);
         }
+    }
+
+    /// Whether a child has ended that had not when children were listed before.
+    fn has_newly_ended(&self, listed: &[ListedChild]) -> bool {
+        let leader = self.program.as_ref().and_then(|program| program.group);
+        let kept = [leader, self.unforgotten];
+        let mut ended = listed.iter().filter(|child| child.has_ended && !child.is_helper);
+        ended.any(|child| {
+            !kept.contains(&Some(child.pid)) && !self.ended_children.contains_key(&child.pid)
+        })
     }
 
     fn look_again(&mut self, again_at: Moment) {

@@ -58,8 +58,12 @@ impl Wrapper {
     pub fn handle_executed(&mut self, _now: Moment) {
         let Some(program) = &mut self.program else { return };
         program.has_executed = true;
-        if program.stage == Stage::Opening {
-            program.stage = Stage::Running;
+        if program.stage != Stage::Opening {
+            return;
+        }
+        program.stage = Stage::Running;
+        if let (true, Some(group)) = (program.is_cut_short, program.group) {
+            self.ask_to_stop(group);
         }
     }
 

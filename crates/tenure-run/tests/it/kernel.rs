@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tenure_run::{Ending, KillAnswer, Pid};
+use tenure_run::{Ending, KillAnswer, ListedStray, Pid, Stray};
 
 use crate::random::Random;
 
@@ -29,6 +29,8 @@ pub(crate) struct Process {
     pub(crate) kind: Kind,
     pub(crate) parent: i32,
     pub(crate) group: i32,
+    /// No two processes have the same.
+    pub(crate) started: u64,
     /// Since when it waits to be reaped, and how it ended.
     pub(crate) zombie: Option<(u64, Ending)>,
     /// SIGKILL is on its way: it does nothing any more.
@@ -47,6 +49,7 @@ pub(crate) struct Process {
 pub(crate) struct Kernel {
     pub(crate) processes: BTreeMap<i32, Process>,
     next: i32,
+    started: u64,
     /// Whoever was killed and must not have been.
     pub(crate) wrongly_killed: Option<(i32, Kind)>,
     /// A child of the wrapper ended.
@@ -58,6 +61,7 @@ impl Kernel {
         let mut kernel = Kernel {
             processes: BTreeMap::new(),
             next: WRAPPER,
+            started: 0,
             wrongly_killed: None,
             child_signal: false,
         };
@@ -78,10 +82,12 @@ impl Kernel {
         let like = self.processes.get(&parent);
         let group = like.filter(|_| !has_own_group).map_or(number, |parent| parent.group);
         let inherited = |flag: fn(&Process) -> bool| like.is_some_and(flag);
+        self.started += 1;
         let process = Process {
             kind,
             parent,
             group,
+            started: self.started,
             zombie: None,
             is_dying: false,
             is_foreign: inherited(|parent| parent.is_foreign),
@@ -169,6 +175,37 @@ impl Kernel {
             }
         }
         (found, refused)
+    }
+
+    /// What descends from the wrapper, lives and is not in `group`; nothing of the child `helper`.
+    pub(crate) fn strays(&self, group: i32, helper: Option<i32>) -> Vec<ListedStray> {
+        let living = self.processes.iter().filter(|(_, it)| it.zombie.is_none());
+        let strays = living.filter(|(number, it)| it.group != group && **number != WRAPPER);
+        let listed = strays.filter_map(|(number, it)| {
+            let child = self.child_above(*number).filter(|child| Some(*child) != helper)?;
+            let stray = Stray { pid: Pid::new((*number).into())?, started: it.started };
+            Some(ListedStray { stray, child: Pid::new(child.into())? })
+        });
+        listed.collect()
+    }
+
+    /// The child of the wrapper that this process is, or descends from.
+    fn child_above(&self, number: i32) -> Option<i32> {
+        let parent = self.processes.get(&number)?.parent;
+        match parent {
+            WRAPPER => Some(number),
+            parent => self.child_above(parent),
+        }
+    }
+
+    /// Kills a stray and what descends from it, unless the number is somebody else's by now.
+    pub(crate) fn kill_stray(&mut self, stray: Stray) -> KillAnswer {
+        let number = stray.pid.get();
+        if self.processes.get(&number).is_none_or(|it| it.started != stray.started) {
+            return KillAnswer::Gone;
+        }
+        self.kill_below(number);
+        self.kill(number)
     }
 
     /// Kills what descends from `top`.

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 
 use tenure_core::Moment;
 use tenure_run::{
-    Deadline, Ending, Guard, GuardOutput, GuardTrouble, Leader, ListedChild, NumberedOrder,
-    Outcome, Output, Pid, Reply, SentSignal, StartError, Wrapper,
+    Deadline, Ending, Guard, GuardOutput, GuardTrouble, KillAnswer, Leader, ListedChild,
+    NumberedOrder, Outcome, Output, Pid, Reply, SentSignal, StartError, Stray, Wrapper,
 };
 
 use crate::kernel::{Kernel, Kind, WRAPPER};
@@ -43,6 +43,8 @@ pub(crate) enum Flaw {
     ListedTooEarly,
     /// E28: it is said first, and whoever says it waits for the reader.
     TalksFirst,
+    /// A list of children in which somebody has just ended proves that nobody is left.
+    EndedSinceIsNoChange,
     /// E30: a guard that does not answer in time counts as a program that cannot be executed.
     SilenceIsNoProgram,
 }
@@ -96,6 +98,8 @@ pub(crate) struct World {
     /// Terms that were given back, with what could not be ended.
     closed: Vec<(u64, bool)>,
     snapshot: Option<Vec<ListedChild>>,
+    /// The last leader, and since when its term is over.
+    last_leader: Option<(i32, u64)>,
     trace: bool,
     is_over: bool,
     pub(crate) terms: u64,
@@ -127,6 +131,7 @@ impl World {
             next_term_at: Some(50),
             closed: Vec::new(),
             snapshot: None,
+            last_leader: None,
             trace,
             is_over: false,
             terms: 0,
@@ -316,7 +321,10 @@ impl World {
         let leader = current.leader;
         let guard_is_late = self.guards.iter().any(|guard| {
             let watches = guard.machine.watched().map(Pid::get) == leader;
-            let finds = process.group == leader.unwrap_or(0) || !process.is_unmarked;
+            let stray = Stray { pid: pid(number), started: process.started };
+            let finds = process.group == leader.unwrap_or(0)
+                || !process.is_unmarked
+                || guard.machine.knows(stray);
             watches && finds && is_late(guard.state)
         });
         if is_late(self.wrapper_state) || guard_is_late {
@@ -510,6 +518,7 @@ impl World {
                 self.wrapper.handle_leader(now, state);
             }
             Output::ListChildren => self.list_children(),
+            Output::ListStrays(group) => self.list_strays(group),
             Output::Reap(pid) => self.kernel.reap(pid.get()),
             Output::HoldTerm => {
                 if let Some(term) = &mut self.term {
@@ -628,7 +637,10 @@ impl World {
         if self.random.chance(5) {
             return self.wrapper.handle_children(now, None);
         }
-        let mut listed = self.list(None);
+        let mut listed = self.list_slowly();
+        if self.flaw == Some(Flaw::EndedSinceIsNoChange) {
+            listed.retain(|child| !child.has_ended);
+        }
         if self.flaw == Some(Flaw::RefusedIsGone) {
             listed.retain(|child| {
                 let process = &self.kernel.processes[&child.pid.get()];
@@ -648,12 +660,45 @@ impl World {
         self.wrapper.handle_children(now, Some(&listed));
     }
 
+    /// A list takes time: whoever is in it may fork and end before it is looked at.
+    fn list_slowly(&mut self) -> Vec<ListedChild> {
+        let mut listed = self.list(None);
+        if self.random.chance(800) {
+            return listed;
+        }
+        for child in &mut listed {
+            let number = child.pid.get();
+            let process = &self.kernel.processes[&number];
+            let (Kind::Program(term), Some(current)) = (process.kind, &self.term) else { continue };
+            let is_free = !process.is_dying && !process.hangs && process.zombie.is_none();
+            if is_free && current.leader != Some(number) {
+                self.kernel.fork(number, Kind::Program(term), true);
+                self.kernel.exit(self.now, number, Ending::Exited(0));
+                child.has_ended = true;
+            }
+        }
+        listed
+    }
+
+    fn list_strays(&mut self, group: Pid) {
+        let now = moment(self.now);
+        if self.random.chance(5) {
+            return self.wrapper.handle_strays(now, None);
+        }
+        let guard = self.guards.last().map(|guard| guard.pid);
+        let listed = self.kernel.strays(group.get(), guard);
+        self.wrapper.handle_strays(now, Some(&listed));
+    }
+
     fn end_term(&mut self, outcome: Outcome) {
         let Some(term) = self.term.take() else { return };
         let with_rest = matches!(outcome, Outcome::NotEnded(_));
         match &outcome {
             Outcome::NotEnded(_) if self.now < term.ends_at && self.is_left(term.number) => {
                 self.violate(format!("term {} was not held to its end", term.number));
+            }
+            Outcome::NeverRan if term.has_executed => {
+                self.violate("a program that ran is said never to have run".into());
             }
             Outcome::ByItself(_) if !term.has_executed => {
                 self.violate("a program that never ran ended by itself".into());
@@ -663,6 +708,7 @@ impl World {
             }
             _ => {}
         }
+        self.last_leader = term.leader.map(|leader| (leader, self.now));
         self.closed.push((term.number, with_rest));
         if with_rest {
             // The wrapper exits.
@@ -702,6 +748,11 @@ impl World {
                         let answer = kernel.kill_group(group.get());
                         guard.machine.handle_killed(moment(now), group, answer);
                     }
+                    GuardOutput::KillStray(stray) => {
+                        if kernel.kill_stray(stray) == KillAnswer::Refused {
+                            guard.machine.handle_refused(stray.pid);
+                        }
+                    }
                     GuardOutput::KillMarked => {
                         let (found, refused) = kernel.kill_marked();
                         refused.into_iter().for_each(|pid| guard.machine.handle_refused(pid));
@@ -735,15 +786,14 @@ impl World {
         let State::Runs { since } = self.wrapper_state else {
             return self.note_guarded();
         };
-        let age_of =
-            |zombie: Option<(u64, Ending)>| zombie.map_or(0, |(at, _)| self.now - at.max(since));
         let leader = self.term.as_ref().and_then(|term| term.leader);
+        let last = self.last_leader;
         let old = self.kernel.processes.iter().find(|(number, process)| {
+            // The number of a leader is its own for as long as anything of its program may be left.
+            let released_at = last.filter(|(last, _)| last == *number).map_or(0, |(_, at)| at);
+            let seen_at = process.zombie.map_or(self.now, |(at, _)| at.max(since).max(released_at));
             let is_kept = Some(**number) == leader;
-            process.parent == WRAPPER && !is_kept && age_of(process.zombie) > 3 * ZOMBIE_AGE_MAX
-                || matches!(process.kind, Kind::Stranger)
-                    && process.parent == WRAPPER
-                    && age_of(process.zombie) > ZOMBIE_AGE_MAX
+            process.parent == WRAPPER && !is_kept && self.now - seen_at > ZOMBIE_AGE_MAX
         });
         if let (Some((number, _)), true) = (old, self.blocked_until < self.now) {
             let number = *number;

@@ -4,6 +4,8 @@ use crate::world::{Flaw, World};
 
 /// How many worlds a test run looks at, unless told otherwise.
 const SEEDS: u64 = 400;
+/// On how many threads worlds run that must be quiet.
+const THREADS: u64 = 4;
 /// Within how many worlds a broken rule must show.
 const SEEDS_TO_CATCH: u64 = 5_000;
 
@@ -20,14 +22,26 @@ fn no_program_acts_outside_its_term() {
         return;
     }
     let seeds = number("RUN_SEEDS").unwrap_or(SEEDS);
-    let mut terms = 0;
-    for seed in 0..seeds {
-        let world = World::new(seed, None, false).run();
-        assert_eq!(world.violation, None, "repeat it with RUN_SEED={seed}");
-        terms += world.terms;
-    }
+    let terms = terms_of(seeds);
     println!("{seeds} worlds, {terms} terms, nothing broken");
     assert!(terms > seeds, "only {terms} terms: the worlds are too quiet");
+}
+
+/// Runs so many worlds, on a few threads, and counts their terms.
+#[expect(clippy::disallowed_methods, reason = "the machine owns no thread, but its worlds may")]
+fn terms_of(seeds: u64) -> u64 {
+    let run = move |first: u64| -> u64 {
+        let worlds = (first..seeds).step_by(THREADS as usize).map(|seed| {
+            let world = World::new(seed, None, false).run();
+            assert_eq!(world.violation, None, "repeat it with RUN_SEED={seed}");
+            world.terms
+        });
+        worlds.sum()
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|first| scope.spawn(move || run(first))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    })
 }
 
 /// What a world says about a broken rule must be what that rule is for.
@@ -60,6 +74,11 @@ fn a_death_at_the_gate_that_counts_as_an_end_is_caught() {
 #[test]
 fn a_list_from_before_the_end_of_the_leader_is_caught() {
     is_caught(Flaw::ListedTooEarly, &OVERLAP[..1]);
+}
+
+#[test]
+fn a_list_that_changed_while_it_was_made_is_caught() {
+    is_caught(Flaw::EndedSinceIsNoChange, &OVERLAP[..1]);
 }
 
 #[test]

@@ -1,96 +1,121 @@
-//! Real clients: the same script on redis-server and on our store must print the same.
+//! Real clients: the same script of ours on redis-server and on our store must print the same.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::install;
 use super::servers::Server;
 use crate::command::Failure;
 use crate::repository::root;
 
 /// A client library, and the script that uses it.
 struct Client {
-    /// Its package, and its name in messages.
-    package: &'static str,
+    /// Its name in messages and for `--suite`.
+    name: &'static str,
+    /// What is installed.
+    packages: &'static [&'static str],
     /// In `xtask/clients/`.
     script: &'static str,
-    /// Its language's program, and what to say when it is missing.
+    language: &'static Language,
+}
+
+/// What runs scripts.
+struct Language {
     program: &'static str,
+    /// What to say when it is missing.
     advice: &'static str,
-    /// Puts the package into a folder of our own.
-    install: fn(&Path) -> Result<(), String>,
-    /// What runs the script, given that folder.
+    install: fn(&Path, &[&str]) -> Result<(), String>,
+    /// What runs a script, given the folder with the packages.
     runner: fn(&Path) -> Command,
 }
 
+const PYTHON: Language = Language {
+    program: "python3",
+    advice: "install python3 with its venv module",
+    install: install::python,
+    runner: |folder| Command::new(folder.join("bin/python")),
+};
+
+const NODE: Language = Language {
+    program: "node",
+    advice: "install node with npm",
+    install: install::node,
+    runner: |folder| {
+        let mut command = Command::new("node");
+        command.current_dir(folder);
+        command
+    },
+};
+
 const CLIENTS: &[Client] = &[
     Client {
-        package: "redis-py",
+        name: "redis-py",
+        packages: &["redis==5.0.8"],
         script: "redis_py.py",
-        program: "python3",
-        advice: "install python3 with its venv module",
-        install: install_redis_py,
-        runner: |folder| Command::new(folder.join("bin/python")),
+        language: &PYTHON,
     },
     Client {
-        package: "ioredis",
+        name: "ioredis",
+        packages: &["ioredis@5.4.1"],
         script: "ioredis.mjs",
-        program: "node",
-        advice: "install node with npm",
-        install: install_ioredis,
-        runner: |folder| {
-            let mut command = Command::new("node");
-            command.current_dir(folder);
-            command
-        },
+        language: &NODE,
+    },
+    Client {
+        name: "bullmq",
+        packages: &["bullmq@5.12.0", "ioredis@5.4.1"],
+        script: "bullmq.mjs",
+        language: &NODE,
     },
 ];
 
-/// Runs every client whose tools are there; a line says which are not.
-pub(super) fn compare() -> Result<(), Failure> {
-    let redis = Server::redis()?;
-    let ours = Server::ours()?;
-    let mut differences = 0;
-    for client in CLIENTS {
-        match client.compare(&redis, &ours) {
-            Ok(found) => differences += found,
-            Err(reason) => println!("{:<10} skipped: {reason}", client.package),
+/// The names of all clients.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    CLIENTS.iter().map(|client| client.name)
+}
+
+/// Runs the script of `name`, if there is one and its tools are there; a line says when they are
+/// not. Returns how many lines differ.
+pub(super) fn compare(name: &str) -> Result<usize, Failure> {
+    let Some(client) = CLIENTS.iter().find(|client| client.name == name) else { return Ok(0) };
+    match client.prepare() {
+        Ok(folder) => client.compare(&folder, &Server::redis()?, &Server::ours()?),
+        Err(reason) => {
+            println!("{name:<10} skipped: {reason}");
+            Ok(0)
         }
-    }
-    match differences {
-        0 => Ok(()),
-        count => Err(Failure::Failed(format!("compat: {count} replies differ, see above"))),
     }
 }
 
 impl Client {
-    /// How many lines differ. Fails when the client cannot be had.
-    fn compare(&self, redis: &Server, ours: &Server) -> Result<usize, String> {
-        if !is_there(self.program) {
-            return Err(format!("there is no {}: {}", self.program, self.advice));
+    /// The folder with its packages. Fails when they cannot be had.
+    fn prepare(&self) -> Result<PathBuf, String> {
+        let Language { program, advice, install, .. } = self.language;
+        if !install::is_there(program) {
+            return Err(format!("there is no {program}: {advice}"));
         }
-        let folder = root().join("target/compat").join(self.package);
-        if !folder.join("installed").exists() {
-            eprintln!("installing {} into {}", self.package, folder.display());
-            std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-            (self.install)(&folder)?;
-            std::fs::write(folder.join("installed"), "").map_err(|error| error.to_string())?;
-        }
-        let expected = self.run(&folder, redis)?;
-        let found = self.run(&folder, ours)?;
+        let folder = install::folder_of(self.name);
+        install::once(&folder, self.packages, || install(&folder, self.packages))?;
+        Ok(folder)
+    }
+
+    fn compare(&self, folder: &Path, redis: &Server, ours: &Server) -> Result<usize, Failure> {
+        let failed = |error| Failure::Failed(format!("compat: {}: {error}", self.name));
+        let expected = self.run(folder, redis).map_err(failed)?;
+        let found = self.run(folder, ours).map_err(failed)?;
         let differences = differences(&expected, &found);
         for (expected, found) in &differences {
-            println!("{}: redis-server {expected}", self.package);
-            println!("{}: our store    {found}", self.package);
+            println!("{}: redis-server {expected}", self.name);
+            println!("{}: our store    {found}", self.name);
         }
-        let steps = expected.len();
-        println!("{:<10} {steps} steps, {} differences", self.package, differences.len());
+        let (name, steps) = (self.name, expected.len());
+        println!("{name:<10} {steps} steps of our script, {} differences", differences.len());
         Ok(differences.len())
     }
 
     fn run(&self, folder: &Path, server: &Server) -> Result<Vec<String>, String> {
         let script: PathBuf = root().join("xtask/clients").join(self.script);
-        let mut command = (self.runner)(folder);
-        command.arg(script).arg(server.port.to_string()).stdin(Stdio::null());
+        let mut command = (self.language.runner)(folder);
+        command.arg(script).arg(server.port().to_string()).stdin(Stdio::null());
         let output =
             command.stderr(Stdio::inherit()).output().map_err(|error| error.to_string())?;
         let mut lines: Vec<String> =
@@ -111,39 +136,6 @@ fn differences(expected: &[String], found: &[String]) -> Vec<(String, String)> {
     pairs.filter(|(expected, found)| expected != found).collect()
 }
 
-fn install_redis_py(folder: &Path) -> Result<(), String> {
-    let mut make = Command::new("python3");
-    make.args(["-m", "venv"]).arg(folder);
-    succeed(make)?;
-    let mut install = Command::new(folder.join("bin/python"));
-    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "redis"]);
-    succeed(install)
-}
-
-fn install_ioredis(folder: &Path) -> Result<(), String> {
-    std::fs::write(folder.join("package.json"), "{\"private\":true}\n")
-        .map_err(|error| error.to_string())?;
-    let mut install = Command::new("npm");
-    install.args(["install", "--silent", "--no-audit", "--no-fund", "ioredis"]);
-    install.current_dir(folder);
-    succeed(install)
-}
-
-fn succeed(mut command: Command) -> Result<(), String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    match command.stdin(Stdio::null()).stdout(Stdio::null()).status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{program} cannot install it ({status}); is there a network?")),
-        Err(error) => Err(format!("cannot start {program}: {error}")),
-    }
-}
-
-fn is_there(program: &str) -> bool {
-    let mut command = Command::new(program);
-    let quiet = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
-    quiet.status().is_ok_and(|status| status.success())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,6 +154,5 @@ mod tests {
         for client in CLIENTS {
             assert!(root().join("xtask/clients").join(client.script).exists());
         }
-        assert!(!is_there("no-such-program"));
     }
 }

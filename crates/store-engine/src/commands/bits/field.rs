@@ -2,6 +2,7 @@
 
 use super::super::prelude::*;
 use super::{bit_at, checked_offset, set_bit_at};
+use crate::context::Propagate;
 use crate::keyspace::StringRef;
 
 /// `u8`, `i16`: how an integer is kept.
@@ -151,7 +152,7 @@ fn write(cx: &mut Context<'_>, key: &[u8], operations: &[Operation]) -> CommandR
         cx.db.dirty += changes - 1;
     } else if is_longer {
         // No value fitted, and yet the string grew: Redis keeps that from its file and replicas.
-        cx.db.dirty += 1;
+        cx.propagate = Propagate::Always;
         cx.db.signal_modified(key);
     }
     Ok(())

@@ -159,9 +159,17 @@ fn bitcount(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     Ok(())
 }
 
+/// Eight bytes at a time: by single bytes it would take several times as long.
+fn count_ones(bytes: &[u8]) -> usize {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let ones = |word: &[u8; 8]| u64::from_ne_bytes(*word).count_ones() as usize;
+    let in_rest: usize = rest.iter().map(|byte| byte.count_ones() as usize).sum();
+    words.iter().map(ones).sum::<usize>() + in_rest
+}
+
 fn count_bits(bytes: &[u8], range: std::ops::Range<usize>) -> usize {
     let (first, last) = (range.start / 8, (range.end - 1) / 8);
-    let whole: usize = bytes[first..=last].iter().map(|byte| byte.count_ones() as usize).sum();
+    let whole = count_ones(&bytes[first..=last]);
     let before = (first * 8..range.start).filter(|at| bit_at(bytes, *at)).count();
     let behind = (range.end..(last + 1) * 8).filter(|at| bit_at(bytes, *at)).count();
     whole - before - behind

@@ -100,7 +100,7 @@ pub(in crate::commands) fn kill(db: &mut Keyspace, server: &mut ServerState, id:
     let Some(mut session) = server.sessions.take(id) else { return };
     session.flags |= session_flag::CLOSING;
     // What it has not been sent yet it will not get any more.
-    session.output.truncate(session.output_written);
+    session.output.clear();
     crate::commands::forget_session(db, server, &mut session);
     server.sessions.put_back(session);
     db.effects.requests.push(ServerRequest::Close(id));

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use store_resp::Output;
+
 use super::super::prelude::*;
 use crate::pubsub::TopicKind;
 use crate::session::{Session, session_flag};
@@ -38,11 +40,39 @@ impl ClientType {
     }
 }
 
+/// What the running session holds beside itself: its output is with the reply, and its request
+/// with the driver.
+struct Running<'a> {
+    output: &'a Output,
+    request: Request<'a>,
+}
+
+impl Running<'_> {
+    /// Bytes of the arguments alone, and of the request as it came.
+    fn request_bytes(&self) -> (usize, usize) {
+        let frame = |number: usize| number.to_string().len() + 3;
+        let args = || self.request.args_from(0).map(<[u8]>::len);
+        let wire: usize = args().map(|len| frame(len) + len + 2).sum();
+        (args().sum(), frame(self.request.len()) + wire)
+    }
+}
+
 /// One line of CLIENT LIST, without its end.
 pub(crate) fn describe_client(server: &ServerState, session: &Session, now_ms: u64) -> String {
+    describe(server, session, None, now_ms)
+}
+
+fn describe(
+    server: &ServerState,
+    session: &Session,
+    running: Option<Running<'_>>,
+    now_ms: u64,
+) -> String {
+    let output = running.as_ref().map_or(&session.output, |running| running.output);
+    let (arguments, request) = running.as_ref().map_or((0, 0), Running::request_bytes);
+    let (nodes, node_bytes) = output.queued();
     let seconds_since = |at_ms: u64| now_ms.saturating_sub(at_ms) / 1000;
     let held = |kind| session.subscriptions.as_ref().map_or(0, |held| held.of(kind).len());
-    let unread = session.output.len().saturating_sub(session.output_written);
     let queued = session.transaction.as_ref().map_or(-1, |held| held.queued.len() as i64);
     let queued_bytes = session.transaction.as_ref().map_or(0, |held| held.memory);
     let command = session.last_command.map_or("NULL", |row| &server.registry.row(row).full_name);
@@ -51,14 +81,16 @@ pub(crate) fn describe_client(server: &ServerState, session: &Session, now_ms: u
         None => -1,
     };
     let (query, query_free) =
-        (session.query_bytes, session.query_capacity.saturating_sub(session.query_bytes));
-    let total = session.memory();
+        (session.query_bytes + request, session.query_capacity.saturating_sub(session.query_bytes));
+    let is_running = running.is_some();
+    let own_output = if is_running { output.memory() } else { 0 };
+    let total = session.memory() + own_output + arguments;
     let mut line = String::new();
     let written = write!(
         line,
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} \
-         ssub={} multi={queued} qbuf={query} qbuf-free={query_free} argv-mem=0 multi-mem={queued_bytes} rbs={} \
-         rbp={} obl={unread} oll=0 omem=0 tot-mem={total} events={} cmd={command} user={} \
+         ssub={} multi={queued} qbuf={query} qbuf-free={query_free} argv-mem={arguments} multi-mem={queued_bytes} rbs={} \
+         rbp={} obl={} oll={nodes} omem={node_bytes} tot-mem={total} events={} cmd={command} user={} \
          redir={redirect} resp={}",
         session.id.number,
         session.origin.address,
@@ -72,9 +104,10 @@ pub(crate) fn describe_client(server: &ServerState, session: &Session, now_ms: u
         held(TopicKind::Channel),
         held(TopicKind::Pattern),
         held(TopicKind::Shard),
-        session.output.capacity(),
-        session.output.capacity(),
-        if unread > 0 { "rw" } else { "r" },
+        output.capacity(),
+        output.capacity(),
+        output.buffered(),
+        if output.is_empty() { "r" } else { "rw" },
         String::from_utf8_lossy(&session.user),
         if session.protocol == store_resp::Protocol::Resp3 { 3 } else { 2 },
     );
@@ -103,8 +136,9 @@ fn flags(session: &Session) -> String {
     if set.is_empty() { "N".to_owned() } else { set }
 }
 
-pub(super) fn client_info(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    let line = describe_client(cx.server, cx.session, cx.db.now_ms()) + "\n";
+pub(super) fn client_info(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let running = Running { output: cx.reply.output(), request };
+    let line = describe(cx.server, cx.session, Some(running), cx.db.now_ms()) + "\n";
     cx.reply.verbatim("txt", line.as_bytes());
     Ok(())
 }
@@ -133,7 +167,9 @@ pub(super) fn client_list(cx: &mut Context<'_>, request: Request<'_>) -> Command
     let now_ms = cx.db.now_ms();
     let mut text = String::new();
     for session in sessions {
-        text.push_str(&describe_client(cx.server, session, now_ms));
+        let running =
+            (session.id == cx.session.id).then(|| Running { output: cx.reply.output(), request });
+        text.push_str(&describe(cx.server, session, running, now_ms));
         text.push('\n');
     }
     cx.reply.verbatim("txt", text.as_bytes());

@@ -16,8 +16,8 @@ use list::{client_info, client_list};
 pub(crate) use pause::end_pause;
 use pause::{client_pause, client_unpause};
 use tracking::{client_caching, client_getredir, client_tracking, client_trackinginfo};
-pub(crate) use tracking::{invalidate_tracked, remember_keys, shrink_tracking};
 pub(super) use tracking::{leave_tracking, watch_changes};
+pub(crate) use tracking::{remember_keys, shrink_tracking, tell_before_reply, tell_trackers};
 
 pub(super) const TABLE: &[Command] = &[Command::container("client", CLIENT_SUBCOMMANDS).docs(
     Group::Connection,
@@ -163,9 +163,15 @@ fn client_unblock(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let number = integer(request.arg(2))?;
     let found = u64::try_from(number).ok().and_then(|number| cx.server.sessions.find(number));
     let waiting = found.filter(|session| session.blocked.is_some());
-    let id = waiting.filter(|session| !session.has(session_flag::CLOSING)).map(|found| found.id);
-    cx.reply.integer(i64::from(id.is_some()));
-    cx.db.effects.unblocks.extend(id.map(|id| (id, unblock)));
+    let waiting = waiting.filter(|session| !session.has(session_flag::CLOSING));
+    let found = waiting.and_then(|session| Some((session.id, session.blocked.as_ref()?.row)));
+    cx.reply.integer(i64::from(found.is_some()));
+    if let Some((id, row)) = found {
+        // As in Redis: whatever is ended counts as failed, and so does ending it with an error.
+        cx.server.registry.stats_mut(row).failed += 1;
+        cx.server.registry.stats_mut(cx.row).failed += u64::from(unblock == Unblock::Error);
+        cx.db.effects.unblocks.push((id, unblock));
+    }
     Ok(())
 }
 

@@ -246,7 +246,8 @@ pub(super) fn client_trackinginfo(cx: &mut Context<'_>, _: Request<'_>) -> Comma
     Ok(())
 }
 
-/// After a command of a tracking session: remembers the keys it read.
+/// After a command of a tracking session: remembers the keys it read. After one of a script, that
+/// is every key the script declared: it may have read any of them.
 pub(crate) fn remember_keys(cx: &mut Context<'_>, request: Request<'_>) {
     let row = cx.server.registry.row(cx.row);
     let is_inside = cx.caller != Caller::Client || cx.session.has(session_flag::IN_MULTI);
@@ -262,12 +263,23 @@ pub(crate) fn remember_keys(cx: &mut Context<'_>, request: Request<'_>) {
     if !is_about_caching && !is_inside {
         tracking.caching = false;
     }
-    if !remembers || !row.command.has(flag::READ) {
+    let reads = row.command.has(flag::READ) && !row.command.has(flag::RUNS_SCRIPTS);
+    if !remembers || !reads {
         return;
     }
     let id = cx.session.id;
-    for key in key_finder::keys_of(row.command, request).unwrap_or_default() {
-        cx.server.tracking.remember(id, request.arg(key.arg));
+    note_changes(cx.db, cx.server, Some(id));
+    match cx.server.scripting.running.as_ref().filter(|_| cx.caller == Caller::Script) {
+        Some(running) => {
+            let tracking = &mut cx.server.tracking;
+            running.tracked_keys.iter().for_each(|key| tracking.remember(id, key));
+        }
+        None => {
+            let command = cx.server.registry.row(cx.row).command;
+            for key in key_finder::keys_of(command, request).unwrap_or_default() {
+                cx.server.tracking.remember(id, request.arg(key.arg));
+            }
+        }
     }
     let keys_max = cx.server.config.number("tracking-table-max-keys") as usize;
     cx.db.effects.tracking_is_full |= keys_max > 0 && cx.server.tracking.key_count() > keys_max;
@@ -281,15 +293,34 @@ pub(crate) fn shrink_tracking(db: &mut Keyspace, server: &mut ServerState) {
     server.tracking.shrink(keys_max, sessions, effects, limit);
 }
 
-/// Tells trackers that keys changed; `None` stands for all keys.
-pub(crate) fn invalidate_tracked(
+/// Forgets who kept the keys that changed so far, so that those who read them from now on are
+/// remembered. `cause` is the session that changed them; what ended or was evicted, nobody did.
+fn note_changes(db: &mut Keyspace, server: &mut ServerState, cause: Option<SessionId>) {
+    let changed = std::mem::take(&mut db.effects.changed_keys);
+    server.tracking.note_changes(changed, cause);
+    let lost = std::mem::take(&mut db.effects.lost_keys);
+    server.tracking.note_changes(lost, None);
+    db.effects.has_untold = server.tracking.has_untold();
+}
+
+/// Keys went to make room for a request: its session hears of that before the reply, since what
+/// the reply says is newer.
+#[cold]
+pub(crate) fn tell_before_reply(cx: &mut Context<'_>) {
+    note_changes(cx.db, cx.server, None);
+    cx.server.tracking.tell_running(cx.session, &mut cx.reply);
+}
+
+/// Tells trackers of the keys that changed.
+pub(crate) fn tell_trackers(
     db: &mut Keyspace,
     server: &mut ServerState,
     keys: Vec<Option<Box<[u8]>>>,
-    origin: Option<(SessionId, usize)>,
+    cause: Option<SessionId>,
 ) {
     let limit = server.config.tuned().output_limits[2];
-    let cause = origin.map(|(id, _)| id);
+    server.tracking.note_changes(keys, cause);
+    db.effects.has_untold = false;
     let (sessions, effects) = (&mut server.sessions, &mut db.effects);
-    server.tracking.invalidate(&keys, cause, sessions, effects, limit);
+    server.tracking.tell_changes(sessions, effects, limit);
 }

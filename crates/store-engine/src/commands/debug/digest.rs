@@ -65,7 +65,7 @@ pub(super) fn digest_value(cx: &mut Context<'_>, request: Request<'_>) -> Comman
     cx.reply.array(request.len() - 2);
     for key in request.args_from(2) {
         let mut one = [0; 20];
-        if let Some(entry) = cx.db.entry(key) {
+        if let Some(entry) = cx.db.stored_entry(key) {
             add_value(&mut one, entry);
         }
         cx.reply.simple(&hex(&one));

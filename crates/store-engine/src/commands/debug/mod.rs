@@ -6,6 +6,7 @@ mod protocol;
 use store_types::dump::{self, save_value};
 
 use super::prelude::*;
+use crate::config::rewrite_whole_file;
 use crate::effects::ServerRequest;
 use crate::keyspace::{Data, Entry, Expiry, Freeing, NewValue, ValueRef};
 use crate::session::session_flag;
@@ -36,10 +37,13 @@ const fn subcommand(
 
 /// Redis has no table of these, so COMMAND must not tell of them.
 const SUBCOMMANDS: &[Subcommand] = &[
+    subcommand("aof-flush-sleep", Exactly(3), aof_flush_sleep),
     subcommand("change-repl-id", Exactly(2), change_repl_id),
     subcommand("client-eviction", Exactly(2), client_eviction),
+    subcommand("config-rewrite-force-all", Exactly(2), rewrite_whole_config),
     subcommand("digest", Exactly(2), digest::digest),
     subcommand("digest-value", AtLeast(2), digest::digest_value),
+    subcommand("drop-cluster-packet-filter", Exactly(3), accept),
     subcommand("error", Exactly(3), error),
     subcommand("help", Exactly(2), help),
     subcommand("htstats", AtLeast(3), htstats),
@@ -47,7 +51,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     subcommand("listpack", Exactly(3), listpack),
     subcommand("log", Exactly(3), log),
     subcommand("object", AtLeast(3), object),
-    subcommand("pause-cron", Exactly(3), accept),
+    subcommand("pause-cron", Exactly(3), pause_cron),
     subcommand("populate", AtLeast(3), populate),
     subcommand("protocol", Exactly(3), protocol::protocol),
     subcommand("quicklist", AtLeast(3), quicklist),
@@ -55,24 +59,20 @@ const SUBCOMMANDS: &[Subcommand] = &[
     subcommand("loadaof", Exactly(2), load_aof),
     subcommand("reload", AtLeast(2), reload),
     subcommand("replicate", AtLeast(3), accept),
-    subcommand("replybuffer", Exactly(4), accept),
+    subcommand("replybuffer", Exactly(4), replybuffer),
     subcommand("sdslen", Exactly(3), sdslen),
     subcommand("set-active-expire", Exactly(3), set_active_expire),
-    subcommand("set-disable-deny-scripts", Exactly(3), accept),
-    subcommand("set-skip-checksum-validation", Exactly(3), accept),
+    subcommand("set-disable-deny-scripts", Exactly(3), let_scripts_administrate),
+    subcommand("set-skip-checksum-validation", Exactly(3), skip_checksums),
     subcommand("sleep", Exactly(3), sleep),
-    subcommand("stringmatch-len", Exactly(4), accept),
     subcommand("structsize", Exactly(2), structsize),
 ];
 
 /// What would end, block or change the server behind everybody's back.
 const REFUSED: &[&str] = &[
-    "aof-flush-sleep",
     "assert",
-    "config-rewrite-force-all",
     "crash-and-abort",
     "crash-and-recover",
-    "drop-cluster-packet-filter",
     "leak",
     "mallctl",
     "mallctl-str",
@@ -122,26 +122,77 @@ fn sleep(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     Ok(())
 }
 
-fn set_active_expire(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+/// Whether a switch is to be on: any number but zero.
+fn is_on(request: Request<'_>) -> bool {
     let text = String::from_utf8_lossy(request.arg(2));
-    cx.db.set_active_expiry(text.trim().parse::<i64>().unwrap_or(0) != 0);
+    text.trim().parse::<i64>().unwrap_or(0) != 0
+}
+
+fn set_active_expire(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    cx.db.set_active_expiry(is_on(request));
     cx.reply.ok();
     Ok(())
 }
 
-/// Saves, empties and loads the server. NOSAVE loads what was saved before.
+fn pause_cron(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    cx.server.debug.pauses_cron = is_on(request);
+    cx.reply.ok();
+    Ok(())
+}
+
+fn let_scripts_administrate(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    cx.server.debug.scripts_administrate = is_on(request);
+    cx.reply.ok();
+    Ok(())
+}
+
+fn skip_checksums(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    cx.server.debug.skips_checksums = is_on(request);
+    cx.reply.ok();
+    Ok(())
+}
+
+fn aof_flush_sleep(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    /// Nobody tests with more; the whole server rests.
+    const US_MAX: u64 = 60_000_000;
+    let text = String::from_utf8_lossy(request.arg(2));
+    cx.server.debug.flush_sleep_us = text.trim().parse::<u64>().unwrap_or(0).min(US_MAX);
+    cx.reply.ok();
+    Ok(())
+}
+
+/// Reply buffers are as large as what is in them, so there is nothing to turn off or to wait for.
+fn replybuffer(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    if !is_word(request.arg(2), "PEAK-RESET-TIME") && !is_word(request.arg(2), "RESIZING") {
+        return Err(super::help::wrong_arguments("DEBUG", request));
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+fn rewrite_whole_config(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    super::config::rewrite(cx, rewrite_whole_file)
+}
+
+/// Saves, empties and loads the server. NOSAVE loads what was saved before, NOFLUSH keeps what is
+/// there, and MERGE lets keys of the file replace it.
 fn reload(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let (mut saves, mut flushes) = (true, true);
+    let (mut saves, mut flushes, mut options) = (true, true, LoadOptions::default());
     for word in request.args_from(2) {
         match () {
             () if is_word(word, "NOSAVE") => saves = false,
             () if is_word(word, "NOFLUSH") => flushes = false,
+            () if is_word(word, "MERGE") => options.merges = true,
             () => {
                 return Err(CommandError::text(
-                    "ERR DEBUG RELOAD only supports the NOFLUSH and NOSAVE options.",
+                    "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
                 ));
             }
         }
+    }
+    if cx.server.scripting.interpreter.is_none() {
+        // The file has libraries, and the interpreter is at work.
+        return Err(CommandError::text("ERR DEBUG RELOAD cannot run inside a script"));
     }
     let failed = |reason: String| CommandError::new(format!("ERR {reason}"));
     if saves {
@@ -155,18 +206,20 @@ fn reload(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
             interpreter.flush_libraries();
         }
     }
-    snapshot::load(cx.db, cx.server, file, LoadOptions::default(), &mut |_| {})
+    snapshot::load(cx.db, cx.server, file, options, &mut |_| {})
         .map_err(|error| CommandError::new(format!("ERR {}: {error}", path.display())))?;
     cx.reply.ok();
     Ok(())
 }
 
-/// Loads the append-only file again, before the reply leaves. A file that cannot be loaded ends
-/// the server, as in Redis.
+/// Loads the append-only file again, before the reply leaves, also one that is not continued any
+/// more. A file that cannot be loaded ends the server, as in Redis.
 fn load_aof(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let aof = &cx.server.persistence.aof;
-    if !aof.is_on {
-        return Err(CommandError::text("ERR DEBUG LOADAOF needs the setting appendonly yes"));
+    if !aof.is_on && !cx.server.host.has_append_file(&cx.server.config) {
+        return Err(CommandError::text(
+            "ERR There is no append-only file to load: CONFIG SET appendonly yes makes one",
+        ));
     }
     if aof.is_rewriting || aof.is_scheduled {
         return Err(CommandError::text(
@@ -224,16 +277,17 @@ fn object(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let node_size = cx.server.limits.list_node_size;
     let policy = cx.db.access_policy();
     let now_ms = cx.db.now_ms();
-    let entry = cx.db.entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
+    let entry = cx.db.stored_entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
     let mut saved = Vec::new();
     let mut compressor = store_types::lzf::Compressor::default();
     let mut writer = dump::Writer::new(&mut saved, Some(&mut compressor));
     save_value(saved_value(entry.value(), &mut [0; 20]), &mut writer);
     let (bits, idle) = (entry.access(), policy.idle_seconds(entry.access(), now_ms));
     let mut text = format!(
-        "Value at:{:p} refcount:1 encoding:{} serializedlength:{} lru:{bits} \
+        "Value at:{:p} refcount:{} encoding:{} serializedlength:{} lru:{bits} \
          lru_seconds_idle:{idle}",
         std::ptr::from_ref(entry),
+        super::object::reference_count(cx.server, entry),
         super::object::encoding_name(entry),
         saved.len(),
     );
@@ -253,7 +307,7 @@ fn object(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn sdslen(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let entry = cx.db.entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
+    let entry = cx.db.stored_entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
     let ValueRef::Bytes(value) = entry.value() else {
         return Err(CommandError::text("ERR Not an sds encoded string."));
     };
@@ -266,7 +320,7 @@ fn sdslen(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn listpack(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let entry = cx.db.entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
+    let entry = cx.db.stored_entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
     if super::object::encoding_name(entry) != "listpack" {
         return Err(CommandError::text("ERR Not a listpack encoded object."));
     }
@@ -275,7 +329,7 @@ fn listpack(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn quicklist(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let entry = cx.db.entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
+    let entry = cx.db.stored_entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
     if super::object::encoding_name(entry) != "quicklist" {
         return Err(CommandError::text("ERR Not a quicklist encoded object."));
     }
@@ -315,7 +369,7 @@ fn htstats(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn htstats_key(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let entry = cx.db.entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
+    let entry = cx.db.stored_entry(request.arg(2)).ok_or(CommandError::NO_SUCH_KEY)?;
     let count = match entry.value() {
         ValueRef::Object(value) => match (value.data(), value.encoding_name()) {
             (Data::Hash(hash), "hashtable") => Some(hash.len()),
@@ -370,15 +424,22 @@ fn help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
         cx,
         "DEBUG",
         &[
+            ("AOF-FLUSH-SLEEP <microsec>", "Rest before the append-only file is written."),
+            ("CONFIG-REWRITE-FORCE-ALL", "CONFIG REWRITE of all settings."),
             ("DIGEST", "A signature of all keys and values."),
             ("DIGEST-VALUE <key> [<key> ...]", "Signatures of values."),
             ("ERROR <string>", "Answer with an error."),
             ("HTSTATS <dbid>", "Counts of a database."),
+            ("LOADAOF", "Load the append-only file again."),
             ("LOG <message>", "Write to the log."),
             ("OBJECT <key>", "How a value is kept."),
+            ("PAUSE-CRON <0|1>", "Whether anything happens by itself."),
             ("POPULATE <count> [<prefix>] [<size>]", "Make keys for tests."),
             ("PROTOCOL <type>", "Answer with a value of this type."),
+            ("RELOAD [MERGE] [NOFLUSH] [NOSAVE]", "Save, empty and load the server."),
             ("SET-ACTIVE-EXPIRE <0|1>", "Whether ended keys are looked for."),
+            ("SET-DISABLE-DENY-SCRIPTS <0|1>", "Whether scripts may administrate."),
+            ("SET-SKIP-CHECKSUM-VALIDATION <0|1>", "Whether checksums count."),
             ("SLEEP <seconds>", "Let the whole server rest."),
         ],
     );

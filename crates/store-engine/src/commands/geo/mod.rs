@@ -7,6 +7,7 @@ use store_types::geo::Position;
 use store_types::number::{Extended, IntText, parse_f64};
 use store_types::{Inserted, SortedSet};
 
+use super::collection::count_further;
 use super::prelude::*;
 use search::{georadius, georadiusbymember, geosearch, geosearchstore};
 
@@ -138,6 +139,7 @@ fn geoadd(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let (added, moved) = add_all(cx, request.arg(1), conditions, &scores)?;
     if added + moved > 0 {
         cx.db.changed(event_class::SORTED_SET, "zadd", request.arg(1));
+        count_further(cx, added + moved - 1);
         propagate_added(cx, request, first, &scores);
     }
     cx.reply.count(if conditions.counts_moved { added + moved } else { added });

@@ -7,6 +7,7 @@ use store_types::geo::{Area, Position, Shape};
 use store_types::number::parse_f64;
 use store_types::{ScoreBound, SortedSet};
 
+use super::super::collection::count_further;
 use super::super::partial_sort::partial_sort;
 use super::super::prelude::*;
 use super::{STORE_KEYS, STORE_KEYS_BY_MEMBER};
@@ -221,6 +222,7 @@ fn store(cx: &mut Context<'_>, target: &[u8], query: &Query, form: Form, hits: V
     cx.db.set_object(target, set);
     let event = if form.is_search() { "geosearchstore" } else { "georadiusstore" };
     cx.db.changed(event_class::SORTED_SET, event, target);
+    count_further(cx, hits.len() - 1);
 }
 
 struct Parser<'a, 's> {

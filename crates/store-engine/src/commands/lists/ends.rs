@@ -5,6 +5,7 @@ use store_types::{End, List};
 use super::super::collection::{count, count_further, remove_emptied, reply_element};
 use super::super::prelude::*;
 use super::{pop_event, push_event};
+use crate::context::Caller;
 
 pub(super) fn lpush(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     push(cx, request, End::Front)
@@ -80,6 +81,10 @@ pub(super) fn take_one(cx: &mut Context<'_>, key: &[u8], end: End) -> Result<boo
     let is_empty = list.is_empty();
     drop(list);
     after_taking(cx, key, end, is_empty);
+    if cx.caller == Caller::Resumed {
+        // What one waited for is no change of its own: it is part of the push.
+        cx.db.dirty -= 1;
+    }
     Ok(true)
 }
 

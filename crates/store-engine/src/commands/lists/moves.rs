@@ -6,6 +6,7 @@ use super::super::collection::{first_filled, may_block, timeout_ms};
 use super::super::prelude::*;
 use super::ends::after_taking;
 use super::{end, push_event};
+use crate::context::Caller;
 use crate::session::TimeoutReply;
 
 /// From which end of which list to which.
@@ -41,6 +42,8 @@ impl<'a> Move<'a> {
         is_empty &= source != target;
         cx.db.changed(event_class::LIST, push_event(to), target);
         after_taking(cx, source, from, is_empty);
+        // Both ends together are one change, and none where one waited for it.
+        cx.db.dirty -= if cx.caller == Caller::Resumed { 2 } else { 1 };
         cx.reply.bulk(&element);
         Ok(())
     }

@@ -98,6 +98,39 @@ const BUSY_FUNCTION: CommandError = CommandError::text(
     "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.",
 );
 
+/// The flags of a command that runs a script: what the script promises stands for what any script
+/// might do. A script that promises nothing, or is not found, changes nothing about them.
+pub(crate) fn script_flags(cx: &Context<'_>, command: &Command, request: Request<'_>) -> u32 {
+    let promised = promised_flags(cx, command, request);
+    let Some(promised) = promised.filter(|flags| !flags.contains(Flags::COMPATIBILITY)) else {
+        return command.flags;
+    };
+    let mut flags = command.flags & !(STALE | GROWS | WRITE | MAY_REPLICATE);
+    if !promised.contains(Flags::NO_WRITES) {
+        flags |= WRITE;
+        if !promised.contains(Flags::ALLOW_OOM) {
+            flags |= GROWS;
+        }
+    }
+    if promised.contains(Flags::ALLOW_STALE) {
+        flags |= STALE;
+    }
+    flags
+}
+
+fn promised_flags(cx: &Context<'_>, command: &Command, request: Request<'_>) -> Option<Flags> {
+    let script = request.get(1)?;
+    let interpreter = cx.server.scripting.interpreter()?;
+    match command.name {
+        "eval" | "eval_ro" => Interpreter::promised_flags(script),
+        "evalsha" | "evalsha_ro" => interpreter.script_flags(&Digest::parse(script)?),
+        "fcall" | "fcall_ro" => {
+            Some(interpreter.function(std::str::from_utf8(script).ok()?)?.flags)
+        }
+        _ => None,
+    }
+}
+
 /// While a script runs for too long, only commands that touch no key may run.
 pub(crate) fn check_busy(cx: &Context<'_>, command: &Command) -> CommandResult {
     if command.has(ALLOW_BUSY) { Ok(()) } else { Err(busy_error(cx)) }

@@ -67,11 +67,18 @@ pub(super) fn run(
     };
     let invocation = Invocation { keys, arguments, protocol };
     let db = cx.session.db;
-    cx.server.scripting.running = Some(begin(cx, request, start.kind));
-    let mut reply = std::mem::replace(&mut cx.reply, ReplyWriter::new(client)).into_bytes();
-    let reply_start = reply.len();
+    let tracked_keys = match cx.session.has(session_flag::TRACKING) {
+        true => keys.iter().copied().map(Box::from).collect(),
+        false => Vec::new(),
+    };
+    let running = Running { tracked_keys, ..begin(cx, request, start.kind) };
+    cx.server.scripting.running = Some(running);
+    let mut reply = std::mem::replace(&mut cx.reply, ReplyWriter::new(client)).into_output();
+    let reply_start = reply.position();
     let mut host = ScriptHost::new(cx, &start, memory_refusal);
-    let outcome = work(invocation, &mut host, &mut reply);
+    let outcome = work(invocation, &mut host, reply.bytes_mut());
+    let failures = u64::from(host.has_new_errors) + host.old_errors;
+    cx.server.registry.stats_mut(cx.row).failed += failures;
     cx.server.scripting.running = None;
     cx.server.gates &= !server_gate::BUSY_SCRIPT;
     // SELECT in a script is the script's own.
@@ -80,11 +87,10 @@ pub(super) fn run(
         cx.server.registry.stats_mut(cx.row).failed += 1;
     }
     if let Some(Outcome::Failed { counted: false } | Outcome::Killed) = outcome {
-        let line = reply[reply_start..].strip_prefix(b"-").unwrap_or_default();
-        let code = line.split(|byte| matches!(byte, b' ' | b'\r')).next().unwrap_or_default();
-        cx.server.stats.count_error(code);
+        let line = reply.bytes()[reply_start..].strip_prefix(b"-").unwrap_or_default();
+        cx.server.stats.count_error(error_code(line));
     }
-    cx.reply = ReplyWriter::onto(reply, client);
+    cx.reply = ReplyWriter::onto_output(reply, client);
     Ok(())
 }
 
@@ -106,6 +112,17 @@ fn begin(cx: &mut Context<'_>, request: Request<'_>, kind: ScriptKind) -> Runnin
         has_written: false,
         is_killed: false,
         propagates: true,
+        tracked_keys: Vec::new(),
+    }
+}
+
+/// The code of an error's text: its first word, or ERR where there is none.
+fn error_code(text: &[u8]) -> &[u8] {
+    /// A longer word is no code.
+    const CODE_MAX: usize = 30;
+    match text.iter().take(CODE_MAX + 1).position(|byte| *byte == b' ') {
+        Some(end) => &text[..end],
+        None => b"ERR",
     }
 }
 
@@ -139,6 +156,9 @@ pub(super) struct ScriptHost<'a, 'c> {
     /// What commands that need memory are answered with.
     memory_refusal: Option<CommandError>,
     lines_left: usize,
+    /// It returns errors of its own making, and so many that commands answered with.
+    has_new_errors: bool,
+    old_errors: u64,
     /// Scratch for the request that is called.
     request: OwnedRequest,
 }
@@ -156,6 +176,8 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
             only_reads: true,
             memory_refusal: None,
             lines_left: LOG_LINES_MAX,
+            has_new_errors: false,
+            old_errors: 0,
             request: OwnedRequest::from_args([]),
         }
     }
@@ -189,7 +211,10 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
             let text = "ERR Wrong number of args calling Redis command from script";
             return Err(CommandError::text(text));
         }
-        if command.has(NO_SCRIPT) {
+        // Only what acts on the whole server: a script has no connection of its own to change.
+        let administrates = command.has(ADMIN) && !command.has(NO_MULTI);
+        let is_let = administrates && self.cx.server.debug.scripts_administrate;
+        if command.has(NO_SCRIPT) && !is_let {
             return Err(CommandError::text("ERR This Redis command is not allowed from script"));
         }
         if self.cx.session.has(session_flag::RESTRICTED) {
@@ -296,6 +321,15 @@ impl Host for ScriptHost<'_, '_> {
         if let Some(running) = self.cx.server.scripting.running.as_mut() {
             running.propagates = replication.to_file || replication.to_replicas;
         }
+    }
+
+    fn returned_error(&mut self, text: &[u8], is_counted: bool) {
+        if is_counted {
+            self.old_errors += 1;
+            return;
+        }
+        self.has_new_errors = true;
+        self.cx.server.stats.count_error(error_code(text));
     }
 
     fn tick(&mut self) -> Tick {

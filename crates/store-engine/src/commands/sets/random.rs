@@ -82,6 +82,8 @@ fn pop_some(cx: &mut Context<'_>, key: &[u8], count: usize) -> CommandResult {
         cx.reply.set(len);
         set.iter().for_each(|member| reply_element(&mut cx.reply, member));
         drop(set);
+        // Redis answers this by a union of one set, which reads it.
+        cx.db.stats.hits += 1;
         cx.db.changed(event_class::SET, "spop", key);
         count_further(cx, len - 1);
         cx.propagate_instead(&[b"DEL", key]);

@@ -2,6 +2,7 @@
 
 use store_types::{Limits, Stream, StreamId, Trim, TrimTo};
 
+use super::super::collection::count_further;
 use super::super::prelude::*;
 use super::id::{self, IdText};
 
@@ -134,6 +135,7 @@ pub(super) fn xtrim(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult
     drop(stream);
     if removed > 0 {
         cx.db.changed(event_class::STREAM, "xtrim", key);
+        count_further(cx, removed as usize - 1);
         if cx.db.effects.propagating {
             propagate(cx, request, None, options.trimming, (len, first_id));
         }

@@ -172,7 +172,15 @@ const ATTEMPTS_FACTOR: usize = 10;
 /// What Redis allows as COUNT.
 const COUNT_MAX: i64 = i64::MAX / 16;
 
-pub(super) fn xautoclaim(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+/// What XAUTOCLAIM is asked for.
+struct AutoClaim {
+    idle_min: i64,
+    start: StreamId,
+    count: usize,
+    only_ids: bool,
+}
+
+fn parse_auto_claim(request: Request<'_>) -> Result<AutoClaim, CommandError> {
     let idle_min = parse_idle(request, "XAUTOCLAIM")?;
     let start = id::parse_start(request.arg(5))?;
     let (mut count, mut only_ids, mut at) = (100, false, 6);
@@ -190,6 +198,16 @@ pub(super) fn xautoclaim(cx: &mut Context<'_>, request: Request<'_>) -> CommandR
         }
         at += 1;
     }
+    Ok(AutoClaim { idle_min, start, count, only_ids })
+}
+
+pub(super) fn xautoclaim(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let parsed = parse_auto_claim(request);
+    if parsed.is_err() {
+        // The key is looked up first, which counts whatever else is wrong.
+        cx.db.read(request.arg(1));
+    }
+    let AutoClaim { idle_min, start, count, only_ids } = parsed?;
     check_group(cx, request)?;
     let (key, name, consumer) = (request.arg(1), request.arg(2), request.arg(3));
     let now = cx.db.now_ms() as i64;

@@ -266,6 +266,8 @@ fn read_in_group(
 ) -> Result<bool, CommandError> {
     let now = cx.db.now_ms() as i64;
     let mut claims = Claims::new(cx, key, group);
+    // Redis counts this second look as well.
+    cx.db.read(key);
     let Some(mut stream) = cx.db.write_as::<Stream>(key)? else { return Ok(false) };
     let read_up_to = stream.group(group).map_or(StreamId::MAX, |group| group.last_id());
     // A consumer that gets nothing is not noted either.
@@ -276,12 +278,13 @@ fn read_in_group(
     drop(stream);
     announce(cx, created, key);
     begin_key(cx, key);
-    if after == NEW_ONES {
-        let count = (options.count, options.is_acknowledged);
-        deliver_new(cx, key, (group, consumer), count, &mut claims)?;
-    } else {
-        deliver_history(cx, key, (group, consumer), (after, options.count), &mut claims)?;
-    }
+    claims.without_counting(|claims| match after == NEW_ONES {
+        true => {
+            let count = (options.count, options.is_acknowledged);
+            deliver_new(cx, key, (group, consumer), count, claims)
+        }
+        false => deliver_history(cx, key, (group, consumer), (after, options.count), claims),
+    })?;
     claims.changes += 1;
     claims.finish(cx);
     Ok(true)
@@ -421,8 +424,7 @@ fn read_ready(cx: &mut Context<'_>, request: Request<'_>, options: &Options<'_>)
     announce(cx, created, key);
     begin_key(cx, key);
     let count = (count, options.is_acknowledged);
-    deliver_new(cx, key, (group, consumer), count, &mut claims)?;
-    claims.changes += 1;
+    claims.without_counting(|claims| deliver_new(cx, key, (group, consumer), count, claims))?;
     claims.finish(cx);
     Ok(())
 }

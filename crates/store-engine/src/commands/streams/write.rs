@@ -4,6 +4,7 @@ use store_resp::{OwnedRequest, ReplyWriter};
 use store_types::{Element, Group, Pending, Stream, StreamEntry, StreamId};
 
 use super::id::IdText;
+use crate::CommandResult;
 use crate::context::{Context, Propagate};
 
 pub(super) fn reply_id(reply: &mut ReplyWriter, id: StreamId) {
@@ -76,6 +77,17 @@ impl<'a> Claims<'a> {
         self.push(&[b"XGROUP", b"CREATECONSUMER", self.key, self.group, consumer]);
     }
 
+    /// Entries that a consumer reads are told to replicas, but count for no change.
+    pub(super) fn without_counting(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> CommandResult,
+    ) -> CommandResult {
+        let changes = self.changes;
+        let result = work(self);
+        self.changes = changes;
+        result
+    }
+
     /// An entry was given to a consumer, or found to be gone: who replays it finds the same.
     pub(super) fn claimed(&mut self, id: StreamId, pending: &Pending, last_id: StreamId) {
         self.changes += 1;
@@ -118,7 +130,9 @@ impl<'a> Claims<'a> {
         let Some(requests) = self.requests else { return };
         match &mut cx.propagate {
             Propagate::Instead(before) => before.extend(requests),
-            Propagate::Verbatim => cx.propagate = Propagate::Instead(requests),
+            Propagate::Verbatim | Propagate::Always => {
+                cx.propagate = Propagate::Instead(requests);
+            }
         }
     }
 }

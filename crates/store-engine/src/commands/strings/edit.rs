@@ -1,7 +1,11 @@
 //! Parts of strings.
 
+use std::ops::Range;
+
+use store_resp::SHARED_MIN;
+
 use super::super::prelude::*;
-use super::stored;
+use super::{reply_shared, stored_arg};
 use crate::keyspace::Expiry;
 
 pub(super) fn strlen(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -14,12 +18,15 @@ pub(super) fn append(cx: &mut Context<'_>, request: Request<'_>) -> CommandResul
     let (key, tail) = (request.arg(1), request.arg(2));
     let len = match cx.db.peek_string(key)?.map(|text| text.len()) {
         None => {
-            cx.db.set(key, stored(tail), Expiry::Clear);
+            cx.db.set(key, stored_arg(request, 2), Expiry::Clear);
             tail.len()
         }
         Some(len) => {
             check_len(cx, len, tail.len())?;
-            cx.db.edit_string(key, |text| text.extend_from_slice(tail));
+            cx.db.edit_string(key, |text| {
+                make_room(text, len + tail.len());
+                text.extend_from_slice(tail);
+            });
             len + tail.len()
         }
     };
@@ -42,6 +49,7 @@ pub(super) fn setrange(cx: &mut Context<'_>, request: Request<'_>) -> CommandRes
     let end = offset + part.len();
     cx.db.edit_string(key, |text| {
         if text.len() < end {
+            make_room(text, end);
             text.resize(end, 0);
         }
         text[offset..end].copy_from_slice(part);
@@ -57,24 +65,37 @@ pub(super) fn getrange(cx: &mut Context<'_>, request: Request<'_>) -> CommandRes
         cx.reply.bulk(b"");
         return Ok(());
     };
-    let mut scratch = [0; 20];
-    let bytes = text.bytes(&mut scratch);
-    cx.reply.bulk(part_of(bytes, start, end));
+    let part = part_of(text.len(), start, end);
+    if part.len() < SHARED_MIN {
+        let mut scratch = [0; 20];
+        cx.reply.bulk(&text.bytes(&mut scratch)[part]);
+    } else {
+        reply_shared(cx, request.arg(1), |_| part);
+    }
     Ok(())
 }
 
 /// The bytes from `start` to `end` inclusive; negative counts from the end.
-fn part_of(bytes: &[u8], start: i64, end: i64) -> &[u8] {
+fn part_of(len: usize, start: i64, end: i64) -> Range<usize> {
     if start < 0 && end < 0 && start > end {
-        return &[];
+        return 0..0;
     }
-    let len = bytes.len() as i64;
+    let len = len as i64;
     let from_front = |at: i64| if at < 0 { (at.saturating_add(len)).max(0) } else { at };
     let (start, end) = (from_front(start), from_front(end).min(len - 1));
     if len == 0 || start > end {
-        return &[];
+        return 0..0;
     }
-    &bytes[start as usize..=end as usize]
+    start as usize..end as usize + 1
+}
+
+/// Makes room for a string of `len` bytes. A long one gets a megabyte more, where doubling it would
+/// take as much again as it has.
+fn make_room(text: &mut Vec<u8>, len: usize) {
+    const LONG: usize = 1024 * 1024;
+    if len > text.capacity() && len >= LONG {
+        text.reserve_exact(len + LONG - text.len());
+    }
 }
 
 /// Fails when a string of `len` and `more` bytes would be too long.

@@ -5,6 +5,9 @@ mod edit;
 mod lcs;
 mod set;
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use super::prelude::*;
 use crate::keyspace::NewValue;
 use counter::{decr, decrby, incr, incrby, incrbyfloat};
@@ -116,6 +119,27 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::STRING)
         .docs(Group::String, "1.0.0", "O(N)", "A part of a string, by the older name."),
 ];
+
+/// Argument `index` in the form in which a string is kept. A large one is kept without a copy.
+#[inline]
+pub(super) fn stored_arg(request: Request<'_>, index: usize) -> NewValue<'_> {
+    match request.shared(index) {
+        Some(text) => NewValue::Shared(Arc::clone(text)),
+        None => stored(request.arg(index)),
+    }
+}
+
+/// Replies with a part of the long string at `key`, without a copy where it is large.
+pub(super) fn reply_shared(
+    cx: &mut Context<'_>,
+    key: &[u8],
+    part: impl FnOnce(&[u8]) -> Range<usize>,
+) {
+    match cx.db.share_string(key) {
+        Some(text) => cx.reply.bulk_shared(&text, part(&text)),
+        None => cx.reply.null(),
+    }
+}
 
 /// The form in which a string is kept: as an integer when it is the canonical text of one.
 #[inline]

@@ -1,13 +1,16 @@
 //! Reading and setting whole strings.
 
+use store_resp::SHARED_MIN;
+
 use super::super::expire::{Unit, deadline};
 use super::super::prelude::*;
-use super::stored;
+use super::{reply_shared, stored_arg};
 use crate::keyspace::{Expiry, StringRef};
 
 pub(super) fn get(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     match cx.db.read_string(request.arg(1))? {
-        Some(StringRef::Bytes(bytes)) => cx.reply.bulk(bytes),
+        Some(StringRef::Bytes(bytes)) if bytes.len() < SHARED_MIN => cx.reply.bulk(bytes),
+        Some(StringRef::Bytes(_)) => reply_shared(cx, request.arg(1), |bytes| 0..bytes.len()),
         Some(StringRef::Integer(number)) => cx.reply.bulk_integer(number),
         None => cx.reply.null(),
     }
@@ -18,7 +21,10 @@ pub(super) fn mget(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult 
     cx.reply.array(request.len() - 1);
     for key in request.args_from(1) {
         match cx.db.read_string(key) {
-            Ok(Some(text)) => cx.reply.bulk(text.bytes(&mut [0; 20])),
+            Ok(Some(text)) if text.len() < SHARED_MIN => {
+                cx.reply.bulk(text.bytes(&mut [0; 20]));
+            }
+            Ok(Some(_)) => reply_shared(cx, key, |bytes| 0..bytes.len()),
             // A value of another kind counts as absent here.
             Ok(None) | Err(_) => cx.reply.null(),
         }
@@ -54,7 +60,7 @@ struct Ends {
 pub(super) fn set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let (key, value) = (request.arg(1), request.arg(2));
     if request.len() == 3 {
-        cx.db.set(key, stored(value), Expiry::Clear);
+        cx.db.set(key, stored_arg(request, 2), Expiry::Clear);
         cx.db.changed(event_class::STRING, "set", key);
         cx.reply.ok();
         return Ok(());
@@ -64,7 +70,7 @@ pub(super) fn set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if options.returns_old {
         get(cx, request)?;
     }
-    if !set_if(cx, key, value, &options, ends_at) {
+    if !set_if(cx, request, &options, ends_at) {
         if !options.returns_old {
             cx.reply.null();
         }
@@ -86,11 +92,11 @@ pub(super) fn set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 
 fn set_if(
     cx: &mut Context<'_>,
-    key: &[u8],
-    value: &[u8],
+    request: Request<'_>,
     options: &Options,
     ends_at: Option<u64>,
 ) -> bool {
+    let key = request.arg(1);
     let blocked_by = match options.condition {
         Condition::Always => None,
         Condition::Absent => Some(true),
@@ -104,7 +110,7 @@ fn set_if(
         None if options.keeps_expiry => Expiry::Keep,
         None => Expiry::Clear,
     };
-    cx.db.set(key, stored(value), expiry);
+    cx.db.set(key, stored_arg(request, 2), expiry);
     cx.db.changed(event_class::STRING, "set", key);
     true
 }
@@ -178,10 +184,10 @@ fn expiry_moment(
 }
 
 pub(super) fn setnx(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let (key, value) = (request.arg(1), request.arg(2));
+    let key = request.arg(1);
     let is_new = !cx.db.contains(key);
     if is_new {
-        cx.db.set(key, stored(value), Expiry::Clear);
+        cx.db.set(key, stored_arg(request, 2), Expiry::Clear);
         cx.db.changed(event_class::STRING, "set", key);
     }
     cx.reply.integer(i64::from(is_new));
@@ -205,7 +211,7 @@ fn set_with_expiry(
     let (key, value) = (request.arg(1), request.arg(3));
     let ends = Ends { arg: 2, unit, is_absolute: false };
     if let Some(at) = expiry_moment(cx, request, Some(ends), command)? {
-        cx.db.set(key, stored(value), Expiry::At(at));
+        cx.db.set(key, stored_arg(request, 3), Expiry::At(at));
         cx.db.changed(event_class::STRING, "set", key);
         cx.db.notify(event_class::GENERIC, "expire", key);
         let at = at.to_string();
@@ -218,7 +224,7 @@ fn set_with_expiry(
 pub(super) fn getset(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     get(cx, request)?;
     let (key, value) = (request.arg(1), request.arg(2));
-    cx.db.set(key, stored(value), Expiry::Clear);
+    cx.db.set(key, stored_arg(request, 2), Expiry::Clear);
     cx.db.changed(event_class::STRING, "set", key);
     cx.propagate_instead(&[b"SET", key, value]);
     Ok(())
@@ -243,7 +249,8 @@ pub(super) fn getex(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult
     }
     let ends_at = expiry_moment(cx, request, options.expiry, "getex")?;
     match cx.db.peek_string(key)? {
-        Some(text) => cx.reply.bulk(text.bytes(&mut [0; 20])),
+        Some(text) if text.len() < SHARED_MIN => cx.reply.bulk(text.bytes(&mut [0; 20])),
+        Some(_) => reply_shared(cx, key, |bytes| 0..bytes.len()),
         None => cx.reply.null(),
     }
     match ends_at {
@@ -296,8 +303,8 @@ fn check_pairs(request: Request<'_>, command: &str) -> CommandResult {
 
 fn set_pairs(cx: &mut Context<'_>, request: Request<'_>) {
     for at in (1..request.len()).step_by(2) {
-        let (key, value) = (request.arg(at), request.arg(at + 1));
-        cx.db.set(key, stored(value), Expiry::Clear);
+        let key = request.arg(at);
+        cx.db.set(key, stored_arg(request, at + 1), Expiry::Clear);
         cx.db.changed(event_class::STRING, "set", key);
     }
 }

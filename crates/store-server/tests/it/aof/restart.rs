@@ -194,7 +194,19 @@ fn debug_loadaof_brings_back_what_the_file_has() {
     let server = persistent(folder.path()).start().unwrap();
     assert_eq!(digest(&mut connect(&server)), expected);
 
-    let refused = persistent(folder.path()).setting("appendonly", "no").start().unwrap();
-    let reply = connect(&refused).words("DEBUG LOADAOF");
+    // A file that is not continued is loaded, too; where there is none, nothing is forgotten.
+    drop(server);
+    let server = persistent(folder.path()).setting("appendonly", "no").start().unwrap();
+    let mut connection = connect(&server);
+    connection.words("SET lost 1");
+    assert_eq!(connection.words("DEBUG LOADAOF"), ok());
+    assert_eq!(digest(&mut connection), expected);
+    drop(server);
+    std::fs::remove_dir_all(folder.path().join("appendonlydir")).unwrap();
+    let server = persistent(folder.path()).setting("appendonly", "no").start().unwrap();
+    let mut connection = connect(&server);
+    connection.words("SET kept 1");
+    let reply = connection.words("DEBUG LOADAOF");
     assert!(matches!(&reply, Reply::Error(text) if text.contains("appendonly")), "{reply:?}");
+    assert_eq!(connection.words("DBSIZE"), Reply::Integer(1));
 }

@@ -5,6 +5,7 @@
 
 mod append;
 mod embedded;
+mod footprint;
 mod idle;
 mod memory;
 mod removal;
@@ -38,6 +39,7 @@ fn main() -> Outcome {
     servers::stay_on_the_load_core()?;
     idle::measure(&scale, &mut figures)?;
     memory::measure(&mut figures)?;
+    footprint::measure(&scale, &mut figures)?;
     stall::measure(&scale, &mut figures)?;
     removal::measure(&mut figures)?;
     snapshot::measure(&scale, &mut figures)?;
@@ -49,7 +51,7 @@ fn main() -> Outcome {
     Ok(())
 }
 
-const USAGE: &str = "known are --quick and --only speed, stall, snapshot or append";
+const USAGE: &str = "known are --quick and --only speed, stall, snapshot, append or memory";
 
 fn speed_alone(scale: &Scale, _: &mut Figures) -> Outcome {
     speed::measure(scale)?.print();
@@ -65,6 +67,7 @@ fn only(what: &str) -> Outcome<Measure> {
         "stall" => Ok(stall::measure),
         "snapshot" => Ok(snapshot::measure),
         "append" => Ok(append::measure),
+        "memory" => Ok(footprint::measure),
         _ => Err(format!("there is no {what:?} by itself: {USAGE}").into()),
     }
 }

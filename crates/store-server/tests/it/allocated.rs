@@ -1,0 +1,305 @@
+//! What the server says it uses, beside what the allocator of this program was really asked for.
+//!
+//! The server lives in this process, so the tests keep what they hold themselves small, and each
+//! of them has a process to itself, as nextest gives it.
+#![allow(unsafe_code, reason = "an allocator is unsafe by its nature")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use store_server::Server;
+use testkit::{GENEROUS, wait_until};
+
+struct Counting;
+
+static ALLOCATED: AtomicI64 = AtomicI64::new(0);
+
+fn grow(bytes: i64) {
+    let allocated = ALLOCATED.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    PEAK.fetch_max(allocated, Ordering::Relaxed);
+}
+
+// SAFETY: all is passed on to the system's allocator; only sizes are added up.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        grow(layout.size() as i64);
+        // SAFETY: what the caller promises holds for this call, too.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size() as i64, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(start, layout) }
+    }
+
+    unsafe fn realloc(&self, start: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // A large one may be there twice for a moment.
+        grow(size as i64);
+        grow(-(layout.size() as i64));
+        // SAFETY: as above.
+        unsafe { System.realloc(start, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const MIB: i64 = 1 << 20;
+const CHUNK: [u8; 4096] = [b'x'; 4096];
+
+/// Whether this process runs one test alone. Without it there is nothing to measure.
+fn is_alone() -> bool {
+    let is_alone = std::env::var_os("NEXTEST").is_some();
+    if !is_alone {
+        println!("not measured: needs a process to itself, run it with cargo nextest");
+    }
+    is_alone
+}
+
+struct World {
+    server: Server,
+    asker: UnixStream,
+    used_before: i64,
+    allocated_before: i64,
+}
+
+impl World {
+    fn start(settings: &[(&str, &str)]) -> Self {
+        let mut builder = Server::builder();
+        for (name, value) in settings {
+            builder = builder.setting(name, value);
+        }
+        let server = builder.start().unwrap();
+        let asker = server.connect().unwrap();
+        let mut world = Self { server, asker, used_before: 0, allocated_before: 0 };
+        world.used();
+        world.used_before = world.used();
+        world.allocated_before = ALLOCATED.load(Ordering::Relaxed);
+        world
+    }
+
+    fn connect(&self) -> UnixStream {
+        self.server.connect().unwrap()
+    }
+
+    /// Sends a request on the connection that is always read from, and waits for a short answer.
+    fn ask(&mut self, request: &[u8]) {
+        self.asker.write_all(request).unwrap();
+        let mut reply = [0; 64];
+        assert!(self.asker.read(&mut reply).unwrap() > 0);
+    }
+
+    fn used(&mut self) -> i64 {
+        self.asker.write_all(b"INFO memory\r\n").unwrap();
+        let mut text = [0; 8192];
+        let mut len = 0;
+        while !text[..len].ends_with(b"\r\n\r\n") || len < 100 {
+            let count = self.asker.read(&mut text[len..]).unwrap();
+            len += count;
+            if text[..len].windows(18).any(|it| it == b"lazyfreed_objects:") {
+                break;
+            }
+        }
+        let text = std::str::from_utf8(&text[..len]).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+        line.trim().parse().unwrap()
+    }
+
+    /// Both have grown by about as much, and by no less than `least`.
+    #[track_caller]
+    fn agrees(&mut self, least: i64) {
+        let place = std::panic::Location::caller();
+        let mut seen = (0, 0);
+        const PAUSE: Duration = Duration::from_millis(20);
+        for _ in 0..GENEROUS.as_millis() / PAUSE.as_millis() {
+            let used = self.used() - self.used_before;
+            let allocated = ALLOCATED.load(Ordering::Relaxed) - self.allocated_before;
+            seen = (used, allocated);
+            if allocated >= least && (used - allocated).abs() * 10 <= allocated {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        panic!("{place}: used_memory grew by {}, the allocator by {}", seen.0, seen.1);
+    }
+}
+
+fn header(words: &[&str], last_len: usize) -> Vec<u8> {
+    let mut request = format!("*{}\r\n", words.len() + 1).into_bytes();
+    for word in words {
+        request.extend(format!("${}\r\n{word}\r\n", word.len()).into_bytes());
+    }
+    request.extend(format!("${last_len}\r\n").into_bytes());
+    request
+}
+
+/// The most that was allocated at once since it was last set.
+static PEAK: AtomicI64 = AtomicI64::new(0);
+
+/// Sends a string of `len` bytes as the last word of a request, and waits for the answer.
+fn send_large(stream: &mut UnixStream, words: &[&str], len: usize) {
+    stream.write_all(&header(words, len)).unwrap();
+    for start in (0..len).step_by(CHUNK.len()) {
+        stream.write_all(&CHUNK[..CHUNK.len().min(len - start)]).unwrap();
+    }
+    stream.write_all(b"\r\n").unwrap();
+    let mut reply = [0; 64];
+    assert!(stream.read(&mut reply).unwrap() > 0);
+}
+
+/// What is read becomes the value: at no time is it there twice, and what edits it does not
+/// double it.
+#[test]
+fn a_large_value_is_in_memory_once() {
+    if !is_alone() {
+        return;
+    }
+    const LEN: i64 = 64 * MIB;
+    let requests: &[&[&str]] =
+        &[&["SET", "a"], &["SETEX", "b", "100"], &["MSET", "c", "1", "d"], &["GETSET", "e"]];
+    for words in requests {
+        let mut world = World::start(&[]);
+        let mut stream = world.connect();
+        let before = ALLOCATED.load(Ordering::Relaxed);
+        PEAK.store(before, Ordering::Relaxed);
+        send_large(&mut stream, words, LEN as usize);
+        let peak = PEAK.load(Ordering::Relaxed) - before;
+        assert!(peak < LEN / 10 * 12, "{words:?}: {} MiB", peak / MIB);
+        world.agrees(LEN / 10 * 9);
+    }
+    let mut world = World::start(&[]);
+    send_large(&mut world.asker, &["SET", "a"], LEN as usize);
+    PEAK.store(ALLOCATED.load(Ordering::Relaxed), Ordering::Relaxed);
+    for request in ["APPEND a x", "SETRANGE a 5 y", "BITCOUNT a", "GETRANGE a 67108862 -1"] {
+        world.ask(format!("{request}\r\n").as_bytes());
+    }
+    let peak = PEAK.load(Ordering::Relaxed) - world.allocated_before;
+    assert!(peak < LEN / 10 * 12, "{} MiB", peak / MIB);
+}
+
+#[test]
+fn keys_and_values_of_all_sizes_are_counted() {
+    if !is_alone() {
+        return;
+    }
+    for len in [200, 3000, 40_000, 700_000] {
+        let mut world = World::start(&[]);
+        let value = vec![b'x'; len];
+        for number in 0..70 * MIB as usize / len {
+            let mut request = header(&["SET", &format!("key:{number}")], len);
+            request.extend(&value);
+            request.extend(b"\r\n");
+            world.asker.write_all(&request).unwrap();
+            if number % 100 == 99 {
+                world.asker.read_exact(&mut [0; 500]).unwrap();
+            }
+        }
+        let unread = 70 * MIB as usize / len % 100;
+        world.asker.read_exact(&mut vec![0; 5 * unread]).unwrap();
+        world.agrees(64 * MIB);
+    }
+}
+
+#[test]
+fn a_request_that_is_half_here_is_counted() {
+    if !is_alone() {
+        return;
+    }
+    let mut world = World::start(&[]);
+    let mut half = world.connect();
+    half.write_all(&header(&["SET", "key"], 100 * MIB as usize)).unwrap();
+    (0..90 * 256).for_each(|_| half.write_all(&CHUNK).unwrap());
+    world.agrees(80 * MIB);
+    drop(half);
+    wait_until("it is given back", GENEROUS, || world.used() - world.used_before < MIB);
+}
+
+#[test]
+fn replies_that_nobody_reads_are_counted_and_waste_nothing() {
+    if !is_alone() {
+        return;
+    }
+    let mut world = World::start(&[]);
+    let mut request = header(&["SET", "key"], 10_000);
+    request.extend([b'x'; 10_000]);
+    world.ask(&[&request[..], b"\r\n"].concat());
+    let mut slow: Vec<UnixStream> = (0..10).map(|_| world.connect()).collect();
+    for stream in &mut slow {
+        (0..1000).for_each(|_| stream.write_all(b"GET key\r\n").unwrap());
+    }
+    // Ten times ten megabytes, less what the sockets hold, and nothing beyond that.
+    world.agrees(90 * MIB);
+    let grown = ALLOCATED.load(Ordering::Relaxed) - world.allocated_before;
+    assert!(grown < 110 * MIB, "{} MiB for 100", grown / MIB);
+}
+
+#[test]
+fn messages_that_nobody_reads_are_counted_once() {
+    if !is_alone() {
+        return;
+    }
+    let settings = [("client-output-buffer-limit", "pubsub 0 0 0")];
+    let mut world = World::start(&settings);
+    let mut slow: Vec<UnixStream> = (0..10).map(|_| world.connect()).collect();
+    for stream in &mut slow {
+        stream.write_all(b"SUBSCRIBE news\r\n").unwrap();
+        assert!(stream.read(&mut [0; 64]).unwrap() > 0);
+    }
+    let len = MIB as usize;
+    for _ in 0..80 {
+        let mut request = header(&["PUBLISH", "news"], len);
+        (0..len / CHUNK.len()).for_each(|_| request.extend(CHUNK));
+        request.extend(b"\r\n");
+        world.ask(&request);
+    }
+    world.agrees(70 * MIB);
+}
+
+#[test]
+fn a_value_that_only_slow_readers_hold_is_counted() {
+    if !is_alone() {
+        return;
+    }
+    let mut world = World::start(&[]);
+    let len = 100 * MIB as usize;
+    world.asker.write_all(&header(&["SET", "key"], len)).unwrap();
+    for _ in 0..len / CHUNK.len() {
+        world.asker.write_all(&CHUNK).unwrap();
+    }
+    world.ask(b"\r\n");
+    world.agrees(90 * MIB);
+    let mut slow: Vec<UnixStream> = (0..10).map(|_| world.connect()).collect();
+    slow.iter_mut().for_each(|stream| stream.write_all(b"GET key\r\n").unwrap());
+    // Each has begun to read, so each was served.
+    slow.iter_mut().for_each(|stream| assert!(stream.read(&mut [0; 64]).unwrap() > 0));
+    world.agrees(90 * MIB);
+    let grown = ALLOCATED.load(Ordering::Relaxed) - world.allocated_before;
+    assert!(grown < 130 * MIB, "{} MiB for one value", grown / MIB);
+    world.ask(b"DEL key\r\n");
+    world.agrees(90 * MIB);
+    drop(slow);
+    wait_until("it is given back", GENEROUS, || world.used() - world.used_before < MIB);
+}
+
+#[test]
+fn tracked_keys_are_counted() {
+    if !is_alone() {
+        return;
+    }
+    let mut world = World::start(&[("tracking-table-max-keys", "0")]);
+    let mut tracking = world.connect();
+    tracking.write_all(b"CLIENT TRACKING on REDIRECT 1\r\n").unwrap();
+    assert!(tracking.read(&mut [0; 64]).unwrap() > 0);
+    for number in 0..250_000 {
+        tracking.write_all(format!("GET key:{number}\r\n").as_bytes()).unwrap();
+        if number % 100 == 99 {
+            let mut replies = [0; 500];
+            tracking.read_exact(&mut replies).unwrap();
+        }
+    }
+    world.agrees(64 * MIB);
+}

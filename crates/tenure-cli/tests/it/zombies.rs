@@ -1,0 +1,157 @@
+//! How old the zombies of wrappers become.
+//!
+//! What counts is the time in which the owner could have reaped: from the first sight of a zombie,
+//! the time that passed less what its owner spent waiting for a processor (`/proc/PID/schedstat`).
+//! While the owner is stopped nothing counts. So a machine on which much else runs does not make a
+//! zombie older, and a wrapper that forgets one does. The leader of a program does not count while
+//! something else of the program lives: until then its number must stay its own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::stage::{children_of, is_guard};
+
+/// How old one may become.
+pub(crate) const AGE_MAX: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Looks at the children of wrappers all the time.
+pub(crate) struct ZombieWatch {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    owners: Mutex<Vec<u32>>,
+    /// The oldest that was seen, and whose it was.
+    oldest: Mutex<(Duration, String)>,
+    is_over: AtomicBool,
+}
+
+impl ZombieWatch {
+    pub(crate) fn start() -> Self {
+        let shared = Arc::new(Shared::default());
+        let watched = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || {
+            let mut sights = Sights::default();
+            while !watched.is_over.load(Ordering::Relaxed) {
+                let owners = watched.owners.lock().unwrap().clone();
+                let seen = sights.look(&owners, Instant::now());
+                let mut oldest = watched.oldest.lock().unwrap();
+                *oldest = oldest.clone().max(seen);
+                drop(oldest);
+                std::thread::sleep(LOOK_EVERY);
+            }
+        });
+        ZombieWatch { shared, thread: Some(thread) }
+    }
+
+    /// Whose children are looked at from now on.
+    pub(crate) fn set_owners(&self, owners: Vec<u32>) {
+        *self.shared.owners.lock().unwrap() = owners;
+    }
+
+    /// The age of the oldest so far, and whose it was.
+    pub(crate) fn oldest(&self) -> (Duration, String) {
+        self.shared.oldest.lock().unwrap().clone()
+    }
+}
+
+impl Drop for ZombieWatch {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Zombies by owner, number and start, each with when it was first seen and how long its owner had
+/// waited for a processor by then.
+#[derive(Default)]
+struct Sights(BTreeMap<(u32, u32, u64), (Instant, Duration)>);
+
+impl Sights {
+    /// Looks once, and returns the oldest.
+    fn look(&mut self, owners: &[u32], now: Instant) -> (Duration, String) {
+        let mut seen = BTreeMap::new();
+        let mut oldest = (Duration::ZERO, String::new());
+        for owner in owners {
+            let Some((false, waited)) = is_stopped(*owner).zip(waited_for_processor(*owner)) else {
+                continue;
+            };
+            for zombie in zombies_of(*owner) {
+                let key = (*owner, zombie.pid, zombie.started);
+                let (since, waited_before) = *self.0.get(&key).unwrap_or(&(now, waited));
+                seen.insert(key, (since, waited_before));
+                let age = (now - since).saturating_sub(waited - waited_before);
+                oldest = oldest.max((age, format!("{} of wrapper {owner}", zombie.pid)));
+            }
+        }
+        self.0 = seen;
+        oldest
+    }
+}
+
+struct Stat {
+    pid: u32,
+    state: char,
+    group: u32,
+    session: u32,
+    started: u64,
+}
+
+impl Stat {
+    fn of(pid: u32) -> Option<Self> {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let fields: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();
+        Some(Stat {
+            pid,
+            state: fields.first()?.chars().next()?,
+            group: fields.get(2)?.parse().ok()?,
+            session: fields.get(3)?.parse().ok()?,
+            started: fields.get(19)?.parse().ok()?,
+        })
+    }
+
+    fn is_zombie(&self) -> bool {
+        self.state == 'Z'
+    }
+
+    /// Of a program: it has a group of its own, but no session.
+    fn is_leader(&self) -> bool {
+        self.group == self.pid && self.session != self.pid
+    }
+}
+
+fn zombies_of(owner: u32) -> Vec<Stat> {
+    let children: Vec<Stat> = children_of(owner).into_iter().filter_map(Stat::of).collect();
+    let is_ending = children.iter().any(|child| !child.is_zombie() && !is_guard(child.pid));
+    children.into_iter().filter(|it| it.is_zombie() && !(is_ending && it.is_leader())).collect()
+}
+
+fn is_stopped(pid: u32) -> Option<bool> {
+    Stat::of(pid).map(|stat| matches!(stat.state, 'T' | 't'))
+}
+
+fn waited_for_processor(pid: u32) -> Option<Duration> {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    text.split(' ').nth(1)?.parse().ok().map(Duration::from_nanos)
+}
+
+/// The watch is believed only because it sees a zombie that nobody reaps.
+#[test]
+fn a_zombie_that_nobody_reaps_is_seen() {
+    let mut command = std::process::Command::new("sh");
+    // `exec` makes somebody the parent who knows nothing of a child.
+    command.args(["-c", "true & exec sleep 600"]);
+    let careless = testkit::Process::spawn(command);
+    let watch = ZombieWatch::start();
+    watch.set_owners(vec![careless.pid()]);
+    testkit::wait_until("the zombie to be old", testkit::GENEROUS, || watch.oldest().0 > AGE_MAX);
+}
