@@ -66,15 +66,19 @@ impl std::error::Error for FailoverError {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FailoverState {
     None,
-    WaitSync {
-        to: Option<Address>,
-        is_forced: bool,
-        until: Option<Moment>,
-    },
-    /// `was_asked`: the target may have taken over although no answer came.
-    InProgress {
-        was_asked: bool,
-    },
+    WaitSync { to: Option<Address>, is_forced: bool, until: Option<Moment> },
+    InProgress(HandOver),
+}
+
+/// What is known about the target that was asked to take over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HandOver {
+    /// It may lack writes.
+    is_forced: bool,
+    /// It was asked and the answer was lost: it may have taken over.
+    was_asked: bool,
+    /// It is a primary. Whether it is our successor shows when it continues our history.
+    is_primary: bool,
 }
 
 /// As [`Replication::failover_phase`] tells it.
@@ -94,7 +98,7 @@ impl Replication {
         match self.failover {
             FailoverState::None => FailoverPhase::None,
             FailoverState::WaitSync { .. } => FailoverPhase::WaitSync,
-            FailoverState::InProgress { .. } => FailoverPhase::InProgress,
+            FailoverState::InProgress(_) => FailoverPhase::InProgress,
         }
     }
 
@@ -102,7 +106,7 @@ impl Replication {
         self.failover != FailoverState::None
     }
 
-    /// FAILOVER [TO host port [FORCE]] [TIMEOUT ms].
+    /// `FAILOVER [TO host port [FORCE]] [TIMEOUT ms]`.
     pub fn start_failover(
         &mut self,
         now: Moment,
@@ -149,7 +153,7 @@ impl Replication {
 
     /// Primary again, and clients may write.
     fn give_up_failover(&mut self, now: Moment, why: FailoverEvent) {
-        let was_asked = matches!(self.failover, FailoverState::InProgress { .. });
+        let was_asked = matches!(self.failover, FailoverState::InProgress(_));
         self.failover = FailoverState::None;
         if was_asked {
             self.promote(now);
@@ -200,19 +204,21 @@ impl Replication {
 
     fn hand_over(&mut self, now: Moment, target: Address, how: FailoverEvent) {
         self.log(Event::Failover(how));
-        self.failover = FailoverState::InProgress { was_asked: false };
+        let is_forced = how == FailoverEvent::Forced;
+        let hand_over = HandOver { is_forced, was_asked: false, is_primary: false };
+        self.failover = FailoverState::InProgress(hand_over);
         self.begin_following(now, target);
     }
 
     /// Whether PSYNC asks its target to take over.
     pub(crate) fn asks_to_take_over(&self) -> bool {
-        matches!(self.failover, FailoverState::InProgress { .. })
+        matches!(self.failover, FailoverState::InProgress(hand_over) if !hand_over.is_primary)
     }
 
     /// The target was asked to take over, and the answer is lost.
     pub(crate) fn remember_unanswered_failover(&mut self) {
-        if let FailoverState::InProgress { was_asked } = &mut self.failover {
-            *was_asked = true;
+        if let FailoverState::InProgress(hand_over) = &mut self.failover {
+            hand_over.was_asked = true;
         }
     }
 
@@ -226,18 +232,30 @@ impl Replication {
     }
 
     /// The target refuses. If it may have taken over when it was asked before and the answer was
-    /// lost, then "I am a primary" means that it did: taking the role back would make two.
+    /// lost, then "I am a primary" may mean that it did, and taking the role back would make two.
+    /// So it is asked to continue our history, which a successor can and a stranger cannot.
     pub(crate) fn handle_failover_refusal(&mut self, now: Moment, line: &[u8]) -> bool {
-        let FailoverState::InProgress { was_asked } = self.failover else { return false };
+        let FailoverState::InProgress(hand_over) = &mut self.failover else { return false };
         let is_primary = line.starts_with(IS_PRIMARY.trim_end().as_bytes());
-        match was_asked && is_primary {
+        match hand_over.was_asked && is_primary && !hand_over.is_primary {
             true => {
-                self.finish_failover();
+                hand_over.is_primary = true;
                 self.ask_again();
             }
             false => self.give_up_failover(now, FailoverEvent::Rejected),
         }
         true
+    }
+
+    /// The target offers all of its data. Whether that is refused: it is a primary that has not
+    /// taken over from us, and following it would lose what we have.
+    pub(crate) fn refuses_payload(&mut self, now: Moment) -> bool {
+        let FailoverState::InProgress(hand_over) = self.failover else { return false };
+        let is_stranger = hand_over.is_primary && !hand_over.is_forced;
+        if is_stranger {
+            self.give_up_failover(now, FailoverEvent::Rejected);
+        }
+        is_stranger
     }
 
     /// A primary asks this replica to take over. Whether it did; if not, it was told why.

@@ -325,7 +325,8 @@ impl Replication {
             [b"+FULLRESYNC", id, offset] => {
                 let offset = parse_integer(offset).and_then(|offset| u64::try_from(offset).ok());
                 match ReplicationId::parse(id).zip(offset) {
-                    Some(history) => self.begin_transfer(now, Some(history)),
+                    Some(_) if self.refuses_payload(now) => {}
+                    Some(history) => self.begin_transfer(Some(history)),
                     None => self.fail_link(now, LinkFault::Protocol),
                 }
             }
@@ -348,7 +349,7 @@ impl Replication {
         // A primary that knows no PSYNC, or wants none of it.
         self.log(Event::StepRefused(printable(line)));
         self.outputs.push_back(Output::LinkSend(b"SYNC\r\n".to_vec()));
-        self.begin_transfer(now, None);
+        self.begin_transfer(None);
     }
 
     pub(crate) fn ask_again(&mut self) {
@@ -376,7 +377,7 @@ impl Replication {
         self.log(Event::LinkContinued);
     }
 
-    fn begin_transfer(&mut self, _now: Moment, history: Option<(ReplicationId, u64)>) {
+    fn begin_transfer(&mut self, history: Option<(ReplicationId, u64)>) {
         let Some(link) = &mut self.link else { return };
         link.state = LinkState::Transfer;
         link.speaks_psync = history.is_some();

@@ -69,8 +69,8 @@ fn a_refusal_gives_the_role_back() {
     assert!(primary.core.is_primary());
 }
 
-#[test]
-fn an_answer_that_was_lost_does_not_make_two_primaries() {
+/// The answer to PSYNC FAILOVER was lost, and the target says then that it is a primary.
+fn unanswered() -> Server {
     let mut primary = primary_with_replica();
     primary.core.start_failover(primary.now, FailoverRequest::default()).unwrap();
     primary.shake_hands();
@@ -80,9 +80,27 @@ fn an_answer_that_was_lost_does_not_make_two_primaries() {
     primary.shake_hands();
     primary.outputs();
     primary.hear("-ERR PSYNC FAILOVER can't be sent to a master.\r\n");
-    assert!(!primary.core.is_primary(), "it did take over when it was asked first");
     let asked = primary.sent();
     assert!(asked.contains("PSYNC") && !asked.contains("FAILOVER"), "{asked}");
+    primary
+}
+
+#[test]
+fn an_answer_that_was_lost_does_not_make_two_primaries() {
+    let mut primary = unanswered();
+    primary.hear(&format!("+CONTINUE {ID}\r\n"));
+    assert!(!primary.core.is_primary(), "it did take over when it was asked first");
+    assert!(primary.outputs().contains(&Output::Unpause));
+}
+
+#[test]
+fn a_target_that_came_back_as_a_stranger_is_not_followed() {
+    let mut primary = unanswered();
+    let history = *primary.core.history();
+    primary.hear(&format!("+FULLRESYNC {ID} 0\r\n$4\r\nDATA"));
+    assert!(primary.core.is_primary(), "its data is not ours: it never took over");
+    assert!(primary.outputs().contains(&Output::Unpause));
+    assert_eq!(primary.core.history().offset(), history.offset(), "nothing was given up");
 }
 
 #[test]
