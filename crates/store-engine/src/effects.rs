@@ -88,6 +88,8 @@ pub enum ServerRequest {
     RewriteAof,
     /// DEBUG LOADAOF: forget everything, and load the append-only file again.
     LoadAof,
+    /// What is in memory is not what was there: end without saving it, for this reason.
+    Fail(String),
     /// These settings changed: apply those that concern sockets.
     SettingsChanged,
 }

@@ -65,3 +65,19 @@ pub(crate) fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
+
+/// How long something has run, by a clock that nobody sets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Running {
+    since: std::time::Instant,
+}
+
+impl Running {
+    pub(crate) fn begin() -> Self {
+        Running { since: std::time::Instant::now() }
+    }
+
+    pub(crate) fn millis(self) -> u64 {
+        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}

@@ -17,6 +17,7 @@ mod config_check;
 mod demo;
 mod doctor;
 mod exit;
+mod file_limit;
 mod history;
 mod local;
 mod log_line;

@@ -119,6 +119,33 @@ impl Acl {
         };
         self.users.iter().map(line).collect()
     }
+
+    /// The same for who writes a file. Fails with the user that would be another one when the
+    /// file is read: nothing may be written then.
+    pub(crate) fn lines_for_file(&self, book: Rulebook<'_>) -> Result<Vec<Vec<u8>>, String> {
+        let unfit = |(name, user): &(&Vec<u8>, &User)| !reads_back(book, name, user);
+        match self.users.iter().find(unfit) {
+            None => Ok(self.lines(book.registry)),
+            Some((name, _)) => Err(format!(
+                "the user '{}' has a name or a rule that a file cannot keep, so nothing is written: \
+                 remove the user or the rule, and try again",
+                name.escape_ascii()
+            )),
+        }
+    }
+}
+
+/// Whether the words of a user in a file make the same user again.
+fn reads_back(book: Rulebook<'_>, name: &[u8], user: &User) -> bool {
+    let text = user.describe(book.registry);
+    let is_text = |bytes: &[u8]| {
+        let text = str::from_utf8(bytes).ok();
+        text.is_some_and(|text| !text.chars().any(char::is_control))
+    };
+    let words: Vec<&[u8]> = text.split(|byte| *byte == b' ').collect();
+    let read = user_from_words(book, &words).map(|read| read.describe(book.registry));
+    let is_named = is_text(name) && !name.is_empty() && !has_space(name);
+    is_named && is_text(&text) && read.is_ok_and(|read| read == text)
 }
 
 /// The users in the text of an ACL file. Fails with everything that is wrong with it.

@@ -243,7 +243,8 @@ impl Selector {
         if registry.row(row).parent.is_some() {
             return Err(RuleError::FirstArgOfSubcommand);
         }
-        if sub.is_empty() {
+        // It stands between spaces in files, as text.
+        if sub.is_empty() || has_space(sub) || str::from_utf8(sub).is_err() {
             return Err(RuleError::Syntax);
         }
         if !registry.row(row).command.subcommands.is_empty() {

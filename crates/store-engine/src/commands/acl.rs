@@ -97,7 +97,7 @@ const ACL_SUBCOMMANDS: &[Command] = &[
     ),
 ];
 
-fn rulebook(server: &ServerState) -> Rulebook<'_> {
+pub(super) fn rulebook(server: &ServerState) -> Rulebook<'_> {
     let all_channels = server.config.text("acl-pubsub-default") == "allchannels";
     Rulebook { registry: &server.registry, all_channels }
 }
@@ -107,6 +107,10 @@ fn acl_setuser(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if has_space(name) {
         let text = "ERR Usernames can't contain spaces or null characters";
         return Err(CommandError::text(text));
+    }
+    if name.is_empty() {
+        // Redis takes it, and then writes a file that it cannot read.
+        return Err(CommandError::text("ERR Usernames can't be empty"));
     }
     let words: Vec<&[u8]> = request.args_from(3).collect();
     let rules = merge_selectors(&words).map_err(|at| {
@@ -363,7 +367,9 @@ fn acl_load(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 
 fn acl_save(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     check_has_file(cx)?;
-    let mut text = cx.server.acl.lines(&cx.server.registry).join(&b'\n');
+    let lines = cx.server.acl.lines_for_file(rulebook(cx.server));
+    let lines = lines.map_err(|reason| CommandError::new(format!("ERR {reason}")))?;
+    let mut text = lines.join(&b'\n');
     text.push(b'\n');
     let path = cx.server.config.text("aclfile");
     if let Err(reason) = cx.server.host.write_file(path, &text) {

@@ -159,7 +159,9 @@ pub(super) fn rewrite(cx: &mut Context<'_>, renew: fn(&Config, &str) -> String) 
         return Err(CommandError::text("ERR The server is running without a config file"));
     }
     let mut config = cx.server.config.clone();
-    let lines = cx.server.acl.lines(&cx.server.registry);
+    let lines = cx.server.acl.lines_for_file(super::acl::rulebook(cx.server));
+    let lines = lines
+        .map_err(|reason| CommandError::new(format!("ERR Rewriting config file: {reason}")))?;
     config.set_user_lines(&lines);
     let renew = |text: &str| renew(&config, text);
     cx.server

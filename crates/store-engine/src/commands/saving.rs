@@ -102,6 +102,11 @@ fn shutdown(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         return Err(super::scripting::busy_error(cx));
     }
     log(cx, "User requested shutdown...".to_owned());
+    let trouble = cx.server.persistence.aof.trouble.clone();
+    if let Some(reason) = trouble.filter(|_| !saves_not && !forces) {
+        log(cx, format!("Cannot write the append-only file before the end: {reason}"));
+        return Err(CommandError::text("ERR Errors trying to SHUTDOWN. Check logs."));
+    }
     if !saves_not && let Err(reason) = snapshot::save_before_end(cx.db, cx.server, saves) {
         log(cx, format!("Cannot save before the end: {reason}"));
         if !forces {

@@ -61,7 +61,7 @@ pub struct OutputLimit {
 }
 
 /// Requests are shorter than this, whatever the settings say, so that spans are 32 bits.
-const REQUEST_MAX: i64 = u32::MAX as i64 - 1024 * 1024;
+pub(crate) const REQUEST_MAX: i64 = u32::MAX as i64 - 1024 * 1024;
 
 /// All settings with their values.
 #[derive(Clone, Debug)]
@@ -186,6 +186,9 @@ impl Config {
         if self.users.iter().any(|user| user[0] == *name) {
             let text = "Duplicate user found. A user can only be defined once in config files";
             return Err(text.to_owned());
+        }
+        if name.is_empty() {
+            return Err("the name of the user is empty".to_owned());
         }
         if acl::has_space(name.as_bytes()) {
             return Err("Spaces not allowed in ACL usernames".to_owned());

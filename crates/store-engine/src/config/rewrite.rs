@@ -49,7 +49,10 @@ fn rewrite(config: &Config, text: &str, is_added: impl Fn(&Setting) -> bool) -> 
         .filter(is_new)
         .flat_map(|setting| lines_of(setting, config.text(setting.name)))
         .collect();
-    let users = config.users().iter().map(|words| format!("user {}", words.join(" ")));
+    let users = config.users().iter().map(|words| {
+        let words: Vec<String> = words.iter().map(|word| user_word(word)).collect();
+        format!("user {}", words.join(" "))
+    });
     let added: Vec<String> = added.into_iter().chain(users).collect();
     if !added.is_empty() && !lines.iter().any(|line| line == HEADING) {
         lines.push(HEADING.to_owned());
@@ -78,6 +81,11 @@ fn lines_of(setting: &Setting, value: &str) -> Vec<String> {
     }
 }
 
+/// A rule of a user: in quotes where the reader would take a part of it for quotes.
+fn user_word(word: &str) -> String {
+    if word.contains(['"', '\'']) { quoted(word) } else { word.to_owned() }
+}
+
 /// A text as one word of a line, whatever is in it.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
@@ -87,6 +95,9 @@ pub(super) fn quoted(text: &str) -> String {
             '\n' => quoted.push_str("\\n"),
             '\r' => quoted.push_str("\\r"),
             '\t' => quoted.push_str("\\t"),
+            _ if character.is_ascii_control() => {
+                quoted.push_str(&format!("\\x{:02x}", u32::from(character)));
+            }
             _ => quoted.push(character),
         }
     }

@@ -120,6 +120,21 @@ pub fn check_snapshot<R: Read>(
     engine.load_snapshot(now_us, input, options, progress)
 }
 
+/// Loads a snapshot into an engine that nobody sees, to know whether it can be.
+///
+/// # Errors
+/// As [`Engine::load_snapshot`].
+pub(crate) fn load_aside(config: &Config, input: impl Read, now_us: u64) -> Result<(), RdbError> {
+    let mut aside = Config::default();
+    for name in ["databases", "rdbchecksum"] {
+        let setting = Config::find(name).expect("it is in the table");
+        aside.set(setting, &[config.text(name)]).expect("it was a value before");
+    }
+    // Which seed does not matter: nobody sees an order.
+    let mut engine = Engine::new(aside, Identity::default(), 1, Box::new(NoHost));
+    engine.load_snapshot(now_us, input, LoadOptions::default(), &mut |_| {}).map(drop)
+}
+
 /// See [`Engine::load_snapshot`].
 pub(crate) fn load<R: Read>(
     db: &mut Keyspace,

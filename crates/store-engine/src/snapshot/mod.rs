@@ -15,8 +15,8 @@ use std::path::PathBuf;
 
 use store_persist::rdb::{Head, WriteOptions};
 
-pub(crate) use load::load;
 pub use load::{LoadOptions, LoadProgress, LoadReport, check_snapshot};
+pub(crate) use load::{load, load_aside};
 pub use saving::{SaveFailure, SaveJob, SavePoint, Saving};
 pub(crate) use saving::{begin_save, guard_writes, save_before_end, save_now, stop_saving};
 

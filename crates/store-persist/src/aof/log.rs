@@ -8,7 +8,7 @@
 //! Owns no thread and no clock: moments come in, and what takes long goes out as a [`Job`].
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use store_resp::Request;
@@ -18,7 +18,7 @@ use super::layout::Layout;
 use super::manifest::Manifest;
 use super::plan::write_manifest;
 pub use super::rewrite::Switch;
-use crate::disk::{Disk, DiskFile, SyncFile};
+use crate::disk::{Disk, DiskFile, SyncFile, is_gone};
 
 /// Between two syncs with `everysec`.
 const SYNC_PERIOD_MS: u64 = 1000;
@@ -120,6 +120,8 @@ pub struct AppendLog {
     pub(super) rewritten_len: u64,
     pub(super) switch: Option<Switch>,
     pub(super) trouble: Option<Trouble>,
+    /// Whether somebody removed files that count.
+    pub(super) is_missing: bool,
     /// Whether units were given up since the last rewrite began.
     pub(super) has_gap: bool,
     /// Whether bytes are to be made durable that another policy promised to.
@@ -222,6 +224,7 @@ impl AppendLog {
             rewritten_len: 0,
             switch: None,
             trouble: None,
+            is_missing: false,
             has_gap: false,
             owes_sync: false,
             retry_at_ms: 0,
@@ -272,7 +275,10 @@ impl AppendLog {
         settings: &AppendSettings,
     ) -> Result<Option<Job>, AppendError> {
         if self.needs_rewrite() {
-            if settings.policy == FsyncPolicy::Always && self.has_waiting() {
+            // Where files were removed, all that is left is in memory: ending would lose it. What
+            // waits then was promised to nobody, since writes are refused.
+            let must_end = settings.policy == FsyncPolicy::Always && !self.is_missing;
+            if must_end && self.has_waiting() {
                 return Err(self.error(io::Error::other(NOT_DURABLE)));
             }
             self.bound_buffer();
@@ -328,6 +334,33 @@ impl AppendLog {
         self.manifest.history.retain(|file| !paths.contains(&layout.path_of(&file.name)));
         // Files that are listed and gone are no harm: the next rewrite writes it anew.
         let _ = write_manifest(&*self.disk, &self.layout, &self.manifest);
+    }
+
+    /// A file that counts and that somebody removed or replaced, if there is one.
+    pub fn find_missing(&self) -> Option<PathBuf> {
+        if !self.is_listed || self.is_missing {
+            return None;
+        }
+        if !self.has_its_name() {
+            return Some(self.file.path.clone());
+        }
+        let listed = self.manifest.base.iter().chain(&self.manifest.increments);
+        let paths = listed.map(|file| self.layout.path_of(&file.name));
+        let mut paths = paths.chain([self.layout.manifest()]);
+        paths.find(|path| self.disk.size(path).is_err_and(|error| is_gone(&error)))
+    }
+
+    /// Whether what is appended now is to be found under its name. Where the disk cannot tell, it
+    /// is.
+    pub(super) fn has_its_name(&self) -> bool {
+        self.file.file.is_at(&self.file.path).unwrap_or(true)
+    }
+
+    /// Somebody removed this file: only a rewrite helps.
+    pub fn note_missing(&mut self, now_ms: u64, path: &Path) {
+        let gone = format!("{} was removed or replaced", path.display());
+        self.fail(now_ms, &io::Error::other(gone), true);
+        self.is_missing = true;
     }
 
     /// What was written so far was promised to be durable by now or soon, whatever the policy is

@@ -29,8 +29,10 @@ use super::layout::Layout;
 use super::log::{AppendError, AppendLog, AppendSettings, FsyncPolicy, Job};
 use super::manifest::Manifest;
 use super::plan::make_plan;
-use super::rewrite::{create_base, replace_all};
+use super::rewrite::{create_base, make_durable_folder, replace_all};
 use crate::disk::Disk;
+
+mod folders;
 
 /// After a failed rewrite the next automatic one waits this long, twice as long each time.
 const RETRY_MS: u64 = 60_000;
@@ -172,7 +174,14 @@ pub struct Facts {
 struct Base {
     generation: u64,
     is_rdb: bool,
-    path: PathBuf,
+    /// Where it belongs: the settings may say another folder by the time it is written.
+    layout: Layout,
+}
+
+impl Base {
+    fn path(&self) -> PathBuf {
+        self.layout.new_base(self.generation)
+    }
 }
 
 enum State {
@@ -190,6 +199,11 @@ pub struct AppendFile {
     disk: Arc<dyn Disk>,
     settings: Settings,
     state: State,
+    /// The same file in another folder, while a rewrite moves it there. It counts once it has its
+    /// base; until then everything is appended to both.
+    moving: Option<AppendLog>,
+    /// When files were last looked for.
+    looked_at_ms: u64,
     /// The last one that was given out.
     generation: u64,
     /// Whether a rewrite was asked for and has not begun.
@@ -208,6 +222,8 @@ impl AppendFile {
             disk,
             settings,
             state: State::Loading,
+            moving: None,
+            looked_at_ms: 0,
             generation: 0,
             rewrite_wanted: false,
             waits_for_snapshot: false,
@@ -266,6 +282,7 @@ impl AppendFile {
         match (before.is_wanted, self.settings.is_wanted) {
             (false, true) => self.turn_on(now_ms),
             (true, false) => self.turn_off(now_ms),
+            _ if before.layout != self.settings.layout => self.follow_folder(),
             _ => {}
         }
     }
@@ -282,7 +299,14 @@ impl AppendFile {
         requests: impl ExactSizeIterator<Item = (usize, Request<'r>)>,
     ) {
         let settings = self.append_settings();
-        if let Some(log) = self.log_mut() {
+        if let Some(moving) = &mut self.moving {
+            // A unit is a few requests, and a move is rare.
+            let requests: Vec<_> = requests.collect();
+            moving.add(now_ms, requests.iter().copied(), &settings);
+            if let Some(log) = self.log_mut() {
+                log.add(now_ms, requests.into_iter(), &settings);
+            }
+        } else if let Some(log) = self.log_mut() {
             log.add(now_ms, requests, &settings);
         }
     }
@@ -293,12 +317,20 @@ impl AppendFile {
         self.retry_at_ms = self.retry_at_ms.saturating_add_signed(step_ms);
         let started_at_ms = &mut self.facts.rewrite_started_at_ms;
         *started_at_ms = started_at_ms.saturating_add_signed(step_ms);
+        self.looked_at_ms = self.looked_at_ms.saturating_add_signed(step_ms);
+        self.moving.iter_mut().for_each(|log| log.clock_stepped(step_ms));
         self.log_mut().into_iter().for_each(|log| log.clock_stepped(step_ms));
     }
 
     /// Writes what waits. Replies leave when this returns; when it fails they must not, and the
     /// process has to end.
     pub fn flush(&mut self, now_ms: u64) -> Result<(), AppendError> {
+        self.flush_log(now_ms)?;
+        self.flush_moving(now_ms);
+        Ok(())
+    }
+
+    fn flush_log(&mut self, now_ms: u64) -> Result<(), AppendError> {
         let settings = self.append_settings();
         let Some(log) = self.log_mut() else { return Ok(()) };
         let is_due = || log.wakes_at_ms(&settings).is_some_and(|at| at <= now_ms);
@@ -336,6 +368,7 @@ impl AppendFile {
     /// Begins a rewrite when one is due. `may_snapshot` says whether no other snapshot is under
     /// way. To be called once per turn, behind [`flush`](Self::flush).
     pub fn begin_due_rewrite(&mut self, now_ms: u64, may_snapshot: bool) {
+        self.look_for_files(now_ms);
         let is_due = self.is_rewrite_due(now_ms);
         self.waits_for_snapshot = is_due && !may_snapshot;
         if !is_due || !may_snapshot {
@@ -347,7 +380,7 @@ impl AppendFile {
         match self.begin_rewrite(now_ms) {
             Ok(base) => {
                 self.note("Background append only file rewriting started");
-                let Base { generation, path, is_rdb } = base;
+                let (generation, is_rdb, path) = (base.generation, base.is_rdb, base.path());
                 self.outputs.push_back(Output::WriteBase { generation, path, is_rdb });
             }
             Err(error) => self.rewrite_failed(now_ms, &error.to_string()),
@@ -404,10 +437,18 @@ impl AppendFile {
             }
             return Ok(false);
         }
+        let is_elsewhere = self.is_elsewhere();
         let Some(log) = self.log_mut() else { return Ok(false) };
         log.flush_all(now_ms)?;
+        let missing = log.find_missing();
         self.note("Calling fsync() on the AOF file.");
-        Ok(is_whole)
+        if let Some(path) = &missing {
+            self.warn(format!("{} was removed: the next start lacks data.", path.display()));
+        }
+        if is_elsewhere {
+            self.warn_of_folder();
+        }
+        Ok(is_whole && missing.is_none() && !is_elsewhere)
     }
 
     /// When a turn is wanted though nothing happens.
@@ -420,7 +461,9 @@ impl AppendFile {
         let log = self.log()?;
         let waits = log.needs_rewrite() && matches!(self.state, State::On(_));
         let retry_at_ms = retry_at_ms.filter(|_| waits);
-        [log.wakes_at_ms(&self.append_settings()), retry_at_ms].into_iter().flatten().min()
+        let settings = self.append_settings();
+        let moving = self.moving.as_ref().and_then(|log| log.wakes_at_ms(&settings));
+        [log.wakes_at_ms(&settings), retry_at_ms, moving].into_iter().flatten().min()
     }
 
     /// Whether nothing is to be done before replies leave, now or later.
@@ -501,7 +544,9 @@ impl AppendFile {
         self.note("AOF is turned off.");
     }
 
-    fn is_rewrite_due(&self, now_ms: u64) -> bool {
+    /// Whether a rewrite begins as soon as no other snapshot is under way. Whoever drives this
+    /// makes sure before that the folder of the settings is its own.
+    pub fn is_rewrite_due(&self, now_ms: u64) -> bool {
         let is_time = now_ms >= self.retry_at_ms;
         match &self.state {
             State::Off(None) => self.rewrite_wanted,
@@ -525,11 +570,11 @@ impl AppendFile {
     fn begin_rewrite(&mut self, now_ms: u64) -> io::Result<Base> {
         let generation = self.next_generation();
         let (layout, is_rdb) = (self.settings.layout.clone(), self.settings.has_rdb_base);
-        let base = |layout: &Layout| Base { generation, is_rdb, path: layout.new_base(generation) };
+        let base = |layout: &Layout| Base { generation, is_rdb, layout: layout.clone() };
         match std::mem::replace(&mut self.state, State::Loading) {
             State::Off(_) => {
                 self.state = State::Off(None);
-                self.disk.make_folder(&layout.folder())?;
+                make_durable_folder(&*self.disk, &layout)?;
                 let base = base(&layout);
                 self.state = State::Off(Some(base.clone()));
                 Ok(base)
@@ -543,6 +588,15 @@ impl AppendFile {
                 self.state = State::Starting(Some((log, base.clone())));
                 self.outputs.push_back(Output::Propagate(true));
                 Ok(base)
+            }
+            State::On(log) if *log.layout() != layout => {
+                let begun = self.begin_move(now_ms, generation);
+                let base = base(&layout);
+                self.state = match begun {
+                    Ok(()) => State::Rewriting(log, base.clone()),
+                    Err(_) => State::On(log),
+                };
+                begun.map(|()| base)
             }
             State::On(mut log) => {
                 let begun = log.begin_switch(now_ms, generation);
@@ -571,7 +625,7 @@ impl AppendFile {
         let finished = match std::mem::replace(&mut self.state, State::Off(None)) {
             State::Off(_) => self.finish_off(&base),
             State::Starting(Some((mut log, _))) => {
-                let job = log.finish_switch(now_ms, base.is_rdb, &base.path);
+                let job = log.finish_switch(now_ms, base.is_rdb, &base.path());
                 self.state = match job {
                     Ok(_) => State::On(log),
                     Err(_) => {
@@ -581,8 +635,11 @@ impl AppendFile {
                 };
                 job
             }
+            State::Rewriting(log, _) if self.moving.is_some() => {
+                self.finish_move(now_ms, log, &base)
+            }
             State::Rewriting(mut log, _) => {
-                let job = log.finish_switch(now_ms, base.is_rdb, &base.path);
+                let job = log.finish_switch(now_ms, base.is_rdb, &base.path());
                 self.state = State::On(log);
                 job
             }
@@ -594,7 +651,8 @@ impl AppendFile {
         match finished {
             Ok(job) => self.rewrite_done(now_ms, job),
             Err(error) => {
-                self.remove_base(generation);
+                // One that stays is removed at the next start.
+                let _ = self.disk.remove(&base.path());
                 self.rewrite_failed(now_ms, &error.to_string());
             }
         }
@@ -602,8 +660,7 @@ impl AppendFile {
 
     /// BGREWRITEAOF with the file off: the base is there, and nothing is appended to it.
     fn finish_off(&mut self, base: &Base) -> io::Result<Job> {
-        let layout = &self.settings.layout;
-        let paths = replace_all(&*self.disk, layout, base.is_rdb, &base.path)?;
+        let paths = replace_all(&*self.disk, &base.layout, base.is_rdb, &base.path())?;
         Ok(Job::Remove { generation: base.generation, paths })
     }
 
@@ -645,7 +702,10 @@ impl AppendFile {
                 State::Starting(None)
             }
             State::Rewriting(mut log, _) => {
-                log.abort_switch();
+                match self.moving.take() {
+                    Some(moving) => moving.discard_unlisted(),
+                    None => log.abort_switch(),
+                }
                 State::On(log)
             }
             other => other,
@@ -718,6 +778,9 @@ impl AppendFile {
     }
 
     fn log_of(&mut self, generation: u64) -> Option<&mut AppendLog> {
+        if self.moving.as_ref().is_some_and(|log| log.generation() == generation) {
+            return self.moving.as_mut();
+        }
         self.log_mut().filter(|log| log.generation() == generation)
     }
 

@@ -41,7 +41,7 @@ impl AppendLog {
         now_ms: u64,
         generation: u64,
     ) -> io::Result<Self> {
-        disk.make_folder(&layout.folder())?;
+        make_durable_folder(&*disk, &layout)?;
         manifest.pass_over(&layout, &disk.list(&layout.folder())?);
         let path = layout.new_increment(generation);
         let file = OpenFile::open(path.clone(), disk.create(&path)?, 0)?;
@@ -61,9 +61,13 @@ impl AppendLog {
     /// Fails, and changes nothing, when the disk does.
     pub fn begin_switch(&mut self, now_ms: u64, generation: u64) -> io::Result<()> {
         assert!(self.switch.is_none(), "one rewrite at a time");
+        if let Some(path) = self.find_missing() {
+            self.note_missing(now_ms, &path);
+        }
         let file = match self.needs_rewrite() {
             true => {
-                // Nothing that may be torn is followed by another file.
+                // Nothing that may be torn is followed by another file. The folder may be gone.
+                make_durable_folder(&*self.disk, &self.layout)?;
                 let path = self.layout.new_increment(generation);
                 let file = OpenFile::open(path.clone(), self.disk.create(&path)?, 0)?;
                 self.discard_unlisted();
@@ -113,6 +117,10 @@ impl AppendLog {
         if self.has_gap {
             return Err(io::Error::other("changes during the rewrite could not be kept"));
         }
+        if !self.has_its_name() {
+            let path = self.file.path.display();
+            return Err(io::Error::other(format!("{path} was removed or replaced")));
+        }
         let mut manifest = self.next_manifest()?;
         manifest.replace_base(&self.layout, is_rdb);
         manifest.retire_increments(usize::from(self.is_listed));
@@ -124,7 +132,7 @@ impl AppendLog {
             Ok(base_len) => {
                 self.manifest = manifest;
                 self.trouble = None;
-                self.is_listed = true;
+                (self.is_listed, self.is_missing) = (true, false);
                 (self.base_len, self.earlier_len) = (base_len, base_len);
                 self.rewritten_len = self.len();
                 Ok(Job::Remove { generation: self.generation, paths: self.superseded() })
@@ -230,8 +238,7 @@ pub fn create_base(
     generation: u64,
     write_base: impl FnOnce(&Path) -> io::Result<()>,
 ) -> io::Result<Manifest> {
-    disk.make_folder(&layout.folder())?;
-    disk.sync_folder(disk::folder_of(&layout.folder()))?;
+    make_durable_folder(disk, layout)?;
     manifest.pass_over(layout, &disk.list(&layout.folder())?);
     let path = layout.path_of(&manifest.replace_base(layout, is_rdb));
     let new_base = layout.new_base(generation);
@@ -242,6 +249,12 @@ pub fn create_base(
     disk.sync_folder(&layout.folder())?;
     write_manifest(disk, layout, &manifest)?;
     Ok(manifest)
+}
+
+/// Makes the folder of the files, unless it is there.
+pub(super) fn make_durable_folder(disk: &dyn Disk, layout: &Layout) -> io::Result<()> {
+    disk.make_folder(&layout.folder())?;
+    disk.sync_folder(disk::folder_of(&layout.folder()))
 }
 
 /// Puts a base in place of all files while nothing is appended. It is whole and durable at

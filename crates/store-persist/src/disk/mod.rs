@@ -87,6 +87,12 @@ pub trait DiskFile: Write + Send {
 
     /// Cuts the file to `len` bytes; the next write continues there.
     fn set_len(&mut self, len: u64) -> io::Result<()>;
+
+    /// Whether the file still has this name: somebody may have removed or replaced it. A disk that
+    /// cannot tell says yes.
+    fn is_at(&self, _path: &Path) -> io::Result<bool> {
+        Ok(true)
+    }
 }
 
 /// The one thing about a file that is done from another thread.
@@ -99,6 +105,11 @@ pub trait SyncFile: Send + Sync {
 /// will hear of the error.
 pub fn exists(disk: &dyn Disk, path: &Path) -> bool {
     !disk.size(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Whether an error says that there is no such file: it has no name, or its folder is none.
+pub fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Reads a small file as a whole. Fails when it is longer than `len_max`.

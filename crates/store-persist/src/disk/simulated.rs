@@ -412,6 +412,10 @@ impl DiskFile for Handle {
         state.files[self.file].cut(len as usize);
         Ok(())
     }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.disk.living()?.find(path).is_ok_and(|file| file == self.file))
+    }
 }
 
 impl SyncFile for Handle {

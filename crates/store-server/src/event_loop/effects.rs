@@ -68,6 +68,7 @@ impl EventLoop {
                 self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);
             }
             ServerRequest::LoadAof => self.load_again(),
+            ServerRequest::Fail(reason) => self.end_with(reason),
             ServerRequest::RewriteAof => {
                 self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);
             }

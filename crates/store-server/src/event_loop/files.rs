@@ -85,7 +85,7 @@ impl EventLoop {
     }
 
     /// No reply leaves any more.
-    fn end_with(&mut self, reason: String) {
+    pub(super) fn end_with(&mut self, reason: String) {
         self.failure = Some(reason);
         self.is_stopping = true;
         self.to_write.clear();

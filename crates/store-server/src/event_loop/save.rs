@@ -22,9 +22,11 @@ impl EventLoop {
         if says("nosave") {
             return true;
         }
-        let Err(reason) = self.engine.save_before_end(self.clock.now_us(), says("save")) else {
-            return true;
-        };
+        let now_us = self.clock.now_us();
+        let appended = self.persistence.prepare_end(now_us / 1000, &mut self.engine);
+        let appended = appended.map_err(|reason| format!("the append-only file: {reason}"));
+        let saved = self.engine.save_before_end(now_us, says("save"));
+        let Err(reason) = saved.and(appended) else { return true };
         let is_forced = self.ties.is_forced.load(Ordering::SeqCst) || says("force");
         let fate = if is_forced { "its data is lost" } else { "it cannot end" };
         self.log(LogLevel::Warning, &format!("The server cannot save, so {fate}: {reason}"));

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use store_engine::{AofFacts, Config, Engine, Unit};
-use store_persist::aof::{AppendError, AppendFile, Event, FsyncPolicy, Manifest, Output, Settings};
+use store_persist::aof::{
+    AppendError, AppendFile, Event, FsyncPolicy, Layout, Manifest, Output, Settings,
+};
 use store_persist::disk::Disk;
 
 use super::base::{BaseTurn, BaseWriter, write_base_now};
@@ -113,11 +115,21 @@ impl Append {
             std::thread::sleep(Duration::from_micros(rest_us));
         }
         self.flush(now_ms)?;
+        self.own_folder(now_ms, engine);
         self.file.begin_due_rewrite(now_ms, !engine.has_snapshot());
         self.drive(now_ms, engine);
         self.walk(now_ms, engine);
         self.tell(engine);
         Ok(())
+    }
+
+    /// A rewrite makes files, in a folder that CONFIG SET may have named: not in another server's.
+    fn own_folder(&mut self, now_ms: u64, engine: &Engine) {
+        if self.file.is_rewrite_due(now_ms)
+            && let Err(reason) = self.folders.own(&dir(engine.config()))
+        {
+            self.file.refuse_rewrite(now_ms, &reason);
+        }
     }
 
     pub(super) fn flush(&mut self, now_ms: u64) -> Result<(), AppendError> {
@@ -151,6 +163,19 @@ impl Append {
     /// Writes all that waits, whatever the policy.
     pub(super) fn write_all(&mut self, now_ms: u64) -> Result<(), AppendError> {
         self.file.write_all(now_ms)
+    }
+
+    /// Makes sure that an end loses nothing. Fails with what is to be told.
+    pub(super) fn prepare_end(&mut self, now_ms: u64, engine: &mut Engine) -> Result<(), String> {
+        let prepared = self.file.prepare_end(now_ms);
+        self.drive(now_ms, engine);
+        self.tell(engine);
+        prepared
+    }
+
+    /// Where the files lie that count; `None` while the file is off.
+    pub(super) fn layout(&self) -> Option<&Layout> {
+        self.file.layout()
     }
 
     /// Makes all durable. True when the files hold everything.
@@ -188,18 +213,13 @@ impl Append {
             match output {
                 Output::Propagate(is_propagating) => engine.set_propagating(is_propagating),
                 Output::WriteBase { generation, path, is_rdb } => {
-                    let owned = self.folders.own(&dir(engine.config()));
-                    let begun = owned.and_then(|()| {
-                        let mailbox = self.worker.mailbox();
-                        let now_us = now_ms * 1000;
-                        BaseWriter::begin(
-                            &self.disk, path, engine, now_us, is_rdb, generation, mailbox,
-                        )
-                        .map_err(|error| error.to_string())
-                    });
+                    let (mailbox, now_us) = (self.worker.mailbox(), now_ms * 1000);
+                    let begun = BaseWriter::begin(
+                        &self.disk, path, engine, now_us, is_rdb, generation, mailbox,
+                    );
                     match begun {
                         Ok(base) => self.base = Some(base),
-                        Err(reason) => self.end_base(now_ms, generation, reason),
+                        Err(error) => self.end_base(now_ms, generation, error.to_string()),
                     }
                 }
                 Output::DropBase { generation } => {

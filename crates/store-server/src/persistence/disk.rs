@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::process::geteuid;
-use store_persist::disk::{Disk, DiskFile, FileIdentity, SyncFile};
+use store_persist::disk::{Disk, DiskFile, FileIdentity, SyncFile, is_gone};
 
 /// Read at once while data is loaded.
 const READ_LEN: usize = 1024 * 1024;
@@ -48,6 +48,15 @@ impl DiskFile for RealFile {
     fn set_len(&mut self, len: u64) -> io::Result<()> {
         // Opened to append, so the next write goes to the new end.
         self.file.set_len(len)
+    }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let found = match fs::metadata(path) {
+            Err(error) if is_gone(&error) => return Ok(false),
+            found => found?,
+        };
+        let own = self.file.metadata()?;
+        Ok((own.dev(), own.ino()) == (found.dev(), found.ino()))
     }
 }
 

@@ -93,10 +93,10 @@ pub(crate) fn resume(
     disk: &dyn Disk,
     dir: &Path,
     files: &[PathBuf],
-    fresh: Life,
+    (fresh, has_data): (Life, bool),
 ) -> io::Result<Life> {
     let mark = read(disk, dir)?;
-    let is_first = mark.is_none() && !exists(disk, &dir.join(NAME));
+    let is_first = !has_data && mark.is_none() && !exists(disk, &dir.join(NAME));
     let heard_by_nobody = fresh.history == History::Unheard;
     let history = match fresh.history {
         History::Unheard if !is_first => History::Unknown,
@@ -276,7 +276,7 @@ mod tests {
     }
 
     fn begin(disk: &SimulatedDisk, files: &[PathBuf], digit: char) -> Life {
-        resume(disk, Path::new("d"), files, fresh(digit, History::Unknown)).unwrap()
+        resume(disk, Path::new("d"), files, (fresh(digit, History::Unknown), true)).unwrap()
     }
 
     fn end(disk: &SimulatedDisk, files: &[PathBuf], life: &Life) {
@@ -359,7 +359,7 @@ mod tests {
     fn listening_nowhere_speaks_for_an_empty_folder_and_for_as_long_as_nobody_listens() {
         let (dir, files) = (Path::new("d"), [PathBuf::from("d/a")]);
         let unheard = |disk: &SimulatedDisk, digit| {
-            resume(disk, dir, &files, fresh(digit, History::Unheard)).unwrap()
+            resume(disk, dir, &files, (fresh(digit, History::Unheard), false)).unwrap()
         };
         let disk = SimulatedDisk::seeded(1);
         let first = unheard(&disk, 'a');
@@ -373,6 +373,10 @@ mod tests {
         let first = unheard(&disk, 'a');
         end(&disk, &files, &first);
         assert_eq!(begin(&disk, &files, 'b').history, History::Unknown, "now others ask");
+
+        let disk = SimulatedDisk::seeded(1);
+        let life = resume(&disk, dir, &files, (fresh('a', History::Unheard), true)).unwrap();
+        assert_eq!(life.history, History::Unknown, "there was data");
     }
 
     #[test]

@@ -22,7 +22,6 @@ mod worker;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use store_engine::{Config, Engine, ServerRequest, Unit};
 use store_persist::aof::{AppendError, Layout, Manifest};
@@ -37,6 +36,7 @@ pub(crate) use life::{History, Life};
 pub(crate) use start::{Loader, Step};
 pub(crate) use worker::{FileEvent, Mailbox};
 
+use crate::clock::Running;
 use crate::server::LogLevel;
 
 /// All files of a server.
@@ -47,7 +47,7 @@ pub(crate) struct Persistence {
     life: Option<Life>,
     /// What to say of a life that begins now.
     history: History,
-    opened_at: Instant,
+    running: Running,
     notes: Vec<(LogLevel, String)>,
 }
 
@@ -60,8 +60,8 @@ impl Persistence {
         history: History,
     ) -> Self {
         let append = Append::new(disk.clone(), folders.clone(), config, mailbox);
-        let opened_at = Instant::now();
-        Self { disk, folders, append, life: None, history, opened_at, notes: Vec::new() }
+        let running = Running::begin();
+        Self { disk, folders, append, life: None, history, running, notes: Vec::new() }
     }
 
     /// Whether there are lines for the log.
@@ -107,7 +107,8 @@ impl Persistence {
     /// A loader of all that was appended so far. Fails with what is to be told.
     pub(crate) fn appended(&mut self, now_ms: u64, engine: &Engine) -> Result<Loader, String> {
         self.append.write_all(now_ms).map_err(|error| error.to_string())?;
-        Loader::of_appended(self.disk.clone(), engine.config())
+        let layout = self.append.layout().cloned().unwrap_or_else(|| layout(engine.config()));
+        Loader::of_appended(self.disk.clone(), engine.config(), &layout)
     }
 
     /// Somebody set the wall clock by so much.
@@ -153,24 +154,19 @@ impl Persistence {
         if !persists(engine.config()) {
             return self.forget_life(&dir(engine.config()));
         }
-        let history = match self.history {
-            // Somebody else had the folder before.
-            History::Unheard if loaded.has_data => History::Unknown,
-            history => history,
-        };
         let fresh = Life {
             incarnation: engine.identity_mut().incarnation.clone(),
             served_ms: 0,
-            history,
+            history: self.history,
             family: String::new(),
         };
         let (dir, files) = (dir(engine.config()), self.data_files(engine.config()));
-        let life = life::resume(&*self.disk, &dir, &files, fresh)
+        let life = life::resume(&*self.disk, &dir, &files, (fresh, loaded.has_data))
             .map_err(|error| format!("cannot write in {}: {error}", dir.display()))?;
         let identity = engine.identity_mut();
         identity.incarnation.clone_from(&life.incarnation);
         identity.history_complete = life.history.is_complete();
-        (self.life, self.opened_at) = (Some(life), Instant::now());
+        (self.life, self.running) = (Some(life), Running::begin());
         Ok(())
     }
 
@@ -193,6 +189,12 @@ impl Persistence {
         let forgotten = life::forget(&*self.disk, dir);
         self.folders.release();
         forgotten.map_err(|error| format!("cannot write in {}: {error}", dir.display()))
+    }
+
+    /// Makes sure that an end loses nothing of what the append-only file is to keep. Fails with
+    /// what is to be told.
+    pub(crate) fn prepare_end(&mut self, now_ms: u64, engine: &mut Engine) -> Result<(), String> {
+        self.append.prepare_end(now_ms, engine)
     }
 
     /// Nothing follows: makes all durable that is to be, and says so for the next start.
@@ -220,7 +222,7 @@ impl Persistence {
             }
         }
         self.append.check_len()?;
-        let ran_ms = self.opened_at.elapsed().as_millis() as u64;
+        let ran_ms = self.running.millis();
         life::end_cleanly(&*self.disk, &dir, &files, (life, ran_ms))
     }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use store_engine::{Config, Engine, LoadFailure, LoadOptions, LoadReport, SessionId};
 use store_persist::aof::{
-    AofError, CommandReader, Manifest, Part, PlanError, has_preamble, make_plan,
+    AofError, CommandReader, Layout, Manifest, Part, PlanError, has_preamble, make_plan,
 };
 use store_persist::disk::Disk;
 use store_persist::rdb::{FileReader, RdbError};
@@ -89,7 +89,7 @@ impl Loader {
     /// Looks what there is to load. Fails with what to tell.
     pub(crate) fn find(disk: Arc<dyn Disk>, config: &Config) -> Result<Self, String> {
         let mut loader = match config.is_on("appendonly") {
-            true => Self::of_appended(disk, config)?,
+            true => Self::of_appended(disk, config, &layout(config))?,
             false => Self::of_nothing(disk, config),
         };
         if loader.parts.is_empty() {
@@ -100,9 +100,13 @@ impl Loader {
         Ok(loader)
     }
 
-    /// Loads the append-only file and nothing else. Fails with what to tell.
-    pub(crate) fn of_appended(disk: Arc<dyn Disk>, config: &Config) -> Result<Self, String> {
-        let plan = make_plan(&*disk, &layout(config)).map_err(|error| advise(&error))?;
+    /// Loads the append-only file there and nothing else. Fails with what to tell.
+    pub(crate) fn of_appended(
+        disk: Arc<dyn Disk>,
+        config: &Config,
+        layout: &Layout,
+    ) -> Result<Self, String> {
+        let plan = make_plan(&*disk, layout).map_err(|error| advise(&error))?;
         let mut loader = Self::of_nothing(disk, config);
         if plan.was_upgraded {
             let line = "Successfully migrated an old-style AOF into its folder";

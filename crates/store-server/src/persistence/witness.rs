@@ -1,10 +1,11 @@
 //! A memory beside the data folder, which no copy of the folder brings back.
 //!
-//! A clean end leaves a random text, the *proof*, in the folder and here, and here also which files
-//! stood in the folder; a start takes it from here. So a proof counts once, and for those files. The second start from one clean end, which is what a restored
-//! backup is, finds none. It is kept under two names, and both must have it: that of the *family*,
-//! which a folder shares with all of its copies, and that of the folder's place, where another
-//! family may have been in between.
+//! A clean end leaves a random text, the *proof*, in the folder and here, and here also which
+//! files stood in the folder; a start takes it from here. So a proof counts once, and for those
+//! files. The second start from one clean end, which is what a restored backup is, finds none. It
+//! is kept under two names, and both must have it: that of the *family*, which a folder shares with
+//! all of its copies, and that of the folder's place, where another family may have been in
+//! between.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};

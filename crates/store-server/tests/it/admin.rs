@@ -309,3 +309,52 @@ fn without_the_setting_debug_is_refused() {
     }
     assert_eq!(connection.words("PING"), Reply::Simple("PONG".into()));
 }
+
+#[test]
+fn users_that_no_file_can_keep_are_refused_or_not_written() {
+    let folder = TempFolder::create();
+    let users = folder.write("users.acl", "user default on nopass ~* &* +@all\n");
+    let file = users.to_str().unwrap();
+    let server = Server::builder().setting("aclfile", file).start().unwrap();
+    let mut admin = Connection::unix(server.connect().unwrap());
+    for words in [
+        &["", "on"][..],
+        &["bob", "+get|a b"],
+        &["bob", "+get|a\nuser evil on nopass ~* +@all"],
+        &["bob", "(+get|a\rb)"],
+        &["bob", "+get|a\0b"],
+    ] {
+        let request: Vec<&str> = ["ACL", "SETUSER"].iter().chain(words).copied().collect();
+        let reply = admin.ask(&request).unwrap();
+        assert!(matches!(reply, Reply::Error(_)), "{words:?}: {reply:?}");
+    }
+    assert_eq!(admin.words("ACL SAVE"), ok());
+    // A selector may have what its own words in a file do not mean.
+    for rule in ["(~a) +get)", r#"("~a\"b" +get)"#] {
+        let before = std::fs::read(&users).unwrap();
+        assert_eq!(admin.ask(&["ACL", "SETUSER", "odd", "reset", rule]).unwrap(), ok());
+        let Reply::Error(refusal) = admin.words("ACL SAVE") else { panic!("{rule} was written") };
+        assert!(refusal.contains("'odd'") && refusal.contains("remove"), "{refusal}");
+        assert_eq!(std::fs::read(&users).unwrap(), before);
+        admin.words("ACL DELUSER odd");
+    }
+    assert_eq!(admin.words("ACL SAVE"), ok());
+    assert_eq!(admin.words("ACL LOAD"), ok());
+}
+
+#[test]
+fn a_rewritten_configuration_has_the_same_users() {
+    let folder = TempFolder::create();
+    let path = folder.write("a.conf", "save \"\"\n");
+    let server = Server::builder().config_file(&path).start().unwrap();
+    let mut admin = Connection::unix(server.connect().unwrap());
+    for rule in [r#"~a"b"#, "~it's", r"~back\slash", "&#c"] {
+        assert_eq!(admin.ask(&["ACL", "SETUSER", "odd", "on", rule, "+get|x'y"]).unwrap(), ok());
+    }
+    let told = admin.words("ACL LIST");
+    assert_eq!(admin.words("CONFIG REWRITE"), ok());
+    let mut config = store_server::Config::default();
+    store_engine::parse_file(&mut config, &std::fs::read_to_string(&path).unwrap()).unwrap();
+    let again = Server::builder().config(config).start().unwrap();
+    assert_eq!(Connection::unix(again.connect().unwrap()).words("ACL LIST"), told);
+}

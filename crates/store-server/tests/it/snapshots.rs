@@ -436,6 +436,30 @@ fn a_damaged_file_is_refused_with_the_place_and_stays_as_it_is() {
     assert!(refusal.contains("dump.rdb: byte "), "{refusal}");
     assert!(refusal.contains("checksum") && refusal.contains("backup"), "{refusal}");
     assert_eq!(std::fs::read(&file).unwrap(), bytes);
+    // What was in memory is still there, and no half of a file took its place.
+    assert_eq!(ours.words("LRANGE list 0 -1"), reply_of(&["a", "b", "c"]));
+    assert_eq!(ours.words("DBSIZE"), Reply::Integer(1));
+}
+
+fn reply_of(words: &[&str]) -> Reply {
+    Reply::Array(words.iter().map(|word| Reply::Bulk(word.as_bytes().to_vec())).collect())
+}
+
+#[test]
+fn a_reload_that_leaves_a_part_of_a_file_ends_the_server_and_saves_nothing() {
+    let folder = TempFolder::create();
+    let server = ours_in(folder.path()).setting("save", "3600 1").start().unwrap();
+    let mut ours = connect(&server);
+    ours.words("MSET a 1 b 2 c 3");
+    assert!(is_ok(&ours.words("SAVE")));
+    let file = folder.path().join("dump.rdb");
+    let bytes = std::fs::read(&file).unwrap();
+    ours.words("SET d 4");
+    // Every key of the file is there already.
+    ours.send(&["DEBUG", "RELOAD", "NOSAVE", "NOFLUSH"]);
+    let error = server.wait().unwrap_err().to_string();
+    assert!(error.contains("DEBUG RELOAD") && error.contains("dump.rdb"), "{error}");
+    assert_eq!(std::fs::read(&file).unwrap(), bytes, "nothing was saved over it");
 }
 
 #[test]

@@ -280,6 +280,7 @@ fn id_of(socket: &Path) -> io::Result<(u64, u64)> {
 
 fn heed_signals(end: Sender<Why>) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    crate::file_limit::fail_writes_beyond_it()?;
     std::thread::spawn(move || {
         for _ in signals.forever() {
             let _ = end.send(Why::Signal);

@@ -98,6 +98,7 @@ fn serve(
     }
     // Before anybody can be served: whoever ends the server right after that ends it in order.
     let signals = Signals::new([SIGTERM, SIGINT])?;
+    crate::file_limit::fail_writes_beyond_it()?;
     let server = builder.start().inspect_err(|error| {
         // In the background nobody reads what goes to stderr; in front of somebody, once is enough.
         if !logger.is_stdout() {

@@ -250,3 +250,23 @@ fn waits_last_as_long_as_they_were_asked_to_whatever_the_wall_clock_does() {
     assert_eq!(&answers, b"+PONG\r\n+PONG\r\n", "nobody has idled for long");
     drop(long);
 }
+
+/// Past `ulimit -f` a write fails as on a full disk, and the server says so.
+#[test]
+fn a_limit_for_files_refuses_writes_and_does_not_end_the_server() {
+    let folder = TempFolder::create();
+    let script = "ulimit -f 64; exec \"$0\" \"$@\"";
+    let mut command = Command::new("sh");
+    command.current_dir(folder.path()).args(["-c", script, env!("CARGO_BIN_EXE_tenure"), "serve"]);
+    command.args(quietly(folder.path())).args(["--appendonly", "yes", "--save", ""]);
+    command.stderr(Stdio::null());
+    let mut server = Process::spawn(command);
+    let value = "x".repeat(10_000);
+    let reply = wait_for("a write is refused", GENEROUS, || {
+        let reply = ask(folder.path(), &format!("APPEND k {value}"));
+        reply.starts_with('-').then_some(reply)
+    });
+    assert!(reply.starts_with("-MISCONF") && reply.contains("File too large"), "{reply}");
+    assert!(server.is_running());
+    assert!(ask(folder.path(), "STRLEN k").starts_with(':'));
+}

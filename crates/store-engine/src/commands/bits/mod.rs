@@ -52,7 +52,7 @@ fn bit_offset(cx: &Context<'_>, arg: &[u8]) -> Result<usize, CommandError> {
 }
 
 fn checked_offset(cx: &Context<'_>, offset: Option<i64>) -> Result<usize, CommandError> {
-    let bytes_max = cx.server.config.tuned().bulk_max as usize;
+    let bytes_max = super::strings::string_max(cx);
     let offset = offset.and_then(|offset| usize::try_from(offset).ok()).ok_or(OFFSET)?;
     if offset / 8 < bytes_max { Ok(offset) } else { Err(OFFSET) }
 }

@@ -199,6 +199,12 @@ fn reload(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         snapshot::save_now(cx.db, cx.server).map_err(failed)?;
     }
     let path = snapshot::path(cx.server);
+    let refused = |error| format!("{}: {error}", path.display());
+    // Loaded aside first: what cannot be loaded must not take the place of what is there.
+    let file = cx.server.host.open_file(&path).map_err(failed)?;
+    let now_us = cx.db.now_ms() * 1000;
+    snapshot::load_aside(&cx.server.config, file, now_us)
+        .map_err(|error| failed(refused(error)))?;
     let file = cx.server.host.open_file(&path).map_err(failed)?;
     if flushes {
         (0..cx.db.database_count()).for_each(|db| _ = cx.db.flush(db, Freeing::Now));
@@ -206,8 +212,13 @@ fn reload(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
             interpreter.flush_libraries();
         }
     }
-    snapshot::load(cx.db, cx.server, file, options, &mut |_| {})
-        .map_err(|error| CommandError::new(format!("ERR {}: {error}", path.display())))?;
+    let loaded = snapshot::load(cx.db, cx.server, file, options, &mut |_| {});
+    if let Err(error) = loaded {
+        // The file is another by now, or has keys that are there: a part of it is in memory.
+        let reason = format!("DEBUG RELOAD: {}", refused(error));
+        cx.db.effects.requests.push(ServerRequest::Fail(reason.clone()));
+        return Err(failed(reason));
+    }
     cx.reply.ok();
     Ok(())
 }

@@ -6,7 +6,9 @@ use store_resp::SHARED_MIN;
 
 use super::super::prelude::*;
 use super::{reply_shared, stored_arg};
+use crate::config::REQUEST_MAX;
 use crate::keyspace::Expiry;
+use crate::session::session_flag;
 
 pub(super) fn strlen(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let len = cx.db.read_string(request.arg(1))?.map_or(0, |text| text.len());
@@ -98,10 +100,19 @@ fn make_room(text: &mut Vec<u8>, len: usize) {
     }
 }
 
+/// The longest string that a request may make. One from a file was allowed when it first ran, and
+/// the setting may be another by now: then only what no setting allows is refused.
+pub(in crate::commands) fn string_max(cx: &Context<'_>) -> usize {
+    match cx.session.has(session_flag::LOADER) {
+        true => REQUEST_MAX as usize,
+        false => cx.server.config.tuned().bulk_max as usize,
+    }
+}
+
 /// Fails when a string of `len` and `more` bytes would be too long.
 pub(in crate::commands) fn check_len(cx: &Context<'_>, len: usize, more: usize) -> CommandResult {
     let total = len.saturating_add(more);
-    if total > cx.server.config.tuned().bulk_max as usize {
+    if total > string_max(cx) {
         return Err(CommandError::STRING_TOO_LONG);
     }
     Ok(())

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use super::prelude::*;
 use crate::keyspace::NewValue;
 use counter::{decr, decrby, incr, incrby, incrbyfloat};
-pub(super) use edit::check_len;
 use edit::{append, getrange, setrange, strlen};
+pub(super) use edit::{check_len, string_max};
 use lcs::lcs;
 use set::{get, getdel, getex, getset, mget, mset, msetnx, psetex, set, setex, setnx};
 

@@ -82,8 +82,12 @@ pub(super) struct Loaded {
 }
 
 /// Reads the files as a start does, and cuts what a crash left at their end.
-pub(super) fn load(disk: &SimulatedDisk, flaw: Option<Flaw>) -> Result<Loaded, String> {
-    let plan = make_plan(disk, &layout()).map_err(|error| error.to_string())?;
+pub(super) fn load(
+    disk: &SimulatedDisk,
+    layout: &Layout,
+    flaw: Option<Flaw>,
+) -> Result<Loaded, String> {
+    let plan = make_plan(disk, layout).map_err(|error| error.to_string())?;
     let mut loader = Loader { flaw, ..Loader::default() };
     for part in &plan.parts {
         let input = disk.read(&part.path).map_err(|error| error.to_string())?;

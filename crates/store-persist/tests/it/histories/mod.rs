@@ -1,6 +1,6 @@
 //! Histories of the append-only file by seed: every setting and command that touches it at any
-//! moment, a disk that fails at any operation, processes that are killed, machines that lose power,
-//! threads whose words come late or twice.
+//! moment, `dir` among them, files that somebody removes, a disk that fails at any operation,
+//! processes that are killed, machines that lose power, threads whose words come late or twice.
 //!
 //! The machine is the one that the server runs. What is promised after every start:
 //! - with `always` everything acknowledged is there, with `everysec` all but the last two seconds;

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use store_persist::aof::{AppendFile, Event, FsyncPolicy, Job, Output, Phase, Settings};
-use store_persist::disk::{Disk, Lie, Mishap, SimulatedDisk, SyncFile};
+use store_persist::aof::{AppendFile, Event, FsyncPolicy, Job, Layout, Output, Phase, Settings};
+use store_persist::disk::{Disk, Lie, Mishap, SimulatedDisk, SyncFile, exists};
 use testkit::Random;
 
 use super::data::{Change, Data, NUMBER, layout, load, write_base};
@@ -151,6 +151,10 @@ pub(super) struct World {
     snapshot_until_ms: u64,
     has_foreign: bool,
     must_end: bool,
+    /// Where the files lie that count: the setting `dir` may be ahead of it.
+    home: Layout,
+    /// Somebody removed files, and they are not written anew yet: only memory has the data.
+    is_robbed: bool,
 }
 
 impl World {
@@ -188,6 +192,8 @@ impl World {
             snapshot_until_ms: 0,
             has_foreign: false,
             must_end: false,
+            home: layout(),
+            is_robbed: false,
         }
     }
 
@@ -200,6 +206,10 @@ impl World {
         self.start()?;
         for _ in 0..self.random.in_range(1..5) {
             let end = self.live();
+            if self.is_robbed {
+                let is_whole = end == End::Closed(true);
+                return if is_whole { Err("it lacks files".to_owned()) } else { Ok(()) };
+            }
             self.end(end);
             self.start_again(end)?;
         }
@@ -260,8 +270,28 @@ impl World {
         self.file.begin_due_rewrite(self.now_ms, may_snapshot);
         self.drive();
         self.note_phase();
+        self.note_files();
         if wrote && !self.disk.is_dead() {
             self.acknowledge();
+        }
+    }
+
+    /// Where the files are, and whether those are back that somebody removed.
+    fn note_files(&mut self) {
+        if let Some(layout) = self.file.layout() {
+            self.home = layout.clone();
+        }
+        let is_there = |path: &PathBuf| exists(&self.disk, path);
+        let files = self.file.files().unwrap_or_default();
+        self.is_robbed &= !self.keeps() || !files.iter().all(is_there);
+    }
+
+    /// Somebody removes some of the files while they are open.
+    fn rob(&mut self) {
+        for path in self.file.files().unwrap_or_default() {
+            if self.chance(2) && self.disk.remove(&path).is_ok() {
+                self.is_robbed = true;
+            }
         }
     }
 
@@ -292,6 +322,11 @@ impl World {
                 self.settings.is_wanted = true;
             }
             6 => self.settings.has_sums = !self.settings.has_sums,
+            7 | 8 => {
+                let dir = *self.random.choose(&["d", "e"]);
+                self.settings.layout.dir = dir.into();
+            }
+            9 if self.chance(4) => return self.rob(),
             _ => return,
         }
         self.apply();
@@ -301,6 +336,7 @@ impl World {
         self.file.apply(self.now_ms, self.settings.clone());
         self.drive();
         self.note_phase();
+        self.note_files();
     }
 
     /// True when something was written that is acknowledged when the turn ends.
@@ -490,6 +526,7 @@ impl World {
 
     fn end(&mut self, end: End) {
         self.note_phase();
+        self.note_files();
         // Bytes that a failed sync dropped are there until power is lost, and no later sync says
         // so: whoever kills the process before the file is written anew may serve them once more.
         let must_crash = self.disk.is_dead() || self.disk.has_lost_bytes();
@@ -527,8 +564,9 @@ impl World {
     }
 
     fn try_start(&mut self) -> Result<Data, String> {
+        self.settings.layout = self.home.clone();
         let (disk, settings) = (Arc::new(self.disk.clone()), self.settings.clone());
-        let loaded = load(&self.disk, self.flaw)?;
+        let loaded = load(&self.disk, &self.home, self.flaw)?;
         self.file = AppendFile::new(disk, settings.clone());
         let write = |path: &Path| write_base(&self.disk, path, &loaded.data);
         let opened = self.file.open(settings, loaded.manifest, write);

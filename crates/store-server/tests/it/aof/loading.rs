@@ -163,3 +163,34 @@ fn a_snapshot_is_loaded_even_if_none_is_to_be_made() {
     assert!(error.contains("dump.rdb"), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), bytes, "it was left as it is");
 }
+
+#[test]
+fn strings_that_a_smaller_limit_would_not_allow_are_loaded() {
+    let folder = TempFolder::create();
+    let server = persistent(folder.path()).start().unwrap();
+    let mut connection = connect(&server);
+    assert_eq!(connection.words("SETRANGE range 3000000 x"), Reply::Integer(3_000_001));
+    assert_eq!(connection.words("SETBIT bits 24000000 1"), Reply::Integer(0));
+    let field = connection.words("BITFIELD field SET u8 24000000 7");
+    assert_eq!(field, Reply::Array(vec![Reply::Integer(0)]));
+    assert_eq!(connection.words("APPEND range y"), Reply::Integer(3_000_002));
+    drop(server);
+    let server = persistent(folder.path()).setting("proto-max-bulk-len", "1mb").start().unwrap();
+    let mut connection = connect(&server);
+    for (line, len) in [("STRLEN range", 3_000_002), ("STRLEN bits", 3_000_001)] {
+        assert_eq!(connection.words(line), Reply::Integer(len));
+    }
+    assert_eq!(connection.words("GETRANGE field 3000000 -1"), Reply::Bulk(vec![7]));
+    // Clients have the limit all the same.
+    for line in ["SETRANGE other 3000000 x", "SETBIT other 24000000 1"] {
+        assert!(matches!(connection.words(line), Reply::Error(_)), "{line}");
+    }
+}
+
+#[test]
+fn an_offset_that_no_server_allows_is_refused_when_loaded() {
+    for line in [["SETBIT", "k", "9223372036854775807", "1"], ["SETRANGE", "k", "4294967295", "x"]]
+    {
+        is_refused(&written_by_others(&[&line]), &["refused"]);
+    }
+}

@@ -196,3 +196,80 @@ fn checksums_can_be_turned_off_and_timestamps_come_first() {
     assert!(text.contains("#SUM:begin"), "{text}");
     assert_eq!(connect(&start("yes")).words("EXISTS a b c d"), Reply::Integer(4));
 }
+
+/// A server that appends to `dir`, and may be told of another one.
+fn movable(dir: &Path) -> Server {
+    let builder = persistent(dir).setting("enable-protected-configs", "yes");
+    builder.setting("appendfsync", "always").start().unwrap()
+}
+
+fn wait_for_rewrites(connection: &mut crate::connection::Connection, count: &str) {
+    wait_for_fact(connection, "aof_rewrites", count);
+    wait_for_fact(connection, "aof_rewrite_in_progress", "0");
+}
+
+#[test]
+fn a_rewrite_brings_the_file_to_the_folder_that_dir_names_by_then() {
+    let (old, new) = (TempFolder::create(), TempFolder::create());
+    let server = movable(old.path());
+    let mut connection = connect(&server);
+    connection.words("SET before 1");
+    let dir = new.path().to_str().unwrap();
+    assert_eq!(connection.ask(&["CONFIG", "SET", "dir", dir]).unwrap(), ok());
+    connection.words("SET between 1");
+    connection.send(&["BGREWRITEAOF"]);
+    connection.send(&["SET", "meanwhile", "1"]);
+    (0..2).for_each(|_| _ = connection.receive().unwrap());
+    wait_for_rewrites(&mut connection, "1");
+    assert_eq!(fact(&mut connection, "aof_last_bgrewrite_status"), "ok");
+    assert_eq!(connection.words("SET after 1"), ok());
+    // DEBUG LOADAOF reads where the file is.
+    assert_eq!(connection.words("DEBUG LOADAOF"), ok());
+    assert_eq!(connection.words("DBSIZE"), Reply::Integer(4));
+    drop(server);
+    let server = movable(new.path());
+    let found = connect(&server).words("EXISTS before between meanwhile after");
+    assert_eq!(found, Reply::Integer(4));
+}
+
+#[test]
+fn without_a_rewrite_the_file_stays_where_it_is_and_the_log_says_so() {
+    let (old, new) = (TempFolder::create(), TempFolder::create());
+    let log = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
+    let seen = std::sync::Arc::clone(&log);
+    let server = persistent(old.path())
+        .setting("enable-protected-configs", "yes")
+        .log(move |_, line| seen.lock().unwrap().push_str(line))
+        .start()
+        .unwrap();
+    let mut connection = connect(&server);
+    let dir = new.path().to_str().unwrap();
+    assert_eq!(connection.ask(&["CONFIG", "SET", "dir", dir]).unwrap(), ok());
+    assert_eq!(connection.words("SET after 1"), ok());
+    assert_eq!(connection.words("DEBUG LOADAOF"), ok());
+    assert_eq!(connection.words("EXISTS after"), Reply::Integer(1));
+    drop(server);
+    let lines = log.lock().unwrap().matches("run BGREWRITEAOF").count();
+    assert_eq!(lines, 2, "when dir changes, and at the end");
+    let server = movable(old.path());
+    assert_eq!(connect(&server).words("EXISTS after"), Reply::Integer(1));
+}
+
+#[test]
+fn a_file_does_not_move_into_the_folder_of_another_server() {
+    let (own, theirs) = (TempFolder::create(), TempFolder::create());
+    let other = movable(theirs.path());
+    connect(&other).words("SET other 1");
+    let before = files(theirs.path());
+    let server = movable(own.path());
+    let mut connection = connect(&server);
+    let dir = theirs.path().to_str().unwrap();
+    connection.ask(&["CONFIG", "SET", "dir", dir]).unwrap();
+    connection.words("BGREWRITEAOF");
+    wait_for_fact(&mut connection, "aof_last_bgrewrite_status", "err");
+    assert_eq!(connection.words("SET own 1"), ok());
+    assert_eq!(files(theirs.path()), before);
+    drop((server, other));
+    assert_eq!(connect(&movable(own.path())).words("EXISTS own"), Reply::Integer(1));
+    assert_eq!(connect(&movable(theirs.path())).words("EXISTS other"), Reply::Integer(1));
+}

@@ -142,3 +142,115 @@ fn short_writes_are_continued() {
     let server = start(&disk.crash(), "always");
     assert_eq!(connect(&server).words("GET token"), Reply::Bulk(b"49".to_vec()));
 }
+
+/// What a start would find if the server were killed now. No rewrite may be under way.
+fn found_after_a_kill(folder: &testkit::TempFolder, line: &str) -> Reply {
+    let from = folder.path().join("appendonlydir");
+    // Files of before may be removed while they are copied: then it is done once more.
+    let copy = testkit::wait_for("a copy of files that stay", testkit::GENEROUS, || {
+        let copy = testkit::TempFolder::create();
+        let to = copy.path().join("appendonlydir");
+        std::fs::create_dir(&to).unwrap();
+        let names = super::files(folder.path());
+        let is_whole =
+            names.iter().all(|name| std::fs::copy(from.join(name), to.join(name)).is_ok());
+        (is_whole && names == super::files(folder.path())).then_some(copy)
+    });
+    let server = persistent(copy.path()).start().unwrap();
+    connect(&server).words(line)
+}
+
+#[test]
+fn files_that_somebody_removed_are_written_anew() {
+    for policy in ["always", "everysec"] {
+        let folder = testkit::TempFolder::create();
+        let server = persistent(folder.path()).setting("appendfsync", policy).start().unwrap();
+        let mut connection = connect(&server);
+        connection.words("SET before 1");
+        std::fs::remove_dir_all(folder.path().join("appendonlydir")).unwrap();
+        testkit::wait_until("the file is written anew", testkit::GENEROUS, || {
+            connection.words("SET meanwhile 1");
+            fact(&mut connection, "aof_rewrites") != "0"
+                && fact(&mut connection, "aof_last_write_status") == "ok"
+        });
+        assert_eq!(connection.words("SET after 1"), super::ok());
+        wait_for_fact(&mut connection, "aof_rewrite_in_progress", "0");
+        wait_for_fact(&mut connection, "aof_pending_bio_fsync", "0");
+        let found = found_after_a_kill(&folder, "EXISTS before after");
+        assert_eq!(found, Reply::Integer(2), "{policy}");
+    }
+}
+
+#[test]
+fn a_rewrite_makes_the_folder_again() {
+    let folder = testkit::TempFolder::create();
+    let server = persistent(folder.path()).setting("appendfsync", "always").start().unwrap();
+    let mut connection = connect(&server);
+    connection.words("SET before 1");
+    std::fs::remove_dir_all(folder.path().join("appendonlydir")).unwrap();
+    connection.words("BGREWRITEAOF");
+    testkit::wait_until("writes are accepted", testkit::GENEROUS, || {
+        fact(&mut connection, "aof_rewrites") != "0"
+            && fact(&mut connection, "aof_rewrite_in_progress") == "0"
+            && connection.words("SET after 1") == super::ok()
+    });
+    assert_eq!(found_after_a_kill(&folder, "EXISTS before after"), Reply::Integer(2));
+}
+
+#[test]
+fn where_removed_files_cannot_be_written_anew_writes_are_refused_and_the_server_stays() {
+    let folder = testkit::TempFolder::create();
+    let server = persistent(folder.path()).setting("appendfsync", "always").start().unwrap();
+    let mut connection = connect(&server);
+    connection.words("SET before 1");
+    let files = folder.path().join("appendonlydir");
+    std::fs::remove_dir_all(&files).unwrap();
+    std::fs::write(&files, "in the way").unwrap();
+    write_until_refused(&mut connection);
+    let Reply::Error(refusal) = connection.words("SET a 1") else { panic!("it was taken") };
+    assert!(refusal.contains("was removed or replaced"), "{refusal}");
+    // Nor does it end: all that is left is in memory.
+    server.stopper().stop();
+    assert!(is_refused(&connection.words("SET a 1")));
+    assert_eq!(connection.words("EXISTS before"), Reply::Integer(1));
+    std::fs::remove_file(&files).unwrap();
+    testkit::wait_until("writes are accepted", testkit::GENEROUS, || {
+        let is_accepted = connection.words("SET after 1") == super::ok();
+        if !is_accepted {
+            connection.words("BGREWRITEAOF");
+        }
+        is_accepted
+    });
+    wait_for_fact(&mut connection, "aof_rewrite_scheduled", "0");
+    wait_for_fact(&mut connection, "aof_rewrite_in_progress", "0");
+    assert_eq!(found_after_a_kill(&folder, "EXISTS before after"), Reply::Integer(2));
+}
+
+#[test]
+fn a_server_whose_log_fails_does_not_end_before_it_is_written() {
+    let disk = SimulatedDisk::seeded(1);
+    let log = Arc::new(Mutex::new(String::new()));
+    let seen = Arc::clone(&log);
+    let server = persistent(Path::new("data"))
+        .disk(disk.clone())
+        .log(move |_, line| seen.lock().unwrap().push_str(line))
+        .start()
+        .unwrap();
+    let mut connection = connect(&server);
+    disk.set_fault(Some(Fault::WritesFail));
+    let accepted = write_until_refused(&mut connection);
+    server.stopper().stop();
+    testkit::wait_until("it says why", testkit::GENEROUS, || {
+        log.lock().unwrap().contains("cannot end: the append-only file")
+    });
+    let Reply::Error(refusal) = connection.words("SHUTDOWN") else { panic!("it ends") };
+    assert_eq!(refusal, "ERR Errors trying to SHUTDOWN. Check logs.");
+    assert!(log.lock().unwrap().contains("Cannot write the append-only file before the end"));
+    disk.set_fault(None);
+    wait_for_fact(&mut connection, "aof_last_write_status", "ok");
+    server.stopper().stop();
+    server.wait().unwrap();
+    let server = start(&disk.crash(), "everysec");
+    let token = connect(&server).words("GET token");
+    assert_eq!(token, Reply::Bulk(accepted.to_string().into_bytes()));
+}
