@@ -23,6 +23,10 @@ a trace.
                   wrapper and guard of `tenure run` instead, among simulated processes: the promise
                   that no program acts outside its term, and its rules broken one at a time. 100000
                   seeds unless told otherwise; --seed prints every step of that world.
+  store [--seeds N] [--seed S [--trace]] [--control NAME] [--jobs N]
+                  stores that follow each other, over a network that delays, cuts and resets, with
+                  crashes, restarts, promotions and FAILOVER: rules R1 to R5, and each of them broken
+                  on purpose. 100000 seeds for a release; 2000 unless told otherwise.
 
 The simulator is built for speed in every profile.",
     run,
@@ -35,8 +39,16 @@ fn run(words: &[String]) -> Result<(), Failure> {
     if words.first().is_some_and(|word| word == "run") {
         return run_processes(&words[1..]);
     }
+    match words.split_first() {
+        Some((first, rest)) if first == "store" => run_worlds("store-simulator", rest),
+        _ => run_worlds("simulator", words),
+    }
+}
+
+/// The worlds of a simulator that is a program of its own.
+fn run_worlds(package: &str, words: &[String]) -> Result<(), Failure> {
     let mut command = cargo();
-    command.args(["run", "--quiet", "--package", "simulator", "--"]).args(words);
+    command.args(["run", "--quiet", "--package", package, "--"]).args(words);
     let status = command
         .status()
         .map_err(|error| Failure::Failed(format!("simulate: cannot start cargo: {error}")))?;

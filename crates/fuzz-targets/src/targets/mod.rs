@@ -4,6 +4,7 @@ mod acl;
 mod append_log;
 mod commands;
 mod library;
+mod replication;
 mod reply;
 mod request;
 mod restore;
@@ -32,6 +33,7 @@ pub const TARGETS: &[Target] = &[
     restore::TARGET,
     snapshot::TARGET,
     append_log::TARGET,
+    replication::TARGET,
     script::TARGET,
     library::TARGET,
     settings::TARGET,

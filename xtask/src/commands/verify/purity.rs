@@ -13,6 +13,8 @@ const PURE: &[&str] = &[
     "store-types",
     "store-engine",
     "store-persist",
+    "store-replica",
+    "store-simulator",
 ];
 
 /// Crates that bring what a pure crate must not have.

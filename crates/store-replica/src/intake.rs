@@ -1,0 +1,338 @@
+//! What the primary sends after PSYNC: lines, a payload, then the stream cut at request ends.
+//!
+//! ```text
+//! Lines ─► PayloadHead ─► Payload ─► Held ─► Stream
+//!   └────────────── +CONTINUE ─────────────────┘
+//! ```
+//! Bytes come in as they arrive. Read is not applied: the offset moves when the caller says that a
+//! request was applied, and within a transaction not before its EXEC.
+
+use store_resp::{Limits, Parsed, Request, RequestParser};
+
+use crate::history::ID_LEN;
+
+/// A line of the handshake is no longer than this.
+const LINE_MAX: usize = 16 * 1024;
+/// One argument in the stream: as Redis's `proto-max-bulk-len` at most, under 4 GiB.
+const BULK_MAX: i64 = 0xfff0_0000;
+/// Applied bytes are cut off the front of the buffer once there are so many.
+const APPLIED_MAX: usize = 64 * 1024;
+
+/// Whether the requests of the stream just applied are inside MULTI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transaction {
+    /// EXEC is still to come: nothing since MULTI counts as applied.
+    Open,
+    /// Everything up to here has been applied.
+    Closed,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Lines,
+    PayloadHead,
+    PayloadByLength {
+        left: u64,
+    },
+    PayloadByMark {
+        mark: [u8; ID_LEN],
+    },
+    /// The payload is being loaded: what follows it waits.
+    Held,
+    Stream,
+}
+
+/// Something that [`Intake::next_part`] found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// An empty line: the primary lives.
+    Newline,
+    /// A line of the handshake.
+    Line(Vec<u8>),
+    /// The head of the payload.
+    PayloadBegins,
+    /// The primary's error in place of a payload.
+    PayloadRefused(Vec<u8>),
+    /// Some of the payload.
+    Payload(Vec<u8>),
+    /// All of it came.
+    PayloadEnds,
+}
+
+/// The bytes cannot be what a primary sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Nonsense;
+
+#[derive(Debug)]
+pub(crate) struct Intake {
+    stage: Stage,
+    buffer: Vec<u8>,
+    /// Where the first byte stands that was not applied.
+    unapplied: usize,
+    /// Where the request begins that is parsed next.
+    next: usize,
+    /// The length of the request that was handed out and not answered for.
+    handed_out: usize,
+    /// Whether the last look found no whole request.
+    is_at_end: bool,
+    parser: RequestParser,
+}
+
+impl Intake {
+    pub(crate) fn new() -> Self {
+        Self {
+            stage: Stage::Lines,
+            buffer: Vec::new(),
+            unapplied: 0,
+            next: 0,
+            handed_out: 0,
+            is_at_end: true,
+            parser: RequestParser::default(),
+        }
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn pending(&self) -> usize {
+        self.buffer.len() - self.unapplied
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.stage, Stage::Held)
+    }
+
+    /// A payload follows.
+    pub(crate) fn expect_payload(&mut self) {
+        self.stage = Stage::PayloadHead;
+    }
+
+    /// The stream follows.
+    pub(crate) fn expect_stream(&mut self) {
+        self.buffer.drain(..self.next);
+        (self.unapplied, self.next, self.handed_out) = (0, 0, 0);
+        self.parser = RequestParser::default();
+        self.stage = Stage::Stream;
+    }
+
+    /// The next thing before the stream; `None` when more bytes are needed.
+    pub(crate) fn next_part(&mut self) -> Result<Option<Part>, Nonsense> {
+        match self.stage {
+            Stage::Lines => self.line(),
+            Stage::PayloadHead => self.payload_head(),
+            Stage::PayloadByLength { left } => Ok(self.payload_by_length(left)),
+            Stage::PayloadByMark { mark } => Ok(self.payload_by_mark(&mark)),
+            Stage::Held | Stage::Stream => Ok(None),
+        }
+    }
+
+    fn line(&mut self) -> Result<Option<Part>, Nonsense> {
+        let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') else {
+            return if self.buffer.len() > LINE_MAX { Err(Nonsense) } else { Ok(None) };
+        };
+        let mut line: Vec<u8> = self.buffer.drain(..=end).collect();
+        line.pop();
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+        Ok(Some(if line.is_empty() { Part::Newline } else { Part::Line(line) }))
+    }
+
+    fn payload_head(&mut self) -> Result<Option<Part>, Nonsense> {
+        let line = match self.line()? {
+            Some(Part::Line(line)) => line,
+            other => return Ok(other),
+        };
+        if line.first() == Some(&b'-') {
+            return Ok(Some(Part::PayloadRefused(line)));
+        }
+        let size = line.strip_prefix(b"$").ok_or(Nonsense)?;
+        self.stage = match size.strip_prefix(b"EOF:") {
+            Some(mark) => Stage::PayloadByMark { mark: mark.try_into().map_err(|_| Nonsense)? },
+            None => {
+                let left = store_resp::parse_integer(size).ok_or(Nonsense)?;
+                Stage::PayloadByLength { left: u64::try_from(left).map_err(|_| Nonsense)? }
+            }
+        };
+        Ok(Some(Part::PayloadBegins))
+    }
+
+    fn payload_by_length(&mut self, left: u64) -> Option<Part> {
+        if left == 0 {
+            self.stage = Stage::Held;
+            return Some(Part::PayloadEnds);
+        }
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(self.buffer.len());
+        if len == 0 {
+            return None;
+        }
+        self.stage = Stage::PayloadByLength { left: left - len as u64 };
+        Some(Part::Payload(self.buffer.drain(..len).collect()))
+    }
+
+    /// Nothing follows the mark before our first ACK, so it is what the received bytes end with.
+    fn payload_by_mark(&mut self, mark: &[u8; ID_LEN]) -> Option<Part> {
+        let before = self.buffer.len().checked_sub(ID_LEN)?;
+        if before > 0 {
+            return Some(Part::Payload(self.buffer.drain(..before).collect()));
+        }
+        if self.buffer != mark {
+            return None;
+        }
+        self.buffer.clear();
+        self.stage = Stage::Held;
+        Some(Part::PayloadEnds)
+    }
+
+    /// Whether what waits is the beginning of something longer.
+    pub(crate) fn needs_more(&self) -> bool {
+        self.handed_out == 0 && self.is_at_end
+    }
+
+    /// Looks for the next request of the stream, for [`found_request`](Self::found_request).
+    pub(crate) fn find_request(&mut self) -> Result<(), Nonsense> {
+        if !matches!(self.stage, Stage::Stream) || self.handed_out > 0 {
+            return Ok(());
+        }
+        self.parser.clear();
+        let limits = Limits { authenticated: true, bulk_max: BULK_MAX };
+        loop {
+            let bytes = &self.buffer[self.next..];
+            // Inline requests are none that a primary sends.
+            if bytes.first().is_some_and(|byte| !b"*\r\n".contains(byte)) {
+                return Err(Nonsense);
+            }
+            match self.parser.parse(bytes, &limits) {
+                Ok(Parsed::Request { consumed }) => {
+                    self.handed_out = consumed;
+                    self.is_at_end = false;
+                    return Ok(());
+                }
+                // It counts in the offset, as it does for Redis.
+                Ok(Parsed::Empty { consumed }) => self.next += consumed,
+                Ok(Parsed::Incomplete) => {
+                    self.is_at_end = true;
+                    return Ok(());
+                }
+                Err(_) => return Err(Nonsense),
+            }
+        }
+    }
+
+    /// The request that was found and not answered for.
+    pub(crate) fn found_request(&self) -> Option<Request<'_>> {
+        (self.handed_out > 0).then(|| self.parser.request(&self.buffer[self.next..]))
+    }
+
+    /// The request that was handed out is done. What now counts as applied is given to `keep`.
+    pub(crate) fn applied(&mut self, transaction: Transaction, keep: impl FnOnce(&[u8])) {
+        assert!(self.handed_out > 0, "a request is applied once, after it was handed out");
+        self.next += std::mem::take(&mut self.handed_out);
+        if transaction == Transaction::Open {
+            return;
+        }
+        keep(&self.buffer[self.unapplied..self.next]);
+        self.unapplied = self.next;
+        if self.unapplied == self.buffer.len() {
+            self.buffer.clear();
+            (self.unapplied, self.next) = (0, 0);
+        } else if self.unapplied > APPLIED_MAX {
+            self.buffer.drain(..self.unapplied);
+            (self.unapplied, self.next) = (0, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARK: &str = "f7a1c09be2d84635f1e0a9c8b7d6e5f4a3b2c1d0";
+
+    fn payload(text: &str, piece: usize) -> (Vec<u8>, bool, Intake) {
+        let mut intake = Intake::new();
+        intake.expect_payload();
+        let (mut bytes, mut is_whole) = (Vec::new(), false);
+        for piece in text.as_bytes().chunks(piece) {
+            intake.push(piece);
+            while let Some(part) = intake.next_part().unwrap() {
+                match part {
+                    Part::Payload(part) => bytes.extend(part),
+                    Part::PayloadEnds => is_whole = true,
+                    _ => {}
+                }
+            }
+        }
+        (bytes, is_whole, intake)
+    }
+
+    #[test]
+    fn a_payload_is_found_however_it_is_cut() {
+        // Its content may look like the mark's beginning.
+        let content = format!("REDIS{}x123{}", &MARK[..39], &MARK[..20]);
+        let by_mark = format!("\n\n$EOF:{MARK}\r\n{content}{MARK}");
+        let by_length = format!("\n${}\r\n{content}*1\r\n", content.len());
+        for piece in 1..by_mark.len() {
+            let (bytes, is_whole, _) = payload(&by_mark, piece);
+            assert!(is_whole && bytes == content.as_bytes(), "pieces of {piece}");
+            let (bytes, is_whole, intake) = payload(&by_length, piece);
+            assert!(is_whole && bytes == content.as_bytes(), "pieces of {piece}");
+            assert_eq!(intake.buffer, b"*1\r\n", "the stream waits");
+        }
+    }
+
+    #[test]
+    fn a_payload_that_is_cut_off_never_ends() {
+        let (_, is_whole, _) = payload(&format!("$EOF:{MARK}\r\nREDIS{}", &MARK[..39]), 7);
+        assert!(!is_whole);
+        let (_, is_whole, _) = payload("$5\r\nREDI", 3);
+        assert!(!is_whole);
+        let (bytes, is_whole, _) = payload("$0\r\n", 3);
+        assert!(is_whole && bytes.is_empty());
+    }
+
+    #[test]
+    fn heads_that_no_primary_sends_are_refused() {
+        for head in ["$-1\r\n", "$x\r\n", "$EOF:short\r\n", "+OK\r\n", "$99999999999999999999\r\n"]
+        {
+            let mut intake = Intake::new();
+            intake.expect_payload();
+            intake.push(head.as_bytes());
+            assert_eq!(intake.next_part(), Err(Nonsense), "{head:?}");
+        }
+        let mut intake = Intake::new();
+        intake.push(&[b'x'; LINE_MAX + 1]);
+        assert_eq!(intake.next_part(), Err(Nonsense), "a line without an end");
+    }
+
+    #[test]
+    fn a_transaction_counts_when_it_is_whole() {
+        let mut intake = Intake::new();
+        intake.expect_stream();
+        intake.push(b"*1\r\n$5\r\nMULTI\r\n*1\r\n$1\r\na\r\n*1\r\n$4\r\nEXEC\r\n*1\r\n$1\r\n");
+        let mut kept = Vec::new();
+        for (name, transaction) in [
+            (&b"MULTI"[..], Transaction::Open),
+            (b"a", Transaction::Open),
+            (b"EXEC", Transaction::Closed),
+        ] {
+            intake.find_request().unwrap();
+            assert_eq!(intake.found_request().unwrap().arg(0), name);
+            intake.applied(transaction, |bytes| kept.push(bytes.len()));
+        }
+        assert_eq!(kept, [15 + 11 + 14]);
+        intake.find_request().unwrap();
+        assert!(intake.found_request().is_none(), "the last one is not whole");
+        assert_eq!(intake.pending(), 8);
+    }
+
+    #[test]
+    fn words_without_lengths_are_nonsense() {
+        let mut intake = Intake::new();
+        intake.expect_stream();
+        intake.push(b"\nSET a b\r\n");
+        assert!(intake.find_request().is_err());
+    }
+}

@@ -1,0 +1,249 @@
+//! How a replica gets its data: the decision between all and the rest, and snapshots for many.
+
+use std::time::Duration;
+
+use store_resp::{Request, parse_integer};
+
+use crate::history::{ID_LEN, ReplicationId};
+use crate::moment::Moment;
+use crate::output::{CloseReason, Event, Output, SessionId, SnapshotNeeds, SnapshotTarget};
+use crate::replica::{Replica, ReplicaState};
+use crate::replication::Replication;
+
+/// A snapshot for replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Snapshot {
+    /// The caller was asked to begin it.
+    Asked(SnapshotNeeds),
+    /// It runs. The mark ends its payload on sockets; on disk it is saved before it is sent.
+    Running { needs: SnapshotNeeds, mark: [u8; ID_LEN], is_saved: bool },
+}
+
+impl Snapshot {
+    pub(crate) fn is_being_saved(self) -> bool {
+        let Snapshot::Running { needs, is_saved, .. } = self else { return false };
+        needs.target == SnapshotTarget::Disk && !is_saved
+    }
+}
+
+impl Replication {
+    /// SYNC: a payload and the stream, for those who know no ids.
+    pub fn handle_sync(&mut self, now: Moment, session: SessionId) {
+        if self.refuses_to_sync(session) {
+            return;
+        }
+        self.replica_or_new(now, session).speaks_psync = false;
+        self.begin_full_sync(now, session, false);
+    }
+
+    /// `PSYNC id offset [FAILOVER]`: a replica says what it has and gets the rest.
+    pub fn handle_psync(&mut self, now: Moment, session: SessionId, request: Request<'_>) {
+        let (Some(id), Some(offset)) = (request.get(1), request.get(2)) else {
+            return self.reply(session, "-ERR wrong number of arguments for 'psync' command\r\n");
+        };
+        let Some(offset) = parse_integer(offset) else {
+            return self.reply(session, "-ERR value is not an integer or out of range\r\n");
+        };
+        let id = ReplicationId::parse(id);
+        if request.get(3).is_some_and(|word| word.eq_ignore_ascii_case(b"failover"))
+            && !self.take_over(now, session, id)
+        {
+            return;
+        }
+        if self.refuses_to_sync(session) {
+            return;
+        }
+        self.replica_or_new(now, session);
+        // The peer counts from one: it names the first byte that it lacks.
+        let has = u64::try_from(offset).ok().and_then(|offset| offset.checked_sub(1));
+        match id.zip(has).filter(|(id, has)| self.can_continue(*id, *has)) {
+            Some((_, has)) => self.begin_partial_sync(now, session, has),
+            None => self.begin_full_sync(now, session, id.is_some()),
+        }
+    }
+
+    /// Whether the first `has` bytes of `id` are ours, and all bytes behind them are still there.
+    fn can_continue(&self, id: ReplicationId, has: u64) -> bool {
+        let is_kept = self.backlog.as_ref().is_some_and(|backlog| backlog.has(has));
+        is_kept && self.history.includes(id, has)
+    }
+
+    fn refuses_to_sync(&mut self, session: SessionId) -> bool {
+        let is_known = self.replica(session).is_some_and(|r| r.state != ReplicaState::Greeting);
+        if is_known {
+            return true;
+        }
+        let refusal = if self.is_failing_over() {
+            "-NOMASTERLINK Can't SYNC while failing over\r\n"
+        } else if !self.is_primary() && !self.is_linked() {
+            "-NOMASTERLINK Can't SYNC while not connected with my master\r\n"
+        } else {
+            return false;
+        };
+        self.reply(session, refusal);
+        true
+    }
+
+    fn begin_partial_sync(&mut self, now: Moment, session: SessionId, has: u64) {
+        let id = self.history.id();
+        let replica = self.replica_or_new(now, session);
+        replica.state = ReplicaState::Online;
+        replica.reader = has;
+        replica.heard_at = now;
+        let answer = match replica.knows_second_id {
+            true => format!("+CONTINUE {id}\r\n"),
+            false => "+CONTINUE\r\n".to_owned(),
+        };
+        self.reply(session, &answer);
+        self.alone_since = None;
+        self.counts.partial_done += 1;
+        let bytes = self.history.offset() - has;
+        self.log(Event::PartialSync { session, bytes });
+    }
+
+    fn begin_full_sync(&mut self, now: Moment, session: SessionId, was_refused: bool) {
+        self.counts.full += 1;
+        self.counts.partial_refused += u64::from(was_refused);
+        if self.backlog.is_none() {
+            self.renew_history();
+            self.create_backlog();
+        }
+        let replica = self.replica_or_new(now, session);
+        replica.state = ReplicaState::WaitStart { since: now };
+        replica.heard_at = now;
+        self.alone_since = None;
+        self.log(Event::FullSync { session, was_refused });
+        self.start_snapshot_when_due(now);
+    }
+
+    /// Asks for a snapshot once somebody waits, nothing runs, and others had time to join.
+    pub(crate) fn start_snapshot_when_due(&mut self, now: Moment) {
+        let Some(due_at) = self.snapshot_due_at() else { return };
+        if due_at > now {
+            return;
+        }
+        let first = self.replicas.iter().find(|replica| replica.is_waiting());
+        let needs = first.expect("somebody waits").needs(&self.settings);
+        self.snapshot = Some(Snapshot::Asked(needs));
+        self.outputs.push_back(Output::StartSnapshot(needs));
+    }
+
+    /// When the next snapshot should begin, if one should.
+    pub(crate) fn snapshot_due_at(&self) -> Option<Moment> {
+        if self.snapshot.is_some() {
+            return None;
+        }
+        let mut waiting = self.replicas.iter().filter(|replica| replica.is_waiting());
+        let first = waiting.next()?;
+        let ReplicaState::WaitStart { since } = first.state else { return None };
+        let needs = first.needs(&self.settings);
+        let same = 1 + waiting.filter(|replica| replica.needs(&self.settings) == needs).count();
+        let max = self.settings.diskless_max_replicas;
+        let is_at_once = needs.target == SnapshotTarget::Disk || (max > 0 && same >= max);
+        let delay = if is_at_once { Duration::ZERO } else { self.settings.diskless_delay };
+        Some(since + delay)
+    }
+
+    /// The snapshot that was asked for has begun: it holds exactly the data of this moment. All who
+    /// wait for one like it are told its offset, and get the stream from there on.
+    pub fn handle_snapshot_started(&mut self, now: Moment) {
+        let Some(Snapshot::Asked(needs)) = self.snapshot else { return };
+        let mark = self.secrets.digits();
+        self.snapshot = Some(Snapshot::Running { needs, mark, is_saved: false });
+        let (id, offset) = (self.history.id(), self.history.offset());
+        let mut lines = Vec::new();
+        for replica in &mut self.replicas {
+            if !replica.is_waiting() || replica.needs(&self.settings) != needs {
+                continue;
+            }
+            replica.state = ReplicaState::Transfer;
+            replica.reader = offset;
+            replica.heard_at = now;
+            let mut line = String::new();
+            if replica.speaks_psync {
+                line = format!("+FULLRESYNC {id} {offset}\r\n");
+            }
+            if needs.target == SnapshotTarget::Sockets {
+                let mark = std::str::from_utf8(&mark).expect("a mark is hexadecimal digits");
+                line.push_str(&format!("$EOF:{mark}\r\n"));
+            }
+            lines.push((replica.session, line));
+        }
+        // Their sessions have no database selected; raw bytes of a primary above are not ours to
+        // change, and there the payload names the database.
+        self.forget_selected();
+        if lines.is_empty() {
+            self.snapshot = None;
+            self.outputs.push_back(Output::CancelSnapshot);
+        }
+        for (session, line) in lines {
+            self.reply(session, &line);
+        }
+    }
+
+    /// A snapshot to disk is whole and has `len` bytes, which are sent to all in transfer now.
+    pub fn handle_snapshot_saved(&mut self, now: Moment, len: u64) {
+        if let Some(Snapshot::Running { is_saved, .. }) = &mut self.snapshot {
+            *is_saved = true;
+        }
+        for session in self.in_transfer() {
+            self.handle_progress(now, session);
+            self.reply(session, &format!("${len}\r\n"));
+        }
+    }
+
+    /// Sessions that get the running snapshot's payload.
+    pub fn in_transfer(&self) -> Vec<SessionId> {
+        let replicas = self.replicas.iter();
+        let chosen = replicas.filter(|replica| replica.state == ReplicaState::Transfer);
+        chosen.map(|replica| replica.session).collect()
+    }
+
+    /// A replica took some bytes of its payload.
+    pub fn handle_progress(&mut self, now: Moment, session: SessionId) {
+        self.handle_newline(now, session);
+    }
+
+    /// The whole payload has been handed to a replica's socket.
+    pub fn handle_payload_sent(&mut self, now: Moment, session: SessionId) {
+        let Some(Snapshot::Running { needs, mark, .. }) = self.snapshot else { return };
+        let Some(replica) = self.replicas.iter_mut().find(|r| r.session == session) else { return };
+        if replica.state != ReplicaState::Transfer {
+            return;
+        }
+        let is_payload_only = replica.payload_only;
+        replica.heard_at = now;
+        let is_marked = needs.target == SnapshotTarget::Sockets;
+        replica.state = if is_marked { ReplicaState::AwaitAck } else { ReplicaState::Online };
+        if is_marked {
+            self.outputs.push_back(Output::Reply { session, bytes: mark.to_vec() });
+        }
+        if is_payload_only {
+            self.close(now, session, CloseReason::PayloadOnly);
+        } else if !is_marked {
+            self.log(Event::ReplicaOnline(session));
+        }
+    }
+
+    /// The snapshot is done, or could not be. In the latter case its replicas are closed.
+    pub fn handle_snapshot_ended(&mut self, now: Moment, is_whole: bool) {
+        let asked = match self.snapshot.take() {
+            Some(Snapshot::Asked(needs)) => Some(needs),
+            Some(Snapshot::Running { .. }) => None,
+            None => return,
+        };
+        let settings = &self.settings;
+        let is_hit = |replica: &&Replica| match asked {
+            Some(needs) => replica.is_waiting() && replica.needs(settings) == needs,
+            None => replica.state == ReplicaState::Transfer,
+        };
+        let hit: Vec<_> = self.replicas.iter().filter(is_hit).map(|r| r.session).collect();
+        for session in hit.into_iter().filter(|_| !is_whole) {
+            if asked.is_some() {
+                self.reply(session, "-ERR BGSAVE failed, replication can't continue\r\n");
+            }
+            self.close(now, session, CloseReason::SnapshotFailed);
+        }
+        self.start_snapshot_when_due(now);
+    }
+}

@@ -1,0 +1,23 @@
+//! Seeded worlds of stores on many machines.
+//!
+//! The parts that every world needs: [`Queue`] (what happens next), [`Network`] (connections that
+//! are late, cut and reset), [`Clock`], [`Random`]. And the worlds:
+//! - [`replication`]: servers that follow each other, run by the unchanged `store-replica`.
+//!
+//! ```
+//! use store_simulator::replication::World;
+//!
+//! let outcome = World::new(7).run();
+//! assert!(outcome.violation.is_none() && outcome.writes > 0);
+//! ```
+
+mod clock;
+mod network;
+mod queue;
+mod random;
+pub mod replication;
+
+pub use clock::Clock;
+pub use network::{ConnectionId, Delivery, Host, Network, Side, Weather};
+pub use queue::{Queue, Real};
+pub use random::Random;

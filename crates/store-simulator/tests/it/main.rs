@@ -1,0 +1,3 @@
+//! A bounded slice of what `cargo xtask simulate store` runs.
+
+mod replication;
