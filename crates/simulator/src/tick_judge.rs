@@ -82,13 +82,16 @@ impl TickJudge {
     }
 
     /// Whether the work of `tick` was begun and its end taken down, or that of a later period that
-    /// has come since.
+    /// has come since. A period that has not come itself was numbered by a clock that is ahead; then
+    /// any later one is later by that clock, too.
     fn is_done(&self, tick: &Tick, micros: u64) -> bool {
         let is_done = |known: &&Known| known.is_written && !known.begun.is_empty();
         self.ticks.iter().filter(is_done).any(|known| match (&known.tick, tick) {
             (Tick::Period { number: done, period: of }, Tick::Period { number, period }) => {
-                let has_come = u128::from(*done) * of.as_micros() <= u128::from(micros);
-                of == period && (done == number || done > number && has_come)
+                let has_come =
+                    |number: u64| u128::from(number) * of.as_micros() <= u128::from(micros);
+                let is_later = done > number && (has_come(*done) || !has_come(*number));
+                of == period && (done == number || is_later)
             }
             (done, asked) => done == asked,
         })
