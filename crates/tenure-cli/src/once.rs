@@ -83,6 +83,7 @@ enum OnCrash {
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     arguments.log.start();
+    crate::run::require_descriptors()?;
     if arguments.wait && arguments.every.is_none() && arguments.tick.is_none() {
         let why = "--wait needs a tick whose outcome it waits for: add --every or --tick";
         return Err(Failure::usage(why));

@@ -145,8 +145,28 @@ impl ElectionOptions {
     }
 }
 
+/// With fewer open files than this, a wrapper that leads may be unable to start its program, or to
+/// see what is left of it.
+const DESCRIPTORS_MIN: u64 = 32;
+
+/// Fails where a wrapper could lead and do nothing. The limit is left as it is: programs inherit it.
+pub(crate) fn require_descriptors() -> Result<(), Failure> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    match limit {
+        Some(limit) if limit < DESCRIPTORS_MIN => Err(Failure::new(
+            exit::CONFIGURATION,
+            format!(
+                "only {limit} files may be open, {DESCRIPTORS_MIN} are needed: raise the limit \
+                 (ulimit -n)"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     arguments.log.start();
+    require_descriptors()?;
     let program = Program::find(arguments.command.clone())?;
     let name = &arguments.target.name;
     let mut loader = arguments.election.lay(arguments.target.loader()?, name);

@@ -282,3 +282,19 @@ fn too_few_descriptors_are_an_error_and_no_panic() {
         assert!(said.err.contains("ulimit -n") && !said.err.contains("panicked"), "{said:?}");
     }
 }
+
+/// With so few it would lead, see neither its program nor what is left of it, and do nothing.
+#[test]
+fn a_wrapper_with_too_few_descriptors_does_not_contend() {
+    let stage = Stage::on(Kind::Own);
+    for words in [&["run", NAME, "--", "true"][..], &["once", NAME, "--", "true"]] {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "ulimit -n 21; exec \"$@\"", "sh", crate::stage::TENURE]).args(words);
+        let said = Said::of({
+            command.env("TENURE_STORE", stage.store.url());
+            command
+        });
+        assert_eq!(said.code, 78, "{said:?}");
+        assert!(said.err.contains("ulimit -n"), "{said:?}");
+    }
+}
