@@ -26,6 +26,8 @@ pub(super) struct Contending {
     freed_meanwhile: bool,
     /// Whoever gave the resource up lets the others go first, whatever it hears of its own release.
     holds_back_until: Moment,
+    /// Until then nobody is granted a term, by the store's own word.
+    quarantined_until: Moment,
 }
 
 impl Contending {
@@ -37,6 +39,7 @@ impl Contending {
             tries_by: Moment::NEVER,
             freed_meanwhile: false,
             holds_back_until,
+            quarantined_until: Moment::ORIGIN,
         }
     }
 
@@ -172,6 +175,12 @@ impl Election {
         let freed_meanwhile =
             matches!(&self.stage, Stage::Contending(contending) if contending.freed_meanwhile);
         let ttl = self.settings.timing.ttl();
+        if let Stage::Contending(contending) = &mut self.stage {
+            contending.quarantined_until = match &outcome {
+                Outcome::Quarantine { left, .. } => now + *left,
+                _ => Moment::ORIGIN,
+            };
+        }
         let (reason, left) = match outcome {
             Outcome::Held if freed_meanwhile => (self.held_by(view), self.seen.step()),
             Outcome::Held => {
@@ -286,11 +295,15 @@ impl Election {
     }
 
     /// Somebody was granted the resource: no use in trying before that lease ends. Whoever hears so
-    /// again and again looks all the same, for anyone may say it.
+    /// again and again looks all the same, for anyone may say it; and whoever knows from the store
+    /// that nobody can be granted it yet does not believe it.
     fn rearm_later(&mut self, now: Moment, lease: Duration) {
         let ttl = self.settings.timing.ttl();
         let tries_at = now + lease.min(ttl) + EXPIRY_GRAIN + self.head_start();
         let Stage::Contending(contending) = &mut self.stage else { return };
+        if now < contending.quarantined_until {
+            return;
+        }
         if contending.tries_by == Moment::NEVER {
             contending.tries_by = now + ttl * LOOK_LEASES_MAX;
         }
