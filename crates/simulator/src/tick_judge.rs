@@ -82,8 +82,8 @@ impl TickJudge {
     }
 
     /// Whether the work of `tick` was begun and its end taken down, or that of a later period that
-    /// has come since. A period that has not come itself was numbered by a clock that is ahead; then
-    /// any later one is later by that clock, too.
+    /// has come since. A period that has not come itself was numbered by a clock that is ahead;
+    /// then any later one is later by that clock, too.
     fn is_done(&self, tick: &Tick, micros: u64) -> bool {
         let is_done = |known: &&Known| known.is_written && !known.begun.is_empty();
         self.ticks.iter().filter(is_done).any(|known| match (&known.tick, tick) {

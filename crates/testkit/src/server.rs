@@ -197,6 +197,12 @@ impl RedisServer {
         redis_cli(&self.settings.host, self.port(), user, password, words)
     }
 
+    /// The same without a login, and with `yes` to whatever `redis-cli` asks.
+    #[track_caller]
+    pub(crate) fn cli_agreeing(&self, words: &[&str]) -> String {
+        redis_cli_agreeing(&self.settings.host, self.port(), words)
+    }
+
     /// Whether so many replicas have everything that this master has sent by now. Waits a little
     /// for them.
     ///
@@ -241,6 +247,16 @@ pub(crate) fn redis_cli(
         command.args(["--user", user]);
     }
     command.arg("--no-auth-warning").args(words).stdin(Stdio::null());
+    output_of(command, words)
+}
+
+/// The same without a login, and with `yes` to whatever it asks.
+#[track_caller]
+fn redis_cli_agreeing(host: &Host, port: u16, words: &[&str]) -> String {
+    let mut command = Command::new("sh");
+    host.enter(&mut command);
+    command.args(["-c", "yes yes | redis-cli \"$@\"", "redis-cli", "-h", "127.0.0.1"]);
+    command.args(["-p", &port.to_string()]).args(words).stdin(Stdio::null());
     output_of(command, words)
 }
 

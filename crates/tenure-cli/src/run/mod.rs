@@ -149,7 +149,8 @@ impl ElectionOptions {
 /// see what is left of it.
 const DESCRIPTORS_MIN: u64 = 32;
 
-/// Fails where a wrapper could lead and do nothing. The limit is left as it is: programs inherit it.
+/// Fails where a wrapper could lead and do nothing. The limit is left as it is: programs inherit
+/// it.
 pub(crate) fn require_descriptors() -> Result<(), Failure> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     match limit {
