@@ -135,6 +135,8 @@ pub(crate) struct EventLoop {
     failure: Option<String>,
     ties: Ties,
     is_stopping: bool,
+    /// Whether it goes on only until a rewrite has ended, and has said so.
+    waits_for_rewrite: bool,
     /// The signal it stops for, if it was one.
     stop_signal: Option<StopSignal>,
     /// Whether SHUTDOWN has seen to what is to be saved.
@@ -189,6 +191,7 @@ impl EventLoop {
             failure: None,
             ties,
             is_stopping: false,
+            waits_for_rewrite: false,
             stop_signal: None,
             is_settled: false,
         };

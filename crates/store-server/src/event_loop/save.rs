@@ -24,6 +24,17 @@ impl EventLoop {
         }
         let now_us = self.clock.now_us();
         let appended = self.persistence.prepare_end(now_us / 1000, &mut self.engine);
+        if appended.is_err() && self.engine.state().persistence.aof.is_rewriting {
+            // What is missing is being written: the end comes behind it.
+            if !std::mem::replace(&mut self.waits_for_rewrite, true) {
+                self.log(
+                    LogLevel::Notice,
+                    "The server ends when the append-only file is rewritten",
+                );
+            }
+            return false;
+        }
+        self.waits_for_rewrite = false;
         let appended = appended.map_err(|reason| format!("the append-only file: {reason}"));
         let saved = self.engine.save_before_end(now_us, says("save"));
         let Err(reason) = saved.and(appended) else { return true };
