@@ -27,7 +27,7 @@ pub enum Kind {
     EventClasses,
     /// Percentiles.
     Percentiles,
-    /// What a signal does: any of [`SHUTDOWN_WORDS`].
+    /// What a signal does: `default`, or some of `save`, `nosave`, `now` and `force`.
     Shutdown,
     /// A name for the process, with variables in braces.
     TitleTemplate,
