@@ -162,8 +162,10 @@ fn move_to(cx: &mut Context<'_>, from: &[u8], to: &[u8]) -> CommandResult {
     cx.db.remove(to, cx.db.freeing.server_del);
     cx.db.put(to, entry);
     cx.db.signal_modified(from);
+    cx.db.signal_modified(to);
     cx.db.notify(event_class::GENERIC, "rename_from", from);
-    cx.db.changed(event_class::GENERIC, "rename_to", to);
+    cx.db.notify(event_class::GENERIC, "rename_to", to);
+    cx.db.dirty += 1;
     Ok(())
 }
 

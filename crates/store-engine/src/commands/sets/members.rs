@@ -59,11 +59,12 @@ pub(super) fn smove(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult
     }
     let is_empty = set.is_empty();
     drop(set);
-    cx.db.changed(event_class::SET, "srem", source);
+    cx.db.changed_after_event(event_class::SET, "srem", source);
     if is_empty {
         remove_emptied(cx, source);
     }
     let added = cx.db.write_or_create(target, Set::new)?.insert(member, &cx.server.limits);
+    cx.db.signal_modified(source);
     if added {
         cx.db.changed(event_class::SET, "sadd", target);
     }
