@@ -524,7 +524,7 @@ impl World {
             }
             Output::ListChildren => self.list_children(),
             Output::ListStrays(group) => self.list_strays(group),
-            Output::Reap(pid) => self.kernel.reap(pid.get()),
+            Output::Reap(pid) => self.reap(pid),
             Output::HoldTerm => {
                 if let Some(term) = &mut self.term {
                     term.renews = false;
@@ -537,6 +537,15 @@ impl World {
             Output::Over(outcome) => self.end_term(outcome),
             Output::NoGuard => {}
         }
+    }
+
+    /// From here on the number may be anybody's, so nobody who could kill by it may know it.
+    fn reap(&mut self, pid: Pid) {
+        let knows = |guard: &GuardParty| guard.machine.watched() == Some(pid);
+        if self.guards.iter().any(|guard| guard.state != State::Dead && knows(guard)) {
+            self.violate(format!("{pid} was reaped while a guard watches its group"));
+        }
+        self.kernel.reap(pid.get());
     }
 
     fn start_guard(&mut self) {
