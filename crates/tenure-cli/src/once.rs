@@ -13,6 +13,7 @@ use tenure_run::Ending;
 use tokio::sync::oneshot;
 
 use crate::exit::{self, Failure};
+use crate::local;
 use crate::logging::LogOptions;
 use crate::output::{plain, talk};
 use crate::run::program::Program;
@@ -128,7 +129,8 @@ fn job(arguments: &Arguments, tenure: &Tenure) -> Job {
         job = job.tick(Tick::named(tick));
     }
     match arguments.wait {
-        true => job.wait_for_outcome(arguments.wait_timeout.unwrap_or(WAIT_MAX)),
+        // A store that had to be waited for has used up some of it.
+        true => job.wait_for_outcome(local::left_to_wait().unwrap_or(WAIT_MAX)),
         false => job,
     }
 }
