@@ -260,7 +260,8 @@ impl Wrapper {
     /// Contends, again and again, until there is an exit code.
     async fn contend(&mut self, farewells: &mut Signals) -> Result<u8, Failure> {
         let over = self.contend_until_over(farewells).await;
-        leave(&self.contest.tenure).await;
+        // Together: neither a guard nor a store that is silent holds up the other.
+        tokio::join!(leave(&self.contest.tenure), self.supervisor.close());
         over
     }
 
