@@ -22,6 +22,12 @@ struct Ask<'a> {
     proposes: bool,
 }
 
+/// The term that the record tells of.
+struct LastTerm {
+    is_open: bool,
+    expires_at: i64,
+}
+
 impl Step<'_> {
     pub(super) fn acquire(&mut self, acquire: &Acquire) -> Outcome {
         let ttl = whole_millis(acquire.ttl);
@@ -105,7 +111,8 @@ impl Step<'_> {
     /// The lowest number under which this node would grant the resource: what its clock shows is
     /// in the answer as well, and whoever asks several nodes sees which clock to follow.
     fn proposal(&self) -> Outcome {
-        Outcome::Granted { token: token(Some(self.token.unwrap_or(0) + 1)) }
+        let known = self.token.unwrap_or(0).max(self.quarantine_covers);
+        Outcome::Granted { token: token(Some(known + 1)) }
     }
 
     /// Something stands at the key: a reservation for the caller, or a reason to wait.
@@ -119,6 +126,7 @@ impl Step<'_> {
             return self.claim(ask);
         }
         self.shorten_stale_lease(ask.fleet_ttl);
+        self.wait_for_forgotten(ask);
         if is_reserved {
             return self.keep_reservation(self.believed_for(ask.fleet_ttl));
         }
@@ -174,6 +182,7 @@ impl Step<'_> {
     /// Nobody holds the key, or a quarantine does.
     fn acquire_vacant(&mut self, ask: &Ask<'_>) -> Outcome {
         let longest = self.believed_for(ask.fleet_ttl);
+        let last = self.last_term(ask);
         let why = self.lost_history(ask, longest);
         let is_unknown = why.is_some() || self.life_is_new;
         if let Some(why) = why.filter(|_| self.quarantine.until <= self.now) {
@@ -196,7 +205,7 @@ impl Step<'_> {
         if paused > 0 {
             return Outcome::Paused { left: as_duration(paused) };
         }
-        self.acquire_free(ask)
+        self.acquire_free(ask, last)
     }
 
     fn lost_history(&self, ask: &Ask<'_>, longest: i64) -> Option<String> {
@@ -205,14 +214,29 @@ impl Step<'_> {
             ask.acquire.age_counts && !self.life.failed_over && uptime * 1000 > longest + 1000;
         let nobody_led =
             ask.floor == 0 && (self.is_complete || never_failed || ask.acquire.fresh_store);
-        let known = self.token.unwrap_or(0);
         if self.token.is_none() && !nobody_led {
-            Some("the store has no record of earlier terms".to_owned())
-        } else if known < ask.floor {
-            Some(format!("the store knows token {known}, this instance saw {}", ask.floor))
-        } else {
-            None
+            return Some("the store has no record of earlier terms".to_owned());
         }
+        self.forgotten(ask)
+    }
+
+    /// Why this store must have forgotten a term that the caller has seen, unless it was waited
+    /// for.
+    fn forgotten(&self, ask: &Ask<'_>) -> Option<String> {
+        let known = self.token.unwrap_or(0);
+        let is_forgotten = known < ask.floor && self.quarantine_covers < ask.floor;
+        is_forgotten
+            .then(|| format!("the store knows token {known}, this instance saw {}", ask.floor))
+    }
+
+    /// Both are waited for at once: the lease that came back, and what was lost behind it.
+    fn wait_for_forgotten(&mut self, ask: &Ask<'_>) {
+        let Some(why) = self.token.and_then(|_| self.forgotten(ask)) else { return };
+        if self.quarantine.until <= self.now {
+            self.begin_quarantine(self.believed_for(ask.fleet_ttl), &why);
+        }
+        self.quarantine_covers = ask.floor;
+        self.quarantine.is_new = true;
     }
 
     fn note_history_loss(&mut self, ask: &Ask<'_>, is_unnoted: bool) {
@@ -252,23 +276,28 @@ impl Step<'_> {
         Outcome::Quarantine { left: as_duration(left), reason: self.quarantine_why() }
     }
 
-    fn acquire_free(&mut self, ask: &Ask<'_>) -> Outcome {
+    /// Whether the term on record has no end there, and when its lease was over. Where the clock
+    /// stepped back since it was renewed, the lease, and the delay behind it, count from now on.
+    fn last_term(&mut self, ask: &Ask<'_>) -> LastTerm {
         let is_open = self.meta.is(Field::Open, "1")
             && self.token.is_some()
             && self.meta.get(Field::Holder).is_some();
         let expires_at = self.meta.number(Field::ExpiresAt).unwrap_or(self.now);
         let mut expires_at = expires_at.min(self.now + TTL_MAX * 1000);
-        let lock_delay = whole_millis(ask.acquire.lock_delay);
         let renewed_at = self.meta.number(Field::RenewedAt).unwrap_or(0);
-        if is_open && lock_delay > 0 && renewed_at > self.now {
-            // The clock stepped back since then: the lease, and the delay behind it, count from
-            // now on.
+        if is_open && whole_millis(ask.acquire.lock_delay) > 0 && renewed_at > self.now {
             let lease = self.meta.number(Field::ExpiresAt).unwrap_or(0) - renewed_at;
             let longest = self.believed_for(ask.fleet_ttl);
             expires_at = self.now + lease.clamp(0, longest * 1000);
             self.hset(Field::RenewedAt, self.now);
             self.hset(Field::ExpiresAt, expires_at);
         }
+        LastTerm { is_open, expires_at }
+    }
+
+    fn acquire_free(&mut self, ask: &Ask<'_>, last: LastTerm) -> Outcome {
+        let LastTerm { is_open, expires_at } = last;
+        let lock_delay = whole_millis(ask.acquire.lock_delay);
         let ends = expires_at + lock_delay * 1000;
         if is_open && lock_delay > 0 && ends > self.now {
             return Outcome::Delayed { left: as_duration(self.remaining(ends)) };
@@ -280,7 +309,8 @@ impl Step<'_> {
         if ask.settled.is_some_and(|settled| known >= settled) {
             return Outcome::Lost(LostWhy::OtherTerm(token(self.token)));
         }
-        let term = ask.settled.unwrap_or_else(|| (known + 1).max(self.now).max(ask.floor + 1));
+        let highest = known.max(ask.floor).max(self.quarantine_covers);
+        let term = ask.settled.unwrap_or_else(|| (highest + 1).max(self.now));
         let ended = (is_open && !self.is_unconfirmed())
             .then(|| (self.meta.text(Field::Holder).into_owned(), known));
         self.begin_term(ask, term);

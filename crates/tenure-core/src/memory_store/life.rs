@@ -119,6 +119,7 @@ impl Step<'_> {
         self.quarantine.from = Some(self.now);
         self.quarantine.is_new = true;
         self.quarantine_is_noted = false;
+        self.quarantine_covers = 0;
         self.meta.set(Field::QuarantineWhy, why);
     }
 
@@ -191,6 +192,10 @@ impl Step<'_> {
             false => self.hset(Field::QuarantineNoted, ""),
         }
         self.hset(Field::QuarantineWhy, why);
+        match self.quarantine_covers {
+            0 => self.hset(Field::QuarantineCovers, ""),
+            covered => self.hset(Field::QuarantineCovers, format!("{covered} {until}")),
+        }
     }
 
     /// A lease renewed in the future: the clock stepped back since then. For those that wait:

@@ -49,6 +49,7 @@ use crate::{InstanceId, Resource, ServerTime};
 use keys::{Keys, Value};
 pub use life::Life;
 pub use raw::{Fingerprint, ForeignValue, Shown, Word};
+pub use record::FIELDS;
 use record::Field;
 use step::Step;
 

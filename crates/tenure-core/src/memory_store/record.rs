@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::{InstanceId, Token};
 
-/// The fields that the protocol knows.
+/// The fields that the protocol knows, in the order of their names in [`FIELDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
     V,
@@ -23,6 +23,7 @@ pub(super) enum Field {
     QuarantineFrom,
     QuarantineWhy,
     QuarantineNoted,
+    QuarantineCovers,
     PausedUntil,
     PausedFrom,
     Unrecorded,
@@ -44,8 +45,8 @@ pub(super) enum Field {
     Refused,
 }
 
-/// Their names in the store, in the order of the enum.
-const NAMES: [&str; 33] = [
+/// The names of the side record's fields in the store.
+pub const FIELDS: [&str; 34] = [
     "v",
     "holder",
     "token",
@@ -60,6 +61,7 @@ const NAMES: [&str; 33] = [
     "quarantine_from",
     "quarantine_why",
     "quarantine_noted",
+    "quarantine_covers",
     "paused_until",
     "paused_from",
     "unrecorded",
@@ -173,13 +175,13 @@ pub(super) fn shortened(text: &str, len_max: usize) -> &str {
 /// The hash itself.
 #[derive(Clone, PartialEq)]
 pub(super) struct Record {
-    known: [Option<FieldValue>; NAMES.len()],
+    known: [Option<FieldValue>; FIELDS.len()],
     foreign: BTreeMap<String, String>,
 }
 
 impl Default for Record {
     fn default() -> Self {
-        Record { known: [const { None }; NAMES.len()], foreign: BTreeMap::new() }
+        Record { known: [const { None }; FIELDS.len()], foreign: BTreeMap::new() }
     }
 }
 
@@ -242,14 +244,14 @@ impl Record {
 
     /// A field by its name, whoever wrote it.
     pub(super) fn set_named(&mut self, name: &str, value: &str) {
-        match NAMES.iter().position(|known| *known == name) {
+        match FIELDS.iter().position(|known| *known == name) {
             Some(index) => self.known[index] = Some(value.into()),
             None => drop(self.foreign.insert(name.to_owned(), value.to_owned())),
         }
     }
 
     pub(super) fn remove_named(&mut self, name: &str) {
-        match NAMES.iter().position(|known| *known == name) {
+        match FIELDS.iter().position(|known| *known == name) {
             Some(index) => self.known[index] = None,
             None => drop(self.foreign.remove(name)),
         }
@@ -262,7 +264,7 @@ impl Record {
 
     /// Every field with its text.
     pub(super) fn fields(&self) -> impl Iterator<Item = (String, String)> {
-        let known = NAMES.iter().zip(&self.known);
+        let known = FIELDS.iter().zip(&self.known);
         let known = known.filter_map(|(name, value)| {
             Some(((*name).to_owned(), value.as_ref()?.text().into_owned()))
         });

@@ -67,6 +67,8 @@ pub(super) struct Step<'a> {
     pub(super) max_ttl: i64,
     pub(super) quarantine: Stored,
     pub(super) quarantine_is_noted: bool,
+    /// The highest token, lost here and seen by somebody who waited, that it ran with.
+    pub(super) quarantine_covers: i64,
     pub(super) pause: Stored,
     pub(super) life_is_new: bool,
     pub(super) warnings: Vec<String>,
@@ -101,6 +103,7 @@ impl<'a> Step<'a> {
             max_ttl: 0,
             quarantine: Stored::default(),
             quarantine_is_noted: false,
+            quarantine_covers: 0,
             pause: Stored::default(),
             life_is_new: false,
             warnings: Vec::new(),
@@ -169,7 +172,17 @@ impl<'a> Step<'a> {
         let (a_day, cut_to) = (TTL_MAX * 101 / 100 + 1000, self.believed_for(0));
         self.quarantine = self.stored("quarantine", a_day, cut_to);
         self.quarantine_is_noted = self.meta.same(Field::QuarantineNoted, Field::QuarantineUntil);
+        self.quarantine_covers = self.read_covered().unwrap_or(0);
         self.pause = self.stored("paused", PAUSE_MAX, PAUSE_MAX);
+    }
+
+    /// Known only where the field names the quarantine that is on record.
+    fn read_covered(&self) -> Option<i64> {
+        let text = self.meta.text(Field::QuarantineCovers);
+        let (covered, noted) = text.split_once(' ')?;
+        let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let names_it = is_digits(noted) && self.meta.is(Field::QuarantineUntil, noted);
+        number(covered).filter(|_| names_it)
     }
 
     fn stored(&mut self, name: &str, lasts_max: i64, cut_to: i64) -> Stored {

@@ -317,6 +317,63 @@ fn one_quarantine_is_enough_for_callers_that_saw_different_terms() {
 }
 
 #[test]
+fn a_lease_that_came_back_and_a_lost_term_are_waited_for_at_once() {
+    let saw = |attempt, floor| acquire_with(attempt, |ask| ask.floor = floor);
+    let mut desk = Desk::redis();
+    let old = desk.lead("ada", 1);
+    let seen = Token::new(old.get() + 1_000_000_000).unwrap();
+    assert_eq!(desk.ask("bob", saw(1, seen)), Outcome::Held);
+    desk.wait(1_000);
+    assert_eq!(desk.renew("ada", old), Outcome::Renewed);
+    desk.wait(3_001);
+    // The quarantine that began when bob first asked, 4 s ago, is over as well as the lease.
+    match desk.ask("bob", saw(2, seen)) {
+        Outcome::Granted { token } => assert!(token > seen),
+        other => panic!("bob waits twice: {other:?}"),
+    }
+}
+
+#[test]
+fn a_quarantine_covers_no_term_that_was_seen_after_it() {
+    let saw = |attempt, floor| acquire_with(attempt, |ask| ask.floor = floor);
+    let mut desk = Desk::redis();
+    let old = desk.lead("ada", 1);
+    let later = |more| Token::new(old.get() + more).unwrap();
+    assert_eq!(desk.ask("bob", saw(1, later(1_000_000_000))), Outcome::Held);
+    desk.wait(1_000);
+    assert_eq!(desk.renew("ada", old), Outcome::Renewed);
+    desk.wait(3_001);
+    assert!(is_quarantine(&desk.ask("eve", saw(1, later(2_000_000_000)))));
+
+    // Nor does one of another life.
+    let mut desk = Desk::redis();
+    let old = desk.lead("ada", 1);
+    let seen = Token::new(old.get() + 1_000_000_000).unwrap();
+    assert_eq!(desk.ask("bob", saw(1, seen)), Outcome::Held);
+    desk.wait(2_900);
+    desk.store.promote(8, desk.now);
+    assert_eq!(desk.renew("ada", old), Outcome::Renewed);
+    desk.wait(3_033);
+    assert!(is_quarantine(&desk.ask("bob", saw(2, seen))));
+}
+
+#[test]
+fn a_lock_delay_counts_from_when_a_clock_that_stepped_back_is_seen() {
+    let delayed = |attempt| acquire_with(attempt, |ask| ask.lock_delay = Duration::from_secs(1));
+    let mut desk = Desk::redis();
+    desk.wait(60_000);
+    desk.lead("ada", 1);
+    desk.store.promote(8, desk.now);
+    desk.store.delete(desk.now, KEY);
+    desk.now.0 -= 30_000_000;
+    assert!(is_quarantine(&desk.ask("bob", delayed(1))));
+    desk.wait(3_033);
+    assert!(matches!(desk.ask("bob", delayed(2)), Outcome::Delayed { .. }));
+    desk.wait(1_000);
+    assert!(matches!(desk.ask("bob", delayed(3)), Outcome::Granted { .. }));
+}
+
+#[test]
 fn a_floor_from_the_far_future_is_refused() {
     let mut desk = Desk::new();
     let request = acquire_with(1, |ask| ask.floor = Token::MAX);

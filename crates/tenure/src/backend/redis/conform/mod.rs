@@ -53,7 +53,7 @@ struct Control {
     changes: &'static [(&'static str, &'static str)],
 }
 
-const CONTROLS: [Control; 3] = [
+const CONTROLS: [Control; 4] = [
     Control {
         name: "E5: a quarantine forgets the longest lease of the fleet",
         changes: &[
@@ -71,6 +71,10 @@ const CONTROLS: [Control; 3] = [
     Control {
         name: "E19: a server that takes no writes says that a term is lost",
         changes: &[("if life.is_replica then", "if false then")],
+    },
+    Control {
+        name: "a lost term is waited for twice",
+        changes: &[("or quarantine_covers >= floor then", "then")],
     },
 ];
 

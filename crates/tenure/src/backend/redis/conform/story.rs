@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tenure_core::memory_store::{Life, MemoryStore, Word};
+use tenure_core::memory_store::{FIELDS, Life, MemoryStore, Word};
 use tenure_core::protocol::{
     Acquire, Answer, Ballot, Call, CloseReason, MemberRecord, Outcome, Request, Tick, TickOutcome,
     WishKind,
@@ -15,43 +15,8 @@ const BEGIN: u64 = 1_700_000_000_000_000;
 const EVENTS: u64 = 70;
 const NAMES: [&str; 4] = ["ada_1", "bob_2", "eve_3", "zoe_4"];
 const LEASES: [u64; 5] = [1_000, 3_000, 10_000, 10_001, 60_000];
-const FIELDS: [&str; 35] = [
-    "v",
-    "holder",
-    "token",
-    "attempt",
-    "granted_at",
-    "renewed_at",
-    "expires_at",
-    "max_ttl",
-    "open",
-    "incarnation",
-    "quarantine_until",
-    "quarantine_from",
-    "quarantine_why",
-    "quarantine_noted",
-    "paused_until",
-    "paused_from",
-    "unrecorded",
-    "claim",
-    "claim_to",
-    "claim_token",
-    "claim_from",
-    "claim_from_token",
-    "wish",
-    "wish_to",
-    "wish_by",
-    "wish_token",
-    "wish_until",
-    "wish_refused",
-    "before",
-    "undone",
-    "unconfirmed",
-    "grant",
-    "refused",
-    "foreign",
-    "refused:ada_1",
-];
+/// Fields of the side record that are none of ours.
+const FOREIGN_FIELDS: [&str; 2] = ["foreign", "refused:ada_1"];
 
 /// What happens.
 #[derive(Clone, Debug)]
@@ -229,9 +194,19 @@ impl Story {
                 };
                 Word::SetField(ticks, field, value)
             }
-            12 => Word::DelField(meta, (*self.random.choose(&FIELDS)).into()),
-            _ => Word::SetField(meta, (*self.random.choose(&FIELDS)).into(), value),
+            12 => Word::DelField(meta, self.field().into()),
+            _ => Word::SetField(meta, self.field().into(), value),
         }
+    }
+
+    /// A field of the side record, ours or not.
+    fn field(&mut self) -> &'static str {
+        let fields: &[&'static str] = match self.random.in_range(0..20) {
+            0 => &FOREIGN_FIELDS,
+            _ => &FIELDS,
+        };
+        let field: &&'static str = self.random.choose(fields);
+        field
     }
 
     /// Something that a field may hold, ours or not.
@@ -324,9 +299,11 @@ impl Story {
         let attempt = self.attempts.entry(name).or_insert(0);
         *attempt += u64::from(self.random.in_range(0..4) > 0);
         let attempt = *attempt;
-        let floor = match self.random.in_range(0..5) {
+        let floor = match self.random.in_range(0..6) {
             0..=2 => Token::NONE,
             3 => self.tokens.get(name).copied().unwrap_or_default(),
+            // A term that the store does not know of, the same one for a while.
+            4 => Token::new(self.now - self.now % 60_000_000 + 60_000_000).unwrap_or_default(),
             _ => self.token(name),
         };
         let ballot = match self.random.in_range(0..8) {

@@ -38,7 +38,7 @@ end
 -- The lowest number that this node would settle, where several decide: each answer tells the
 -- clock as well, and who asked sees all of them.
 local function proposal()
-  return finish('granted', text((token or 0) + 1))
+  return finish('granted', text(math.max(token or 0, quarantine_covers) + 1))
 end
 
 -- What replicas must confirm first is a term from then on: see confirm.lua.
@@ -109,8 +109,24 @@ if reserved and alone and holder == ME and token >= floor then
   return granted(token)
 end
 
+-- Why this store must have forgotten a term that the caller has seen, unless it was waited for.
+local function forgotten()
+  if (token or 0) >= floor or quarantine_covers >= floor then
+    return nil
+  end
+  return 'the store knows token ' .. text(token or 0) .. ', this instance saw ' .. text(floor)
+end
+
 if pttl ~= -2 and holder ~= QUARANTINE then
   shorten_stale_lease(fleet_ttl)
+  -- Both are waited for at once: the lease that came back, and what was lost behind it.
+  local lost = token and forgotten()
+  if lost then
+    if quarantine_until <= now then
+      begin_quarantine(longest, lost)
+    end
+    quarantine_covers, quarantine_is_new = floor, true
+  end
   if reserved then
     if pttl < 0 or pttl > TTL_MAX then
       warn(K .. ' was reserved without a bound: cut short')
@@ -128,6 +144,18 @@ if pttl ~= -2 and holder ~= QUARANTINE then
   return finish('held')
 end
 
+-- The term on record, should it have ended by itself.
+local is_open = meta.open == '1' and token and meta.holder
+local expires_at = math.min(number(meta.expires_at) or now, now + TTL_MAX * 1000)
+local renewed_at = number(meta.renewed_at) or 0
+if is_open and lock_delay > 0 and renewed_at > now then
+  -- The clock stepped back since then: the lease, and the delay behind it, count from now on, also
+  -- while a quarantine runs.
+  local lease = math.max(0, (number(meta.expires_at) or 0) - renewed_at)
+  expires_at = now + math.min(lease, longest * 1000)
+  side('side record', 'HSET', META, 'renewed_at', text(now), 'expires_at', text(expires_at))
+end
+
 -- What this store may have forgotten: terms that it has no record of, or that the caller has seen.
 local why
 local never_failed = age_counts and not life.weak and not life.failed_over
@@ -135,8 +163,8 @@ local never_failed = age_counts and not life.weak and not life.failed_over
 local nobody_led = floor == 0 and (life.complete or never_failed or fresh)
 if not token and not nobody_led then
   why = 'the store has no record of earlier terms'
-elseif (token or 0) < floor then
-  why = 'the store knows token ' .. text(token or 0) .. ', this instance saw ' .. text(floor)
+else
+  why = forgotten()
 end
 -- A quarantine that runs already covers what was lost before it began.
 local is_unknown = why ~= nil or life_is_new
@@ -190,15 +218,6 @@ if paused_ms > 0 then
   return finish('paused', text(paused_ms))
 end
 
-local is_open = meta.open == '1' and token and meta.holder
-local expires_at = math.min(number(meta.expires_at) or now, now + TTL_MAX * 1000)
-local renewed_at = number(meta.renewed_at) or 0
-if is_open and lock_delay > 0 and renewed_at > now then
-  -- The clock stepped back since then: the lease, and the delay behind it, count from now on.
-  local lease = math.max(0, (number(meta.expires_at) or 0) - renewed_at)
-  expires_at = now + math.min(lease, longest * 1000)
-  side('side record', 'HSET', META, 'renewed_at', text(now), 'expires_at', text(expires_at))
-end
 if is_open and lock_delay > 0 and expires_at + lock_delay * 1000 > now then
   return finish('delayed', text(remaining(expires_at + lock_delay * 1000)))
 end
@@ -210,7 +229,7 @@ end
 if settled and (token or 0) >= settled then
   return finish('lost', 'other', text(token))
 end
-local term = settled or math.max((token or 0) + 1, now, floor + 1)
+local term = settled or math.max((token or 0) + 1, now, floor + 1, quarantine_covers + 1)
 -- A settled number that no majority comes to is put back by an abandon.
 local before = settled and text(token or 0) .. ' ' .. (meta.attempt or '') .. ' '
   .. (meta.open == '1' and '1' or '0') .. ' ' .. (meta.holder or '') or ''

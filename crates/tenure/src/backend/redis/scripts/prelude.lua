@@ -87,9 +87,9 @@ do
   local names = {
     'v', 'holder', 'token', 'attempt', 'granted_at', 'renewed_at', 'expires_at', 'max_ttl', 'open',
     'incarnation', 'quarantine_until', 'quarantine_from', 'quarantine_why', 'quarantine_noted',
-    'paused_until', 'paused_from', 'unrecorded', 'claim', 'claim_to', 'claim_token', 'claim_from',
-    'claim_from_token', 'wish', 'wish_to', 'wish_by', 'wish_token', 'wish_until', 'wish_refused',
-    'before', 'undone', 'unconfirmed', 'grant', 'refused',
+    'quarantine_covers', 'paused_until', 'paused_from', 'unrecorded', 'claim', 'claim_to',
+    'claim_token', 'claim_from', 'claim_from_token', 'wish', 'wish_to', 'wish_by', 'wish_token',
+    'wish_until', 'wish_refused', 'before', 'undone', 'unconfirmed', 'grant', 'refused',
   }
   local values = redis.pcall('HMGET', META, unpack(names))
   if not failed(values) then
@@ -156,6 +156,15 @@ local quarantine_until, quarantine_from, quarantine_is_new =
   stored('quarantine', TTL_MAX * 101 / 100 + 1000, believed_for(0))
 -- Whether history tells of it.
 local quarantine_is_noted = meta.quarantine_noted == meta.quarantine_until
+-- The highest token, lost here and seen by somebody who waited, that it was begun for or ran with.
+-- Known only where the field names this quarantine.
+local quarantine_covers = 0
+do
+  local covered, noted = string.match(meta.quarantine_covers or '', '^(%d+) (%d+)$')
+  if noted and noted == meta.quarantine_until then
+    quarantine_covers = number(covered) or 0
+  end
+end
 local paused_until, paused_from, pause_is_new = stored('paused', PAUSE_MAX, PAUSE_MAX)
 
 -- Which life of the store this is: run id and replication id, or what our own store says.
@@ -208,7 +217,7 @@ end
 -- Nobody is granted a term for `lasts` ms from now on. Never shortens what runs.
 local function begin_quarantine(lasts, why)
   quarantine_until, quarantine_from = math.max(quarantine_until, now + lasts * 1000), now
-  quarantine_is_new, quarantine_is_noted = true, false
+  quarantine_is_new, quarantine_is_noted, quarantine_covers = true, false, 0
   meta.quarantine_why = why
 end
 
@@ -236,7 +245,9 @@ end
 local function quarantine_fields()
   return 'quarantine_until', text(quarantine_until), 'quarantine_from',
     text(quarantine_from or now) .. ' ' .. text(quarantine_until), 'quarantine_noted',
-    quarantine_is_noted and text(quarantine_until) or '', 'quarantine_why', meta.quarantine_why or ''
+    quarantine_is_noted and text(quarantine_until) or '', 'quarantine_why',
+    meta.quarantine_why or '', 'quarantine_covers',
+    quarantine_covers > 0 and text(quarantine_covers) .. ' ' .. text(quarantine_until) or ''
 end
 
 -- A lease renewed in the future: the clock stepped back since then, and a holder that crashed would
