@@ -175,11 +175,14 @@ fn move_key(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if from == to {
         return Err(CommandError::text("ERR source and destination objects are the same"));
     }
-    let is_there = cx.db.contains(key);
+    if !cx.db.contains(key) {
+        cx.reply.integer(0);
+        return Ok(());
+    }
     cx.db.select(to);
     let is_taken = cx.db.contains(key);
     cx.db.select(from);
-    if !is_there || is_taken {
+    if is_taken {
         cx.reply.integer(0);
         return Ok(());
     }

@@ -79,6 +79,13 @@ pub(crate) fn tell_own_news(cx: &mut Context<'_>) {
     hear_bytes(cx, &heard);
 }
 
+/// The same, for a session that would hear of it behind its reply otherwise.
+pub(super) fn tell_before_reply_if_listening(cx: &mut Context<'_>) {
+    if cx.session.has(session_flag::SUBSCRIBED | session_flag::HEARS_FOR_OTHERS) {
+        tell_own_news(cx);
+    }
+}
+
 /// After a command of a session that listens: what it caused stands before its reply, which begins
 /// at `reply_start`, or behind it, as in Redis.
 #[cold]

@@ -558,6 +558,15 @@ impl Keyspace {
         self.delete_freeing(key, self.freeing.server_del)
     }
 
+    /// Removes the key that a command would have stored something under. As in Redis, one that has
+    /// ended is removed as if it had not.
+    pub fn delete_target(&mut self, key: &[u8]) -> bool {
+        let ended_before_ms = std::mem::take(&mut self.ended_before_ms);
+        let removed = self.delete(key);
+        self.ended_before_ms = ended_before_ms;
+        removed
+    }
+
     /// Removes a key with all that follows from it. False when it is not there.
     pub fn delete_freeing(&mut self, key: &[u8], freeing: Freeing) -> bool {
         let removed = self.remove(key, freeing);

@@ -252,7 +252,7 @@ fn bitop(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     }
     let len = sources.iter().map(Vec::len).max().unwrap_or(0);
     if len == 0 {
-        cx.db.delete(target);
+        cx.db.delete_target(target);
         cx.reply.integer(0);
         return Ok(());
     }
