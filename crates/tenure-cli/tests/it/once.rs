@@ -5,7 +5,7 @@ use std::process::Command;
 
 use testkit::{GENEROUS, Process, WallClock, wait_until};
 
-use crate::stage::{Kind, Said, Stage, is_alive, number_in, on_every_store};
+use crate::stage::{Kind, Said, Stage, is_alive, number_in, on_every_store, wait_until_gone};
 
 const DAY: i64 = 24 * 60 * 60;
 
@@ -50,6 +50,28 @@ fn five_hundred_ticks_are_five_hundred_runs() {
         .unzip();
     assert_eq!(ticks, (0..TICKS).collect::<Vec<_>>(), "each once, in order");
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+}
+
+/// It was asked to end while it could not hear.
+#[test]
+fn a_signal_that_comes_with_the_loss_is_what_ended_the_run() {
+    let stage = Stage::on(Kind::Own);
+    for tick in ["1", "2", "3"] {
+        let words = ["once", "batch", "--tick", tick, "--ttl", "1500ms", "--", "sh", "-c"];
+        let mut command = stage.command(&words);
+        command.args(["echo $$ > pid$0; exec sleep 600", tick]).current_dir(stage.folder.path());
+        let mut runner = Process::spawn(command);
+        let program = number_in(stage.folder.path(), &format!("pid{tick}"));
+        runner.pause();
+        // Its guard kills it just before the lease ends.
+        wait_until_gone(program);
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        runner.terminate();
+        runner.resume();
+        assert_eq!(runner.wait(GENEROUS).code(), Some(143), "tick {tick}");
+        let again = stage.tenure(&["once", "batch", "--tick", tick, "--", "echo", "again"]);
+        assert_eq!((again.code, again.out.as_str()), (0, "again"), "{again:?}");
+    }
 }
 
 /// Whenever the signal comes: either the program ran, or its tick is as open as before.
