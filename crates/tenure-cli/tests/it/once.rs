@@ -74,6 +74,45 @@ fn a_signal_that_comes_with_the_loss_is_what_ended_the_run() {
     }
 }
 
+/// A file in the stage's folder that may be executed.
+fn executable(stage: &Stage, name: &str, bytes: &[u8]) -> String {
+    let path = stage.folder.path().join(name);
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_program_for_another_machine_is_refused_and_its_tick_stays_open() {
+    let stage = Stage::on(Kind::Own);
+    let mut program = std::fs::read("/bin/true").unwrap();
+    // The kind of machine, of a kind that there is not.
+    program[18..20].copy_from_slice(&[0x77, 0x77]);
+    let foreign = executable(&stage, "foreign", &program);
+    let said = stage.tenure(&["once", "batch", "--tick", "1", "--", &foreign]);
+    assert_eq!(said.code, 126, "{said:?}");
+    assert!(said.err.contains("not built for this machine"), "{said:?}");
+    let other = stage.tenure(&["once", "batch", "--tick", "1", "--", "echo", "ran"]);
+    assert_eq!((other.code, other.out.as_str()), (0, "ran"), "the tick is open: {other:?}");
+    let run = stage.tenure(&["run", "batch", "--", &foreign]);
+    assert_eq!(run.code, 126, "{run:?}");
+}
+
+/// As shells and `env` do it.
+#[test]
+fn a_script_that_names_no_interpreter_is_run_by_the_shell() {
+    let stage = Stage::on(Kind::Own);
+    let script = executable(&stage, "plain-script", b"echo \"$0|$1|$TENURE_NAME\"\nexit 5\n");
+    let expected = format!("{script}|a b|batch");
+    let folder = stage.folder.path().display().to_string();
+    for (tick, word) in [("1", script.as_str()), ("2", "plain-script")] {
+        let mut command = stage.command(&["once", "batch", "--tick", tick, "--", word, "a b"]);
+        command.env("PATH", format!("/usr/bin:{folder}:/bin"));
+        let said = Said::of(command);
+        assert_eq!((said.code, said.out.as_str()), (5, expected.as_str()), "{said:?}");
+    }
+}
+
 /// Whenever the signal comes: either the program ran, or its tick is as open as before.
 #[test]
 fn a_run_that_is_terminated_before_its_program_starts_leaves_the_tick_open() {
