@@ -77,6 +77,8 @@ pub struct ListedStray {
 pub struct ListedChild {
     /// Its number.
     pub pid: Pid,
+    /// When it was started, as for a [`Stray`]; `None` where nobody knows.
+    pub started: Option<u64>,
     /// It has ended and waits to be reaped.
     pub has_ended: bool,
     /// It is not the program's: the guard, a health check, a local store.

@@ -104,6 +104,8 @@ struct Stat {
 pub(super) struct Child {
     pub(super) pid: Pid,
     pub(super) has_ended: bool,
+    /// When it was started, if it has not ended.
+    pub(super) started: Option<u64>,
     /// Its folder in `/proc`.
     pub(super) folder: PathBuf,
 }
@@ -137,38 +139,49 @@ impl Processes {
         for shown in own()?.children()? {
             let Some(pid) = self.number(shown) else { continue };
             if let Some(has_ended) = child_has_ended(pid) {
-                children.push(Child { pid, has_ended, folder: shown.file("") });
+                // It is a child that nobody has reaped: the number is its own.
+                let stat = if has_ended { None } else { shown.stat() };
+                let started = stat.map(|stat| stat.started);
+                children.push(Child { pid, has_ended, started, folder: shown.file("") });
             }
         }
         Some(children)
     }
 
     /// What descends from this process, runs and is not in `group`; nothing of those that
-    /// `is_helper` says. `None` where nobody knows, and of programs with too many threads.
+    /// `is_helper` says. `None` where nobody knows, and of programs with too many threads; without
+    /// a group, then only a part.
     pub(super) fn strays(
         self,
-        group: Pid,
+        group: Option<Pid>,
         is_helper: impl Fn(Pid, &Path) -> bool,
     ) -> Option<Vec<ListedStray>> {
-        let children: Vec<(Shown, Pid)> = self.numbered(own()?.children()?).collect();
-        let (leader, _) = *children.iter().find(|(_, pid)| *pid == group)?;
+        let own = own()?;
+        let children: Vec<(Shown, Pid)> = self.numbered(own.children()?).collect();
+        let leader = match group {
+            Some(group) => Some(children.iter().find(|(_, pid)| *pid == group)?.0),
+            None => None,
+        };
         let mut threads_left = THREADS_LISTED_MAX;
         let mut strays = Vec::new();
-        let mut open: Vec<_> = children.iter().map(|(shown, pid)| (*shown, *pid, *pid)).collect();
-        while let Some((shown, pid, child)) = open.pop() {
+        let mut open: Vec<_> =
+            children.iter().map(|(shown, pid)| (*shown, *pid, *pid, own)).collect();
+        while let Some((shown, pid, child, parent)) = open.pop() {
             let Some(stat) = shown.stat().filter(|stat| !stat.has_ended) else { continue };
             if is_helper(pid, &shown.file("")) {
                 continue;
             }
-            if stat.group != leader {
+            // It may have changed hands, or be another process of that number: it is its own.
+            let child = if stat.parent == parent { child } else { pid };
+            if Some(stat.group) != leader {
                 strays.push(ListedStray { stray: Stray { pid, started: stat.started }, child });
             }
             let below = shown.children_within(&mut threads_left);
             if threads_left == 0 {
-                return None;
+                return leader.is_none().then_some(strays);
             }
             let below = self.numbered(below.unwrap_or_default());
-            open.extend(below.map(|(shown, pid)| (shown, pid, child)));
+            open.extend(below.map(|(below, pid)| (below, pid, child, shown)));
         }
         Some(strays)
     }

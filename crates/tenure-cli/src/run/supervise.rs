@@ -382,17 +382,17 @@ impl Supervisor {
     fn list_children(&mut self) {
         self.reap_old_checks();
         let listed = self.processes.children().map(|children| {
-            let describe = |Child { pid, has_ended, folder }: Child| {
+            let describe = |Child { pid, has_ended, started, folder }: Child| {
                 // The local store serves others, too. If it crashed, it was started from here.
                 let is_helper = self.is_helper(pid) || !has_ended && local::is_store(&folder);
-                ListedChild { pid, has_ended, is_helper }
+                ListedChild { pid, started, has_ended, is_helper }
             };
             children.into_iter().map(describe).collect::<Vec<_>>()
         });
         self.machine.handle_children(boot_now(), listed.as_deref());
     }
 
-    fn list_strays(&mut self, group: Pid) {
+    fn list_strays(&mut self, group: Option<Pid>) {
         let is_helper = |pid: Pid, folder: &Path| self.is_helper(pid) || local::is_store(folder);
         let listed = self.processes.strays(group, is_helper);
         self.machine.handle_strays(boot_now(), listed.as_deref());

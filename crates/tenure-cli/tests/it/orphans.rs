@@ -189,6 +189,43 @@ fn children_that_were_there_before_are_left_alone() {
     send(helper, Signal::KILL);
 }
 
+/// A helper that was there before ends while the program runs, and its child becomes the wrapper's.
+#[test]
+fn what_a_helper_from_before_started_is_left_alone() {
+    let stage = Stage::on(Kind::Own);
+    let folder = stage.folder.path();
+    let await_file = |file: &str| format!("until test -s {file}; do sleep 0.02; done");
+    let helper = format!("sleep 600 & echo $! > foreign; {}", await_file("go"));
+    // One of its own shows that the program's orphans are still killed.
+    let program =
+        format!("(setsid sleep 600 & echo $! > own); echo $$ > pid; {}; exit 3", await_file("end"));
+    let script = format!(
+        "sh -c '{helper}' & {}; exec {TENURE} run {NAME} --ttl 1500ms -- sh -c '{program}'",
+        await_file("foreign")
+    );
+    let plain = stage.command(&[]);
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).current_dir(folder);
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let mut wrapper = Process::spawn(command);
+    number_in(folder, "pid");
+    let (foreign, own) = (number_in(folder, "foreign"), number_in(folder, "own"));
+    fs::write(folder.join("go"), "1").unwrap();
+    wait_until("the helper to end", GENEROUS, || children_of(wrapper.pid()).contains(&foreign));
+    // Several renewals, at each of which processes are listed.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    fs::write(folder.join("end"), "1").unwrap();
+    assert_eq!(wrapper.wait(GENEROUS).code(), Some(3));
+    assert!(is_alive(foreign), "it is not the program's");
+    assert!(!is_alive(own), "it is the program's");
+    send(foreign, Signal::KILL);
+}
+
 /// The user that owns nothing.
 const NOBODY: &str = "65534";
 

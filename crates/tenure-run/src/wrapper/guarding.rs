@@ -149,16 +149,21 @@ impl Wrapper {
     /// Has the processes looked for that the guard would not find by group or mark.
     pub(super) fn list_strays(&mut self) {
         if let Some(Program { stage: Stage::Running, group: Some(group), .. }) = self.program {
-            self.outputs.push_back(Output::ListStrays(group));
+            self.outputs.push_back(Output::ListStrays(Some(group)));
         }
     }
 
     /// What left the group of the program, as far as the system showed; `None` when it could not.
     /// The guard is told what has changed since the last time.
     pub fn handle_strays(&mut self, now: Moment, listed: Option<&[ListedStray]>) {
+        let Some(listed) = listed else { return };
+        self.note_below_strangers(listed);
         let is_watched = self.program.as_ref().is_some_and(|it| it.watch_order.is_some());
-        let (Some(listed), true) = (listed, is_watched && self.guard.is_ready()) else { return };
-        let ours = listed.iter().filter(|it| !self.strangers.contains(&it.child));
+        if !is_watched || !self.guard.is_ready() {
+            return;
+        }
+        let tops = self.stranger_tops(listed);
+        let ours = listed.iter().filter(|it| !tops.contains(&it.child));
         let seen: BTreeSet<Stray> = ours.map(|it| it.stray).collect();
         let gone: Vec<Stray> = self.strays_told.difference(&seen).copied().collect();
         let new: Vec<Stray> = seen.difference(&self.strays_told).copied().collect();

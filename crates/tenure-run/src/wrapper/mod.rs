@@ -25,6 +25,7 @@
 mod ending;
 mod guarding;
 mod starting;
+mod strangers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -78,9 +79,9 @@ pub enum Output {
     ListChildren,
     /// Reap this child, which has ended.
     Reap(Pid),
-    /// List what descends from this process and is not in this group; answered by
+    /// List what descends from this process and is not in this group, or all of it; answered by
     /// [`Wrapper::handle_strays`].
-    ListStrays(Pid),
+    ListStrays(Option<Pid>),
     /// Renew the lease no more, and give nothing back before it ends.
     HoldTerm,
     /// Tell people, without ever waiting for them.
@@ -177,6 +178,8 @@ pub struct Wrapper {
     unforgotten: Option<Pid>,
     /// Children that are not the program's: they were there before it.
     strangers: BTreeSet<Pid>,
+    /// What descends from them, and becomes a child of this process when its parent ends.
+    below_strangers: strangers::Below,
     /// What the guard knows of the program beside its group.
     strays_told: BTreeSet<Stray>,
     /// Children that have ended, and since when that is known.
@@ -215,6 +218,8 @@ struct Program {
     has_executed: bool,
     /// Children were listed before it was forked.
     knows_strangers: bool,
+    /// And before them what descends from them.
+    knows_below_strangers: bool,
     not_started: Option<StartError>,
     refused: BTreeSet<Pid>,
 }
@@ -257,11 +262,11 @@ impl Wrapper {
             is_cut_short: false,
             has_executed: false,
             knows_strangers: false,
+            knows_below_strangers: false,
             not_started: None,
             refused: BTreeSet::new(),
         });
-        self.looks.push_back(Look::Reap);
-        self.outputs.push_back(Output::ListChildren);
+        self.look_at_children();
         self.advance(now);
     }
 
@@ -374,7 +379,10 @@ impl Wrapper {
         let listed = children.unwrap_or_default();
         let has_changed = self.has_newly_ended(listed);
         match children {
-            Some(_) => self.reap_old(now, listed),
+            Some(_) => {
+                self.reap_old(now, listed);
+                self.adopt_strangers(listed);
+            }
             None => self.look_again(now + REAP_AFTER),
         }
         match look {
@@ -390,8 +398,7 @@ impl Wrapper {
     pub fn handle_time(&mut self, now: Moment) {
         if self.look_at.is_some_and(|look_at| now >= look_at) {
             self.look_at = None;
-            self.looks.push_back(Look::Reap);
-            self.outputs.push_back(Output::ListChildren);
+            self.look_at_children();
         }
         self.check_guard(now);
         let Some(program) = &self.program else { return };
@@ -432,17 +439,6 @@ impl Wrapper {
     /// Whether the leader of a program that is gone waits for the guard to forget it.
     pub fn is_forgetting(&self) -> bool {
         self.unforgotten.is_some()
-    }
-
-    /// Whoever lives before the program does is not the program's.
-    fn note_strangers(&mut self, now: Moment, children: Option<&[ListedChild]>) {
-        let (Some(program), Some(listed)) = (&mut self.program, children) else { return };
-        if program.stage == Stage::Waiting {
-            program.knows_strangers = true;
-            let living = listed.iter().filter(|child| !child.has_ended && !child.is_helper);
-            self.strangers.extend(living.map(|child| child.pid));
-            self.advance(now);
-        }
     }
 
     /// From here on the number may be anybody's, one of the program's included.

@@ -33,9 +33,11 @@ fn answer(wrapper: &mut Wrapper, now: u64) -> (Vec<Output>, Option<u64>) {
                 wrapper.handle_leader(at(now), Leader::Ended(Ending::Exited(0)));
             }
             Output::ListChildren => {
-                let child = ListedChild { pid: leader(), has_ended: true, is_helper: false };
+                let (started, is_helper) = (Some(1), false);
+                let child = ListedChild { pid: leader(), started, has_ended: true, is_helper };
                 wrapper.handle_children(at(now), Some(&[child]));
             }
+            Output::ListStrays(_) => wrapper.handle_strays(at(now), Some(&[])),
             Output::Fork => wrapper.handle_forked(at(now), leader()),
             Output::OpenGate => wrapper.handle_executed(at(now)),
             _ => {}

@@ -178,9 +178,9 @@ impl Kernel {
     }
 
     /// What descends from the wrapper, lives and is not in `group`; nothing of the child `helper`.
-    pub(crate) fn strays(&self, group: i32, helper: Option<i32>) -> Vec<ListedStray> {
+    pub(crate) fn strays(&self, group: Option<i32>, helper: Option<i32>) -> Vec<ListedStray> {
         let living = self.processes.iter().filter(|(_, it)| it.zombie.is_none());
-        let strays = living.filter(|(number, it)| it.group != group && **number != WRAPPER);
+        let strays = living.filter(|(number, it)| Some(it.group) != group && **number != WRAPPER);
         let listed = strays.filter_map(|(number, it)| {
             let child = self.child_above(*number).filter(|child| Some(*child) != helper)?;
             let stray = Stray { pid: Pid::new((*number).into())?, started: it.started };

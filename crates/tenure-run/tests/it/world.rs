@@ -49,6 +49,8 @@ pub(crate) enum Flaw {
     RestsAfterATerm,
     /// E30: a guard that does not answer in time counts as a program that cannot be executed.
     SilenceIsNoProgram,
+    /// F4: what descends from a stranger counts as the program's.
+    OnlyChildrenAreStrangers,
 }
 
 /// A process of ours that may be stopped or killed.
@@ -102,6 +104,8 @@ pub(crate) struct World {
     /// Terms that were given back, with what could not be ended.
     closed: Vec<(u64, bool)>,
     snapshot: Option<Vec<ListedChild>>,
+    /// The last two lists of children that failed.
+    lists_failed_at: [Option<u64>; 2],
     /// The last leader, and since when its term is over.
     last_leader: Option<(i32, u64)>,
     trace: bool,
@@ -136,6 +140,7 @@ impl World {
             next_term_at: Some(50),
             closed: Vec::new(),
             snapshot: None,
+            lists_failed_at: [None; 2],
             last_leader: None,
             trace,
             is_over: false,
@@ -143,7 +148,10 @@ impl World {
             violation: None,
         };
         for _ in 0..world.random.between(0, 2) {
-            world.kernel.fork(WRAPPER, Kind::Stranger, false);
+            let stranger = world.kernel.fork(WRAPPER, Kind::Stranger, false);
+            for _ in 0..world.random.between(0, 2) {
+                world.kernel.fork(stranger, Kind::Stranger, true);
+            }
         }
         world.wrapper.keep_guard(moment(1));
         world
@@ -203,7 +211,11 @@ impl World {
         let leaving = self.kernel.processes.iter();
         let leaving = leaving.filter(|(_, it)| matches!(it.kind, Kind::Innocent | Kind::Stranger));
         for number in leaving.map(|(number, _)| *number).collect::<Vec<_>>() {
-            if self.random.chance(15) {
+            let per_mille = match self.kernel.processes.get(&number).map(|it| it.kind) {
+                Some(Kind::Stranger) => 2,
+                _ => 15,
+            };
+            if self.random.chance(per_mille) {
                 self.kernel.exit(now, number, Ending::Exited(0));
             }
         }
@@ -640,15 +652,28 @@ impl World {
         children
             .map(|(number, it)| ListedChild {
                 pid: pid(*number),
+                started: Some(it.started),
                 has_ended: it.zombie.is_some(),
                 is_helper: Some(*number) == guard,
             })
             .collect()
     }
 
+    /// Two lists may fail while a zombie grows old; after a third nobody could reap it in time.
+    fn list_may_fail(&mut self) -> bool {
+        let [earlier, later] = self.lists_failed_at;
+        // With a broken rule it may be only a list that fails that lets time go on.
+        let may_fail =
+            self.flaw.is_some() || earlier.is_none_or(|at| self.now > at + ZOMBIE_AGE_MAX);
+        if may_fail {
+            self.lists_failed_at = [later, Some(self.now)];
+        }
+        may_fail
+    }
+
     fn list_children(&mut self) {
         let now = moment(self.now);
-        if self.random.chance(5) {
+        if self.random.chance(5) && self.list_may_fail() {
             return self.wrapper.handle_children(now, None);
         }
         let mut listed = self.list_slowly();
@@ -694,13 +719,16 @@ impl World {
         listed
     }
 
-    fn list_strays(&mut self, group: Pid) {
+    fn list_strays(&mut self, group: Option<Pid>) {
         let now = moment(self.now);
         if self.random.chance(5) {
             return self.wrapper.handle_strays(now, None);
         }
         let guard = self.guards.last().map(|guard| guard.pid);
-        let listed = self.kernel.strays(group.get(), guard);
+        let mut listed = self.kernel.strays(group.map(Pid::get), guard);
+        if self.flaw == Some(Flaw::OnlyChildrenAreStrangers) {
+            listed.retain(|it| group.is_some() && it.stray.pid == it.child);
+        }
         self.wrapper.handle_strays(now, Some(&listed));
     }
 

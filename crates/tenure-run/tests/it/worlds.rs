@@ -95,3 +95,8 @@ fn a_wrapper_that_rests_after_a_term_is_caught() {
 fn a_silent_guard_that_counts_as_no_program_is_caught() {
     is_caught(Flaw::SilenceIsNoProgram, &["can be executed could not be"]);
 }
+
+#[test]
+fn a_child_of_a_stranger_that_counts_as_the_programs_is_caught() {
+    is_caught(Flaw::OnlyChildrenAreStrangers, &["which is Stranger, was killed"]);
+}
