@@ -19,8 +19,15 @@ pub(crate) enum Asking {
 }
 
 impl Group {
-    /// The primary is down for all once a quorum of sentinels says so.
+    /// The primary is down for all once a quorum of sentinels says so. What they said is forgotten
+    /// after a while, and before it is counted: in TILT nobody was asked.
     pub(crate) fn check_agreement(&mut self, now: Moment, core: &mut Core) {
+        let age_max = core.timing.ask_every * 5;
+        for peer in self.peers.values_mut() {
+            if peer.answered_at.is_some_and(|at| now.since(at) > age_max) {
+                (peer.answered_at, peer.says_down, peer.vote) = (None, false, None);
+            }
+        }
         let others = self.peers.values().filter(|peer| peer.says_down).count();
         let is_down = self.primary.down_since.is_some() && others + 1 >= self.settings.quorum;
         match (is_down, self.down_agreed_since) {
@@ -40,7 +47,7 @@ impl Group {
     }
 
     /// Asks the others about a primary that is down here, and for their votes when this sentinel
-    /// wants to lead. What they said is forgotten after a while.
+    /// wants to lead.
     pub(crate) fn ask_others(&mut self, now: Moment, core: &mut Core, asking: Asking) {
         let candidate = self.failover.as_ref().map(|_| core.id.clone());
         let question = DownQuestion {
@@ -53,9 +60,6 @@ impl Group {
         let is_down = self.primary.down_since.is_some();
         let every = core.timing.ask_every;
         for (id, peer) in &mut self.peers {
-            if peer.answered_at.is_some_and(|at| now.since(at) > every * 5) {
-                (peer.answered_at, peer.says_down, peer.vote) = (None, false, None);
-            }
             let is_due = asking == Asking::Everybody
                 || peer.asked_at.is_none_or(|at| now.since(at) >= every);
             let has_room = core.links.get(peer.instance.commands).has_room();
@@ -66,7 +70,7 @@ impl Group {
                 crate::links::Target { group: self.name.clone(), who: Who::Peer(id.clone()) };
             let asked = Asked::IsDown { address: question.address.clone() };
             let question = Question::IsDown(question.clone());
-            if core.ask(peer.instance.commands, &target, asked, question) {
+            if core.ask(peer.instance.commands, target, asked, question) {
                 peer.asked_at = Some(now);
             }
         }

@@ -102,7 +102,7 @@ impl Core {
     pub(crate) fn ask(
         &mut self,
         id: SlotId,
-        target: &Target,
+        target: Target,
         asked: Asked,
         question: Question,
     ) -> bool {
@@ -110,13 +110,13 @@ impl Core {
         let SlotState::Open(link) = slot.state else { return false };
         if slot.kind == SlotKind::Commands {
             let replies_left = question.replies();
-            slot.pending.push_back(Pending { asked, target: target.clone(), replies_left });
+            slot.pending.push_back(Pending { asked, target, replies_left });
         }
         self.push(Output::Send { link, question });
         true
     }
 
-    pub(crate) fn ping(&mut self, now: Moment, id: SlotId, target: &Target) {
+    pub(crate) fn ping(&mut self, now: Moment, id: SlotId, target: Target) {
         if self.ask(id, target, Asked::Ping, Question::Ping) {
             let slot = self.links.get_mut(id);
             slot.pinged_at = Some(now);

@@ -109,10 +109,11 @@ impl Group {
         }
     }
 
-    /// Only a primary that is well is worth following.
+    /// Only a primary that is well is worth following, and not one that is being replaced: it may
+    /// come back while the others are turned to the new one.
     fn may_correct(&self, now: Moment, core: &Core) -> bool {
         let is_sane = self.primary.is_sane_primary(now, core.timing.info_every);
-        is_sane && self.down_agreed_since.is_none()
+        is_sane && self.down_agreed_since.is_none() && self.failover.is_none()
     }
 
     fn correct(&mut self, core: &mut Core, address: &Address, kind: EventKind) {
@@ -202,10 +203,11 @@ fn learn(
         instance.known.role_since = now;
         instance.known.primary_since = now;
         let expected = if is_primary { ReportedRole::Primary } else { ReportedRole::Replica };
-        kinds.push(match report.role == Some(expected) {
-            true => EventKind::RoleChanged,
-            false => EventKind::RoleUnexpected,
-        });
+        match report.role == Some(expected) {
+            true if old.role.is_none() => {}
+            true => kinds.push(EventKind::RoleChanged),
+            false => kinds.push(EventKind::RoleUnexpected),
+        }
     }
     if report.primary != old.primary {
         instance.known.primary_since = now;

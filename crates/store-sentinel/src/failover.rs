@@ -262,7 +262,7 @@ impl Group {
         let Some(replica) = self.replicas.get(address) else { return false };
         let target = Target { group: self.name.clone(), who: Who::Replica(address.clone()) };
         let has_room = core.links.get(replica.commands).has_room();
-        has_room && core.ask(replica.commands, &target, Asked::Other, Question::Follow(primary))
+        has_room && core.ask(replica.commands, target, Asked::Other, Question::Follow(primary))
     }
 
     /// The decisions of one tick.

@@ -186,12 +186,12 @@ impl Sentinel {
         let name = format!("sentinel-{:.8}-{}", self.core.id, kind_name(kind));
         let introduction = login.map(Question::Auth).into_iter().chain([Question::SetName(name)]);
         for question in introduction {
-            self.core.ask(id, &target, Asked::Other, question);
+            self.core.ask(id, target.clone(), Asked::Other, question);
         }
         match kind {
-            SlotKind::Commands => self.core.ping(now, id, &target),
+            SlotKind::Commands => self.core.ping(now, id, target),
             SlotKind::Hellos => {
-                self.core.ask(id, &target, Asked::Other, Question::Subscribe);
+                self.core.ask(id, target, Asked::Other, Question::Subscribe);
             }
         }
         self.settle();
@@ -283,7 +283,7 @@ impl Sentinel {
         }
         if is_busy && instance.down_since.is_some() && !instance.is_kill_sent {
             instance.is_kill_sent = true;
-            self.core.ask(id, target, Asked::Other, Question::ScriptKill);
+            self.core.ask(id, target.clone(), Asked::Other, Question::ScriptKill);
         }
     }
 

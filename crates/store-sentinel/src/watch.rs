@@ -1,8 +1,9 @@
 //! The steady work: connections, PING, INFO and hellos, and who is subjectively down.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use store_replica::Moment;
+use store_replica::{Address, Moment};
 
 use crate::core::Core;
 use crate::event::EventKind;
@@ -10,25 +11,32 @@ use crate::group::Group;
 use crate::hello::Hello;
 use crate::info::ReportedRole;
 use crate::instance::Instance;
-use crate::links::{Asked, Target, Who};
+use crate::links::{Asked, SlotId, Target, Who};
 use crate::output::Question;
 
 /// What one round of questions needs to know about its group.
-struct Cadence {
+struct Cadence<'a> {
     ping_every: Duration,
     info_every: Duration,
-    hello: Hello,
+    group: &'a Arc<str>,
+    /// Where the primary is, and since when.
+    configuration: (&'a Address, u64),
 }
 
 impl Group {
     /// Connects, pings, asks and greets whoever is due.
     pub(crate) fn keep_in_touch(&mut self, now: Moment, core: &mut Core) {
-        let mut cadence = self.cadence(core);
         // Redis begins when all agree. A vote may be over within a round trip then, and the reports
         // of all replicas would be too old to choose by.
         let in_trouble = self.primary.down_since.is_some() || self.failover.is_some();
-        let target = self.target(Who::Primary);
-        touch(now, core, &mut self.primary, &target, &cadence);
+        let address = self.address().clone();
+        let mut cadence = Cadence {
+            ping_every: core.timing.ping_every.min(self.settings.down_after),
+            info_every: core.timing.info_every,
+            group: &self.name,
+            configuration: (&address, self.config_epoch),
+        };
+        touch(now, core, &mut self.primary, &cadence, || Who::Primary);
         for (address, replica) in &mut self.replicas {
             let is_cut_off = !replica.known.report.is_link_up
                 && replica.known.report.role == Some(ReportedRole::Replica);
@@ -36,29 +44,10 @@ impl Group {
                 true => core.timing.info_every_in_trouble,
                 false => core.timing.info_every,
             };
-            let who = Who::Replica(address.clone());
-            let target = Target { who, group: target.group.clone() };
-            touch(now, core, replica, &target, &cadence);
+            touch(now, core, replica, &cadence, || Who::Replica(address.clone()));
         }
         for (id, peer) in &mut self.peers {
-            let target = Target { who: Who::Peer(id.clone()), group: target.group.clone() };
-            touch(now, core, &mut peer.instance, &target, &cadence);
-        }
-    }
-
-    fn cadence(&self, core: &Core) -> Cadence {
-        Cadence {
-            ping_every: core.timing.ping_every.min(self.settings.down_after),
-            info_every: core.timing.info_every,
-            hello: Hello {
-                // Filled in for each connection: hosts may see this one by different names.
-                address: self.primary.address.clone(),
-                id: core.id.clone(),
-                current_epoch: core.current_epoch,
-                group: self.name.to_string(),
-                primary: self.address().clone(),
-                config_epoch: self.config_epoch,
-            },
+            touch(now, core, &mut peer.instance, &cadence, || Who::Peer(id.clone()));
         }
     }
 
@@ -98,8 +87,8 @@ fn touch(
     now: Moment,
     core: &mut Core,
     instance: &mut Instance,
-    target: &Target,
-    cadence: &Cadence,
+    cadence: &Cadence<'_>,
+    who: impl Fn() -> Who,
 ) {
     core.reconnect(now, instance.commands);
     if let Some(hellos) = instance.hellos {
@@ -114,19 +103,35 @@ fn touch(
     let is_info_due = instance.hellos.is_some()
         && !slot.is_info_pending
         && instance.report_age(now).is_none_or(|age| age > cadence.info_every);
-    if is_info_due && core.ask(instance.commands, target, Asked::Info { at: now }, Question::Info) {
+    let is_hello_due = instance.hello_at.is_none_or(|at| now.since(at) > core.timing.hello_every);
+    let target = || Target { group: Arc::clone(cadence.group), who: who() };
+    if is_info_due && core.ask(instance.commands, target(), Asked::Info { at: now }, Question::Info)
+    {
         core.links.get_mut(instance.commands).is_info_pending = true;
     }
     if is_quiet && !was_pinged {
-        core.ping(now, instance.commands, target);
+        core.ping(now, instance.commands, target());
     }
-    let is_hello_due = instance.hello_at.is_none_or(|at| now.since(at) > core.timing.hello_every);
-    if let Some(address) = core.own_address(instance.commands).filter(|_| is_hello_due) {
-        let hello = Hello { address, ..cadence.hello.clone() };
+    if is_hello_due && let Some(hello) = cadence.hello(core, instance.commands) {
         let question = Question::Hello(hello.to_text());
-        if core.ask(instance.commands, target, Asked::Other, question) {
+        if core.ask(instance.commands, target(), Asked::Other, question) {
             instance.hello_at = Some(now);
         }
+    }
+}
+
+impl Cadence<'_> {
+    /// What is said over a connection: hosts may see this one under different addresses.
+    fn hello(&self, core: &Core, slot: SlotId) -> Option<Hello> {
+        let (primary, config_epoch) = self.configuration;
+        Some(Hello {
+            address: core.own_address(slot)?,
+            id: core.id.clone(),
+            current_epoch: core.current_epoch,
+            group: self.group.to_string(),
+            primary: primary.clone(),
+            config_epoch,
+        })
     }
 }
 

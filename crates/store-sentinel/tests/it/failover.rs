@@ -66,7 +66,7 @@ fn an_old_primary_that_comes_back_becomes_a_replica() {
     story.passes_until(EventKind::ReconfigureSent);
     story.servers.get_mut(&6381).unwrap().is_link_up = true;
     story.passes_until(EventKind::SwitchPrimary);
-    story.silent.clear();
+    story.comes_back(SERVERS[0]);
     story.passes_until(EventKind::ConvertToReplica);
     assert_eq!(story.follows.last(), Some(&(6379, Some(6380))));
 }
@@ -123,4 +123,20 @@ fn an_operator_needs_no_votes_but_somebody_to_take_over() {
     story.sentinel.start_failover(story.now, "mymaster").unwrap();
     assert_eq!(story.sentinel.start_failover(story.now, "mymaster"), Err(FailoverRefused::Running));
     story.passes_until(EventKind::PromotedReplica);
+}
+
+#[test]
+fn nobody_is_sent_to_a_primary_that_is_being_replaced() {
+    let mut story = Story::new("");
+    let stray = story.servers.get_mut(&6381).unwrap();
+    (stray.follows, stray.obeys, stray.priority) = (Some(6399), false, 200);
+    story.silent.insert(SERVERS[0]);
+    // Long enough that it would be put right, if there were a primary to follow.
+    story.pass(Duration::from_secs(25));
+    story.others_say_down(Some(Vote { leader: id("me"), epoch: 1 }));
+    story.passes_until(EventKind::ReconfigureSent);
+    story.comes_back(SERVERS[0]);
+    story.pass(Duration::from_secs(5));
+    assert!(!story.has_told(EventKind::FixReplica));
+    assert_eq!(story.follows, [(6380, None), (6381, Some(6380))]);
 }

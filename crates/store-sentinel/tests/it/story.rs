@@ -140,6 +140,15 @@ impl Story {
         self.carry_out();
     }
 
+    /// A silent server restarts: its connections are gone, and it answers again.
+    pub(crate) fn comes_back(&mut self, port: u16) {
+        self.silent.remove(&port);
+        let links = self.links.iter().filter(|(_, to)| **to == port).map(|(link, _)| *link);
+        for link in links.collect::<Vec<_>>() {
+            self.sentinel.handle_link_down(self.now, link);
+        }
+    }
+
     /// Others say that the primary is down, and vote as told.
     pub(crate) fn others_say_down(&mut self, vote: Option<Vote>) {
         for port in [26379, 26380] {

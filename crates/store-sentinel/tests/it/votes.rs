@@ -110,3 +110,18 @@ fn sentinels_are_found_and_ghosts_at_their_address_go() {
     assert!(story.has_told(EventKind::SentinelAddressSwitch));
     assert_eq!(story.group().sentinels().count(), 3);
 }
+
+#[test]
+fn what_others_said_before_a_tilt_does_not_count_after_it() {
+    let mut story = Story::new("");
+    story.silent.insert(SERVERS[0]);
+    story.others_say_down(None);
+    story.passes_until(EventKind::ObjectivelyDown);
+    story.stand_still(Duration::from_secs(5));
+    story.answers.clear();
+    story.outputs.clear();
+    story.pass(Duration::from_secs(31));
+    assert!(story.group().is_subjectively_down());
+    assert!(!story.group().is_objectively_down());
+    assert!(!story.has_told(EventKind::TryFailover));
+}
