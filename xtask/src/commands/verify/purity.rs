@@ -14,6 +14,7 @@ const PURE: &[&str] = &[
     "store-engine",
     "store-persist",
     "store-replica",
+    "store-cluster",
     "store-simulator",
 ];
 
