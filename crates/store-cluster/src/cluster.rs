@@ -57,8 +57,6 @@ pub struct Cluster {
     pub(crate) migrating: BTreeMap<u16, NodeIndex>,
     pub(crate) current_epoch: u64,
     pub(crate) last_vote_epoch: u64,
-    /// Masters with slots.
-    pub(crate) size: usize,
     pub(crate) is_ok: bool,
     pub(crate) first_look_at: Option<u64>,
     pub(crate) minority_at: Option<u64>,
@@ -102,7 +100,6 @@ impl Cluster {
             migrating: BTreeMap::new(),
             current_epoch: 0,
             last_vote_epoch: 0,
-            size: 0,
             is_ok: false,
             first_look_at: None,
             minority_at: None,
@@ -262,9 +259,20 @@ impl Cluster {
         self.current_epoch
     }
 
+    /// Uses the slot sets of `other` where they are the same: many nodes in one process take one
+    /// copy of each.
+    pub fn share_slots(&mut self, other: &Cluster) {
+        for (_, node) in self.nodes.iter_mut() {
+            let same = other.nodes.find(node.id).map(|index| &other.nodes[index].slots);
+            if let Some(slots) = same.filter(|slots| **slots == node.slots) {
+                node.slots = Arc::clone(slots);
+            }
+        }
+    }
+
     /// How many masters have slots.
     pub fn size(&self) -> usize {
-        self.size
+        self.nodes.iter().filter(|(_, node)| node.is_voter()).count()
     }
 
     /// Who serves `slot`, in my opinion.

@@ -186,7 +186,7 @@ impl Cluster {
 
     fn win_if_elected(&mut self) {
         let quorum = match self.breaks(Flaw::HalfQuorum) {
-            true => (self.size / 2).max(1),
+            true => (self.size() / 2).max(1),
             false => self.quorum(),
         };
         if self.election.voters.len() < quorum {

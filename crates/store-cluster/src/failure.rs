@@ -71,9 +71,9 @@ impl Cluster {
         }
     }
 
-    /// A majority of the masters with slots.
+    /// A majority of the masters with slots: of those that have some now, not at the last tick.
     pub(crate) fn quorum(&self) -> usize {
-        self.size / 2 + 1
+        self.size() / 2 + 1
     }
 
     pub(crate) fn set_failed(&mut self, index: NodeIndex, is_own_finding: bool) {
@@ -118,7 +118,7 @@ impl Cluster {
     /// Whether requests are served: every slot has an owner that works, and I reach most masters.
     pub(crate) fn update_state(&mut self) {
         let now = self.ms();
-        let reachable = self.count_masters();
+        let reachable = self.count_reachable();
         let first_look_at = *self.first_look_at.get_or_insert(now);
         let is_minority = reachable < self.quorum() && !self.breaks(Flaw::NoMinorityRule);
         if is_minority {
@@ -140,23 +140,22 @@ impl Cluster {
         self.log(Event::StateChanged { is_ok });
     }
 
-    /// Counts the masters with slots, and returns how many of them are reached.
+    /// How many masters with slots are reached.
     ///
     /// Redis waits until the others are suspected, which is up to half a time-out later. A pong
     /// older than the time-out, whoever told of it, already means that nobody here reaches them:
     /// answered pings keep it younger than half of that.
-    fn count_masters(&mut self) -> usize {
+    fn count_reachable(&mut self) -> usize {
         let (now, timeout) = (self.ms(), self.settings.node_timeout);
-        let (mut size, mut reachable, mut has_suspects) = (0, 0, false);
+        let (mut reachable, mut has_suspects) = (0, false);
         for (index, node) in self.nodes.iter() {
             has_suspects |= node.is_suspected();
             if node.is_voter() {
-                size += 1;
                 let is_heard = node.pong_at.is_some_and(|at| now - at.min(now) <= timeout);
                 reachable += usize::from(index == self.me || (node.is_fine() && is_heard));
             }
         }
-        (self.size, self.has_suspects) = (size, has_suspects);
+        self.has_suspects = has_suspects;
         reachable
     }
 

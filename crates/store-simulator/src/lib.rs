@@ -2,6 +2,7 @@
 //!
 //! The parts that every world needs: [`Queue`] (what happens next), [`Network`] (connections that
 //! are late, cut and reset), [`Clock`], [`Random`]. And the worlds:
+//! - [`cluster`]: nodes that share slots, run by the unchanged `store-cluster`;
 //! - [`replication`]: servers that follow each other, run by the unchanged `store-replica`.
 //!
 //! ```
@@ -12,6 +13,7 @@
 //! ```
 
 mod clock;
+pub mod cluster;
 mod network;
 mod queue;
 mod random;

@@ -27,6 +27,9 @@ a trace.
                   stores that follow each other, over a network that delays, cuts and resets, with
                   crashes, restarts, promotions and FAILOVER: rules R1 to R5, and each of them broken
                   on purpose. 100000 seeds for a release; 2000 unless told otherwise.
+  store cluster [--seeds N] [--seed S [--trace]] [--control NAME|none] [--jobs N] [--nodes N]
+                  the same for nodes of a cluster: cuts, crashes, failovers, slots that move, and
+                  rules K1 to K11 without K8. --nodes measures the gossip of one large cluster.
 
 The simulator is built for speed in every profile.",
     run,

@@ -1,3 +1,4 @@
 //! A bounded slice of what `cargo xtask simulate store` runs.
 
+mod cluster;
 mod replication;
