@@ -1,11 +1,11 @@
 //! A process that runs jobs: each time a one-shot election, and inside its term one tick at most.
 //!
-//! It does what `tenure::Job::run` does, step by step and without waiting: ask the store's time,
-//! look at the tick, lead, begin the tick, work, record the outcome, step down.
+//! What it asks and what the answers mean is decided by the machine that `tenure::Job::run` uses.
 
 use std::time::Duration;
 
-use tenure_core::protocol::{Answer, Outcome, Request, Tick, TickOutcome, Token};
+use tenure_core::job_run::{self, JobEnd, JobRun, JobSettings, JobStep, JobTick};
+use tenure_core::protocol::{Answer, Request, Tick, TickOutcome};
 use tenure_core::{Contest, EventKind, Moment, Settings, StoreError};
 
 use crate::algorithm::{Algorithm, Belief, JobReport, Op, Output, Reply, Want};
@@ -13,8 +13,8 @@ use crate::flaw::Flaw;
 use crate::ours::Ours;
 use crate::random::Random;
 
-/// The pause before a request that was not answered is repeated.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// How long the outcomes of named ticks are kept.
+const KEEP: Duration = Duration::from_secs(3600);
 /// Attempts of later elections of one process are numbered beyond those of earlier ones.
 const ATTEMPTS_PER_RUN: u64 = 1_000_000;
 /// How many names there are for ticks: few, so that many ask for the same.
@@ -28,7 +28,8 @@ pub(crate) struct Runner {
     periods: Vec<Duration>,
     ttl: Duration,
     stage: Stage,
-    job: Job,
+    job: Option<JobRun>,
+    reruns_crashed: bool,
     election: Option<Ours>,
     runs: u64,
     asked: u64,
@@ -37,25 +38,19 @@ pub(crate) struct Runner {
     owes_a_term: bool,
 }
 
-/// What is to be run.
-#[derive(Clone, Debug, Default)]
-struct Job {
-    period: Option<Duration>,
-    tick: Option<Tick>,
-    reruns_crashed: bool,
-}
-
 /// How far a run has come.
 #[derive(Clone, Debug, PartialEq)]
 enum Stage {
     /// Nothing to do until then.
     Idle(Moment),
-    /// A request of our own is under way; on which, and when to repeat it.
-    Asking { ask: u64, request: Request, again_at: Option<Moment> },
+    /// A request of our own waits for its pause to be over.
+    Pausing { request: Request, until: Moment },
+    /// A request of our own is under way.
+    Asking(u64),
     /// The election is under way, or its term is, and the next word is not ours.
     Waiting,
     /// The work is under way.
-    Working(Token),
+    Working,
     /// Nothing more is done in this run.
     Leaving,
 }
@@ -77,7 +72,8 @@ impl Runner {
             periods,
             ttl,
             stage: Stage::Idle(starts_at),
-            job: Job::default(),
+            job: None,
+            reruns_crashed: true,
             election: None,
             runs: 0,
             asked: 0,
@@ -91,26 +87,70 @@ impl Runner {
     /// Chooses the next job and asks what has to be known before anybody leads.
     fn begin_run(&mut self, now: Moment) {
         self.runs += 1;
-        self.job = self.next_job();
-        match (&self.job.period, self.job.tick.clone()) {
-            (Some(_), _) => self.ask(now, Request::Observe { members: false }),
-            (None, Some(tick)) => self.ask(now, Request::TickLook { tick }),
-            (None, None) => self.contend(now),
+        let mut job = JobRun::new(self.next_job());
+        let step = job.look();
+        self.job = Some(job);
+        self.follow(now, step);
+    }
+
+    fn next_job(&mut self) -> JobSettings {
+        self.reruns_crashed = true;
+        let kind = self.random.below(100);
+        let tick = if self.owes_a_term || kind < 15 {
+            None
+        } else if kind < 70 {
+            Some(JobTick::Every(*self.random.pick(&self.periods)))
+        } else {
+            let name = self.random.below(NAMES);
+            self.reruns_crashed = name.is_multiple_of(2);
+            Some(JobTick::Known(Tick::Named(format!("step-{name}"))))
+        };
+        let rerun_crashed = self.reruns_crashed || self.flaw == Some(Flaw::RerunsAnyway);
+        JobSettings { tick, rerun_crashed, keep: KEEP }
+    }
+
+    /// Does what the job's machine says.
+    fn follow(&mut self, now: Moment, step: JobStep) {
+        match step {
+            JobStep::Ask { request, after } if after.is_zero() => self.ask(request),
+            JobStep::Ask { request, after } => {
+                self.stage = Stage::Pausing { request, until: now + after };
+            }
+            JobStep::Lead { .. } => self.contend(now),
+            JobStep::Work => {
+                self.stage = Stage::Working;
+                let (tick, reruns_crashed) = (self.tick(), self.reruns_crashed);
+                self.outputs.push_back(Output::Run { tick, reruns_crashed });
+            }
+            JobStep::End(end) => {
+                self.report_end(end);
+                match self.election {
+                    Some(_) => self.leave(now),
+                    None => self.rest(now),
+                }
+            }
         }
     }
 
-    fn next_job(&mut self) -> Job {
-        let kind = self.random.below(100);
-        if self.owes_a_term || kind < 15 {
-            return Job::default();
+    fn report_end(&mut self, end: JobEnd) {
+        match end {
+            JobEnd::Ran { is_recorded: true } => self.report(JobReport::Ran),
+            JobEnd::Ran { is_recorded: false } => self.report(JobReport::Unrecorded),
+            JobEnd::AlreadyDone(_) => self.report(JobReport::RefusedAsDone),
+            JobEnd::Unfinished { .. } => self.report(JobReport::RefusedAsUnfinished),
+            _ => {}
         }
-        if kind < 70 {
-            let period = *self.random.pick(&self.periods);
-            return Job { period: Some(period), tick: None, reruns_crashed: true };
+    }
+
+    fn tick(&self) -> Option<Tick> {
+        self.job.as_ref().and_then(JobRun::tick).cloned()
+    }
+
+    /// Tells the job's machine something and does what it says.
+    fn tell(&mut self, now: Moment, told: impl FnOnce(&mut JobRun) -> JobStep) {
+        if let Some(step) = self.job.as_mut().map(told) {
+            self.follow(now, step);
         }
-        let name = self.random.below(NAMES);
-        let tick = Some(Tick::Named(format!("step-{name}")));
-        Job { period: None, tick, reruns_crashed: name.is_multiple_of(2) }
     }
 
     fn contend(&mut self, now: Moment) {
@@ -120,25 +160,6 @@ impl Runner {
         election.listening(now);
         self.election = Some(election);
         self.stage = Stage::Waiting;
-    }
-
-    /// The term is there.
-    fn lead(&mut self, now: Moment, token: Token) {
-        self.owes_a_term = false;
-        let reruns_anyway = self.flaw == Some(Flaw::RerunsAnyway);
-        match self.job.tick.clone() {
-            Some(tick) => {
-                let rerun_crashed = self.job.reruns_crashed || reruns_anyway;
-                self.ask(now, Request::TickBegin { token, tick, rerun_crashed });
-            }
-            None => self.run(token),
-        }
-    }
-
-    fn run(&mut self, token: Token) {
-        self.stage = Stage::Working(token);
-        let (tick, reruns_crashed) = (self.job.tick.clone(), self.job.reruns_crashed);
-        self.outputs.push_back(Output::Run { tick, reruns_crashed });
     }
 
     fn leave(&mut self, now: Moment) {
@@ -156,95 +177,46 @@ impl Runner {
     }
 
     fn report(&mut self, how: JobReport) {
-        if let Some(tick) = self.job.tick.clone() {
-            let reruns_crashed = self.job.reruns_crashed;
+        if let Some(tick) = self.tick() {
+            let reruns_crashed = self.reruns_crashed;
             self.outputs.push_back(Output::Report { tick, how, reruns_crashed });
         }
     }
 
     // ------------------------------------------------------------------ requests of our own
 
-    fn ask(&mut self, _now: Moment, request: Request) {
+    fn ask(&mut self, request: Request) {
         self.asked += 1;
         let ask = own_number(self.asked);
-        let (op, timeout) = (Op::Call(request.clone()), self.settings.timing.try_timeout());
+        let (op, timeout) = (Op::Call(request), self.settings.timing.try_timeout());
         self.outputs.push_back(Output::Ask { ask, op, timeout });
-        self.stage = Stage::Asking { ask, request, again_at: None };
+        self.stage = Stage::Asking(ask);
     }
 
-    fn settle(&mut self, now: Moment, request: Request, reply: Result<Answer, StoreError>) {
-        let needs_term = !matches!(request, Request::Observe { .. } | Request::TickLook { .. });
-        // An answer that comes after the term counts as none.
-        if needs_term && !self.is_leading(now) {
-            if matches!(request, Request::TickFinish { .. }) {
-                self.report(JobReport::Unrecorded);
-            }
-            return self.leave(now);
-        }
-        let answer = match reply {
-            Ok(answer) => answer,
-            Err(_) if needs_term => {
-                let (ask, again_at) = (0, Some(now + ASK_AGAIN));
-                self.stage = Stage::Asking { ask, request, again_at };
-                return;
-            }
-            Err(_) => return self.rest(now),
-        };
-        match (request, answer.outcome) {
-            (Request::Observe { .. }, _) => {
-                let micros = self.job.period.unwrap_or(self.ttl).as_micros() as u64;
-                let tick = period_tick(answer.view.server_time.0, micros);
-                self.job.tick = Some(tick.clone());
-                self.ask(now, Request::TickLook { tick });
-            }
-            (Request::TickLook { .. }, Outcome::TickDone(_)) => {
-                self.report(JobReport::RefusedAsDone);
-                self.rest(now);
-            }
-            (Request::TickLook { .. }, _) => self.contend(now),
-            (Request::TickBegin { token, .. }, Outcome::TickRuns) => self.run(token),
-            (Request::TickBegin { .. }, Outcome::TickDone(_)) => {
-                self.report(JobReport::RefusedAsDone);
-                self.leave(now);
-            }
-            (Request::TickBegin { .. }, Outcome::TickUnfinished { .. }) => {
-                self.report(JobReport::RefusedAsUnfinished);
-                self.leave(now);
-            }
-            (Request::TickFinish { .. }, Outcome::Done) => {
-                self.report(JobReport::Ran);
-                self.leave(now);
-            }
-            _ => self.leave(now),
-        }
+    fn settle(&mut self, now: Moment, reply: Result<Answer, StoreError>) {
+        let leads = self.is_leading(now);
+        self.tell(now, |job| match reply {
+            Ok(answer) => job.handle_answer(answer, leads),
+            Err(error) => job.handle_unanswered(error.is_temporary(), leads),
+        });
     }
 
     fn is_leading(&self, now: Moment) -> bool {
         self.belief().is_some_and(|belief| now < belief.until)
     }
 
-    fn finish(&mut self, now: Moment, token: Token, outcome: TickOutcome) {
-        match self.job.tick.clone() {
-            Some(tick) => {
-                let keep = Duration::from_secs(3600);
-                self.ask(now, Request::TickFinish { token, tick, outcome, keep });
-            }
-            None => self.leave(now),
-        }
-    }
-
     /// Looks at what the election told.
     fn heard(&mut self, now: Moment, kind: &EventKind) {
         match kind {
-            EventKind::Acquired { token, .. } => self.lead(now, *token),
-            EventKind::Lost { .. } => {
-                if let Stage::Asking { request: Request::TickFinish { .. }, .. } = self.stage {
-                    self.report(JobReport::Unrecorded);
-                }
-                if !matches!(self.stage, Stage::Working(_)) {
-                    self.stage = Stage::Leaving;
-                }
+            EventKind::Acquired { token, .. } => {
+                self.owes_a_term = false;
+                self.tell(now, |job| job.handle_granted(*token));
             }
+            EventKind::Lost { .. } => match self.stage {
+                Stage::Asking(_) | Stage::Pausing { .. } => self.tell(now, JobRun::handle_lost),
+                Stage::Working => {}
+                _ => self.stage = Stage::Leaving,
+            },
             _ => {}
         }
     }
@@ -255,12 +227,6 @@ const RUN_SHIFT: u32 = 32;
 
 fn own_number(asked: u64) -> u64 {
     asked * 2 + 1
-}
-
-/// The period of this length at a reading of the store's clock.
-fn period_tick(server_micros: u64, period_micros: u64) -> Tick {
-    let period = Duration::from_micros(period_micros);
-    Tick::Period { number: server_micros / period_micros, period }
 }
 
 impl Algorithm for Runner {
@@ -274,14 +240,13 @@ impl Algorithm for Runner {
             }
             return;
         }
-        let Stage::Asking { ask: asked, request, .. } = &self.stage else { return };
-        if *asked == ask {
+        if self.stage == Stage::Asking(ask) {
             let reply = match reply {
                 Ok(Reply::Answer(answer)) => Ok(answer),
                 Ok(_) => Err(StoreError::Unexpected("a plain reply to a call".into())),
                 Err(error) => Err(error),
             };
-            self.settle(now, request.clone(), reply);
+            self.settle(now, reply);
         }
     }
 
@@ -291,12 +256,7 @@ impl Algorithm for Runner {
         }
         match self.stage.clone() {
             Stage::Idle(until) if now >= until => self.begin_run(now),
-            Stage::Asking { request, again_at: Some(at), .. } if now >= at => {
-                match self.is_leading(now) {
-                    true => self.ask(now, request),
-                    false => self.leave(now),
-                }
-            }
+            Stage::Pausing { request, until } if now >= until => self.ask(request),
             Stage::Leaving if self.election.as_ref().is_none_or(|one| one.is_over()) => {
                 self.rest(now);
             }
@@ -314,23 +274,24 @@ impl Algorithm for Runner {
     }
 
     fn worked(&mut self, now: Moment, ended: WorkEnd) {
-        let Stage::Working(token) = self.stage else { return };
-        match ended {
-            WorkEnd::NotStarted if self.flaw == Some(Flaw::NeverStartedCounts) => {
-                self.finish(now, token, TickOutcome::Failed("not started".into()));
-            }
-            WorkEnd::NotStarted => match self.job.tick.clone() {
-                Some(tick) => self.ask(now, Request::TickReopen { token, tick }),
-                None => self.leave(now),
-            },
-            WorkEnd::Stopped => self.leave(now),
-            WorkEnd::Returned => {
-                if self.flaw == Some(Flaw::DoneAfterLease) {
-                    self.report(JobReport::Ran);
-                }
-                self.finish(now, token, TickOutcome::Succeeded);
-            }
+        if self.stage != Stage::Working {
+            return;
         }
+        let failed = TickOutcome::Failed("not started".into());
+        let ended = match ended {
+            WorkEnd::NotStarted if self.flaw == Some(Flaw::NeverStartedCounts) => {
+                job_run::WorkEnd::Returned(failed)
+            }
+            WorkEnd::NotStarted => job_run::WorkEnd::NotStarted,
+            WorkEnd::Stopped => job_run::WorkEnd::Stopped,
+            WorkEnd::Returned => job_run::WorkEnd::Returned(TickOutcome::Succeeded),
+        };
+        if ended == job_run::WorkEnd::Returned(TickOutcome::Succeeded)
+            && self.flaw == Some(Flaw::DoneAfterLease)
+        {
+            self.report(JobReport::Ran);
+        }
+        self.tell(now, |job| job.handle_worked(ended));
     }
 
     fn hint(&mut self, now: Moment, hint: tenure_core::protocol::Hint) {
@@ -389,7 +350,7 @@ impl Runner {
         let is_over = self.election.as_ref().is_none_or(|election| election.is_over());
         match &self.stage {
             Stage::Idle(until) => *until,
-            Stage::Asking { again_at: Some(at), .. } => *at,
+            Stage::Pausing { until, .. } => *until,
             // To be done with this run.
             Stage::Leaving | Stage::Waiting if is_over => Moment::ORIGIN,
             _ => Moment::NEVER,

@@ -6,6 +6,7 @@
 use store_resp::Request;
 
 use crate::context::Context;
+use crate::effects::KeyEvent;
 use crate::error::CommandResult;
 use crate::key_finder::FoundKey;
 
@@ -16,6 +17,9 @@ pub type FindKeys = fn(Request<'_>) -> Option<Vec<FoundKey>>;
 /// The function behind a row. All gates have been passed; the reply goes to `cx.reply`, and an
 /// error replaces whatever was written.
 pub type Run = fn(&mut Context<'_>, Request<'_>) -> CommandResult;
+
+/// Whether a session that listens hears of an event of its own request behind the reply.
+pub type TellBehind = fn(Request<'_>, &KeyEvent) -> bool;
 
 /// How many arguments a command takes, its own name included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +93,6 @@ pub mod flag {
     pub const MAY_REPLICATE: u32 = 1 << 19;
     /// May run a script, and other clients must be served while it does.
     pub const RUNS_SCRIPTS: u32 = 1 << 20;
-
-    /// Answers with messages, which CLIENT REPLY does not silence.
-    pub const PUSHES: u32 = 1 << 24;
 
     /// Names in the order in which COMMAND tells them.
     pub(crate) const NAMES: &[(u32, &str)] = &[
@@ -282,6 +283,9 @@ pub struct Command {
     pub summary: &'static str,
     /// Rows of the second word, such as CONFIG GET.
     pub subcommands: &'static [Command],
+    /// Which of the events that it causes its own session hears of behind the reply, where not
+    /// of all before it.
+    pub told_behind: Option<TellBehind>,
     /// What it does. A container without a function of its own has [`Command::container`].
     pub run: Run,
 }
@@ -302,6 +306,7 @@ impl Command {
             complexity: "O(1)",
             summary: "",
             subcommands: &[],
+            told_behind: None,
             run,
         }
     }
@@ -316,6 +321,12 @@ impl Command {
     /// With subcommands, for a command that also does something without one.
     pub const fn subcommands(mut self, subcommands: &'static [Command]) -> Self {
         self.subcommands = subcommands;
+        self
+    }
+
+    /// With the events that its own session hears of behind the reply.
+    pub const fn told_behind(mut self, told_behind: TellBehind) -> Self {
+        self.told_behind = Some(told_behind);
         self
     }
 

@@ -40,7 +40,7 @@ pub mod event_class {
 }
 
 /// One keyspace event, recorded only when the setting asks for its class.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct KeyEvent {
     /// Database of the key.
     pub db: usize,
@@ -50,6 +50,23 @@ pub struct KeyEvent {
     pub name: &'static str,
     /// The key.
     pub key: Box<[u8]>,
+}
+
+/// What happened to keys, for those who want to hear of it.
+#[derive(Debug)]
+pub enum News {
+    /// An event that the setting asks for.
+    Event(KeyEvent),
+    /// A command changed a key. Only while some session tracks.
+    Changed {
+        /// The key; `None` stands for all of them.
+        key: Option<Box<[u8]>>,
+        /// Whether a script called the command.
+        by_script: bool,
+    },
+    /// This key ended or was evicted, recorded as changes are: nobody changed it, so even a
+    /// session that is not told of its own changes is told of this.
+    Lost(Box<[u8]>),
 }
 
 /// One write as replicas and the append-only file get it: all or nothing.
@@ -94,26 +111,36 @@ pub enum ServerRequest {
     SettingsChanged,
 }
 
+/// A key that was watched is gone, though no command removed it.
+#[derive(Debug)]
+pub struct LostWatch {
+    /// Who watched it.
+    pub watcher: SessionId,
+    /// Its database.
+    pub db: usize,
+    /// Its name.
+    pub key: Box<[u8]>,
+}
+
 /// Everything that waits for delivery. Empty between requests, but for what the server
 /// fetches.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Which classes of events are wanted (`notify-keyspace-events`).
     pub event_mask: u32,
-    /// Events to publish after the request.
-    pub events: Vec<KeyEvent>,
+    /// What happened to keys, in this order, and nobody was told yet.
+    pub news: Vec<News>,
+    /// Whether a script runs.
+    pub in_script: bool,
     /// Sessions whose watched keys changed.
     pub touched_watchers: Vec<SessionId>,
+    /// Watched keys that ended or were evicted.
+    pub lost_watches: Vec<LostWatch>,
     /// Keys that got something a blocked session may wait for.
     pub ready_keys: Vec<(usize, Box<[u8]>)>,
     /// Sessions whose wait is to end.
     pub unblocks: Vec<(SessionId, Unblock)>,
-    /// Changed keys, recorded only while some session tracks; `None` stands for all of them.
-    pub changed_keys: Vec<Option<Box<[u8]>>>,
-    /// Keys that ended or were evicted, recorded as the changed ones are: nobody changed them,
-    /// so even a session that is not told of its own changes is told of these.
-    pub lost_keys: Vec<Option<Box<[u8]>>>,
-    /// Whether changes were noted that those who kept the keys have not heard of.
+    /// Whether the session that runs kept keys that changed: it hears of that after its reply.
     pub has_untold: bool,
     /// Whether more keys are tracked than may be.
     pub tracking_is_full: bool,
@@ -142,12 +169,11 @@ impl Effects {
     /// Whether the engine has anything to deliver after a request.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        self.events.is_empty()
+        self.news.is_empty()
             && self.touched_watchers.is_empty()
+            && self.lost_watches.is_empty()
             && self.ready_keys.is_empty()
             && self.unblocks.is_empty()
-            && self.changed_keys.is_empty()
-            && self.lost_keys.is_empty()
             && !self.has_untold
             && !self.tracking_is_full
             && self.unit.requests.is_empty()

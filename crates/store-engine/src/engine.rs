@@ -7,7 +7,6 @@ use store_types::{Limits, Rng};
 
 use crate::acl::Acl;
 use crate::attend::{Attendant, NoAttendant};
-use crate::command::flag;
 use crate::commands;
 use crate::config::Config;
 use crate::context::{Caller, Context, Propagate};
@@ -287,7 +286,7 @@ impl Engine {
         }
         self.state.sessions.put_back(session);
         if !self.keyspace.effects.is_quiet() {
-            self.deliver(Some((id, reply_start)));
+            self.deliver(Some(id));
         }
         outcome
     }
@@ -304,15 +303,17 @@ impl Engine {
     #[cold]
     fn drop_torn(&mut self, mut session: Box<Session>, reply_start: usize) -> Outcome {
         session.output.truncate(reply_start);
+        session.aside.clear();
         session.flags |= session_flag::CLOSING;
         self.state.sessions.put_back(session);
         let effects = &mut self.keyspace.effects;
         effects.unit.requests.clear();
-        effects.events.clear();
+        effects.news.clear();
         effects.touched_watchers.clear();
+        effects.lost_watches.clear();
         effects.ready_keys.clear();
-        effects.changed_keys.clear();
-        effects.lost_keys.clear();
+        effects.has_untold = false;
+        self.state.tracking.forget_untold();
         Outcome::Closing
     }
 
@@ -544,10 +545,9 @@ impl Engine {
         self.keyspace.effects.resumed_sessions.push(session.id);
     }
 
-    /// Delivers what requests caused for other sessions. `origin` is the session that asked,
-    /// and where its reply begins: messages to itself go before the reply.
+    /// Delivers what requests caused for other sessions. `origin` is the session that asked.
     #[cold]
-    fn deliver(&mut self, origin: Option<(SessionId, usize)>) {
+    fn deliver(&mut self, origin: Option<SessionId>) {
         for _ in 0..WAKE_ROUNDS_MAX {
             self.deliver_signals(origin);
             let ready = std::mem::take(&mut self.keyspace.effects.ready_keys);
@@ -568,13 +568,13 @@ impl Engine {
     fn unblock(&mut self, id: SessionId, unblock: Unblock) {
         if unblock == Unblock::Timeout {
             if let Some(blocked) = self.give_up_waiting(id) {
-                self.unmeasured.add_served(id, *blocked);
+                self.unmeasured.add_unblocked(&blocked);
             }
             return;
         }
         let Some(mut session) = self.state.sessions.take(id) else { return };
         if let Some(blocked) = self.forget_wait(&mut session) {
-            self.unmeasured.add_served(id, *blocked);
+            self.unmeasured.add_unblocked(&blocked);
             let error = b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n";
             let reply_start = session.output.position();
             session.output.extend_from_slice(error);
@@ -585,7 +585,7 @@ impl Engine {
         self.state.sessions.put_back(session);
     }
 
-    fn deliver_signals(&mut self, origin: Option<(SessionId, usize)>) {
+    fn deliver_signals(&mut self, origin: Option<SessionId>) {
         for (id, unblock) in std::mem::take(&mut self.keyspace.effects.unblocks) {
             self.unblock(id, unblock);
         }
@@ -594,18 +594,17 @@ impl Engine {
                 session.flags |= session_flag::WATCH_BROKEN;
             }
         }
-        let keys = std::mem::take(&mut self.keyspace.effects.changed_keys);
-        if !keys.is_empty() || self.keyspace.effects.has_untold {
-            let cause = origin.map(|(id, _)| id);
-            commands::tell_trackers(&mut self.keyspace, &mut self.state, keys, cause);
+        for lost in std::mem::take(&mut self.keyspace.effects.lost_watches) {
+            if let Some(session) = self.state.sessions.get_mut(lost.watcher) {
+                session.lose_watched(lost.db, &lost.key);
+            }
         }
-        let events = std::mem::take(&mut self.keyspace.effects.events);
-        if !events.is_empty() {
-            commands::publish_events(&mut self.keyspace, &mut self.state, events, origin);
+        if !self.keyspace.effects.news.is_empty() {
+            // Whoever it is about is in the table.
+            commands::tell_news(&mut self.keyspace, &mut self.state, origin, None);
         }
-        let keys = std::mem::take(&mut self.keyspace.effects.lost_keys);
-        if !keys.is_empty() {
-            commands::tell_trackers(&mut self.keyspace, &mut self.state, keys, None);
+        if self.keyspace.effects.has_untold {
+            commands::tell_untold(&mut self.keyspace, &mut self.state);
         }
         if std::mem::take(&mut self.keyspace.effects.tracking_is_full) {
             commands::shrink_tracking(&mut self.keyspace, &mut self.state);
@@ -620,7 +619,7 @@ impl Engine {
             if self.keyspace.contains(key) || self.needs_key(id) {
                 self.wake(id, db, key);
                 // What it caused is its own doing, not that of the session that fed it.
-                self.deliver_signals(Some((id, usize::MAX)));
+                self.deliver_signals(Some(id));
             }
         }
     }
@@ -709,9 +708,9 @@ pub(crate) fn drop_reply(cx: &mut Context<'_>, reply_start: usize) {
         // It is still to come.
         return;
     }
-    if !cx.server.registry.row(cx.row).command.has(flag::PUSHES) {
-        cx.reply.truncate(reply_start);
-    }
+    cx.reply.truncate(reply_start);
+    // Messages are no replies.
+    cx.reply.raw(&std::mem::take(&mut cx.session.aside));
     cx.session.end_skip();
 }
 
@@ -719,6 +718,7 @@ pub(crate) fn drop_reply(cx: &mut Context<'_>, reply_start: usize) {
 fn drop_late_reply(session: &mut Session, reply_start: usize) {
     if session.has(session_flag::REPLY_OFF | session_flag::REPLY_SKIP) {
         session.output.truncate(reply_start);
+        session.output.extend_from_slice(&std::mem::take(&mut session.aside));
         session.end_skip();
     }
 }

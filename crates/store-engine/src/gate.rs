@@ -17,7 +17,7 @@ use crate::eviction;
 use crate::load::LoadFailure;
 use crate::measure;
 use crate::registry::RowId;
-use crate::session::session_flag;
+use crate::session::{RequestSize, session_flag};
 use crate::state::server_gate;
 
 /// Commands that one transaction may queue.
@@ -78,13 +78,14 @@ fn handle_gated(cx: &mut Context<'_>, request: Request<'_>) {
     }
     const HOLDS: u32 = server_gate::PAUSED | server_gate::BUSY_SCRIPT;
     if cx.server.gates & HOLDS == server_gate::PAUSED && waits_for_pause(cx, demands) {
-        return postpone(cx);
+        return postpone(cx, request);
     }
     if cx.in_multi() && !commands::runs_inside_multi(&cx.server.registry.row(cx.row).full_name) {
         return queue(cx, request, demands.own);
     }
+    let reply_start = cx.reply.len();
     call(cx, request);
-    after_call(cx, request);
+    after_call(cx, request, reply_start);
 }
 
 /// What a request asks of the server, for the gates.
@@ -139,7 +140,10 @@ fn handle_loaded(cx: &mut Context<'_>, request: Request<'_>) {
 }
 
 /// What only gated requests have to follow their run.
-fn after_call(cx: &mut Context<'_>, request: Request<'_>) {
+fn after_call(cx: &mut Context<'_>, request: Request<'_>, reply_start: usize) {
+    if cx.session.has(session_flag::SUBSCRIBED | session_flag::HEARS_FOR_OTHERS) {
+        commands::tell_beside_reply(cx, request, reply_start);
+    }
     if cx.server.gates & server_gate::MONITORED != 0 {
         commands::show_to_monitors(cx, request);
     }
@@ -155,7 +159,8 @@ fn waits_for_pause(cx: &Context<'_>, demands: Demands) -> bool {
 }
 
 /// The driver keeps the request and sends it again once the session is resumed.
-fn postpone(cx: &mut Context<'_>) {
+fn postpone(cx: &mut Context<'_>, request: Request<'_>) {
+    cx.session.postponed = Some(RequestSize::of(request));
     cx.session.flags |= session_flag::BLOCKED | session_flag::POSTPONED;
     cx.server.postponed.push(cx.session.id);
 }
@@ -350,9 +355,12 @@ fn named(name: &str, request: Request<'_>) -> OwnedRequest {
 pub(crate) fn call_queued(cx: &mut Context<'_>, row: RowId, request: Request<'_>, caller: Caller) {
     let outer = (cx.row, cx.caller);
     (cx.row, cx.caller) = (row, caller);
+    let reply_start = cx.reply.len();
     measure::call_measured(cx, request);
-    if cx.session.has(session_flag::TRACKING) || cx.server.gates & server_gate::MONITORED != 0 {
-        after_call(cx, request);
+    const HEARS: u32 =
+        session_flag::TRACKING | session_flag::SUBSCRIBED | session_flag::HEARS_FOR_OTHERS;
+    if cx.session.has(HEARS) || cx.server.gates & server_gate::MONITORED != 0 {
+        after_call(cx, request, reply_start);
     }
     (cx.row, cx.caller) = outer;
 }

@@ -70,7 +70,7 @@ pub const REDIS_VERSION: &str = "7.0.15";
 
 pub use attend::{Attendant, Attended, Busy, NoAttendant};
 pub use command::{
-    Arity, Begin, Command, Find, FindKeys, Group, KeySpec, Run, access, category, flag,
+    Arity, Begin, Command, Find, FindKeys, Group, KeySpec, Run, TellBehind, access, category, flag,
 };
 pub use config::{
     Config, ConfigError, Include, Kind, OutputLimit, Remark, SETTINGS, Setting, Tuned,
@@ -78,7 +78,7 @@ pub use config::{
     parse_file_including, rewrite_file,
 };
 pub use context::{Caller, Context, Propagate, integer, integer_within, integer32, is_word};
-pub use effects::{Effects, KeyEvent, ServerRequest, Unblock, Unit, event_class};
+pub use effects::{Effects, KeyEvent, LostWatch, News, ServerRequest, Unblock, Unit, event_class};
 pub use engine::{Engine, NextTick, Outcome};
 pub use error::{CommandError, CommandResult};
 pub use eviction::Eviction;

@@ -11,7 +11,7 @@ use store_resp::{OwnedRequest, Request};
 
 use crate::command::{Command, flag};
 use crate::commands::{self, Slow};
-use crate::context::Context;
+use crate::context::{Caller, Context};
 use crate::engine::Engine;
 use crate::gate;
 use crate::registry::RowId;
@@ -62,6 +62,11 @@ impl Unmeasured {
         self.rows.push(blocked.row);
         let request = blocked.asked.unwrap_or(blocked.request);
         self.served.push(Served { session, row: blocked.row, request });
+    }
+
+    /// CLIENT UNBLOCK ended the wait of a session, and noted it.
+    pub(crate) fn add_unblocked(&mut self, blocked: &Blocked) {
+        self.rows.push(blocked.row);
     }
 
     pub(crate) fn set_tick(&mut self, work: TickWork) {
@@ -166,7 +171,11 @@ pub(crate) fn call_measured(cx: &mut Context<'_>, request: Request<'_>) {
     charge(cx.server, row, micros);
     if micros >= cx.server.slow_from_us {
         let slow = Slow { at_us: cx.db.now_us(), micros, row, request, waited: false };
-        let client = (cx.session.origin.address.as_str(), cx.session.name.as_slice());
+        // What a script calls comes from no connection.
+        let client = match cx.caller {
+            Caller::Script => ("?:0", &[][..]),
+            _ => (cx.session.origin.address.as_str(), cx.session.name.as_slice()),
+        };
         commands::note_slow(cx.server, slow, client);
     }
 }

@@ -173,7 +173,7 @@ impl PubSub {
 
 /// One message, the same for all who get it but for its first byte. A long one is shared by all
 /// of them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Frame(Arc<Vec<u8>>);
 
 impl Frame {

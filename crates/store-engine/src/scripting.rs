@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use store_resp::Protocol;
 use store_script::{Digest, Interpreter, Limits};
 
 use crate::error::{CommandError, CommandResult};
@@ -38,6 +39,8 @@ pub(crate) struct Running {
     /// Whether what it writes is propagated: `redis.set_repl` can say no. That keys ended is
     /// propagated in any case.
     pub(crate) propagates: bool,
+    /// The protocol of the client that started it.
+    pub(crate) protocol: Protocol,
     /// The keys it declared, if the session tracks what is read.
     pub(crate) tracked_keys: Vec<Box<[u8]>>,
 }

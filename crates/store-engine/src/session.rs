@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use store_resp::{Output, OwnedRequest, Protocol};
+use store_resp::{Output, OwnedRequest, Protocol, Request};
 
 use crate::pubsub::Subscriptions;
 use crate::registry::RowId;
@@ -67,6 +67,9 @@ pub mod session_flag {
     /// Got output from others, and the driver has yet to be told.
     pub const TOLD: u32 = 1 << 18;
 
+    /// Others redirect to it what they have to hear of keys.
+    pub const HEARS_FOR_OTHERS: u32 = 1 << 19;
+
     /// Any of these sends a request through all gates; without them it takes the short way.
     pub const GATED: u32 = NEEDS_AUTH
         | RESTRICTED
@@ -78,6 +81,7 @@ pub mod session_flag {
         | BLOCKED
         | CLOSING
         | MONITOR
+        | HEARS_FOR_OTHERS
         | TRACKING
         | NO_TOUCH;
 }
@@ -95,6 +99,16 @@ pub struct Transaction {
     pub missing_flags: u32,
 }
 
+impl Transaction {
+    /// Bytes of the arguments that were queued and of a pointer to each, as CLIENT LIST counts.
+    pub(crate) fn argument_bytes(&self) -> usize {
+        let of_request = |(_, request): &(RowId, OwnedRequest)| -> usize {
+            request.as_request().args_from(0).map(|arg| arg.len() + size_of::<usize>()).sum()
+        };
+        self.queued.iter().map(of_request).sum()
+    }
+}
+
 /// A key that EXEC depends on.
 #[derive(Debug)]
 pub struct Watched {
@@ -102,7 +116,7 @@ pub struct Watched {
     pub db: usize,
     /// Its name.
     pub key: Box<[u8]>,
-    /// It had ended before and was kept by a pause: that it ends is no news.
+    /// It had ended before, and was not removed yet: that it is removed is no news.
     pub had_ended: bool,
 }
 
@@ -153,6 +167,24 @@ pub struct Origin {
     pub is_unix: bool,
 }
 
+/// Bytes of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestSize {
+    /// Of its arguments alone.
+    pub arguments: usize,
+    /// As it came, unless it came as a line.
+    pub wire: usize,
+}
+
+impl RequestSize {
+    pub(crate) fn of(request: Request<'_>) -> Self {
+        let frame = |number: usize| number.to_string().len() + 3;
+        let lengths = || request.args_from(0).map(<[u8]>::len);
+        let wire: usize = lengths().map(|len| frame(len) + len + 2).sum();
+        Self { arguments: lengths().sum(), wire: frame(request.len()) + wire }
+    }
+}
+
 /// One client.
 #[derive(Debug)]
 pub struct Session {
@@ -166,6 +198,9 @@ pub struct Session {
     pub protocol: Protocol,
     /// Replies not yet written. The driver takes them from here.
     pub output: Output,
+    /// Messages to itself, while they cannot be written: a script of its own runs, or its reply
+    /// is going to be dropped.
+    pub(crate) aside: Vec<u8>,
     /// Its share of values that it has yet to read and that nobody else keeps any more.
     pub orphaned_bytes: usize,
     /// Bytes of requests that are not whole yet, and what is set aside for them. The driver
@@ -173,6 +208,8 @@ pub struct Session {
     pub query_bytes: usize,
     /// See above.
     pub query_capacity: usize,
+    /// The request that a pause holds back; the driver keeps it.
+    pub postponed: Option<RequestSize>,
     /// CLIENT SETNAME.
     pub name: Vec<u8>,
     /// The name of the ACL user.
@@ -218,6 +255,17 @@ impl Session {
         size_of::<Self>() + buffers + queued + waiting + listened + watched + tracked
     }
 
+    /// A watched key is gone, though no command removed it. That is news unless it had ended
+    /// before it was watched.
+    pub(crate) fn lose_watched(&mut self, db: usize, key: &[u8]) {
+        let watched = self.watched.iter_mut().find(|it| it.db == db && *it.key == *key);
+        if let Some(watched) = watched
+            && !std::mem::take(&mut watched.had_ended)
+        {
+            self.flags |= session_flag::WATCH_BROKEN;
+        }
+    }
+
     /// The request whose reply CLIENT REPLY SKIP silences is over.
     pub(crate) fn end_skip(&mut self) {
         let skip_next = self.has(session_flag::REPLY_SKIP_NEXT);
@@ -255,9 +303,11 @@ impl Sessions {
             db: 0,
             protocol: Protocol::Resp2,
             output: Output::default(),
+            aside: Vec::new(),
             orphaned_bytes: 0,
             query_bytes: 0,
             query_capacity: 0,
+            postponed: None,
             name: Vec::new(),
             user: crate::acl::DEFAULT.to_vec(),
             origin,

@@ -9,7 +9,7 @@ use std::ops::Bound;
 use store_resp::{Protocol, ReplyWriter};
 
 use crate::config::OutputLimit;
-use crate::effects::Effects;
+use crate::effects::{Effects, KeyEvent};
 use crate::keyspace::memory::size_class;
 use crate::pubsub::{Frame, tell};
 use crate::session::{Session, SessionId, Sessions, session_flag};
@@ -67,26 +67,74 @@ pub struct TrackingTable {
     items: usize,
     /// Bytes of all names of keys.
     key_bytes: usize,
-    prefixes: BTreeMap<Vec<u8>, BTreeSet<SessionId>>,
-    /// Keys that changed since sessions in broadcast mode were last told, and by whom.
-    changed: BTreeMap<Box<[u8]>, Option<SessionId>>,
-    /// Changes that those who kept the keys have not heard of. Empty between requests.
-    untold: Vec<Change>,
+    prefixes: BTreeMap<Vec<u8>, Prefix>,
+    /// Keys that changed since sessions in broadcast mode were last told.
+    changed: BTreeMap<Box<[u8]>, LastChange>,
+    /// Changes that were recorded there.
+    change_count: u64,
+    /// What the session that runs is to hear after its reply. Empty between requests.
+    untold: Vec<Untold>,
     sessions: usize,
 }
 
-/// A change of keys that somebody kept.
+/// Who hears of a prefix, and of what.
+#[derive(Debug, Default)]
+struct Prefix {
+    listeners: BTreeSet<SessionId>,
+    /// Changes before this one were nobody's business.
+    first_change: u64,
+}
+
+/// The last change of a key.
+#[derive(Clone, Copy, Debug)]
+struct LastChange {
+    number: u64,
+    /// The session that made it.
+    cause: Option<SessionId>,
+}
+
+/// A change of a key that the running session kept, or of all keys.
 #[derive(Debug)]
-enum Change {
-    Key { key: Box<[u8]>, holders: BTreeSet<SessionId>, cause: Option<SessionId> },
-    AllKeys,
+struct Untold {
+    holder: SessionId,
+    key: Option<Box<[u8]>>,
+    cause: Option<SessionId>,
+}
+
+/// In whose request a key changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// The session that runs.
+    pub(crate) running: Option<SessionId>,
+    /// The session that changed the key. What ended or was evicted, nobody changed.
+    pub(crate) cause: Option<SessionId>,
+    /// Whether a script changed it: in broadcast mode nobody is the cause then.
+    pub(crate) by_script: bool,
+}
+
+/// The session that runs, which is not in the table meanwhile, and how it hears of changes that
+/// others redirect to it.
+pub(crate) struct Own<'a> {
+    pub(crate) id: SessionId,
+    pub(crate) protocol: Protocol,
+    pub(crate) is_subscribed: bool,
+    /// Gets what it is about, and the message.
+    pub(crate) hear: &'a mut dyn FnMut(About<'_>, Vec<u8>),
+}
+
+/// What a message to the running session is about.
+pub(crate) enum About<'a> {
+    Event(&'a KeyEvent),
+    /// A key, or all of them.
+    Change(Option<&'a [u8]>),
 }
 
 /// What is to be sent to whom.
-struct Notice<'a> {
+struct Notice<'a, 'o> {
     sessions: &'a mut Sessions,
     effects: &'a mut Effects,
     limit: OutputLimit,
+    own: Option<&'a mut Own<'o>>,
 }
 
 impl TrackingTable {
@@ -116,7 +164,10 @@ impl TrackingTable {
             self.sessions += 1;
         }
         for prefix in &tracking.prefixes {
-            self.prefixes.entry(prefix.clone()).or_default().insert(session.id);
+            let first_change = self.change_count;
+            let new = || Prefix { first_change, ..Prefix::default() };
+            let prefix = self.prefixes.entry(prefix.clone()).or_insert_with(new);
+            prefix.listeners.insert(session.id);
         }
         session.tracking = Some(Box::new(tracking));
         session.flags |= session_flag::TRACKING;
@@ -128,19 +179,12 @@ impl TrackingTable {
         session.flags &= !session_flag::TRACKING;
         self.sessions -= 1;
         for prefix in &tracking.prefixes {
-            if let Some(listeners) = self.prefixes.get_mut(prefix) {
-                listeners.remove(&session.id);
-                if listeners.is_empty() {
+            if let Some(held) = self.prefixes.get_mut(prefix) {
+                held.listeners.remove(&session.id);
+                if held.listeners.is_empty() {
                     self.prefixes.remove(prefix);
                 }
             }
-        }
-    }
-
-    /// Forgets all keys if nobody tracks any more.
-    pub(crate) fn forget_unwanted(&mut self) {
-        if self.sessions == 0 {
-            self.forget_keys();
         }
     }
 
@@ -175,52 +219,65 @@ impl TrackingTable {
         holders
     }
 
-    /// Forgets who keeps one of `keys`, which changed; `None` stands for every key. Those who kept
-    /// them are told by [`tell_changes`](Self::tell_changes). `cause` is the session that changed
-    /// them.
+    /// Forgets who keeps a key that changed, and tells them; `None` stands for every key. The
+    /// session that runs is told by [`tell_untold`](Self::tell_untold).
     ///
-    /// Who reads a key after this is remembered with it anew, though nobody was told yet: within
-    /// a transaction or script, reads may follow changes.
-    pub(crate) fn note_changes(&mut self, keys: Vec<Option<Box<[u8]>>>, cause: Option<SessionId>) {
-        for key in keys {
-            let Some(key) = key else {
-                self.forget_keys();
-                self.untold.push(Change::AllKeys);
-                continue;
-            };
-            let holders = self.forget_key(&key);
-            if !self.prefixes.is_empty() {
-                // Whoever changed a key last is the cause.
-                self.changed.insert(key.clone(), cause);
-            }
-            if !holders.is_empty() {
-                self.untold.push(Change::Key { key, holders, cause });
+    /// Who reads a key after this is remembered with it anew: within a transaction or script,
+    /// reads may follow changes.
+    pub(crate) fn tell_change(
+        &mut self,
+        key: Option<Box<[u8]>>,
+        Origin { running, cause, by_script }: Origin,
+        (sessions, effects, limit): (&mut Sessions, &mut Effects, OutputLimit),
+        own: Option<&mut Own<'_>>,
+    ) {
+        let mut notice = Notice { sessions, effects, limit, own };
+        let Some(key) = key else {
+            self.forget_keys();
+            notice.tell_of_flush(running);
+            self.untold.extend(running.map(|holder| Untold { holder, key: None, cause }));
+            return;
+        };
+        let holders = self.forget_key(&key);
+        if !self.prefixes.is_empty() {
+            let cause = cause.filter(|_| !by_script);
+            let change = LastChange { number: self.change_count, cause };
+            self.change_count += 1;
+            self.changed.insert(key.clone(), change);
+        }
+        for holder in holders {
+            match running == Some(holder) {
+                true => self.untold.push(Untold { holder, key: Some(key.clone()), cause }),
+                false => notice.tell_of_key(holder, &key, cause),
             }
         }
     }
 
-    /// Whether [`tell_changes`](Self::tell_changes) has something to tell.
+    /// Whether [`tell_untold`](Self::tell_untold) has something to tell.
     #[inline]
     pub(crate) fn has_untold(&self) -> bool {
         !self.untold.is_empty()
     }
 
-    /// Tells those who kept keys that changed, in the order of the changes.
-    pub(crate) fn tell_changes(
+    /// Tells the session that ran of the keys it kept, in the order of their changes.
+    pub(crate) fn tell_untold(
         &mut self,
         sessions: &mut Sessions,
         effects: &mut Effects,
         limit: OutputLimit,
     ) {
-        let mut notice = Notice { sessions, effects, limit };
-        for change in std::mem::take(&mut self.untold) {
-            match change {
-                Change::Key { key, holders, cause } => {
-                    holders.into_iter().for_each(|id| notice.tell_of_key(id, &key, cause));
-                }
-                Change::AllKeys => notice.tell_of_flush(),
+        let mut notice = Notice { sessions, effects, limit, own: None };
+        for Untold { holder, key, cause } in std::mem::take(&mut self.untold) {
+            match key {
+                Some(key) => notice.tell_of_key(holder, &key, cause),
+                None => notice.tell_one_of_flush(holder),
             }
         }
+    }
+
+    /// Nobody will be told.
+    pub(crate) fn forget_untold(&mut self) {
+        self.untold.clear();
     }
 
     /// Writes what the session that runs has to hear before its reply, if it hears for itself.
@@ -230,16 +287,14 @@ impl TrackingTable {
         if redirects || is_mute || session.protocol != Protocol::Resp3 {
             return;
         }
-        for change in &mut self.untold {
-            if let Change::Key { key, holders, .. } = change
-                && holders.remove(&session.id)
-            {
-                reply.push(2);
-                reply.bulk(b"invalidate");
-                reply.array(1);
-                reply.bulk(key);
-            }
-        }
+        self.untold.retain(|Untold { holder, key, .. }| {
+            let Some(key) = key.as_ref().filter(|_| *holder == session.id) else { return true };
+            reply.push(2);
+            reply.bulk(b"invalidate");
+            reply.array(1);
+            reply.bulk(key);
+            false
+        });
     }
 
     /// Whether [`broadcast`](Self::broadcast) has something to tell.
@@ -257,12 +312,13 @@ impl TrackingTable {
         limit: OutputLimit,
     ) {
         let changed = std::mem::take(&mut self.changed);
-        let mut notice = Notice { sessions, effects, limit };
-        for (prefix, listeners) in &self.prefixes {
+        let mut notice = Notice { sessions, effects, limit, own: None };
+        for (prefix, Prefix { listeners, first_change }) in &self.prefixes {
             let of_prefix: Vec<(&[u8], Option<SessionId>)> = changed
                 .range::<[u8], _>((Bound::Included(prefix.as_slice()), Bound::Unbounded))
-                .map(|(key, cause)| (&**key, *cause))
                 .take_while(|(key, _)| key.starts_with(prefix))
+                .filter(|(_, change)| change.number >= *first_change)
+                .map(|(key, change)| (&**key, change.cause))
                 .collect();
             for id in listeners {
                 notice.tell_of_prefix(*id, &of_prefix);
@@ -284,7 +340,7 @@ impl TrackingTable {
         }
         let count = (self.keys.len() - keys_max).min(FORGOTTEN_MAX);
         let keys: Vec<Box<[u8]>> = self.keys.keys().take(count).cloned().collect();
-        let mut notice = Notice { sessions, effects, limit };
+        let mut notice = Notice { sessions, effects, limit, own: None };
         for key in keys {
             for id in self.forget_key(&key) {
                 notice.tell_of_key(id, &key, None);
@@ -293,7 +349,27 @@ impl TrackingTable {
     }
 }
 
-impl Notice<'_> {
+impl Own<'_> {
+    fn hear_change(&mut self, key: Option<&[u8]>, write_keys: &dyn Fn(&mut ReplyWriter)) {
+        let mut writer = ReplyWriter::new(self.protocol);
+        match self.protocol {
+            Protocol::Resp3 => {
+                writer.push(2);
+                writer.bulk(b"invalidate");
+            }
+            Protocol::Resp2 if self.is_subscribed => {
+                writer.push(3);
+                writer.bulk(b"message");
+                writer.bulk(CHANNEL);
+            }
+            Protocol::Resp2 => return,
+        }
+        write_keys(&mut writer);
+        (self.hear)(About::Change(key), writer.into_bytes());
+    }
+}
+
+impl Notice<'_, '_> {
     fn tell_of_prefix(&mut self, id: SessionId, changed: &[(&[u8], Option<SessionId>)]) {
         let tracking = self.sessions.get(id).and_then(|session| session.tracking.as_ref());
         let Some(tracking) = tracking else { return };
@@ -301,7 +377,7 @@ impl Notice<'_> {
         let keys: Vec<&[u8]> =
             changed.iter().filter(|(_, cause)| !is_own(*cause)).map(|(key, _)| *key).collect();
         if !keys.is_empty() {
-            self.send(id, |writer| {
+            self.send(id, None, |writer| {
                 writer.array(keys.len());
                 keys.iter().for_each(|key| writer.bulk(key));
             });
@@ -315,23 +391,27 @@ impl Notice<'_> {
         if tracking.mode == TrackingMode::Broadcast || is_own {
             return;
         }
-        self.send(id, |writer| {
+        self.send(id, Some(key), |writer| {
             writer.array(1);
             writer.bulk(key);
         });
     }
 
-    fn tell_of_flush(&mut self) {
-        let tracks = |session: &&Session| session.has(session_flag::TRACKING);
-        let ids: Vec<SessionId> =
-            self.sessions.iter().filter(tracks).map(|session| session.id).collect();
-        for id in ids {
-            self.send(id, ReplyWriter::null);
+    /// Tells all who track but the one that runs.
+    fn tell_of_flush(&mut self, running: Option<SessionId>) {
+        let ids: Vec<SessionId> = self.sessions.iter().map(|session| session.id).collect();
+        ids.into_iter().filter(|id| running != Some(*id)).for_each(|id| self.tell_one_of_flush(id));
+    }
+
+    fn tell_one_of_flush(&mut self, id: SessionId) {
+        let session = self.sessions.get(id);
+        if session.is_some_and(|session| session.has(session_flag::TRACKING)) {
+            self.send(id, None, ReplyWriter::null);
         }
     }
 
     /// Sends to the session or to where it redirects.
-    fn send(&mut self, id: SessionId, write_keys: impl Fn(&mut ReplyWriter)) {
+    fn send(&mut self, id: SessionId, key: Option<&[u8]>, write_keys: impl Fn(&mut ReplyWriter)) {
         let Some(session) = self.sessions.get(id) else { return };
         let redirect = session.tracking.as_ref().and_then(|tracking| tracking.redirect);
         let Some(to) = redirect else {
@@ -340,6 +420,9 @@ impl Notice<'_> {
             }
             return;
         };
+        if let Some(own) = self.own.as_deref_mut().filter(|own| own.id == to) {
+            return own.hear_change(key, &write_keys);
+        }
         let Some(receiver) = self.sessions.get(to) else { return self.send_broken(id, to) };
         match receiver.protocol {
             Protocol::Resp3 => self.push(to, &write_keys),

@@ -11,6 +11,12 @@ pub trait Allocator: Send + Sync {
     /// Gives what is free back to the system. Called on the store's own thread, now and then
     /// after much was freed there, and by MEMORY PURGE.
     fn give_back(&self);
+
+    /// Whether the program does nothing but serve the store, so that whatever its process takes
+    /// beyond what is in use is worth giving back. Not so unless it says so.
+    fn serves_store_alone(&self) -> bool {
+        false
+    }
 }
 
 /// The allocator that programs have unless they choose another: that of the C library.

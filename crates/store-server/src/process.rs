@@ -154,6 +154,14 @@ fn resident_pages() -> Option<u64> {
     fs::read_to_string("/proc/self/statm").ok()?.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// Resident memory that no file stands behind: what was allocated, but not the program itself.
+pub(crate) fn private_bytes() -> Option<usize> {
+    let text = fs::read_to_string("/proc/self/statm").ok()?;
+    let mut pages = text.split_whitespace().skip(1).map_while(|word| word.parse::<usize>().ok());
+    let (resident, of_files) = (pages.next()?, pages.next()?);
+    Some(resident.saturating_sub(of_files) * rustix::param::page_size())
+}
+
 fn machine_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;

@@ -20,4 +20,8 @@ impl Allocator for Mimalloc {
         // SAFETY: it may be called at any time, from any thread.
         unsafe { libmimalloc_sys::mi_collect(true) }
     }
+
+    fn serves_store_alone(&self) -> bool {
+        true
+    }
 }

@@ -10,8 +10,10 @@ use tenure::core::Timing;
 use tenure::core::protocol::TickOutcome;
 use tenure::{Job, NotStarted, Once, Tenure, Term, Tick};
 use tenure_run::Ending;
+use tokio::sync::oneshot;
 
 use crate::exit::{self, Failure};
+use crate::local;
 use crate::logging::LogOptions;
 use crate::output::{plain, talk};
 use crate::run::program::Program;
@@ -127,7 +129,8 @@ fn job(arguments: &Arguments, tenure: &Tenure) -> Job {
         job = job.tick(Tick::named(tick));
     }
     match arguments.wait {
-        true => job.wait_for_outcome(arguments.wait_timeout.unwrap_or(WAIT_MAX)),
+        // A store that had to be waited for has used up some of it.
+        true => job.wait_for_outcome(local::left_to_wait().unwrap_or(WAIT_MAX)),
         false => job,
     }
 }
@@ -137,11 +140,35 @@ enum Trouble {
     Here(Failure),
 }
 
+/// A term to run the program under, and whoever waits to hear how that went.
+struct Commission {
+    term: Term,
+    tell: oneshot::Sender<Result<Ended, String>>,
+}
+
+/// Looks after the guard and orphans until there is a term, runs the program under it, and leaves
+/// nobody to be reaped. `None` if there never was a term.
+async fn keep(
+    mut supervisor: Supervisor,
+    mut commissioned: oneshot::Receiver<Commission>,
+) -> Option<Result<Ended, Failure>> {
+    let commission = tokio::select! {
+        commission = &mut commissioned => commission.ok(),
+        // There cannot be a guard, which is told once the program is to be run.
+        _ = supervisor.stand_by() => commissioned.await.ok(),
+    };
+    let ended = match commission {
+        Some(commission) => Some(supervise(&mut supervisor, commission).await),
+        None => None,
+    };
+    supervisor.close().await;
+    ended
+}
+
 /// Runs the program under its term, and tells how that went before the term is given up.
 async fn supervise(
-    mut supervisor: Supervisor,
-    term: Term,
-    tell: tokio::sync::oneshot::Sender<Result<Ended, String>>,
+    supervisor: &mut Supervisor,
+    Commission { term, tell }: Commission,
 ) -> Result<Ended, Failure> {
     let mut ended = supervisor.run(&term, None).await;
     if let Ok(Ended::ByItself(ending)) = ended
@@ -190,41 +217,43 @@ impl Turn {
         supervisor: Supervisor,
         mut farewells: Signals,
     ) -> Result<u8, Trouble> {
-        let supervised = Cell::new(None);
+        // A task of its own: the library drops work whose term is cut off, but whoever ends the
+        // program must see it gone, and holds the term until then.
+        let (commission, commissioned) = oneshot::channel();
+        let supervised = tokio::spawn(keep(supervisor, commissioned));
+        let is_working = Cell::new(false);
         let work = async |term: Term| {
-            // A task of its own: the library drops work whose term is cut off, but whoever ends
-            // the program must see it gone, and holds the term until then.
-            let (tell, told) = tokio::sync::oneshot::channel();
-            supervised.set(Some(tokio::spawn(supervise(supervisor, term, tell))));
+            is_working.set(true);
+            let (tell, told) = oneshot::channel();
+            // One that has ended early does not tell.
+            let _ = commission.send(Commission { term, tell });
             match told.await {
                 Ok(Ok(ended)) => Ok(self.note(ended)),
                 Ok(Err(words)) => Err(NotStarted(words)),
                 Err(_) => Ok(Err("its supervisor ended early".to_owned())),
             }
         };
-        let mut running = std::pin::pin!(job.run_startable(work));
+        let mut running = Box::pin(job.run_startable(work));
         let once = loop {
             tokio::select! {
                 biased;
                 once = &mut running => break once,
                 signal = farewells.next_farewell() => {
-                    let task = supervised.take();
-                    let is_working = task.is_some();
-                    supervised.set(task);
                     // While it works, the program's affair; the supervisor hears it, too.
-                    if !is_working {
+                    if !is_working.get() {
                         self.left_by.set(Some(signal));
                         break self.leave(&mut running).await;
                     }
                 }
             }
         };
-        if let Some(task) = supervised.take() {
-            match task.await {
-                Ok(Ok(ended)) => self.ended.set(Some(ended)),
-                Ok(Err(failure)) => return Err(Trouble::Here(failure)),
-                Err(_) => return Err(Trouble::Here(Failure::new(exit::NO, "a bug: see above"))),
-            }
+        // Whoever waits for a term hears that there will be none.
+        drop(running);
+        match supervised.await {
+            Ok(Some(Ok(ended))) => self.ended.set(Some(ended)),
+            Ok(None) => {}
+            Ok(Some(Err(failure))) => return Err(Trouble::Here(failure)),
+            Err(_) => return Err(Trouble::Here(Failure::new(exit::NO, "a bug: see above"))),
         }
         match (self.left_by.get(), self.ended.get()) {
             (Some(signal), None | Some(Ended::NeverRan(_) | Ended::WithItsTerm)) => {

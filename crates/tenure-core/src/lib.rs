@@ -7,6 +7,7 @@
 
 mod election;
 pub mod event;
+pub mod job_run;
 pub mod memory_store;
 mod moment;
 mod name;

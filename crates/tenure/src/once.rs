@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tenure_core::job_run::{JobEnd, JobRun, JobSettings, JobStep, JobTick, WorkEnd};
 use tenure_core::protocol::{self, Hint, Outcome, Request, TickOutcome};
-use tenure_core::{InstanceId, Moment, Reason, Resource, ServerTime, Token};
+use tenure_core::{InstanceId, Moment, Reason, Resource, Token};
 
 use crate::backend::{Backend, Signal, Subscription};
 use crate::client::Client;
@@ -25,8 +26,6 @@ const TICK_NAME_LEN_MAX: usize = 256;
 const FAILURE_LEN_MAX: usize = 500;
 /// How often to look for an outcome that no message announced.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The pause before a request that was not answered is repeated.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Which run of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -71,15 +70,11 @@ impl Tick {
         Err(Error::Setting { setting: "tick", why })
     }
 
-    fn at(&self, server_time: ServerTime) -> protocol::Tick {
+    fn to_job(&self) -> JobTick {
         match self {
-            Tick::Every(period) => {
-                let micros = u64::try_from(period.as_micros()).unwrap_or(u64::MAX).max(1);
-                let period = Duration::from_micros(micros);
-                protocol::Tick::Period { number: server_time.0 / micros, period }
-            }
-            Tick::Number(number) => protocol::Tick::Number(*number),
-            Tick::Named(name) => protocol::Tick::Named(name.clone()),
+            Tick::Every(period) => JobTick::Every(*period),
+            Tick::Number(number) => JobTick::Known(protocol::Tick::Number(*number)),
+            Tick::Named(name) => JobTick::Known(protocol::Tick::Named(name.clone())),
         }
     }
 }
@@ -297,25 +292,34 @@ impl Job {
         Fut: Future<Output = Result<Result<T, E>, NotStarted<E>>>,
         E: Display,
     {
-        let turn = Turn::prepare(&self).await?;
+        let mut turn = Turn::prepare(&self).await?;
+        let mut step = turn.run.look();
         loop {
-            match turn.look().await? {
-                Stand::Done(outcome) => return Ok(Once::AlreadyDone(outcome)),
-                // Trying would only disturb whoever is at it.
-                Stand::Held if self.waits.is_some() => {
-                    turn.wait().await?;
-                    continue;
+            step = match step {
+                JobStep::Ask { request, .. } => {
+                    let answer = turn.call(request).await?;
+                    turn.run.handle_answer(answer, false)
                 }
-                Stand::Held | Stand::Open => {}
-            }
-            let denied = match self.election().attempt().await? {
-                Attempt::Granted(term) => return turn.run(term, work).await,
-                Attempt::Denied(reason) => reason,
-            };
-            match (self.waits, denied) {
-                (None, Reason::HeldBy(by)) => return Ok(Once::RunningElsewhere { by }),
-                (None, reason) => return Ok(Once::NotNow(reason)),
-                (Some(_), _) => turn.wait().await?,
+                // Trying would only disturb whoever is at it.
+                JobStep::Lead { is_held: true } if self.waits.is_some() => {
+                    turn.wait().await?;
+                    turn.run.look()
+                }
+                JobStep::Lead { .. } => match self.election().attempt().await? {
+                    Attempt::Granted(term) => return turn.run_under(term, work).await,
+                    Attempt::Denied(_) if self.waits.is_some() => {
+                        turn.wait().await?;
+                        turn.run.look()
+                    }
+                    Attempt::Denied(Reason::HeldBy(by)) => {
+                        return Ok(Once::RunningElsewhere { by });
+                    }
+                    Attempt::Denied(reason) => return Ok(Once::NotNow(reason)),
+                },
+                JobStep::End(JobEnd::AlreadyDone(outcome)) => {
+                    return Ok(Once::AlreadyDone(outcome));
+                }
+                JobStep::Work | JobStep::End(_) => unreachable!("nobody leads yet"),
             }
         }
     }
@@ -338,7 +342,7 @@ struct Turn<'a> {
     job: &'a Job,
     backend: Arc<dyn Backend>,
     resource: Resource,
-    tick: Option<protocol::Tick>,
+    run: JobRun,
     messages: Option<tokio::sync::Mutex<Subscription>>,
     gives_up_at: Moment,
 }
@@ -349,6 +353,7 @@ impl<'a> Turn<'a> {
             let why = "only a tick has an outcome to wait for: set one".to_owned();
             return Err(Error::Setting { setting: "wait_for_outcome", why });
         }
+        job.tick.as_ref().map_or(Ok(()), Tick::check)?;
         let resource = job.election().resource()?;
         let backend = job.client.backend_when(job.enabled);
         let messages = match job.waits {
@@ -359,16 +364,12 @@ impl<'a> Turn<'a> {
             None => None,
         };
         let gives_up_at = job.client.clock.now() + job.waits.unwrap_or_default();
-        let mut turn = Turn { job, backend, resource, tick: None, messages, gives_up_at };
-        if let Some(tick) = &job.tick {
-            tick.check()?;
-            let server_time = match tick {
-                Tick::Every(_) => turn.server_time().await?,
-                _ => ServerTime::default(),
-            };
-            turn.tick = Some(tick.at(server_time));
-        }
-        Ok(turn)
+        let run = JobRun::new(JobSettings {
+            tick: job.tick.as_ref().map(Tick::to_job),
+            rerun_crashed: job.reruns_crashed,
+            keep: job.keeps,
+        });
+        Ok(Turn { job, backend, resource, run, messages, gives_up_at })
     }
 
     async fn call(&self, request: Request) -> Result<protocol::Answer, Error> {
@@ -378,20 +379,6 @@ impl<'a> Turn<'a> {
             Outcome::Conflict { what } => Err(Error::Conflict { what }),
             _ => Ok(answer),
         }
-    }
-
-    async fn server_time(&self) -> Result<ServerTime, Error> {
-        Ok(self.call(Request::Observe { members: false }).await?.view.server_time)
-    }
-
-    async fn look(&self) -> Result<Stand, Error> {
-        let Some(tick) = self.tick.clone() else { return Ok(Stand::Open) };
-        let answer = self.call(Request::TickLook { tick }).await?;
-        Ok(match answer.outcome {
-            Outcome::TickDone(outcome) => Stand::Done(outcome),
-            _ if answer.view.holder.is_some() => Stand::Held,
-            _ => Stand::Open,
-        })
     }
 
     /// Waits until something may have changed.
@@ -414,16 +401,45 @@ impl<'a> Turn<'a> {
         }
     }
 
-    async fn run<F, Fut, T, E>(&self, term: Term, work: F) -> Result<Once<Result<T, E>>, Error>
+    async fn run_under<F, Fut, T, E>(
+        &mut self,
+        term: Term,
+        work: F,
+    ) -> Result<Once<Result<T, E>>, Error>
     where
         F: FnOnce(Term) -> Fut,
         Fut: Future<Output = Result<Result<T, E>, NotStarted<E>>>,
         E: Display,
     {
-        if let Some(refused) = self.begin(&term).await? {
-            term.resign().await;
-            return Ok(refused);
-        }
+        let step = self.run.handle_granted(term.token());
+        let once = match self.ask_under(&term, step).await {
+            Ok(None) => Ok(self.work(&term, work).await),
+            Ok(Some(end)) => self.refused(&term, end),
+            Err(error) => Err(error),
+        };
+        term.resign().await;
+        once
+    }
+
+    /// What speaks against running it.
+    fn refused<T>(&self, term: &Term, end: JobEnd) -> Result<Once<T>, Error> {
+        Ok(match end {
+            JobEnd::AlreadyDone(outcome) => Once::AlreadyDone(outcome),
+            JobEnd::Unfinished { by, token } => Once::Unfinished { by, token },
+            JobEnd::LostBefore(Some(why)) => Once::Interrupted(Reason::Lost(why)),
+            JobEnd::Unanswered(Some(other)) => {
+                return Err(crate::observe::unexpected(&other, "tick"));
+            }
+            _ => Once::Interrupted(term.stop_reason().unwrap_or(Reason::LeaseEnded)),
+        })
+    }
+
+    async fn work<F, Fut, T, E>(&mut self, term: &Term, work: F) -> Once<Result<T, E>>
+    where
+        F: FnOnce(Term) -> Fut,
+        Fut: Future<Output = Result<Result<T, E>, NotStarted<E>>>,
+        E: Display,
+    {
         let mut work = Some(work);
         // Told to stop or not: work that never started has no part of the tick's effects.
         let was_not_started = AtomicBool::new(false);
@@ -437,104 +453,75 @@ impl<'a> Turn<'a> {
             }
         })
         .await;
-        let once = match ended {
-            Ended::Returned(Ok(returned)) => {
-                let outcome = returned.as_ref().map_or_else(failed, |_| TickOutcome::Succeeded);
-                match self.record(&term, outcome).await {
-                    true => Once::Ran(returned),
-                    false => Once::Unrecorded(returned),
-                }
-            }
-            Ended::Returned(Err(NotStarted(why))) => {
-                self.reopen(&term).await;
-                Once::NotStarted(why.to_string())
-            }
-            Ended::Panicked(words) => {
-                self.record(&term, failed(&words)).await;
-                Once::Panicked(words)
-            }
-            Ended::Stopped => {
-                if work.is_some() || was_not_started.load(Ordering::Relaxed) {
-                    self.reopen(&term).await;
-                }
-                Once::Interrupted(term.stop_reason().unwrap_or(Reason::LeaseEnded))
-            }
+        let is_untouched = work.is_some() || was_not_started.load(Ordering::Relaxed);
+        let worked = match &ended {
+            Ended::Returned(Ok(Ok(_))) => WorkEnd::Returned(TickOutcome::Succeeded),
+            Ended::Returned(Ok(Err(error))) => WorkEnd::Returned(failed(error)),
+            Ended::Panicked(words) => WorkEnd::Returned(failed(words)),
+            Ended::Returned(Err(_)) => WorkEnd::NotStarted,
+            Ended::Stopped if is_untouched => WorkEnd::NotStarted,
+            Ended::Stopped => WorkEnd::Stopped,
         };
-        term.resign().await;
-        Ok(once)
-    }
-
-    /// Begins the tick inside the term; what speaks against running it comes back.
-    async fn begin<T>(&self, term: &Term) -> Result<Option<Once<T>>, Error> {
-        let Some(tick) = self.tick.clone() else { return Ok(None) };
-        let rerun_crashed = self.job.reruns_crashed;
-        let request = Request::TickBegin { token: term.token(), tick, rerun_crashed };
-        let outcome = match self.call_under(term, request).await {
-            Err(Error::NotLeading { .. }) => {
-                let reason = term.stop_reason().unwrap_or(Reason::LeaseEnded);
-                return Ok(Some(Once::Interrupted(reason)));
-            }
-            outcome => outcome?,
-        };
-        Ok(match outcome {
-            Outcome::TickRuns => None,
-            Outcome::TickDone(outcome) => Some(Once::AlreadyDone(outcome)),
-            Outcome::TickUnfinished { by, token } => Some(Once::Unfinished { by, token }),
-            Outcome::Lost(why) => Some(Once::Interrupted(Reason::Lost(why))),
-            other => return Err(crate::observe::unexpected(&other, "tick")),
-        })
-    }
-
-    /// Records the outcome; whether the store has it. A tick without one counts as begun and not
-    /// finished: it runs again, unless [`Job::rerun_crashed`] says otherwise.
-    async fn record(&self, term: &Term, outcome: TickOutcome) -> bool {
-        let Some(tick) = self.tick.clone() else { return true };
-        let (token, keep) = (term.token(), self.job.keeps);
-        let request = Request::TickFinish { token, tick, outcome, keep };
-        let is_recorded = matches!(self.call_under(term, request).await, Ok(Outcome::Done));
-        if !is_recorded {
-            tracing::warn!(target: "tenure", resource = self.resource.name(), token = token.get(),
-                "the outcome of a tick could not be recorded, so it may run again");
-        }
-        is_recorded
-    }
-
-    /// Takes the begin of a tick back whose work never started.
-    async fn reopen(&self, term: &Term) {
-        let Some(tick) = self.tick.clone() else { return };
-        let token = term.token();
-        let request = Request::TickReopen { token, tick };
-        if !matches!(self.call_under(term, request).await, Ok(Outcome::Done)) {
-            tracing::warn!(target: "tenure", resource = self.resource.name(), token = token.get(),
-                "the store could not be told that a tick was not started: it counts as begun");
+        let is_recorded = self.record(term, worked).await;
+        match ended {
+            Ended::Returned(Ok(returned)) if is_recorded => Once::Ran(returned),
+            Ended::Returned(Ok(returned)) => Once::Unrecorded(returned),
+            Ended::Returned(Err(NotStarted(why))) => Once::NotStarted(why.to_string()),
+            Ended::Panicked(words) => Once::Panicked(words),
+            Ended::Stopped => Once::Interrupted(term.stop_reason().unwrap_or(Reason::LeaseEnded)),
         }
     }
 
-    /// Asks for as long as the term lasts. All requests about a tick may be repeated by the term
-    /// that made them. An answer that comes after the term counts as none.
-    async fn call_under(&self, term: &Term, request: Request) -> Result<Outcome, Error> {
+    /// Tells the store what became of the tick; whether it has its outcome. A tick without one
+    /// counts as begun and not finished: it runs again, unless [`Job::rerun_crashed`] says
+    /// otherwise.
+    async fn record(&mut self, term: &Term, worked: WorkEnd) -> bool {
+        let step = self.run.handle_worked(worked);
+        let unknown = match self.ask_under(term, step).await {
+            Ok(Some(JobEnd::Ran { is_recorded: false })) => {
+                "the outcome of a tick could not be recorded, so it may run again"
+            }
+            Ok(Some(JobEnd::NotStarted { is_reopened: false })) => {
+                "the store could not be told that a tick was not started: it counts as begun"
+            }
+            end => return matches!(end, Ok(Some(JobEnd::Ran { is_recorded: true }))),
+        };
+        let (name, token) = (self.resource.name(), term.token().get());
+        tracing::warn!(target: "tenure", resource = name, token, "{unknown}");
+        false
+    }
+
+    /// Asks for as long as the term lasts, until the work can begin or nothing more is asked.
+    async fn ask_under(&mut self, term: &Term, mut step: JobStep) -> Result<Option<JobEnd>, Error> {
+        let mut failure = None;
         loop {
+            let (request, after) = match step {
+                JobStep::Ask { request, after } => (request, after),
+                JobStep::End(JobEnd::Unanswered(None)) => {
+                    return Err(failure.unwrap_or(Error::Closed));
+                }
+                JobStep::End(end) => return Ok(Some(end)),
+                JobStep::Work | JobStep::Lead { .. } => return Ok(None),
+            };
+            if !after.is_zero() {
+                self.job.client.sleep(after).await?;
+            }
             let answer = tokio::select! {
                 biased;
-                answer = self.call(request.clone()) => answer,
-                () = term.lost() => Err(Error::NotLeading { name: self.resource.name().to_owned() }),
+                answer = self.call(request) => Some(answer),
+                () = term.lost() => None,
             };
-            match answer {
-                Err(Error::Store(error)) if error.is_temporary() && term.is_valid() => {
-                    self.job.client.sleep(ASK_AGAIN).await?;
+            step = match answer {
+                Some(Ok(answer)) => self.run.handle_answer(answer, term.is_valid()),
+                Some(Err(error)) => {
+                    let may_answer = matches!(&error, Error::Store(error) if error.is_temporary());
+                    failure = Some(error);
+                    self.run.handle_unanswered(may_answer, term.is_valid())
                 }
-                answer => return Ok(answer?.outcome),
-            }
+                None => self.run.handle_lost(),
+            };
         }
     }
-}
-
-/// How a tick stands, before anything is tried.
-enum Stand {
-    Done(TickOutcome),
-    /// Somebody holds the resource, perhaps for this very tick.
-    Held,
-    Open,
 }
 
 /// Waits for a message that may change how a tick stands. Members come and go with every try:

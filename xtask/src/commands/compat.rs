@@ -20,7 +20,8 @@ Prints, per family, how many replies were compared in RESP2 and RESP3 and how ma
 difference. Fails when there is any; each comes with its seed and the commands that led to it.
 
 First single sessions, family by family. Then, one request at a time, what every command counts in
-INFO. Then a crowd of sessions at once: transactions, blocking, tracking, MONITOR, pauses, channels,
+INFO, and in which order a session hears of its reply, the events of keys and the invalidations. Then
+a crowd of sessions at once: transactions, blocking, tracking, MONITOR, pauses, channels,
 events, scripts, users. Replies and messages are compared after every request, and now and then all
 that the servers tell about themselves: INFO, CLIENT LIST, statistics, settings, logs. Both servers
 are restarted in between, on their own files or on each other's, and their keys compared. What is
@@ -53,9 +54,10 @@ where something is missing, a line says what, and that is no failure. Logs lie b
 
 /// One session, family by family.
 const FAMILIES: &str = "generate::made_up_commands_get_equal_replies";
-/// What each command counts, and many sessions at once.
-const MORE: [&str; 2] = [
+/// What each command counts, in which order it is heard of, and many sessions at once.
+const MORE: [&str; 3] = [
     "crowd::counts::made_up_commands_count_the_same_on_both_servers",
+    "crowd::order::a_session_hears_of_its_request_in_the_order_of_redis",
     "crowd::a_crowd_of_sessions_hears_the_same_from_both_servers",
 ];
 /// An option, and the variable by which the test hears of it.

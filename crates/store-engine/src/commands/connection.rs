@@ -200,7 +200,11 @@ fn reset(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     end_transaction(cx.db, cx.session);
     super::leave_all_modes(cx);
     // CLIENT REPLY SKIP holds for this request, too.
-    cx.session.flags &= session_flag::CLOSING | session_flag::NO_EVICT | session_flag::REPLY_SKIP;
+    const KEPT: u32 = session_flag::CLOSING
+        | session_flag::NO_EVICT
+        | session_flag::REPLY_SKIP
+        | session_flag::HEARS_FOR_OTHERS;
+    cx.session.flags &= KEPT;
     let needs_password = !cx.server.acl.default_user().is_open();
     cx.session.set_flag(session_flag::NEEDS_AUTH, needs_password);
     cx.session.user = acl::DEFAULT.to_vec();

@@ -1,13 +1,17 @@
 //! When keys end.
 
+use super::news;
 use super::prelude::*;
+use crate::effects::KeyEvent;
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("expire", AtLeast(3), WRITE | FAST, expire)
+        .told_behind(told_behind)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::KEYSPACE)
         .docs(Group::Generic, "1.0.0", "O(1)", "Lets a key end after seconds."),
     Command::new("expireat", AtLeast(3), WRITE | FAST, expireat)
+        .told_behind(told_behind)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::KEYSPACE)
         .docs(Group::Generic, "1.2.0", "O(1)", "Lets a key end at a unix second."),
@@ -20,10 +24,12 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::KEYSPACE)
         .docs(Group::Generic, "2.2.0", "O(1)", "Takes the expiry away."),
     Command::new("pexpire", AtLeast(3), WRITE | FAST, pexpire)
+        .told_behind(told_behind)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::KEYSPACE)
         .docs(Group::Generic, "2.6.0", "O(1)", "Lets a key end after milliseconds."),
     Command::new("pexpireat", AtLeast(3), WRITE | FAST, pexpireat)
+        .told_behind(told_behind)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::KEYSPACE)
         .docs(Group::Generic, "2.6.0", "O(1)", "Lets a key end at a unix millisecond."),
@@ -42,6 +48,11 @@ pub(super) const TABLE: &[Command] = &[
         .tips(&["nondeterministic_output"])
         .docs(Group::Generic, "1.0.0", "O(1)", "Seconds until a key ends."),
 ];
+
+/// A key whose end is over is removed before the reply.
+fn told_behind(request: Request<'_>, event: &KeyEvent) -> bool {
+    event.name != "del" && news::most(request, event)
+}
 
 /// In what unit a time was given.
 #[derive(Clone, Copy, PartialEq, Eq)]

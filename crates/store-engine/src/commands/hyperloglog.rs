@@ -107,6 +107,9 @@ fn pfcount(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         cx.db.dirty += 1;
         cx.db.signal_modified(key);
         cx.propagate_instead(&[b"PFCOUNT", key]);
+    } else {
+        // OBJECT ENCODING calls it raw from now on.
+        cx.db.edit_string(key, |_| {});
     }
     Ok(())
 }
@@ -151,6 +154,8 @@ fn pfdebug(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let Some(form) = form_at(cx, key)? else {
         return Err(CommandError::text("ERR The specified key does not exist"));
     };
+    // OBJECT ENCODING calls it raw from now on, whatever is asked for.
+    cx.db.edit_string(key, |_| {});
     if is_word(word, "GETREG") {
         make_dense(cx, key, form)?;
         let Some(text) = cx.db.peek_string(key)? else { return Ok(()) };

@@ -162,8 +162,10 @@ fn move_to(cx: &mut Context<'_>, from: &[u8], to: &[u8]) -> CommandResult {
     cx.db.remove(to, cx.db.freeing.server_del);
     cx.db.put(to, entry);
     cx.db.signal_modified(from);
+    cx.db.signal_modified(to);
     cx.db.notify(event_class::GENERIC, "rename_from", from);
-    cx.db.changed(event_class::GENERIC, "rename_to", to);
+    cx.db.notify(event_class::GENERIC, "rename_to", to);
+    cx.db.dirty += 1;
     Ok(())
 }
 
@@ -173,11 +175,14 @@ fn move_key(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if from == to {
         return Err(CommandError::text("ERR source and destination objects are the same"));
     }
-    let is_there = cx.db.contains(key);
+    if !cx.db.contains(key) {
+        cx.reply.integer(0);
+        return Ok(());
+    }
     cx.db.select(to);
     let is_taken = cx.db.contains(key);
     cx.db.select(from);
-    if !is_there || is_taken {
+    if is_taken {
         cx.reply.integer(0);
         return Ok(());
     }

@@ -23,6 +23,7 @@ mod latency;
 mod lists;
 mod memory;
 mod monitor;
+mod news;
 mod object;
 mod partial_sort;
 mod prelude;
@@ -49,11 +50,11 @@ pub(crate) use docs::made_up::arguments_of as made_up_arguments;
 
 pub(crate) use acl::{load_acl_file, load_configured_users};
 pub(crate) use client::{
-    describe_client, end_pause, remember_keys, shrink_tracking, tell_before_reply, tell_trackers,
+    describe_client, end_pause, remember_keys, shrink_tracking, tell_before_reply,
 };
 pub(crate) use config::apply_settings;
 pub(crate) use monitor::show_to_monitors;
-pub(crate) use pubsub::publish_events;
+pub(crate) use news::{tell_beside_reply, tell_news, tell_untold};
 pub(crate) use scripting::{check_busy, script_flags};
 pub(crate) use slowlog::{Slow, note_latency, note_slow};
 pub(crate) use transaction::{end_transaction, runs_inside_multi};
@@ -103,7 +104,6 @@ pub(crate) fn leave_all_modes(cx: &mut Context<'_>) {
 pub(crate) fn forget_session(db: &mut Keyspace, server: &mut ServerState, session: &mut Session) {
     transaction::unwatch_all(db, session);
     leave_modes(db, server, session);
-    server.tracking.forget_unwanted();
     client::watch_changes(db, server);
     server.postponed.retain(|id| *id != session.id);
 }

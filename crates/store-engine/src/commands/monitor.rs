@@ -55,7 +55,8 @@ pub(super) fn show_request(cx: &mut Context<'_>, request: Request<'_>) {
     let limit = cx.server.config.tuned().output_limits[2];
     let (sessions, effects) = (&mut cx.server.sessions, &mut cx.db.effects);
     for id in &cx.server.monitors {
-        if *id == cx.session.id {
+        // One that says QUIT hears no more.
+        if *id == cx.session.id && !cx.session.has(session_flag::CLOSING) {
             cx.reply.raw(&line);
         }
         tell(sessions, effects, limit, *id, |output, _| output.extend_from_slice(&line));

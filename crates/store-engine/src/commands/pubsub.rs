@@ -2,24 +2,21 @@
 
 use store_types::glob;
 
-use store_resp::Output;
-
+use super::news;
 use super::prelude::*;
 use crate::context::Caller;
 use crate::effects::KeyEvent;
 use crate::keyspace::Keyspace;
 use crate::pubsub::{Frame, SUBSCRIPTIONS_MAX, TopicKind, tell};
-use crate::session::SessionId;
 use crate::state::ServerState;
 
 pub(super) const TABLE: &[Command] = &[
-    Command::new(
-        "psubscribe",
-        AtLeast(2),
-        PUSHES | PUBSUB | NO_SCRIPT | LOADING | STALE,
-        psubscribe,
-    )
-    .docs(Group::PubSub, "2.0.0", "O(N)", "Listens to channels that match patterns."),
+    Command::new("psubscribe", AtLeast(2), PUBSUB | NO_SCRIPT | LOADING | STALE, psubscribe).docs(
+        Group::PubSub,
+        "2.0.0",
+        "O(N)",
+        "Listens to channels that match patterns.",
+    ),
     Command::new("publish", Exactly(3), PUBSUB | LOADING | STALE | FAST | MAY_REPLICATE, publish)
         .docs(Group::PubSub, "2.0.0", "O(N+M)", "Sends a message to all who listen to a channel."),
     Command::container("pubsub", PUBSUB_SUBCOMMANDS).docs(
@@ -28,13 +25,8 @@ pub(super) const TABLE: &[Command] = &[
         "O(1)",
         "Who listens to what.",
     ),
-    Command::new(
-        "punsubscribe",
-        AtLeast(1),
-        PUSHES | PUBSUB | NO_SCRIPT | LOADING | STALE,
-        punsubscribe,
-    )
-    .docs(Group::PubSub, "2.0.0", "O(N+M)", "Stops listening to patterns."),
+    Command::new("punsubscribe", AtLeast(1), PUBSUB | NO_SCRIPT | LOADING | STALE, punsubscribe)
+        .docs(Group::PubSub, "2.0.0", "O(N+M)", "Stops listening to patterns."),
     Command::new("spublish", Exactly(3), PUBSUB | LOADING | STALE | FAST | MAY_REPLICATE, spublish)
         .keys(&[KeySpec::one(1, NOT_KEY)])
         .docs(
@@ -43,31 +35,20 @@ pub(super) const TABLE: &[Command] = &[
             "O(N)",
             "Sends a message to all who listen to a shard channel.",
         ),
-    Command::new(
-        "ssubscribe",
-        AtLeast(2),
-        PUSHES | PUBSUB | NO_SCRIPT | LOADING | STALE,
-        ssubscribe,
-    )
-    .keys(&[KeySpec::all(1, NOT_KEY)])
-    .docs(Group::PubSub, "7.0.0", "O(N)", "Listens to shard channels."),
-    Command::new("subscribe", AtLeast(2), PUSHES | PUBSUB | NO_SCRIPT | LOADING | STALE, subscribe)
-        .docs(Group::PubSub, "2.0.0", "O(N)", "Listens to channels."),
-    Command::new(
-        "sunsubscribe",
-        AtLeast(1),
-        PUSHES | PUBSUB | NO_SCRIPT | LOADING | STALE,
-        sunsubscribe,
-    )
-    .keys(&[KeySpec::all(1, NOT_KEY)])
-    .docs(Group::PubSub, "7.0.0", "O(N)", "Stops listening to shard channels."),
-    Command::new(
-        "unsubscribe",
-        AtLeast(1),
-        PUSHES | PUBSUB | NO_SCRIPT | LOADING | STALE,
-        unsubscribe,
-    )
-    .docs(Group::PubSub, "2.0.0", "O(N)", "Stops listening to channels."),
+    Command::new("ssubscribe", AtLeast(2), PUBSUB | NO_SCRIPT | LOADING | STALE, ssubscribe)
+        .keys(&[KeySpec::all(1, NOT_KEY)])
+        .docs(Group::PubSub, "7.0.0", "O(N)", "Listens to shard channels."),
+    Command::new("subscribe", AtLeast(2), PUBSUB | NO_SCRIPT | LOADING | STALE, subscribe).docs(
+        Group::PubSub,
+        "2.0.0",
+        "O(N)",
+        "Listens to channels.",
+    ),
+    Command::new("sunsubscribe", AtLeast(1), PUBSUB | NO_SCRIPT | LOADING | STALE, sunsubscribe)
+        .keys(&[KeySpec::all(1, NOT_KEY)])
+        .docs(Group::PubSub, "7.0.0", "O(N)", "Stops listening to shard channels."),
+    Command::new("unsubscribe", AtLeast(1), PUBSUB | NO_SCRIPT | LOADING | STALE, unsubscribe)
+        .docs(Group::PubSub, "2.0.0", "O(N)", "Stops listening to channels."),
 ];
 
 const PUBSUB_SUBCOMMANDS: &[Command] =
@@ -188,10 +169,12 @@ fn confirm(cx: &mut Context<'_>, word: &str, topic: Option<&[u8]>, kind: TopicKi
         TopicKind::Shard => held(&[TopicKind::Shard]),
         TopicKind::Channel | TopicKind::Pattern => held(&[TopicKind::Channel, TopicKind::Pattern]),
     };
+    let begun_at = cx.reply.len();
     cx.reply.push(3);
     cx.reply.bulk(word.as_bytes());
     cx.reply.bulk_or_null(topic);
     cx.reply.count(count);
+    news::set_aside_if_mute(cx, begun_at);
 }
 
 fn publish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -203,69 +186,52 @@ fn publish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 /// Publishes on behalf of the running session; its own copy stands before its reply.
 fn publish_from(cx: &mut Context<'_>, channel: &[u8], text: &[u8]) -> usize {
     // What happened before is told before.
-    let events = std::mem::take(&mut cx.db.effects.events);
-    if !events.is_empty() {
-        let mut own = Vec::new();
-        for event in events {
-            each_channel(&event, cx.db.effects.event_mask, |channel, text| {
-                deliver(cx.db, cx.server, channel, text, &mut |id, frame| {
-                    own.push((id, frame_bytes(frame, cx.session.protocol)));
-                });
-            });
-        }
-        let id = cx.session.id;
-        own.iter().filter(|(to, _)| *to == id).for_each(|(_, frame)| cx.reply.raw(frame));
-    }
-    let (id, protocol) = (cx.session.id, cx.session.protocol);
-    let reply = &mut cx.reply;
-    deliver(cx.db, cx.server, channel, text, &mut |to, frame| {
-        if to == id {
-            reply.raw(&frame_bytes(frame, protocol));
-        }
-    })
-}
-
-fn frame_bytes(frame: &Frame, protocol: store_resp::Protocol) -> Vec<u8> {
-    let mut output = Output::default();
-    frame.write_to(&mut output, protocol);
-    output.to_vec()
+    news::tell_own_news(cx);
+    let mut own = Vec::new();
+    let count =
+        deliver(cx.db, cx.server, channel, text, &mut |frame| own.push(Frame::clone(frame)));
+    own.iter().for_each(|frame| news::hear(cx, frame));
+    count
 }
 
 /// Sends to all who listen; those that are not in the table of sessions, which is the one that
 /// runs, are handed to `own`.
-fn deliver(
+pub(super) fn deliver(
     db: &mut Keyspace,
     server: &mut ServerState,
     channel: &[u8],
     text: &[u8],
-    own: &mut dyn FnMut(SessionId, &Frame),
+    own: &mut dyn FnMut(&Frame),
 ) -> usize {
     let limit = server.config.tuned().output_limits[2];
     let (sessions, effects) = (&mut server.sessions, &mut db.effects);
     server.pubsub.publish(channel, text, |id, frame| {
         if sessions.get(id).is_none() {
-            return own(id, frame);
+            return own(frame);
         }
         tell(sessions, effects, limit, id, |output, protocol| frame.write_to(output, protocol));
     })
 }
 
 fn spublish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    news::tell_own_news(cx);
     let limit = cx.server.config.tuned().output_limits[2];
     let (sessions, effects) = (&mut cx.server.sessions, &mut cx.db.effects);
-    let (me, protocol, reply) = (cx.session.id, cx.session.protocol, &mut cx.reply);
+    let (me, mut own) = (cx.session.id, None);
     let count = cx.server.pubsub.publish_to_shard(request.arg(1), request.arg(2), |id, frame| {
         if id == me {
-            return reply.raw(&frame_bytes(frame, protocol));
+            own = Some(Frame::clone(frame));
+            return;
         }
         tell(sessions, effects, limit, id, |output, protocol| frame.write_to(output, protocol));
     });
+    own.iter().for_each(|frame| news::hear(cx, frame));
     cx.reply.count(count);
     Ok(())
 }
 
 /// Calls `publish` with each channel that the setting wants told of an event, and the text.
-fn each_channel(event: &KeyEvent, mask: u32, mut publish: impl FnMut(&[u8], &[u8])) {
+pub(super) fn each_channel(event: &KeyEvent, mask: u32, mut publish: impl FnMut(&[u8], &[u8])) {
     if mask & event_class::KEYSPACE != 0 {
         let mut channel = format!("__keyspace@{}__:", event.db).into_bytes();
         channel.extend_from_slice(&event.key);
@@ -274,39 +240,6 @@ fn each_channel(event: &KeyEvent, mask: u32, mut publish: impl FnMut(&[u8], &[u8
     if mask & event_class::KEYEVENT != 0 {
         let channel = format!("__keyevent@{}__:{}", event.db, event.name);
         publish(channel.as_bytes(), &event.key);
-    }
-}
-
-/// Publishes what a request did to keys. What concerns `origin` itself goes before its reply.
-pub(crate) fn publish_events(
-    db: &mut Keyspace,
-    server: &mut ServerState,
-    events: Vec<KeyEvent>,
-    origin: Option<(SessionId, usize)>,
-) {
-    if server.pubsub.is_empty() {
-        return;
-    }
-    let mask = db.effects.event_mask;
-    let mut place = origin.map_or(0, |(_, reply_start)| reply_start);
-    let origin = origin.map(|(id, _)| id);
-    let limit = server.config.tuned().output_limits[2];
-    for event in events {
-        each_channel(&event, mask, |channel, text| {
-            let (sessions, effects) = (&mut server.sessions, &mut db.effects);
-            server.pubsub.publish(channel, text, |id, frame| {
-                let own = origin == Some(id);
-                tell(sessions, effects, limit, id, |output, protocol| {
-                    if !own || place > output.position() {
-                        return frame.write_to(output, protocol);
-                    }
-                    let bytes = frame_bytes(frame, protocol);
-                    let len = bytes.len();
-                    output.insert_at(place, &bytes);
-                    place += len;
-                });
-            });
-        });
     }
 }
 

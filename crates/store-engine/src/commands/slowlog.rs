@@ -1,8 +1,11 @@
 //! SLOWLOG: requests that took long.
 
+use store_resp::OwnedRequest;
+
 use super::monitor::secret_args;
 use super::prelude::*;
 use crate::registry::RowId;
+use crate::session::SessionId;
 use crate::slow_log::{SlowRequest, shortened};
 use crate::state::ServerState;
 
@@ -107,6 +110,16 @@ pub(crate) fn note_slow(server: &mut ServerState, slow: Slow<'_>, (address, name
         name: name.to_vec(),
     };
     server.slow_log.add(entry, len_max);
+}
+
+/// Notes a request whose wait is ended by another: as in Redis, nothing is left of its arguments.
+pub(super) fn note_unblocked(cx: &mut Context<'_>, id: SessionId, row: RowId) {
+    let Some(session) = cx.server.sessions.get(id) else { return };
+    let (address, name) = (session.origin.address.clone(), session.name.clone());
+    let nothing = OwnedRequest::from_args([]);
+    let (at_us, request) = (cx.db.now_us(), nothing.as_request());
+    let slow = Slow { at_us, micros: 0, row, request, waited: true };
+    note_slow(cx.server, slow, (&address, &name));
 }
 
 /// Notes an event that took as long as the latency monitor wants to know.

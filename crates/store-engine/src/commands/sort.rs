@@ -315,7 +315,7 @@ fn store(cx: &mut Context<'_>, target: &[u8], elements: &[Vec<u8>], gets: &[&[u8
     }
     cx.reply.count(list.len());
     if list.is_empty() {
-        cx.db.delete(target);
+        cx.db.delete_target(target);
         return;
     }
     let len = list.len();

@@ -80,14 +80,17 @@ fn exec(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     }
     let queued = transaction.map(|transaction| transaction.queued).unwrap_or_default();
     cx.reply.array(queued.len());
+    let mut last_ran = true;
     for (row, request) in &queued {
-        run_queued(cx, *row, request.as_request());
+        last_ran = run_queued(cx, *row, request.as_request());
     }
+    // As in Redis: a refusal that no other command follows is EXEC's own failure.
+    cx.server.registry.stats_mut(cx.row).failed += u64::from(!last_ran);
     Ok(())
 }
 
-/// Runs one queued request. Its user may have lost the permission since.
-fn run_queued(cx: &mut Context<'_>, row: RowId, request: Request<'_>) {
+/// Runs one queued request. Its user may have lost the permission since: false then.
+fn run_queued(cx: &mut Context<'_>, row: RowId, request: Request<'_>) -> bool {
     if cx.session.has(session_flag::RESTRICTED) {
         let outer = (cx.row, cx.caller);
         (cx.row, cx.caller) = (row, Caller::Transaction);
@@ -96,10 +99,11 @@ fn run_queued(cx: &mut Context<'_>, row: RowId, request: Request<'_>) {
         if let Err(error) = checked {
             cx.server.stats.count_error(error.code());
             cx.reply.error(error.as_bytes());
-            return;
+            return false;
         }
     }
     gate::call_queued(cx, row, request, Caller::Transaction);
+    true
 }
 
 /// A watched key that ended since breaks the transaction, though nobody has removed it yet.
@@ -123,8 +127,6 @@ fn watch(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if !cx.session.has(session_flag::WATCH_BROKEN) {
         let db = cx.db.selected();
         for key in request.args_from(1) {
-            // One that ended before is not what the session saw.
-            cx.db.contains(key);
             if cx.db.watches.add(db, key, cx.session.id) {
                 let had_ended = cx.db.has_ended(key);
                 cx.session.watched.push(Watched { db, key: key.into(), had_ended });
@@ -149,6 +151,7 @@ pub(super) fn unwatch_all(db: &mut Keyspace, session: &mut Session) {
     session.flags &= !session_flag::WATCH_BROKEN;
     // What this very request has touched is forgotten with the rest.
     db.effects.touched_watchers.retain(|watcher| *watcher != session.id);
+    db.effects.lost_watches.retain(|lost| lost.watcher != session.id);
 }
 
 /// Leaves MULTI, and hands out what was queued.

@@ -109,7 +109,7 @@ pub(crate) struct EvictionSettings {
 /// The memory gate: makes room, and refuses what needs memory when there is none.
 pub(crate) fn check(cx: &mut Context<'_>, command: &Command, demands: Demands) -> CommandResult {
     let room = make_room(cx.db, cx.server);
-    if !cx.db.effects.lost_keys.is_empty() {
+    if !cx.db.effects.news.is_empty() {
         commands::tell_before_reply(cx);
     }
     if room == Room::Nothing && needs_memory(cx, command, demands) {

@@ -93,6 +93,12 @@ impl ValueRef<'_> {
         }
     }
 
+    /// Whether it is of a kind that sessions wait for.
+    pub(super) fn can_be_awaited(&self) -> bool {
+        let ValueRef::Object(value) = self else { return false };
+        matches!(value.data(), Data::List(_) | Data::SortedSet(_) | Data::Stream(_))
+    }
+
     /// Whether it is a stream: those who wait in its groups learn when it is gone.
     pub(super) fn is_stream(&self) -> bool {
         matches!(self, ValueRef::Object(value) if matches!(value.data(), Data::Stream(_)))

@@ -36,7 +36,7 @@ pub use value::{Data, Value};
 pub use waiting::WaitingKeys;
 pub use watch::Watches;
 
-use crate::effects::{Effects, KeyEvent, event_class};
+use crate::effects::{Effects, KeyEvent, LostWatch, News, event_class};
 use crate::error::CommandError;
 use table::{Place, Table};
 
@@ -477,13 +477,16 @@ impl Keyspace {
             self.make_way(key);
         }
         entry.set_mark(self.mark);
+        let is_awaited = !self.waiting.is_empty() && entry.value().can_be_awaited();
         self.table_mut().entry_memory += entry.memory();
         let hash = self.hash(key);
         let (hasher, table) = (&self.hasher, &mut self.databases[self.selected]);
         table.insert(hash, entry, &|key| self::hash(hasher, key));
         self.notify(event_class::NEW, "new", key);
         // Whoever waits for a key looks whether this is what it waits for.
-        self.signal_ready(key);
+        if is_awaited {
+            self.signal_ready(key);
+        }
     }
 
     /// One that ended and was kept makes way for its successor.
@@ -553,6 +556,15 @@ impl Keyspace {
     /// removal. False when it is not there.
     pub fn delete(&mut self, key: &[u8]) -> bool {
         self.delete_freeing(key, self.freeing.server_del)
+    }
+
+    /// Removes the key that a command would have stored something under. As in Redis, one that has
+    /// ended is removed as if it had not.
+    pub fn delete_target(&mut self, key: &[u8]) -> bool {
+        let ended_before_ms = std::mem::take(&mut self.ended_before_ms);
+        let removed = self.delete(key);
+        self.ended_before_ms = ended_before_ms;
+        removed
     }
 
     /// Removes a key with all that follows from it. False when it is not there.
@@ -720,20 +732,38 @@ impl Keyspace {
         self.notify(class, name, key);
     }
 
+    /// The same where trackers hear of the event first: to be followed by
+    /// [`signal_modified`](Self::signal_modified).
+    #[inline]
+    pub fn changed_after_event(&mut self, class: u32, name: &'static str, key: &[u8]) {
+        self.dirty += 1;
+        self.notify(class, name, key);
+    }
+
     /// Tells watchers and trackers that `key` changed.
     #[inline]
     pub fn signal_modified(&mut self, key: &[u8]) {
         self.touch_watchers(key);
         if self.effects.tracking {
-            self.effects.changed_keys.push(Some(key.into()));
+            let by_script = self.effects.in_script;
+            self.effects.news.push(News::Changed { key: Some(key.into()), by_script });
         }
     }
 
     /// Tells watchers and trackers that `key` is gone, though no command removed it.
     fn signal_lost(&mut self, key: &[u8]) {
-        self.touch_watchers(key);
+        if !self.watches.is_empty() {
+            let db = self.selected;
+            for watcher in self.watches.of(db, key) {
+                self.effects.lost_watches.push(LostWatch {
+                    watcher: *watcher,
+                    db,
+                    key: key.into(),
+                });
+            }
+        }
         if self.effects.tracking {
-            self.effects.lost_keys.push(Some(key.into()));
+            self.effects.news.push(News::Lost(key.into()));
         }
     }
 
@@ -750,7 +780,8 @@ impl Keyspace {
     pub fn notify(&mut self, class: u32, name: &'static str, key: &[u8]) {
         if self.effects.event_mask & class != 0 {
             let db = self.selected;
-            self.effects.events.push(KeyEvent { db, class, name, key: key.into() });
+            let event = KeyEvent { db, class, name, key: key.into() };
+            self.effects.news.push(News::Event(event));
         }
     }
 
@@ -780,7 +811,8 @@ impl Keyspace {
     /// Tells trackers that all keys may be gone, however many databases that means.
     pub(crate) fn signal_all_flushed(&mut self) {
         if self.effects.tracking {
-            self.effects.changed_keys.push(None);
+            let by_script = self.effects.in_script;
+            self.effects.news.push(News::Changed { key: None, by_script });
         }
     }
 }

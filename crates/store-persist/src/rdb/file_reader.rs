@@ -13,6 +13,11 @@ use super::{CHECKSUM_SINCE, MAGIC, VERSION, opcode};
 
 /// Read at once: a few thousand small entries.
 const READ_BYTES: usize = 1024 * 1024;
+/// A string of this length or more is not copied out of the buffer: the buffer becomes it.
+const LARGE_LEN: usize = 2 * READ_BYTES;
+/// Room that is made at once for a string by the length that the file tells, which may be false.
+/// It is the largest that clients can send, and costs nothing before bytes come.
+const ROOM_MAX: u64 = 512 * 1024 * 1024;
 /// The type of a string.
 const TEXT: u8 = 0;
 
@@ -120,8 +125,9 @@ impl Piece {
     }
 }
 
-/// Reads a file from its first byte. Holds the largest value and one read in memory; no length
-/// in the file is believed before that many bytes have been seen.
+/// Reads a file from its first byte. Holds the largest value and one read in memory. No length
+/// in the file is believed before that many bytes have been seen, except that room without
+/// anything in it is made for one string.
 pub struct FileReader<R> {
     input: R,
     limits: Limits,
@@ -283,8 +289,26 @@ impl<R: Read> FileReader<R> {
             Err(_) => return self.entry(TEXT, told).map(Record::Item),
         };
         let Told { expires_at, access } = told;
+        if let Piece::Lies { before_end, len } = value
+            && before_end == len
+            && len >= LARGE_LEN
+        {
+            let key = Cow::Owned(key.of(&self.buffer).into_owned());
+            let value = Cow::Owned(self.take_last(len));
+            return Ok(Record::Text(TextEntry { db: self.db, key, expires_at, access, value }));
+        }
         let (key, value) = (key.of(&self.buffer), value.of(&self.buffer));
         Ok(Record::Text(TextEntry { db: self.db, key, expires_at, access, value }))
+    }
+
+    /// The last `len` bytes of the buffer, all of which is done with, as the buffer itself.
+    fn take_last(&mut self, len: usize) -> Vec<u8> {
+        self.sum();
+        let mut taken = std::mem::take(&mut self.buffer);
+        self.buffer_offset += taken.len() as u64;
+        (self.at, self.summed) = (0, 0);
+        taken.drain(..taken.len() - len);
+        taken
     }
 
     fn entry(&mut self, code: u8, told: Told) -> Result<Item, RdbError> {
@@ -329,8 +353,8 @@ impl<R: Read> FileReader<R> {
         self.parse_with(parse, Fault::Record)
     }
 
-    /// Parses at the front of the buffer. When that is cut off, reads as much again and starts
-    /// anew: all attempts together take about twice as long as one.
+    /// Parses at the front of the buffer. When that is cut off, reads what lacks, or as much again,
+    /// and starts anew: all attempts together take about twice as long as one.
     fn parse_with<T>(
         &mut self,
         parse: impl Fn(&mut Reader<'_>) -> Result<T, LoadError>,
@@ -340,13 +364,14 @@ impl<R: Read> FileReader<R> {
             let mut reader = Reader::new(&self.buffer[self.at..]);
             let parsed = parse(&mut reader);
             let stopped_at = self.buffer.len() - reader.rest().len();
+            let lacking = reader.lacking();
             match parsed {
                 Ok(value) => {
                     self.at = stopped_at;
                     return Ok(value);
                 }
                 Err(LoadError::Truncated) => {
-                    if !self.read_more()? {
+                    if !self.read_more(lacking)? {
                         let end = self.buffer_offset + self.buffer.len() as u64;
                         return Err(self.damaged_at(end, Fault::Truncated));
                     }
@@ -359,18 +384,32 @@ impl<R: Read> FileReader<R> {
         }
     }
 
-    /// Reads as much as is held already, and a good deal at least. False at the end of the file.
-    fn read_more(&mut self) -> Result<bool, RdbError> {
+    /// Reads what lacks, or as much as is held already if that is more, and a good deal at least.
+    /// False at the end of the file.
+    fn read_more(&mut self, lacking: u64) -> Result<bool, RdbError> {
         self.sum();
         self.buffer.drain(..self.at);
         self.buffer_offset += self.at as u64;
         (self.at, self.summed) = (0, 0);
-        let wanted = READ_BYTES.max(self.buffer.len()) as u64;
+        let wanted = lacking.max(READ_BYTES.max(self.buffer.len()) as u64);
+        self.make_room(wanted);
         let read = self.input.by_ref().take(wanted).read_to_end(&mut self.buffer);
         match read {
             Ok(count) => Ok(count > 0),
             Err(source) => Err(self.unreadable(source)),
         }
+    }
+
+    /// Exactly as much room as is wanted: a buffer that grows by itself is there twice while it
+    /// does. What a large string needed is not kept for the small ones behind it.
+    fn make_room(&mut self, wanted: u64) {
+        let room = wanted.min(ROOM_MAX) as usize;
+        let kept = self.buffer.len() + room;
+        if self.buffer.capacity() > LARGE_LEN.max(2 * kept) {
+            self.buffer.shrink_to(kept);
+        }
+        // Where there is no such room, it grows by what really comes.
+        let _ = self.buffer.try_reserve_exact(room);
     }
 
     fn unreadable(&self, source: io::Error) -> RdbError {

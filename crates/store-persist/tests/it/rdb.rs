@@ -149,6 +149,26 @@ fn a_string_split_over_many_reads_is_put_together() {
     assert_eq!(read, b"*1\r\n", "what follows the file is not lost");
 }
 
+/// Such strings are taken out of the buffer as they are, with others before and behind them.
+#[test]
+fn large_strings_between_small_ones_are_read_whole() {
+    let mut records = Vec::new();
+    let lens = [10, 3_000_000, 5, 2 << 20, 9_000_000, 1 << 20, 7];
+    for (number, len) in lens.into_iter().enumerate() {
+        records.extend([0, 1, b'a' + number as u8, 0x80]);
+        records.extend((len as u32).to_be_bytes());
+        records.extend((0..len).map(|at| (at % 251) as u8 ^ number as u8));
+    }
+    let loaded = entries(&old_file(9, &records));
+    assert_eq!(loaded.len(), lens.len());
+    for ((number, len), entry) in lens.into_iter().enumerate().zip(loaded) {
+        assert_eq!(entry.key, [b'a' + number as u8]);
+        let Value::String(bytes) = entry.value else { panic!("{:?}", entry.key) };
+        let wrong = (0..len).find(|&at| bytes.get(at) != Some(&((at % 251) as u8 ^ number as u8)));
+        assert_eq!((bytes.len(), wrong), (len, None));
+    }
+}
+
 #[test]
 fn versions_one_to_nine_load_with_their_old_encodings() {
     let zipmap: &[u8] = b"\x02\x03foo\x03\x00bar\x05hello\x05\x00world\xff";

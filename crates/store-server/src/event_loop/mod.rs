@@ -181,7 +181,7 @@ impl EventLoop {
             to_accept: Vec::new(),
             next_client_check_ms: 0,
             freeing: Freeing::default(),
-            shrinking: Shrinking::default(),
+            shrinking: Shrinking::at_start(),
             watches_output: false,
             clients_memory: 0,
             cpu_before: Duration::ZERO,

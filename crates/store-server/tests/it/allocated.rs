@@ -181,6 +181,46 @@ fn a_large_value_is_in_memory_once() {
     assert!(peak < LEN / 10 * 12, "{} MiB", peak / MIB);
 }
 
+/// What loading takes at most, in tenths of the value's length. Half of the value is noise.
+#[test]
+fn a_large_value_is_loaded_without_a_second_copy() {
+    if !is_alone() {
+        return;
+    }
+    const LEN: usize = 16 * MIB as usize;
+    // Half of it compressed is there beside the whole for a while, as in Redis.
+    for (compression, tenths_max) in [("no", 13), ("yes", 18)] {
+        let folder = testkit::TempFolder::create();
+        let folder = folder.path().to_str().unwrap();
+        let settings = [("dir", folder), ("rdbcompression", compression), ("save", "3600 1000000")];
+        let mut world = World::start(&settings);
+        world.asker.write_all(&header(&["SET", "a"], LEN)).unwrap();
+        let mut state = 1;
+        for number in 0..LEN / CHUNK.len() {
+            let chunk = if number % 2 == 0 { noise(&mut state) } else { CHUNK };
+            world.asker.write_all(&chunk).unwrap();
+        }
+        world.ask(b"\r\n");
+        world.ask(b"SAVE\r\n");
+        drop(world);
+        let before = ALLOCATED.load(Ordering::Relaxed);
+        PEAK.store(before, Ordering::Relaxed);
+        let mut world = World::start(&settings);
+        let peak = PEAK.load(Ordering::Relaxed) - before;
+        world.ask(b"GETRANGE a 0 5\r\n");
+        assert!(world.used() >= LEN as i64, "it was not loaded");
+        assert!(peak * 10 <= LEN as i64 * tenths_max, "{compression}: {} MiB", peak / MIB);
+    }
+}
+
+/// Bytes in which nothing repeats.
+fn noise(state: &mut u64) -> [u8; CHUNK.len()] {
+    std::array::from_fn(|_| {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (*state >> 56) as u8
+    })
+}
+
 #[test]
 fn keys_and_values_of_all_sizes_are_counted() {
     if !is_alone() {

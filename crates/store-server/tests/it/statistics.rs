@@ -52,14 +52,23 @@ fn slow_requests(connection: &mut Connection) -> Vec<String> {
     entries.into_iter().map(args).filter(|args| !is_own(args)).collect()
 }
 
-/// Runs the lines on both servers and compares what they counted.
-fn compare(pair: &mut Pair, lines: &[&str]) {
+/// Runs the lines on both servers, which begin anew.
+fn run(pair: &mut Pair, lines: &[&str]) {
     pair.start_over();
-    for line in ["CONFIG RESETSTAT", "SLOWLOG RESET"].iter().chain(lines) {
+    run_on(pair, &[&["CONFIG RESETSTAT", "SLOWLOG RESET"], lines].concat());
+}
+
+fn run_on(pair: &mut Pair, lines: &[&str]) {
+    for line in lines {
         if let Err(difference) = pair.run(&Line::parse(line)) {
             panic!("{lines:?}: {difference}");
         }
     }
+}
+
+/// The same, and compares what they counted.
+fn compare(pair: &mut Pair, lines: &[&str]) {
+    run(pair, lines);
     let (ours, theirs) = pair.connection("main");
     let (our_counters, their_counters) = (counters(ours), counters(theirs));
     assert_eq!(our_counters, their_counters, "{lines:?}: ours is left");
@@ -159,6 +168,95 @@ fn the_slow_log_has_what_ran_and_nothing_else() {
     ] {
         compare(&mut pair, &[&["CONFIG SET slowlog-log-slower-than 0"], lines].concat());
     }
+}
+
+/// Who asked, beside what: of the main connection only that it was this one.
+fn slow_callers(connection: &mut Connection) -> Vec<String> {
+    let port = connection.local_port().to_string();
+    let Reply::Array(entries) = connection.words("SLOWLOG GET 1000") else { panic!("no list") };
+    let caller = |entry: Reply| match entry {
+        Reply::Array(fields) => {
+            let client = text(fields[4].clone());
+            let who = if client.ends_with(&port) { "main" } else { "" };
+            let who = if client == "?:0" { "nobody" } else { who };
+            format!("{:?} {who} {:?}", fields[3], fields[5])
+        }
+        other => panic!("{other:?} is no entry"),
+    };
+    let is_own = |line: &String| ["INFO", "RESETSTAT"].iter().any(|own| line.contains(own));
+    entries.into_iter().map(caller).filter(|line| !is_own(line)).collect()
+}
+
+#[test]
+fn the_slow_log_names_who_asked_and_has_nothing_of_who_was_unblocked() {
+    let mut pair = Pair::start(2);
+    for lines in [
+        &["CLIENT SETNAME ada", "EVAL \"redis.call('set','a',1) return redis.call('get','a')\" 0"]
+            [..],
+        &["@send b BLPOP l 0", "@blocked 1", "CLIENT UNBLOCK {id:b} ERROR", "@receive b"],
+        &[
+            "@send b BLPOP l 0",
+            "@blocked 1",
+            "MULTI",
+            "CLIENT UNBLOCK {id:b}",
+            "CLIENT UNBLOCK {id:b}",
+            "SET a 1",
+            "EXEC",
+            "@receive b",
+        ],
+    ] {
+        // Connection b is opened before it waits.
+        let begin = ["@on b PING", "CONFIG SET slowlog-log-slower-than 0", "SLOWLOG RESET"];
+        run(&mut pair, &[&begin[..], lines].concat());
+        let (ours, theirs) = pair.connection("main");
+        assert_eq!(shown(slow_callers(ours)), shown(slow_callers(theirs)), "{lines:?}");
+    }
+}
+
+/// Without what polls, and without the numbers of connections.
+fn shown(mut lines: Vec<String>) -> Vec<String> {
+    lines.retain(|line| !line.contains("\"LIST\"") && !line.contains("\"ID\""));
+    lines.iter_mut().filter(|line| line.contains("UNBLOCK")).for_each(|line| {
+        *line = line.chars().filter(|c| !c.is_ascii_digit()).collect();
+    });
+    lines
+}
+
+#[test]
+fn a_refusal_at_the_end_of_a_transaction_is_a_failure_of_exec() {
+    let mut pair = Pair::start(2);
+    for lines in [
+        &["@on a MULTI", "@on a AUTH u p", "@on a GET a", "@on a GET b", "@on a EXEC"][..],
+        &["@on a MULTI", "@on a AUTH u p", "@on a GET b", "@on a GET a", "@on a EXEC"],
+    ] {
+        let user = "ACL SETUSER u on >p ~a +@all";
+        compare(&mut pair, &[&[user], lines, &["@on a AUTH u p", "ACL DELUSER u"]].concat());
+    }
+}
+
+#[test]
+fn what_waits_of_a_client_is_counted_in_its_line() {
+    let mut pair = Pair::start(2);
+    for lines in [
+        &["@send b BLPOP some other 0", "@blocked 1"][..],
+        &["CLIENT PAUSE 100000 WRITE", "@send b SET key value", "@blocked 1"],
+        &["@on b MULTI", "@on b SET key value", "@on b GET key"],
+        &["@on b WATCH key", "@on b MULTI", "@on b GET key", "SET key 1", "@on b GET key"],
+    ] {
+        run(&mut pair, &[&["@on b CLIENT SETNAME bob"], lines].concat());
+        let (ours, theirs) = pair.connection("main");
+        assert_eq!(held(ours), held(theirs), "{lines:?}");
+        run_on(&mut pair, &["CLIENT UNPAUSE"]);
+    }
+}
+
+/// What a client called bob holds of requests.
+fn held(connection: &mut Connection) -> Vec<String> {
+    let list = text(connection.words("CLIENT LIST"));
+    let line = list.lines().find(|line| line.contains(" name=bob ")).expect("bob is there");
+    let names = ["flags", "multi", "qbuf", "argv-mem", "multi-mem", "obl", "oll", "omem"];
+    let is_named = |field: &&str| names.contains(&field.split('=').next().unwrap_or_default());
+    line.split(' ').filter(is_named).map(str::to_owned).collect()
 }
 
 #[test]

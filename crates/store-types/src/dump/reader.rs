@@ -28,6 +28,7 @@ pub enum LoadError {
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
+    lacking: u64,
 }
 
 /// The first bits of a length say that a string of another form follows.
@@ -39,12 +40,18 @@ enum Length {
 impl<'a> Reader<'a> {
     /// A reader from the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
+        Self { rest: bytes, lacking: 0 }
     }
 
     /// The bytes not yet read.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
+    }
+
+    /// How many bytes the string lacks by which reading was cut off; 0 when it was not, or
+    /// elsewhere. It is what the bytes say, so it may be any number.
+    pub fn lacking(&self) -> u64 {
+        self.lacking
     }
 
     /// One byte.
@@ -70,8 +77,11 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`LoadError::Truncated`].
     pub fn bytes(&mut self, count: u64) -> Result<&'a [u8], LoadError> {
-        let count = usize::try_from(count).map_err(|_| LoadError::Truncated)?;
-        let (bytes, rest) = self.rest.split_at_checked(count).ok_or(LoadError::Truncated)?;
+        let split = usize::try_from(count).ok().and_then(|count| self.rest.split_at_checked(count));
+        let Some((bytes, rest)) = split else {
+            self.lacking = count - self.rest.len() as u64;
+            return Err(LoadError::Truncated);
+        };
         self.rest = rest;
         Ok(bytes)
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::find::{Found, Silence, find_within};
 use super::place::Place;
@@ -14,17 +14,23 @@ use crate::output::{duration, talk};
 /// After this it is said that the store does not answer.
 pub(super) const UNTOLD_MAX: Duration = Duration::from_secs(1);
 
-/// What `--wait-timeout` says.
-static WAIT_TIMEOUT: OnceLock<Duration> = OnceLock::new();
+/// What `--wait-timeout` says, and since when that counts.
+static WAIT_TIMEOUT: OnceLock<(Duration, Instant)> = OnceLock::new();
 
-/// From the start of the command, nobody waits longer than this for the local store.
+/// From here on, nobody waits longer than this for the local store.
 pub(crate) fn wait_at_most(limit: Duration) {
-    let _ = WAIT_TIMEOUT.set(limit);
+    let _ = WAIT_TIMEOUT.set((limit, clock::steady()));
+}
+
+/// What is left of `--wait-timeout` after the time in which a local store was waited for.
+pub(crate) fn left_to_wait() -> Option<Duration> {
+    let (limit, since) = WAIT_TIMEOUT.get()?;
+    Some(limit.saturating_sub(clock::steady().saturating_duration_since(*since)))
 }
 
 /// Says that the store is silent, and waits until it answers or is gone. Then another is started.
 pub(super) fn wait_for_answer(place: &Place, silence: &Silence) -> Result<PathBuf, Failure> {
-    let limit = WAIT_TIMEOUT.get().copied().unwrap_or(TURN_TIMEOUT).min(TURN_TIMEOUT);
+    let limit = WAIT_TIMEOUT.get().map_or(TURN_TIMEOUT, |(limit, _)| TURN_TIMEOUT.min(*limit));
     talk(&format!("{silence}: waiting for it"));
     // One second is over already.
     let given_up_at = clock::steady() + limit.saturating_sub(UNTOLD_MAX);

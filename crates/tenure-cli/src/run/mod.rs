@@ -27,6 +27,7 @@ use self::program::Program;
 use self::signals::Signals;
 use self::supervise::{Ended, Supervisor, Work, code_of};
 use crate::exit::{self, Failure};
+use crate::local;
 use crate::logging::LogOptions;
 use crate::output::{plain, talk};
 use crate::store_options::{self, Target, blame};
@@ -199,7 +200,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let supervisor = Supervisor::new(tenure.clone(), program, timing, stop_signal)?;
         let mut wrapper = Wrapper {
             supervisor,
-            contest: Contest { tenure, election, wait_timeout: arguments.wait_timeout },
+            contest: Contest {
+                tenure,
+                election,
+                wait_timeout: arguments.wait_timeout,
+                wait_left: local::left_to_wait(),
+            },
             check,
             loss_code: exits_on_loss.then_some(arguments.loss_code),
             illnesses: 0,
@@ -260,7 +266,8 @@ impl Wrapper {
     /// Contends, again and again, until there is an exit code.
     async fn contend(&mut self, farewells: &mut Signals) -> Result<u8, Failure> {
         let over = self.contend_until_over(farewells).await;
-        leave(&self.contest.tenure).await;
+        // Together: neither a guard nor a store that is silent holds up the other.
+        tokio::join!(leave(&self.contest.tenure), self.supervisor.close());
         over
     }
 
@@ -275,6 +282,7 @@ impl Wrapper {
                 term = self.contest.wait() => term?,
             };
             has_led = true;
+            self.contest.wait_left = self.contest.wait_timeout;
             let work = Work { election: &self.contest.election, check: self.check.as_ref() };
             let ended = self.supervisor.run(&term, Some(work)).await?;
             match ended {
@@ -343,14 +351,17 @@ struct Contest {
     tenure: Tenure,
     election: Election,
     wait_timeout: Option<Duration>,
+    /// What is left of it for this wait. The first began with the command, which may have waited
+    /// for a local store.
+    wait_left: Option<Duration>,
 }
 
 impl Contest {
     async fn wait(&self) -> Result<Term, Failure> {
-        let Some(limit) = self.wait_timeout else {
+        let (Some(limit), Some(left)) = (self.wait_timeout, self.wait_left) else {
             return Ok(self.election.wait_for_leadership().await?);
         };
-        let waited = self.election.wait_for_leadership_within(limit).await;
+        let waited = self.election.wait_for_leadership_within(left).await;
         waited.map_err(|error| match (error, self.tenure.connection()) {
             (tenure::Error::TimedOut { .. }, Connection::Down(error)) => {
                 blame(&self.tenure, tenure::Error::Store(error))

@@ -2,6 +2,8 @@
 //!
 //! What is to be done is decided in `tenure-run`; here it is done, and what happens is passed on.
 
+mod closing;
+
 use std::path::Path;
 
 use rustix::process::{
@@ -126,7 +128,7 @@ impl Supervisor {
 
     /// Looks after the guard and after orphans while nothing runs. Returns only when nothing can
     /// be run here any more. May be dropped and called again.
-    pub(super) async fn stand_by(&mut self) -> Failure {
+    pub(crate) async fn stand_by(&mut self) -> Failure {
         loop {
             if let Done::NoGuard = self.perform() {
                 return no_guard();

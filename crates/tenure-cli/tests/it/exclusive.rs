@@ -169,9 +169,11 @@ impl Trial {
 
     fn strike(&mut self, fault: Fault) {
         self.pause_up_to(MOMENT_MAX_MS);
+        // Before the leader is looked for: a term that begins later is a newer one, so that one
+        // follows even if the leader changes between the look and the fault.
+        let before = self.follow();
         let victim = self.victim();
         let hits_leader = self.leader() == Some(victim);
-        let before = self.follow();
         // Guards of older versions are not looked after, as is known.
         let fault = match fault {
             Fault::KillGuard | Fault::StopGuard | Fault::KillGuardThenWrapper
@@ -184,7 +186,6 @@ impl Trial {
         *self.struck.entry(fault).or_default() += 1;
         self.last = [Some((fault, victim, self.instances[victim].plan)), self.last[0]];
         self.strike_at(fault, victim);
-        // The leader may have changed between the look and the fault; then nothing need follow.
         let costs_term = [Fault::KillWrapper, Fault::StopWrapper, Fault::TerminateWrapper];
         if fault == Fault::StopStore || hits_leader && costs_term.contains(&fault) {
             self.next_term(before);

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use testkit::{GENEROUS, wait_until};
+use testkit::{GENEROUS, Process, wait_until};
 
 use crate::local::User;
 use crate::stage::{Said, TENURE, is_alive, send};
@@ -14,8 +14,20 @@ fn stopped() -> (User, u32) {
     let user = User::new();
     assert_eq!(user.tenure(&["local", "start"]).code, 0);
     let pid = user.pid().unwrap();
-    send(pid, Signal::STOP);
+    stop(pid);
     (user, pid)
+}
+
+/// When this returns, no thread of it runs: until then it may answer.
+fn stop(pid: u32) {
+    send(pid, Signal::STOP);
+    let is_stopped = |thread: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(thread.path().join("stat"));
+        stat.is_ok_and(|stat| stat.contains(") T "))
+    };
+    wait_until("the store to stop", GENEROUS, || {
+        std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().all(is_stopped)
+    });
 }
 
 #[test]
@@ -42,6 +54,40 @@ fn a_store_that_answers_again_is_used() {
     let said = running.join().unwrap();
     assert_eq!(said.code, 7, "{said:?}");
     assert_eq!(user.pid(), Some(pid), "no other was started");
+}
+
+/// What was spent on the store is not given again for the wait that follows.
+#[test]
+fn a_wait_timeout_counts_from_the_start_of_the_command() {
+    let user = User::new();
+    let ready = user.folder.path().join("ready");
+    let script = format!("echo 1 > {}; sleep 600", ready.display());
+    let held = |words: &[&str]| {
+        let holder = Process::spawn(user.command(&[words, &["--", "sh", "-c", &script]].concat()));
+        wait_until("a program", GENEROUS, || ready.exists());
+        std::fs::remove_file(&ready).unwrap();
+        holder
+    };
+    let _leader = held(&["run", "job", "--ttl", "60s"]);
+    let _runner = held(&["once", "batch", "--tick", "1", "--ttl", "60s"]);
+    let pid = user.pid().unwrap();
+    stop(pid);
+    let limit = ["--wait-timeout", "15s", "--", "true"];
+    let waiting: [&[&str]; 2] = [&["run", "job"], &["once", "batch", "--tick", "1", "--wait"]];
+    let waiting = waiting.map(|words| {
+        let command = user.command(&[words, &limit[..]].concat());
+        std::thread::spawn(move || {
+            let began_at = Instant::now();
+            (Said::of(command), began_at.elapsed())
+        })
+    });
+    std::thread::sleep(Duration::from_secs(12));
+    send(pid, Signal::CONT);
+    for (said, took) in waiting.map(|waiting| waiting.join().unwrap()) {
+        assert_eq!(said.code, 75, "{said:?}");
+        // Counted anew it would be 27 s.
+        assert!(took < Duration::from_secs(24), "{took:?}: {said:?}");
+    }
 }
 
 #[test]

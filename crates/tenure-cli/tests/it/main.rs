@@ -4,6 +4,7 @@
 
 mod check_rdb;
 mod cli;
+mod closing;
 mod crash;
 mod demo;
 mod deploy;

@@ -2,9 +2,11 @@
 //!
 //! What counts is the time in which the owner could have reaped: from the first sight of a zombie,
 //! the time that passed less what its owner spent waiting for a processor (`/proc/PID/schedstat`).
-//! While the owner is stopped nothing counts. So a machine on which much else runs does not make a
-//! zombie older, and a wrapper that forgets one does. The leader of a program does not count while
-//! something else of the program lives: until then its number must stay its own.
+//! While the owner is stopped nothing counts, nor while a process that it starts waits for a
+//! processor: until that executes something, the kernel holds its parent up. So a machine on which
+//! much else runs does not make a zombie older, and a wrapper that forgets one does. The leader of
+//! a program does not count while something else of the program lives: until then its number must
+//! stay its own.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -72,34 +74,46 @@ impl Drop for ZombieWatch {
 }
 
 /// Zombies by owner, number and start, each with when it was first seen and how long its owner had
-/// waited for a processor by then.
+/// been held up by then.
 #[derive(Default)]
-struct Sights(BTreeMap<(u32, u32, u64), (Instant, Duration)>);
+struct Sights {
+    zombies: BTreeMap<(u32, u32, u64), (Instant, Duration)>,
+    /// How long owners were held up by what they started.
+    held_up: BTreeMap<u32, Duration>,
+    looked_at: Option<Instant>,
+}
 
 impl Sights {
     /// Looks once, and returns the oldest.
     fn look(&mut self, owners: &[u32], now: Instant) -> (Duration, String) {
         let mut seen = BTreeMap::new();
         let mut oldest = (Duration::ZERO, String::new());
+        let since_last = self.looked_at.replace(now).map_or(Duration::ZERO, |at| now - at);
         for owner in owners {
             let Some((false, waited)) = is_stopped(*owner).zip(waited_for_processor(*owner)) else {
                 continue;
             };
+            let held_up = self.held_up.entry(*owner).or_default();
+            if is_starting(*owner) {
+                *held_up += since_last;
+            }
+            let waited = waited + *held_up;
             for zombie in zombies_of(*owner) {
                 let key = (*owner, zombie.pid, zombie.started);
-                let (since, waited_before) = *self.0.get(&key).unwrap_or(&(now, waited));
+                let (since, waited_before) = *self.zombies.get(&key).unwrap_or(&(now, waited));
                 seen.insert(key, (since, waited_before));
                 let age = (now - since).saturating_sub(waited - waited_before);
-                oldest = oldest.max((age, format!("{} of wrapper {owner}", zombie.pid)));
+                oldest = oldest.max((age, zombie.describe(*owner)));
             }
         }
-        self.0 = seen;
+        self.zombies = seen;
         oldest
     }
 }
 
 struct Stat {
     pid: u32,
+    name: String,
     state: char,
     group: u32,
     session: u32,
@@ -109,9 +123,11 @@ struct Stat {
 impl Stat {
     fn of(pid: u32) -> Option<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let fields: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();
+        let (name, fields) = text.rsplit_once(") ")?;
+        let fields: Vec<&str> = fields.split(' ').collect();
         Some(Stat {
             pid,
+            name: name.split_once('(')?.1.to_owned(),
             state: fields.first()?.chars().next()?,
             group: fields.get(2)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
@@ -121,6 +137,13 @@ impl Stat {
 
     fn is_zombie(&self) -> bool {
         self.state == 'Z'
+    }
+
+    /// With what its owner did at the time.
+    fn describe(&self, owner: u32) -> String {
+        let kind = if self.is_leader() { "leader" } else { "child" };
+        let (pid, name) = (self.pid, &self.name);
+        format!("{kind} {pid} ({name}) of wrapper {owner}, which was in {:?}", waits_in(owner))
     }
 
     /// Of a program: it has a group of its own, but no session.
@@ -137,6 +160,17 @@ fn zombies_of(owner: u32) -> Vec<Stat> {
 
 fn is_stopped(pid: u32) -> Option<bool> {
     Stat::of(pid).map(|stat| matches!(stat.state, 'T' | 't'))
+}
+
+/// Where in the kernel a process waits.
+fn waits_in(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default()
+}
+
+/// Whether it waits for a process that it starts to execute something.
+fn is_starting(pid: u32) -> bool {
+    let is_held = Stat::of(pid).is_some_and(|stat| stat.state == 'D');
+    is_held && ["clone", "fork"].iter().any(|word| waits_in(pid).contains(word))
 }
 
 fn waited_for_processor(pid: u32) -> Option<Duration> {

@@ -188,8 +188,11 @@ impl Wrapper {
             return;
         }
         self.strays_told.clear();
-        self.unforgotten = program.group;
-        self.make_forget(now);
+        // One that never had a process leaves the program before as unforgotten as it was.
+        if program.group.is_some() {
+            self.unforgotten = program.group;
+            self.make_forget(now);
+        }
     }
 }
 

@@ -16,8 +16,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(5);
 /// that is replaced needlessly costs a few milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long it may take to forget a program. Meanwhile the leader is a zombie, and nothing runs
-/// that another guard would have to learn of.
-const FORGET_TIMEOUT: Duration = Duration::from_millis(500);
+/// that another guard would have to learn of: it is replaced sooner than one that watches.
+const FORGET_TIMEOUT: Duration = Duration::from_millis(300);
 /// The pause before another try to start one.
 const START_PAUSE: Duration = Duration::from_millis(200);
 /// A guard that was ready for so long did start: that it was killed says nothing about the next.

@@ -424,6 +424,16 @@ impl Wrapper {
         self.program.is_some()
     }
 
+    /// Whether nothing runs, and everything that ever ran has ended.
+    pub fn is_idle(&self) -> bool {
+        self.program.is_none() && !self.is_closed
+    }
+
+    /// Whether the leader of a program that is gone waits for the guard to forget it.
+    pub fn is_forgetting(&self) -> bool {
+        self.unforgotten.is_some()
+    }
+
     /// Whoever lives before the program does is not the program's.
     fn note_strangers(&mut self, now: Moment, children: Option<&[ListedChild]>) {
         let (Some(program), Some(listed)) = (&mut self.program, children) else { return };

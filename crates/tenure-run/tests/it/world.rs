@@ -23,8 +23,8 @@ const RENEW_EVERY: u64 = 350;
 const REACTION: u64 = 95;
 /// How long a program may run without a guard that knows it, while the wrapper runs.
 const UNGUARDED_MAX: u64 = 4_500;
-/// How old a zombie may become while the wrapper runs.
-const ZOMBIE_AGE_MAX: u64 = 1_000;
+/// How old a zombie may become while the wrapper runs: well below the second that is promised.
+const ZOMBIE_AGE_MAX: u64 = 600;
 /// How long anything may take once its term is over and the wrapper runs.
 const OVERDUE_AFTER: u64 = 6_000;
 const LENGTH: u64 = 9_000;
@@ -45,6 +45,8 @@ pub(crate) enum Flaw {
     TalksFirst,
     /// A list of children in which somebody has just ended proves that nobody is left.
     EndedSinceIsNoChange,
+    /// After a term nobody drives the wrapper for a while.
+    RestsAfterATerm,
     /// E30: a guard that does not answer in time counts as a program that cannot be executed.
     SilenceIsNoProgram,
 }
@@ -92,6 +94,8 @@ pub(crate) struct World {
     /// The wrapper waits for whoever reads its log.
     blocked_until: u64,
     log_stalls_until: u64,
+    /// Nobody drives the wrapper, which is no excuse.
+    rests_until: u64,
     guards: Vec<GuardParty>,
     term: Option<Term>,
     next_term_at: Option<u64>,
@@ -126,6 +130,7 @@ impl World {
             pending: VecDeque::new(),
             blocked_until: 0,
             log_stalls_until: 0,
+            rests_until: 0,
             guards: Vec::new(),
             term: None,
             next_term_at: Some(50),
@@ -371,7 +376,7 @@ impl World {
     // The wrapper, as the command drives it.
 
     fn drive_wrapper(&mut self) {
-        if !self.wrapper_runs() || self.now < self.blocked_until {
+        if !self.wrapper_runs() || self.now < self.blocked_until.max(self.rests_until) {
             return;
         }
         let now = moment(self.now);
@@ -384,7 +389,7 @@ impl World {
         while let Some(output) = self.next_output() {
             self.say(|| format!("wrapper: {output:?}"));
             self.perform(output);
-            if self.now < self.blocked_until {
+            if self.now < self.blocked_until.max(self.rests_until) {
                 return;
             }
         }
@@ -519,7 +524,7 @@ impl World {
             }
             Output::ListChildren => self.list_children(),
             Output::ListStrays(group) => self.list_strays(group),
-            Output::Reap(pid) => self.kernel.reap(pid.get()),
+            Output::Reap(pid) => self.reap(pid),
             Output::HoldTerm => {
                 if let Some(term) = &mut self.term {
                     term.renews = false;
@@ -532,6 +537,15 @@ impl World {
             Output::Over(outcome) => self.end_term(outcome),
             Output::NoGuard => {}
         }
+    }
+
+    /// From here on the number may be anybody's, so nobody who could kill by it may know it.
+    fn reap(&mut self, pid: Pid) {
+        let knows = |guard: &GuardParty| guard.machine.watched() == Some(pid);
+        if self.guards.iter().any(|guard| guard.state != State::Dead && knows(guard)) {
+            self.violate(format!("{pid} was reaped while a guard watches its group"));
+        }
+        self.kernel.reap(pid.get());
     }
 
     fn start_guard(&mut self) {
@@ -707,6 +721,9 @@ impl World {
                 self.violate("a program that can be executed could not be".into());
             }
             _ => {}
+        }
+        if self.flaw == Some(Flaw::RestsAfterATerm) {
+            self.rests_until = self.now + ZOMBIE_AGE_MAX + 100;
         }
         self.last_leader = term.leader.map(|leader| (leader, self.now));
         self.closed.push((term.number, with_rest));

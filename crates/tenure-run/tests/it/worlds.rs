@@ -87,6 +87,11 @@ fn talking_before_stopping_is_caught() {
 }
 
 #[test]
+fn a_wrapper_that_rests_after_a_term_is_caught() {
+    is_caught(Flaw::RestsAfterATerm, &["a zombie for too long"]);
+}
+
+#[test]
 fn a_silent_guard_that_counts_as_no_program_is_caught() {
     is_caught(Flaw::SilenceIsNoProgram, &["can be executed could not be"]);
 }

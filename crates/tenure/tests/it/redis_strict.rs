@@ -298,12 +298,20 @@ async fn a_tick_that_the_replica_does_not_know_of_is_not_called_done() {
     let mut replica = replica_of(&master);
     let tenure = Tenure::builder().store(&strict(&master, 1)).fresh_store(true);
     let tenure = tenure.connect().await.unwrap();
-    let job = tenure.job("job").tick(tenure::Tick::Number(1)).ttl(Duration::from_secs(6));
-    let once = job.run(|_| async {
-        replica.pause();
-        Ok::<_, String>(())
-    });
-    let once = once.await.unwrap();
+    let mut once = tenure::Once::NotNow(tenure::Reason::LeaseEnded);
+    // On a busy machine the replica may be late even with the grant.
+    for _ in 0..10 {
+        replica.resume();
+        let job = tenure.job("job").tick(tenure::Tick::Number(1)).ttl(Duration::from_secs(6));
+        let work = |_| {
+            replica.pause();
+            async { Ok::<_, String>(()) }
+        };
+        once = job.run(work).await.unwrap();
+        if !matches!(once, tenure::Once::NotNow(_) | tenure::Once::Interrupted(_)) {
+            break;
+        }
+    }
     assert_eq!(once, tenure::Once::Unrecorded(Ok(())));
     assert_eq!(master.cli(&["HGET", "{tenure:job}:ticks", "done"]), "1", "it alone has it");
 }

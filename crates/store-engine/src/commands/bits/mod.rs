@@ -2,6 +2,7 @@
 
 mod field;
 
+use super::news;
 use super::prelude::*;
 use super::strings::check_len;
 use crate::keyspace::{Expiry, NewValue, StringRef};
@@ -13,6 +14,7 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::BITMAP)
         .docs(Group::Bitmap, "2.6.0", "O(N)", "Counts the set bits of a string."),
     Command::new("bitfield", AtLeast(2), WRITE | GROWS, bitfield)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE | VARIABLE)])
         .categories(category::BITMAP)
         .docs(
@@ -250,7 +252,7 @@ fn bitop(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     }
     let len = sources.iter().map(Vec::len).max().unwrap_or(0);
     if len == 0 {
-        cx.db.delete(target);
+        cx.db.delete_target(target);
         cx.reply.integer(0);
         return Ok(());
     }

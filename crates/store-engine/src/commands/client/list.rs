@@ -6,7 +6,7 @@ use store_resp::Output;
 
 use super::super::prelude::*;
 use crate::pubsub::TopicKind;
-use crate::session::{Session, session_flag};
+use crate::session::{RequestSize, Session, session_flag};
 use crate::state::ServerState;
 use crate::tracking::TrackingMode;
 
@@ -47,16 +47,6 @@ struct Running<'a> {
     request: Request<'a>,
 }
 
-impl Running<'_> {
-    /// Bytes of the arguments alone, and of the request as it came.
-    fn request_bytes(&self) -> (usize, usize) {
-        let frame = |number: usize| number.to_string().len() + 3;
-        let args = || self.request.args_from(0).map(<[u8]>::len);
-        let wire: usize = args().map(|len| frame(len) + len + 2).sum();
-        (args().sum(), frame(self.request.len()) + wire)
-    }
-}
-
 /// One line of CLIENT LIST, without its end.
 pub(crate) fn describe_client(server: &ServerState, session: &Session, now_ms: u64) -> String {
     describe(server, session, None, now_ms)
@@ -69,19 +59,22 @@ fn describe(
     now_ms: u64,
 ) -> String {
     let output = running.as_ref().map_or(&session.output, |running| running.output);
-    let (arguments, request) = running.as_ref().map_or((0, 0), Running::request_bytes);
+    let request = running.as_ref().map(|running| RequestSize::of(running.request));
+    let arguments = request.map_or_else(|| held_arguments(session), |size| size.arguments);
     let (nodes, node_bytes) = output.queued();
     let seconds_since = |at_ms: u64| now_ms.saturating_sub(at_ms) / 1000;
     let held = |kind| session.subscriptions.as_ref().map_or(0, |held| held.of(kind).len());
     let queued = session.transaction.as_ref().map_or(-1, |held| held.queued.len() as i64);
-    let queued_bytes = session.transaction.as_ref().map_or(0, |held| held.memory);
+    let queued_bytes = session.transaction.as_ref().map_or(0, |held| held.argument_bytes());
     let command = session.last_command.map_or("NULL", |row| &server.registry.row(row).full_name);
     let redirect = match &session.tracking {
         Some(tracking) => tracking.redirect.map_or(0, |id| id.number as i64),
         None => -1,
     };
-    let (query, query_free) =
-        (session.query_bytes + request, session.query_capacity.saturating_sub(session.query_bytes));
+    // A request that runs counts as not read yet; one that a pause holds back, as read.
+    let unread = session.query_bytes + request.map_or(0, |size| size.wire);
+    let query = unread.saturating_sub(session.postponed.map_or(0, |size| size.wire));
+    let query_free = session.query_capacity.saturating_sub(session.query_bytes);
     let is_running = running.is_some();
     let own_output = if is_running { output.memory() } else { 0 };
     let total = session.memory() + own_output + arguments;
@@ -113,6 +106,13 @@ fn describe(
     );
     written.expect("writing to a string cannot fail");
     line
+}
+
+/// Bytes of the arguments of a request that waits for a key or for the end of a pause.
+fn held_arguments(session: &Session) -> usize {
+    let asked = session.blocked.as_ref().map(|held| held.asked.as_ref().unwrap_or(&held.request));
+    let blocked = asked.map(|request| RequestSize::of(request.as_request()));
+    blocked.or(session.postponed).map_or(0, |size| size.arguments)
 }
 
 fn flags(session: &Session) -> String {

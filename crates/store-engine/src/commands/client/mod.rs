@@ -17,7 +17,7 @@ pub(crate) use pause::end_pause;
 use pause::{client_pause, client_unpause};
 use tracking::{client_caching, client_getredir, client_tracking, client_trackinginfo};
 pub(super) use tracking::{leave_tracking, watch_changes};
-pub(crate) use tracking::{remember_keys, shrink_tracking, tell_before_reply, tell_trackers};
+pub(crate) use tracking::{remember_keys, shrink_tracking, tell_before_reply};
 
 pub(super) const TABLE: &[Command] = &[Command::container("client", CLIENT_SUBCOMMANDS).docs(
     Group::Connection,
@@ -163,13 +163,18 @@ fn client_unblock(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let number = integer(request.arg(2))?;
     let found = u64::try_from(number).ok().and_then(|number| cx.server.sessions.find(number));
     let waiting = found.filter(|session| session.blocked.is_some());
-    let waiting = waiting.filter(|session| !session.has(session_flag::CLOSING));
+    let is_ended = |session: &crate::session::Session| {
+        cx.db.effects.unblocks.iter().any(|(id, _)| *id == session.id)
+    };
+    let waiting =
+        waiting.filter(|session| !session.has(session_flag::CLOSING) && !is_ended(session));
     let found = waiting.and_then(|session| Some((session.id, session.blocked.as_ref()?.row)));
     cx.reply.integer(i64::from(found.is_some()));
     if let Some((id, row)) = found {
         // As in Redis: whatever is ended counts as failed, and so does ending it with an error.
         cx.server.registry.stats_mut(row).failed += 1;
         cx.server.registry.stats_mut(cx.row).failed += u64::from(unblock == Unblock::Error);
+        super::slowlog::note_unblocked(cx, id, row);
         cx.db.effects.unblocks.push((id, unblock));
     }
     Ok(())

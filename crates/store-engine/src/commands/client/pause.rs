@@ -43,6 +43,7 @@ pub(crate) fn end_pause(db: &mut Keyspace, server: &mut ServerState) {
     for id in std::mem::take(&mut server.postponed) {
         if let Some(session) = server.sessions.get_mut(id) {
             session.flags &= !(session_flag::BLOCKED | session_flag::POSTPONED);
+            session.postponed = None;
             db.effects.resumed_sessions.push(id);
         }
     }

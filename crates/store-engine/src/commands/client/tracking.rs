@@ -1,5 +1,6 @@
 //! CLIENT TRACKING: a session hears when keys that it keeps change.
 
+use super::super::news::tell_own_news;
 use super::super::prelude::*;
 use crate::command::flag;
 use crate::context::Caller;
@@ -27,6 +28,9 @@ pub(super) fn client_tracking(cx: &mut Context<'_>, request: Request<'_>) -> Com
     let options = parse(cx, request)?;
     if is_word(request.arg(2), "ON") {
         let tracking = combine(cx, options)?;
+        if let Some(session) = tracking.redirect.and_then(|id| cx.server.sessions.get_mut(id)) {
+            session.flags |= session_flag::HEARS_FOR_OTHERS;
+        }
         cx.server.tracking.enable(cx.session, tracking);
         cx.db.effects.tracking = true;
     } else if is_word(request.arg(2), "OFF") {
@@ -268,7 +272,8 @@ pub(crate) fn remember_keys(cx: &mut Context<'_>, request: Request<'_>) {
         return;
     }
     let id = cx.session.id;
-    note_changes(cx.db, cx.server, Some(id));
+    // Who kept what changed before is told before, so that this is not forgotten with it.
+    tell_own_news(cx);
     match cx.server.scripting.running.as_ref().filter(|_| cx.caller == Caller::Script) {
         Some(running) => {
             let tracking = &mut cx.server.tracking;
@@ -293,34 +298,11 @@ pub(crate) fn shrink_tracking(db: &mut Keyspace, server: &mut ServerState) {
     server.tracking.shrink(keys_max, sessions, effects, limit);
 }
 
-/// Forgets who kept the keys that changed so far, so that those who read them from now on are
-/// remembered. `cause` is the session that changed them; what ended or was evicted, nobody did.
-fn note_changes(db: &mut Keyspace, server: &mut ServerState, cause: Option<SessionId>) {
-    let changed = std::mem::take(&mut db.effects.changed_keys);
-    server.tracking.note_changes(changed, cause);
-    let lost = std::mem::take(&mut db.effects.lost_keys);
-    server.tracking.note_changes(lost, None);
-    db.effects.has_untold = server.tracking.has_untold();
-}
-
 /// Keys went to make room for a request: its session hears of that before the reply, since what
 /// the reply says is newer.
 #[cold]
 pub(crate) fn tell_before_reply(cx: &mut Context<'_>) {
-    note_changes(cx.db, cx.server, None);
+    tell_own_news(cx);
     cx.server.tracking.tell_running(cx.session, &mut cx.reply);
-}
-
-/// Tells trackers of the keys that changed.
-pub(crate) fn tell_trackers(
-    db: &mut Keyspace,
-    server: &mut ServerState,
-    keys: Vec<Option<Box<[u8]>>>,
-    cause: Option<SessionId>,
-) {
-    let limit = server.config.tuned().output_limits[2];
-    server.tracking.note_changes(keys, cause);
-    db.effects.has_untold = false;
-    let (sessions, effects) = (&mut server.sessions, &mut db.effects);
-    server.tracking.tell_changes(sessions, effects, limit);
+    cx.db.effects.has_untold = cx.server.tracking.has_untold();
 }

@@ -8,6 +8,7 @@ use store_types::number::{Extended, IntText, parse_f64};
 use store_types::{Inserted, SortedSet};
 
 use super::collection::count_further;
+use super::news;
 use super::prelude::*;
 use search::{georadius, georadiusbymember, geosearch, geosearchstore};
 
@@ -24,6 +25,7 @@ const STORE_KEYS: &[KeySpec] = &[
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("geoadd", AtLeast(5), WRITE | GROWS, geoadd)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::GEO)
         .docs(Group::Geo, "3.2.0", "O(log N)", "Adds members at positions."),

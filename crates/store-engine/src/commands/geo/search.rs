@@ -211,7 +211,7 @@ fn reply_hits(cx: &mut Context<'_>, query: &Query, hits: Vec<Hit>) {
 fn store(cx: &mut Context<'_>, target: &[u8], query: &Query, form: Form, hits: Vec<Hit>) {
     cx.reply.count(hits.len());
     if hits.is_empty() {
-        cx.db.delete(target);
+        cx.db.delete_target(target);
         return;
     }
     let mut set = SortedSet::new();

@@ -4,6 +4,7 @@ mod fields;
 mod many;
 mod number;
 
+use super::news;
 use super::prelude::*;
 use fields::{hdel, hexists, hget, hlen, hmget, hmset, hset, hsetnx, hstrlen};
 use many::{hgetall, hkeys, hrandfield, hscan, hvals};
@@ -28,10 +29,12 @@ pub(super) const TABLE: &[Command] = &[
         .tips(&["nondeterministic_output_order"])
         .docs(Group::Hash, "2.0.0", "O(N)", "All fields with their values."),
     Command::new("hincrby", Exactly(4), WRITE | GROWS | FAST, hincrby)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::HASH)
         .docs(Group::Hash, "2.0.0", "O(1)", "Adds to the integer in a field."),
     Command::new("hincrbyfloat", Exactly(4), WRITE | GROWS | FAST, hincrbyfloat)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::HASH)
         .docs(Group::Hash, "2.6.0", "O(1)", "Adds to the number in a field."),
@@ -49,6 +52,7 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::HASH)
         .docs(Group::Hash, "2.0.0", "O(N)", "The values of several fields."),
     Command::new("hmset", AtLeast(4), WRITE | GROWS | FAST, hmset)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::HASH)
         .docs(Group::Hash, "2.0.0", "O(N)", "Sets several fields."),
@@ -63,10 +67,12 @@ pub(super) const TABLE: &[Command] = &[
         .tips(&["nondeterministic_output"])
         .docs(Group::Hash, "2.8.0", "O(1)", "Walks over the fields in steps."),
     Command::new("hset", AtLeast(4), WRITE | GROWS | FAST, hset)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::HASH)
         .docs(Group::Hash, "2.0.0", "O(N)", "Sets fields."),
     Command::new("hsetnx", Exactly(4), WRITE | GROWS | FAST, hsetnx)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | INSERT)])
         .categories(category::HASH)
         .docs(Group::Hash, "2.0.0", "O(1)", "Sets a field unless it exists."),

@@ -112,15 +112,22 @@ pub(super) fn take_some(
     list.remove_range(range);
     drop(list);
     after_taking(cx, key, end, taken == len);
+    if cx.caller == Caller::Resumed {
+        cx.db.signal_modified(key);
+    }
     count_further(cx, taken - 1);
     Ok(taken)
 }
 
 /// Tells that elements were taken.
 pub(super) fn after_taking(cx: &mut Context<'_>, key: &[u8], end: End, is_empty: bool) {
-    cx.db.changed(event_class::LIST, pop_event(end), key);
+    cx.db.changed_after_event(event_class::LIST, pop_event(end), key);
     if is_empty {
         remove_emptied(cx, key);
+    }
+    // As in Redis: that one who waited takes what was just given is no change of its own.
+    if cx.caller != Caller::Resumed {
+        cx.db.signal_modified(key);
     }
 }
 

@@ -89,12 +89,12 @@ pub(super) fn ltrim(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult
     list.remove_range(0..kept.start);
     drop(list);
     // The event comes even when nothing was cut off; the change does not.
-    cx.db.signal_modified(key);
     cx.db.notify(event_class::LIST, "ltrim", key);
     count_further(cx, len - kept.len());
     if kept.is_empty() {
         remove_emptied(cx, key);
     }
+    cx.db.signal_modified(key);
     Ok(())
 }
 

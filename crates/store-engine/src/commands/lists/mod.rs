@@ -7,6 +7,7 @@ mod take;
 
 use store_types::End;
 
+use super::news;
 use super::prelude::*;
 use ends::{llen, lpop, lpush, lpushx, rpop, rpush, rpushx};
 use inside::{lindex, linsert, lpos, lrange, lrem, lset, ltrim};
@@ -15,10 +16,12 @@ use take::{blmpop, blpop, brpop, lmpop};
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("blmove", Exactly(6), WRITE | GROWS | NO_SCRIPT | BLOCKING, blmove)
+        .told_behind(news::taking)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, RW | INSERT)])
         .categories(category::LIST)
         .docs(Group::List, "6.2.0", "O(1)", "Moves an element between lists, waiting for one."),
     Command::new("blmpop", AtLeast(5), WRITE | BLOCKING | MOVABLE_KEYS, blmpop)
+        .told_behind(news::most)
         .keys(&[KeySpec::counted(2, RW | ACCESS | DELETE)])
         .categories(category::LIST)
         .docs(
@@ -28,6 +31,7 @@ pub(super) const TABLE: &[Command] = &[
             "Takes elements from the first list that has some, waiting for one.",
         ),
     Command::new("blpop", AtLeast(3), WRITE | NO_SCRIPT | BLOCKING, blpop)
+        .told_behind(news::most)
         .keys(&[KeySpec::range(1, -2, 1, RW | ACCESS | DELETE)])
         .categories(category::LIST)
         .docs(
@@ -37,6 +41,7 @@ pub(super) const TABLE: &[Command] = &[
             "Takes the first element of the first list that has one, waiting for it.",
         ),
     Command::new("brpop", AtLeast(3), WRITE | NO_SCRIPT | BLOCKING, brpop)
+        .told_behind(news::most)
         .keys(&[KeySpec::range(1, -2, 1, RW | ACCESS | DELETE)])
         .categories(category::LIST)
         .docs(
@@ -46,6 +51,7 @@ pub(super) const TABLE: &[Command] = &[
             "Takes the last element of the first list that has one, waiting for it.",
         ),
     Command::new("brpoplpush", Exactly(4), WRITE | GROWS | NO_SCRIPT | BLOCKING, brpoplpush)
+        .told_behind(news::taking)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, RW | INSERT)])
         .categories(category::LIST)
         .docs(
@@ -67,6 +73,7 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::LIST)
         .docs(Group::List, "1.0.0", "O(1)", "The length of a list."),
     Command::new("lmove", Exactly(5), WRITE | GROWS, lmove)
+        .told_behind(news::taking)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, RW | INSERT)])
         .categories(category::LIST)
         .docs(
@@ -76,10 +83,12 @@ pub(super) const TABLE: &[Command] = &[
             "Moves an element from an end of a list to an end of another.",
         ),
     Command::new("lmpop", AtLeast(4), WRITE | MOVABLE_KEYS, lmpop)
+        .told_behind(news::most)
         .keys(&[KeySpec::counted(1, RW | ACCESS | DELETE)])
         .categories(category::LIST)
         .docs(Group::List, "7.0.0", "O(N+M)", "Takes elements from the first list that has some."),
     Command::new("lpop", AtLeast(2), WRITE | FAST, lpop)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE)])
         .categories(category::LIST)
         .docs(Group::List, "1.0.0", "O(N)", "Takes elements from the front of a list."),
@@ -88,10 +97,12 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::LIST)
         .docs(Group::List, "6.0.6", "O(N)", "The indexes of elements equal to a given one."),
     Command::new("lpush", AtLeast(3), WRITE | GROWS | FAST, lpush)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | INSERT)])
         .categories(category::LIST)
         .docs(Group::List, "1.0.0", "O(N)", "Adds elements at the front of a list."),
     Command::new("lpushx", AtLeast(3), WRITE | GROWS | FAST, lpushx)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | INSERT)])
         .categories(category::LIST)
         .docs(Group::List, "2.2.0", "O(N)", "Adds elements at the front of a list that exists."),
@@ -104,6 +115,7 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::LIST)
         .docs(Group::List, "1.0.0", "O(N+M)", "Removes elements equal to a given one."),
     Command::new("lset", Exactly(4), WRITE | GROWS, lset)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::LIST)
         .docs(Group::List, "1.0.0", "O(N)", "Replaces the element at an index."),
@@ -112,10 +124,12 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::LIST)
         .docs(Group::List, "1.0.0", "O(N)", "Keeps only the elements between two indexes."),
     Command::new("rpop", AtLeast(2), WRITE | FAST, rpop)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE)])
         .categories(category::LIST)
         .docs(Group::List, "1.0.0", "O(N)", "Takes elements from the back of a list."),
     Command::new("rpoplpush", Exactly(3), WRITE | GROWS, rpoplpush)
+        .told_behind(news::taking)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, RW | INSERT)])
         .categories(category::LIST)
         .docs(
@@ -125,10 +139,12 @@ pub(super) const TABLE: &[Command] = &[
             "Moves the last element of a list to the front of another.",
         ),
     Command::new("rpush", AtLeast(3), WRITE | GROWS | FAST, rpush)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | INSERT)])
         .categories(category::LIST)
         .docs(Group::List, "1.0.0", "O(N)", "Adds elements at the back of a list."),
     Command::new("rpushx", AtLeast(3), WRITE | GROWS | FAST, rpushx)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | INSERT)])
         .categories(category::LIST)
         .docs(Group::List, "2.2.0", "O(N)", "Adds elements at the back of a list that exists."),

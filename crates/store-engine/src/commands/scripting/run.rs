@@ -76,7 +76,9 @@ pub(super) fn run(
     let mut reply = std::mem::replace(&mut cx.reply, ReplyWriter::new(client)).into_output();
     let reply_start = reply.position();
     let mut host = ScriptHost::new(cx, &start, memory_refusal);
+    host.cx.db.effects.in_script = true;
     let outcome = work(invocation, &mut host, reply.bytes_mut());
+    host.cx.db.effects.in_script = false;
     let failures = u64::from(host.has_new_errors) + host.old_errors;
     cx.server.registry.stats_mut(cx.row).failed += failures;
     cx.server.scripting.running = None;
@@ -112,6 +114,7 @@ fn begin(cx: &mut Context<'_>, request: Request<'_>, kind: ScriptKind) -> Runnin
         has_written: false,
         is_killed: false,
         propagates: true,
+        protocol: cx.session.protocol,
         tracked_keys: Vec::new(),
     }
 }

@@ -3,10 +3,11 @@
 use store_types::{Element, Set};
 
 use super::super::collection::{count_from, key_count, look_set, reply_element};
+use super::super::news;
 use super::super::prelude::*;
 
 /// What is made of several sets.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Intersection,
     Union,
@@ -73,6 +74,7 @@ fn store_result(
     let keys = request.args_from(2);
     check_kinds(cx, keys.clone())?;
     let sets: Vec<Option<&Set>> = keys.map(|key| look_set(cx.db, key)).collect();
+    let lacks_one = what == Operation::Intersection && sets.iter().any(Option::is_none);
     let limits = &cx.server.limits;
     let mut result = Set::new();
     let mut keep = |member: Element<'_>| {
@@ -86,7 +88,11 @@ fn store_result(
     }
     let len = result.len();
     if len == 0 {
-        cx.db.delete(target);
+        cx.db.delete_target(target);
+        if lacks_one {
+            // As in Redis: where nothing had to be computed, the reply comes last.
+            news::tell_before_reply_if_listening(cx);
+        }
     } else {
         cx.db.set_object(target, result);
         cx.db.changed(event_class::SET, event, target);

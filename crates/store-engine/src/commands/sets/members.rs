@@ -43,11 +43,14 @@ pub(super) fn srem(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult 
 
 pub(super) fn smove(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let (source, target, member) = (request.arg(1), request.arg(2), request.arg(3));
-    if cx.db.peek_as::<Set>(source)?.is_none() {
+    // Both are looked for, even if the first is not there.
+    let has_source = cx.db.peek_as::<Set>(source).map(|set| set.is_some());
+    let target_kind = cx.db.peek_as::<Set>(target).map(|_| ());
+    if !has_source? {
         cx.reply.integer(0);
         return Ok(());
     }
-    cx.db.peek_as::<Set>(target)?;
+    target_kind?;
     let mut set = cx.db.write_as::<Set>(source)?.expect("the set was just seen");
     if source == target {
         cx.reply.integer(i64::from(set.contains(member)));
@@ -59,11 +62,12 @@ pub(super) fn smove(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult
     }
     let is_empty = set.is_empty();
     drop(set);
-    cx.db.changed(event_class::SET, "srem", source);
+    cx.db.changed_after_event(event_class::SET, "srem", source);
     if is_empty {
         remove_emptied(cx, source);
     }
     let added = cx.db.write_or_create(target, Set::new)?.insert(member, &cx.server.limits);
+    cx.db.signal_modified(source);
     if added {
         cx.db.changed(event_class::SET, "sadd", target);
     }

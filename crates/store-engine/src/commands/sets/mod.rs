@@ -4,6 +4,7 @@ mod algebra;
 mod members;
 mod random;
 
+use super::news;
 use super::prelude::*;
 use algebra::{sdiff, sdiffstore, sinter, sintercard, sinterstore, sunion, sunionstore};
 use members::{sadd, scard, sismember, smembers, smismember, smove, srem, sscan};
@@ -29,6 +30,7 @@ pub(super) const TABLE: &[Command] = &[
             "Members of the first set that are in none of the others.",
         ),
     Command::new("sdiffstore", AtLeast(3), WRITE | GROWS, sdiffstore)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, OW | UPDATE), KeySpec::all(2, RO | ACCESS)])
         .categories(category::SET)
         .docs(Group::Set, "1.0.0", "O(N)", "Stores the difference of sets."),
@@ -42,6 +44,7 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::SET)
         .docs(Group::Set, "7.0.0", "O(N*M)", "How many members all sets have."),
     Command::new("sinterstore", AtLeast(3), WRITE | GROWS, sinterstore)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | UPDATE), KeySpec::all(2, RO | ACCESS)])
         .categories(category::SET)
         .docs(Group::Set, "1.0.0", "O(N*M)", "Stores the intersection of sets."),
@@ -87,6 +90,7 @@ pub(super) const TABLE: &[Command] = &[
         .tips(&["nondeterministic_output_order"])
         .docs(Group::Set, "1.0.0", "O(N)", "Members that any of the sets has."),
     Command::new("sunionstore", AtLeast(3), WRITE | GROWS, sunionstore)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, OW | UPDATE), KeySpec::all(2, RO | ACCESS)])
         .categories(category::SET)
         .docs(Group::Set, "1.0.0", "O(N)", "Stores the union of sets."),

@@ -22,11 +22,14 @@ pub(super) fn zrem(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult 
     let is_empty = set.is_empty();
     drop(set);
     if removed > 0 {
-        cx.db.changed(event_class::SORTED_SET, "zrem", key);
+        cx.db.changed_after_event(event_class::SORTED_SET, "zrem", key);
         count_further(cx, removed - 1);
     }
     if is_empty {
         remove_emptied(cx, key);
+    }
+    if removed > 0 {
+        cx.db.signal_modified(key);
     }
     cx.reply.count(removed);
     Ok(())

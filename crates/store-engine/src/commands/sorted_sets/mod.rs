@@ -8,6 +8,7 @@ mod pop;
 mod range;
 mod store;
 
+use super::news;
 use super::prelude::*;
 use add::{zadd, zincrby};
 use algebra::{zdiff, zdiffstore, zinter, zintercard, zinterstore, zunion, zunionstore};
@@ -47,6 +48,7 @@ pub(super) const TABLE: &[Command] = &[
             "Takes the member with the lowest score, waiting for one.",
         ),
     Command::new("zadd", AtLeast(4), WRITE | GROWS | FAST, zadd)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::SORTED_SET)
         .docs(Group::SortedSet, "1.2.0", "O(log(N))", "Adds members or changes their scores."),
@@ -73,6 +75,7 @@ pub(super) const TABLE: &[Command] = &[
             "Members of the first sorted set that are in none of the others.",
         ),
     Command::new("zdiffstore", AtLeast(4), WRITE | GROWS | MOVABLE_KEYS, zdiffstore)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, OW | UPDATE), KeySpec::counted(2, RO | ACCESS)])
         .categories(category::SORTED_SET)
         .docs(
@@ -82,6 +85,7 @@ pub(super) const TABLE: &[Command] = &[
             "Stores the difference of sorted sets.",
         ),
     Command::new("zincrby", Exactly(4), WRITE | GROWS | FAST, zincrby)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::SORTED_SET)
         .docs(Group::SortedSet, "1.2.0", "O(log(N))", "Adds to the score of a member."),
@@ -99,6 +103,7 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::SORTED_SET)
         .docs(Group::SortedSet, "7.0.0", "O(N*K)", "How many members all sorted sets have."),
     Command::new("zinterstore", AtLeast(4), WRITE | GROWS | MOVABLE_KEYS, zinterstore)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, OW | UPDATE), KeySpec::counted(2, RO | ACCESS)])
         .categories(category::SORTED_SET)
         .docs(
@@ -160,6 +165,7 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::SORTED_SET)
         .docs(Group::SortedSet, "1.0.5", "O(log(N)+M)", "Members within a range of scores."),
     Command::new("zrangestore", AtLeast(5), WRITE | GROWS, zrangestore)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, OW | UPDATE), KeySpec::one(2, RO | ACCESS)])
         .categories(category::SORTED_SET)
         .docs(Group::SortedSet, "6.2.0", "O(log(N)+M)", "Stores a range of a sorted set."),
@@ -238,6 +244,7 @@ pub(super) const TABLE: &[Command] = &[
             "Members that any of the sorted sets has.",
         ),
     Command::new("zunionstore", AtLeast(4), WRITE | GROWS | MOVABLE_KEYS, zunionstore)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, OW | UPDATE), KeySpec::counted(2, RO | ACCESS)])
         .categories(category::SORTED_SET)
         .docs(Group::SortedSet, "2.0.0", "O(N)+O(M*log(M))", "Stores the union of sorted sets."),

@@ -100,7 +100,8 @@ fn take(
     }
     set.remove_range(ranks);
     drop(set);
-    cx.db.changed(event_class::SORTED_SET, extreme.pop_event(), key);
+    cx.db.changed_after_event(event_class::SORTED_SET, extreme.pop_event(), key);
+    cx.db.signal_modified(key);
     count_further(cx, taken - 1);
     if taken == len {
         remove_emptied(cx, key);

@@ -13,7 +13,7 @@ pub(super) fn store_or_delete(
 ) {
     let len = result.len();
     if len == 0 {
-        cx.db.delete(key);
+        cx.db.delete_target(key);
     } else {
         cx.db.set_object(key, result);
         cx.db.changed(event_class::SORTED_SET, event, key);

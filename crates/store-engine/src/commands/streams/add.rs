@@ -134,7 +134,8 @@ pub(super) fn xtrim(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult
     let (len, first_id) = (stream.len(), stream.first_id());
     drop(stream);
     if removed > 0 {
-        cx.db.changed(event_class::STREAM, "xtrim", key);
+        cx.db.changed_after_event(event_class::STREAM, "xtrim", key);
+        cx.db.signal_modified(key);
         count_further(cx, removed as usize - 1);
         if cx.db.effects.propagating {
             propagate(cx, request, None, options.trimming, (len, first_id));

@@ -10,6 +10,7 @@ mod range;
 mod read;
 mod write;
 
+use super::news;
 use super::prelude::*;
 use add::{xadd, xtrim};
 use claim::{xautoclaim, xclaim};
@@ -29,6 +30,7 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::STREAM)
         .docs(Group::Stream, "5.0.0", "O(1)", "Acknowledges entries read in a group."),
     Command::new("xadd", AtLeast(5), WRITE | GROWS | FAST, xadd)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::STREAM)
         .tips(&["nondeterministic_output"])
@@ -87,6 +89,7 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::STREAM)
         .docs(Group::Stream, "5.0.0", "O(N)", "Entries from one id to another, newest first."),
     Command::new("xsetid", AtLeast(3), WRITE | GROWS | FAST, xsetid)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::STREAM)
         .docs(Group::Stream, "5.0.0", "O(1)", "Sets the last id of a stream."),
@@ -99,6 +102,7 @@ pub(super) const TABLE: &[Command] = &[
 
 const GROUP_COMMANDS: &[Command] = &[
     Command::new("create", AtLeast(5), WRITE | GROWS, xgroup_create)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(2, RW | INSERT)])
         .categories(category::STREAM)
         .docs(Group::Stream, "5.0.0", "O(1)", "Creates a group."),
@@ -111,6 +115,7 @@ const GROUP_COMMANDS: &[Command] = &[
         .categories(category::STREAM)
         .docs(Group::Stream, "5.0.0", "O(1)", "Removes a consumer and what it has pending."),
     Command::new("destroy", Exactly(4), WRITE, xgroup_destroy)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(2, RW | DELETE)])
         .categories(category::STREAM)
         .docs(Group::Stream, "5.0.0", "O(N)", "Removes a group."),
@@ -118,6 +123,7 @@ const GROUP_COMMANDS: &[Command] = &[
         .categories(category::STREAM)
         .docs(Group::Stream, "5.0.0", "O(1)", "The subcommands."),
     Command::new("setid", AtLeast(5), WRITE, xgroup_setid)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(2, RW | UPDATE)])
         .categories(category::STREAM)
         .docs(Group::Stream, "5.0.0", "O(1)", "Moves a group to another id."),

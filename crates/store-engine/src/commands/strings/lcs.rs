@@ -17,7 +17,9 @@ struct Match {
 }
 
 pub(super) fn lcs(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let (a, b) = (operand(cx, request.arg(1))?, operand(cx, request.arg(2))?);
+    // Both are looked for, even if one is no string.
+    let (a, b) = (operand(cx, request.arg(1)), operand(cx, request.arg(2)));
+    let (a, b) = (a?, b?);
     let options = parse_options(request)?;
     let cells = (a.len() as u64 + 1) * (b.len() as u64 + 1);
     if a.len() >= u32::MAX as usize - 1 || b.len() >= u32::MAX as usize - 1 {

@@ -8,6 +8,7 @@ mod set;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::news;
 use super::prelude::*;
 use crate::keyspace::NewValue;
 use counter::{decr, decrby, incr, incrby, incrbyfloat};
@@ -34,10 +35,12 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::STRING)
         .docs(Group::String, "1.0.0", "O(1)", "The string at a key."),
     Command::new("getdel", Exactly(2), WRITE | FAST, getdel)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE)])
         .categories(category::STRING)
         .docs(Group::String, "6.2.0", "O(1)", "The string at a key, which is removed."),
     Command::new("getex", AtLeast(2), WRITE | FAST, getex)
+        .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::STRING)
         .docs(Group::String, "6.2.0", "O(1)", "The string at a key, whose expiry is changed."),
@@ -46,6 +49,7 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::STRING)
         .docs(Group::String, "2.4.0", "O(N)", "A part of a string."),
     Command::new("getset", Exactly(3), WRITE | GROWS | FAST, getset)
+        .told_behind(news::changes)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::STRING)
         .docs(Group::String, "1.0.0", "O(1)", "Sets a string and returns the one before."),
@@ -90,6 +94,7 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::STRING)
         .docs(Group::String, "2.6.0", "O(1)", "Sets a string that ends after milliseconds."),
     Command::new("set", AtLeast(3), WRITE | GROWS, set)
+        .told_behind(set::told_behind_set)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE | VARIABLE)])
         .categories(category::STRING)
         .docs(

@@ -3,8 +3,10 @@
 use store_resp::SHARED_MIN;
 
 use super::super::expire::{Unit, deadline};
+use super::super::news;
 use super::super::prelude::*;
 use super::{reply_shared, stored_arg};
+use crate::effects::KeyEvent;
 use crate::keyspace::{Expiry, StringRef};
 
 pub(super) fn get(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -153,6 +155,11 @@ fn parse_options(
         at += 1;
     }
     Ok(options)
+}
+
+/// With GET, SET replies before it sets.
+pub(super) fn told_behind_set(request: Request<'_>, event: &KeyEvent) -> bool {
+    request.args_from(3).any(|word| is_word(word, "GET")) && news::changes(request, event)
 }
 
 fn expiry_word(word: &[u8]) -> Option<(Unit, bool)> {

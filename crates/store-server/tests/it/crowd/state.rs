@@ -1,6 +1,7 @@
 //! What two servers tell about themselves, field by field, and what they hold, key by key.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use store_resp::Reply;
 
@@ -47,11 +48,11 @@ const ASKED: &[(&str, Form)] = &[
 /// One mistake may show in many fields.
 const DIFFERENCES_SHOWN_MAX: usize = 12;
 
-/// The log holds 128, most of them of the main connection.
-const SLOW_ENTRIES_COMPARED: usize = 20;
+/// Ends a test; measures nothing.
+const FREEING_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Databases in which a crowd may leave keys.
-const DATABASES: u32 = 3;
+/// All databases: a crowd may leave keys in any of them.
+const DATABASES: u32 = 16;
 
 /// Compares everything that the servers tell about themselves.
 pub(super) fn compare_facts(
@@ -59,6 +60,7 @@ pub(super) fn compare_facts(
     theirs: &mut Side,
     usage: &Usage,
 ) -> Result<(), String> {
+    wait_for_freeing(ours, theirs);
     let mut differences = Vec::new();
     for (line, form) in ASKED {
         let place = line.split_once(" GET -1").map_or(*line, |(front, _)| front);
@@ -66,7 +68,35 @@ pub(super) fn compare_facts(
         let (our_fields, their_fields) = (fields(ours, line, *form), fields(theirs, line, *form));
         differences.extend(compare_fields(place, our_fields, their_fields, usage).err());
     }
+    for side in [ours, theirs] {
+        side.ask_line("SLOWLOG RESET");
+    }
     if differences.is_empty() { Ok(()) } else { Err(differences.join("\n    ")) }
+}
+
+/// Waits until threads have freed what FLUSHALL ASYNC and UNLINK left to them. Both servers are
+/// asked as often.
+fn wait_for_freeing(ours: &mut Side, theirs: &mut Side) {
+    let patience_ends_at = Instant::now() + FREEING_PATIENCE;
+    loop {
+        let infos = [&mut *ours, &mut *theirs].map(|side| text(&side.ask_line("INFO memory")));
+        let is_done = |info: &String| info.contains("lazyfree_pending_objects:0\r\n");
+        if infos.iter().all(is_done) || Instant::now() > patience_ends_at {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Asks for all keys, so that those that have ended are removed.
+pub(super) fn remove_ended_keys(side: &mut Side) {
+    for database in (0..DATABASES).rev() {
+        side.ask_line(&format!("SELECT {database}"));
+        let reply = side.ask_line("SCAN 0 COUNT 1000000");
+        let is_whole =
+            matches!(&reply, Reply::Array(parts) if parts[0] == Reply::Bulk(b"0".into()));
+        assert!(is_whole, "{}: {reply:?} are not all keys", side.name);
+    }
 }
 
 /// Compares the keys of all databases: kinds, encodings, ends, values.
@@ -162,7 +192,7 @@ fn fields(side: &mut Side, line: &str, form: Form) -> Fields {
     fields
 }
 
-/// The newest entries that others than the main connection caused, without their numbers.
+/// The entries that others than the main connection caused, without their numbers.
 fn without_main(side: &Side, log: &Reply) -> Reply {
     let Reply::Array(entries) = log else { panic!("{log:?} is no log") };
     let entries = entries.iter().filter_map(|entry| match entry {
@@ -172,7 +202,7 @@ fn without_main(side: &Side, log: &Reply) -> Reply {
         Reply::Array(_) => None,
         other => panic!("{other:?} is no entry"),
     });
-    Reply::Array(entries.take(SLOW_ENTRIES_COMPARED).collect())
+    Reply::Array(entries.collect())
 }
 
 fn text(reply: &Reply) -> String {

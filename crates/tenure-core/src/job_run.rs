@@ -1,0 +1,328 @@
+//! One run of a job: what is asked in which order, and what each answer means.
+//!
+//! A machine without waiting: the caller asks, leads and works, and tells what came of it. Whoever
+//! runs jobs uses it, the simulator included.
+
+use std::time::Duration;
+
+use crate::protocol::{Answer, LostWhy, Outcome, Request, Tick, TickOutcome};
+use crate::{InstanceId, ServerTime, Token};
+
+/// The pause before a request that was not answered is repeated.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// What is to be run, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobSettings {
+    /// Which tick of it; none: whenever the leadership is free.
+    pub tick: Option<JobTick>,
+    /// Whether a tick that somebody began and never finished is begun again.
+    pub rerun_crashed: bool,
+    /// How long the outcome of a named tick is kept.
+    pub keep: Duration,
+}
+
+/// A tick that is known, or that only the store's clock can tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobTick {
+    /// This one.
+    Known(Tick),
+    /// The current period of this length; not zero.
+    Every(Duration),
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobStep {
+    /// Ask the store, after a pause.
+    Ask {
+        /// What.
+        request: Request,
+        /// How long to wait before.
+        after: Duration,
+    },
+    /// Try to lead, once.
+    Lead {
+        /// Somebody holds the resource, perhaps for this very tick.
+        is_held: bool,
+    },
+    /// Begin the work, under the term that was granted.
+    Work,
+    /// Step down: this is what became of the run.
+    End(JobEnd),
+}
+
+/// What became of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobEnd {
+    /// The work returned.
+    Ran {
+        /// Whether the store has the outcome, where there is a tick.
+        is_recorded: bool,
+    },
+    /// The tick has run before, or elsewhere, and ended like this.
+    AlreadyDone(TickOutcome),
+    /// Somebody began the tick and never finished.
+    Unfinished {
+        /// Who.
+        by: InstanceId,
+        /// Under which token.
+        token: Token,
+    },
+    /// The work was never started.
+    NotStarted {
+        /// Whether the store knows that the tick is open again.
+        is_reopened: bool,
+    },
+    /// The work had to stop.
+    Stopped,
+    /// The term ended before the work began; why, where the store said so.
+    LostBefore(Option<LostWhy>),
+    /// The store did not answer, or not with this, before the work began.
+    Unanswered(Option<Outcome>),
+}
+
+/// How the work ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WorkEnd {
+    /// By itself, inside its term.
+    Returned(TickOutcome),
+    /// Because it had to.
+    Stopped,
+    /// It could not even begin, or was never begun.
+    NotStarted,
+}
+
+/// One run of a job.
+#[derive(Clone, Debug)]
+pub struct JobRun {
+    settings: JobSettings,
+    /// Fixed once the store's clock has been asked, where it must be.
+    tick: Option<Tick>,
+    token: Token,
+    asked: Option<Request>,
+}
+
+impl JobRun {
+    /// A run that has not begun.
+    pub fn new(settings: JobSettings) -> Self {
+        let tick = match &settings.tick {
+            Some(JobTick::Known(tick)) => Some(tick.clone()),
+            _ => None,
+        };
+        JobRun { settings, tick, token: Token::NONE, asked: None }
+    }
+
+    /// The tick, once it is known.
+    pub fn tick(&self) -> Option<&Tick> {
+        self.tick.as_ref()
+    }
+
+    /// Looks how the tick stands, for the first time or again: before anybody leads.
+    pub fn look(&mut self) -> JobStep {
+        match (&self.settings.tick, self.tick.clone()) {
+            (_, Some(tick)) => self.ask(Request::TickLook { tick }),
+            (Some(JobTick::Every(_)), None) => self.ask(Request::Observe { members: false }),
+            _ => JobStep::Lead { is_held: false },
+        }
+    }
+
+    /// A term was granted.
+    pub fn handle_granted(&mut self, token: Token) -> JobStep {
+        self.token = token;
+        let rerun_crashed = self.settings.rerun_crashed;
+        match self.tick.clone() {
+            Some(tick) => self.ask(Request::TickBegin { token, tick, rerun_crashed }),
+            None => JobStep::Work,
+        }
+    }
+
+    /// The store answered. `leads` says whether the term lasts still, where there is one.
+    pub fn handle_answer(&mut self, answer: Answer, leads: bool) -> JobStep {
+        let Some(request) = self.asked.take() else { return JobStep::End(JobEnd::Stopped) };
+        match (request, answer.outcome) {
+            (Request::Observe { .. }, _) => {
+                self.tick = self.period_at(answer.view.server_time);
+                self.look()
+            }
+            (Request::TickLook { .. }, Outcome::TickDone(outcome)) => {
+                JobStep::End(JobEnd::AlreadyDone(outcome))
+            }
+            (Request::TickLook { .. }, _) => {
+                JobStep::Lead { is_held: answer.view.holder.is_some() }
+            }
+            (Request::TickBegin { .. }, outcome) => self.begun(outcome, leads),
+            (Request::TickReopen { .. }, outcome) => {
+                let is_reopened = outcome == Outcome::Done;
+                JobStep::End(JobEnd::NotStarted { is_reopened })
+            }
+            // The store has it, though the term may be over by now.
+            (_, outcome) => JobStep::End(JobEnd::Ran { is_recorded: outcome == Outcome::Done }),
+        }
+    }
+
+    /// The store did not answer. `may_answer` says that it might, if it is asked once more.
+    pub fn handle_unanswered(&mut self, may_answer: bool, leads: bool) -> JobStep {
+        let Some(request) = self.asked.take() else { return JobStep::End(JobEnd::Stopped) };
+        // All requests about a tick may be repeated by the term that made them.
+        let needs_term = !matches!(request, Request::Observe { .. } | Request::TickLook { .. });
+        if needs_term && may_answer && leads {
+            self.asked = Some(request.clone());
+            return JobStep::Ask { request, after: ASK_AGAIN };
+        }
+        JobStep::End(match request {
+            Request::TickBegin { .. } if !leads => JobEnd::LostBefore(None),
+            Request::TickFinish { .. } => JobEnd::Ran { is_recorded: false },
+            Request::TickReopen { .. } => JobEnd::NotStarted { is_reopened: false },
+            _ => JobEnd::Unanswered(None),
+        })
+    }
+
+    /// The term is over while an answer is waited for.
+    pub fn handle_lost(&mut self) -> JobStep {
+        self.handle_unanswered(false, false)
+    }
+
+    /// The work ended.
+    pub fn handle_worked(&mut self, ended: WorkEnd) -> JobStep {
+        let (token, keep) = (self.token, self.settings.keep);
+        match (ended, self.tick.clone()) {
+            (WorkEnd::Stopped, _) => JobStep::End(JobEnd::Stopped),
+            (WorkEnd::Returned(outcome), Some(tick)) => {
+                self.ask(Request::TickFinish { token, tick, outcome, keep })
+            }
+            (WorkEnd::Returned(_), None) => JobStep::End(JobEnd::Ran { is_recorded: true }),
+            (WorkEnd::NotStarted, Some(tick)) => self.ask(Request::TickReopen { token, tick }),
+            (WorkEnd::NotStarted, None) => JobStep::End(JobEnd::NotStarted { is_reopened: true }),
+        }
+    }
+
+    fn begun(&self, outcome: Outcome, leads: bool) -> JobStep {
+        match outcome {
+            Outcome::TickDone(outcome) => JobStep::End(JobEnd::AlreadyDone(outcome)),
+            Outcome::TickUnfinished { by, token } => JobStep::End(JobEnd::Unfinished { by, token }),
+            Outcome::TickRuns if leads => JobStep::Work,
+            Outcome::TickRuns => JobStep::End(JobEnd::LostBefore(None)),
+            Outcome::Lost(why) => JobStep::End(JobEnd::LostBefore(Some(why))),
+            other => JobStep::End(JobEnd::Unanswered(Some(other))),
+        }
+    }
+
+    fn ask(&mut self, request: Request) -> JobStep {
+        self.asked = Some(request.clone());
+        JobStep::Ask { request, after: Duration::ZERO }
+    }
+
+    /// The period at a reading of the store's clock.
+    fn period_at(&self, time: ServerTime) -> Option<Tick> {
+        let Some(JobTick::Every(period)) = &self.settings.tick else { return None };
+        let micros = u64::try_from(period.as_micros()).unwrap_or(u64::MAX).max(1);
+        let period = Duration::from_micros(micros);
+        Some(Tick::Period { number: time.0 / micros, period })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::View;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn run(tick: Option<JobTick>) -> JobRun {
+        JobRun::new(JobSettings { tick, rerun_crashed: true, keep: SECOND })
+    }
+
+    fn named() -> JobRun {
+        run(Some(JobTick::Known(Tick::Named("step".into()))))
+    }
+
+    fn answer(outcome: Outcome) -> Answer {
+        let view = View { server_time: ServerTime(7_500_000), ..View::default() };
+        Answer { outcome, view, warnings: Vec::new() }
+    }
+
+    fn token() -> Token {
+        Token::new(5).unwrap()
+    }
+
+    /// A run whose work is under way.
+    fn working() -> JobRun {
+        let mut run = named();
+        run.handle_granted(token());
+        assert_eq!(run.handle_answer(answer(Outcome::TickRuns), true), JobStep::Work);
+        run
+    }
+
+    #[test]
+    fn a_period_is_told_by_the_clock_of_the_store_and_stays() {
+        let mut run = run(Some(JobTick::Every(2 * SECOND)));
+        assert!(matches!(run.look(), JobStep::Ask { request: Request::Observe { .. }, .. }));
+        let tick = Tick::Period { number: 3, period: 2 * SECOND };
+        let look = Request::TickLook { tick: tick.clone() };
+        let step = JobStep::Ask { request: look, after: Duration::ZERO };
+        assert_eq!(run.handle_answer(answer(Outcome::Done), false), step);
+        assert_eq!(run.look(), step);
+        assert_eq!(run.tick(), Some(&tick));
+    }
+
+    #[test]
+    fn without_a_tick_only_the_term_counts() {
+        let mut run = run(None);
+        assert_eq!(run.look(), JobStep::Lead { is_held: false });
+        assert_eq!(run.handle_granted(token()), JobStep::Work);
+        let returned = run.handle_worked(WorkEnd::Returned(TickOutcome::Succeeded));
+        assert_eq!(returned, JobStep::End(JobEnd::Ran { is_recorded: true }));
+    }
+
+    #[test]
+    fn no_work_begins_after_its_term() {
+        let mut run = named();
+        run.handle_granted(token());
+        let late = run.handle_answer(answer(Outcome::TickRuns), false);
+        assert_eq!(late, JobStep::End(JobEnd::LostBefore(None)));
+
+        run.handle_granted(token());
+        assert_eq!(run.handle_lost(), JobStep::End(JobEnd::LostBefore(None)));
+    }
+
+    #[test]
+    fn what_is_not_answered_is_asked_again_while_the_term_lasts() {
+        let mut run = working();
+        run.handle_worked(WorkEnd::Returned(TickOutcome::Succeeded));
+        assert!(matches!(
+            run.handle_unanswered(true, true),
+            JobStep::Ask { request: Request::TickFinish { .. }, after: ASK_AGAIN }
+        ));
+        let unrecorded = JobStep::End(JobEnd::Ran { is_recorded: false });
+        assert_eq!(run.handle_unanswered(true, false), unrecorded);
+
+        run.handle_worked(WorkEnd::Returned(TickOutcome::Succeeded));
+        assert_eq!(run.handle_unanswered(false, true), unrecorded, "it never will be");
+    }
+
+    #[test]
+    fn an_outcome_that_the_store_has_is_recorded_however_late_it_says_so() {
+        let mut run = working();
+        run.handle_worked(WorkEnd::Returned(TickOutcome::Succeeded));
+        let recorded = run.handle_answer(answer(Outcome::Done), false);
+        assert_eq!(recorded, JobStep::End(JobEnd::Ran { is_recorded: true }));
+    }
+
+    #[test]
+    fn work_that_never_started_opens_its_tick_again() {
+        let mut run = working();
+        let asked = run.handle_worked(WorkEnd::NotStarted);
+        assert!(matches!(asked, JobStep::Ask { request: Request::TickReopen { .. }, .. }));
+        let told = run.handle_answer(answer(Outcome::Done), true);
+        assert_eq!(told, JobStep::End(JobEnd::NotStarted { is_reopened: true }));
+    }
+
+    #[test]
+    fn an_answer_to_nothing_ends_the_run() {
+        assert_eq!(named().handle_answer(answer(Outcome::TickRuns), true), STOPPED);
+        assert_eq!(named().handle_lost(), STOPPED);
+    }
+
+    const STOPPED: JobStep = JobStep::End(JobEnd::Stopped);
+}
