@@ -3,7 +3,8 @@
 //! The parts that every world needs: [`Queue`] (what happens next), [`Network`] (connections that
 //! are late, cut and reset), [`Clock`], [`Random`]. And the worlds:
 //! - [`replication`]: servers that follow each other, run by the unchanged `store-replica`;
-//! - [`sentinel`]: sentinels that watch such servers, run by the unchanged `store-sentinel`.
+//! - [`sentinel`]: sentinels that watch such servers, run by the unchanged `store-sentinel`;
+//! - [`cluster`]: nodes that share slots, run by the unchanged `store-cluster`.
 //!
 //! ```
 //! use store_simulator::replication::World;
@@ -13,6 +14,7 @@
 //! ```
 
 mod clock;
+pub mod cluster;
 mod network;
 mod queue;
 mod random;

@@ -15,6 +15,7 @@ const PURE: &[&str] = &[
     "store-persist",
     "store-replica",
     "store-sentinel",
+    "store-cluster",
     "store-simulator",
 ];
 

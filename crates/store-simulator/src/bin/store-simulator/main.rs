@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "the library is pure, the program around it is not")]
 
 mod args;
+mod cluster;
 mod sweep;
 mod worlds;
 
@@ -14,6 +15,9 @@ use sweep::{Found, sweep};
 use worlds::Worlds;
 
 fn main() -> ExitCode {
+    if std::env::args().nth(1).is_some_and(|word| word == "cluster") {
+        return cluster::main(std::env::args().skip(2));
+    }
     let args = match Args::parse(std::env::args().skip(1)) {
         Ok(args) => args,
         Err(text) => {
