@@ -1,8 +1,10 @@
 //! `tenure once`: a program that runs once per tick across the fleet.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
+use std::future::poll_fn;
 use std::process::ExitCode;
+use std::task::Poll;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -26,6 +28,8 @@ use crate::store_options::{self, Target, blame};
 
 /// How long the outcome is waited for unless told otherwise: for ever, as people count.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// What is said when this process was asked to end while the program ran.
+const TERMINATED: &str = "terminated: the tick is open, so it is run again";
 
 /// Run a program once per tick, whichever instance comes first.
 ///
@@ -96,7 +100,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let config = store_options::load(loader)?;
     let timing = Timing::new(&config.election(name).timing()).map_err(tenure::Error::from)?;
     let code = block_on(async {
-        let farewells = Signals::listen()?;
+        let signals = Signals::listen()?;
         let tenure = store_options::connect(config)?;
         let job = job(&arguments, &tenure);
         let stop_signal = arguments.child.stop_signal;
@@ -107,7 +111,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             ended: Cell::new(None),
             left_by: Cell::new(None),
         };
-        let code = turn.run(job, supervisor, farewells).await;
+        let code = turn.run(job, supervisor, signals).await;
         leave(&tenure).await;
         code.map_err(|error| match error {
             Trouble::Library(error) => blame(&tenure, error),
@@ -140,10 +144,19 @@ enum Trouble {
     Here(Failure),
 }
 
-/// A term to run the program under, and whoever waits to hear how that went.
+/// A term to run the program under, the signals that are the program's affair from now on, and
+/// whoever waits to hear how that went.
 struct Commission {
     term: Term,
+    signals: Signals,
     tell: oneshot::Sender<Result<Ended, String>>,
+}
+
+/// How a commission ended.
+struct Kept {
+    ended: Result<Ended, Failure>,
+    /// The signal that came too late for the program.
+    left_by: Option<Signal>,
 }
 
 /// Looks after the guard and orphans until there is a term, runs the program under it, and leaves
@@ -151,26 +164,29 @@ struct Commission {
 async fn keep(
     mut supervisor: Supervisor,
     mut commissioned: oneshot::Receiver<Commission>,
-) -> Option<Result<Ended, Failure>> {
+) -> Option<Kept> {
     let commission = tokio::select! {
         commission = &mut commissioned => commission.ok(),
         // There cannot be a guard, which is told once the program is to be run.
         _ = supervisor.stand_by() => commissioned.await.ok(),
     };
-    let ended = match commission {
-        Some(commission) => Some(supervise(&mut supervisor, commission).await),
-        None => None,
+    let Some(Commission { term, mut signals, tell }) = commission else {
+        supervisor.close().await;
+        return None;
     };
+    let ended = supervise(&mut supervisor, term, &mut signals, tell).await;
     supervisor.close().await;
-    ended
+    Some(Kept { ended, left_by: signals.unread_farewell().await })
 }
 
 /// Runs the program under its term, and tells how that went before the term is given up.
 async fn supervise(
     supervisor: &mut Supervisor,
-    Commission { term, tell }: Commission,
+    term: Term,
+    signals: &mut Signals,
+    tell: oneshot::Sender<Result<Ended, String>>,
 ) -> Result<Ended, Failure> {
-    let mut ended = supervisor.run(&term, None).await;
+    let mut ended = supervisor.run(&term, None, signals).await;
     if let Ok(Ended::ByItself(ending)) = ended
         && was_told_to_end(ending)
     {
@@ -200,33 +216,41 @@ fn was_told_to_end(ending: Ending) -> bool {
     }
 }
 
+/// The next farewell for as long as the signals are there.
+async fn next_farewell(signals: &RefCell<Option<Signals>>) -> Signal {
+    poll_fn(|context| {
+        let mut signals = signals.borrow_mut();
+        let signal = signals.as_mut().and_then(|signals| signals.poll_farewell(context));
+        signal.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
 /// One try at the tick.
 struct Turn {
     tenure: Tenure,
     waits: bool,
     /// How the program ended, once it has.
     ended: Cell<Option<Ended>>,
-    /// The signal that came before there was a program.
+    /// The signal that came before there was a program, or when it was gone with its term.
     left_by: Cell<Option<Signal>>,
 }
 
 impl Turn {
-    async fn run(
-        &self,
-        job: Job,
-        supervisor: Supervisor,
-        mut farewells: Signals,
-    ) -> Result<u8, Trouble> {
+    async fn run(&self, job: Job, supervisor: Supervisor, signals: Signals) -> Result<u8, Trouble> {
         // A task of its own: the library drops work whose term is cut off, but whoever ends the
         // program must see it gone, and holds the term until then.
         let (commission, commissioned) = oneshot::channel();
         let supervised = tokio::spawn(keep(supervisor, commissioned));
-        let is_working = Cell::new(false);
+        // Ours until there is a program, then the supervisor's.
+        let signals = RefCell::new(Some(signals));
         let work = async |term: Term| {
-            is_working.set(true);
             let (tell, told) = oneshot::channel();
-            // One that has ended early does not tell.
-            let _ = commission.send(Commission { term, tell });
+            match signals.take() {
+                // One that has ended early does not tell.
+                Some(signals) => drop(commission.send(Commission { term, signals, tell })),
+                None => drop(tell),
+            }
             match told.await {
                 Ok(Ok(ended)) => Ok(self.note(ended)),
                 Ok(Err(words)) => Err(NotStarted(words)),
@@ -234,31 +258,31 @@ impl Turn {
             }
         };
         let mut running = Box::pin(job.run_startable(work));
-        let once = loop {
-            tokio::select! {
-                biased;
-                once = &mut running => break once,
-                signal = farewells.next_farewell() => {
-                    // While it works, the program's affair; the supervisor hears it, too.
-                    if !is_working.get() {
-                        self.left_by.set(Some(signal));
-                        break self.leave(&mut running).await;
-                    }
-                }
+        let once = tokio::select! {
+            biased;
+            once = &mut running => once,
+            signal = next_farewell(&signals) => {
+                self.left_by.set(Some(signal));
+                self.leave(&mut running).await
             }
         };
         // Whoever waits for a term hears that there will be none.
         drop(running);
         match supervised.await {
-            Ok(Some(Ok(ended))) => self.ended.set(Some(ended)),
+            Ok(Some(Kept { ended: Ok(ended), left_by })) => {
+                self.ended.set(Some(ended));
+                self.left_by.set(self.left_by.get().or(left_by));
+            }
             Ok(None) => {}
-            Ok(Some(Err(failure))) => return Err(Trouble::Here(failure)),
+            Ok(Some(Kept { ended: Err(failure), .. })) => return Err(Trouble::Here(failure)),
             Err(_) => return Err(Trouble::Here(Failure::new(exit::NO, "a bug: see above"))),
         }
         match (self.left_by.get(), self.ended.get()) {
-            (Some(signal), None | Some(Ended::NeverRan(_) | Ended::WithItsTerm)) => {
+            (Some(signal), Some(Ended::WithItsTerm)) => {
+                talk(TERMINATED);
                 Ok(code_of_signal(signal))
             }
+            (Some(signal), None | Some(Ended::NeverRan(_))) => Ok(code_of_signal(signal)),
             _ => Ok(self.code(once.map_err(Trouble::Library)?)),
         }
     }
@@ -293,10 +317,11 @@ impl Turn {
         match (once, self.ended.get()) {
             // Its own code would say that it was done; the tick is open.
             (Once::Interrupted(_), Some(Ended::Leaving(ending))) => {
-                talk("terminated: the tick is open, so it is run again");
+                talk(TERMINATED);
                 match ending {
-                    Ending::Signalled(signal) => exit::of_signal(signal),
-                    Ending::Exited(_) => exit::of_signal(Signal::TERM.as_raw() as u8),
+                    Ending::Signalled(signal) if was_told_to_end(ending) => exit::of_signal(signal),
+                    // It was killed because it did not stop in time, or stopped in its own way.
+                    _ => code_of_signal(Signal::TERM),
                 }
             }
             (_, Some(Ended::NeverRan(Some(signal)))) => {

@@ -8,7 +8,7 @@
 //! Here the wrapper goes on deciding meanwhile, and the process stays a zombie until its number
 //! may be anybody's again.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -22,7 +22,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
 use super::proc::{from_system, to_system};
-use super::program::Program;
+use super::program::{Program, is_script};
 use super::terminal::Terminal;
 
 /// What the child says before it executes the program.
@@ -95,8 +95,13 @@ impl Forked {
     }
 }
 
+/// Who runs scripts that name no interpreter.
+const SHELL: &CStr = c"/bin/sh";
+
 /// Everything the child needs, made before it is there: after a fork it may not allocate.
 struct Prepared {
+    /// What is executed: looked up before, because that allocates, too.
+    file: CString,
     words: Vec<CString>,
     environment: Vec<CString>,
     parent: rustix::process::Pid,
@@ -107,6 +112,31 @@ struct Prepared {
     terminal: Option<Terminal>,
 }
 
+/// What is passed on to the program, as the system wants it: each ends with a null.
+struct Pointers {
+    arguments: Vec<*const libc::c_char>,
+    variables: Vec<*const libc::c_char>,
+    /// The words for the shell, if the file is a script that it would run.
+    script: Option<Vec<*const libc::c_char>>,
+}
+
+impl Pointers {
+    fn to(prepared: &Prepared, is_script: bool) -> Self {
+        let list = |words: &[&CStr]| -> Vec<*const libc::c_char> {
+            words.iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect()
+        };
+        let words: Vec<&CStr> = prepared.words.iter().map(CString::as_c_str).collect();
+        let variables: Vec<&CStr> = prepared.environment.iter().map(CString::as_c_str).collect();
+        let after_name = words.get(1..).unwrap_or_default();
+        let script = [&[SHELL, prepared.file.as_c_str()], after_name].concat();
+        Pointers {
+            arguments: list(&words),
+            variables: list(&variables),
+            script: is_script.then(|| list(&script)),
+        }
+    }
+}
+
 /// Forks the program's process, as the leader of a group of its own.
 pub(super) fn fork(
     program: &Program,
@@ -115,7 +145,9 @@ pub(super) fn fork(
 ) -> io::Result<Forked> {
     let (gate_end, gate) = io::pipe()?;
     let (news, news_end) = io::pipe()?;
+    let file = program.file();
     let prepared = Prepared {
+        file: c_string(file.as_os_str().as_bytes())?,
         words: program.words().map(|word| c_string(word.as_bytes())).collect::<io::Result<_>>()?,
         environment: merged(environment)?,
         parent: getpid(),
@@ -124,11 +156,8 @@ pub(super) fn fork(
         not_ours: [gate.as_raw_fd(), news.as_raw_fd()],
         terminal,
     };
-    let pointers = |words: &[CString]| -> Vec<*const libc::c_char> {
-        words.iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect()
-    };
-    let (arguments, variables) = (pointers(&prepared.words), pointers(&prepared.environment));
-    let leader = fork_and_run(&prepared, &arguments, &variables)?;
+    let pointers = Pointers::to(&prepared, is_script(&file));
+    let leader = fork_and_run(&prepared, &pointers)?;
     // The child does it as well; whoever comes first, the group is there before it is signalled.
     let _ = setpgid(Some(to_system(leader)), Some(to_system(leader)));
     let news = pipe::Receiver::from_owned_fd(OwnedFd::from(news))?;
@@ -136,11 +165,7 @@ pub(super) fn fork(
 }
 
 #[expect(unsafe_code, reason = "the standard library forks only together with the execution")]
-fn fork_and_run(
-    prepared: &Prepared,
-    arguments: &[*const libc::c_char],
-    variables: &[*const libc::c_char],
-) -> io::Result<Pid> {
+fn fork_and_run(prepared: &Prepared, pointers: &Pointers) -> io::Result<Pid> {
     // Signals wait until the child has no handlers of ours any more.
     let mut before = SigSet::empty();
     let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before));
@@ -149,7 +174,7 @@ fn fork_and_run(
     let forked = unsafe { libc::fork() };
     let error = io::Error::last_os_error();
     if forked == 0 {
-        in_child(prepared, arguments, variables);
+        in_child(prepared, pointers);
     }
     let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
     match forked {
@@ -160,11 +185,7 @@ fn fork_and_run(
 
 /// What the child does between fork and execution.
 #[expect(unsafe_code, reason = "the system's own calls, where nothing else may be called")]
-fn in_child(
-    prepared: &Prepared,
-    arguments: &[*const libc::c_char],
-    variables: &[*const libc::c_char],
-) -> ! {
+fn in_child(prepared: &Prepared, pointers: &Pointers) -> ! {
     // SAFETY: as said in `fork_and_run`; the pointers end with a null each.
     unsafe {
         for end in prepared.not_ours {
@@ -180,8 +201,13 @@ fn in_child(
         let _ = rustix::thread::disable_transparent_huge_pages(false);
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
-        libc::execvpe(arguments[0], arguments.as_ptr(), variables.as_ptr());
+        let variables = pointers.variables.as_ptr();
+        libc::execve(prepared.file.as_ptr(), pointers.arguments.as_ptr(), variables);
         let error = *libc::__errno_location();
+        // Only a script: a shell would take what is built for another machine for one, too.
+        if let (libc::ENOEXEC, Some(script)) = (error, &pointers.script) {
+            libc::execve(SHELL.as_ptr(), script.as_ptr(), variables);
+        }
         let _ = rustix::io::write(prepared.news.as_fd(), &error.to_ne_bytes());
         libc::_exit(NOT_EXECUTED)
     }

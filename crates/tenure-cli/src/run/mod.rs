@@ -187,7 +187,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let timing = Timing::new(&settings.timing()).map_err(tenure::Error::from)?;
     let exits_on_loss = settings.on_loss == OnLoss::Exit;
     let code = block_on(async {
-        let mut farewells = Signals::listen()?;
+        let mut signals = Signals::listen()?;
         let tenure = store_options::connect(config)?;
         let check = arguments
             .health_cmd
@@ -210,7 +210,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             loss_code: exits_on_loss.then_some(arguments.loss_code),
             illnesses: 0,
         };
-        wrapper.contend(&mut farewells).await
+        wrapper.contend(&mut signals).await
     })?;
     Ok(ExitCode::from(code))
 }
@@ -264,19 +264,19 @@ struct Wrapper {
 
 impl Wrapper {
     /// Contends, again and again, until there is an exit code.
-    async fn contend(&mut self, farewells: &mut Signals) -> Result<u8, Failure> {
-        let over = self.contend_until_over(farewells).await;
+    async fn contend(&mut self, signals: &mut Signals) -> Result<u8, Failure> {
+        let over = self.contend_until_over(signals).await;
         // Together: neither a guard nor a store that is silent holds up the other.
         tokio::join!(leave(&self.contest.tenure), self.supervisor.close());
         over
     }
 
-    async fn contend_until_over(&mut self, farewells: &mut Signals) -> Result<u8, Failure> {
+    async fn contend_until_over(&mut self, signals: &mut Signals) -> Result<u8, Failure> {
         let mut has_led = false;
         loop {
             let term = tokio::select! {
                 biased;
-                signal = farewells.next_farewell() => return Ok(code_of_signal(signal)),
+                signal = signals.next_farewell() => return Ok(code_of_signal(signal)),
                 failure = self.contest.denied(), if !has_led => return Err(failure),
                 failure = self.supervisor.stand_by() => return Err(failure),
                 term = self.contest.wait() => term?,
@@ -284,7 +284,7 @@ impl Wrapper {
             has_led = true;
             self.contest.wait_left = self.contest.wait_timeout;
             let work = Work { election: &self.contest.election, check: self.check.as_ref() };
-            let ended = self.supervisor.run(&term, Some(work)).await?;
+            let ended = self.supervisor.run(&term, Some(work), signals).await?;
             match ended {
                 Ended::ByItself(ending) | Ended::Leaving(ending) => return Ok(code_of(ending)),
                 Ended::Stuck => return Ok(exit::NO),
@@ -295,11 +295,10 @@ impl Wrapper {
                 talk("the leadership was lost: exiting, as --on-loss says");
                 return Ok(code);
             }
-            // What came while the child ran was for the child.
-            *farewells = Signals::listen()?;
+            // One that came too late for the child is for this process.
             tokio::select! {
                 biased;
-                signal = farewells.next_farewell() => return Ok(code_of_signal(signal)),
+                signal = signals.next_farewell() => return Ok(code_of_signal(signal)),
                 () = self.stand_down(term) => {}
             }
         }

@@ -1,11 +1,19 @@
 //! The program to run: found before anybody contends, so that a typing error is told at once.
 
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use nix::libc;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
 use crate::exit::{self, Failure};
+
+/// How much of a file is looked at to tell a script from a program.
+const LOOKED_AT_LEN: u64 = 256;
 
 /// A program and its arguments.
 #[derive(Clone, Debug)]
@@ -39,11 +47,19 @@ impl Program {
     /// Where the program may be: the path itself, or its name in each folder of `PATH`.
     fn candidates(&self) -> Vec<PathBuf> {
         let name = Path::new(&self.name);
-        if name.components().count() != 1 {
+        if self.name.is_empty() || self.name.as_bytes().contains(&b'/') {
             return vec![name.to_owned()];
         }
         let folders = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
         std::env::split_paths(&folders).map(|folder| folder.join(name)).collect()
+    }
+
+    /// The file to execute now: the first that this user may, or else one that says why not.
+    pub(super) fn file(&self) -> PathBuf {
+        let candidates = self.candidates();
+        let found = candidates.iter().find(|path| is_executable(path) && is_allowed(path));
+        let found = found.or_else(|| candidates.iter().find(|path| path.exists()));
+        found.cloned().unwrap_or_else(|| PathBuf::from(&self.name))
     }
 
     /// Its name and its arguments.
@@ -59,12 +75,31 @@ impl Program {
                 exit::NOT_FOUND,
                 format!("{name}: there is no such program: check its name and PATH"),
             ),
+            _ if error.raw_os_error() == Some(libc::ENOEXEC) => Failure::new(
+                exit::CANNOT_EXECUTE,
+                format!(
+                    "{name}: cannot be executed: it was not built for this machine ({}), or is \
+                     damaged: install the one for it",
+                    std::env::consts::ARCH
+                ),
+            ),
             _ => Failure::new(
                 exit::CANNOT_EXECUTE,
                 format!("{name}: cannot be executed ({error}): check its permissions"),
             ),
         }
     }
+}
+
+/// Whether a file that the system does not execute is a script that names no interpreter.
+pub(super) fn is_script(path: &Path) -> bool {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(LOOKED_AT_LEN).read_to_end(&mut bytes));
+    read.is_ok() && !bytes.contains(&0)
+}
+
+fn is_allowed(path: &Path) -> bool {
+    accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).is_ok()
 }
 
 fn is_executable(path: &Path) -> bool {

@@ -1,7 +1,10 @@
 //! The signals that people and service managers send to the wrapper.
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::OnceLock;
+use std::task::{Context, Poll};
 
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind, signal};
@@ -12,8 +15,11 @@ use crate::exit::Failure;
 /// `nohup`, or by a shell that does not want its background jobs to hear Ctrl-C.
 static IGNORED: OnceLock<u64> = OnceLock::new();
 
-/// Signals on their way in. Each value of this type hears all of them but those that were ignored
-/// when this process was started: those are nobody's business, and the program inherits that.
+/// Signals on their way in: all but those that were ignored when this process was started. Those
+/// are nobody's business, and the program inherits that.
+///
+/// A command listens once, before anything else, and whoever acts on signals borrows this value or
+/// is handed it: with a second one, or a new one, a signal that nobody has read yet would be lost.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: unix::Signal,
@@ -69,6 +75,21 @@ impl Signals {
             if is_farewell(signal) {
                 return signal;
             }
+        }
+    }
+
+    /// The next farewell if it has come, as far as the system has told this process.
+    pub(crate) async fn unread_farewell(&mut self) -> Option<Signal> {
+        // The runtime asks the system before it goes on.
+        tokio::task::yield_now().await;
+        poll_fn(|context| Poll::Ready(self.poll_farewell(context))).await
+    }
+
+    /// The same for somebody who polls: the next farewell, or a call when there is one.
+    pub(crate) fn poll_farewell(&mut self, context: &mut Context<'_>) -> Option<Signal> {
+        match pin!(self.next_farewell()).poll(context) {
+            Poll::Ready(signal) => Some(signal),
+            Poll::Pending => None,
         }
     }
 }

@@ -140,13 +140,14 @@ impl Supervisor {
 
     /// Runs the program under `term` and returns when nothing of it is left. Fails when the
     /// program never ran.
+    ///
+    /// A signal that comes with the end may still be unread in `signals`: it is the caller's.
     pub(crate) async fn run(
         &mut self,
         term: &Term,
         work: Option<Work<'_>>,
+        signals: &mut Signals,
     ) -> Result<Ended, Failure> {
-        // Listening before the program is there: what comes early is for it, too.
-        let mut signals = Signals::listen()?;
         self.environment = self.environment(term);
         self.was_well = false;
         self.machine.begin(boot_now(), self.deadline(term));

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use testkit::{GENEROUS, Process, WallClock, wait_until};
 
-use crate::stage::{Kind, Said, Stage, is_alive, number_in, on_every_store};
+use crate::stage::{Kind, Said, Stage, is_alive, number_in, on_every_store, wait_until_gone};
 
 const DAY: i64 = 24 * 60 * 60;
 
@@ -50,6 +50,67 @@ fn five_hundred_ticks_are_five_hundred_runs() {
         .unzip();
     assert_eq!(ticks, (0..TICKS).collect::<Vec<_>>(), "each once, in order");
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+}
+
+/// It was asked to end while it could not hear.
+#[test]
+fn a_signal_that_comes_with_the_loss_is_what_ended_the_run() {
+    let stage = Stage::on(Kind::Own);
+    for tick in ["1", "2", "3"] {
+        let words = ["once", "batch", "--tick", tick, "--ttl", "1500ms", "--", "sh", "-c"];
+        let mut command = stage.command(&words);
+        command.args(["echo $$ > pid$0; exec sleep 600", tick]).current_dir(stage.folder.path());
+        let mut runner = Process::spawn(command);
+        let program = number_in(stage.folder.path(), &format!("pid{tick}"));
+        runner.pause();
+        // Its guard kills it just before the lease ends.
+        wait_until_gone(program);
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        runner.terminate();
+        runner.resume();
+        assert_eq!(runner.wait(GENEROUS).code(), Some(143), "tick {tick}");
+        let again = stage.tenure(&["once", "batch", "--tick", tick, "--", "echo", "again"]);
+        assert_eq!((again.code, again.out.as_str()), (0, "again"), "{again:?}");
+    }
+}
+
+/// A file in the stage's folder that may be executed.
+fn executable(stage: &Stage, name: &str, bytes: &[u8]) -> String {
+    let path = stage.folder.path().join(name);
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_program_for_another_machine_is_refused_and_its_tick_stays_open() {
+    let stage = Stage::on(Kind::Own);
+    let mut program = std::fs::read("/bin/true").unwrap();
+    // The kind of machine, of a kind that there is not.
+    program[18..20].copy_from_slice(&[0x77, 0x77]);
+    let foreign = executable(&stage, "foreign", &program);
+    let said = stage.tenure(&["once", "batch", "--tick", "1", "--", &foreign]);
+    assert_eq!(said.code, 126, "{said:?}");
+    assert!(said.err.contains("not built for this machine"), "{said:?}");
+    let other = stage.tenure(&["once", "batch", "--tick", "1", "--", "echo", "ran"]);
+    assert_eq!((other.code, other.out.as_str()), (0, "ran"), "the tick is open: {other:?}");
+    let run = stage.tenure(&["run", "batch", "--", &foreign]);
+    assert_eq!(run.code, 126, "{run:?}");
+}
+
+/// As shells and `env` do it.
+#[test]
+fn a_script_that_names_no_interpreter_is_run_by_the_shell() {
+    let stage = Stage::on(Kind::Own);
+    let script = executable(&stage, "plain-script", b"echo \"$0|$1|$TENURE_NAME\"\nexit 5\n");
+    let expected = format!("{script}|a b|batch");
+    let folder = stage.folder.path().display().to_string();
+    for (tick, word) in [("1", script.as_str()), ("2", "plain-script")] {
+        let mut command = stage.command(&["once", "batch", "--tick", tick, "--", word, "a b"]);
+        command.env("PATH", format!("/usr/bin:{folder}:/bin"));
+        let said = Said::of(command);
+        assert_eq!((said.code, said.out.as_str()), (5, expected.as_str()), "{said:?}");
+    }
 }
 
 /// Whenever the signal comes: either the program ran, or its tick is as open as before.

@@ -139,6 +139,23 @@ on_every_store! {
         pids.into_iter().for_each(wait_until_gone);
     }
 
+    // It was asked to end while it could not hear: nothing is run again.
+    fn a_signal_that_comes_with_the_loss_ends_the_instance(stage: crate::stage::Stage) {
+        for signal in [Signal::TERM, Signal::INT, Signal::TERM] {
+            let before = stage.diary().last_token().unwrap_or(0);
+            let mut wrapper = stage.wrap_writer("ada", &[]);
+            let token = stage.next_term(before);
+            wrapper.pause();
+            wait_until("the lease to end", GENEROUS, || !stage.key_exists());
+            send(wrapper.pid(), signal);
+            wrapper.resume();
+            let code = wrapper.wait(GENEROUS).code();
+            // Of the signal, or of the program that the guard has killed.
+            assert!([128 + signal.as_raw(), 137].map(Some).contains(&code), "{code:?}");
+            assert_eq!(stage.diary().last_token(), Some(token), "there is no other term");
+        }
+    }
+
     fn after_a_loss_it_contends_again(stage: crate::stage::Stage) {
         let mut wrapper = stage.wrap_writer("ada", &[]);
         let token = stage.next_term(0);
