@@ -2,7 +2,9 @@
 //!
 //! The parts that every world needs: [`Queue`] (what happens next), [`Network`] (connections that
 //! are late, cut and reset), [`Clock`], [`Random`]. And the worlds:
-//! - [`replication`]: servers that follow each other, run by the unchanged `store-replica`.
+//! - [`replication`]: servers that follow each other, run by the unchanged `store-replica`;
+//! - [`sentinel`]: sentinels that watch such servers, run by the unchanged `store-sentinel`;
+//! - [`cluster`]: nodes that share slots, run by the unchanged `store-cluster`.
 //!
 //! ```
 //! use store_simulator::replication::World;
@@ -12,10 +14,12 @@
 //! ```
 
 mod clock;
+pub mod cluster;
 mod network;
 mod queue;
 mod random;
 pub mod replication;
+pub mod sentinel;
 
 pub use clock::Clock;
 pub use network::{ConnectionId, Delivery, Host, Network, Side, Weather};

@@ -36,6 +36,16 @@ impl<E> Queue<E> {
         self.at(self.now + delay, event);
     }
 
+    /// When the next event happens, if one is left.
+    pub fn next_at(&self) -> Option<Real> {
+        self.events.first_key_value().map(|((time, _), _)| *time)
+    }
+
+    /// Time moves on without an event, where another queue has one.
+    pub fn move_to(&mut self, time: Real) {
+        self.now = time.max(self.now);
+    }
+
     /// Takes the next event; time moves to it.
     pub fn take_next(&mut self) -> Option<E> {
         let ((time, _), event) = self.events.pop_first()?;

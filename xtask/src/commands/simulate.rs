@@ -23,10 +23,17 @@ a trace.
                   wrapper and guard of `tenure run` instead, among simulated processes: the promise
                   that no program acts outside its term, and its rules broken one at a time. 100000
                   seeds unless told otherwise; --seed prints every step of that world.
-  store [--seeds N] [--seed S [--trace]] [--control NAME] [--jobs N]
-                  stores that follow each other, over a network that delays, cuts and resets, with
-                  crashes, restarts, promotions and FAILOVER: rules R1 to R5, and each of them broken
-                  on purpose. 100000 seeds for a release; 2000 unless told otherwise.
+  store [--worlds NAME] [--seeds N] [--seed S [--trace]] [--control NAME] [--jobs N]
+                  worlds of stores on many machines, each with its rules, and each rule broken on
+                  purpose. 100000 seeds for a release; 2000 unless told otherwise.
+                  replication: stores that follow each other, over a network that delays, cuts and
+                  resets, with crashes, restarts, promotions and FAILOVER: R1 to R5.
+                  sentinel: sentinels that watch such stores and replace a primary that is down,
+                  with crashes, cuts, pauses and jumping clocks: S1 to S5. --trace tells every
+                  failover step by step.
+  store cluster [--seeds N] [--seed S [--trace]] [--control NAME|none] [--jobs N] [--nodes N]
+                  the same for nodes of a cluster: cuts, crashes, failovers, slots that move, and
+                  rules K1 to K11 without K8. --nodes measures the gossip of one large cluster.
 
 The simulator is built for speed in every profile.",
     run,

@@ -26,7 +26,7 @@ impl World {
     }
 
     /// REPLICAOF NO ONE.
-    fn promote(&mut self, host: Host) {
+    pub(crate) fn promote(&mut self, host: Host) {
         let real = self.queue.now();
         let server = &mut self.servers[host];
         if !server.is_up {
@@ -94,6 +94,13 @@ impl World {
         if !self.servers[host].is_up {
             return;
         }
+        self.stop(host);
+        let delay = self.random.between(10, 5_000);
+        self.queue.after(delay, Event::Restart(host));
+    }
+
+    /// A server is gone, with or without a word.
+    pub(crate) fn stop(&mut self, host: Host) {
         self.note(|| format!("server {host} crashes"));
         let is_silent = self.random.percent(40);
         self.network.stop_host(host, is_silent, &mut self.queue, &mut self.random);
@@ -101,13 +108,10 @@ impl World {
         let server = &mut self.servers[host];
         server.is_up = false;
         server.lost_at = real;
-        let delay = self.random.between(10, 5_000);
-        self.queue.after(delay, Event::Restart(host));
     }
 
     /// The data of the last save, or none; the role of before, or a primary.
     pub(crate) fn restart(&mut self, host: Host) {
-        let real = self.queue.now();
         if self.servers[host].is_up {
             return;
         }
@@ -115,6 +119,11 @@ impl World {
             true => self.servers[host].replication.role(),
             false => Role::Primary,
         };
+        self.restart_as(host, role);
+    }
+
+    pub(crate) fn restart_as(&mut self, host: Host, role: Role) {
+        let real = self.queue.now();
         let clock = self.servers[host].clock.clone();
         let mut replication = self.new_replication(host, &clock);
         let old = &self.servers[host];
@@ -140,7 +149,7 @@ impl World {
         self.turn(host);
     }
 
-    fn save(&mut self, host: Host) {
+    pub(crate) fn save(&mut self, host: Host) {
         let server = &mut self.servers[host];
         if server.is_up && server.loading.is_none() && !server.is_flushed {
             let facts = server.replication.facts();

@@ -1,6 +1,6 @@
 //! A world by seed: events in order until it ends or a rule is broken.
 
-use store_replica::{LinkPhase, Replication, Secrets, SessionId};
+use store_replica::{LinkPhase, Replication, Role, Secrets, SessionId};
 
 use super::climate::{Climate, ENDS_AT, HEALS_AT, QUIET_AT};
 use super::data::Key;
@@ -84,6 +84,9 @@ pub struct Outcome {
 #[derive(Debug)]
 pub struct World {
     pub(crate) climate: Climate,
+    /// When faults end, and when the last write is made.
+    pub(crate) heals_at: Real,
+    pub(crate) quiet_at: Real,
     pub(crate) random: Random,
     pub(crate) queue: Queue<Event>,
     pub(crate) network: Network,
@@ -120,12 +123,43 @@ impl World {
         self
     }
 
+    /// Servers in a world of somebody else, who takes the part of operator and faults, and runs
+    /// it event by event.
+    pub(crate) fn attended(mut random: Random, servers: usize, heals_at: Real) -> Self {
+        let mut climate = Climate::draw(&mut random);
+        climate.servers = servers;
+        climate.write_every *= 4;
+        let mut world = Self::with(random, climate, None);
+        (world.heals_at, world.quiet_at) = (heals_at, heals_at);
+        world.judge.only = Some(Rule::R1);
+        world.begin();
+        world
+    }
+
+    /// The role of whoever follows `primary`.
+    pub(crate) fn role_of_replica(&self, primary: Host) -> Role {
+        Role::Replica(super::driver::address_of(primary))
+    }
+
+    /// The next event happens, at the time that its queue says.
+    pub(crate) fn step(&mut self) {
+        if let Some(event) = self.queue.take_next() {
+            self.happen(event);
+        }
+    }
+
     fn build(seed: u64, flaw: Option<Flaw>) -> Self {
         let mut random = Random::seeded(seed);
         let climate = Climate::draw(&mut random);
+        Self::with(random, climate, flaw)
+    }
+
+    fn with(random: Random, climate: Climate, flaw: Option<Flaw>) -> Self {
         let mut world = Self {
             network: Network::new(climate.weather),
             climate,
+            heals_at: HEALS_AT,
+            quiet_at: QUIET_AT,
             random,
             queue: Queue::default(),
             servers: Vec::new(),
@@ -171,11 +205,7 @@ impl World {
 
     /// Runs it to its end, or to the first broken rule.
     pub fn run(mut self) -> Outcome {
-        for host in 1..self.servers.len() {
-            self.follow(host, 0);
-        }
-        self.queue.at(5, Event::Write);
-        self.queue.at(7, Event::Read);
+        self.begin();
         self.queue.at(500, Event::Fault);
         self.queue.at(HEALS_AT, Event::Heal);
         self.queue.at(ENDS_AT, Event::End);
@@ -193,6 +223,14 @@ impl World {
         let now = self.queue.now();
         self.judge.broken(Rule::R5, now, || format!("{EVENTS_MAX} events and no end"));
         self.finish()
+    }
+
+    fn begin(&mut self) {
+        for host in 1..self.servers.len() {
+            self.follow(host, 0);
+        }
+        self.queue.at(5, Event::Write);
+        self.queue.at(7, Event::Read);
     }
 
     fn finish(mut self) -> Outcome {
@@ -245,11 +283,11 @@ impl World {
     }
 
     pub(crate) fn is_healed(&self) -> bool {
-        self.queue.now() >= HEALS_AT
+        self.queue.now() >= self.heals_at
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
-        self.queue.now() >= QUIET_AT
+        self.queue.now() >= self.quiet_at
     }
 
     pub(crate) fn any_host(&mut self) -> Host {

@@ -1,3 +1,5 @@
 //! A bounded slice of what `cargo xtask simulate store` runs.
 
+mod cluster;
 mod replication;
+mod sentinel;

@@ -277,18 +277,22 @@ impl Step<'_> {
     }
 
     /// Whether the term on record has no end there, and when its lease was over. Where the clock
-    /// stepped back since it was renewed, the lease, and the delay behind it, count from now on.
+    /// stepped back since it was renewed, or somebody else wrote this, the lease, and the delay
+    /// behind it, count from now on.
     fn last_term(&mut self, ask: &Ask<'_>) -> LastTerm {
         let is_open = self.meta.is(Field::Open, "1")
             && self.token.is_some()
             && self.meta.get(Field::Holder).is_some();
         let expires_at = self.meta.number(Field::ExpiresAt).unwrap_or(self.now);
         let mut expires_at = expires_at.min(self.now + TTL_MAX * 1000);
-        let renewed_at = self.meta.number(Field::RenewedAt).unwrap_or(0);
-        if is_open && whole_millis(ask.acquire.lock_delay) > 0 && renewed_at > self.now {
-            let lease = self.meta.number(Field::ExpiresAt).unwrap_or(0) - renewed_at;
-            let longest = self.believed_for(ask.fleet_ttl);
-            expires_at = self.now + lease.clamp(0, longest * 1000);
+        let renewed_at = self.meta.number(Field::RenewedAt);
+        let longest = self.believed_for(ask.fleet_ttl) * 1000;
+        let is_odd =
+            renewed_at.is_none_or(|at| at > self.now || expires_at > at.saturating_add(longest));
+        if is_open && whole_millis(ask.acquire.lock_delay) > 0 && is_odd {
+            let lease = self.meta.number(Field::ExpiresAt).unwrap_or(0);
+            let lease = lease - renewed_at.unwrap_or(self.now);
+            expires_at = self.now + lease.clamp(0, longest);
             self.hset(Field::RenewedAt, self.now);
             self.hset(Field::ExpiresAt, expires_at);
         }

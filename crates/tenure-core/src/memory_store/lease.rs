@@ -245,7 +245,7 @@ impl Step<'_> {
             self.settle_life(claim_ttl);
             return self.lost();
         }
-        let drawn = (number + 1).max(self.now);
+        let drawn = (number.max(self.quarantine_covers) + 1).max(self.now);
         let (id, ends) = (self.call.id.clone(), self.now + claim_ttl * 1000);
         let attempt = self.meta.number(Field::Attempt).unwrap_or(0);
         self.refuse_from_now_on(attempt);

@@ -176,13 +176,13 @@ impl<'a> Step<'a> {
         self.pause = self.stored("paused", PAUSE_MAX, PAUSE_MAX);
     }
 
-    /// Known only where the field names the quarantine that is on record.
+    /// Known only where the field names the quarantine that is on record; tokens of the far
+    /// future are not ours.
     fn read_covered(&self) -> Option<i64> {
         let text = self.meta.text(Field::QuarantineCovers);
         let (covered, noted) = text.split_once(' ')?;
-        let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        let names_it = is_digits(noted) && self.meta.is(Field::QuarantineUntil, noted);
-        number(covered).filter(|_| names_it)
+        let names_it = self.meta.is(Field::QuarantineUntil, noted) && number(noted)? > 0;
+        number(covered).filter(|covered| names_it && *covered <= self.now + YEAR)
     }
 
     fn stored(&mut self, name: &str, lasts_max: i64, cut_to: i64) -> Stored {

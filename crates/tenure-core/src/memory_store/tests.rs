@@ -551,6 +551,35 @@ fn a_tick_runs_once_across_the_fleet() {
     assert_eq!(desk.ask("bob", earlier), Outcome::TickDone(TickOutcome::Succeeded));
 }
 
+/// However many series there are: who waits for the outcome of a tick asks after its period.
+#[test]
+fn a_tick_that_has_just_ended_stays_known_among_many_series() {
+    let mut desk = Desk::new();
+    let ticks = Resource::named("job").unwrap().side_key("ticks");
+    let day = 86_400_000_000_u64;
+    for more in 0..130 {
+        let period = day + more;
+        let (field, value) = (format!("series:{period}"), format!("{} ok", desk.now.0 / period));
+        desk.store.apply(desk.now, &super::Word::SetField(ticks.clone(), field, value));
+    }
+    let token = desk.lead("ada", 1);
+    let period = Duration::from_secs(1);
+    let tick = Tick::Period { number: desk.now.0 / 1_000_000, period };
+    let begin = Request::TickBegin { token, tick: tick.clone(), rerun_crashed: true };
+    assert_eq!(desk.ask("ada", begin.clone()), Outcome::TickRuns);
+    desk.wait(2_000);
+    let (outcome, keep) = (TickOutcome::Succeeded, TTL);
+    let finish = Request::TickFinish { token, tick: tick.clone(), outcome, keep };
+    assert_eq!(desk.ask("ada", finish), Outcome::Done);
+    let done = Outcome::TickDone(TickOutcome::Succeeded);
+    assert_eq!(desk.ask("bob", Request::TickLook { tick: tick.clone() }), done);
+
+    let other = Tick::Period { number: desk.now.0 / 3_000_000, period: 3 * period };
+    let begin_other = Request::TickBegin { token, tick: other, rerun_crashed: true };
+    assert_eq!(desk.ask("ada", begin_other), Outcome::TickRuns);
+    assert_eq!(desk.ask("ada", begin), done, "nor does another series end it");
+}
+
 #[test]
 fn a_crashed_tick_runs_again_only_when_asked_to() {
     let mut desk = Desk::new();

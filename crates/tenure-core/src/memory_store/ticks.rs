@@ -16,6 +16,8 @@ use super::step::{SHOWN_MAX, as_number, token, whole_millis};
 const ENTRIES_MAX: usize = 64;
 /// How many fields are kept as long as some series are over, and how many are looked through.
 const SERIES_MAX: usize = 128;
+/// Microseconds that a series is kept after its last tick.
+const SERIES_KEPT: i64 = 86_400_000_000;
 const SCANNED_MAX: usize = 4096;
 /// Series that are forgotten at once.
 const FORGOTTEN_MAX: usize = 1000;
@@ -231,7 +233,7 @@ impl Step<'_> {
             fields.insert("outcome".to_owned(), record);
             fields.insert("done_of".to_owned(), format!("{number}@{period}"));
         }
-        forget_series(fields, now);
+        forget_series(fields, &place.field(), now);
     }
 }
 
@@ -259,8 +261,9 @@ fn prune(entries: &mut Vec<(i64, String)>, is_present: impl Fn(i64) -> bool) {
     }
 }
 
-/// Series whose last tick lies in the past are over: nobody asks for them again.
-fn forget_series(fields: &mut BTreeMap<String, String>, now: i64) {
+/// Series whose last tick is long over: nobody asks for them again. Those who wait for the outcome
+/// of a tick, or came late with it, ask within a day.
+fn forget_series(fields: &mut BTreeMap<String, String>, written: &str, now: i64) {
     if fields.len() <= SERIES_MAX || fields.len() > SCANNED_MAX {
         return;
     }
@@ -268,7 +271,8 @@ fn forget_series(fields: &mut BTreeMap<String, String>, now: i64) {
         let period = number(field.strip_prefix("series:")?).filter(|period| *period > 0)?;
         let numbers = lines.split('\n').filter_map(|line| number(line.split_once(' ')?.0));
         let next = i128::from(numbers.max().unwrap_or(-1)) + 1;
-        (next * i128::from(period) <= i128::from(now)).then(|| field.clone())
+        let ends = next * i128::from(period) + i128::from(SERIES_KEPT);
+        (ends <= i128::from(now) && field != written).then(|| field.clone())
     };
     let gone: Vec<String> = fields.iter().filter_map(is_over).take(FORGOTTEN_MAX).collect();
     gone.iter().for_each(|field| drop(fields.remove(field)));

@@ -386,10 +386,13 @@ async fn hand_overs_at_once_have_an_outcome_each() {
     let both = async { tokio::join!(ada.hand_over("bob"), ada.hand_over("nobody-there")) };
     let (right, wrong) = world.advance_while(both).await;
     assert_eq!(right.unwrap(), *bob.id());
-    assert!(wrong.unwrap_err().to_string().contains("not a member"));
+    // The other one may be heard when the first is done.
+    let wrong = wrong.unwrap_err().to_string();
+    assert!(wrong.contains("not a member") || wrong.contains("not leading"), "{wrong}");
     let both = async { tokio::join!(bob.hand_over("nobody-there"), bob.hand_over("ada")) };
     let (wrong, right) = world.advance_while(both).await;
-    assert!(wrong.unwrap_err().to_string().contains("not a member"));
+    let wrong = wrong.unwrap_err().to_string();
+    assert!(wrong.contains("not a member"), "{wrong}");
     assert_eq!(right.unwrap(), *ada.id());
     let both = async { tokio::join!(ada.hand_over("bob"), ada.hand_over_to_best()) };
     let (first, second) = world.advance_while(both).await;

@@ -121,6 +121,40 @@ async fn numbers_far_in_the_future_are_refused_or_cut_short() {
 }
 
 #[tokio::test]
+async fn a_forged_cover_of_a_quarantine_draws_no_token_of_the_future() {
+    let server = RedisServer::start();
+    let ada = Actor::at(&server.url(), "job");
+    let token = ada.lead(1).await;
+    ada.release(token).await.unwrap();
+    for (attempt, covers) in (2..).zip(["4000000000000000 0", "9007199254740991 0"]) {
+        server.cli(&["HSET", META, "quarantine_covers", covers]);
+        let next = ada.lead(attempt).await;
+        assert!(next.get() < token.get() + 3_600_000_000, "{next} follows {token}");
+        ada.release(next).await.unwrap();
+    }
+    server.cli(&["HSET", META, "quarantine_until", "7", "quarantine_covers", "4000000000000000 7"]);
+    let next = ada.lead(4).await;
+    assert!(next.get() < token.get() + 3_600_000_000, "{next} follows {token}");
+}
+
+#[tokio::test]
+async fn a_forged_end_of_a_lease_delays_nobody_for_ever() {
+    let server = RedisServer::start();
+    let ada = Actor::at(&server.url(), "job");
+    for (attempt, field) in [(1, "expires_at"), (3, "renewed_at")] {
+        let first = ada.ask(Request::Acquire(attempt_of(attempt, SHORT))).await;
+        assert!(is_granted(&first), "{first:?}");
+        server.cli(&["DEL", KEY]);
+        server.cli(&["HSET", META, "expires_at", "9007199254740991"]);
+        server.cli(&["HDEL", META, if field == "renewed_at" { field } else { "nothing" }]);
+        let lock_delay = Duration::from_millis(200);
+        let delayed = Acquire { lock_delay, ..attempt_of(attempt + 1, SHORT) };
+        let last = ada.acquire_until("a grant", delayed, is_granted).await.unwrap();
+        ada.release(last.view.token).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_forged_quarantine_is_bounded() {
     let server = RedisServer::start();
     let ada = Actor::at(&server.url(), "job");

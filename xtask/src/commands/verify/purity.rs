@@ -14,6 +14,8 @@ const PURE: &[&str] = &[
     "store-engine",
     "store-persist",
     "store-replica",
+    "store-sentinel",
+    "store-cluster",
     "store-simulator",
 ];
 

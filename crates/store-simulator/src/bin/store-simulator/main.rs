@@ -4,16 +4,20 @@
 #![expect(clippy::disallowed_methods, reason = "the library is pure, the program around it is not")]
 
 mod args;
+mod cluster;
 mod sweep;
+mod worlds;
 
 use std::process::ExitCode;
 
-use store_simulator::replication::{CONTROLS, Control, World};
-
 use args::{Args, USAGE};
 use sweep::{Found, sweep};
+use worlds::Worlds;
 
 fn main() -> ExitCode {
+    if std::env::args().nth(1).is_some_and(|word| word == "cluster") {
+        return cluster::main(std::env::args().skip(2));
+    }
     let args = match Args::parse(std::env::args().skip(1)) {
         Ok(args) => args,
         Err(text) => {
@@ -26,75 +30,74 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let is_kept = match args.seed {
-        Some(seed) => replay(&args, seed),
-        None => run_all(&args),
+        Some(seed) => args.chosen().next().is_none_or(|worlds| replay(&args, worlds, seed)),
+        // All of them, whatever the first comes to.
+        None => {
+            !args.chosen().map(|worlds| run_all(&args, worlds)).collect::<Vec<_>>().contains(&false)
+        }
     };
     if is_kept { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Whether nothing broke that must not, and every control was caught.
-fn run_all(args: &Args) -> bool {
+fn run_all(args: &Args, worlds: &Worlds) -> bool {
     let mut is_kept = true;
     if args.control.is_none() {
-        let found = sweep(args.seeds, args.jobs, None);
+        let found = sweep(worlds, args.seeds, args.jobs, None);
         is_kept = found.first.is_none();
-        print_worlds(&found);
+        print_worlds(worlds, &found);
     }
-    let is_chosen = |control: &&Control| args.control.is_none_or(|chosen| chosen == control.name);
-    for control in CONTROLS.iter().filter(is_chosen) {
-        let found = sweep(args.control_seeds(), args.jobs, Some(control));
+    for (place, flaw) in (worlds.flaws)().iter().enumerate() {
+        if args.control.is_some_and(|chosen| chosen != flaw.name) {
+            continue;
+        }
+        let found = sweep(worlds, args.control_seeds(), args.jobs, Some(place));
         match found.first {
-            Some((seed, violation)) => println!(
-                "caught    {:<28} {} seed {seed}: {}",
-                control.name, violation.rule, violation.what
-            ),
+            Some((seed, broken)) => {
+                println!(
+                    "caught    {:<28} {} seed {seed}: {}",
+                    flaw.name, broken.rule, broken.what
+                );
+            }
             None => {
                 is_kept = false;
-                println!(
-                    "NOT CAUGHT {:<27} {} in {} seeds",
-                    control.name, control.breaks, found.seeds
-                );
+                println!("NOT CAUGHT {:<27} {} in {} seeds", flaw.name, flaw.breaks, found.seeds);
             }
         }
     }
     is_kept
 }
 
-fn print_worlds(found: &Found) {
-    println!(
-        "{} worlds: {} writes, {} full syncs, {} partial syncs, {} waits that counted somebody",
-        found.seeds, found.writes, found.full_syncs, found.partial_syncs, found.waits
-    );
+fn print_worlds(worlds: &Worlds, found: &Found) {
+    let counts: Vec<String> =
+        found.counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
+    println!("{} worlds of {}: {}", found.seeds, worlds.name, counts.join(", "));
     match &found.first {
         None => println!("nothing broken"),
-        Some((seed, violation)) => {
-            println!("{} BROKEN in {} of them", violation.rule, found.violations);
-            println!("seed {seed} at {} ms: {}", violation.at, violation.what);
-            println!("replay: cargo xtask simulate store --seed {seed} --trace");
+        Some((seed, broken)) => {
+            println!("{} BROKEN in {} of them", broken.rule, found.violations);
+            println!("seed {seed} at {} ms: {}", broken.at, broken.what);
+            let name = worlds.name;
+            println!("replay: cargo xtask simulate store --worlds {name} --seed {seed} --trace");
         }
     }
 }
 
 /// One world, for a person to read.
-fn replay(args: &Args, seed: u64) -> bool {
-    let control = args.control.and_then(|name| CONTROLS.iter().find(|c| c.name == name));
-    let mut world = match control {
-        Some(control) => World::flawed(seed, control.flaw, control.breaks),
-        None => World::new(seed),
-    };
-    if args.trace {
-        world = world.traced();
-    }
-    let outcome = world.run();
-    for line in &outcome.trace {
+fn replay(args: &Args, worlds: &Worlds, seed: u64) -> bool {
+    let flaws = (worlds.flaws)();
+    let flaw = args.control.and_then(|name| flaws.iter().position(|flaw| flaw.name == name));
+    let run = (worlds.run)(seed, flaw, args.trace);
+    for line in &run.trace {
         println!("{line}");
     }
-    match &outcome.violation {
-        None => println!("seed {seed}: nothing broken, {} writes", outcome.writes),
-        Some(violation) => println!(
-            "seed {seed}: {} broken at {} ms: {}",
-            violation.rule, violation.at, violation.what
-        ),
+    let counts: Vec<String> =
+        run.counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
+    match &run.broken {
+        None => println!("seed {seed}: nothing broken, {}", counts.join(", ")),
+        Some(broken) => {
+            println!("seed {seed}: {} broken at {} ms: {}", broken.rule, broken.at, broken.what);
+        }
     }
-    outcome.violation.is_none()
+    run.broken.is_none()
 }

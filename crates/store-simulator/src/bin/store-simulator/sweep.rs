@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use store_simulator::replication::{Control, Outcome, Rule, Violation, World};
+use crate::worlds::{Broken, Run, Worlds};
 
 /// Seeds taken at once by a thread.
 const CHUNK: u64 = 16;
@@ -14,31 +14,31 @@ const CHUNK: u64 = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) seeds: u64,
-    pub(crate) writes: u64,
-    pub(crate) full_syncs: u64,
-    pub(crate) partial_syncs: u64,
-    pub(crate) waits: u64,
+    pub(crate) counts: Vec<(&'static str, u64)>,
     pub(crate) violations: u64,
-    pub(crate) first: Option<(u64, Violation)>,
+    pub(crate) first: Option<(u64, Broken)>,
 }
 
 impl Found {
-    fn add(&mut self, seed: u64, outcome: Outcome) {
+    fn add(&mut self, seed: u64, run: Run) {
         self.seeds += 1;
-        self.writes += outcome.writes;
-        self.full_syncs += outcome.full_syncs;
-        self.partial_syncs += outcome.partial_syncs;
-        self.waits += outcome.waits;
-        let Some(violation) = outcome.violation else { return };
+        if self.counts.is_empty() {
+            self.counts = run.counts;
+        } else {
+            for (sum, (_, count)) in self.counts.iter_mut().zip(run.counts) {
+                sum.1 += count;
+            }
+        }
+        let Some(broken) = run.broken else { return };
         self.violations += 1;
         if self.first.as_ref().is_none_or(|(first, _)| seed < *first) {
-            self.first = Some((seed, violation));
+            self.first = Some((seed, broken));
         }
     }
 }
 
-/// All seeds below `seeds`; with a control, until it is caught.
-pub(crate) fn sweep(seeds: u64, jobs: usize, control: Option<&Control>) -> Found {
+/// All seeds below `seeds`; with a flaw, until it is caught.
+pub(crate) fn sweep(worlds: &Worlds, seeds: u64, jobs: usize, flaw: Option<usize>) -> Found {
     let next = AtomicU64::new(0);
     let found = Mutex::new(Found::default());
     thread::scope(|scope| {
@@ -46,14 +46,14 @@ pub(crate) fn sweep(seeds: u64, jobs: usize, control: Option<&Control>) -> Found
             scope.spawn(|| {
                 loop {
                     let start = next.fetch_add(CHUNK, Ordering::Relaxed);
-                    let is_caught = |found: &Found| control.is_some() && found.first.is_some();
+                    let is_caught = |found: &Found| flaw.is_some() && found.first.is_some();
                     let is_over = is_caught(&found.lock().expect("no thread panics with this"));
                     if start >= seeds || is_over {
                         return;
                     }
                     for seed in start..(start + CHUNK).min(seeds) {
-                        let outcome = run(seed, control);
-                        found.lock().expect("no thread panics with this").add(seed, outcome);
+                        let run = run(worlds, seed, flaw);
+                        found.lock().expect("no thread panics with this").add(seed, run);
                     }
                 }
             });
@@ -63,21 +63,14 @@ pub(crate) fn sweep(seeds: u64, jobs: usize, control: Option<&Control>) -> Found
 }
 
 /// A panic is a finding like any other: its seed must come out.
-fn run(seed: u64, control: Option<&Control>) -> Outcome {
-    let world = || match control {
-        Some(control) => World::flawed(seed, control.flaw, control.breaks).run(),
-        None => World::new(seed).run(),
-    };
-    panic::catch_unwind(world).unwrap_or_else(|_| Outcome {
-        violation: control.is_none().then(|| Violation {
-            rule: Rule::R5,
+fn run(worlds: &Worlds, seed: u64, flaw: Option<usize>) -> Run {
+    let world = || (worlds.run)(seed, flaw, false);
+    panic::catch_unwind(world).unwrap_or_else(|_| Run {
+        broken: flaw.is_none().then(|| Broken {
+            rule: "all".to_owned(),
             at: 0,
             what: "it panicked, see above".to_owned(),
         }),
-        writes: 0,
-        full_syncs: 0,
-        partial_syncs: 0,
-        waits: 0,
-        trace: Vec::new(),
+        ..Run::default()
     })
 }

@@ -147,11 +147,12 @@ end
 -- The term on record, should it have ended by itself.
 local is_open = meta.open == '1' and token and meta.holder
 local expires_at = math.min(number(meta.expires_at) or now, now + TTL_MAX * 1000)
-local renewed_at = number(meta.renewed_at) or 0
-if is_open and lock_delay > 0 and renewed_at > now then
-  -- The clock stepped back since then: the lease, and the delay behind it, count from now on, also
-  -- while a quarantine runs.
-  local lease = math.max(0, (number(meta.expires_at) or 0) - renewed_at)
+local renewed_at = number(meta.renewed_at)
+local is_odd = not renewed_at or renewed_at > now or expires_at > renewed_at + longest * 1000
+if is_open and lock_delay > 0 and is_odd then
+  -- The clock stepped back since then, or somebody else wrote this: the lease, and the delay behind
+  -- it, count from now on, also while a quarantine runs.
+  local lease = math.max(0, (number(meta.expires_at) or 0) - (renewed_at or now))
   expires_at = now + math.min(lease, longest * 1000)
   side('side record', 'HSET', META, 'renewed_at', text(now), 'expires_at', text(expires_at))
 end

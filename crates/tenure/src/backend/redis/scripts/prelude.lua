@@ -157,12 +157,13 @@ local quarantine_until, quarantine_from, quarantine_is_new =
 -- Whether history tells of it.
 local quarantine_is_noted = meta.quarantine_noted == meta.quarantine_until
 -- The highest token, lost here and seen by somebody who waited, that it was begun for or ran with.
--- Known only where the field names this quarantine.
+-- Known only where the field names this quarantine; tokens of the far future are not ours.
 local quarantine_covers = 0
 do
   local covered, noted = string.match(meta.quarantine_covers or '', '^(%d+) (%d+)$')
-  if noted and noted == meta.quarantine_until then
-    quarantine_covers = number(covered) or 0
+  covered = number(covered) or 0
+  if noted == meta.quarantine_until and (number(noted) or 0) > 0 and covered <= now + YEAR then
+    quarantine_covers = covered
   end
 end
 local paused_until, paused_from, pause_is_new = stored('paused', PAUSE_MAX, PAUSE_MAX)

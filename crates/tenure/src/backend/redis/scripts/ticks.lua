@@ -9,6 +9,7 @@ local ENTRIES_MAX = 64 -- ticks remembered in one series
 local SERIES_MAX = 128 -- series remembered, as long as some of them are over
 local SERIES_LEN_MAX = 262144 -- bytes of a series that are read; ours are far shorter
 local WORDS_MAX = 2048 -- bytes of a recorded failure that are told
+local SERIES_KEPT = 86400000000 -- µs that a series is kept after its last tick
 local SCANNED_MAX = 4096 -- fields that are looked through for series that are over
 local BEGUN_KEPT = '604800000' -- ms that a named tick may run
 local tick_number, tick_period = string.match(ARGV[6], '^(%d+)@(%d+)$')
@@ -106,7 +107,8 @@ local function series_prune()
   entries = kept
 end
 
--- Series whose last tick lies in the past are over: nobody asks for them again.
+-- Series whose last tick is long over: nobody asks for them again. Those who wait for the outcome of
+-- a tick, or came late with it, ask within a day.
 local function forget_series()
   local count = side('ticks', 'HLEN', TICKS) or 0
   if count <= SERIES_MAX or count > SCANNED_MAX then
@@ -119,7 +121,8 @@ local function forget_series()
     for digits in string.gmatch('\n' .. all[index + 1], '\n(%d+) ') do
       latest = math.max(latest, number(digits) or 0)
     end
-    if period and period > 0 and (latest + 1) * period <= now and #gone < 1000 then
+    local is_over = period and period > 0 and (latest + 1) * period + SERIES_KEPT <= now
+    if is_over and all[index] ~= SERIES and #gone < 1000 then
       gone[#gone + 1] = all[index]
     end
   end

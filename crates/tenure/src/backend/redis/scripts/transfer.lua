@@ -15,7 +15,7 @@ end
 local fault = must('PEXPIRE', K, text(claim_ttl))
 if fault then return fault end
 pttl = claim_ttl
-local drawn = math.max(term + 1, now)
+local drawn = math.max(term + 1, now, quarantine_covers + 1)
 local field, refused = refused_field(number(meta.attempt) or 0)
 fault = must('HSET', META, 'holder', successor, 'token', text(drawn), 'attempt', '', 'open', '0',
   'expires_at', text(now + claim_ttl * 1000), 'claim', successor, 'claim_to', successor,

@@ -1,0 +1,391 @@
+//! One node of a cluster: what it knows, and the doors through which it is driven.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use store_types::Rng;
+use store_types::crc16::SLOT_COUNT;
+
+use crate::election::{Election, Manual};
+use crate::flaw::Flaw;
+use crate::id::NodeId;
+use crate::message::{Body, Flags, Header, Message};
+use crate::node::{LinkId, Node, NodeIndex};
+use crate::nodes::Nodes;
+use crate::output::{Event, Output, Role};
+use crate::settings::{Now, Settings};
+use crate::slots::SlotSet;
+
+/// How often `handle_tick` wants to be called, in milliseconds.
+pub const TICK_MS: u64 = 100;
+
+/// Nobody owns a slot.
+const NOBODY: NodeIndex = NodeIndex::MAX;
+
+/// How the data of this node follows its master, as the driver sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DataState {
+    /// Bytes of the history that were applied.
+    pub offset: u64,
+    /// When the master was heard last, by the monotonic clock; `None`: never in step with it.
+    pub in_step_at: Option<u64>,
+}
+
+/// How carefully a change is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Save {
+    #[default]
+    No,
+    /// Soon.
+    Later,
+    /// Before anything is said about it.
+    First,
+}
+
+/// A node, without sockets, clocks and files.
+#[derive(Debug)]
+pub struct Cluster {
+    pub(crate) settings: Settings,
+    pub(crate) rng: Rng,
+    pub(crate) nodes: Nodes,
+    pub(crate) me: NodeIndex,
+    owners: Box<[NodeIndex; SLOT_COUNT as usize]>,
+    pub(crate) slots_owned: usize,
+    /// Slots that their owner no longer claims.
+    pub(crate) unclaimed: SlotSet,
+    pub(crate) importing: BTreeMap<u16, NodeIndex>,
+    pub(crate) migrating: BTreeMap<u16, NodeIndex>,
+    pub(crate) current_epoch: u64,
+    pub(crate) last_vote_epoch: u64,
+    pub(crate) is_ok: bool,
+    pub(crate) first_look_at: Option<u64>,
+    pub(crate) minority_at: Option<u64>,
+    /// Whether somebody is suspected; gossip names them all.
+    pub(crate) has_suspects: bool,
+    pub(crate) election: Election,
+    pub(crate) manual: Option<Manual>,
+    /// Who must not be learned again yet.
+    pub(crate) forgotten: BTreeMap<NodeId, u64>,
+    pub(crate) data: DataState,
+    pub(crate) ticks: u64,
+    pub(crate) links_made: u32,
+    pub(crate) marks: Vec<u32>,
+    pub(crate) mark: u32,
+    pub(crate) now: Now,
+    save: Save,
+    role: Role,
+    staged: Vec<Output>,
+    outputs: VecDeque<Output>,
+    wakes_at: u64,
+    #[cfg(feature = "flaws")]
+    flaw: Option<Flaw>,
+}
+
+impl Cluster {
+    /// A node that knows nobody. `seed` decides its delays and choices.
+    pub fn new(now: Now, id: NodeId, settings: Settings, seed: u64) -> Self {
+        let mut nodes = Nodes::default();
+        let flags = Flags::MYSELF.with(Flags::MASTER);
+        let myself = Node::new(id, flags, settings.address.clone(), now.monotonic_ms);
+        let me = nodes.add(myself).expect("an empty table has room");
+        let mut cluster = Self {
+            settings,
+            rng: Rng::seeded(seed),
+            nodes,
+            me,
+            owners: Box::new([NOBODY; SLOT_COUNT as usize]),
+            slots_owned: 0,
+            unclaimed: SlotSet::default(),
+            importing: BTreeMap::new(),
+            migrating: BTreeMap::new(),
+            current_epoch: 0,
+            last_vote_epoch: 0,
+            is_ok: false,
+            first_look_at: None,
+            minority_at: None,
+            has_suspects: false,
+            election: Election::default(),
+            manual: None,
+            forgotten: BTreeMap::new(),
+            data: DataState::default(),
+            ticks: 0,
+            links_made: 0,
+            marks: Vec::new(),
+            mark: 0,
+            now,
+            save: Save::Later,
+            role: Role::Master,
+            staged: Vec::new(),
+            outputs: VecDeque::new(),
+            wakes_at: now.monotonic_ms,
+            #[cfg(feature = "flaws")]
+            flaw: None,
+        };
+        cluster.me_mut().hostname = cluster.settings.hostname.clone();
+        cluster
+    }
+
+    /// Breaks a rule.
+    #[cfg(feature = "flaws")]
+    pub fn plant(&mut self, flaw: Flaw) {
+        self.flaw = Some(flaw);
+    }
+
+    #[cfg(feature = "flaws")]
+    pub(crate) fn breaks(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    #[cfg(not(feature = "flaws"))]
+    pub(crate) fn breaks(&self, _flaw: Flaw) -> bool {
+        false
+    }
+
+    /// A tenth of a second passed: pings, suspicions, elections, moves.
+    pub fn handle_tick(&mut self, now: Now) {
+        self.now = now;
+        self.tick();
+        self.wakes_at = now.monotonic_ms + TICK_MS;
+        self.finish();
+    }
+
+    /// A connection that was asked for is open.
+    pub fn handle_link_up(&mut self, now: Now, link: LinkId) {
+        self.now = now;
+        self.link_up(link);
+        self.finish();
+    }
+
+    /// A connection is over, or could not be opened.
+    pub fn handle_link_down(&mut self, now: Now, link: LinkId) {
+        self.now = now;
+        self.link_down(link);
+        self.finish();
+    }
+
+    /// A packet. `peer` is the address that its connection comes from, `local` this end's.
+    pub fn handle_message(&mut self, now: Now, link: LinkId, ends: Ends<'_>, message: &Message) {
+        self.now = now;
+        self.receive(link, ends, message);
+        self.finish();
+    }
+
+    /// How the data follows its master; asked for before every tick.
+    pub fn handle_data(&mut self, data: DataState) {
+        self.data = data;
+    }
+
+    /// The next thing to do. The last one is always `WaitUntil`.
+    pub fn poll_output(&mut self) -> Output {
+        self.outputs.pop_front().unwrap_or(Output::WaitUntil(self.wakes_at))
+    }
+
+    /// What a call has staged becomes visible, behind the file that must be written first.
+    pub(crate) fn finish(&mut self) {
+        self.sync_role();
+        let save = std::mem::take(&mut self.save);
+        if save == Save::First {
+            self.outputs.push_back(Output::Persist { text: self.config_text(), is_synced: true });
+        }
+        self.outputs.extend(self.staged.drain(..));
+        if save == Save::Later {
+            self.outputs.push_back(Output::Persist { text: self.config_text(), is_synced: false });
+        }
+    }
+
+    /// The data does what the table says.
+    fn sync_role(&mut self) {
+        let role = self.wanted_role();
+        if role != self.role {
+            self.role = role.clone();
+            // Whoever is told of the new role must find it in effect.
+            self.staged.insert(0, Output::Become(role));
+        }
+    }
+
+    fn wanted_role(&self) -> Role {
+        match self.me().master.filter(|_| self.me().is_replica()) {
+            Some(master) => {
+                let node = &self.nodes[master];
+                let address = Some(node.address.clone()).filter(|a| !a.ip.is_empty());
+                Role::ReplicaOf { id: node.id, address }
+            }
+            None => Role::Master,
+        }
+    }
+
+    pub(crate) fn save(&mut self, save: Save) {
+        self.save = self.save.max(save);
+    }
+
+    pub(crate) fn output(&mut self, output: Output) {
+        self.staged.push(output);
+    }
+
+    pub(crate) fn log(&mut self, event: Event) {
+        self.staged.push(Output::Log(event));
+    }
+
+    pub(crate) fn ms(&self) -> u64 {
+        self.now.monotonic_ms
+    }
+
+    /// Myself.
+    pub fn me(&self) -> &Node {
+        &self.nodes[self.me]
+    }
+
+    pub(crate) fn me_mut(&mut self) -> &mut Node {
+        &mut self.nodes[self.me]
+    }
+
+    /// All nodes that are known.
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// My own place in [`Cluster::nodes`].
+    pub fn my_index(&self) -> NodeIndex {
+        self.me
+    }
+
+    /// Whether requests are served.
+    pub fn is_ok(&self) -> bool {
+        self.is_ok
+    }
+
+    /// The greatest epoch that was seen.
+    pub fn current_epoch(&self) -> u64 {
+        self.current_epoch
+    }
+
+    /// Uses the slot sets of `other` where they are the same: many nodes in one process take one
+    /// copy of each.
+    pub fn share_slots(&mut self, other: &Cluster) {
+        for (_, node) in self.nodes.iter_mut() {
+            let same = other.nodes.find(node.id).map(|index| &other.nodes[index].slots);
+            if let Some(slots) = same.filter(|slots| **slots == node.slots) {
+                node.slots = Arc::clone(slots);
+            }
+        }
+    }
+
+    /// How many masters have slots.
+    pub fn size(&self) -> usize {
+        self.nodes.iter().filter(|(_, node)| node.is_voter()).count()
+    }
+
+    /// Who serves `slot`, in my opinion.
+    pub fn owner(&self, slot: u16) -> Option<NodeIndex> {
+        Some(self.owners[usize::from(slot)]).filter(|owner| *owner != NOBODY)
+    }
+
+    /// Gives a slot to a node, whoever had it. Whether that changed anything.
+    pub(crate) fn set_owner(&mut self, slot: u16, owner: Option<NodeIndex>) -> bool {
+        let old = self.owner(slot);
+        self.unclaimed.remove(slot);
+        if old == owner {
+            return false;
+        }
+        if let Some(old) = old {
+            let node = &mut self.nodes[old];
+            Arc::make_mut(&mut node.slots).remove(slot);
+            node.slot_count -= 1;
+        }
+        if let Some(new) = owner {
+            let is_first = self.nodes[new].slot_count == 0;
+            if is_first && self.nodes.iter().any(|(_, node)| node.is_replica()) {
+                self.nodes[new].set(Flags::MIGRATE_TO);
+            }
+            let node = &mut self.nodes[new];
+            Arc::make_mut(&mut node.slots).insert(slot);
+            node.slot_count += 1;
+        }
+        self.slots_owned += usize::from(owner.is_some());
+        self.slots_owned -= usize::from(old.is_some());
+        self.owners[usize::from(slot)] = owner.unwrap_or(NOBODY);
+        true
+    }
+
+    /// Whoever it was, it has no slots any more.
+    pub(crate) fn drop_slots_of(&mut self, index: NodeIndex) {
+        let slots = Arc::clone(&self.nodes[index].slots);
+        slots.iter().for_each(|slot| _ = self.set_owner(slot, None));
+    }
+
+    /// The head of every packet from here.
+    pub(crate) fn header(&self) -> Header {
+        let me = self.me();
+        let source = me.master.map_or(me, |master| &self.nodes[master]);
+        let own = &self.settings.address;
+        let mut flags = me.flags;
+        if self.settings.never_stands {
+            flags = flags.with(Flags::NO_FAILOVER);
+        }
+        Header {
+            sender: me.id,
+            current_epoch: self.current_epoch,
+            config_epoch: source.config_epoch,
+            offset: self.data.offset,
+            slots: Arc::clone(&source.slots),
+            master: me.master.map(|master| self.nodes[master].id),
+            address: own.clone(),
+            flags,
+            is_ok: self.is_ok,
+            is_paused: matches!(self.manual, Some(Manual::Giving { .. })),
+            is_forced: false,
+            hostname: self.settings.hostname.clone(),
+        }
+    }
+
+    /// Over the connection that was opened from here, if it is up.
+    pub(crate) fn send(&mut self, to: NodeIndex, body: Body) {
+        let message = Arc::new(Message { header: self.header(), body });
+        self.send_message(to, message);
+    }
+
+    pub(crate) fn send_message(&mut self, to: NodeIndex, message: Arc<Message>) {
+        if let Some(link) = self.nodes[to].link.filter(|link| link.is_up) {
+            let link = LinkId::Dialled { node: to, number: link.number };
+            self.output(Output::Send { link, message });
+        }
+    }
+
+    /// To everybody whose name is known.
+    pub(crate) fn broadcast(&mut self, message: Message) {
+        let message = Arc::new(message);
+        for index in 0..self.nodes.places() {
+            let is_known = |node: &Node| !node.is_in_handshake() && node.link.is_some();
+            if index != self.me && self.nodes.get(index).is_some_and(is_known) {
+                self.send_message(index, Arc::clone(&message));
+            }
+        }
+    }
+
+    /// Publishes to all nodes, or to those of this shard.
+    pub fn publish(&mut self, now: Now, publication: crate::message::Publication) {
+        self.now = now;
+        let shard = self.me().master.unwrap_or(self.me);
+        let is_sharded = publication.is_sharded;
+        let message = Arc::new(Message { header: self.header(), body: Body::Publish(publication) });
+        for index in 0..self.nodes.places() {
+            let Some(node) = self.nodes.get(index).filter(|node| !node.is_in_handshake()) else {
+                continue;
+            };
+            let is_mine = index == shard || node.master == Some(shard);
+            if index != self.me && (is_mine || !is_sharded) {
+                self.send_message(index, Arc::clone(&message));
+            }
+        }
+        self.finish();
+    }
+}
+
+/// The addresses of both ends of a connection, as text; empty when they are not known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ends<'a> {
+    /// The other end.
+    pub peer: &'a str,
+    /// This end.
+    pub local: &'a str,
+}

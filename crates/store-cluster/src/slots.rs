@@ -1,0 +1,123 @@
+//! A set of the 16,384 slots: one bit each, as on the wire.
+
+use std::fmt;
+
+use store_types::crc16::SLOT_COUNT;
+
+const WORDS: usize = SLOT_COUNT as usize / 64;
+
+/// How many bytes a set takes on the wire.
+pub const SLOT_BYTES: usize = SLOT_COUNT as usize / 8;
+
+/// Some of the slots. Shared between nodes by `Arc`: a table of 1,000 nodes would be 2 MiB else.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SlotSet([u64; WORDS]);
+
+impl Default for SlotSet {
+    fn default() -> Self {
+        Self([0; WORDS])
+    }
+}
+
+impl SlotSet {
+    /// These slots. Numbers must be below 16,384.
+    pub fn of(slots: impl IntoIterator<Item = u16>) -> Self {
+        let mut set = Self::default();
+        slots.into_iter().for_each(|slot| _ = set.insert(slot));
+        set
+    }
+
+    /// Reads the wire's bits: slot n is bit n % 8 of byte n / 8, counted from the low end.
+    pub fn from_wire(bytes: &[u8; SLOT_BYTES]) -> Self {
+        let mut set = Self::default();
+        for (word, chunk) in set.0.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_le_bytes(chunk.try_into().expect("chunks of eight"));
+        }
+        set
+    }
+
+    /// The wire's bits, appended.
+    pub fn write_wire(&self, bytes: &mut Vec<u8>) {
+        self.0.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+    }
+
+    /// Whether it is in.
+    pub fn contains(&self, slot: u16) -> bool {
+        self.0[usize::from(slot / 64)] >> (slot % 64) & 1 == 1
+    }
+
+    /// Puts it in. Whether that is news.
+    pub fn insert(&mut self, slot: u16) -> bool {
+        let is_new = !self.contains(slot);
+        self.0[usize::from(slot / 64)] |= 1 << (slot % 64);
+        is_new
+    }
+
+    /// Takes it out. Whether it was in.
+    pub fn remove(&mut self, slot: u16) -> bool {
+        let was_in = self.contains(slot);
+        self.0[usize::from(slot / 64)] &= !(1 << (slot % 64));
+        was_in
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether some slot is in both.
+    pub fn intersects(&self, other: &SlotSet) -> bool {
+        self.0.iter().zip(&other.0).any(|(left, right)| left & right != 0)
+    }
+
+    /// In ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = u16> + '_ {
+        self.0.iter().enumerate().flat_map(|(index, word)| {
+            let mut rest = *word;
+            std::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros())?;
+                rest &= rest - 1;
+                Some((index as u32 * 64 + bit) as u16)
+            })
+        })
+    }
+
+    /// Stretches, first and last slot of each.
+    pub fn ranges(&self) -> Vec<(u16, u16)> {
+        let mut ranges: Vec<(u16, u16)> = Vec::new();
+        for slot in self.iter() {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == slot => *last = slot,
+                _ => ranges.push((slot, slot)),
+            }
+        }
+        ranges
+    }
+}
+
+impl fmt::Debug for SlotSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.ranges())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_has_the_bits_of_the_wire() {
+        let set = SlotSet::of([0, 9, 63, 64, 65, 16_383]);
+        let mut bytes = Vec::new();
+        set.write_wire(&mut bytes);
+        assert_eq!((bytes[0], bytes[1], bytes[7], bytes[8], bytes[2047]), (1, 2, 0x80, 3, 0x80));
+        assert_eq!(SlotSet::from_wire(&bytes.try_into().unwrap()), set);
+        assert_eq!(set.ranges(), [(0, 0), (9, 9), (63, 65), (16_383, 16_383)]);
+        assert_eq!(set.len(), 6);
+    }
+}

@@ -1,0 +1,220 @@
+//! What INFO and hellos teach: replicas, sentinels, roles, and newer configurations.
+
+use store_replica::{Address, Moment};
+
+use crate::core::Core;
+use crate::event::EventKind;
+use crate::failover::FailoverStep;
+use crate::group::{Group, PEERS_MAX};
+use crate::hello::Hello;
+use crate::info::{Report, ReportedRole};
+use crate::instance::{Instance, Peer, Reconfiguration};
+use crate::links::Who;
+use crate::settings::RunId;
+
+impl Group {
+    /// A report that was asked for at `asked_at`.
+    pub(crate) fn take_report(
+        &mut self,
+        now: Moment,
+        core: &mut Core,
+        asked_at: Moment,
+        who: &Who,
+        report: Report,
+    ) {
+        let instance = match who {
+            Who::Primary => &mut self.primary,
+            Who::Replica(address) => match self.replicas.get_mut(address) {
+                Some(replica) => replica,
+                None => return,
+            },
+            Who::Peer(_) => return,
+        };
+        let is_primary = *who == Who::Primary;
+        let changes = learn(now, asked_at, instance, &report, is_primary);
+        for kind in changes {
+            core.tell(kind, self.describe(who));
+        }
+        if is_primary {
+            for address in report.replicas {
+                if self.add_replica(now, core, address.clone()) {
+                    core.mark_changed();
+                    core.tell(EventKind::FoundReplica, self.describe(&Who::Replica(address)));
+                }
+            }
+        }
+        // Time stood still: nothing is done until enough has been seen again.
+        if let Who::Replica(address) = who
+            && !core.is_tilted
+        {
+            self.correct_replica(now, core, address.clone());
+        }
+    }
+
+    /// What a replica's report leads to.
+    fn correct_replica(&mut self, now: Moment, core: &mut Core, address: Address) {
+        match self.replicas[&address].known.report.role {
+            Some(ReportedRole::Primary) => {
+                let is_promoted = matches!(
+                    self.failover_step(),
+                    Some(FailoverStep::WaitPromotion { to }) if *to == address
+                );
+                match is_promoted {
+                    true => self.finish_promotion(now, core, address),
+                    false => self.convert_to_replica(now, core, &address),
+                }
+            }
+            Some(ReportedRole::Replica) => {
+                self.follow_reconfiguration(core, &address);
+                self.fix_replica(now, core, &address);
+            }
+            None => {}
+        }
+    }
+
+    /// A replica that says it is a primary: an old one that came back. Others may know of a newer
+    /// configuration, so it gets a few hellos' time.
+    fn convert_to_replica(&mut self, now: Moment, core: &mut Core, address: &Address) {
+        let wait = core.timing.hello_every * 4;
+        let replica = &self.replicas[address];
+        let is_steady = now.since(replica.known.role_since) > wait && replica.is_up_for(now, wait);
+        if is_steady && !self.is_promoting(address) && self.may_correct(now, core) {
+            self.correct(core, address, EventKind::ConvertToReplica);
+        }
+    }
+
+    /// A replica that follows somebody else.
+    fn fix_replica(&mut self, now: Moment, core: &mut Core, address: &Address) {
+        let wait = self.settings.failover_timeout;
+        let replica = &self.replicas[address];
+        let follows = replica.known.report.primary.as_ref();
+        let is_wrong = follows.is_some_and(|primary| *primary != self.primary.address);
+        let is_steady =
+            now.since(replica.known.primary_since) > wait && replica.is_up_for(now, wait);
+        if is_wrong && is_steady && self.may_correct(now, core) {
+            self.correct(core, address, EventKind::FixReplica);
+        }
+    }
+
+    fn is_promoting(&self, address: &Address) -> bool {
+        use FailoverStep::{Reconfigure, SendPromotion, UpdateConfig, WaitPromotion};
+        match self.failover_step() {
+            Some(
+                SendPromotion { to }
+                | WaitPromotion { to }
+                | Reconfigure { to }
+                | UpdateConfig { to },
+            ) => to == address,
+            _ => false,
+        }
+    }
+
+    /// Only a primary that is well is worth following, and not one that is being replaced: it may
+    /// come back while the others are turned to the new one.
+    fn may_correct(&self, now: Moment, core: &Core) -> bool {
+        let is_sane = self.primary.is_sane_primary(now, core.timing.info_every);
+        is_sane && self.down_agreed_since.is_none() && self.failover.is_none()
+    }
+
+    fn correct(&mut self, core: &mut Core, address: &Address, kind: EventKind) {
+        let primary = self.primary.address.clone();
+        if self.tell_to_follow(core, address, Some(primary)) {
+            core.tell(kind, self.describe(&Who::Replica(address.clone())));
+        }
+    }
+
+    /// A replica that was told to follow the new primary does so.
+    fn follow_reconfiguration(&mut self, core: &mut Core, address: &Address) {
+        let Some(FailoverStep::Reconfigure { to }) = self.failover_step() else { return };
+        let to = to.clone();
+        let Some(replica) = self.replicas.get_mut(address) else { return };
+        let report = &replica.known.report;
+        let mut kinds = Vec::new();
+        let is_following = report.primary.as_ref() == Some(&to);
+        if matches!(replica.reconfiguration, Reconfiguration::Sent { .. }) && is_following {
+            replica.reconfiguration = Reconfiguration::Begun;
+            kinds.push(EventKind::ReconfigureBegun);
+        }
+        if replica.reconfiguration == Reconfiguration::Begun && report.is_link_up {
+            replica.reconfiguration = Reconfiguration::Done;
+            kinds.push(EventKind::ReconfigureDone);
+        }
+        for kind in kinds {
+            core.tell(kind, self.describe(&Who::Replica(address.clone())));
+        }
+    }
+
+    /// A sentinel under this id at this address. Whether it is new here.
+    pub(crate) fn add_peer(
+        &mut self,
+        now: Moment,
+        core: &mut Core,
+        id: &RunId,
+        address: &Address,
+    ) -> bool {
+        let is_new = !self.peers.contains_key(id) && self.peers.len() < PEERS_MAX;
+        if is_new {
+            let peer = Peer::new(now, core, id.clone(), address.clone());
+            self.peers.insert(id.clone(), peer);
+            core.mark_changed();
+        }
+        is_new
+    }
+
+    pub(crate) fn remove_peer(&mut self, core: &mut Core, id: &RunId) {
+        if let Some(peer) = self.peers.remove(id) {
+            peer.instance.release(core);
+            core.mark_changed();
+        }
+    }
+
+    /// The configuration of a greater epoch wins.
+    pub(crate) fn take_configuration(&mut self, now: Moment, core: &mut Core, hello: &Hello) {
+        if hello.config_epoch <= self.config_epoch {
+            return;
+        }
+        self.config_epoch = hello.config_epoch;
+        core.mark_changed();
+        if hello.primary == self.primary.address {
+            // A failover of an older epoch that runs here must not end under this one.
+            self.failover = self.failover.take().filter(|f| f.epoch > hello.config_epoch);
+            return;
+        }
+        core.tell(EventKind::ConfigUpdateFrom, self.describe(&Who::Peer(hello.id.clone())));
+        self.switch_to(now, core, hello.primary.clone());
+    }
+}
+
+/// Takes a report down. What is to be told about it.
+fn learn(
+    now: Moment,
+    asked_at: Moment,
+    instance: &mut Instance,
+    report: &Report,
+    is_primary: bool,
+) -> Vec<EventKind> {
+    let mut kinds = Vec::new();
+    let old = &instance.known.report;
+    if report.run_id.is_some() && old.run_id.is_some() && report.run_id != old.run_id {
+        kinds.push(EventKind::Reboot);
+        instance.rebooted_at = is_primary.then_some(now);
+    }
+    if report.role != old.role {
+        instance.known.role_since = now;
+        instance.known.primary_since = now;
+        let expected = if is_primary { ReportedRole::Primary } else { ReportedRole::Replica };
+        match report.role == Some(expected) {
+            true if old.role.is_none() => {}
+            true => kinds.push(EventKind::RoleChanged),
+            false => kinds.push(EventKind::RoleUnexpected),
+        }
+    }
+    if report.primary != old.primary {
+        instance.known.primary_since = now;
+    }
+    instance.known.asked_at = Some(asked_at);
+    let run_id = report.run_id.clone().or_else(|| old.run_id.clone());
+    instance.known.report = Report { run_id, ..report.clone() };
+    instance.known.report.replicas = Vec::new();
+    kinds
+}

@@ -1,0 +1,216 @@
+//! One group: a primary with a name, its replicas, and the sentinels that watch it, too.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use store_replica::{Address, Moment};
+
+use crate::config::{GroupConfiguration, KnownPeer};
+use crate::core::Core;
+use crate::event::EventKind;
+use crate::failover::{Failover, FailoverStep};
+use crate::instance::{Instance, Peer};
+use crate::links::{Target, Who};
+use crate::settings::{GroupSettings, RunId};
+
+/// Replicas and sentinels of one group that are remembered, at most: both are hearsay.
+pub(crate) const REPLICAS_MAX: usize = 1_000;
+pub(crate) const PEERS_MAX: usize = 250;
+
+/// What a sentinel knows about one primary and those around it.
+#[derive(Debug)]
+pub struct Group {
+    pub(crate) name: Arc<str>,
+    pub(crate) settings: GroupSettings,
+    pub(crate) primary: Instance,
+    pub(crate) replicas: BTreeMap<Address, Instance>,
+    pub(crate) peers: BTreeMap<RunId, Peer>,
+    /// Since which epoch the primary is where it is.
+    pub(crate) config_epoch: u64,
+    /// In which epoch this sentinel last voted.
+    pub(crate) leader_epoch: u64,
+    /// For whom; unknown after a restart, and not needed then.
+    pub(crate) leader: Option<RunId>,
+    pub(crate) down_agreed_since: Option<Moment>,
+    pub(crate) failover: Option<Failover>,
+    /// The last try, by this sentinel or by whom it voted for. It may lie ahead.
+    pub(crate) tried_at: Option<Moment>,
+}
+
+impl Group {
+    pub(crate) fn new(now: Moment, core: &mut Core, configuration: GroupConfiguration) -> Self {
+        let GroupConfiguration { name, primary, settings, config_epoch, leader_epoch, .. } =
+            configuration;
+        let login = settings.login.as_ref();
+        let mut group = Self {
+            name: name.into(),
+            primary: Instance::server(now, core, primary, login),
+            settings,
+            replicas: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            config_epoch,
+            leader_epoch,
+            leader: None,
+            down_agreed_since: None,
+            failover: None,
+            tried_at: None,
+        };
+        for address in configuration.replicas {
+            group.add_replica(now, core, address);
+        }
+        for KnownPeer { address, id } in configuration.peers {
+            if id != core.id {
+                group.peers.insert(id.clone(), Peer::new(now, core, id, address));
+            }
+        }
+        let text = format!("{} quorum {}", group.describe(&Who::Primary), group.settings.quorum);
+        core.tell(EventKind::Monitor, text);
+        group
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its settings.
+    pub fn settings(&self) -> &GroupSettings {
+        &self.settings
+    }
+
+    /// Where the primary is, as this sentinel tells clients: the new one as soon as it is promoted.
+    pub fn address(&self) -> &Address {
+        match self.failover.as_ref().map(|failover| &failover.step) {
+            Some(FailoverStep::Reconfigure { to } | FailoverStep::UpdateConfig { to }) => to,
+            _ => &self.primary.address,
+        }
+    }
+
+    /// Since which epoch it is there.
+    pub fn config_epoch(&self) -> u64 {
+        self.config_epoch
+    }
+
+    /// Whether this sentinel gets no answer from the primary.
+    pub fn is_subjectively_down(&self) -> bool {
+        self.primary.down_since.is_some()
+    }
+
+    /// Since when the primary has not answered.
+    pub fn down_since(&self) -> Option<Moment> {
+        self.primary.down_since
+    }
+
+    /// Whether enough sentinels agree that it is down.
+    pub fn is_objectively_down(&self) -> bool {
+        self.down_agreed_since.is_some()
+    }
+
+    /// The failover that this sentinel tries or leads.
+    pub fn failover_step(&self) -> Option<&FailoverStep> {
+        self.failover.as_ref().map(|failover| &failover.step)
+    }
+
+    /// Its epoch.
+    pub fn failover_epoch(&self) -> Option<u64> {
+        self.failover.as_ref().map(|failover| failover.epoch)
+    }
+
+    /// Known replicas.
+    pub fn replicas(&self) -> impl Iterator<Item = &Address> {
+        self.replicas.keys()
+    }
+
+    /// Known other sentinels.
+    pub fn sentinels(&self) -> impl Iterator<Item = &RunId> {
+        self.peers.keys()
+    }
+
+    pub(crate) fn target(&self, who: Who) -> Target {
+        Target { group: Arc::clone(&self.name), who }
+    }
+
+    pub(crate) fn add_replica(&mut self, now: Moment, core: &mut Core, address: Address) -> bool {
+        let is_new = address != self.primary.address && !self.replicas.contains_key(&address);
+        if is_new && self.replicas.len() < REPLICAS_MAX {
+            let login = self.settings.login.as_ref();
+            let instance = Instance::server(now, core, address.clone(), login);
+            self.replicas.insert(address, instance);
+        }
+        is_new
+    }
+
+    /// The primary is at `address` from now on; the old one becomes a replica when it is back.
+    /// Whatever was known about servers is asked for again.
+    pub(crate) fn switch_to(&mut self, now: Moment, core: &mut Core, address: Address) {
+        let old = self.primary.address.clone();
+        let mut replicas: Vec<Address> = self.replicas.keys().cloned().collect();
+        replicas.push(old.clone());
+        for instance in self.replicas.values().chain([&self.primary]) {
+            instance.release(core);
+        }
+        self.replicas.clear();
+        self.primary = Instance::server(now, core, address, self.settings.login.as_ref());
+        for replica in replicas {
+            self.add_replica(now, core, replica);
+        }
+        for peer in self.peers.values_mut() {
+            peer.forget_answers();
+            peer.instance.hello_at = None;
+        }
+        self.down_agreed_since = None;
+        self.failover = None;
+        core.mark_changed();
+        let new = &self.primary.address;
+        let text = format!("{} {} {} {} {}", self.name, old.host, old.port, new.host, new.port);
+        core.tell(EventKind::SwitchPrimary, text);
+    }
+
+    /// Everybody hears of the newest state with the next tick.
+    pub(crate) fn hurry_hellos(&mut self) {
+        let peers = self.peers.values_mut().map(|peer| &mut peer.instance);
+        for instance in self.replicas.values_mut().chain(peers).chain([&mut self.primary]) {
+            instance.hello_at = None;
+        }
+    }
+
+    pub(crate) fn release(&self, core: &mut Core) {
+        let peers = self.peers.values().map(|peer| &peer.instance);
+        for instance in self.replicas.values().chain(peers).chain([&self.primary]) {
+            instance.release(core);
+        }
+    }
+
+    /// `<type> <name> <ip> <port>[ @ <master> <ip> <port>]`
+    pub(crate) fn describe(&self, who: &Who) -> String {
+        let Address { host, port } = &self.primary.address;
+        match who {
+            Who::Primary => format!("master {} {host} {port}", self.name),
+            Who::Replica(at) => {
+                format!("slave {at} {} {} @ {} {host} {port}", at.host, at.port, self.name)
+            }
+            Who::Peer(id) => {
+                let at = self.peers.get(id).map(|peer| &peer.instance.address);
+                let at = at.map_or_else(String::new, |at| format!("{} {}", at.host, at.port));
+                format!("sentinel {id} {at} @ {} {host} {port}", self.name)
+            }
+        }
+    }
+
+    /// What the file keeps of it. Once a replica is promoted the file names it, whatever comes.
+    pub(crate) fn configuration(&self) -> GroupConfiguration {
+        let primary = self.address().clone();
+        let others = self.replicas.keys().chain([&self.primary.address]);
+        let known =
+            |peer: &Peer| KnownPeer { address: peer.instance.address.clone(), id: peer.id.clone() };
+        GroupConfiguration {
+            name: self.name.to_string(),
+            settings: self.settings.clone(),
+            config_epoch: self.config_epoch,
+            leader_epoch: self.leader_epoch,
+            replicas: others.filter(|address| **address != primary).cloned().collect(),
+            peers: self.peers.values().map(known).collect(),
+            primary,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What an operator can set, and what a sentinel is called.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use store_replica::Login;
+
+/// The id of a sentinel, or of one run of a server. Cheap to copy.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunId(Arc<str>);
+
+impl RunId {
+    /// Longer ids are refused: they would be kept, written and sent on.
+    const LEN_MAX: usize = 64;
+
+    /// From what a peer or a file says. `None` unless it can stand in a hello and in a file.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let is_usable = |c: &u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_');
+        let is_whole = !text.is_empty() && text.len() <= Self::LEN_MAX;
+        let text = std::str::from_utf8(text).ok()?;
+        (is_whole && text.as_bytes().iter().all(is_usable)).then(|| Self(text.into()))
+    }
+
+    /// Its characters.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+type DrawBelow = dyn FnMut(u64) -> u64 + Send;
+
+/// Where chance comes from: sentinels that start together must not stay together.
+pub struct Draw(Box<DrawBelow>);
+
+impl Draw {
+    /// `below` gives a number from zero up to, but not including, its argument.
+    pub fn new(below: impl FnMut(u64) -> u64 + Send + 'static) -> Self {
+        Self(Box::new(below))
+    }
+
+    /// A span shorter than `limit`.
+    pub(crate) fn span(&mut self, limit: Duration) -> Duration {
+        Duration::from_millis((self.0)(limit.as_millis() as u64))
+    }
+}
+
+impl fmt::Debug for Draw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Draw")
+    }
+}
+
+/// Periods that hold for all groups. The defaults are Redis's; SENTINEL DEBUG changes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// How often everything is looked at.
+    pub tick: Duration,
+    /// How often a server is pinged, unless `down-after-milliseconds` is shorter.
+    pub ping_every: Duration,
+    /// How often INFO is asked for.
+    pub info_every: Duration,
+    /// How often, while a replica's primary is in trouble.
+    pub info_every_in_trouble: Duration,
+    /// How often other sentinels are asked about a primary that is down.
+    pub ask_every: Duration,
+    /// How often a hello is published.
+    pub hello_every: Duration,
+    /// A tick that comes later than this is a sign that clock or process stood still.
+    pub tilt_trigger: Duration,
+    /// For how long nothing is decided then.
+    pub tilt_for: Duration,
+    /// How long a candidate waits for votes, unless `failover-timeout` is shorter.
+    pub election_max: Duration,
+    /// How long a replica may take to say that it follows the new primary.
+    pub reconfigure_max: Duration,
+    /// Starts and votes are set off by less than this.
+    pub desync_max: Duration,
+    /// A link younger than this is not reopened for being silent.
+    pub link_age_min: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            tick: Duration::from_millis(100),
+            ping_every: Duration::from_secs(1),
+            info_every: Duration::from_secs(10),
+            info_every_in_trouble: Duration::from_secs(1),
+            ask_every: Duration::from_secs(1),
+            hello_every: Duration::from_secs(2),
+            tilt_trigger: Duration::from_secs(2),
+            tilt_for: Duration::from_secs(30),
+            election_max: Duration::from_secs(10),
+            reconfigure_max: Duration::from_secs(10),
+            desync_max: Duration::from_secs(1),
+            link_age_min: Duration::from_secs(15),
+        }
+    }
+}
+
+/// Settings of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSettings {
+    /// How many sentinels must hold the primary for down before a failover begins.
+    pub quorum: usize,
+    /// `down-after-milliseconds`
+    pub down_after: Duration,
+    /// `failover-timeout`
+    pub failover_timeout: Duration,
+    /// `parallel-syncs`: how many replicas are turned to a new primary at once.
+    pub parallel_syncs: usize,
+    /// `master-reboot-down-after-period`; zero turns it off.
+    pub reboot_down_after: Duration,
+    /// `auth-user` and `auth-pass`.
+    pub login: Option<Login>,
+}
+
+impl Default for GroupSettings {
+    fn default() -> Self {
+        Self {
+            quorum: 2,
+            down_after: Duration::from_secs(30),
+            failover_timeout: Duration::from_secs(180),
+            parallel_syncs: 1,
+            reboot_down_after: Duration::ZERO,
+            login: None,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Votes, epochs, the file, and time that stands still.
+
+use std::time::Duration;
+
+use store_replica::Moment;
+use store_sentinel::{Configuration, Draw, EventKind, Output, Sentinel, Timing, Vote};
+
+use crate::story::{SERVERS, Story, address, id};
+
+#[test]
+fn a_vote_is_on_disk_before_it_is_told() {
+    let mut story = Story::new("");
+    let (answer, before) = story.is_asked("ann", 7);
+    assert_eq!(answer.vote, Some(Vote { leader: id("ann"), epoch: 7 }));
+    let file = before.iter().find_map(|output| match output {
+        Output::Persist(text) => Some(text.clone()),
+        _ => None,
+    });
+    let file = Configuration::parse(&file.expect("a file before the answer")).unwrap();
+    assert_eq!((file.groups[0].leader_epoch, file.current_epoch), (7, 7));
+}
+
+#[test]
+fn there_is_one_vote_in_an_epoch_even_across_a_restart() {
+    let mut story = Story::new("");
+    assert!(story.is_asked("ann", 7).0.vote.is_some());
+    assert_eq!(story.is_asked("bob", 7).0.vote, Some(Vote { leader: id("ann"), epoch: 7 }));
+    assert_eq!(story.is_asked("bob", 6).0.vote, Some(Vote { leader: id("ann"), epoch: 7 }));
+
+    let configuration = story.sentinel.configuration();
+    let draw = Draw::new(|_| 0);
+    story.sentinel =
+        Sentinel::new(Moment::from_ms(5), configuration, id("x"), Timing::default(), draw);
+    story.now = Moment::from_ms(5);
+    assert_eq!(story.sentinel.id(), &id("me"));
+    assert_eq!(story.is_asked("bob", 7).0.vote, None);
+    assert_eq!(story.is_asked("bob", 8).0.vote, Some(Vote { leader: id("bob"), epoch: 8 }));
+}
+
+#[test]
+fn votes_of_another_epoch_elect_nobody() {
+    let mut story = Story::new("");
+    story.silent.insert(SERVERS[0]);
+    story.others_say_down(Some(Vote { leader: id("me"), epoch: 9 }));
+    story.passes_until(EventKind::TryFailover);
+    assert_eq!(story.group().failover_epoch(), Some(1));
+    story.hears("10.0.0.7,26379,ann,9,mymaster,10.0.0.1,6379,0");
+    assert_eq!(story.sentinel.current_epoch(), 9);
+    story.passes_until(EventKind::NotElected);
+    assert!(!story.has_told(EventKind::ElectedLeader));
+}
+
+#[test]
+fn a_failover_needs_a_quorum_that_says_down() {
+    let mut story = Story::new("");
+    story.silent.insert(SERVERS[0]);
+    story.pass(Duration::from_secs(20));
+    assert!(story.group().is_subjectively_down());
+    assert!(!story.group().is_objectively_down() && !story.has_told(EventKind::TryFailover));
+}
+
+#[test]
+fn nothing_is_decided_while_time_stood_still() {
+    let mut story = Story::new("");
+    story.silent.insert(SERVERS[0]);
+    story.others_say_down(Some(Vote { leader: id("me"), epoch: 1 }));
+    story.stand_still(Duration::from_secs(5));
+    assert!(story.sentinel.is_tilted());
+    story.pass(Duration::from_secs(29));
+    assert!(!story.group().is_subjectively_down() && !story.has_told(EventKind::TryFailover));
+    assert!(!story.is_asked("ann", 3).0.is_down);
+    story.passes_until(EventKind::TryFailover);
+    assert!(story.has_told(EventKind::TiltEnd));
+}
+
+#[test]
+fn a_clock_that_goes_back_is_a_tilt_too() {
+    let mut story = Story::new("");
+    story.sentinel.handle_time(Moment::from_ms(999));
+    assert!(story.sentinel.is_tilted());
+}
+
+#[test]
+fn the_newer_configuration_wins() {
+    let mut story = Story::new("sentinel config-epoch mymaster 4\n");
+    story.hears("10.0.0.7,26379,ann,4,mymaster,10.0.0.1,6380,4");
+    assert_eq!(story.group().address(), &address(6379));
+    story.hears("10.0.0.7,26379,ann,5,mymaster,10.0.0.1,6380,5");
+    assert_eq!(story.group().address(), &address(6380));
+    assert_eq!(story.group().config_epoch(), 5);
+    assert!(story.has_told(EventKind::SwitchPrimary));
+    story.hears("10.0.0.7,26380,bob,5,mymaster,10.0.0.1,6379,4");
+    assert_eq!(story.group().address(), &address(6380));
+
+    let file = Configuration::parse(&story.file).unwrap();
+    assert_eq!(file.groups[0].primary, address(6380));
+    assert!(file.groups[0].replicas.contains(&address(6379)), "the old primary is remembered");
+}
+
+#[test]
+fn sentinels_are_found_and_ghosts_at_their_address_go() {
+    let mut story = Story::new("");
+    story.hears("10.0.0.7,26381,cid,0,mymaster,10.0.0.1,6379,0");
+    assert_eq!(story.group().sentinels().count(), 3);
+    story.hears("10.0.0.7,26381,new,0,mymaster,10.0.0.1,6379,0");
+    assert!(story.has_told(EventKind::SentinelInvalidAddress));
+    let names: Vec<&str> = story.group().sentinels().map(|id| id.as_str()).collect();
+    assert_eq!(names, ["ann", "bob", "new"]);
+    story.hears("10.0.0.7,26390,new,0,mymaster,10.0.0.1,6379,0");
+    assert!(story.has_told(EventKind::SentinelAddressSwitch));
+    assert_eq!(story.group().sentinels().count(), 3);
+}
+
+#[test]
+fn what_others_said_before_a_tilt_does_not_count_after_it() {
+    let mut story = Story::new("");
+    story.silent.insert(SERVERS[0]);
+    story.others_say_down(None);
+    story.passes_until(EventKind::ObjectivelyDown);
+    story.stand_still(Duration::from_secs(5));
+    story.answers.clear();
+    story.outputs.clear();
+    story.pass(Duration::from_secs(31));
+    assert!(story.group().is_subjectively_down());
+    assert!(!story.group().is_objectively_down());
+    assert!(!story.has_told(EventKind::TryFailover));
+}

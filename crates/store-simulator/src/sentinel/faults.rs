@@ -1,0 +1,279 @@
+//! Everything that breaks: networks, machines, processes, clocks.
+
+use store_replica::Role;
+
+use super::flaw::Flaw;
+use super::world::{Event, World};
+use crate::network::{Delivery, Host, Side};
+use crate::queue::Real;
+
+/// A gap in time that every sentinel must notice.
+const NOTICED: Real = 2_500;
+
+impl World {
+    pub(crate) fn fault(&mut self) {
+        if self.is_healed() {
+            return;
+        }
+        let delay = self.random.between(1, 2 * self.climate.fault_every);
+        self.queue.after(delay, Event::Fault);
+        // A majority of sentinels that have not met is no majority.
+        if !self.have_met() {
+            return;
+        }
+        let hosts = self.climate.servers + self.nodes.len();
+        let (host, other) = (self.below(hosts), self.below(hosts));
+        let (server, node) = (self.below(self.climate.servers), self.below(self.nodes.len()));
+        // Only who crashes can have forgotten anything.
+        if self.flaw == Some(Flaw::NoSaveBeforeVote) && self.random.percent(50) {
+            return self.crash_node(node);
+        }
+        match self.random.below(24) {
+            0..5 => self.crash_primary(),
+            5 | 6 => self.crash_server(server),
+            7 | 8 => self.crash_node(node),
+            9..12 => self.pause(node),
+            12 => self.jump(node),
+            13..16 => self.cut(host, other),
+            16 | 17 => self.isolate(host),
+            18 | 19 => self.isolate_with_primary(node),
+            20 | 21 => self.cut_replica_off(),
+            _ => self.reset_connection(),
+        }
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        self.random.below(limit as u64) as usize
+    }
+
+    /// Whether all sentinels have known all others and all servers, and would after a restart, too.
+    /// A replica that nobody has heard of is nobody's to turn to a new primary.
+    fn have_met(&mut self) -> bool {
+        let others = match self.flaw {
+            Some(Flaw::ElectedWithoutMajority) => 1,
+            _ => self.nodes.len() - 1,
+        };
+        let replicas = self.climate.servers - 1;
+        self.has_begun = self.has_begun
+            || self.nodes.iter().all(|node| {
+                let has = |setting: &str, count| node.disk.matches(setting).count() >= count;
+                has("known-sentinel", others) && has("known-replica", replicas)
+            });
+        self.has_begun
+    }
+
+    /// The server that is a primary and has replicas, or else any.
+    fn primary(&mut self) -> usize {
+        let servers = &self.stores.servers;
+        let leads = |server: &usize| {
+            let replication = &servers[*server].replication;
+            replication.is_primary() && replication.replicas().iter().any(|r| r.is_online())
+        };
+        match (0..servers.len()).find(leads) {
+            Some(server) => server,
+            None => self.below(self.climate.servers),
+        }
+    }
+
+    fn crash_primary(&mut self) {
+        let primary = self.primary();
+        self.crash_server(primary);
+    }
+
+    fn crash_server(&mut self, server: usize) {
+        if !self.stores.servers[server].is_up {
+            return;
+        }
+        self.note(|| format!("server {server} crashes"));
+        self.stores.stop(server);
+        let is_silent = self.random.percent(40);
+        self.network.stop_host(server, is_silent, &mut self.queue, &mut self.random);
+        self.forget_accepted(server);
+        let delay = self.random.between(100, 40_000);
+        self.queue.after(delay, Event::RestartServer(server));
+    }
+
+    /// With the role of its file, which whoever changed it has written.
+    pub(crate) fn restart_server(&mut self, server: usize) {
+        if self.stores.servers[server].is_up {
+            return;
+        }
+        let role: Role = self.stores.servers[server].replication.role();
+        self.note(|| format!("server {server} starts as {role:?}"));
+        self.stores.restart_as(server, role);
+    }
+
+    /// Servers save now and then, or every restart would lose everything.
+    pub(crate) fn save(&mut self) {
+        for server in 0..self.climate.servers {
+            if self.random.percent(40) {
+                self.stores.save(server);
+            }
+        }
+        self.queue.after(2_000, Event::Save);
+    }
+
+    fn crash_node(&mut self, node: usize) {
+        if !self.nodes[node].is_up {
+            return;
+        }
+        self.note(|| format!("sentinel {node} crashes"));
+        let host = self.host_of(node);
+        let is_silent = self.random.percent(40);
+        self.network.stop_host(host, is_silent, &mut self.queue, &mut self.random);
+        self.forget_accepted(host);
+        self.nodes[node].is_up = false;
+        let is_quick = self.flaw == Some(Flaw::NoSaveBeforeVote);
+        let delay = self.random.between(50, if is_quick { 2_000 } else { 15_000 });
+        self.queue.after(delay, Event::RestartNode(node));
+    }
+
+    pub(crate) fn restart_node(&mut self, node: usize) {
+        if self.nodes[node].is_up {
+            return;
+        }
+        self.note(|| format!("sentinel {node} starts with its file"));
+        let real = self.queue.now();
+        self.nodes[node].restart(node, real, &mut self.random);
+        self.judge.forget_heard(node);
+        self.queue.after(0, Event::Wake(node, self.nodes[node].life));
+    }
+
+    /// A process stands still; the kernel takes what comes for it.
+    fn pause(&mut self, node: usize) {
+        let real = self.queue.now();
+        if !self.nodes[node].is_up || self.nodes[node].is_paused(real) {
+            return;
+        }
+        let until = real + self.random.between(100, 9_000);
+        self.note(|| format!("sentinel {node} stands still until {until}"));
+        self.nodes[node].paused_until = until;
+        if until - real > NOTICED {
+            self.nodes[node].stood_still_at = Some(until);
+        }
+        self.queue.at(until, Event::Resume(node, self.nodes[node].life));
+    }
+
+    pub(crate) fn resume(&mut self, node: usize, life: u32) {
+        if !self.nodes[node].is_up || self.nodes[node].life != life {
+            return;
+        }
+        self.nodes[node].paused_until = 0;
+        self.wake(node, life);
+        let missed = std::mem::take(&mut self.nodes[node].missed);
+        for delivery in &missed {
+            if let Delivery::Opened(id) = delivery {
+                self.opened(node, *id);
+            }
+        }
+        let host = self.host_of(node);
+        let dialed: Vec<_> = self.nodes[node].dialed.keys().copied().collect();
+        for id in dialed {
+            self.read(id, Side::Dialer);
+        }
+        let accepted: Vec<_> = self.accepted.keys().copied().collect();
+        for id in accepted {
+            if self.network.host(id, Side::Listener) == host {
+                self.read(id, Side::Listener);
+            }
+        }
+        for delivery in missed {
+            if let Delivery::Closed(id, at) = delivery {
+                self.closed(id, at);
+            }
+        }
+    }
+
+    /// A clock goes on as after a suspend: by more than any process sleeps.
+    fn jump(&mut self, node: usize) {
+        let real = self.queue.now();
+        let by = self.random.between(NOTICED, 60_000);
+        if !self.nodes[node].is_up || self.nodes[node].is_paused(real) {
+            return;
+        }
+        self.note(|| format!("the clock of sentinel {node} jumps by {by}"));
+        self.nodes[node].jumped += by;
+        self.nodes[node].stood_still_at = Some(real);
+    }
+
+    fn cut(&mut self, from: Host, to: Host) {
+        let until = self.queue.now() + self.random.between(300, 15_000);
+        let is_both_ways = self.random.percent(60);
+        self.note(|| {
+            let arrow = if is_both_ways { "between" } else { "from" };
+            format!("nothing gets {arrow} host {from} and {to} until {until}")
+        });
+        self.cut_path(from, to, until);
+        if is_both_ways {
+            self.cut_path(to, from, until);
+        }
+    }
+
+    fn cut_path(&mut self, from: Host, to: Host, until: Real) {
+        self.network.cut(from, to, until);
+        let servers = self.climate.servers;
+        if from < servers && to < servers {
+            self.stores.network.cut(from, to, until);
+        }
+    }
+
+    fn isolate(&mut self, host: Host) {
+        let until = self.queue.now() + self.random.between(300, 20_000);
+        self.note(|| format!("host {host} is cut off until {until}"));
+        for other in 0..self.climate.servers + self.nodes.len() {
+            self.cut_path(host, other, until);
+            self.cut_path(other, host, until);
+        }
+    }
+
+    /// A primary that one sentinel still reaches, and nobody else.
+    fn isolate_with_primary(&mut self, node: usize) {
+        let until = self.queue.now() + self.random.between(3_000, 25_000);
+        let primary = self.primary();
+        self.note(|| format!("server {primary} and sentinel {node} are cut off until {until}"));
+        let host = self.host_of(node);
+        for other in 0..self.climate.servers + self.nodes.len() {
+            if other != primary && other != host {
+                for inside in [primary, host] {
+                    self.cut_path(inside, other, until);
+                    self.cut_path(other, inside, until);
+                }
+            }
+        }
+    }
+
+    /// A replica that everybody reaches but its primary: its data grows old.
+    fn cut_replica_off(&mut self) {
+        let (primary, replica) = (self.primary(), self.below(self.climate.servers));
+        if primary == replica {
+            return;
+        }
+        let until = self.queue.now() + self.random.between(10_000, 50_000);
+        self.note(|| format!("server {replica} does not reach server {primary} until {until}"));
+        self.stores.network.cut(primary, replica, until);
+        self.stores.network.cut(replica, primary, until);
+    }
+
+    fn reset_connection(&mut self) {
+        let open = self.network.open();
+        if !open.is_empty() {
+            let id = *self.random.pick(&open);
+            self.network.reset(id, &mut self.queue, &mut self.random);
+        }
+    }
+
+    /// Everything works from here on; nobody is told what to do.
+    pub(crate) fn heal(&mut self) {
+        self.note(|| "everything is healed".to_owned());
+        let weather = self.climate.fair_weather();
+        self.network.set_weather(weather);
+        let weather = self.stores.climate.fair_weather();
+        self.stores.network.set_weather(weather);
+        for server in 0..self.climate.servers {
+            self.restart_server(server);
+        }
+        for node in 0..self.nodes.len() {
+            self.restart_node(node);
+        }
+    }
+}
