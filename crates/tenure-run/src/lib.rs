@@ -12,7 +12,8 @@
 //! let (now, end) = (Moment::from_nanos(1), Moment::from_nanos(9_000_000_000));
 //! let mut wrapper = Wrapper::new();
 //! wrapper.begin(now, Deadline { kill_at: end, ends_at: end });
-//! // Nothing is started before there is a guard.
+//! // Nothing is started before it is known who is there already, and before there is a guard.
+//! assert_eq!(wrapper.poll_output(), Some(Output::ListStrays(None)));
 //! assert_eq!(wrapper.poll_output(), Some(Output::ListChildren));
 //! assert_eq!(wrapper.poll_output(), Some(Output::StartGuard));
 //! assert_eq!(wrapper.poll_output(), None);

