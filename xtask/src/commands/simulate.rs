@@ -31,9 +31,10 @@ a trace.
                   sentinel: sentinels that watch such stores and replace a primary that is down,
                   with crashes, cuts, pauses and jumping clocks: S1 to S5. --trace tells every
                   failover step by step.
-  store cluster [--seeds N] [--seed S [--trace]] [--control NAME|none] [--jobs N] [--nodes N]
-                  the same for nodes of a cluster: cuts, crashes, failovers, slots that move, and
-                  rules K1 to K11 without K8. --nodes measures the gossip of one large cluster.
+                  cluster: nodes that share slots, with cuts, crashes, failovers and slots that move:
+                  K1 to K11 without K8.
+  store --nodes N [--seed S]
+                  the gossip of one large cluster: messages, bytes, time to heal.
 
 The simulator is built for speed in every profile.",
     run,

@@ -6,7 +6,7 @@ use store_simulator::cluster::{CONTROLS, World};
 const SEEDS: u64 = 40;
 /// Within how many worlds a broken rule must show.
 const SEEDS_TO_CATCH: u64 = 200;
-/// Broken so that few worlds show it; `cargo xtask simulate store cluster` looks for them.
+/// Broken so that few worlds show it; `cargo xtask simulate store --worlds cluster` looks for them.
 const RARE: &[&str] = &[
     "accept-old-acks",
     "epoch-without-persist",
@@ -20,7 +20,7 @@ fn nodes_agree_and_nobody_acts_without_a_majority_whatever_happens() {
     let (mut elections, mut failures, mut moves, mut slots) = (0, 0, 0, 0);
     for seed in 0..SEEDS {
         let outcome = World::new(seed).run();
-        let replay = format!("cargo xtask simulate store cluster --seed {seed} --trace");
+        let replay = format!("cargo xtask simulate store --worlds cluster --seed {seed} --trace");
         assert_eq!(outcome.violation, None, "{replay}");
         elections += outcome.elections;
         failures += outcome.failures;

@@ -7,13 +7,16 @@ const CONTROL_SEEDS_MAX: u64 = 10_000;
 
 pub(crate) const USAGE: &str = "\
 usage: store-simulator [--worlds NAME] [--seeds N] [--control NAME] [--seed S [--trace]] [--jobs N]
+       store-simulator --nodes N [--seed S]
 
-  --worlds NAME   only these: replication or sentinel
+  --worlds NAME   only these: replication, sentinel or cluster
   --seeds N       worlds of each kind (default 2000); controls get at most 10000
   --control NAME  only this control
   --seed S        only the world of this seed
   --trace         print what happens in that world, a line each
   --jobs N        threads (default 2)
+  --nodes N       one cluster of so many nodes, half of them masters: what gossip costs, and how long
+                  it takes to heal when a master dies
 ";
 
 #[derive(Debug)]
@@ -24,6 +27,7 @@ pub(crate) struct Args {
     pub(crate) seed: Option<u64>,
     pub(crate) trace: bool,
     pub(crate) jobs: usize,
+    pub(crate) nodes: Option<usize>,
     pub(crate) help: bool,
 }
 
@@ -37,6 +41,7 @@ impl Args {
             seed: None,
             trace: false,
             jobs: 2,
+            nodes: None,
             help: false,
         };
         while let Some(word) = words.next() {
@@ -47,6 +52,7 @@ impl Args {
                 "--seed" => args.seed = Some(number(&word, &value()?)?),
                 "--jobs" => args.jobs = number(&word, &value()?)?.clamp(1, 64) as usize,
                 "--control" => args.control = Some(control(&value()?)?),
+                "--nodes" => args.nodes = Some(number(&word, &value()?)?.clamp(6, 2_000) as usize),
                 "--trace" => args.trace = true,
                 "--help" | "-h" => args.help = true,
                 other => return Err(format!("unknown argument {other:?}")),

@@ -4,20 +4,17 @@
 #![expect(clippy::disallowed_methods, reason = "the library is pure, the program around it is not")]
 
 mod args;
-mod cluster;
 mod sweep;
 mod worlds;
 
 use std::process::ExitCode;
 
 use args::{Args, USAGE};
+use store_simulator::cluster::World;
 use sweep::{Found, sweep};
 use worlds::Worlds;
 
 fn main() -> ExitCode {
-    if std::env::args().nth(1).is_some_and(|word| word == "cluster") {
-        return cluster::main(std::env::args().skip(2));
-    }
     let args = match Args::parse(std::env::args().skip(1)) {
         Ok(args) => args,
         Err(text) => {
@@ -28,6 +25,9 @@ fn main() -> ExitCode {
     if args.help {
         print!("{USAGE}");
         return ExitCode::SUCCESS;
+    }
+    if let Some(nodes) = args.nodes {
+        return measure(nodes, args.seed.unwrap_or(0));
     }
     let is_kept = match args.seed {
         Some(seed) => args.chosen().next().is_none_or(|worlds| replay(&args, worlds, seed)),
@@ -100,4 +100,21 @@ fn replay(args: &Args, worlds: &Worlds, seed: u64) -> bool {
         }
     }
     run.broken.is_none()
+}
+
+/// What gossip costs in one large cluster.
+fn measure(nodes: usize, seed: u64) -> ExitCode {
+    let scale = World::measure(seed, nodes);
+    let seconds = nodes as f64 * scale.quiet_ms as f64 / 1000.0;
+    println!(
+        "{nodes} nodes: {:.1} messages and {:.0} bytes sent per node and second, {} false \
+         suspicions; failed after {} to {} ms, healed after {:?} ms",
+        scale.messages as f64 / seconds,
+        scale.bytes as f64 / seconds,
+        scale.false_suspicions,
+        scale.failed_first_ms,
+        scale.failed_last_ms,
+        scale.healed_ms
+    );
+    if scale.healed_ms.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,6 +1,6 @@
 //! The kinds of worlds, each as the program needs it.
 
-use store_simulator::{replication, sentinel};
+use store_simulator::{cluster, replication, sentinel};
 
 /// A rule that was broken.
 #[derive(Clone, Debug)]
@@ -34,62 +34,43 @@ pub(crate) struct Worlds {
     pub(crate) run: fn(seed: u64, flaw: Option<usize>, is_traced: bool) -> Run,
 }
 
+/// The worlds of a module of the library: all have the same words, and types of their own.
+macro_rules! worlds {
+    ($name:literal, $module:ident, $($what:literal: $count:ident),+) => {
+        Worlds {
+            name: $name,
+            flaws: || {
+                let controls = $module::CONTROLS.iter();
+                controls.map(|c| Flaw { name: c.name, breaks: c.breaks.to_string() }).collect()
+            },
+            run: |seed, flaw, is_traced| {
+                let world = match flaw.map(|place| &$module::CONTROLS[place]) {
+                    Some(control) => $module::World::flawed(seed, control.flaw, control.breaks),
+                    None => $module::World::new(seed),
+                };
+                let outcome = if is_traced { world.traced().run() } else { world.run() };
+                let broken = outcome.violation.map(|violation| Broken {
+                    rule: violation.rule.to_string(),
+                    at: violation.at,
+                    what: violation.what,
+                });
+                Run { broken, counts: vec![$(($what, outcome.$count)),+], trace: outcome.trace }
+            },
+        }
+    };
+}
+
 pub(crate) const ALL: &[Worlds] = &[
-    Worlds {
-        name: "replication",
-        flaws: || {
-            let controls = replication::CONTROLS.iter();
-            controls.map(|c| Flaw { name: c.name, breaks: c.breaks.to_string() }).collect()
-        },
-        run: run_replication,
-    },
-    Worlds {
-        name: "sentinel",
-        flaws: || {
-            let controls = sentinel::CONTROLS.iter();
-            controls.map(|c| Flaw { name: c.name, breaks: c.breaks.to_string() }).collect()
-        },
-        run: run_sentinel,
-    },
+    worlds!(
+        "replication", replication, "writes": writes, "full syncs": full_syncs,
+        "partial syncs": partial_syncs, "waits that counted somebody": waits
+    ),
+    worlds!(
+        "sentinel", sentinel, "failovers tried": tries, "leaders elected": elections,
+        "replicas promoted": promotions
+    ),
+    worlds!(
+        "cluster", cluster, "messages": messages, "failures found": failures,
+        "elections won": elections, "replicas moved": moves, "slots moved": slots_moved
+    ),
 ];
-
-fn run_replication(seed: u64, flaw: Option<usize>, is_traced: bool) -> Run {
-    use replication::{CONTROLS, World};
-    let mut world = match flaw.map(|place| &CONTROLS[place]) {
-        Some(control) => World::flawed(seed, control.flaw, control.breaks),
-        None => World::new(seed),
-    };
-    if is_traced {
-        world = world.traced();
-    }
-    let outcome = world.run();
-    let broken =
-        outcome.violation.map(|v| Broken { rule: v.rule.to_string(), at: v.at, what: v.what });
-    let counts = vec![
-        ("writes", outcome.writes),
-        ("full syncs", outcome.full_syncs),
-        ("partial syncs", outcome.partial_syncs),
-        ("waits that counted somebody", outcome.waits),
-    ];
-    Run { broken, counts, trace: outcome.trace }
-}
-
-fn run_sentinel(seed: u64, flaw: Option<usize>, is_traced: bool) -> Run {
-    use sentinel::{CONTROLS, World};
-    let mut world = match flaw.map(|place| &CONTROLS[place]) {
-        Some(control) => World::flawed(seed, control.flaw, control.breaks),
-        None => World::new(seed),
-    };
-    if is_traced {
-        world = world.traced();
-    }
-    let outcome = world.run();
-    let broken =
-        outcome.violation.map(|v| Broken { rule: v.rule.to_string(), at: v.at, what: v.what });
-    let counts = vec![
-        ("failovers tried", outcome.tries),
-        ("leaders elected", outcome.elections),
-        ("replicas promoted", outcome.promotions),
-    ];
-    Run { broken, counts, trace: outcome.trace }
-}
