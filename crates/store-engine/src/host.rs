@@ -50,8 +50,9 @@ pub trait Host: Send {
     fn rewrite_config(&self, path: &str, renew: &dyn Fn(&str) -> String) -> Result<(), String>;
 
     /// Follows settings that CONFIG SET is about to change and that concern the outside, such
-    /// as ports and certificates. When it fails, nothing changes.
-    fn follow_settings(&self, _before: &Config, _after: &Config) -> Result<(), SettingRefused> {
+    /// as ports and certificates. It may give one its whole name, such as a folder. When it
+    /// fails, nothing changes.
+    fn follow_settings(&self, _before: &Config, _after: &mut Config) -> Result<(), SettingRefused> {
         Ok(())
     }
 

@@ -82,7 +82,10 @@ impl Host for Process {
         self.write_file(path, renew(&text).as_bytes())
     }
 
-    fn follow_settings(&self, before: &Config, after: &Config) -> Result<(), SettingRefused> {
+    fn follow_settings(&self, before: &Config, after: &mut Config) -> Result<(), SettingRefused> {
+        if !self.folders.is_simulated() {
+            name_folder(before, after)?;
+        }
         allow_clients(before, after)?;
         self.oom_score.follow(before, after)?;
         self.outside.follow(before, after)
@@ -124,6 +127,28 @@ impl Host for Process {
         let source = fs::File::open("/dev/urandom");
         source.and_then(|mut source| io::Read::read_exact(&mut source, bytes)).is_ok()
     }
+}
+
+/// `dir` must be a folder, and is told by its whole name. What is relative begins where data lay
+/// until now.
+fn name_folder(before: &Config, after: &mut Config) -> Result<(), SettingRefused> {
+    let asked = after.text("dir");
+    if asked == before.text("dir") {
+        return Ok(());
+    }
+    let path = Path::new(before.text("dir")).join(asked);
+    let found = match asked {
+        "" => Err(io::ErrorKind::NotFound.into()),
+        _ => fs::read_dir(&path).and_then(|_| fs::canonicalize(&path)),
+    };
+    let named = found.map_err(|error| match error.raw_os_error() {
+        None => "No such file or directory".to_owned(),
+        Some(number) => error.to_string().replace(&format!(" (os error {number})"), ""),
+    });
+    let setting = Config::find("dir").expect("it is in the table");
+    named
+        .and_then(|path| after.set(setting, &[&path.to_string_lossy()]))
+        .map_err(|reason| SettingRefused { setting: "dir", reason, log: None })
 }
 
 /// `maxclients` may grow only as far as there are descriptors: the limit belongs to the process

@@ -89,7 +89,7 @@ fn config_set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         changed.map_err(|reason| refused(&name, &reason))?;
         seen.push(setting);
     }
-    if let Err(refusal) = cx.server.host.follow_settings(&cx.server.config, &config) {
+    if let Err(refusal) = cx.server.host.follow_settings(&cx.server.config, &mut config) {
         cx.db.effects.requests.extend(refusal.log.map(ServerRequest::Log));
         return Err(refused(refusal.setting, &refusal.reason));
     }

@@ -74,7 +74,12 @@ fn lines_of(setting: &Setting, value: &str) -> Vec<String> {
         Kind::Words | Kind::Percentiles | Kind::OomScores if !value.is_empty() => {
             vec![format!("{name} {value}")]
         }
-        Kind::Text | Kind::TitleTemplate | Kind::EventClasses | Kind::Words | Kind::Percentiles => {
+        Kind::Text
+        | Kind::FileName { .. }
+        | Kind::TitleTemplate
+        | Kind::EventClasses
+        | Kind::Words
+        | Kind::Percentiles => {
             vec![format!("{name} {}", quoted(value))]
         }
         _ => vec![format!("{name} {value}")],

@@ -17,6 +17,13 @@ pub enum Kind {
     Octal,
     /// Any text.
     Text,
+    /// The name of a file or folder, without a path.
+    FileName {
+        /// What Redis calls it.
+        what: &'static str,
+        /// Whether there may be none.
+        may_be_empty: bool,
+    },
     /// Any number of words.
     Words,
     /// Pairs of seconds and changes.
@@ -183,6 +190,12 @@ impl Setting {
                     let choices = choices.join(", ");
                     format!("argument(s) must be one of the following: {choices}")
                 })
+            }
+            Kind::FileName { may_be_empty: false, .. } if word.is_empty() => {
+                Err(format!("{} can't be empty", self.name))
+            }
+            Kind::FileName { what, .. } if word.contains(['/', '\\']) => {
+                Err(format!("{} can't be a path, just a {what}", self.name))
             }
             Kind::TitleTemplate if !is_title_template(word) => {
                 Err("template format is invalid or contains unknown variables".to_owned())

@@ -5,12 +5,16 @@
 //! we make of them.
 
 use super::setting::Kind::*;
-use super::setting::Setting;
+use super::setting::{Kind, Setting};
 
 const NO_CLUSTER: &str = "there is no cluster mode so far";
 const NO_REPLICATION: &str = "there is no replication so far";
 const ONE_THREAD: &str = "one thread does everything";
 const KEEPS_NAME: &str = "the process keeps the name it was started by";
+
+const FILE_NAME: Kind = FileName { what: "filename", may_be_empty: false };
+const FOLDER_NAME: Kind = FileName { what: "dirname", may_be_empty: false };
+const SNAPSHOT_NAME: Kind = FileName { what: "filename", may_be_empty: true };
 
 /// Sorted by name.
 pub const SETTINGS: &[Setting] = &[
@@ -43,8 +47,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("aof-timestamp-enabled", YesNo, "no"),
     Setting::new("aof-use-rdb-preamble", YesNo, "yes"),
     Setting::new("aof_rewrite_cpulist", Text, "").fixed().only_default(ONE_THREAD),
-    Setting::new("appenddirname", Text, "appendonlydir").fixed(),
-    Setting::new("appendfilename", Text, "appendonly.aof").fixed(),
+    Setting::new("appenddirname", FOLDER_NAME, "appendonlydir").fixed(),
+    Setting::new("appendfilename", FILE_NAME, "appendonly.aof").fixed(),
     Setting::new("appendfsync", Choice(&["everysec", "always", "no"]), "everysec"),
     Setting::new("appendonly", YesNo, "no"),
     Setting::new("auto-aof-rewrite-min-size", Memory(0, i64::MAX), "67108864"),
@@ -93,7 +97,7 @@ pub const SETTINGS: &[Setting] = &[
         .inert("a crash prints where it happened, and nothing else"),
     Setting::new("daemonize", YesNo, "no").fixed(),
     Setting::new("databases", Integer(1, i32::MAX as i64), "16").fixed(),
-    Setting::new("dbfilename", Text, "dump.rdb").protected(),
+    Setting::new("dbfilename", SNAPSHOT_NAME, "dump.rdb").protected(),
     Setting::new("dir", Text, ".").protected(),
     Setting::new("disable-thp", YesNo, "yes").fixed(),
     Setting::new("dynamic-hz", YesNo, "yes")

@@ -345,7 +345,7 @@ impl crate::host::Host for Shelf {
         Ok(())
     }
 
-    fn follow_settings(&self, _: &Config, _: &Config) -> Result<(), crate::SettingRefused> {
+    fn follow_settings(&self, _: &Config, _: &mut Config) -> Result<(), crate::SettingRefused> {
         Ok(())
     }
 

@@ -29,6 +29,10 @@ impl DataFolders {
         Self { is_simulated: true, ..Self::default() }
     }
 
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.is_simulated
+    }
+
     /// Makes sure that no other server writes to this folder. To be called before the first
     /// write there. Fails with what to tell when another one has it.
     pub(crate) fn own(&self, folder: &Path) -> Result<(), String> {

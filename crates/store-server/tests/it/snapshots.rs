@@ -226,6 +226,33 @@ fn theirs_in(folder: &Path, more: &[&str]) -> RedisServer {
 }
 
 #[test]
+fn places_that_cannot_be_are_refused_in_the_words_of_redis() {
+    let (folder, other) = (TempFolder::create(), TempFolder::create());
+    std::fs::create_dir(other.path().join("sub")).unwrap();
+    std::fs::write(other.path().join("file"), "").unwrap();
+    let other = other.path().canonicalize().unwrap();
+    let server = ours_in(folder.path()).start().unwrap();
+    let theirs = RedisServer::builder().args(["--enable-protected-configs", "yes"]).start();
+    let mut both = [connect(&server), Connection::tcp(theirs.port())];
+    let mut same = |words: &[&str]| {
+        let [ours, theirs] = both.each_mut().map(|one| one.ask(words).unwrap());
+        assert_eq!(ours, theirs, "{words:?}");
+        ours
+    };
+    for dir in ["", "/nowhere", other.join("file").to_str().unwrap()] {
+        let refused = same(&["CONFIG", "SET", "dir", dir]);
+        assert!(matches!(refused, Reply::Error(_)), "{refused:?}");
+    }
+    for name in ["a/b", "a\\b", "/dump.rdb"] {
+        same(&["CONFIG", "SET", "dbfilename", name]);
+    }
+    for dir in [other.to_str().unwrap(), "sub", "..", "./sub/../sub"] {
+        assert!(is_ok(&same(&["CONFIG", "SET", "dir", dir])), "{dir}");
+        same(&["CONFIG", "GET", "dir"]);
+    }
+}
+
+#[test]
 fn redis_loads_what_we_save() {
     for compresses in ["yes", "no"] {
         let folder = TempFolder::create();
