@@ -57,6 +57,11 @@ impl Seen {
         self.observation.as_ref()?.leadership.leader()
     }
 
+    /// Whether the store answered the last look, with an error.
+    fn was_refused(&self) -> bool {
+        self.error.is_some() && !self.is_unanswered
+    }
+
     /// How long ago it was seen.
     pub(crate) fn age(&self) -> Option<Duration> {
         self.looked_at.map(|looked_at| clock::awake_or_asleep().since(looked_at))
@@ -200,8 +205,9 @@ impl Watched {
             _ if !self.is_held() => Reach::Up,
             Connection::Down(error) => Reach::Down(error.to_string()),
             _ if seen.is_unanswered => Reach::Down(seen.error.clone().unwrap_or_default()),
-            Connection::Up => Reach::Up,
-            Connection::Connecting => Reach::Connecting,
+            // A connection alone is no answer: what listens there may be silent.
+            Connection::Up if self.has_heard(&seen) => Reach::Up,
+            Connection::Up | Connection::Connecting => Reach::Connecting,
         }
     }
 
@@ -221,7 +227,11 @@ impl Watched {
 
     /// Whether anything was ever heard from the store.
     pub(crate) fn is_acquainted(&self) -> bool {
-        !self.is_held() || self.lock_notes().answered || self.seen.borrow().observation.is_some()
+        !self.is_held() || self.has_heard(&self.seen.borrow())
+    }
+
+    fn has_heard(&self, seen: &Seen) -> bool {
+        self.lock_notes().answered || seen.observation.is_some() || seen.was_refused()
     }
 
     // ------------------------------------------------------------------ looking

@@ -46,6 +46,26 @@ fn metric(served: &Served, name: &str) -> Option<f64> {
 }
 
 #[test]
+fn a_store_that_never_answered_is_not_called_up() {
+    let mut stage = Stage::redis();
+    let looker = stage.client("ops");
+    // Connected, but not asked anything about the resource.
+    stage.runtime.block_on(looker.leader("another")).unwrap();
+    stage.server().pause();
+    let served = stage.serve(Sidecar::builder(looker).observe(RESOURCE));
+    // Until the first look is given up, and beyond: it can be connected to all the while.
+    served.wait_for("the silence is noticed", "/status", |status| {
+        assert_ne!(status["resources"][0]["store"]["state"], "up");
+        assert_eq!(metric(&served, "tenure_store_up"), Some(0.0));
+        status["resources"][0]["store"]["state"] == "down"
+    });
+    stage.server().resume();
+    served.wait_for("it answers", "/status", |status| {
+        status["resources"][0]["store"]["state"] == "up"
+    });
+}
+
+#[test]
 fn a_leader_whose_lease_is_over_is_unknown_and_not_shown() {
     for silence in Scene::SILENCES {
         let mut scene = Scene::new();
