@@ -430,7 +430,15 @@ impl AppendFile {
 
     /// Writes all that waits and makes it durable, whatever the policy.
     pub fn write_all(&mut self, now_ms: u64) -> Result<(), AppendError> {
-        self.log_mut().map_or(Ok(()), |log| log.flush_all(now_ms))
+        let Some(log) = self.log_mut() else { return Ok(()) };
+        let had_trouble = log.needs_rewrite();
+        let flushed = log.flush_all(now_ms);
+        let is_new = log.needs_rewrite() && !had_trouble;
+        if let Some(error) = flushed.as_ref().err().filter(|_| is_new) {
+            // As if another thread had told: a rewrite under way would list what may be missing.
+            self.sync_failed(now_ms, &error.to_string());
+        }
+        flushed
     }
 
     /// Nothing follows: makes all durable. True when the files that count hold everything that

@@ -42,9 +42,8 @@ impl AppendFile {
             return Err(self.try_for_end());
         }
         self.tries_for_end = false;
-        let (State::On(log) | State::Rewriting(log, _)) = &mut self.state else { return Ok(()) };
-        log.flush_all(now_ms).map_err(|error: AppendError| error.to_string())?;
-        match log.find_missing() {
+        self.write_all(now_ms).map_err(|error: AppendError| error.to_string())?;
+        match self.log().and_then(AppendLog::find_missing) {
             None => Ok(()),
             Some(path) => {
                 // All is written anew, and the next end will do.

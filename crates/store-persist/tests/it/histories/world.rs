@@ -544,6 +544,10 @@ impl World {
                 return Err(End::PowerLoss);
             }
             if prepared.is_ok() {
+                // Files that lie in another folder by now are those that count.
+                let is_there = |path: PathBuf| exists(&self.disk, &path);
+                let files = self.file.files();
+                self.is_robbed &= !files.is_some_and(|files| files.into_iter().all(is_there));
                 return Ok(());
             }
             let facts = self.file.facts();
