@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use store_engine::{LoadOptions, LoadProgress, check_snapshot};
-use store_persist::aof::{AofError, Layout, Manifest, Report, check, is_snapshot};
+use store_persist::aof::{
+    AofError, Increment, Layout, ListedFile, Manifest, Report, check, is_snapshot,
+};
 
 use crate::clock;
 use crate::exit::{self, Failure};
@@ -46,6 +48,13 @@ pub(crate) struct Arguments {
     output: OutputOptions,
 }
 
+/// A file to check.
+struct Listed {
+    path: PathBuf,
+    /// The number of an increment in the manifest.
+    sequence: Option<u64>,
+}
+
 /// What was found in one file.
 #[derive(Debug)]
 struct Checked {
@@ -62,7 +71,7 @@ struct Checked {
 enum Outcome {
     /// Its requests were looked through.
     Requests(Report),
-    /// What it begins with is damaged: there is nothing to cut to.
+    /// What it begins with, or continues, is damaged: there is nothing to cut to.
     Hopeless(String),
 }
 
@@ -109,8 +118,10 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// The files to check, in order.
-fn listed(path: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let Some(layout) = Layout::of_manifest(path) else { return Ok(vec![path.to_owned()]) };
+fn listed(path: &Path) -> Result<Vec<Listed>, Failure> {
+    let Some(layout) = Layout::of_manifest(path) else {
+        return Ok(vec![Listed { path: path.to_owned(), sequence: None }]);
+    };
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(MANIFEST_BYTES_MAX).read_to_end(&mut bytes))
@@ -122,17 +133,26 @@ fn listed(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         );
         Failure::new(exit::DAMAGED, text)
     })?;
-    let files = manifest.base.iter().chain(&manifest.increments);
-    Ok(files.map(|file| layout.path_of(&file.name)).collect())
+    let listed = |file: &ListedFile, sequence: Option<u64>| Listed {
+        path: layout.path_of(&file.name),
+        sequence,
+    };
+    let base = manifest.base.iter().map(|file| listed(file, None));
+    let increments = manifest.increments.iter().map(|file| listed(file, Some(file.sequence)));
+    Ok(base.chain(increments).collect())
 }
 
-fn check_all(paths: &[PathBuf], databases: usize) -> Result<Vec<Checked>, Failure> {
-    let check =
-        |path: &PathBuf| check_file(path, databases).map_err(|error| unreadable(path, &error));
-    paths.iter().map(check).collect()
+fn check_all(files: &[Listed], databases: usize) -> Result<Vec<Checked>, Failure> {
+    let (mut checked, mut before) = (Vec::new(), None);
+    for Listed { path, sequence } in files {
+        let file = check_file(path, databases, before).map_err(|error| unreadable(path, &error))?;
+        before = sequence.map(|sequence| Increment { sequence, len: file.bytes });
+        checked.push(file);
+    }
+    Ok(checked)
 }
 
-fn check_file(path: &Path, databases: usize) -> io::Result<Checked> {
+fn check_file(path: &Path, databases: usize, before: Option<Increment>) -> io::Result<Checked> {
     let file = File::open(path)?;
     let bytes = file.metadata()?.len();
     let mut input = BufReader::with_capacity(1 << 20, file);
@@ -156,12 +176,13 @@ fn check_file(path: &Path, databases: usize) -> io::Result<Checked> {
     } else {
         Box::new(input)
     };
-    let report = match check(rest, offset, &mut progress) {
-        Ok(report) => report,
+    let outcome = match check(rest, offset, before, &mut progress) {
+        Ok(report) => Outcome::Requests(report),
+        Err(error @ AofError::Discontinued { .. }) => Outcome::Hopeless(error.to_string()),
         Err(AofError::Read { error, .. }) => return Err(error),
         Err(error) => return Err(io::Error::other(error)),
     };
-    let (path, outcome) = (path.to_owned(), Outcome::Requests(report));
+    let path = path.to_owned();
     Ok(Checked { path, bytes, keys, outcome, was_cut: false })
 }
 
@@ -338,6 +359,24 @@ mod tests {
         let files = checked(&folder);
         assert_eq!(files[0].cut_to(), None);
         assert!(files[0].damage().is_some());
+    }
+
+    #[test]
+    fn a_file_that_continues_more_than_is_there_is_not_whole() {
+        for (first, is_whole) in [(REQUEST, true), (b"", false)] {
+            let folder = folder(first);
+            let line = format!("#SUM:begin after 1 {}\r\n", REQUEST.len());
+            let second = [line.as_bytes(), REQUEST].concat();
+            std::fs::write(folder.path().join("a.2.incr.aof"), &second).unwrap();
+            let manifest = folder.path().join("a.manifest");
+            let text = std::fs::read_to_string(&manifest).unwrap();
+            std::fs::write(&manifest, format!("{text}file a.2.incr.aof seq 2 type i\n")).unwrap();
+            let mut files = checked(&folder);
+            assert_eq!(files[2].is_whole(), is_whole, "{:?}", files[2].damage());
+            mend(&mut files[2], true).unwrap();
+            let left = std::fs::read(folder.path().join("a.2.incr.aof")).unwrap();
+            assert_eq!(left, second);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use super::encode::Increment;
 use super::reader::{AofError, CommandReader};
 
 /// What a file is like.
@@ -29,16 +30,18 @@ pub struct Damage {
     pub error: AofError,
 }
 
-/// Reads `source`, whose first byte is at `offset` in its file, to its end or first damage.
-/// `progress` is told the offset now and then. Fails only when it cannot be read.
+/// Reads `source`, whose first byte is at `offset` in its file, to its end or first damage. It
+/// stands behind the increment `before`, if there is one. `progress` is told the offset now and
+/// then. Fails only when it cannot be read, or when what it continues lacks something.
 pub fn check(
     source: impl Read,
     offset: u64,
+    before: Option<Increment>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, AofError> {
     /// Requests between two calls of `progress`.
     const PROGRESS_REQUESTS: u64 = 65_536;
-    let mut reader = CommandReader::new(source, offset);
+    let mut reader = CommandReader::new(source, offset).behind(before);
     let damage = loop {
         match reader.advance() {
             Ok(true) if reader.requests().is_multiple_of(PROGRESS_REQUESTS) => {
@@ -46,7 +49,9 @@ pub fn check(
             }
             Ok(true) => {}
             Ok(false) => break None,
-            Err(error @ AofError::Read { .. }) => return Err(error),
+            Err(error @ (AofError::Read { .. } | AofError::Discontinued { .. })) => {
+                return Err(error);
+            }
             Err(error) => {
                 let is_cut = matches!(error, AofError::Truncated { .. });
                 break Some(Damage { is_cut, error });

@@ -2,7 +2,9 @@
 //!
 //! Besides requests and `#TS:` the files have lines `#SUM:<16 digits>`: the checksum of all bytes
 //! since the line of its kind before, so that a changed bit is noticed. `#SUM:begin` stands where
-//! nothing before it is covered. Redis passes over all lines that begin with `#`.
+//! nothing before it is covered. In an increment behind another one it says how long that one is,
+//! `#SUM:begin after <number> <bytes>`, so that bytes that are missing there are noticed. Redis
+//! passes over all lines that begin with `#`.
 
 use store_resp::Request;
 use store_types::crc64::crc64;
@@ -11,6 +13,24 @@ use store_types::crc64::crc64;
 pub(super) const SUM_MARK: &[u8] = b"#SUM:";
 /// What stands in place of the first checksum of a file.
 pub(super) const SUM_BEGIN: &[u8] = b"begin";
+
+/// An increment that another one continues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Increment {
+    /// Its number in the manifest.
+    pub sequence: u64,
+    /// Its bytes.
+    pub len: u64,
+}
+
+impl Increment {
+    /// From what stands behind [`SUM_BEGIN`].
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+        let text = str::from_utf8(text).ok()?.strip_prefix(" after ")?;
+        let (sequence, len) = text.split_once(' ')?;
+        Some(Self { sequence: sequence.parse().ok()?, len: len.parse().ok()? })
+    }
+}
 
 /// Writes units as requests. Remembers which database the reader will have selected by then.
 #[derive(Debug, Default)]
@@ -70,8 +90,16 @@ impl Encoder {
 
     /// Appends the line that a file, or what a new process adds to one, begins with.
     pub fn begin(bytes: &mut Vec<u8>) {
+        Self::begin_behind(None, bytes);
+    }
+
+    /// The same for an increment behind another one.
+    pub fn begin_behind(before: Option<Increment>, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(SUM_MARK);
         bytes.extend_from_slice(SUM_BEGIN);
+        if let Some(Increment { sequence, len }) = before {
+            bytes.extend_from_slice(format!(" after {sequence} {len}").as_bytes());
+        }
         bytes.extend_from_slice(b"\r\n");
     }
 }

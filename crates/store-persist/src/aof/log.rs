@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use store_resp::Request;
 
-use super::encode::Encoder;
+use super::encode::{Encoder, Increment};
 use super::layout::Layout;
 use super::manifest::Manifest;
 use super::plan::write_manifest;
@@ -112,6 +112,8 @@ pub struct AppendLog {
     pub(super) sealed: usize,
     /// Whether a checksum covers what is added: since the last line that says so.
     sums: bool,
+    /// The increment that the open one continues, until its first line says so.
+    pub(super) before: Option<Increment>,
     /// Whether the manifest lists the open file.
     pub(super) is_listed: bool,
     /// Bytes of base and increments before the open one; all bytes after the last rewrite.
@@ -194,8 +196,11 @@ impl AppendLog {
             write_manifest(&*disk, &layout, &manifest)?;
         }
         let earlier_len = base_len + all - len;
+        let before = manifest.increments.iter().rev().nth(1).filter(|_| len == 0);
+        let before =
+            before.map(|file| Increment { sequence: file.sequence, len: size_of(&file.name) });
         let mut log = Self::with_file(disk, layout, manifest, file, generation);
-        log.is_listed = true;
+        (log.is_listed, log.before) = (true, before);
         (log.base_len, log.earlier_len) = (base_len, earlier_len);
         log.rewritten_len = earlier_len + len;
         Ok(log)
@@ -218,6 +223,7 @@ impl AppendLog {
             buffer: Vec::new(),
             sealed: 0,
             sums: false,
+            before: None,
             is_listed: false,
             earlier_len: 0,
             base_len: 0,
@@ -244,6 +250,7 @@ impl AppendLog {
         self.encoder = Encoder::new();
         self.buffer.clear();
         (self.sealed, self.sums, self.has_gap) = (0, false, false);
+        self.before = None;
     }
 
     /// Takes one unit.
@@ -258,7 +265,7 @@ impl AppendLog {
         }
         if settings.has_sums && !self.sums {
             // What stands before this line is not covered.
-            Encoder::begin(&mut self.buffer);
+            Encoder::begin_behind(self.before.take(), &mut self.buffer);
             self.sealed = self.buffer.len();
         }
         self.sums = settings.has_sums;

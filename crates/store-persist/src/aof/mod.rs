@@ -21,7 +21,7 @@ mod reader;
 mod rewrite;
 
 pub use check::{Damage, Report, check};
-pub use encode::Encoder;
+pub use encode::{Encoder, Increment};
 pub use layout::Layout;
 pub use log::{AppendError, AppendLog, AppendSettings, FsyncPolicy, Job, Switch, Trouble};
 pub use machine::{AppendFile, Event, Facts, Output, Phase, Settings};

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::encode::Increment;
 use super::layout::Layout;
 use super::manifest::{FileKind, ListedFile, Manifest, ManifestError};
 use crate::disk::{self, Disk};
@@ -62,6 +63,8 @@ pub struct Part {
     /// Whether it may be cut short: only the last that has a byte may, since what follows the
     /// others would not fit behind less.
     pub is_last: bool,
+    /// The increment that it continues, if it does.
+    pub before: Option<Increment>,
 }
 
 /// What there is to load.
@@ -87,6 +90,7 @@ pub fn make_plan(disk: &dyn Disk, layout: &Layout) -> Result<Plan, PlanError> {
         && upgrade(disk, layout, &mut manifest)?;
     let files: Vec<&ListedFile> = manifest.base.iter().chain(&manifest.increments).collect();
     let mut parts = Vec::new();
+    let mut before = None;
     for file in files {
         let path = layout.path_of(&file.name);
         let len = match disk.size(&path) {
@@ -96,7 +100,9 @@ pub fn make_plan(disk: &dyn Disk, layout: &Layout) -> Result<Plan, PlanError> {
             }
             Err(error) => return Err(PlanError::Disk { path, error }),
         };
-        parts.push(Part { path, name: file.name.clone(), len, is_last: false });
+        parts.push(Part { path, name: file.name.clone(), len, is_last: false, before });
+        let is_increment = file.kind == FileKind::Increment;
+        before = is_increment.then_some(Increment { sequence: file.sequence, len });
     }
     // Where the next file could not be listed for sure, it has no byte and this one goes on.
     let last = parts.iter().rposition(|part| part.len > 0).unwrap_or(0);

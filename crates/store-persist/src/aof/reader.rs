@@ -6,7 +6,7 @@ use std::path::Path;
 use store_resp::{Limits, Parsed, Request, RequestParser};
 use store_types::crc64::crc64;
 
-use super::encode::{SUM_BEGIN, SUM_MARK};
+use super::encode::{Increment, SUM_BEGIN, SUM_MARK};
 
 /// Read at once.
 const CHUNK_LEN: usize = 256 * 1024;
@@ -42,6 +42,17 @@ pub enum AofError {
         /// What is cut.
         inside: &'static str,
     },
+    /// The file before it is not what it continues.
+    #[error(
+        "continues the increment with the number {} that had {} bytes, and it has {found} now: \
+         changes are missing there", before.sequence, before.len
+    )]
+    Discontinued {
+        /// What it was.
+        before: Increment,
+        /// Its bytes now.
+        found: u64,
+    },
     /// It has bytes that no server wrote.
     #[error("makes no sense at offset {at}: {why}; it is whole up to offset {valid_len}")]
     Malformed {
@@ -58,7 +69,7 @@ impl AofError {
     /// The length up to which the file is whole.
     pub fn valid_len(&self) -> Option<u64> {
         match self {
-            Self::Read { .. } => None,
+            Self::Read { .. } | Self::Discontinued { .. } => None,
             Self::Truncated { valid_len, .. } | Self::Malformed { valid_len, .. } => {
                 Some(*valid_len)
             }
@@ -99,6 +110,8 @@ pub struct CommandReader<R> {
     summed_len: u64,
     requests: u64,
     timestamp: Option<u64>,
+    /// The increment in front of it.
+    before: Option<Increment>,
 }
 
 impl<R: Read> CommandReader<R> {
@@ -118,7 +131,16 @@ impl<R: Read> CommandReader<R> {
             summed_len: offset,
             requests: 0,
             timestamp: None,
+            before: None,
         }
+    }
+
+    /// The file stands behind this increment: one that says that it continues another length of
+    /// it is refused.
+    #[must_use]
+    pub fn behind(mut self, before: Option<Increment>) -> Self {
+        self.before = before;
+        self
     }
 
     /// Goes on to the next request, which [`request`](Self::request) then gives. False at the
@@ -293,7 +315,10 @@ impl<R: Read> CommandReader<R> {
         let line = &self.buffer[self.start..self.start + len];
         if let Some(text) = line.strip_prefix(SUM_MARK) {
             let text = text.strip_suffix(b"\r\n").unwrap_or(text);
-            if text == SUM_BEGIN {
+            if let Some(behind) = text.strip_prefix(SUM_BEGIN) {
+                if !behind.is_empty() {
+                    self.check_before(Increment::parse(behind))?;
+                }
                 self.sum = None;
             } else if let Some(sum) = self.sum
                 && format!("{sum:016x}").as_bytes() != text
@@ -319,6 +344,18 @@ impl<R: Read> CommandReader<R> {
         }
         self.pass(len);
         Ok(())
+    }
+
+    /// The file says what it continues.
+    fn check_before(&mut self, said: Option<Increment>) -> Result<(), AofError> {
+        let Some(said) = said else { return Err(self.judge("a line with # that nobody writes")) };
+        match self.before.filter(|before| before.sequence == said.sequence) {
+            Some(found) if found.len != said.len => {
+                Err(AofError::Discontinued { before: said, found: found.len })
+            }
+            // Those that a rewrite has replaced are gone.
+            _ => Ok(()),
+        }
     }
 
     fn cut(&self, inside: &'static str) -> AofError {

@@ -17,6 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::encode::Increment;
 use super::layout::Layout;
 use super::log::{AppendLog, Job, OpenFile};
 use super::manifest::{FileKind, ListedFile, Manifest};
@@ -64,7 +65,7 @@ impl AppendLog {
         if let Some(path) = self.find_missing() {
             self.note_missing(now_ms, &path);
         }
-        let file = match self.needs_rewrite() {
+        let (file, before) = match self.needs_rewrite() {
             true => {
                 // Nothing that may be torn is followed by another file. The folder may be gone.
                 make_durable_folder(&*self.disk, &self.layout)?;
@@ -72,17 +73,20 @@ impl AppendLog {
                 let file = OpenFile::open(path.clone(), self.disk.create(&path)?, 0)?;
                 self.discard_unlisted();
                 self.is_listed = false;
-                file
+                (file, None)
             }
             false => {
                 // What follows in another file is of no use behind a torn one, so this one is
                 // made durable first. At most a second's writes are waited for.
                 self.write_durably(now_ms)?;
-                self.list_increment()?
+                let sequence = self.manifest.increments.last().map(|file| file.sequence);
+                let len = self.file.len;
+                (self.list_increment()?, sequence.map(|sequence| Increment { sequence, len }))
             }
         };
         self.earlier_len += self.file.len;
         self.begin_file(file);
+        self.before = before;
         self.switch = Some(Switch { started_at_ms: now_ms });
         Ok(())
     }

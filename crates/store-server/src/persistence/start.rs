@@ -142,7 +142,7 @@ impl Loader {
         match self.disk.size(path) {
             Ok(len) => {
                 let name = path.display().to_string();
-                Ok(Some(Part { path: path.to_owned(), name, len, is_last: true }))
+                Ok(Some(Part { path: path.to_owned(), name, len, is_last: true, before: None }))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("cannot read {}: {error}", path.display())),
@@ -213,14 +213,16 @@ impl Loader {
         let is_snapshot = is_snapshot(&part.path, &head) || !self.is_aof;
         let input: Input = Box::new(io::Cursor::new(head).chain(input));
         let content = if is_snapshot {
-            let mut file = FileReader::begin(input, engine.state().limits)
-                .map_err(|error| rdb_advice(&part.path, &error))?;
+            let mut file = FileReader::begin(input, engine.state().limits).map_err(|error| {
+                let next = if self.is_aof { "; restore it from a backup" } else { "" };
+                format!("{}{next}", rdb_advice(&part.path, &error))
+            })?;
             let skips = engine.state().debug.skips_checksums;
             file.verify_checksum(engine.config().is_on("rdbchecksum") && !skips);
             let report = LoadReport { version: file.version(), ..LoadReport::default() };
             Content::Snapshot(Box::new(file), report)
         } else {
-            Content::Requests(Box::new(CommandReader::new(input, 0)))
+            Content::Requests(Box::new(CommandReader::new(input, 0).behind(part.before)))
         };
         Ok(Current { part, content })
     }
@@ -359,6 +361,7 @@ fn aof_advice(path: &Path, error: &AofError) -> String {
     let path = path.display();
     let next = match error {
         AofError::Read { .. } => "check the disk".to_owned(),
+        AofError::Discontinued { .. } => "restore the one before it from a backup".to_owned(),
         AofError::Truncated { .. } => format!(
             "to start without what is cut, set aof-load-truncated to yes if it is the last file, \
              or run `tenure check-aof --fix {path}`"

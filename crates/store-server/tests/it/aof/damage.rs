@@ -174,3 +174,33 @@ fn a_base_that_lost_its_bytes_is_refused() {
         assert!(refused(folder.path()).contains("no RDB file"));
     }
 }
+
+#[test]
+fn an_increment_that_another_one_continues_lacks_nothing() {
+    let folder = TempFolder::create();
+    let server = persistent(folder.path()).setting("appendfsync", "always").start().unwrap();
+    let mut connection = connect(&server);
+    connection.words("DEBUG POPULATE 20000");
+    connection.words("CONFIG SET auto-aof-rewrite-percentage 0 rdb-key-save-delay 1000");
+    for token in 1..=5 {
+        connection.words(&format!("SET token {token}"));
+    }
+    connection.words("BGREWRITEAOF");
+    super::wait_for_fact(&mut connection, "aof_rewrite_in_progress", "1");
+    connection.words("SET after 1");
+    drop(server);
+    let path = folder.path().join(INCREMENT);
+    let whole = std::fs::read(&path).unwrap();
+    let last = whole.windows(4).rposition(|bytes| bytes == b"*3\r\n").unwrap();
+    for len in [0, last] {
+        std::fs::write(&path, &whole[..len]).unwrap();
+        let error = refused(folder.path());
+        let reason = format!("had {} bytes, and it has {len} now", whole.len());
+        assert!(error.contains("2.incr.aof") && error.contains(&reason), "{error}");
+        assert!(error.contains("backup"), "{error}");
+    }
+    std::fs::write(&path, &whole).unwrap();
+    let server = persistent(folder.path()).start().unwrap();
+    assert_eq!(connect(&server).words("GET token"), Reply::Bulk(b"5".to_vec()));
+    assert_eq!(connect(&server).words("GET after"), Reply::Bulk(b"1".to_vec()));
+}
