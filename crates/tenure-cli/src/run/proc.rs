@@ -183,17 +183,47 @@ impl Processes {
 
     /// Kills what descends from a child that cannot be killed itself.
     pub(super) fn kill_below(self, child: Pid) {
-        let Some(list) = own().and_then(Shown::children) else { return };
-        let found = list.into_iter().find(|shown| self.number(*shown) == Some(child));
-        found.into_iter().for_each(|top| self.kill_descendants(top));
+        self.shown_child(child).into_iter().for_each(|top| self.kill_descendants(top));
+    }
+
+    /// What descends from a child and runs.
+    pub(super) fn below(self, child: Pid) -> Vec<Stray> {
+        let mut below = Vec::new();
+        let mut parents: Vec<Shown> = self.shown_child(child).into_iter().collect();
+        while let Some(parent) = parents.pop() {
+            for (shown, pid) in self.numbered(parent.children().unwrap_or_default()) {
+                if below.len() >= DESCENDANTS_MAX {
+                    return below;
+                }
+                if let Some(stat) = shown.stat().filter(|stat| !stat.has_ended) {
+                    below.push(Stray { pid, started: stat.started });
+                    parents.push(shown);
+                }
+            }
+        }
+        below
+    }
+
+    fn shown_child(self, child: Pid) -> Option<Shown> {
+        own()?.children()?.into_iter().find(|shown| self.number(*shown) == Some(child))
+    }
+
+    fn shown(self, pid: Pid) -> Option<Shown> {
+        match self.depth {
+            None => u32::try_from(pid.get()).ok().map(Shown),
+            Some(_) => everybody().find(|shown| self.number(*shown) == Some(pid)),
+        }
+    }
+
+    /// Whether this process runs.
+    pub(super) fn lives(self, stray: Stray) -> bool {
+        let stat = self.shown(stray.pid).and_then(Shown::stat);
+        stat.is_some_and(|stat| stat.started == stray.started && !stat.has_ended)
     }
 
     /// Kills a stray and what descends from it; `None` if the number is somebody else's by now.
     pub(super) fn kill_stray(self, stray: Stray) -> Option<KillAnswer> {
-        let shown = match self.depth {
-            None => Shown(u32::try_from(stray.pid.get()).ok()?),
-            Some(_) => everybody().find(|shown| self.number(*shown) == Some(stray.pid))?,
-        };
+        let shown = self.shown(stray.pid)?;
         let is_meant = |shown: Shown| {
             shown.stat().is_some_and(|stat| stat.started == stray.started)
                 // It may have become one since the wrapper saw it.
