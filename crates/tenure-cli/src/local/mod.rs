@@ -44,7 +44,7 @@ use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, plain, result, talk};
 use crate::own_program::{is_own_program, own_program};
 use crate::run::duration;
-use crate::run::guard::MARK;
+use crate::run::mark::{MARK, OUTER_MARKS};
 
 /// How long the store stays without anybody, unless told otherwise.
 const IDLE_DEFAULT: &str = "10m";
@@ -310,7 +310,7 @@ fn start_in_turn(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
 /// The store serves everybody: it carries no mark of the program that happened to start it, by
 /// which a guard would kill it.
 fn as_nobodys(process: &mut Process) -> &mut Process {
-    process.env_remove(MARK)
+    process.env_remove(MARK).env_remove(OUTER_MARKS)
 }
 
 fn spawn(place: &Place, idle: Duration) -> io::Result<std::process::Child> {

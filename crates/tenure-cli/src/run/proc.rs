@@ -17,6 +17,7 @@ use rustix::process::{
 };
 use tenure_run::{KillAnswer, ListedStray, Pid, Stray};
 
+use super::mark::Mark;
 use crate::local;
 
 /// The most descendants that are looked at below one process: a program that forks for ever must
@@ -253,9 +254,9 @@ impl Processes {
         }
     }
 
-    /// Kills every process whose environment has the line `mark`, and counts them and those of
+    /// Kills every process whose environment has the mark, and counts them and those of
     /// which it cannot be told just now; those that belong to somebody else go to `refused`.
-    pub(super) fn kill_marked(self, mark: &[u8], mut refused: impl FnMut(Pid)) -> usize {
+    pub(super) fn kill_marked(self, mark: &Mark, mut refused: impl FnMut(Pid)) -> usize {
         let mut found = 0;
         for shown in newest_first() {
             let marked = Cell::new(Marked::No);
@@ -341,7 +342,7 @@ enum Marked {
 }
 
 impl Marked {
-    fn of(shown: Shown, mark: &[u8]) -> Self {
+    fn of(shown: Shown, mark: &Mark) -> Self {
         let of_first = Marked::of_thread(&shown.file(""), mark);
         if of_first != Marked::Unclear {
             return of_first;
@@ -353,13 +354,12 @@ impl Marked {
     }
 
     /// As far as this thread knows, or the first thread of the process of this folder.
-    fn of_thread(folder: &Path, mark: &[u8]) -> Self {
+    fn of_thread(folder: &Path, mark: &Mark) -> Self {
         let mut environment = Vec::new();
         let read = std::fs::File::open(folder.join("environ"))
             .and_then(|file| file.take(ENVIRONMENT_LEN_MAX).read_to_end(&mut environment));
-        let has_mark = environment.split(|byte| *byte == 0).any(|line| line == mark);
         match read {
-            _ if has_mark => Marked::Yes,
+            _ if mark.is_in(&environment) => Marked::Yes,
             // Gone since it was listed: what it may have started is not in the list.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Marked::Unclear,
             // Somebody else's.

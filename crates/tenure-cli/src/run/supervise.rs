@@ -21,9 +21,9 @@ use tokio::signal::unix::{self, SignalKind};
 
 use self::old_checks::OldChecks;
 use super::fork::{Execution, Forked, fork};
-use super::guard::MARK;
 use super::guard_link::GuardLink;
 use super::health::{Health, HealthCheck};
+use super::mark::{MARK, OUTER_MARKS, outer_ids};
 use super::proc::{Child, Processes, kill_child, to_system};
 use super::program::Program;
 use super::signals::{self, Signals};
@@ -187,12 +187,13 @@ impl Supervisor {
 
     /// What the program is told about the term.
     fn environment(&self, term: &Term) -> Vec<(&'static str, String)> {
-        vec![
+        let told = [
             ("TENURE_NAME", term.resource().name().to_owned()),
             (MARK, self.tenure.id().to_string()),
             ("TENURE_TOKEN", term.token().to_string()),
             ("TENURE_TTL_MS", self.timing.ttl().as_millis().to_string()),
-        ]
+        ];
+        told.into_iter().chain(outer_ids().map(|ids| (OUTER_MARKS, ids))).collect()
     }
 
     fn deadline(&self, term: &Term) -> Deadline {
