@@ -45,7 +45,8 @@ use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, plain, result, talk};
 use crate::own_program::{is_own_program, own_program};
 use crate::run::duration;
-use crate::run::guard::MARK;
+use crate::run::mark::{MARK, OUTER_MARKS};
+use crate::run::signals;
 
 /// How long the store stays without anybody, unless told otherwise.
 const IDLE_DEFAULT: &str = "10m";
@@ -100,6 +101,7 @@ pub(crate) struct Stop {
 }
 
 pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
+    signals::end_at_once()?;
     tell_ignored_variable();
     match command {
         Command::Status(arguments) => status(&Place::of_user()?, arguments.output),
@@ -318,7 +320,7 @@ fn start_in_turn(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
 /// The store serves everybody: it carries no mark of the program that happened to start it, by
 /// which a guard would kill it.
 fn as_nobodys(process: &mut Process) -> &mut Process {
-    process.env_remove(MARK)
+    process.env_remove(MARK).env_remove(OUTER_MARKS)
 }
 
 fn spawn(place: &Place, idle: Duration) -> io::Result<std::process::Child> {

@@ -17,6 +17,7 @@ use rustix::process::{
 };
 use tenure_run::{KillAnswer, ListedStray, Pid, Stray};
 
+use super::mark::Mark;
 use crate::local;
 
 /// The most descendants that are looked at below one process: a program that forks for ever must
@@ -183,17 +184,47 @@ impl Processes {
 
     /// Kills what descends from a child that cannot be killed itself.
     pub(super) fn kill_below(self, child: Pid) {
-        let Some(list) = own().and_then(Shown::children) else { return };
-        let found = list.into_iter().find(|shown| self.number(*shown) == Some(child));
-        found.into_iter().for_each(|top| self.kill_descendants(top));
+        self.shown_child(child).into_iter().for_each(|top| self.kill_descendants(top));
+    }
+
+    /// What descends from a child and runs.
+    pub(super) fn below(self, child: Pid) -> Vec<Stray> {
+        let mut below = Vec::new();
+        let mut parents: Vec<Shown> = self.shown_child(child).into_iter().collect();
+        while let Some(parent) = parents.pop() {
+            for (shown, pid) in self.numbered(parent.children().unwrap_or_default()) {
+                if below.len() >= DESCENDANTS_MAX {
+                    return below;
+                }
+                if let Some(stat) = shown.stat().filter(|stat| !stat.has_ended) {
+                    below.push(Stray { pid, started: stat.started });
+                    parents.push(shown);
+                }
+            }
+        }
+        below
+    }
+
+    fn shown_child(self, child: Pid) -> Option<Shown> {
+        own()?.children()?.into_iter().find(|shown| self.number(*shown) == Some(child))
+    }
+
+    fn shown(self, pid: Pid) -> Option<Shown> {
+        match self.depth {
+            None => u32::try_from(pid.get()).ok().map(Shown),
+            Some(_) => everybody().find(|shown| self.number(*shown) == Some(pid)),
+        }
+    }
+
+    /// Whether this process runs.
+    pub(super) fn lives(self, stray: Stray) -> bool {
+        let stat = self.shown(stray.pid).and_then(Shown::stat);
+        stat.is_some_and(|stat| stat.started == stray.started && !stat.has_ended)
     }
 
     /// Kills a stray and what descends from it; `None` if the number is somebody else's by now.
     pub(super) fn kill_stray(self, stray: Stray) -> Option<KillAnswer> {
-        let shown = match self.depth {
-            None => Shown(u32::try_from(stray.pid.get()).ok()?),
-            Some(_) => everybody().find(|shown| self.number(*shown) == Some(stray.pid))?,
-        };
+        let shown = self.shown(stray.pid)?;
         let is_meant = |shown: Shown| {
             shown.stat().is_some_and(|stat| stat.started == stray.started)
                 // It may have become one since the wrapper saw it.
@@ -223,9 +254,9 @@ impl Processes {
         }
     }
 
-    /// Kills every process whose environment has the line `mark`, and counts them and those of
+    /// Kills every process whose environment has the mark, and counts them and those of
     /// which it cannot be told just now; those that belong to somebody else go to `refused`.
-    pub(super) fn kill_marked(self, mark: &[u8], mut refused: impl FnMut(Pid)) -> usize {
+    pub(super) fn kill_marked(self, mark: &Mark, mut refused: impl FnMut(Pid)) -> usize {
         let mut found = 0;
         for shown in newest_first() {
             let marked = Cell::new(Marked::No);
@@ -311,7 +342,7 @@ enum Marked {
 }
 
 impl Marked {
-    fn of(shown: Shown, mark: &[u8]) -> Self {
+    fn of(shown: Shown, mark: &Mark) -> Self {
         let of_first = Marked::of_thread(&shown.file(""), mark);
         if of_first != Marked::Unclear {
             return of_first;
@@ -323,13 +354,12 @@ impl Marked {
     }
 
     /// As far as this thread knows, or the first thread of the process of this folder.
-    fn of_thread(folder: &Path, mark: &[u8]) -> Self {
+    fn of_thread(folder: &Path, mark: &Mark) -> Self {
         let mut environment = Vec::new();
         let read = std::fs::File::open(folder.join("environ"))
             .and_then(|file| file.take(ENVIRONMENT_LEN_MAX).read_to_end(&mut environment));
-        let has_mark = environment.split(|byte| *byte == 0).any(|line| line == mark);
         match read {
-            _ if has_mark => Marked::Yes,
+            _ if mark.is_in(&environment) => Marked::Yes,
             // Gone since it was listed: what it may have started is not in the list.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Marked::Unclear,
             // Somebody else's.

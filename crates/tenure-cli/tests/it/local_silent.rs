@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use testkit::{GENEROUS, Process, wait_until};
 
+use crate::instance::has_namespaces;
 use crate::local::User;
-use crate::stage::{Said, TENURE, is_alive, send};
+use crate::stage::{PROMPTLY, Said, TENURE, children_of, is_alive, send};
 
 /// A user whose store is stopped, and the process of that store.
 fn stopped() -> (User, u32) {
@@ -199,5 +200,40 @@ fn limits_of_whoever_starts_the_store_do_not_bind_it() {
     for name in ["Max file size", "Max cpu time", "Max address space"] {
         let line = found.lines().find(|line| line.starts_with(name)).unwrap();
         assert!(line[name.len()..].trim_start().starts_with("unlimited"), "{line}");
+    }
+}
+
+/// The first process of a namespace ignores what it does not listen to.
+#[test]
+fn a_signal_ends_the_first_process_while_it_waits_for_the_store() {
+    if !has_namespaces() {
+        return eprintln!("skipped: no pid namespace can be made here");
+    }
+    let (user, _) = stopped();
+    let log = user.folder.path().join("log");
+    let commands: [&[&str]; 4] = [
+        &["run", "job", "--", "sleep", "600"],
+        &["once", "job", "--", "sleep", "600"],
+        &["who", "job"],
+        &["sidecar", "job", "--listen", "127.0.0.1:0"],
+    ];
+    for words in commands {
+        let plain = user.command(words);
+        let mut command = Command::new("unshare");
+        command.args(["-pf", "--mount-proc", "--kill-child", TENURE]).args(plain.get_args());
+        plain.get_envs().for_each(|(name, value)| {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        });
+        command.stderr(std::fs::File::create(&log).unwrap());
+        let mut outside = Process::spawn(command);
+        wait_until("it to wait for the store", GENEROUS, || {
+            std::fs::read_to_string(&log).unwrap().contains("waiting for it")
+        });
+        send(children_of(outside.pid())[0], Signal::TERM);
+        // By itself it would wait for half a minute.
+        assert_eq!(outside.wait(PROMPTLY).code(), Some(143), "{words:?}");
     }
 }

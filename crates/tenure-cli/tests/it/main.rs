@@ -22,6 +22,7 @@ mod local_place;
 mod local_silent;
 mod look;
 mod memory;
+mod nested;
 mod once;
 mod operate;
 mod orphans;

@@ -337,6 +337,11 @@ impl Wrapper {
         program.is_some_and(|program| program.stage == Stage::Running && !program.is_cut_short)
     }
 
+    /// Whether the program was executed and nobody is about to kill it.
+    pub fn is_running(&self) -> bool {
+        self.program.as_ref().is_some_and(|program| program.stage == Stage::Running)
+    }
+
     /// Whoever repeats the wish to end means it.
     pub fn handle_repeated_stop(&mut self, _now: Moment) {
         if let Some(Program { stage: Stage::Running, group: Some(group), .. }) = self.program {

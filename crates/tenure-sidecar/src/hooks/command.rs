@@ -22,6 +22,7 @@ pub(super) async fn run(
         .env("TENURE_ID", &happening.id)
         .env("TENURE_TOKEN", happening.token.to_string())
         .env("TENURE_REASON", happening.reason)
+        .envs(outer_ids().map(|ids| ("OUTER_TENURE_IDS", ids)))
         .stdin(Stdio::null())
         .process_group(0)
         .kill_on_drop(true)
@@ -47,6 +48,14 @@ pub(super) async fn run(
         Ok(status) => Err(format!("ended with {status}")),
         Err(error) => Err(format!("cannot wait for it: {error}")),
     })
+}
+
+/// Where this process is the program of a wrapper: whose, which the id above hides from the guard
+/// there. See `tenure run`.
+fn outer_ids() -> Option<String> {
+    let ids = ["OUTER_TENURE_IDS", "TENURE_ID"].map(|name| std::env::var(name).unwrap_or_default());
+    let ids: Vec<&str> = ids.iter().flat_map(|list| list.split_whitespace()).collect();
+    (!ids.is_empty()).then(|| ids.join(" "))
 }
 
 /// Kills a process group unless it ended in order.
