@@ -21,15 +21,17 @@ use crate::output::{self, plain, talk};
 use crate::run::program::Program;
 use crate::run::signals::{self, Signals};
 use crate::run::supervise::{Ended, Supervisor, code_of};
-use crate::run::{
-    ChildOptions, ElectionOptions, LEAVE_TIMEOUT, block_on, code_of_signal, duration, leave,
-};
+use crate::run::{ChildOptions, ElectionOptions, block_on, code_of_signal, duration};
 use crate::store_options::{self, Target, blame};
 
 /// How long the outcome is waited for unless told otherwise: for ever, as people count.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// What is said when this process was asked to end while the program ran.
-const TERMINATED: &str = "terminated: the tick is open, so it is run again";
+/// How long the store may take to hear the last words: one that is not answered is said again, on
+/// another connection.
+const LEAVE_MAX: Duration = Duration::from_secs(4);
+
+/// How a tick that is left to people is run all the same.
+const BY_PEOPLE: &str = "look at what it has done; without `--on-crash skip` it is run again";
 
 /// Run a program once per tick, whichever instance comes first.
 ///
@@ -108,11 +110,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let turn = Turn {
             tenure: tenure.clone(),
             waits: arguments.wait,
+            on_crash: arguments.on_crash,
             ended: Cell::new(None),
             left_by: Cell::new(None),
         };
         let code = turn.run(job, supervisor, signals).await;
-        leave(&tenure).await;
+        // What is not heard by then ends by itself.
+        let _ = tokio::time::timeout(LEAVE_MAX, tenure.shutdown()).await;
         code.map_err(|error| match error {
             Trouble::Library(error) => failure(&tenure, error),
             Trouble::Here(failure) => failure,
@@ -245,6 +249,7 @@ async fn next_farewell(signals: &RefCell<Option<Signals>>) -> Signal {
 struct Turn {
     tenure: Tenure,
     waits: bool,
+    on_crash: OnCrash,
     /// How the program ended, once it has.
     ended: Cell<Option<Ended>>,
     /// The signal that came before there was a program, or when it was gone with its term.
@@ -294,7 +299,12 @@ impl Turn {
         }
         match (self.left_by.get(), self.ended.get()) {
             (Some(signal), Some(Ended::WithItsTerm)) => {
-                talk(TERMINATED);
+                talk(&format!("terminated: {}", self.left_begun()));
+                Ok(code_of_signal(signal))
+            }
+            (Some(signal), None) if matches!(once, Ok(Once::Interrupted(_))) => {
+                let left = self.perhaps_begun();
+                talk(&format!("terminated before the program was started: {left}"));
                 Ok(code_of_signal(signal))
             }
             (Some(signal), None | Some(Ended::NeverRan(_))) => Ok(code_of_signal(signal)),
@@ -312,7 +322,7 @@ impl Turn {
             let (once, ()) = tokio::join!(running, self.tenure.shutdown());
             once
         };
-        let once = tokio::time::timeout(LEAVE_TIMEOUT, leaving).await;
+        let once = tokio::time::timeout(LEAVE_MAX, leaving).await;
         once.unwrap_or(Err(tenure::Error::Closed))
     }
 
@@ -332,7 +342,7 @@ impl Turn {
         match (once, self.ended.get()) {
             // Its own code would say that it was done; the tick is open.
             (Once::Interrupted(_), Some(Ended::Leaving(ending))) => {
-                talk(TERMINATED);
+                talk(&format!("terminated: {}", self.left_begun()));
                 match ending {
                     Ending::Signalled(signal) if was_told_to_end(ending) => exit::of_signal(signal),
                     // It was killed because it did not stop in time, or stopped in its own way.
@@ -356,20 +366,46 @@ impl Turn {
             }
             (Once::Unfinished { by, token }, _) => {
                 let by = plain(by.as_str());
-                talk(&format!("skipped: {by} began it under token {token} and never finished"));
+                talk(&format!(
+                    "skipped: {by} began it under token {token} and never finished: {BY_PEOPLE}"
+                ));
                 u8::from(self.waits)
             }
             (Once::NotNow(reason), _) => {
                 talk(&format!("not now: {reason}"));
                 exit::TIMED_OUT
             }
+            (Once::Interrupted(reason), None) => {
+                talk(&format!("not run: {reason}; {}", self.perhaps_begun()));
+                exit::NO
+            }
             (Once::Interrupted(reason), _) => {
-                talk(&format!("interrupted: {reason}; the tick is open, so it is run again"));
+                talk(&format!("interrupted: {reason}; {}", self.left_begun()));
                 exit::NO
             }
             (other, _) => {
                 talk(&format!("not run: {other:?}"));
                 exit::NO
+            }
+        }
+    }
+
+    /// What becomes of a tick whose program ran, and not to its end.
+    fn left_begun(&self) -> String {
+        match self.on_crash {
+            OnCrash::Rerun => "the tick is open, so it is run again".to_owned(),
+            OnCrash::Skip => format!("the tick counts as begun and is skipped: {BY_PEOPLE}"),
+        }
+    }
+
+    /// What becomes of a tick whose program did not run, where the store may know it as begun.
+    fn perhaps_begun(&self) -> String {
+        match self.on_crash {
+            OnCrash::Rerun => "the tick is open, so it is run again".to_owned(),
+            OnCrash::Skip => {
+                format!(
+                    "the store may count the tick as begun, and then it is skipped: {BY_PEOPLE}"
+                )
             }
         }
     }

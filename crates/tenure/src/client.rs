@@ -256,12 +256,24 @@ impl Client {
         resource: &Resource,
         request: Request,
     ) -> Result<Answer, Error> {
+        self.call_within(backend, resource, request, CALL_TIMEOUT).await
+    }
+
+    /// The same with less patience, where the request is repeated.
+    pub(crate) async fn call_within(
+        &self,
+        backend: Arc<dyn Backend>,
+        resource: &Resource,
+        request: Request,
+        timeout: Duration,
+    ) -> Result<Answer, Error> {
         self.check_process()?;
+        let timeout = timeout.min(CALL_TIMEOUT);
         let call = Call {
             resource: resource.clone(),
             id: self.id.clone(),
             request,
-            timeout: CALL_TIMEOUT,
+            timeout,
             fleet_max_ttl: self.longest_lease(),
         };
         let (reply, answer) = oneshot::channel();
@@ -271,9 +283,9 @@ impl Client {
             biased;
             answer = answer => Ok(answer.map_err(|_| Error::Closed)??),
             error = self.out_of_reach(connection) => Err(error),
-            slept = self.sleep(CALL_TIMEOUT + CALL_TIMEOUT_SLACK) => {
+            slept = self.sleep(timeout + CALL_TIMEOUT_SLACK) => {
                 slept?;
-                Err(Error::Store(tenure_core::StoreError::TimedOut(CALL_TIMEOUT)))
+                Err(Error::Store(tenure_core::StoreError::TimedOut(timeout)))
             }
         }
     }

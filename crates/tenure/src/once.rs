@@ -337,6 +337,9 @@ struct Turn<'a> {
     run: JobRun,
     messages: Option<tokio::sync::Mutex<Subscription>>,
     gives_up_at: Moment,
+    /// How long a request inside a term may take: it may have gone out on a connection that is
+    /// dead, and is repeated on another.
+    try_timeout: Duration,
     /// Why nothing came of the last request or try.
     trouble: Option<Trouble>,
 }
@@ -364,6 +367,7 @@ impl<'a> Turn<'a> {
         }
         job.tick.as_ref().map_or(Ok(()), Tick::check)?;
         let resource = job.election().resource()?;
+        let try_timeout = job.election().timing()?.try_timeout();
         let backend = job.client.backend_when(job.enabled);
         let messages = match job.waits {
             Some(_) => {
@@ -379,7 +383,8 @@ impl<'a> Turn<'a> {
             keep: job.keeps,
             waits: job.waits.is_some(),
         });
-        Ok(Turn { job, backend, resource, run, messages, gives_up_at, trouble: None })
+        let trouble = None;
+        Ok(Turn { job, backend, resource, run, messages, gives_up_at, try_timeout, trouble })
     }
 
     /// Asks before anybody leads.
@@ -462,8 +467,16 @@ impl<'a> Turn<'a> {
     }
 
     async fn call(&self, request: Request) -> Result<protocol::Answer, Error> {
-        let backend = Arc::clone(&self.backend);
-        let answer = self.job.client.call_on(backend, &self.resource, request).await?;
+        self.call_within(request, Duration::MAX).await
+    }
+
+    async fn call_within(
+        &self,
+        request: Request,
+        timeout: Duration,
+    ) -> Result<protocol::Answer, Error> {
+        let (client, backend) = (&self.job.client, Arc::clone(&self.backend));
+        let answer = client.call_within(backend, &self.resource, request, timeout).await?;
         match answer.outcome {
             Outcome::Conflict { what } => Err(Error::Conflict { what }),
             _ => Ok(answer),
@@ -599,7 +612,7 @@ impl<'a> Turn<'a> {
             }
             let answer = tokio::select! {
                 biased;
-                answer = self.call(request) => Some(answer),
+                answer = self.call_within(request, self.try_timeout) => Some(answer),
                 () = term.lost() => None,
             };
             step = match answer {

@@ -122,6 +122,28 @@ fn a_wait_that_ends_while_the_store_is_away_blames_the_store() {
     let _ = stage.folder.write("go", "");
 }
 
+/// What is said is what happens next.
+#[test]
+fn a_run_that_is_terminated_says_that_its_tick_is_left_to_people() {
+    let stage = Stage::on(Kind::Own);
+    let words = ["once", "migrate", "--tick", "v1", "--on-crash", "skip", "--"];
+    let mut command = stage.command(&words);
+    command.args(["sh", "-c", "echo $$ > pid; exec sleep 600"]);
+    command.current_dir(stage.folder.path());
+    let running = std::thread::spawn(move || Said::of(command));
+    let program = number_in(stage.folder.path(), "pid");
+    crate::stage::send(program, rustix::process::Signal::TERM);
+    let said = running.join().unwrap();
+    assert_eq!(said.code, 143, "{said:?}");
+    assert!(!said.err.contains("is open"), "{said:?}");
+    assert!(said.err.contains("without `--on-crash skip` it is run again"), "{said:?}");
+    let again = stage.tenure(&[&words[..], &["echo", "again"]].concat());
+    assert_eq!((again.code, again.out.as_str()), (0, ""), "{again:?}");
+    assert!(again.err.contains("without `--on-crash skip` it is run again"), "{again:?}");
+    let told = stage.tenure(&["once", "migrate", "--tick", "v1", "--", "echo", "again"]);
+    assert_eq!(told.out, "again", "{told:?}");
+}
+
 /// A file in the stage's folder that may be executed.
 fn executable(stage: &Stage, name: &str, bytes: &[u8]) -> String {
     let path = stage.folder.path().join(name);

@@ -360,9 +360,13 @@ impl ElectionBuilder {
         }
     }
 
+    pub(crate) fn timing(&self) -> Result<Timing, Error> {
+        Ok(Timing::new(&self.timing)?)
+    }
+
     fn settings(&self, contest: Contest) -> Result<Settings, Error> {
         self.check_limits()?;
-        let timing = Timing::new(&self.timing)?;
+        let timing = self.timing()?;
         Ok(Settings {
             contest,
             priority: self.priority,
