@@ -218,6 +218,8 @@ fn a_store_that_left_a_renewal_unanswered_is_down_at_once() {
         let renewed = election.status().counts.renewals;
         wait_until("a renewal", GENEROUS, || election.status().counts.renewals > renewed);
         stage.server().pause();
+        // A look that is patient waits for its answer before the renewal does.
+        served.get("/status");
         wait_until("the leadership is lost", GENEROUS, || !election.is_leader());
         assert_eq!(metric(&served, "tenure_store_up"), Some(0.0));
         let standby = served.json("/monitoring/standby-status");
