@@ -6,10 +6,11 @@
 
 use std::cell::Cell;
 use std::cmp::Reverse;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use rustix::process::{
     PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open, pidfd_send_signal,
     waitid,
@@ -73,17 +74,7 @@ impl Shown {
     }
 
     fn stat(self) -> Option<Stat> {
-        let stat = std::fs::read_to_string(self.file("stat")).ok()?;
-        // The name stands in brackets and may hold anything.
-        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-        Some(Stat {
-            has_ended: ["Z", "X"].contains(fields.first()?),
-            parent: Shown(fields.get(1)?.parse().ok()?),
-            group: Shown(fields.get(2)?.parse().ok()?),
-            started: fields.get(19)?.parse().ok()?,
-            is_kernel_thread: fields.get(6)?.parse::<u64>().ok()? & KERNEL_THREAD != 0,
-            environment_len: environment_len(fields.get(47..49)?),
-        })
+        Stat::read(&self.file("stat"))
     }
 }
 
@@ -314,32 +305,65 @@ fn names_of(shown: Shown) -> Option<Vec<i64>> {
 enum Marked {
     Yes,
     No,
-    /// It is being executed, so it has no environment for a moment, or it has just ended.
+    /// It is being executed, so it has no environment for a moment, or it has just ended; or this
+    /// thread of it has, and others go on.
     Unclear,
 }
 
 impl Marked {
     fn of(shown: Shown, mark: &[u8]) -> Self {
+        let of_first = Marked::of_thread(&shown.file(""), mark);
+        if of_first != Marked::Unclear {
+            return of_first;
+        }
+        // The first thread may have ended while others go on: then these know the environment.
+        let threads = std::fs::read_dir(shown.file("task")).into_iter().flatten().flatten();
+        let mut known = threads.map(|thread| Marked::of_thread(&thread.path(), mark));
+        known.find(|marked| *marked != Marked::Unclear).unwrap_or(Marked::Unclear)
+    }
+
+    /// As far as this thread knows, or the first thread of the process of this folder.
+    fn of_thread(folder: &Path, mark: &[u8]) -> Self {
         let mut environment = Vec::new();
-        let read = std::fs::File::open(shown.file("environ"))
+        let read = std::fs::File::open(folder.join("environ"))
             .and_then(|file| file.take(ENVIRONMENT_LEN_MAX).read_to_end(&mut environment));
         let has_mark = environment.split(|byte| *byte == 0).any(|line| line == mark);
-        match (read, has_mark) {
-            (_, true) => Marked::Yes,
+        match read {
+            _ if has_mark => Marked::Yes,
             // Gone since it was listed: what it may have started is not in the list.
-            (Err(error), _) if error.kind() == std::io::ErrorKind::NotFound => Marked::Unclear,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Marked::Unclear,
             // Somebody else's.
-            (Err(_), _) => Marked::No,
-            (Ok(0), _) if shown.stat().is_some_and(|stat| stat.is_being_executed()) => {
-                Marked::Unclear
-            }
-            (Ok(_), _) => Marked::No,
+            Err(error) if Errno::from_io_error(&error) != Some(Errno::SRCH) => Marked::No,
+            Ok(1..) => Marked::No,
+            // Without memory of its own, which the system tells in either way.
+            Ok(0) | Err(_) => match Stat::read(&folder.join("stat")) {
+                Some(stat) if stat.is_being_executed() => Marked::Unclear,
+                _ => Marked::No,
+            },
         }
     }
 }
 
 impl Stat {
-    /// Of a process whose environment was just read as empty.
+    /// Of a process, or of one of its threads.
+    fn read(file: &Path) -> Option<Self> {
+        let stat = std::fs::read_to_string(file).ok()?;
+        // The name stands in brackets and may hold anything.
+        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        let is_thread_gone = ["Z", "X"].contains(fields.first()?);
+        Some(Stat {
+            // A process lives as long as any thread of it does, and the state is that of one.
+            has_ended: is_thread_gone && fields.get(17)?.parse::<u64>().ok()? <= 1,
+            parent: Shown(fields.get(1)?.parse().ok()?),
+            group: Shown(fields.get(2)?.parse().ok()?),
+            started: fields.get(19)?.parse().ok()?,
+            is_kernel_thread: fields.get(6)?.parse::<u64>().ok()? & KERNEL_THREAD != 0,
+            environment_len: environment_len(fields.get(47..49)?),
+        })
+    }
+
+    /// Of a process or thread whose environment was just read as empty: it is being executed, or
+    /// is a thread that has ended before others.
     fn is_being_executed(&self) -> bool {
         let is_empty = self.environment_len == Some(0);
         !self.has_ended && !self.is_kernel_thread && !is_empty

@@ -14,6 +14,7 @@ mod exclusive;
 mod foreground;
 mod guard;
 mod guard_faults;
+mod headless;
 mod hostile;
 mod instance;
 mod local;
