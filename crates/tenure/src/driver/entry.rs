@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure_core::protocol::Request;
 use tenure_core::{
     AskId, Election as Machine, Event, EventKind, HandOver, HandOverOutcome, Moment, Output,
-    Reason, Resource, Role,
+    Reason, Resource, Role, StoreError,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -330,12 +330,14 @@ impl Entry {
         if let Some(task) = pending.task {
             task.abort();
         }
-        if pending.purpose == Purpose::Renewal && reply.is_err() {
-            self.state.status.send_if_modified(|status| {
-                status.counts.renewals_failed += 1;
-                false
-            });
-        }
+        let is_renewal = pending.purpose == Purpose::Renewal;
+        let unanswered = matches!(reply, Err(StoreError::TimedOut(_) | StoreError::Unreachable(_)));
+        self.state.status.send_if_modified(|status| {
+            status.counts.renewals_failed += u64::from(is_renewal && reply.is_err());
+            status.counts.unanswered += u64::from(unanswered);
+            status.unanswered = unanswered;
+            false
+        });
         Some(pending.purpose)
     }
 
