@@ -448,7 +448,7 @@ impl Engine {
 
     /// Bytes in use, as `maxmemory` counts them.
     pub fn memory(&self) -> usize {
-        self.state.base_memory + self.keyspace.memory()
+        self.state.base_memory + self.state.acl.users_memory() + self.keyspace.memory()
     }
 
     /// Bytes in use with all that clients hold and all that waits to be freed.

@@ -41,10 +41,10 @@ impl Subscriptions {
         &self.topics[kind as usize]
     }
 
-    /// Bytes of their names, and something for each.
+    /// Bytes of their names, here and in the table of all topics, and something for each.
     pub(crate) fn memory(&self) -> usize {
         const PER_TOPIC: usize = 64;
-        self.topics.iter().flatten().map(|topic| topic.len() + PER_TOPIC).sum()
+        self.topics.iter().flatten().map(|topic| 2 * topic.len() + PER_TOPIC).sum()
     }
 
     /// How many there are of all kinds.

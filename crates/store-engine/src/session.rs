@@ -120,6 +120,15 @@ pub struct Watched {
     pub had_ended: bool,
 }
 
+impl Watched {
+    /// Bytes of the name, here and in the table of all watched keys.
+    fn memory(&self) -> usize {
+        /// This, and a place in a map with a list of sessions.
+        const PER_KEY: usize = size_of::<Watched>() + 64;
+        2 * self.key.len() + PER_KEY
+    }
+}
+
 /// What a blocked session gets when its time is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutReply {
@@ -150,6 +159,17 @@ pub struct Blocked {
     pub on_timeout: TimeoutReply,
     /// Whether it is also woken when a key is gone: who waits in a group of a stream is told.
     pub needs_key: bool,
+}
+
+impl Blocked {
+    /// Bytes of its requests, and of its keys here and in the table of all that are waited for.
+    fn memory(&self) -> usize {
+        /// A pointer to the name, and a place in a map with a list of sessions.
+        const PER_KEY: usize = 80;
+        let asked = self.asked.as_ref().map_or(0, OwnedRequest::memory);
+        let keys: usize = self.keys.iter().map(|key| 2 * key.len() + PER_KEY).sum();
+        self.request.memory() + asked + keys
+    }
 }
 
 /// Where a client comes from, as CLIENT LIST and the ACL log tell.
@@ -245,14 +265,13 @@ impl Session {
     #[inline]
     pub fn memory(&self) -> usize {
         let queued = self.transaction.as_ref().map_or(0, |queued| queued.memory);
-        let waiting = self.blocked.as_ref().map_or(0, |blocked| {
-            blocked.request.memory() + blocked.asked.as_ref().map_or(0, OwnedRequest::memory)
-        });
+        let waiting = self.blocked.as_ref().map_or(0, |blocked| blocked.memory());
         let listened = self.subscriptions.as_ref().map_or(0, |listened| listened.memory());
-        let watched: usize = self.watched.iter().map(|watched| watched.key.len()).sum();
+        let watched: usize = self.watched.iter().map(Watched::memory).sum();
+        let names = self.name.capacity() + self.user.capacity() + self.aside.capacity();
         let tracked = self.tracking.as_ref().map_or(0, |tracking| tracking.memory());
         let buffers = self.output.memory() + self.orphaned_bytes + self.query_capacity;
-        size_of::<Self>() + buffers + queued + waiting + listened + watched + tracked
+        size_of::<Self>() + buffers + names + queued + waiting + listened + watched + tracked
     }
 
     /// A watched key is gone, though no command removed it. That is news unless it had ended

@@ -47,6 +47,16 @@ impl SlowLog {
         self.entries.clear();
     }
 
+    /// Bytes of all entries.
+    pub(crate) fn memory(&self) -> usize {
+        let text = |text: &Vec<u8>| text.capacity() + size_of::<Vec<u8>>();
+        let entry = |it: &SlowRequest| {
+            it.args.iter().map(text).sum::<usize>() + it.client.capacity() + it.name.capacity()
+        };
+        let texts: usize = self.entries.iter().map(entry).sum();
+        texts + self.entries.capacity() * size_of::<SlowRequest>()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use store_engine::{LoadOptions, LoadProgress, check_snapshot};
-use store_persist::aof::{AofError, Layout, Manifest, Report, check, has_preamble};
+use store_persist::aof::{AofError, Layout, Manifest, Report, check, is_snapshot};
 
 use crate::clock;
 use crate::exit::{self, Failure};
@@ -142,7 +142,7 @@ fn check_file(path: &Path, databases: usize) -> io::Result<Checked> {
             output::talk(&format!("{}: {} %, offset {at}", path.display(), at * 100 / bytes));
         }
     };
-    let rest: Box<dyn Read> = if has_preamble(input.fill_buf()?) {
+    let rest: Box<dyn Read> = if is_snapshot(path, input.fill_buf()?) {
         match read_snapshot(input, databases, &mut progress) {
             Ok((count, end, rest)) => {
                 (keys, offset) = (Some(count), end);
@@ -225,7 +225,7 @@ fn next_step(file: &Checked, files: &[Checked]) -> &'static str {
         (Outcome::Requests(_), false) => {
             "Nothing was changed: what follows in other files needs it; restore it from a backup"
         }
-        (Outcome::Hopeless(_), _) => "Nothing was changed",
+        (Outcome::Hopeless(_), _) => "Nothing was changed; restore it from a backup",
     }
 }
 
@@ -338,6 +338,20 @@ mod tests {
         let files = checked(&folder);
         assert_eq!(files[0].cut_to(), None);
         assert!(files[0].damage().is_some());
+    }
+
+    #[test]
+    fn a_base_that_lost_its_bytes_is_not_whole() {
+        for base in [&b""[..], b"RED", &[0; 100]] {
+            for increment in [REQUEST, b""] {
+                let folder = folder(increment);
+                std::fs::write(folder.path().join("a.1.base.rdb"), base).unwrap();
+                let files = checked(&folder);
+                assert!(files[0].damage().is_some(), "{base:?}");
+                assert_eq!(files[0].cut_to(), None);
+                assert!(next_step(&files[0], &files).contains("backup"));
+            }
+        }
     }
 
     #[test]

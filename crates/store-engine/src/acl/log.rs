@@ -72,6 +72,13 @@ impl DenialLog {
         self.entries.clear();
     }
 
+    /// Bytes of all entries: a client's name stands in them.
+    pub(crate) fn memory(&self) -> usize {
+        let entry = |it: &Denial| it.object.capacity() + it.user.capacity() + it.client.capacity();
+        let texts: usize = self.entries.iter().map(entry).sum();
+        texts + self.entries.capacity() * size_of::<Denial>()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -38,6 +38,8 @@ pub(crate) const USERS_MAX: usize = 100_000;
 #[derive(Debug)]
 pub struct Acl {
     users: BTreeMap<Vec<u8>, User>,
+    /// Bytes of all of them.
+    users_memory: usize,
     pub(crate) log: DenialLog,
     /// Whether nobody has to log in, as each turn of the server asks.
     is_open: bool,
@@ -48,8 +50,8 @@ pub struct Acl {
 impl Default for Acl {
     fn default() -> Self {
         let users = BTreeMap::from([(DEFAULT.to_vec(), User::unrestricted())]);
-        let log = DenialLog::default();
-        Self { users, log, is_open: true, seen_requirepass: String::new() }
+        let (log, users_memory) = (DenialLog::default(), memory_of(&users));
+        Self { users, users_memory, log, is_open: true, seen_requirepass: String::new() }
     }
 }
 
@@ -77,18 +79,33 @@ impl Acl {
         &self.users
     }
 
+    /// Bytes of all users.
+    #[inline]
+    pub(crate) fn users_memory(&self) -> usize {
+        self.users_memory
+    }
+
     pub(crate) fn set_user(&mut self, name: &[u8], user: User) {
-        self.users.insert(name.to_vec(), user);
+        self.users_memory += memory_of_one(name, &user);
+        if let Some(before) = self.users.insert(name.to_vec(), user) {
+            self.users_memory -= memory_of_one(name, &before);
+        }
         self.note_default_user();
     }
 
     pub(crate) fn remove_user(&mut self, name: &[u8]) -> bool {
-        name != DEFAULT && self.users.remove(name).is_some()
+        if name == DEFAULT {
+            return false;
+        }
+        let removed = self.users.remove(name);
+        self.users_memory -= removed.as_ref().map_or(0, |user| memory_of_one(name, user));
+        removed.is_some()
     }
 
     /// Replaces all users; `default` is as unrestricted as at the start unless it is among them.
     pub(crate) fn replace_users(&mut self, mut users: BTreeMap<Vec<u8>, User>) {
         users.entry(DEFAULT.to_vec()).or_insert_with(User::unrestricted);
+        self.users_memory = memory_of(&users);
         self.users = users;
         self.note_default_user();
     }
@@ -109,6 +126,7 @@ impl Acl {
         for rule in [b"resetpass".to_vec(), password_rule] {
             user.apply(book, &rule).expect("these rules are always understood");
         }
+        self.users_memory = memory_of(&self.users);
         self.note_default_user();
     }
 
@@ -133,6 +151,14 @@ impl Acl {
             )),
         }
     }
+}
+
+fn memory_of(users: &BTreeMap<Vec<u8>, User>) -> usize {
+    users.iter().map(|(name, user)| memory_of_one(name, user)).sum()
+}
+
+fn memory_of_one(name: &[u8], user: &User) -> usize {
+    size_of::<Vec<u8>>() + name.len() + user.memory()
 }
 
 /// Whether the words of a user in a file make the same user again.

@@ -64,6 +64,17 @@ impl Selector {
         }
     }
 
+    /// Bytes of what it lists.
+    fn listed_bytes(&self) -> usize {
+        let text = |text: &Vec<u8>| text.capacity() + size_of::<Vec<u8>>();
+        let first_args: usize = self.first_args.values().flatten().map(text).sum();
+        let rows = self.first_args.len() * size_of::<(usize, Vec<Vec<u8>>)>();
+        let key = |key: &KeyPattern| key.pattern.capacity() + size_of::<KeyPattern>();
+        let keys: usize = self.keys.iter().map(key).sum();
+        let channels: usize = self.channels.iter().map(text).sum();
+        first_args + rows + keys + channels
+    }
+
     pub(super) fn allow_all_commands(&mut self) {
         self.commands = CommandSet::ALL;
         (self.all_commands, self.future_commands) = (true, true);
@@ -120,6 +131,15 @@ impl User {
             root: Selector::new(all_channels),
             selectors: Vec::new(),
         }
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn memory(&self) -> usize {
+        let password = |password: &String| password.capacity() + size_of::<String>();
+        let passwords: usize = self.passwords.iter().map(password).sum();
+        let selectors = self.selectors.len() * size_of::<Selector>();
+        let listed: usize = self.all_selectors().map(Selector::listed_bytes).sum();
+        size_of::<Self>() + passwords + selectors + listed
     }
 
     /// A user that may do nothing yet, but for channels if the setting says so.

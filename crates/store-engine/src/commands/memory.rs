@@ -133,7 +133,9 @@ pub(super) fn account(cx: &Context<'_>) -> Account {
     let tracking = cx.server.tracking.memory();
     let (base, freeing) = (cx.server.base_memory, cx.db.freeing_stats().pending_bytes);
     let file_buffer = cx.server.persistence.aof.buffer_len;
-    let beside = base + scripts + clients + freeing + file_buffer + tracking;
+    let users = cx.server.acl.users_memory();
+    let logs = cx.server.acl.log.memory() + cx.server.slow_log.memory();
+    let beside = base + scripts + clients + freeing + file_buffer + tracking + users + logs;
     let (used, overhead) = (beside + cx.db.memory(), beside + tables);
     Account {
         used,

@@ -44,7 +44,10 @@ fn bgsave(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if cx.server.saving.is_running() && !cx.server.saving.is_cancelled() {
         return Err(IN_PROGRESS);
     }
-    if cx.db.snapshot_kind() == Some(SnapshotKind::Rewrite) {
+    // The walk through the keys is over before the file is.
+    let is_rewriting = cx.db.snapshot_kind() == Some(SnapshotKind::Rewrite)
+        || cx.server.persistence.aof.is_rewriting;
+    if is_rewriting {
         if !schedules {
             return Err(CommandError::text(
                 "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE \

@@ -1,5 +1,8 @@
 //! One setting: its kind, and how texts become values of it.
 
+/// Files that the server keeps in `dir` for itself: its lock, and how its last life ended.
+const OWN_FILES: [&str; 3] = ["tenure.lock", "tenure.life", "tenure.life.new"];
+
 /// What values a setting takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -197,6 +200,10 @@ impl Setting {
             Kind::FileName { what, .. } if word.contains(['/', '\\']) => {
                 Err(format!("{} can't be a path, just a {what}", self.name))
             }
+            Kind::FileName { .. } if OWN_FILES.contains(&word) => Err(format!(
+                "{word} is a file that the server keeps for itself: choose another {}",
+                self.name
+            )),
             Kind::TitleTemplate if !is_title_template(word) => {
                 Err("template format is invalid or contains unknown variables".to_owned())
             }

@@ -127,7 +127,7 @@ pub(crate) fn refusal(server: &ServerState) -> Option<CommandError> {
 
 /// Says so in the log when a new limit is below what is in use.
 pub(crate) fn log_if_over(db: &mut Keyspace, server: &ServerState) {
-    let used = server.base_memory + server.clients_memory + db.memory();
+    let used = beside_keys(server) + db.memory();
     let memory_max = server.config.tuned().memory_max;
     if memory_max > 0 && used > memory_max {
         let what = match server.eviction.policy {
@@ -137,6 +137,11 @@ pub(crate) fn log_if_over(db: &mut Keyspace, server: &ServerState) {
         let line = format!("maxmemory {memory_max} is below the {used} bytes in use: {what}");
         db.effects.requests.push(ServerRequest::Log(line));
     }
+}
+
+/// Bytes that count for the limit and are no keys.
+fn beside_keys(server: &ServerState) -> usize {
+    server.base_memory + server.clients_memory + server.acl.users_memory()
 }
 
 fn needs_memory(cx: &Context<'_>, command: &Command, demands: Demands) -> bool {
@@ -167,7 +172,7 @@ fn look_and_make_room(db: &mut Keyspace, server: &mut ServerState) -> Room {
         server.eviction.enough_at = None;
         return Room::Enough;
     }
-    let base = server.base_memory + server.clients_memory;
+    let base = beside_keys(server);
     let is_over = |db: &Keyspace| base + db.memory() + db.dropped_bytes() > memory_max;
     let room = server.eviction.evict_while(db, is_over);
     server.eviction.enter(room, db.now_us());

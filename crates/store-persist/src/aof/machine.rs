@@ -663,6 +663,7 @@ impl AppendFile {
             Err(error) => {
                 // One that stays is removed at the next start.
                 let _ = self.disk.remove(&base.path());
+                self.end_rewrite(now_ms);
                 self.rewrite_failed(now_ms, &error.to_string());
             }
         }
@@ -685,7 +686,10 @@ impl AppendFile {
     /// What counted before counts. A file that was about to be turned on begins anew.
     fn rewrite_failed(&mut self, now_ms: u64, reason: &str) {
         self.warn(format!("Background AOF rewrite failed: {reason}"));
-        self.end_rewrite(now_ms);
+        if self.base().is_some() {
+            // One that never began took no time.
+            self.end_rewrite(now_ms);
+        }
         self.facts.last_rewrite_failed = true;
         self.facts.rewrite_failures += 1;
         if let State::Starting(_) = self.state {

@@ -27,5 +27,5 @@ pub use log::{AppendError, AppendLog, AppendSettings, FsyncPolicy, Job, Switch, 
 pub use machine::{AppendFile, Event, Facts, Output, Phase, Settings};
 pub use manifest::{FileKind, ListedFile, Manifest, ManifestError};
 pub use plan::{Part, Plan, PlanError, make_plan};
-pub use reader::{AofError, CommandReader, has_preamble};
+pub use reader::{AofError, CommandReader, has_preamble, is_snapshot};
 pub use rewrite::{create_base, replace_all};

@@ -1,6 +1,7 @@
 //! Bytes to requests, with the place of the first byte that makes no sense.
 
 use std::io::{self, Read};
+use std::path::Path;
 
 use store_resp::{Limits, Parsed, Request, RequestParser};
 use store_types::crc64::crc64;
@@ -68,6 +69,13 @@ impl AofError {
 /// Whether a file begins as a snapshot does.
 pub fn has_preamble(first_bytes: &[u8]) -> bool {
     first_bytes.starts_with(RDB_MAGIC)
+}
+
+/// Whether a file is a snapshot, at least at its front: it begins as one, or is named as one. A
+/// base that is empty or zeros must not pass for requests that a crash cut off.
+pub fn is_snapshot(path: &Path, first_bytes: &[u8]) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    has_preamble(first_bytes) || name.ends_with(".base.rdb")
 }
 
 /// Reads requests one by one.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use store_engine::{Config, Engine, LoadFailure, LoadOptions, LoadReport, SessionId};
 use store_persist::aof::{
-    AofError, CommandReader, Layout, Manifest, Part, PlanError, has_preamble, make_plan,
+    AofError, CommandReader, Layout, Manifest, Part, PlanError, is_snapshot, make_plan,
 };
 use store_persist::disk::Disk;
 use store_persist::rdb::{FileReader, RdbError};
@@ -210,7 +210,7 @@ impl Loader {
         };
         let (head, input) =
             read().map_err(|error| format!("cannot read {}: {error}", part.path.display()))?;
-        let is_snapshot = has_preamble(&head) || !self.is_aof;
+        let is_snapshot = is_snapshot(&part.path, &head) || !self.is_aof;
         let input: Input = Box::new(io::Cursor::new(head).chain(input));
         let content = if is_snapshot {
             let mut file = FileReader::begin(input, engine.state().limits)

@@ -304,3 +304,62 @@ fn silent_connections_make_room_for_those_who_log_in() {
         assert_eq!(honest.words("PING"), Reply::Simple("PONG".into()));
     }
 }
+
+#[test]
+fn what_a_client_can_make_large_counts() {
+    const LEN: i64 = 1_000_000;
+    let large = vec![b'n'; LEN as usize];
+    let large = large.as_slice();
+    let server = Server::builder().start().unwrap();
+    let mut watcher = connect(&server);
+    for words in [
+        &[&b"CLIENT"[..], b"SETNAME", large][..],
+        &[b"HELLO", b"2", b"SETNAME", large],
+        &[b"WATCH", large],
+        &[b"SUBSCRIBE", large],
+        &[b"PSUBSCRIBE", large],
+        &[b"SSUBSCRIBE", large],
+    ] {
+        let mut client = connect(&server);
+        client.words("PING");
+        let before = info(&mut watcher, "mem_clients_normal");
+        client.ask(words).unwrap();
+        let grown = info(&mut watcher, "mem_clients_normal") - before;
+        assert!(grown >= LEN, "{}: {grown} bytes", words[0].escape_ascii());
+    }
+}
+
+#[test]
+fn a_long_name_is_limited_as_all_that_a_client_holds() {
+    let server = Server::builder().setting("maxmemory-clients", "2500000").start().unwrap();
+    let mut modest = connect(&server);
+    let mut named = connect(&server);
+    named.send(&[&b"CLIENT"[..], b"SETNAME", &[b'n'; 3_000_000]]);
+    wait_until("it is closed", GENEROUS, || info(&mut modest, "evicted_clients") == 1);
+}
+
+#[test]
+fn users_and_what_they_were_denied_count() {
+    let server = Server::builder().start().unwrap();
+    let mut connection = connect(&server);
+    let before = info(&mut connection, "used_memory");
+    let pattern = [b"~", [b'a'; 100_000].as_slice()].concat();
+    for name in [b"u1", b"u2", b"u1"] {
+        let words = [&b"ACL"[..], b"SETUSER", name, b"on", b"nopass", b"+get", &pattern];
+        assert_eq!(connection.ask(&words).unwrap(), ok());
+    }
+    let with_users = info(&mut connection, "used_memory");
+    assert!((200_000..400_000).contains(&(with_users - before)), "{before} {with_users}");
+    let mut denied = connect(&server);
+    denied.ask(&[&b"CLIENT"[..], b"SETNAME", &[b'n'; 500_000]]).unwrap();
+    assert_eq!(denied.words("AUTH u1 x"), ok());
+    assert!(matches!(denied.words("GET k"), Reply::Error(_)));
+    drop(denied);
+    wait_until("it is gone", GENEROUS, || info(&mut connection, "connected_clients") == 1);
+    let denied = info(&mut connection, "used_memory") - with_users;
+    assert!(denied >= 300_000, "{denied}");
+    assert_eq!(connection.words("ACL LOG RESET"), ok());
+    assert_eq!(connection.words("ACL DELUSER u1 u2"), Reply::Integer(2));
+    let after = info(&mut connection, "used_memory");
+    assert!((after - before).abs() < 50_000, "{before} {after}");
+}

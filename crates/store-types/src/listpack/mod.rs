@@ -341,6 +341,7 @@ impl Listpack {
         }
         if added < removed {
             self.bytes.truncate(old_len + added - removed);
+            self.give_back_room();
         }
         encoded.write(&mut self.bytes[at..at + added]);
         self.write_total();

@@ -196,3 +196,13 @@ proptest! {
         let _ = Listpack::from_bytes(bytes);
     }
 }
+
+#[test]
+fn entries_that_become_shorter_give_their_room_back() {
+    let mut pack = pack(&[&[b'x'; 1000][..]; 8]);
+    for index in 0..8 {
+        pack.replace(pack.seek(index).unwrap(), Element::Bytes(b"y"));
+    }
+    assert_eq!(contents(&pack), [b"y"; 8]);
+    assert!(pack.heap_bytes() < 200, "{} bytes for eight letters", pack.heap_bytes());
+}

@@ -162,3 +162,15 @@ fn nothing_is_silently_older_whatever_byte_changes() {
         std::fs::write(&path, &whole).unwrap();
     }
 }
+
+#[test]
+fn a_base_that_lost_its_bytes_is_refused() {
+    for base in [&b""[..], b"RED", &[0; 100]] {
+        is_refused(BASE, |bytes| *bytes = base.to_vec(), &["1.base.rdb", "no RDB file"]);
+        // Nothing follows: it is no file that a crash cut short, either.
+        let folder = written();
+        std::fs::write(folder.path().join(BASE), base).unwrap();
+        std::fs::write(folder.path().join(INCREMENT), b"").unwrap();
+        assert!(refused(folder.path()).contains("no RDB file"));
+    }
+}

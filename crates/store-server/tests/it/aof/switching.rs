@@ -267,6 +267,8 @@ fn a_file_does_not_move_into_the_folder_of_another_server() {
     connection.ask(&["CONFIG", "SET", "dir", dir]).unwrap();
     connection.words("BGREWRITEAOF");
     wait_for_fact(&mut connection, "aof_last_bgrewrite_status", "err");
+    // It never began, so it took no time.
+    assert_eq!(fact(&mut connection, "aof_last_rewrite_time_sec"), "-1");
     assert_eq!(connection.words("SET own 1"), ok());
     assert_eq!(files(theirs.path()), before);
     drop((server, other));
@@ -376,4 +378,37 @@ fn what_cannot_be_written_is_given_up_by_shutdown_nosave() {
         connection.ask(&["SHUTDOWN", "NOSAVE"]).is_none()
     });
     server.wait().unwrap();
+}
+
+#[test]
+fn bgsave_is_refused_until_a_rewrite_is_over() {
+    let disk = SimulatedDisk::seeded(1);
+    let server = off(&disk);
+    let mut connection = connect(&server);
+    turn_on_slowly(&mut connection);
+    // For as long as INFO says so, not only while keys are walked through.
+    while fact(&mut connection, "aof_rewrite_in_progress") == "1" {
+        let reply = connection.words("BGSAVE");
+        if fact(&mut connection, "aof_rewrite_in_progress") == "1" {
+            let refused = "ERR Another child process is active (AOF?): can't BGSAVE right now.";
+            assert!(matches!(&reply, Reply::Error(text) if text.starts_with(refused)), "{reply:?}");
+        }
+    }
+}
+
+#[test]
+fn names_of_files_that_the_server_keeps_are_refused() {
+    let builder = || Server::builder().setting("enable-protected-configs", "yes");
+    let server = builder().start().unwrap();
+    let mut connection = connect(&server);
+    for name in ["tenure.lock", "tenure.life", "tenure.life.new"] {
+        let Reply::Error(refusal) = connection.words(&format!("CONFIG SET dbfilename {name}"))
+        else {
+            panic!("{name} was taken")
+        };
+        assert!(refusal.contains("keeps for itself: choose another dbfilename"), "{refusal}");
+        for setting in ["dbfilename", "appendfilename", "appenddirname"] {
+            assert!(builder().setting(setting, name).start().is_err(), "{setting} {name}");
+        }
+    }
 }
