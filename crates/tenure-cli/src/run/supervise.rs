@@ -6,6 +6,7 @@ mod closing;
 mod old_checks;
 
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::{
     Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, kill_process, kill_process_group,
@@ -31,7 +32,10 @@ use super::terminal::Terminal;
 use crate::clock::boot_now;
 use crate::exit::{self, Failure};
 use crate::local;
-use crate::output::talk;
+use crate::output::{self, talk};
+
+/// With less than this a program was given no time to stop.
+const GRACE_MIN: Duration = Duration::from_millis(250);
 
 /// What runs a program under a term, any number of terms one after the other.
 #[derive(Debug)]
@@ -551,7 +555,12 @@ fn text_of(word: &Word) -> String {
             format!("the guard process {why}: starting another")
         }
         Word::Unguarded => "no guard could be started: killed the program".to_owned(),
-        Word::CutOff => "the program did not stop in time: killed it".to_owned(),
+        Word::CutOff(had) if *had < GRACE_MIN => {
+            "the leadership is over, without time to stop: killed the program at once".to_owned()
+        }
+        Word::CutOff(had) => {
+            format!("the program did not stop within {}: killed it", output::duration(*had))
+        }
         Word::NotEnded { refused, stuck } => {
             let mut whose = Vec::new();
             if !refused.is_empty() {
