@@ -35,6 +35,10 @@ pub struct AofFacts {
     pub rewrite_failures: u64,
     /// Why writes are refused, if they are.
     pub trouble: Option<String>,
+    /// Whether it is on and has no base yet: an end would lose what it is to keep.
+    pub is_starting: bool,
+    /// Why its first base could not be written, until it is tried again.
+    pub start_failure: Option<String>,
     /// Bytes of all files.
     pub current_size: u64,
     /// Bytes of all files after the last rewrite.
@@ -59,6 +63,8 @@ impl Default for AofFacts {
             rewrites: 0,
             rewrite_failures: 0,
             trouble: None,
+            is_starting: false,
+            start_failure: None,
             current_size: 0,
             base_size: 0,
             buffer_len: 0,

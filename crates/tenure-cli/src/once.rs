@@ -10,14 +10,14 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tenure::core::Timing;
 use tenure::core::protocol::TickOutcome;
-use tenure::{Job, NotStarted, Once, Tenure, Term, Tick};
+use tenure::{Job, NotStarted, Once, Reason, Tenure, Term, Tick};
 use tenure_run::Ending;
 use tokio::sync::oneshot;
 
 use crate::exit::{self, Failure};
 use crate::local;
 use crate::logging::LogOptions;
-use crate::output::{plain, talk};
+use crate::output::{self, plain, talk};
 use crate::run::program::Program;
 use crate::run::signals::{self, Signals};
 use crate::run::supervise::{Ended, Supervisor, code_of};
@@ -56,10 +56,10 @@ pub(crate) struct Arguments {
     /// How long the outcome of `--tick` is remembered.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "7d")]
     keep: Duration,
-    /// Wait for the outcome when somebody else runs it.
+    /// Wait for the outcome when somebody else runs it, and for a store that does not answer.
     #[arg(long)]
     wait: bool,
-    /// Exit with 75 after waiting this long for the outcome.
+    /// Exit after waiting this long for the outcome: with 75, or with 69 if the store is away.
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "wait")]
     wait_timeout: Option<Duration>,
     /// What to do about a tick that somebody began and never finished.
@@ -114,11 +114,26 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let code = turn.run(job, supervisor, signals).await;
         leave(&tenure).await;
         code.map_err(|error| match error {
-            Trouble::Library(error) => blame(&tenure, error),
+            Trouble::Library(error) => failure(&tenure, error),
             Trouble::Here(failure) => failure,
         })
     })?;
     Ok(ExitCode::from(code))
+}
+
+/// What ended the run. A wait in which the store was missed at the end is the store's fault.
+fn failure(tenure: &Tenure, error: tenure::Error) -> Failure {
+    match error {
+        tenure::Error::TimedOut { waited, reason: Some(Reason::Store(error)), .. } => {
+            let failure = blame(tenure, tenure::Error::Store(error));
+            let waited = output::duration(waited);
+            Failure {
+                message: format!("no outcome after {waited}: {}", failure.message),
+                ..failure
+            }
+        }
+        error => blame(tenure, error),
+    }
 }
 
 fn job(arguments: &Arguments, tenure: &Tenure) -> Job {

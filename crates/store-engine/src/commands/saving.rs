@@ -102,9 +102,8 @@ fn shutdown(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         return Err(super::scripting::busy_error(cx));
     }
     log(cx, "User requested shutdown...".to_owned());
-    let trouble = cx.server.persistence.aof.trouble.clone();
-    if let Some(reason) = trouble.filter(|_| !saves_not && !forces) {
-        log(cx, format!("Cannot write the append-only file before the end: {reason}"));
+    if let Some(reason) = what_append_only_lacks(cx, saves_not).filter(|_| !forces) {
+        log(cx, reason);
         return Err(CommandError::text("ERR Errors trying to SHUTDOWN. Check logs."));
     }
     if !saves_not && let Err(reason) = snapshot::save_before_end(cx.db, cx.server, saves) {
@@ -116,6 +115,21 @@ fn shutdown(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     cx.session.flags |= session_flag::CLOSING;
     cx.db.effects.requests.push(ServerRequest::Shutdown);
     Ok(())
+}
+
+/// Why an end would lose what the append-only file is to keep. Whoever saves not gives up what
+/// cannot be written, and not what is being written.
+fn what_append_only_lacks(cx: &Context<'_>, saves_not: bool) -> Option<String> {
+    let aof = &cx.server.persistence.aof;
+    let is_wanted = cx.server.config.is_on("appendonly") && cx.server.persistence.loading.is_none();
+    // The driver may have yet to hear that it is turned on.
+    let is_starting = is_wanted && cx.server.host.keeps_files() && (aof.is_starting || !aof.is_on);
+    let failure = aof.trouble.as_ref().or(aof.start_failure.as_ref().filter(|_| is_starting));
+    match failure {
+        Some(_) if saves_not => None,
+        Some(reason) => Some(format!("Cannot write the append-only file before the end: {reason}")),
+        None => is_starting.then(|| "Writing initial AOF, can't exit.".to_owned()),
+    }
 }
 
 fn log(cx: &mut Context<'_>, line: String) {

@@ -157,6 +157,10 @@ pub struct Facts {
     pub rewrites: u64,
     /// Why writes are refused, if they are.
     pub trouble: Option<String>,
+    /// Whether it is wanted and has no base that counts: an end would lose what was taken.
+    pub is_starting: bool,
+    /// Why the first base came to nothing, if it is to be written and did.
+    pub start_failure: Option<String>,
     /// Bytes of all files.
     pub current_size: u64,
     /// Bytes of all files after the last rewrite.
@@ -211,6 +215,8 @@ pub struct AppendFile {
     /// Whether one is due, and another snapshot is under way.
     waits_for_snapshot: bool,
     retry_at_ms: u64,
+    /// Whether somebody who wants to end waits for the first base, which had failed before.
+    tries_for_end: bool,
     facts: Facts,
     outputs: VecDeque<Output>,
 }
@@ -228,6 +234,7 @@ impl AppendFile {
             rewrite_wanted: false,
             waits_for_snapshot: false,
             retry_at_ms: 0,
+            tries_for_end: false,
             facts: Facts::default(),
             outputs: VecDeque::new(),
         }
@@ -504,6 +511,7 @@ impl AppendFile {
             is_rewriting: self.base().is_some(),
             is_scheduled: self.rewrite_wanted || matches!(self.state, State::Starting(None)),
             trouble: trouble.map(|trouble| trouble.reason.clone()),
+            is_starting: matches!(self.state, State::Starting(_)),
             current_size: log.map_or(0, AppendLog::len),
             base_size: log.map_or(0, AppendLog::rewritten_len),
             buffer_len: log.map_or(0, AppendLog::buffer_len),
@@ -523,6 +531,7 @@ impl AppendFile {
         // A base that was begun while nothing was appended is older than what comes.
         self.drop_base();
         self.state = State::Starting(None);
+        self.facts.start_failure = None;
         self.retry_at_ms = now_ms;
         self.note("AOF is turned on: its first base is written in the background.");
     }
@@ -530,6 +539,7 @@ impl AppendFile {
     fn turn_off(&mut self, now_ms: u64) {
         self.drop_base();
         self.rewrite_wanted = false;
+        self.facts.start_failure = None;
         self.outputs.push_back(Output::Propagate(false));
         match std::mem::replace(&mut self.state, State::Off(None)) {
             State::Loading => self.state = State::Loading,
@@ -668,6 +678,7 @@ impl AppendFile {
         self.note("Background AOF rewrite finished successfully");
         self.end_rewrite(now_ms);
         (self.facts.last_rewrite_failed, self.facts.rewrite_failures) = (false, 0);
+        self.facts.start_failure = None;
         self.outputs.push_back(Output::Work(job));
     }
 
@@ -677,6 +688,9 @@ impl AppendFile {
         self.end_rewrite(now_ms);
         self.facts.last_rewrite_failed = true;
         self.facts.rewrite_failures += 1;
+        if let State::Starting(_) = self.state {
+            self.facts.start_failure = Some(reason.to_owned());
+        }
         let over = self.facts.rewrite_failures.saturating_sub(FAILURES_MAX).min(16);
         let wait_ms = if over == 0 { SOON_MS } else { RETRY_MS << (over - 1) };
         self.retry_at_ms = now_ms + wait_ms.min(RETRY_MS_MAX);

@@ -19,22 +19,20 @@ impl EventLoop {
             None => String::new(),
         };
         let says = |wanted: &str| words.split(' ').any(|word| word == wanted);
-        if says("nosave") {
+        let aof = &self.engine.state().persistence.aof;
+        let has_no_base = aof.is_starting && aof.start_failure.is_none();
+        if says("nosave") && (!has_no_base || says("force")) {
             return true;
         }
         let now_us = self.clock.now_us();
         let appended = self.persistence.prepare_end(now_us / 1000, &mut self.engine);
-        if appended.is_err() && self.engine.state().persistence.aof.is_rewriting {
-            // What is missing is being written: the end comes behind it.
-            if !std::mem::replace(&mut self.waits_for_rewrite, true) {
-                self.log(
-                    LogLevel::Notice,
-                    "The server ends when the append-only file is rewritten",
-                );
-            }
+        if appended.is_err() && !says("force") && self.awaits_base() {
             return false;
         }
         self.waits_for_rewrite = false;
+        if says("nosave") {
+            return true;
+        }
         let appended = appended.map_err(|reason| format!("the append-only file: {reason}"));
         let saved = self.engine.save_before_end(now_us, says("save"));
         let Err(reason) = saved.and(appended) else { return true };
@@ -43,6 +41,20 @@ impl EventLoop {
         self.log(LogLevel::Warning, &format!("The server cannot save, so {fate}: {reason}"));
         self.is_stopping = is_forced;
         is_forced
+    }
+
+    /// Whether what is missing in the append-only file is being written, or is going to be: the end
+    /// comes behind it.
+    fn awaits_base(&mut self) -> bool {
+        let aof = &self.engine.state().persistence.aof;
+        let begins = aof.is_starting && aof.start_failure.is_none();
+        if !aof.is_rewriting && !begins {
+            return false;
+        }
+        if !std::mem::replace(&mut self.waits_for_rewrite, true) {
+            self.log(LogLevel::Notice, "The server ends when the append-only file is rewritten");
+        }
+        true
     }
 
     pub(super) fn begin_save(&mut self, job: SaveJob) {

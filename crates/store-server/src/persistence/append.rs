@@ -273,6 +273,8 @@ impl Append {
             rewrites: facts.rewrites,
             rewrite_failures: facts.rewrite_failures,
             trouble: facts.trouble,
+            is_starting: facts.is_starting,
+            start_failure: facts.start_failure,
             current_size: facts.current_size,
             base_size: facts.base_size,
             buffer_len: facts.buffer_len,

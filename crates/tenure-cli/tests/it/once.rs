@@ -2,8 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::thread::JoinHandle;
 
-use testkit::{GENEROUS, Process, WallClock, wait_until};
+use testkit::proxy::{Cut, Direction, Door};
+use testkit::{GENEROUS, Process, Proxy, WallClock, wait_until};
 
 use crate::stage::{Kind, Said, Stage, is_alive, number_in, on_every_store, wait_until_gone};
 
@@ -72,6 +74,52 @@ fn a_signal_that_comes_with_the_loss_is_what_ended_the_run() {
         let again = stage.tenure(&["once", "batch", "--tick", tick, "--", "echo", "again"]);
         assert_eq!((again.code, again.out.as_str()), (0, "again"), "{again:?}");
     }
+}
+
+/// Whoever waits behind a proxy, and who runs the tick beside it until there is a file `go`.
+fn waiting_behind(proxy: &Proxy, stage: &Stage, limit: &str) -> (Process, JoinHandle<Said>) {
+    let mut winner = stage.command(&["once", "migrate", "--tick", "v1", "--"]);
+    winner.args(["sh", "-c", "echo $$ > pid; while [ ! -e go ]; do sleep 0.02; done"]);
+    winner.current_dir(stage.folder.path());
+    let winner = Process::spawn(winner);
+    number_in(stage.folder.path(), "pid");
+    let words = ["once", "migrate", "--tick", "v1", "--wait", "--wait-timeout", limit];
+    let mut waiting = stage.command(&[&words[..], &["--", "false"]].concat());
+    waiting.env("TENURE_STORE", stage.store.url_at(proxy.port()));
+    let waiting = std::thread::spawn(move || Said::of(waiting));
+    wait_until("the tick to be looked at", GENEROUS, || {
+        proxy.traffic(Direction::ToServer).contains("migrate")
+    });
+    (winner, waiting)
+}
+
+#[test]
+fn whoever_waits_outlasts_a_store_that_is_away_for_a_while() {
+    let stage = Stage::on(Kind::Redis);
+    let proxy = Proxy::in_front_of(&stage.store);
+    let (mut winner, waiting) = waiting_behind(&proxy, &stage, "10m");
+    proxy.set_door(Door::Refuse);
+    proxy.cut(Cut::Reset);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    proxy.set_door(Door::Open);
+    let _ = stage.folder.write("go", "");
+    assert_eq!(winner.wait(GENEROUS).code(), Some(0));
+    let waited = waiting.join().unwrap();
+    assert_eq!(waited.code, 0, "{waited:?}");
+    assert!(waited.err.contains("skipped: it was run before"), "{waited:?}");
+}
+
+#[test]
+fn a_wait_that_ends_while_the_store_is_away_blames_the_store() {
+    let stage = Stage::on(Kind::Redis);
+    let proxy = Proxy::in_front_of(&stage.store);
+    let (_winner, waiting) = waiting_behind(&proxy, &stage, "5s");
+    proxy.set_door(Door::Refuse);
+    proxy.cut(Cut::Reset);
+    let waited = waiting.join().unwrap();
+    assert_eq!(waited.code, 69, "{waited:?}");
+    assert!(waited.err.contains("no outcome after"), "{waited:?}");
+    let _ = stage.folder.write("go", "");
 }
 
 /// A file in the stage's folder that may be executed.

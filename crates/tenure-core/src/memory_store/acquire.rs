@@ -337,6 +337,10 @@ impl Step<'_> {
             let (known, attempt) = (self.token.unwrap_or(0), self.meta.text(Field::Attempt));
             format!("{known} {attempt} {is_open} {}", self.meta.text(Field::Holder))
         });
+        let before_lease = ask.settled.map(|_| {
+            let known = |field| self.meta.number(field).unwrap_or(0);
+            format!("{} {} {}", self.now, known(Field::RenewedAt), known(Field::ExpiresAt))
+        });
         // The successor itself took over: whoever passed it on may ask again how that went.
         let was_passed_on = self.meta.is(Field::ClaimTo, id.as_str())
             && self.meta.same(Field::ClaimFromToken, Field::Token);
@@ -365,6 +369,9 @@ impl Step<'_> {
         emptied.into_iter().for_each(|field| self.hset(field, ""));
         self.hset(Field::Unconfirmed, "");
         self.set_key(&id, ask.ttl);
+        if let Some(lease) = before_lease {
+            self.hset(Field::BeforeLease, lease);
+        }
         self.life_is_new = false;
         self.quarantine.is_new = false;
         self.token = Some(term);

@@ -228,11 +228,25 @@ impl Step<'_> {
                 self.hset(Field::Holder, holder);
                 self.hset(Field::Before, "");
                 self.hset(Field::Undone, undone);
+                self.put_lease_back();
             }
             _ => self.hset(Field::Open, "0"),
         }
         self.hset(Field::Wish, "");
         self.hset(Field::Grant, "");
+    }
+
+    /// Nobody led by it: a lock delay goes by the lease before.
+    fn put_lease_back(&mut self) {
+        let before = self.meta.text(Field::BeforeLease).into_owned();
+        let mut words = before.splitn(3, ' ');
+        let parts = (words.next(), words.next().and_then(number), words.next().and_then(number));
+        if let (Some(noted), Some(renewed_at), Some(expires_at)) = parts
+            && self.meta.is(Field::GrantedAt, noted)
+        {
+            self.hset(Field::RenewedAt, renewed_at);
+            self.hset(Field::ExpiresAt, expires_at);
+        }
     }
 
     pub(super) fn transfer(&mut self, term: Token, to: &InstanceId, lasts: Duration) -> Outcome {

@@ -39,6 +39,7 @@ pub(super) enum Field {
     WishUntil,
     WishRefused,
     Before,
+    BeforeLease,
     Undone,
     Unconfirmed,
     Grant,
@@ -46,7 +47,7 @@ pub(super) enum Field {
 }
 
 /// The names of the side record's fields in the store.
-pub const FIELDS: [&str; 34] = [
+pub const FIELDS: [&str; 35] = [
     "v",
     "holder",
     "token",
@@ -77,6 +78,7 @@ pub const FIELDS: [&str; 34] = [
     "wish_until",
     "wish_refused",
     "before",
+    "before_lease",
     "undone",
     "unconfirmed",
     "grant",

@@ -34,7 +34,14 @@ impl AppendFile {
 
     /// Makes sure that an end loses nothing that was taken: all is written, durable, and under
     /// its name. Fails with what is to be told.
+    ///
+    /// Without a first base that counts an end would lose everything: it has to wait for it, or is
+    /// refused where [`Facts::start_failure`](super::Facts::start_failure) says why there is none.
     pub fn prepare_end(&mut self, now_ms: u64) -> Result<(), String> {
+        if let State::Starting(_) = self.state {
+            return Err(self.try_for_end());
+        }
+        self.tries_for_end = false;
         let (State::On(log) | State::Rewriting(log, _)) = &mut self.state else { return Ok(()) };
         log.flush_all(now_ms).map_err(|error: AppendError| error.to_string())?;
         match log.find_missing() {
@@ -46,6 +53,20 @@ impl AppendFile {
                 Err(format!("{} was removed or replaced", path.display()))
             }
         }
+    }
+
+    /// Tries once more where the first base has failed: the disk may have room again. Says what
+    /// an end waits for, or why it cannot be.
+    fn try_for_end(&mut self) -> String {
+        let Some(reason) = self.facts.start_failure.clone() else {
+            return "its first base is not written yet".to_owned();
+        };
+        self.tries_for_end = !self.tries_for_end;
+        if self.tries_for_end {
+            self.facts.start_failure = None;
+            self.rewrite_wanted = true;
+        }
+        format!("its first base cannot be written: {reason}")
     }
 
     /// Whether the files lie elsewhere than the settings say.

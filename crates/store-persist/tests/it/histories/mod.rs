@@ -5,7 +5,8 @@
 //! The machine is the one that the server runs. What is promised after every start:
 //! - with `always` everything acknowledged is there, with `everysec` all but the last two seconds;
 //! - what is there is what was there after one of the units, whole;
-//! - where an end was called whole, nothing at all is missing;
+//! - where an end was called whole, or was not refused with the file on, nothing at all is missing:
+//!   what was taken while the first base was written included;
 //! - the start is not refused, unless the disk fails while it is read;
 //! - a file that nobody of ours wrote is as it was.
 

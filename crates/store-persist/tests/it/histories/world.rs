@@ -37,10 +37,12 @@ pub(super) enum Flaw {
     DatabasesMerge,
     /// S16: what a killed process wrote counts as durable.
     KilledCountsAsDurable,
+    /// A stop does not wait for the first base.
+    EndsWithoutBase,
 }
 
 impl Flaw {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::LoaderHasLimits,
         Self::OldBaseServes,
         Self::EventsHaveNoIdentity,
@@ -49,6 +51,7 @@ impl Flaw {
         Self::HalfScriptsAreKept,
         Self::DatabasesMerge,
         Self::KilledCountsAsDurable,
+        Self::EndsWithoutBase,
     ];
 
     fn lie(self) -> Option<Lie> {
@@ -122,7 +125,8 @@ impl Said {
 /// How a life ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// SIGTERM, SHUTDOWN: true when the files are said to hold everything.
+    /// SIGTERM, SHUTDOWN: true when the files are to hold everything, because they are said to, or
+    /// because the file is on and the end was not refused.
     Closed(bool),
     /// It must not go on, or was killed.
     Killed,
@@ -518,10 +522,41 @@ impl World {
                 self.append(&half);
             }
         }
+        if let Err(end) = self.wait_for_end() {
+            return end;
+        }
+        let is_wanted = self.settings.is_wanted;
         match self.file.close(self.now_ms) {
-            Ok(is_whole) if !self.disk.is_dead() => End::Closed(is_whole),
+            Ok(is_whole) if !self.disk.is_dead() => End::Closed(is_whole || is_wanted),
             _ => End::Killed,
         }
+    }
+
+    /// Clients are served until nothing is lost by an end, as the server does. Fails with another
+    /// end where it is refused, or takes too long for somebody.
+    fn wait_for_end(&mut self) -> Result<(), End> {
+        for _ in 0..self.random.in_range(1..60) {
+            let skips =
+                self.flaw == Some(Flaw::EndsWithoutBase) && self.file.phase() == Phase::Starting;
+            let prepared = if skips { Ok(()) } else { self.file.prepare_end(self.now_ms) };
+            self.drive();
+            if self.disk.is_dead() {
+                return Err(End::PowerLoss);
+            }
+            if prepared.is_ok() {
+                return Ok(());
+            }
+            let facts = self.file.facts();
+            let begins = facts.is_starting && facts.start_failure.is_none();
+            if !facts.is_rewriting && !begins {
+                return Err(End::Killed);
+            }
+            self.turn();
+            if self.must_end {
+                return Err(End::Killed);
+            }
+        }
+        Err(End::Killed)
     }
 
     fn end(&mut self, end: End) {

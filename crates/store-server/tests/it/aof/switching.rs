@@ -273,3 +273,107 @@ fn a_file_does_not_move_into_the_folder_of_another_server() {
     assert_eq!(connect(&movable(own.path())).words("EXISTS own"), Reply::Integer(1));
     assert_eq!(connect(&movable(theirs.path())).words("EXISTS other"), Reply::Integer(1));
 }
+
+/// Turns the file on, with a first base that takes its time.
+fn turn_on_slowly(connection: &mut crate::connection::Connection) {
+    assert_eq!(connection.words("CONFIG SET rdb-key-save-delay 100"), ok());
+    assert_eq!(connection.words("CONFIG SET appendfsync always appendonly yes"), ok());
+    assert_eq!(connection.words("SET last 1"), ok());
+}
+
+const CANNOT_END: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
+
+#[test]
+fn a_stop_waits_for_the_first_base() {
+    for setting in ["default", "nosave"] {
+        let disk = SimulatedDisk::seeded(1);
+        let server = off(&disk);
+        let mut connection = connect(&server);
+        connection.words(&format!("CONFIG SET shutdown-on-sigterm {setting}"));
+        turn_on_slowly(&mut connection);
+        server.stopper().stop_on(store_server::StopSignal::Terminate);
+        server.wait().unwrap();
+        let server = start(&disk.crash());
+        let found = connect(&server).words("EXISTS last key:0 key:19999");
+        assert_eq!(found, Reply::Integer(3), "{setting}");
+    }
+}
+
+#[test]
+fn shutdown_is_refused_until_the_first_base_is_written() {
+    let disk = SimulatedDisk::seeded(1);
+    let server = off(&disk);
+    let mut connection = connect(&server);
+    // In one packet: nothing may have been begun when the second is run.
+    connection.send(&["CONFIG", "SET", "rdb-key-save-delay", "100", "appendonly", "yes"]);
+    connection.send(&["SHUTDOWN", "NOSAVE"]);
+    assert_eq!(connection.receive().unwrap(), ok());
+    assert_eq!(connection.receive().unwrap(), Reply::Error(CANNOT_END.into()));
+    for words in ["SHUTDOWN", "SHUTDOWN NOW", "SHUTDOWN SAVE", "SHUTDOWN NOSAVE"] {
+        assert_eq!(connection.words(words), Reply::Error(CANNOT_END.into()), "{words}");
+    }
+    assert_eq!(connection.words("SET last 1"), ok());
+    wait_for_fact(&mut connection, "aof_rewrite_in_progress", "0");
+    connection.send(&["SHUTDOWN"]);
+    server.wait().unwrap();
+    let server = start(&disk);
+    assert_eq!(connect(&server).words("EXISTS last key:0 key:19999"), Reply::Integer(3));
+}
+
+#[test]
+fn shutdown_force_gives_up_the_first_base() {
+    let disk = SimulatedDisk::seeded(1);
+    let server = off(&disk);
+    let mut connection = connect(&server);
+    turn_on_slowly(&mut connection);
+    connection.send(&["SHUTDOWN", "FORCE"]);
+    server.wait().unwrap();
+}
+
+#[test]
+fn a_server_whose_first_base_cannot_be_written_does_not_end() {
+    let disk = SimulatedDisk::seeded(1);
+    let log = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
+    let seen = std::sync::Arc::clone(&log);
+    let server = Server::builder()
+        .disk(disk.clone())
+        .setting("dir", "data")
+        .setting("enable-debug-command", "yes")
+        .log(move |_, line| seen.lock().unwrap().push_str(line))
+        .start()
+        .unwrap();
+    let mut connection = connect(&server);
+    connection.words("DEBUG POPULATE 20000");
+    disk.set_fault(Some(Fault::FullAfter(50_000)));
+    assert_eq!(connection.words("CONFIG SET appendfsync always appendonly yes"), ok());
+    wait_for_fact(&mut connection, "aof_last_bgrewrite_status", "err");
+    assert_eq!(connection.words("SET last 1"), ok());
+    for words in ["SHUTDOWN", "SHUTDOWN SAVE"] {
+        assert_eq!(connection.words(words), Reply::Error(CANNOT_END.into()), "{words}");
+    }
+    server.stopper().stop();
+    testkit::wait_until("it says why", testkit::GENEROUS, || {
+        log.lock().unwrap().contains("cannot end: the append-only file: its first base cannot be")
+    });
+    assert_eq!(connection.words("EXISTS last"), Reply::Integer(1));
+    // With room again an end waits for no retry of its own, which may be an hour away.
+    disk.set_fault(None);
+    server.stopper().stop();
+    server.wait().unwrap();
+    let server = start(&disk.crash());
+    assert_eq!(connect(&server).words("EXISTS last key:0 key:19999"), Reply::Integer(3));
+}
+
+#[test]
+fn what_cannot_be_written_is_given_up_by_shutdown_nosave() {
+    let disk = SimulatedDisk::seeded(1);
+    let server = off(&disk);
+    let mut connection = connect(&server);
+    disk.set_fault(Some(Fault::WritesFail));
+    assert_eq!(connection.words("CONFIG SET appendonly yes"), ok());
+    wait_for_fact(&mut connection, "aof_last_bgrewrite_status", "err");
+    testkit::wait_until("it ends", testkit::GENEROUS, || {
+        connection.ask(&["SHUTDOWN", "NOSAVE"]).is_none()
+    });
+    server.wait().unwrap();
+}

@@ -14,6 +14,7 @@ cases![
     a_vacant_node_adopts_a_later_term,
     an_abandoned_number_keeps_no_earlier_term_out,
     an_abandoned_number_is_adopted_from_a_rival_alone,
+    an_abandoned_number_lengthens_no_lock_delay,
     a_term_that_was_closed_is_not_adopted,
     a_term_whose_key_ran_out_is_adopted_again,
     adopting_touches_no_other_term,
@@ -129,6 +130,25 @@ async fn an_abandoned_number_is_adopted_from_a_rival_alone(stage: Stage) -> Verd
     shaped!(bob.outcome(adopt(token)).await?, Outcome::Lost(_));
     shaped!(ada.outcome(adopt(token)).await?, Outcome::Renewed);
     ensure!(ada.view().await?.token == token, "it came under another number");
+    Ok(())
+}
+
+async fn an_abandoned_number_lengthens_no_lock_delay(stage: Stage) -> Verdict {
+    let [ada, bob, eve] = stage.players();
+    let token = proposed(&ada, 1).await?;
+    let crash = Acquire { ballot: Ballot::Settle(token), ..attempt_of(1, SHORT) };
+    shaped!(ada.outcome(Request::Acquire(crash)).await?, Outcome::Granted { .. });
+    ada.see("the end of the lease", |view| view.holder.is_none()).await?;
+    let first = proposed(&bob, 1).await?;
+    shaped!(bob.outcome(ballot(1, Ballot::Settle(first))).await?, Outcome::Granted { .. });
+    let higher = beyond(first, 5);
+    shaped!(bob.outcome(ballot(1, Ballot::Settle(higher))).await?, Outcome::Granted { .. });
+    bob.outcome(Request::Abandon { attempt: 1 }).await?;
+    // Nobody led by it, so what counts is the end of the short lease, which is over.
+    let careful = Acquire { lock_delay: LONG, ballot: Ballot::Propose, ..attempt_of(1, LONG) };
+    let left =
+        shaped!(eve.outcome(Request::Acquire(careful)).await?, Outcome::Delayed { left } => left);
+    ensure!(left <= LONG, "delayed for {left:?}, by the lease that was abandoned");
     Ok(())
 }
 

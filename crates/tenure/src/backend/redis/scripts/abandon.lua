@@ -23,6 +23,12 @@ if was_granted then
     side('side record', 'HSET', META, 'token', known, 'attempt', before_attempt, 'open',
       before_open, 'holder', before_holder, 'before', '', 'undone', text(token) .. ' ' .. ME,
       'wish', '', 'grant', '')
+    -- Nobody led by it: a lock delay goes by the lease before.
+    local noted, renewed_at, expires_at =
+      string.match(meta.before_lease or '', '^(%d+) (%d+) (%d+)$')
+    if noted == meta.granted_at and number(renewed_at) and number(expires_at) then
+      side('side record', 'HSET', META, 'renewed_at', renewed_at, 'expires_at', expires_at)
+    end
   else
     side('side record', 'HSET', META, 'open', '0', 'wish', '', 'grant', '')
   end

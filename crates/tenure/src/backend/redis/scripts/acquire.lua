@@ -246,6 +246,10 @@ local fault = must('HSET', META, 'v', '1', 'before', before, 'holder', ME, 'toke
 if fault then return fault end
 fault = must('SET', K, ME, 'PX', text(ttl))
 if fault then return fault end
+if settled then
+  side('side record', 'HSET', META, 'before_lease', text(now) .. ' ' ..
+    text(number(meta.renewed_at) or 0) .. ' ' .. text(number(meta.expires_at) or 0))
+end
 life_is_new, quarantine_is_new = false, false
 -- A term that was never confirmed is none: history does not tell of its end either.
 local ended = { holder = meta.holder, token = token, is_term = is_open and not is_unconfirmed() }

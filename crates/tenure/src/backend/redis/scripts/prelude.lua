@@ -89,7 +89,7 @@ do
     'incarnation', 'quarantine_until', 'quarantine_from', 'quarantine_why', 'quarantine_noted',
     'quarantine_covers', 'paused_until', 'paused_from', 'unrecorded', 'claim', 'claim_to',
     'claim_token', 'claim_from', 'claim_from_token', 'wish', 'wish_to', 'wish_by', 'wish_token',
-    'wish_until', 'wish_refused', 'before', 'undone', 'unconfirmed', 'grant', 'refused',
+    'wish_until', 'wish_refused', 'before', 'before_lease', 'undone', 'unconfirmed', 'grant', 'refused',
   }
   local values = redis.pcall('HMGET', META, unpack(names))
   if not failed(values) then
