@@ -380,7 +380,8 @@ impl Listener {
             let holding = hold(term, Arc::clone(&self.hooks), status.id.to_string());
             self.holding = Some(Holding(tokio::spawn(holding).abort_handle()));
         }
-        self.tell_hooks(status, Turn::Gain, token, "granted");
+        let reason = if status.enabled { "granted" } else { "disabled" };
+        self.tell_hooks(status, Turn::Gain, token, reason);
     }
 
     fn lost(&mut self, status: &Status, reason: &'static str) {

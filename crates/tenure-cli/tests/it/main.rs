@@ -39,5 +39,6 @@ mod stderr;
 mod stdout;
 mod take_over;
 mod upgrade;
+mod words;
 mod wrong_address;
 mod zombies;

@@ -201,7 +201,8 @@ impl Entry {
         loop {
             match self.machine.poll_output() {
                 Output::WaitUntil(moment) => return moment,
-                Output::Tell(event) => {
+                Output::Tell(mut event) => {
+                    self.own_up(&mut event);
                     self.state.apply(cell, &event);
                     // A new term begins with nobody at work, whatever was told before.
                     self.work_told &= !matches!(event.kind, EventKind::Acquired { .. });
@@ -209,6 +210,16 @@ impl Entry {
                 }
                 ask => outputs.push(ask),
             }
+        }
+    }
+
+    /// No store has granted what an instance does alone.
+    fn own_up(&self, event: &mut Event) {
+        if let EventKind::StateChanged { reason, .. } = &mut event.kind
+            && *reason == Reason::Granted
+            && !self.state.status.borrow().enabled
+        {
+            *reason = Reason::SwitchedOff;
         }
     }
 
@@ -220,6 +231,10 @@ impl Entry {
             let mut changed = status.parting != parting || status.role != role;
             status.parting = parting;
             status.role = role;
+            let reason = match reason {
+                Reason::Granted if !status.enabled => &Reason::SwitchedOff,
+                other => other,
+            };
             if status.reason != *reason {
                 status.reason = reason.clone();
                 changed = true;

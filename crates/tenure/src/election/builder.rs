@@ -335,6 +335,9 @@ impl ElectionBuilder {
         if let Some(advice) = starting.settings.timing.advice() {
             tracing::warn!(target: "tenure", resource = self.name, advice, "unusual ttl");
         }
+        if !enabled {
+            client.tell_alone();
+        }
         client.begin(starting).await?;
         Ok(Election::new(state, client))
     }
