@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_core::job_run::{self, JobEnd, JobRun, JobSettings, JobStep, JobTick};
 use tenure_core::protocol::{Answer, Request, Tick, TickOutcome};
-use tenure_core::{Contest, EventKind, Moment, Settings, StoreError};
+use tenure_core::{Contest, EventKind, Moment, Reason, Settings, StoreError};
 
 use crate::algorithm::{Algorithm, Belief, JobReport, Op, Output, Reply, Want};
 use crate::flaw::Flaw;
@@ -16,7 +16,11 @@ use crate::random::Random;
 /// How long the outcomes of named ticks are kept.
 const KEEP: Duration = Duration::from_secs(3600);
 /// Attempts of later elections of one process are numbered beyond those of earlier ones.
-const ATTEMPTS_PER_RUN: u64 = 1_000_000;
+const ATTEMPTS_PER_ELECTION: u64 = 1_000_000;
+/// In percent, how often the outcome of a tick is waited for.
+const WAITS_PERCENT: u64 = 40;
+/// How often whoever waits looks again before it gives up.
+const LOOKS_MAX: u32 = 20;
 /// How many names there are for ticks: few, so that many ask for the same.
 const NAMES: u64 = 12;
 
@@ -31,7 +35,13 @@ pub(crate) struct Runner {
     job: Option<JobRun>,
     reruns_crashed: bool,
     election: Option<Ours>,
-    runs: u64,
+    elections: u64,
+    /// Why the last of them gave no term, as far as it was told.
+    failed: Option<Reason>,
+    /// Whether this run goes on once its election is over.
+    looks_again: bool,
+    /// How often this run has waited and looked again.
+    looks: u32,
     asked: u64,
     outputs: std::collections::VecDeque<Output>,
     /// Somebody is due to lead: the next job needs no tick.
@@ -47,6 +57,8 @@ enum Stage {
     Pausing { request: Request, until: Moment },
     /// A request of our own is under way.
     Asking(u64),
+    /// Looks again then how the tick stands.
+    LooksAgain(Moment),
     /// The election is under way, or its term is, and the next word is not ours.
     Waiting,
     /// The work is under way.
@@ -75,7 +87,10 @@ impl Runner {
             job: None,
             reruns_crashed: true,
             election: None,
-            runs: 0,
+            elections: 0,
+            failed: None,
+            looks_again: false,
+            looks: 0,
             asked: 0,
             outputs: std::collections::VecDeque::new(),
             owes_a_term: false,
@@ -86,7 +101,7 @@ impl Runner {
 
     /// Chooses the next job and asks what has to be known before anybody leads.
     fn begin_run(&mut self, now: Moment) {
-        self.runs += 1;
+        self.looks = 0;
         let mut job = JobRun::new(self.next_job());
         let step = job.look();
         self.job = Some(job);
@@ -105,8 +120,9 @@ impl Runner {
             self.reruns_crashed = name.is_multiple_of(2);
             Some(JobTick::Known(Tick::Named(format!("step-{name}"))))
         };
+        let waits = tick.is_some() && self.random.percent(WAITS_PERCENT);
         let rerun_crashed = self.reruns_crashed || self.flaw == Some(Flaw::RerunsAnyway);
-        JobSettings { tick, rerun_crashed, keep: KEEP }
+        JobSettings { tick, rerun_crashed, keep: KEEP, waits }
     }
 
     /// Does what the job's machine says.
@@ -116,7 +132,8 @@ impl Runner {
             JobStep::Ask { request, after } => {
                 self.stage = Stage::Pausing { request, until: now + after };
             }
-            JobStep::Lead { .. } => self.contend(now),
+            JobStep::Lead => self.contend(now),
+            JobStep::Wait => self.wait(now),
             JobStep::Work => {
                 self.stage = Stage::Working;
                 let (tick, reruns_crashed) = (self.tick(), self.reruns_crashed);
@@ -154,12 +171,42 @@ impl Runner {
     }
 
     fn contend(&mut self, now: Moment) {
-        let mut election = Ours::new(self.settings.clone(), self.ttl, self.flaw, self.runs, now);
-        election.number_attempts_after(self.runs * ATTEMPTS_PER_RUN);
+        self.elections += 1;
+        self.failed = None;
+        let (settings, number) = (self.settings.clone(), self.elections);
+        let mut election = Ours::new(settings, self.ttl, self.flaw, number, now);
+        election.number_attempts_after(number * ATTEMPTS_PER_ELECTION);
         election.start(now);
         election.listening(now);
         self.election = Some(election);
         self.stage = Stage::Waiting;
+    }
+
+    /// Tells the job's machine that its election gave no term.
+    fn settle_election(&mut self, now: Moment) {
+        match self.failed.take() {
+            None => self.rest(now),
+            Some(Reason::Store(error)) => {
+                self.tell(now, |job| job.handle_untried(error.is_temporary()));
+            }
+            Some(Reason::Conflict(_)) => self.tell(now, |job| job.handle_untried(false)),
+            Some(_) => self.tell(now, JobRun::handle_denied),
+        }
+    }
+
+    /// Looks again a little later, once nothing is led any more; not for ever.
+    fn wait(&mut self, now: Moment) {
+        if self.election.as_ref().is_some_and(|election| !election.is_over()) {
+            self.looks_again = true;
+            return self.leave(now);
+        }
+        self.election = None;
+        if self.owes_a_term || self.looks >= LOOKS_MAX {
+            return self.rest(now);
+        }
+        self.looks += 1;
+        let pause = self.ttl.mul_f64((5 + self.random.below(60)) as f64 / 100.0);
+        self.stage = Stage::LooksAgain(now + pause);
     }
 
     fn leave(&mut self, now: Moment) {
@@ -212,6 +259,7 @@ impl Runner {
                 self.owes_a_term = false;
                 self.tell(now, |job| job.handle_granted(*token));
             }
+            EventKind::ElectionFailed { reason } => self.failed = Some(reason.clone()),
             EventKind::Lost { .. } => match self.stage {
                 Stage::Asking(_) | Stage::Pausing { .. } => self.tell(now, JobRun::handle_lost),
                 Stage::Working => {}
@@ -222,8 +270,9 @@ impl Runner {
     }
 }
 
-/// Requests of the election have even numbers, with the run above this bit; our own have odd ones.
-const RUN_SHIFT: u32 = 32;
+/// Requests of elections have even numbers, with their election above this bit; our own have odd
+/// ones.
+const ELECTION_SHIFT: u32 = 32;
 
 fn own_number(asked: u64) -> u64 {
     asked * 2 + 1
@@ -234,8 +283,8 @@ impl Algorithm for Runner {
 
     fn reply(&mut self, now: Moment, ask: u64, reply: Result<Reply, StoreError>) {
         if ask.is_multiple_of(2) {
-            let (run, ask) = (ask >> RUN_SHIFT, (ask & ((1 << RUN_SHIFT) - 1)) / 2);
-            if let Some(election) = self.election.as_mut().filter(|_| run == self.runs) {
+            let (run, ask) = (ask >> ELECTION_SHIFT, (ask & ((1 << ELECTION_SHIFT) - 1)) / 2);
+            if let Some(election) = self.election.as_mut().filter(|_| run == self.elections) {
                 election.reply(now, ask, reply);
             }
             return;
@@ -256,12 +305,16 @@ impl Algorithm for Runner {
         }
         match self.stage.clone() {
             Stage::Idle(until) if now >= until => self.begin_run(now),
+            Stage::LooksAgain(until) if now >= until => self.tell(now, JobRun::look),
             Stage::Pausing { request, until } if now >= until => self.ask(request),
             Stage::Leaving if self.election.as_ref().is_none_or(|one| one.is_over()) => {
-                self.rest(now);
+                match std::mem::take(&mut self.looks_again) {
+                    true => self.wait(now),
+                    false => self.rest(now),
+                }
             }
             Stage::Waiting if self.election.as_ref().is_some_and(|one| one.is_over()) => {
-                self.rest(now);
+                self.settle_election(now);
             }
             _ => {}
         }
@@ -304,8 +357,8 @@ impl Algorithm for Runner {
         match (want, &mut self.election) {
             (Want::Ready(true), _) => {
                 self.owes_a_term = true;
-                if let Stage::Idle(until) = &mut self.stage {
-                    *until = (*until).min(now);
+                if let Stage::Idle(until) | Stage::LooksAgain(until) = self.stage {
+                    self.stage = Stage::Idle(until.min(now));
                 }
             }
             (Want::Resign | Want::HandOver | Want::RenewNow | Want::Beat, Some(election)) => {
@@ -325,7 +378,7 @@ impl Algorithm for Runner {
         let now = election.now();
         match election.poll_output() {
             Output::Ask { ask, op, timeout } => {
-                Output::Ask { ask: (self.runs << RUN_SHIFT) + ask * 2, op, timeout }
+                Output::Ask { ask: (self.elections << ELECTION_SHIFT) + ask * 2, op, timeout }
             }
             Output::Tell(event) => {
                 self.heard(now, &event.kind);
@@ -349,7 +402,7 @@ impl Runner {
     fn wakes_at(&self) -> Moment {
         let is_over = self.election.as_ref().is_none_or(|election| election.is_over());
         match &self.stage {
-            Stage::Idle(until) => *until,
+            Stage::Idle(until) | Stage::LooksAgain(until) => *until,
             Stage::Pausing { until, .. } => *until,
             // To be done with this run.
             Stage::Leaving | Stage::Waiting if is_over => Moment::ORIGIN,

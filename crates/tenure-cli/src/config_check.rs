@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use serde_json::json;
-use tenure::config::Config;
+use tenure::config::{Config, Origin};
+use tenure_sidecar::{ServerSettings, SidecarError};
 
 use crate::exit::Failure;
 use crate::output::{OutputOptions, plain, plain_up_to, table, talk};
@@ -35,6 +36,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(Command::Check(arguments): Command) -> Result<ExitCode, Failure> {
     let config = arguments.store.loader()?.load()?;
     check_address(&config)?;
+    check_sidecar(&config)?;
     arguments.output.print(&as_json(&config), || as_text(&config));
     for warning in config.warnings() {
         talk(&format!("{} ({}): {}", warning.key, warning.origin, warning.text));
@@ -51,6 +53,28 @@ fn check_address(config: &Config) -> Result<(), Failure> {
     let origin = given.map(|setting| format!("{}: ", setting.origin)).unwrap_or_default();
     let failure = Failure::from(tenure::Error::from(error));
     Err(Failure { message: format!("{origin}{}", failure.message), ..failure })
+}
+
+/// What `tenure sidecar` would say about its section, whether or not it can listen there.
+fn check_sidecar(config: &Config) -> Result<(), Failure> {
+    let settings = ServerSettings::from_config(&config.sidecar);
+    let Err(error) = settings.and_then(|settings| settings.check()) else { return Ok(()) };
+    let named = match &error {
+        SidecarError::TokenTooShort { .. } => "sidecar.token",
+        SidecarError::Address { .. } | SidecarError::OpenToAll { .. } => "sidecar.listen",
+        _ => "sidecar.tls",
+    };
+    let given = config.settings().iter().filter(|setting| setting.origin != Origin::Default);
+    let given = { given }.find(|setting| setting.key.starts_with(named));
+    let origin = given.map(|setting| format!("{}: ", setting.origin)).unwrap_or_default();
+    let failure = Failure::from(error);
+    Err(Failure { message: format!("{origin}{}", failure.message), ..failure })
+}
+
+/// Whether no election is held, so that nobody asks a store.
+fn is_switched_off(config: &Config) -> bool {
+    let mut named = config.elections.values();
+    !config.enabled || !config.defaults.enabled && !named.any(|election| election.enabled)
 }
 
 /// `store`, `profile`, `settings` (each `key`, `value`, `origin`), `warnings` (likewise, `text`).
@@ -88,7 +112,10 @@ fn as_text(config: &Config) -> String {
         vec![plain(&setting.key), shown(&setting.value), plain(&setting.origin.to_string())]
     });
     let mut text = table(&["SETTING", "VALUE", "FROM"], &rows.collect::<Vec<_>>());
-    if config.store.url().is_none() && config.enabled {
+    if is_switched_off(config) {
+        text += "\nelections are switched off (TENURE_ENABLED or enabled = false): every instance acts \
+                 alone, and no store is asked\n";
+    } else if config.store.url().is_none() {
         text += "\nno store is named, so it is the local one, which coordinates this machine only: see \
                  `tenure local status`, or set --store or TENURE_STORE\n";
     }

@@ -10,26 +10,28 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tenure::core::Timing;
 use tenure::core::protocol::TickOutcome;
-use tenure::{Job, NotStarted, Once, Tenure, Term, Tick};
+use tenure::{Job, NotStarted, Once, Reason, Tenure, Term, Tick};
 use tenure_run::Ending;
 use tokio::sync::oneshot;
 
 use crate::exit::{self, Failure};
 use crate::local;
 use crate::logging::LogOptions;
-use crate::output::{plain, talk};
+use crate::output::{self, plain, talk};
 use crate::run::program::Program;
 use crate::run::signals::{self, Signals};
 use crate::run::supervise::{Ended, Supervisor, code_of};
-use crate::run::{
-    ChildOptions, ElectionOptions, LEAVE_TIMEOUT, block_on, code_of_signal, duration, leave,
-};
+use crate::run::{ChildOptions, ElectionOptions, block_on, code_of_signal, duration};
 use crate::store_options::{self, Target, blame};
 
 /// How long the outcome is waited for unless told otherwise: for ever, as people count.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// What is said when this process was asked to end while the program ran.
-const TERMINATED: &str = "terminated: the tick is open, so it is run again";
+/// How long the store may take to hear the last words: one that is not answered is said again, on
+/// another connection.
+const LEAVE_MAX: Duration = Duration::from_secs(4);
+
+/// How a tick that is left to people is run all the same.
+const BY_PEOPLE: &str = "look at what it has done; without `--on-crash skip` it is run again";
 
 /// Run a program once per tick, whichever instance comes first.
 ///
@@ -56,10 +58,10 @@ pub(crate) struct Arguments {
     /// How long the outcome of `--tick` is remembered.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "7d")]
     keep: Duration,
-    /// Wait for the outcome when somebody else runs it.
+    /// Wait for the outcome when somebody else runs it, and for a store that does not answer.
     #[arg(long)]
     wait: bool,
-    /// Exit with 75 after waiting this long for the outcome.
+    /// Exit after waiting this long for the outcome: with 75, or with 69 if the store is away.
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "wait")]
     wait_timeout: Option<Duration>,
     /// What to do about a tick that somebody began and never finished.
@@ -108,17 +110,34 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let turn = Turn {
             tenure: tenure.clone(),
             waits: arguments.wait,
+            on_crash: arguments.on_crash,
             ended: Cell::new(None),
             left_by: Cell::new(None),
         };
         let code = turn.run(job, supervisor, signals).await;
-        leave(&tenure).await;
+        // What is not heard by then ends by itself.
+        let _ = tokio::time::timeout(LEAVE_MAX, tenure.shutdown()).await;
         code.map_err(|error| match error {
-            Trouble::Library(error) => blame(&tenure, error),
+            Trouble::Library(error) => failure(&tenure, error),
             Trouble::Here(failure) => failure,
         })
     })?;
     Ok(ExitCode::from(code))
+}
+
+/// What ended the run. A wait in which the store was missed at the end is the store's fault.
+fn failure(tenure: &Tenure, error: tenure::Error) -> Failure {
+    match error {
+        tenure::Error::TimedOut { waited, reason: Some(Reason::Store(error)), .. } => {
+            let failure = blame(tenure, tenure::Error::Store(error));
+            let waited = output::duration(waited);
+            Failure {
+                message: format!("no outcome after {waited}: {}", failure.message),
+                ..failure
+            }
+        }
+        error => blame(tenure, error),
+    }
 }
 
 fn job(arguments: &Arguments, tenure: &Tenure) -> Job {
@@ -230,6 +249,7 @@ async fn next_farewell(signals: &RefCell<Option<Signals>>) -> Signal {
 struct Turn {
     tenure: Tenure,
     waits: bool,
+    on_crash: OnCrash,
     /// How the program ended, once it has.
     ended: Cell<Option<Ended>>,
     /// The signal that came before there was a program, or when it was gone with its term.
@@ -279,7 +299,12 @@ impl Turn {
         }
         match (self.left_by.get(), self.ended.get()) {
             (Some(signal), Some(Ended::WithItsTerm)) => {
-                talk(TERMINATED);
+                talk(&format!("terminated: {}", self.left_begun()));
+                Ok(code_of_signal(signal))
+            }
+            (Some(signal), None) if matches!(once, Ok(Once::Interrupted(_))) => {
+                let left = self.perhaps_begun();
+                talk(&format!("terminated before the program was started: {left}"));
                 Ok(code_of_signal(signal))
             }
             (Some(signal), None | Some(Ended::NeverRan(_))) => Ok(code_of_signal(signal)),
@@ -297,7 +322,7 @@ impl Turn {
             let (once, ()) = tokio::join!(running, self.tenure.shutdown());
             once
         };
-        let once = tokio::time::timeout(LEAVE_TIMEOUT, leaving).await;
+        let once = tokio::time::timeout(LEAVE_MAX, leaving).await;
         once.unwrap_or(Err(tenure::Error::Closed))
     }
 
@@ -317,7 +342,7 @@ impl Turn {
         match (once, self.ended.get()) {
             // Its own code would say that it was done; the tick is open.
             (Once::Interrupted(_), Some(Ended::Leaving(ending))) => {
-                talk(TERMINATED);
+                talk(&format!("terminated: {}", self.left_begun()));
                 match ending {
                     Ending::Signalled(signal) if was_told_to_end(ending) => exit::of_signal(signal),
                     // It was killed because it did not stop in time, or stopped in its own way.
@@ -341,20 +366,46 @@ impl Turn {
             }
             (Once::Unfinished { by, token }, _) => {
                 let by = plain(by.as_str());
-                talk(&format!("skipped: {by} began it under token {token} and never finished"));
+                talk(&format!(
+                    "skipped: {by} began it under token {token} and never finished: {BY_PEOPLE}"
+                ));
                 u8::from(self.waits)
             }
             (Once::NotNow(reason), _) => {
                 talk(&format!("not now: {reason}"));
                 exit::TIMED_OUT
             }
+            (Once::Interrupted(reason), None) => {
+                talk(&format!("not run: {reason}; {}", self.perhaps_begun()));
+                exit::NO
+            }
             (Once::Interrupted(reason), _) => {
-                talk(&format!("interrupted: {reason}; the tick is open, so it is run again"));
+                talk(&format!("interrupted: {reason}; {}", self.left_begun()));
                 exit::NO
             }
             (other, _) => {
                 talk(&format!("not run: {other:?}"));
                 exit::NO
+            }
+        }
+    }
+
+    /// What becomes of a tick whose program ran, and not to its end.
+    fn left_begun(&self) -> String {
+        match self.on_crash {
+            OnCrash::Rerun => "the tick is open, so it is run again".to_owned(),
+            OnCrash::Skip => format!("the tick counts as begun and is skipped: {BY_PEOPLE}"),
+        }
+    }
+
+    /// What becomes of a tick whose program did not run, where the store may know it as begun.
+    fn perhaps_begun(&self) -> String {
+        match self.on_crash {
+            OnCrash::Rerun => "the tick is open, so it is run again".to_owned(),
+            OnCrash::Skip => {
+                format!(
+                    "the store may count the tick as begun, and then it is skipped: {BY_PEOPLE}"
+                )
             }
         }
     }

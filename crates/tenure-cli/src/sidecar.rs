@@ -13,6 +13,7 @@ use crate::local;
 use crate::log_queue::STDOUT;
 use crate::logging::LogOptions;
 use crate::output::{result, talk};
+use crate::run::signals::somebody_listens;
 use crate::store_options::{self, StoreOptions};
 
 /// Take part in elections and serve their health, status, metrics, events and a page over HTTP.
@@ -172,6 +173,7 @@ pub(crate) fn asked_to_end() -> Result<impl Future<Output = ()>, Failure> {
         |kind| signal(kind).map_err(|error| Failure::new(exit::NO, format!("no signals: {error}")));
     let (mut terminate, mut interrupt) =
         (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    somebody_listens();
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}

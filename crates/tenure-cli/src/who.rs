@@ -93,11 +93,11 @@ pub(crate) fn vacancy(why: &Vacancy) -> String {
             plain(why)
         ),
         Vacancy::Paused { left } => {
-            format!("an operator paused it, {left:?} left (`tenure resume` ends that)")
+            format!("an operator paused it, {} left (`tenure resume` ends that)", duration(*left))
         }
         Vacancy::Reserved { to, left } => {
             let to = plain(to.as_str());
-            format!("it was handed over to {to}, which has {left:?} to take it")
+            format!("it was handed over to {to}, which has {} to take it", duration(*left))
         }
         Vacancy::Unconfirmed { by, .. } => {
             let by = plain(by.as_str());

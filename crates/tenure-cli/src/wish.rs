@@ -60,7 +60,13 @@ pub(crate) fn hand_over(arguments: HandOver) -> Result<ExitCode, Failure> {
     let looker = arguments.target.look_on()?;
     let name = &arguments.target.name;
     let asked = looker.tenure.ask_to_hand_over(name, &arguments.to);
-    arguments.wait.report(looker.within(arguments.wait.timeout, asked)?)
+    let mut asked = looker.within(arguments.wait.timeout, asked)?;
+    if let Some(Asked::Refused { why }) = &mut asked
+        && why.ends_with("is not a member")
+    {
+        why.push_str(&looker.members_text());
+    }
+    arguments.wait.report(asked)
 }
 
 pub(crate) fn resign(arguments: Resign) -> Result<ExitCode, Failure> {
@@ -69,7 +75,24 @@ pub(crate) fn resign(arguments: Resign) -> Result<ExitCode, Failure> {
     arguments.wait.report(looker.within(arguments.wait.timeout, asked)?)
 }
 
+/// How many members a refusal names at the most.
+const NAMED_MAX: usize = 8;
+
 impl crate::store_options::OnLooker {
+    /// Whom a hand-over could have named; empty where that cannot be found out.
+    fn members_text(&self) -> String {
+        let Ok(seen) = self.wait(self.observer.look()) else { return String::new() };
+        let ids: Vec<&str> = seen.members.iter().map(|member| member.id.as_str()).collect();
+        let more = match ids.len().saturating_sub(NAMED_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more: `tenure members` lists them"),
+        };
+        match ids.is_empty() {
+            true => "; there is none".to_owned(),
+            false => format!("; those are {}{more}", ids[..ids.len().min(NAMED_MAX)].join(", ")),
+        }
+    }
+
     /// What came of asking; `None` when the caller's own limit was reached first.
     fn within(
         &self,
@@ -98,7 +121,7 @@ impl Wait {
             }
             Some(Asked::Refused { why }) => (exit::NO, "refused", None, Some(why)),
             Some(Asked::NobodyLeads) => {
-                let why = "nobody leads, so there is nobody to ask".to_owned();
+                let why = "there is nobody to ask".to_owned();
                 (exit::NO, "nobody-leads", None, Some(why))
             }
             Some(Asked::NotAnswered { leader }) => {

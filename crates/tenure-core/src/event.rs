@@ -72,6 +72,8 @@ pub enum Reason {
     LooksFree,
     /// The store granted a term.
     Granted,
+    /// Elections are switched off: this instance acts alone.
+    SwitchedOff,
     /// Somebody else holds it.
     HeldBy(InstanceId),
     /// Reserved for a successor who has this long to claim it.
@@ -135,6 +137,7 @@ impl Reason {
             Reason::Started => "started",
             Reason::LooksFree => "looks-free",
             Reason::Granted => "granted",
+            Reason::SwitchedOff => "disabled",
             Reason::HeldBy(_) => "held",
             Reason::Reserved(_) => "reserved",
             Reason::Quarantine { .. } => "quarantine",
@@ -215,10 +218,15 @@ impl fmt::Display for Reason {
             Reason::Reserved(left) => write!(f, "reserved for a successor, {left:?} left"),
             Reason::Quarantine { left, why } => write!(
                 f,
-                "waiting {left:?} because {}: leases granted before may still be believed in \
-                 (`fresh_store` skips this on a store that never held an election)",
-                Plain(why)
+                "waiting {left:?} because {}: leases granted before may still be believed in{}",
+                Plain(why),
+                // Where there is a record, somebody led before.
+                match why.starts_with("the store has no record") {
+                    true => " (`fresh_store` skips this on a store that never held an election)",
+                    false => "",
+                }
             ),
+            Reason::SwitchedOff => f.write_str("elections are switched off"),
             Reason::LockDelay(left) => write!(f, "lock delay after a crash, {left:?} left"),
             Reason::WorkFailed(why) => write!(f, "work failed: {}", Plain(why)),
             Reason::Conflict(what) => write!(f, "conflict: {}", Plain(what)),
@@ -357,4 +365,20 @@ pub struct SeenLeader {
     pub token: Token,
     /// Whether it is a program that does not speak this protocol.
     pub foreign: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_can_only_be_skipped_where_nobody_led_before() {
+        let text = |why: &str| {
+            Reason::Quarantine { left: Duration::from_secs(2), why: why.to_owned() }.to_string()
+        };
+        assert!(text("the store has no record of earlier terms").contains("fresh_store"));
+        for why in ["cleared by ops_1: test", "the store restarted or failed over"] {
+            assert!(!text(why).contains("fresh_store"), "{}", text(why));
+        }
+    }
 }

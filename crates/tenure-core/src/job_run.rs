@@ -20,6 +20,8 @@ pub struct JobSettings {
     pub rerun_crashed: bool,
     /// How long the outcome of a named tick is kept.
     pub keep: Duration,
+    /// Whether the outcome is waited for: what may pass does not end the run.
+    pub waits: bool,
 }
 
 /// A tick that is known, or that only the store's clock can tell.
@@ -42,10 +44,9 @@ pub enum JobStep {
         after: Duration,
     },
     /// Try to lead, once.
-    Lead {
-        /// Somebody holds the resource, perhaps for this very tick.
-        is_held: bool,
-    },
+    Lead,
+    /// Wait until something may have changed, and look again. Whoever leads steps down before.
+    Wait,
     /// Begin the work, under the term that was granted.
     Work,
     /// Step down: this is what became of the run.
@@ -76,6 +77,8 @@ pub enum JobEnd {
     },
     /// The work had to stop.
     Stopped,
+    /// Somebody else leads, or nobody may just now.
+    Denied,
     /// The term ended before the work began; why, where the store said so.
     LostBefore(Option<LostWhy>),
     /// The store did not answer, or not with this, before the work began.
@@ -123,7 +126,23 @@ impl JobRun {
         match (&self.settings.tick, self.tick.clone()) {
             (_, Some(tick)) => self.ask(Request::TickLook { tick }),
             (Some(JobTick::Every(_)), None) => self.ask(Request::Observe { members: false }),
-            _ => JobStep::Lead { is_held: false },
+            _ => JobStep::Lead,
+        }
+    }
+
+    /// The one try was refused.
+    pub fn handle_denied(&mut self) -> JobStep {
+        match self.settings.waits {
+            true => JobStep::Wait,
+            false => JobStep::End(JobEnd::Denied),
+        }
+    }
+
+    /// The one try was not answered. `may_answer` says that another might be.
+    pub fn handle_untried(&mut self, may_answer: bool) -> JobStep {
+        match self.settings.waits && may_answer {
+            true => JobStep::Wait,
+            false => JobStep::End(JobEnd::Unanswered(None)),
         }
     }
 
@@ -148,9 +167,19 @@ impl JobRun {
             (Request::TickLook { .. }, Outcome::TickDone(outcome)) => {
                 JobStep::End(JobEnd::AlreadyDone(outcome))
             }
-            (Request::TickLook { .. }, _) => {
-                JobStep::Lead { is_held: answer.view.holder.is_some() }
+            // The clock that told the period was ahead, and has been set right meanwhile. The store
+            // may have forgotten what became of periods that have not come.
+            (Request::TickLook { .. }, _) if self.is_to_come(answer.view.server_time) => {
+                self.tick = self.period_at(answer.view.server_time);
+                self.look()
             }
+            // Trying would only disturb whoever is at it.
+            (Request::TickLook { .. }, _)
+                if self.settings.waits && answer.view.holder.is_some() =>
+            {
+                JobStep::Wait
+            }
+            (Request::TickLook { .. }, _) => JobStep::Lead,
             (Request::TickBegin { .. }, outcome) => self.begun(outcome, leads),
             (Request::TickReopen { .. }, outcome) => {
                 let is_reopened = outcome == Outcome::Done;
@@ -169,6 +198,9 @@ impl JobRun {
         if needs_term && may_answer && leads {
             self.asked = Some(request.clone());
             return JobStep::Ask { request, after: ASK_AGAIN };
+        }
+        if !needs_term {
+            return self.handle_untried(may_answer);
         }
         JobStep::End(match request {
             Request::TickBegin { .. } if !leads => JobEnd::LostBefore(None),
@@ -213,6 +245,16 @@ impl JobRun {
         JobStep::Ask { request, after: Duration::ZERO }
     }
 
+    /// Whether the tick is a period that has not begun, by this reading of the store's clock.
+    fn is_to_come(&self, time: ServerTime) -> bool {
+        match (&self.tick, self.period_at(time)) {
+            (Some(Tick::Period { number, .. }), Some(Tick::Period { number: now, .. })) => {
+                *number > now
+            }
+            _ => false,
+        }
+    }
+
     /// The period at a reading of the store's clock.
     fn period_at(&self, time: ServerTime) -> Option<Tick> {
         let Some(JobTick::Every(period)) = &self.settings.tick else { return None };
@@ -230,7 +272,12 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn run(tick: Option<JobTick>) -> JobRun {
-        JobRun::new(JobSettings { tick, rerun_crashed: true, keep: SECOND })
+        JobRun::new(JobSettings { tick, rerun_crashed: true, keep: SECOND, waits: false })
+    }
+
+    fn waiting() -> JobRun {
+        let tick = Some(JobTick::Known(Tick::Named("step".into())));
+        JobRun::new(JobSettings { tick, rerun_crashed: true, keep: SECOND, waits: true })
     }
 
     fn named() -> JobRun {
@@ -267,12 +314,54 @@ mod tests {
     }
 
     #[test]
+    fn a_period_that_a_corrected_clock_takes_back_is_not_run() {
+        let mut run = run(Some(JobTick::Every(2 * SECOND)));
+        run.look();
+        let mut ahead = answer(Outcome::Done);
+        ahead.view.server_time = ServerTime(900_500_000);
+        run.handle_answer(ahead, false);
+        // Whoever waited in between looks again, and the clock shows 7.5 s.
+        let tick = Tick::Period { number: 3, period: 2 * SECOND };
+        let step = JobStep::Ask { request: Request::TickLook { tick }, after: Duration::ZERO };
+        assert_eq!(run.handle_answer(answer(Outcome::TickUnknown), false), step);
+        assert_eq!(run.handle_answer(answer(Outcome::TickUnknown), false), JobStep::Lead);
+    }
+
+    #[test]
     fn without_a_tick_only_the_term_counts() {
         let mut run = run(None);
-        assert_eq!(run.look(), JobStep::Lead { is_held: false });
+        assert_eq!(run.look(), JobStep::Lead);
         assert_eq!(run.handle_granted(token()), JobStep::Work);
         let returned = run.handle_worked(WorkEnd::Returned(TickOutcome::Succeeded));
         assert_eq!(returned, JobStep::End(JobEnd::Ran { is_recorded: true }));
+    }
+
+    #[test]
+    fn whoever_waits_waits_for_what_may_pass() {
+        let mut run = waiting();
+        run.look();
+        assert_eq!(run.handle_unanswered(true, false), JobStep::Wait, "the store may come back");
+        run.look();
+        let held = View { holder: Some(InstanceId::seen("ada")), ..View::default() };
+        let looked = Answer { outcome: Outcome::TickUnknown, view: held, warnings: Vec::new() };
+        assert_eq!(run.handle_answer(looked, false), JobStep::Wait, "somebody is at it");
+        assert_eq!(run.handle_denied(), JobStep::Wait);
+        assert_eq!(run.handle_untried(true), JobStep::Wait);
+
+        let unanswered = JobStep::End(JobEnd::Unanswered(None));
+        assert_eq!(run.handle_untried(false), unanswered, "a person has to act");
+        run.look();
+        assert_eq!(run.handle_unanswered(false, false), unanswered);
+    }
+
+    #[test]
+    fn whoever_does_not_wait_hears_at_once_that_it_is_not_its_turn() {
+        let mut run = named();
+        run.look();
+        let unanswered = JobStep::End(JobEnd::Unanswered(None));
+        assert_eq!(run.handle_unanswered(true, false), unanswered);
+        assert_eq!(run.handle_untried(true), unanswered);
+        assert_eq!(run.handle_denied(), JobStep::End(JobEnd::Denied));
     }
 
     #[test]

@@ -65,6 +65,8 @@ pub struct Guard {
     /// Of the program, and no longer in its group.
     strays: BTreeSet<Stray>,
     kill_at: Option<Moment>,
+    /// The wrapper told it so, because the term is over: it acts itself.
+    is_told: bool,
     /// The program was killed since the last order to watch.
     has_killed: bool,
     has_told_refusal: bool,
@@ -83,6 +85,7 @@ impl Guard {
             watched: None,
             strays: BTreeSet::new(),
             kill_at: None,
+            is_told: false,
             has_killed: false,
             has_told_refusal: false,
             is_leaving: false,
@@ -120,6 +123,7 @@ impl Guard {
             }
             Order::Until(moment) => {
                 self.kill_at = Some(moment);
+                self.is_told = now >= moment;
                 Reply::Took(number)
             }
             Order::Forget => {
@@ -164,6 +168,7 @@ impl Guard {
             KillAnswer::Refused => self.handle_refused(group),
             // Nobody was there to be killed, so there is nothing to tell.
             KillAnswer::Gone => {}
+            KillAnswer::Sent if self.is_told && !self.is_leaving => {}
             KillAnswer::Sent => {
                 let word = match self.is_leaving {
                     true => GuardWord::KilledWithWrapper(group),
@@ -312,6 +317,19 @@ mod tests {
         next.order(NOW, Order::Watch(group()));
         next.0.handle_time(LATER);
         assert!(!next.outputs().contains(&GuardOutput::KillStray(stray(51, 8))));
+    }
+
+    #[test]
+    fn only_a_deadline_of_which_the_wrapper_said_nothing_is_told() {
+        let mut guard = Script::new();
+        guard.order(NOW, Order::Until(LATER));
+        guard.order(NOW, Order::Watch(group()));
+        // The term is over before its time, and the wrapper kills as well.
+        guard.order(NOW, Order::Until(LONG_AGO));
+        guard.0.handle_time(NOW);
+        assert_eq!(guard.outputs()[0], GuardOutput::KillGroup(group()));
+        guard.0.handle_killed(NOW, group(), KillAnswer::Sent);
+        assert_eq!(guard.outputs(), []);
     }
 
     #[test]

@@ -157,9 +157,15 @@ export class Card {
     return unknown ? "Unknown" : leader?.instance ?? null;
   }
 
-  /** Whether the store is silent, as far as anybody knows. */
-  misses() {
-    return Boolean(this.view) && (this.view.store.state === "down" || Boolean(this.known().unknown));
+  /** Whether the store is silent, as the sidecar said last. */
+  missesStore() {
+    return this.view?.store.state === "down";
+  }
+
+  /** Since when the sidecar says nothing, once what it said last is over; null while it speaks. */
+  silentSince() {
+    if (!this.view || this.view.unknown || !this.known().unknown) return null;
+    return Date.now() - this.age();
   }
 
   showLeader({ leader, vacancy, unknown }) {
@@ -171,7 +177,9 @@ export class Card {
     say(this.leader, leader ? leader.instance : unknown ? "Unknown" : vacancy ? "Nobody" : "…");
     this.leader.title = plain(leader?.id ?? "");
     this.resign.hidden = !leader || leader.foreign || !view.enabled || Boolean(this.lost) || view.store.state === "down";
-    const silence = unknown && !view.store.error ? "Nothing was heard since then." : null;
+    const since = this.silentSince();
+    const silence = since !== null ? `No word from the sidecar since ${timeOfDay(since)}.`
+      : unknown ? "Nothing was heard from the store since then." : null;
     const problem = view.store.error ?? silence ?? view.warnings[0] ?? vacancy?.text ?? null;
     this.note.hidden = problem === null;
     if (problem !== null) say(this.note, problem);

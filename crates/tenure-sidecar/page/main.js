@@ -62,8 +62,11 @@ let connected = false;
 /** One word on what is known: of the sidecar, and through it of the store. */
 function showLink() {
   if (!connected) return;
-  const silent = [...cards.values()].some((known) => known.misses());
-  if (silent) link("lost", "store unreachable");
+  const all = [...cards.values()];
+  const silences = all.map((known) => known.silentSince()).filter((since) => since !== null);
+  if (all.some((known) => known.missesStore())) link("lost", "store unreachable");
+  else if (silences.length > 0) link("lost", `no word from the sidecar since ${timeOfDay(Math.min(...silences))}`);
+  else if (all.some((known) => known.view?.unknown)) link("lost", "who leads is unknown");
   else link("live", "live");
 }
 

@@ -26,7 +26,9 @@ pub enum SidecarError {
         given: String,
     },
     /// The address is taken, or not ours.
-    #[error("cannot listen on {address}: {source}; choose another with sidecar.listen")]
+    #[error(
+        "cannot listen on {address}: {source}; choose another with --http of `tenure run`, --listen, or sidecar.listen"
+    )]
     Listen {
         /// Where.
         address: SocketAddr,

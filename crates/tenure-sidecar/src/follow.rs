@@ -134,7 +134,8 @@ fn write_down(
     let earlier = before.observation.as_deref();
     let leader = |o: &Observation| o.leadership.leader().map(|l| (l.id.clone(), l.token));
     let own = watched.status().and_then(|status| status.token);
-    let is_old_news = leader(seen).is_none() && is_overtaken(seen.server_time, own);
+    let is_over = seen.leadership.leader().is_some_and(|leader| watched.has_left(leader));
+    let is_old_news = is_over || leader(seen).is_none() && is_overtaken(seen.server_time, own);
     let is_known_again = was_unknown && !watched.is_unknown(after);
     if (earlier.map(leader) != Some(leader(seen)) || is_known_again) && !is_old_news {
         add(new_leader(seen, after));
@@ -349,7 +350,6 @@ impl Listener {
                 // The deadline counts from the sending, so the two readings tell how long it took.
                 let took = status.timing.ends_at(event.at, status.timing.ttl()).since(*ends_at);
                 self.watched.note_renewal(took);
-                self.watched.nudge();
             }
             EventKind::Lost { token, reason } if self.leads_under == Some(*token) => {
                 self.watched.note_loss();
@@ -364,6 +364,8 @@ impl Listener {
         if let Some(what) = what(&event.kind) {
             self.add(what);
         }
+        // Its own standing may have changed though the store shows nothing new, or nothing at all.
+        self.watched.nudge();
         if !matches!(event.kind, EventKind::Renewed { .. } | EventKind::ElectionFailed { .. }) {
             self.watched.look_soon.notify_one();
         }
@@ -378,7 +380,8 @@ impl Listener {
             let holding = hold(term, Arc::clone(&self.hooks), status.id.to_string());
             self.holding = Some(Holding(tokio::spawn(holding).abort_handle()));
         }
-        self.tell_hooks(status, Turn::Gain, token, "granted");
+        let reason = if status.enabled { "granted" } else { "disabled" };
+        self.tell_hooks(status, Turn::Gain, token, reason);
     }
 
     fn lost(&mut self, status: &Status, reason: &'static str) {

@@ -58,13 +58,14 @@ impl Scrape {
     fn gauges(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
         let gauges: [(&str, &str, Read<f64>); 11] = [
             ("leader_election_master_status", "1 while this instance leads", |w| {
-                Some(yes(w.election.as_ref()?.is_leader()))
+                w.election.as_ref()?;
+                Some(yes(w.own().leads))
             }),
             ("tenure_leader_known", "1 if the store says that somebody leads", |w| {
-                Some(yes(w.known_leader(&w.seen()).is_some()))
+                Some(yes(w.known_leader(&w.seen(), &w.own()).is_some()))
             }),
             ("tenure_token", "The token of the term that runs; none while that is unknown", |w| {
-                let token = w.known_leader(&w.seen())?.token;
+                let token = w.known_leader(&w.seen(), &w.own())?.token;
                 token.is_some().then(|| token.get() as f64)
             }),
             ("tenure_lease_seconds", "How long a lease lasts without renewal", |w| {

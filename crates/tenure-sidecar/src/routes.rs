@@ -10,7 +10,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
-use tenure::{Asked, SeenLeader};
+use tenure::{Asked, SeenLeader, Token};
 
 use crate::extract::{PathName, QueryWords};
 use crate::json::Json;
@@ -18,7 +18,7 @@ use crate::sidecar::Shared;
 use crate::terms::{TermRecord, terms};
 use crate::timestamp::Timestamp;
 use crate::view::{HealthStatus, Overview, Standby, health, resource, standby, whole_ms};
-use crate::watched::{HISTORY_READ_MAX, Watched};
+use crate::watched::{HISTORY_READ_MAX, Own, Watched};
 use crate::{clock, events, metrics, page};
 
 /// The largest body that a request may have, in bytes: a name fits many times.
@@ -156,7 +156,10 @@ fn leading(watched: &Watched) -> Leading {
             leader: None,
         },
         None => {
-            let leader = watched.known_leader(&watched.seen()).map(|leader| leader.id.to_string());
+            // Nor is it this instance that leads instead, should its term begin just now.
+            let own = Own { leads: false, ..watched.own() };
+            let leader = watched.known_leader(&watched.seen(), &own);
+            let leader = leader.map(|leader| leader.id.to_string());
             let (token, valid_for_ms, remaining_ms) = (None, None, None);
             Leading { name, is_leader: false, token, valid_for_ms, remaining_ms, leader }
         }
@@ -248,8 +251,11 @@ async fn history(
         Err(error) => return problem(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
     };
     let seen = watched.seen();
-    let leader = watched.known_leader(&seen).map(|leader| leader.token.get());
-    let running = terms.last().is_some_and(|term| Some(term.token) == leader);
+    let own = watched.own();
+    let leader = watched.known_leader(&seen, &own).map(|leader| leader.token);
+    // A term runs until its lease is given back, whether or not work may still begin.
+    let token = leader.or(own.ending().and_then(|status| status.token)).map(Token::get);
+    let running = terms.last().is_some_and(|term| Some(term.token) == token);
     let age = seen.age().unwrap_or_default();
     let server_time = seen.observation.as_ref().map(|o| o.server_time.as_millis() + whole_ms(age));
     fresh(Json(History { name, running, server_time: server_time.map(Timestamp), terms }))
@@ -318,7 +324,7 @@ fn answer(watched: &Watched, asked: Result<Asked, tenure::Error>) -> Response {
         }
         Ok(Asked::Refused { why }) => {
             // Whoever refused goes on, as was just seen.
-            let leader = watched.known_leader(&watched.seen());
+            let leader = watched.known_leader(&watched.seen(), &watched.own());
             (StatusCode::CONFLICT, "refused", why, leader.as_ref().map(id))
         }
         Ok(Asked::NotAnswered { leader }) => {

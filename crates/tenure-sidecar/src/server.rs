@@ -98,8 +98,22 @@ impl ServerSettings {
         self
     }
 
+    /// What would keep it from serving, as far as that can be told without listening.
+    pub fn check(&self) -> Result<(), SidecarError> {
+        self.judge().map(drop)
+    }
+
+    /// The address and the certificates to serve with.
+    fn judge(&self) -> Result<(SocketAddr, Option<Certificates>), SidecarError> {
+        let Ok(address) = self.listen.parse() else {
+            return Err(SidecarError::Address { given: self.listen.clone() });
+        };
+        self.refuse_strangers(address)?;
+        Ok((address, self.tls.clone().map(Certificates::load).transpose()?))
+    }
+
     /// Refuses what would let strangers in.
-    fn check(&self, address: SocketAddr) -> Result<(), SidecarError> {
+    fn refuse_strangers(&self, address: SocketAddr) -> Result<(), SidecarError> {
         if let Some(token) = &self.token
             && token.reveal().len() < TOKEN_LEN_MIN
         {
@@ -127,12 +141,8 @@ impl Server {
     /// Listens as `settings` say. Fails when the address is taken, when it is open to strangers,
     /// or when certificates cannot be used.
     pub async fn bind(sidecar: &Sidecar, settings: ServerSettings) -> Result<Self, SidecarError> {
-        let address: SocketAddr = match settings.listen.parse() {
-            Ok(address) => address,
-            Err(_) => return Err(SidecarError::Address { given: settings.listen.clone() }),
-        };
-        settings.check(address)?;
-        let certificates = settings.tls.map(Certificates::load).transpose()?.map(Arc::new);
+        let (address, certificates) = settings.judge()?;
+        let certificates = certificates.map(Arc::new);
         if certificates.is_none() && !address.ip().is_loopback() {
             tracing::warn!(target: "tenure", %address,
                 "sidecar: tokens travel unencrypted; set sidecar.tls unless something else does");

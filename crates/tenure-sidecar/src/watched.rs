@@ -19,6 +19,9 @@ pub(crate) const HISTORY_READ_MAX: usize = 200;
 /// How long a look is believed that showed no lease: much longer than the pause between two looks,
 /// so only a store that does not answer gets there.
 const BELIEVED_MAX: Duration = Duration::from_secs(10);
+/// Why the store is called down while nothing but the own election has asked it.
+const OWN_UNANSWERED: &str = "the store did not answer the last request of this instance's \
+                              election: it is busy, stopped or cut off";
 /// How many renewals the page draws.
 const RENEWALS_KEPT_MAX: usize = 120;
 
@@ -47,6 +50,8 @@ pub(crate) struct Seen {
     pub(crate) error: Option<String>,
     /// Whether that was because the store did not answer it.
     pub(crate) is_unanswered: bool,
+    /// How many requests of the own election had no answer by the last one that a look had.
+    own_unanswered: u64,
     pub(crate) terms: Arc<[TermRecord]>,
     /// How often somebody else, or the same one anew, was found to lead.
     pub(crate) leader_changes: u64,
@@ -122,6 +127,27 @@ pub(crate) enum Reach {
     Down(String),
 }
 
+/// How this instance stands, read once so that one answer does not contradict itself.
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// `None` where it only looks on.
+    pub(crate) status: Option<Status>,
+    /// Whether it leads and work may begin. The one judgement that all answers and metrics share:
+    /// a term that ends, or can no longer be renewed in time, is held but not led.
+    pub(crate) leads: bool,
+}
+
+impl Own {
+    /// The term that it holds without leading, until it is given back or runs out.
+    pub(crate) fn ending(&self) -> Option<&Status> {
+        self.status.as_ref().filter(|status| status.token.is_some() && !self.leads)
+    }
+
+    pub(crate) fn is(&self, id: &tenure::InstanceId) -> bool {
+        self.status.as_ref().is_some_and(|status| status.id == *id)
+    }
+}
+
 /// What this instance's own events told.
 #[derive(Debug, Default)]
 struct Notes {
@@ -183,18 +209,31 @@ impl Watched {
         self.is_held() && !leads && seen.unknown_for().is_some()
     }
 
+    /// How this instance stands now.
+    pub(crate) fn own(&self) -> Own {
+        let is_leader = self.election.as_ref().is_some_and(Election::is_leader);
+        let status = self.status();
+        let leads = is_leader && status.as_ref().is_some_and(|status| status.token.is_some());
+        Own { status, leads }
+    }
+
     /// Who leads as far as is known: this instance knows of itself without asking, so that no look
-    /// from before its term ended can say otherwise.
-    pub(crate) fn known_leader(&self, seen: &Seen) -> Option<tenure::SeenLeader> {
-        let own = self.status();
-        if let Some(status) = &own
-            && let Some(token) = status.token
-        {
-            return Some(tenure::SeenLeader { id: status.id.clone(), token, foreign: false });
+    /// can name it while it does not lead.
+    pub(crate) fn known_leader(&self, seen: &Seen, own: &Own) -> Option<tenure::SeenLeader> {
+        if let Some(status) = own.status.as_ref().filter(|_| own.leads) {
+            let (id, token) = (status.id.clone(), status.token?);
+            return Some(tenure::SeenLeader { id, token, foreign: false });
         }
-        let is_own = |id: &tenure::InstanceId| own.as_ref().is_some_and(|status| status.id == *id);
+        if own.ending().is_some() {
+            return None;
+        }
         let leader = seen.current()?.leadership.leader()?;
-        (self.is_held() && !is_own(&leader.id)).then(|| leader.clone())
+        (self.is_held() && !own.is(&leader.id)).then(|| leader.clone())
+    }
+
+    /// Whether what was seen is a term of this instance that it holds and does not lead by.
+    pub(crate) fn has_left(&self, leader: &tenure::SeenLeader) -> bool {
+        self.own().ending().is_some_and(|status| status.token == Some(leader.token))
     }
 
     /// Whether requests about this resource reach the store. The one judgement that all answers
@@ -205,6 +244,7 @@ impl Watched {
             _ if !self.is_held() => Reach::Up,
             Connection::Down(error) => Reach::Down(error.to_string()),
             _ if seen.is_unanswered => Reach::Down(seen.error.clone().unwrap_or_default()),
+            _ if self.is_own_unanswered(&seen) => Reach::Down(OWN_UNANSWERED.to_owned()),
             // A connection alone is no answer: what listens there may be silent.
             Connection::Up if self.has_heard(&seen) => Reach::Up,
             Connection::Up | Connection::Connecting => Reach::Connecting,
@@ -230,6 +270,13 @@ impl Watched {
         !self.is_held() || self.has_heard(&self.seen.borrow())
     }
 
+    /// Whether the latest request of the own election had no answer, and no look had one since.
+    fn is_own_unanswered(&self, seen: &Seen) -> bool {
+        self.status().is_some_and(|status| {
+            status.unanswered && status.counts.unanswered > seen.own_unanswered
+        })
+    }
+
     fn has_heard(&self, seen: &Seen) -> bool {
         self.lock_notes().answered || seen.observation.is_some() || seen.was_refused()
     }
@@ -247,8 +294,10 @@ impl Watched {
             }
             _ => None,
         };
+        let own_unanswered = self.status().map_or(0, |status| status.counts.unanswered);
         self.seen.send_modify(|seen| match looked {
             Ok(observation) => {
+                seen.own_unanswered = own_unanswered;
                 let token = observation.leadership.leader().map(|leader| leader.token);
                 let before = seen.leader().map(|leader| leader.token);
                 seen.leader_changes += u64::from(token.is_some() && token != before);
@@ -263,6 +312,9 @@ impl Watched {
             }
             Err(error) => {
                 seen.is_unanswered = matches!(error, tenure::Error::Store(_));
+                if !seen.is_unanswered {
+                    seen.own_unanswered = own_unanswered;
+                }
                 seen.error = Some(error.to_string());
             }
         });

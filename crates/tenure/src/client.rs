@@ -1,7 +1,7 @@
 //! The client: one instance's connection to a store, and the elections it takes part in.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tenure_core::protocol::{Answer, Call, Request};
@@ -144,6 +144,8 @@ pub(crate) struct Client {
     listeners: OnceLock<ListenerPool>,
     /// The store of elections that are switched off.
     alone: OnceLock<Arc<MemoryBackend>>,
+    /// That elections are switched off is told once.
+    alone_told: Once,
 }
 
 /// What elections take from their client unless they are told otherwise.
@@ -181,6 +183,7 @@ impl Client {
             born_in,
             listeners: OnceLock::new(),
             alone: OnceLock::new(),
+            alone_told: Once::new(),
         };
         Ok(Tenure { client: Arc::new(client) })
     }
@@ -256,12 +259,24 @@ impl Client {
         resource: &Resource,
         request: Request,
     ) -> Result<Answer, Error> {
+        self.call_within(backend, resource, request, CALL_TIMEOUT).await
+    }
+
+    /// The same with less patience, where the request is repeated.
+    pub(crate) async fn call_within(
+        &self,
+        backend: Arc<dyn Backend>,
+        resource: &Resource,
+        request: Request,
+        timeout: Duration,
+    ) -> Result<Answer, Error> {
         self.check_process()?;
+        let timeout = timeout.min(CALL_TIMEOUT);
         let call = Call {
             resource: resource.clone(),
             id: self.id.clone(),
             request,
-            timeout: CALL_TIMEOUT,
+            timeout,
             fleet_max_ttl: self.longest_lease(),
         };
         let (reply, answer) = oneshot::channel();
@@ -271,9 +286,9 @@ impl Client {
             biased;
             answer = answer => Ok(answer.map_err(|_| Error::Closed)??),
             error = self.out_of_reach(connection) => Err(error),
-            slept = self.sleep(CALL_TIMEOUT + CALL_TIMEOUT_SLACK) => {
+            slept = self.sleep(timeout + CALL_TIMEOUT_SLACK) => {
                 slept?;
-                Err(Error::Store(tenure_core::StoreError::TimedOut(CALL_TIMEOUT)))
+                Err(Error::Store(tenure_core::StoreError::TimedOut(timeout)))
             }
         }
     }
@@ -351,6 +366,15 @@ impl Client {
         }
         let alone = self.alone.get_or_init(|| Arc::new(MemoryBackend::on(self.clock.clone())));
         Arc::clone(alone) as Arc<dyn Backend>
+    }
+
+    /// Says that this instance acts alone: a switch that was forgotten lets every one of them act.
+    pub(crate) fn tell_alone(&self) {
+        self.alone_told.call_once(|| {
+            tracing::warn!(target: "tenure", id = self.id.as_str(), reason = "disabled",
+                "elections are switched off (TENURE_ENABLED or enabled = false): this instance \
+                 acts alone, no store is asked");
+        });
     }
 
     /// Whether an election uses the client's own backend. A client that is switched off as a whole

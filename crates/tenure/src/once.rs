@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_core::job_run::{JobEnd, JobRun, JobSettings, JobStep, JobTick, WorkEnd};
 use tenure_core::protocol::{self, Hint, Outcome, Request, TickOutcome};
-use tenure_core::{InstanceId, Moment, Reason, Resource, Token};
+use tenure_core::{InstanceId, Moment, Reason, Resource, StoreError, Token};
 
 use crate::backend::{Backend, Signal, Subscription};
 use crate::client::Client;
@@ -249,6 +249,10 @@ impl Job {
 
     /// Waits for the outcome when the tick runs elsewhere, for at most `limit`; takes it over when
     /// the other did not even begin it. The way to run a database migration.
+    ///
+    /// A store that does not answer meanwhile, or cannot serve just now, is waited for as well;
+    /// when the limit is over, the reason in [`Error::TimedOut`] says so. What only a person can
+    /// mend, such as a login that is refused, ends the wait at once.
     pub fn wait_for_outcome(mut self, limit: Duration) -> Self {
         self.waits = Some(limit);
         self
@@ -269,7 +273,8 @@ impl Job {
     }
 
     /// Runs `work` if it is its turn. Fails when settings do not fit, when the store does not
-    /// answer, and with [`Error::TimedOut`] when an outcome was waited for in vain.
+    /// answer and the outcome is not waited for, and with [`Error::TimedOut`] when it was waited
+    /// for in vain.
     pub async fn run<F, Fut, T, E>(self, work: F) -> Result<Once<Result<T, E>>, Error>
     where
         F: FnOnce(Term) -> Fut,
@@ -296,30 +301,17 @@ impl Job {
         let mut step = turn.run.look();
         loop {
             step = match step {
-                JobStep::Ask { request, .. } => {
-                    let answer = turn.call(request).await?;
-                    turn.run.handle_answer(answer, false)
-                }
-                // Trying would only disturb whoever is at it.
-                JobStep::Lead { is_held: true } if self.waits.is_some() => {
+                JobStep::Ask { request, .. } => turn.ask(request).await,
+                JobStep::Lead => match turn.lead().await {
+                    Ok(term) => return turn.run_under(term, work).await,
+                    Err(step) => step,
+                },
+                JobStep::Wait => {
                     turn.wait().await?;
                     turn.run.look()
                 }
-                JobStep::Lead { .. } => match self.election().attempt().await? {
-                    Attempt::Granted(term) => return turn.run_under(term, work).await,
-                    Attempt::Denied(_) if self.waits.is_some() => {
-                        turn.wait().await?;
-                        turn.run.look()
-                    }
-                    Attempt::Denied(Reason::HeldBy(by)) => {
-                        return Ok(Once::RunningElsewhere { by });
-                    }
-                    Attempt::Denied(reason) => return Ok(Once::NotNow(reason)),
-                },
-                JobStep::End(JobEnd::AlreadyDone(outcome)) => {
-                    return Ok(Once::AlreadyDone(outcome));
-                }
-                JobStep::Work | JobStep::End(_) => unreachable!("nobody leads yet"),
+                JobStep::End(end) => return turn.without_term(end),
+                JobStep::Work => unreachable!("nobody leads yet"),
             }
         }
     }
@@ -345,6 +337,26 @@ struct Turn<'a> {
     run: JobRun,
     messages: Option<tokio::sync::Mutex<Subscription>>,
     gives_up_at: Moment,
+    /// How long a request inside a term may take: it may have gone out on a connection that is
+    /// dead, and is repeated on another.
+    try_timeout: Duration,
+    /// Why nothing came of the last request or try.
+    trouble: Option<Trouble>,
+}
+
+/// What is in the way of a run.
+enum Trouble {
+    Failed(Error),
+    Denied(Reason),
+}
+
+impl Trouble {
+    fn store_error(&self) -> Option<&StoreError> {
+        match self {
+            Trouble::Failed(Error::Store(error)) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 impl<'a> Turn<'a> {
@@ -355,6 +367,7 @@ impl<'a> Turn<'a> {
         }
         job.tick.as_ref().map_or(Ok(()), Tick::check)?;
         let resource = job.election().resource()?;
+        let try_timeout = job.election().timing()?.try_timeout();
         let backend = job.client.backend_when(job.enabled);
         let messages = match job.waits {
             Some(_) => {
@@ -368,13 +381,102 @@ impl<'a> Turn<'a> {
             tick: job.tick.as_ref().map(Tick::to_job),
             rerun_crashed: job.reruns_crashed,
             keep: job.keeps,
+            waits: job.waits.is_some(),
         });
-        Ok(Turn { job, backend, resource, run, messages, gives_up_at })
+        let trouble = None;
+        Ok(Turn { job, backend, resource, run, messages, gives_up_at, try_timeout, trouble })
+    }
+
+    /// Asks before anybody leads.
+    async fn ask(&mut self, request: Request) -> JobStep {
+        match self.in_time(self.call(request)).await {
+            Ok(answer) => {
+                self.note(None);
+                self.run.handle_answer(answer, false)
+            }
+            Err(error) => {
+                let may_answer = may_pass(&error);
+                self.note(Some(Trouble::Failed(error)));
+                self.run.handle_unanswered(may_answer, false)
+            }
+        }
+    }
+
+    /// Tries to lead, once: the term, or what to do without one.
+    async fn lead(&mut self) -> Result<Term, JobStep> {
+        match self.in_time(self.job.election().attempt()).await {
+            Ok(Attempt::Granted(term)) => {
+                self.note(None);
+                Ok(term)
+            }
+            Ok(Attempt::Denied(reason)) => {
+                self.note(Some(Trouble::Denied(reason)));
+                Err(self.run.handle_denied())
+            }
+            Err(error) => {
+                let may_answer = may_pass(&error);
+                self.note(Some(Trouble::Failed(error)));
+                Err(self.run.handle_untried(may_answer))
+            }
+        }
+    }
+
+    /// Waits for `future`, where the outcome is waited for not much longer than that may take.
+    async fn in_time<T>(&self, future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let Some(waited) = self.job.waits else { return future.await };
+        let client = &self.job.client;
+        let left = client.clock.now().until(self.gives_up_at).max(LOOK_EVERY);
+        tokio::select! {
+            biased;
+            done = future => done,
+            slept = client.sleep(left) => {
+                slept.and(Err(Error::Store(StoreError::TimedOut(left.min(waited)))))
+            }
+        }
+    }
+
+    /// Keeps why nothing came of it. Whoever waits says so when the store goes and comes.
+    fn note(&mut self, trouble: Option<Trouble>) {
+        let was_there = self.trouble.as_ref().and_then(Trouble::store_error).is_none();
+        let error = trouble.as_ref().and_then(Trouble::store_error);
+        let name = self.resource.name();
+        match error {
+            _ if self.job.waits.is_none() => {}
+            Some(error) if was_there && error.is_temporary() => {
+                tracing::warn!(
+                    target: "tenure", resource = name, detail = %error, "waiting for the store"
+                );
+            }
+            None if !was_there => {
+                tracing::info!(target: "tenure", resource = name, "the store answers again");
+            }
+            _ => {}
+        }
+        self.trouble = trouble;
+    }
+
+    /// What is said where nobody led here.
+    fn without_term<T>(&mut self, end: JobEnd) -> Result<Once<T>, Error> {
+        match (end, self.trouble.take()) {
+            (JobEnd::AlreadyDone(outcome), _) => Ok(Once::AlreadyDone(outcome)),
+            (_, Some(Trouble::Denied(Reason::HeldBy(by)))) => Ok(Once::RunningElsewhere { by }),
+            (_, Some(Trouble::Denied(reason))) => Ok(Once::NotNow(reason)),
+            (_, Some(Trouble::Failed(error))) => Err(error),
+            (end, None) => unreachable!("{end:?} without a reason"),
+        }
     }
 
     async fn call(&self, request: Request) -> Result<protocol::Answer, Error> {
-        let backend = Arc::clone(&self.backend);
-        let answer = self.job.client.call_on(backend, &self.resource, request).await?;
+        self.call_within(request, Duration::MAX).await
+    }
+
+    async fn call_within(
+        &self,
+        request: Request,
+        timeout: Duration,
+    ) -> Result<protocol::Answer, Error> {
+        let (client, backend) = (&self.job.client, Arc::clone(&self.backend));
+        let answer = client.call_within(backend, &self.resource, request, timeout).await?;
         match answer.outcome {
             Outcome::Conflict { what } => Err(Error::Conflict { what }),
             _ => Ok(answer),
@@ -388,7 +490,9 @@ impl<'a> Turn<'a> {
         if now >= self.gives_up_at {
             let waited = self.job.waits.unwrap_or_default();
             let what = "the outcome of the tick";
-            return Err(Error::TimedOut { what, waited, reason: None });
+            let error = self.trouble.as_ref().and_then(Trouble::store_error);
+            let reason = error.map(|error| Reason::Store(error.clone()));
+            return Err(Error::TimedOut { what, waited, reason });
         }
         let pause = now.until(self.gives_up_at).min(LOOK_EVERY);
         let heard = async {
@@ -501,20 +605,20 @@ impl<'a> Turn<'a> {
                     return Err(failure.unwrap_or(Error::Closed));
                 }
                 JobStep::End(end) => return Ok(Some(end)),
-                JobStep::Work | JobStep::Lead { .. } => return Ok(None),
+                JobStep::Work | JobStep::Lead | JobStep::Wait => return Ok(None),
             };
             if !after.is_zero() {
                 self.job.client.sleep(after).await?;
             }
             let answer = tokio::select! {
                 biased;
-                answer = self.call(request) => Some(answer),
+                answer = self.call_within(request, self.try_timeout) => Some(answer),
                 () = term.lost() => None,
             };
             step = match answer {
                 Some(Ok(answer)) => self.run.handle_answer(answer, term.is_valid()),
                 Some(Err(error)) => {
-                    let may_answer = matches!(&error, Error::Store(error) if error.is_temporary());
+                    let may_answer = may_pass(&error);
                     failure = Some(error);
                     self.run.handle_unanswered(may_answer, term.is_valid())
                 }
@@ -522,6 +626,11 @@ impl<'a> Turn<'a> {
             };
         }
     }
+}
+
+/// Whether asking again may help without anybody acting.
+fn may_pass(error: &Error) -> bool {
+    matches!(error, Error::Store(error) if error.is_temporary())
 }
 
 /// Waits for a message that may change how a tick stands. Members come and go with every try:

@@ -40,6 +40,9 @@ pub struct Status {
     pub timing: Timing,
     /// The latest warning that still stands: what it speaks of was so when last looked at.
     pub warning: Option<Arc<str>>,
+    /// Whether the latest request of this election was given up without an answer. What the store
+    /// refuses it has answered.
+    pub unanswered: bool,
     /// What happened so far, in numbers.
     pub counts: Counts,
     /// A term was given up and the store has not confirmed it yet.
@@ -63,6 +66,8 @@ pub struct Counts {
     pub renewals_failed: u64,
     /// Attempts that did not lead to a term.
     pub attempts_failed: u64,
+    /// Requests of whatever kind that were given up without an answer.
+    pub unanswered: u64,
     /// Events told; the number of the latest.
     pub events: u64,
 }
@@ -88,6 +93,7 @@ impl Status {
             enabled,
             timing,
             warning: None,
+            unanswered: false,
             counts: Counts::default(),
             parting: false,
             ends_at: None,

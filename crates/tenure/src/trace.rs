@@ -69,15 +69,8 @@ pub(crate) fn log(state: &ElectionState, event: &Event, circumstances: Circumsta
     match &event.kind {
         EventKind::Acquired { token, .. } => {
             let token = token.get();
-            news!(
-                circumstances,
-                resource,
-                id,
-                role = "leader",
-                token,
-                reason = "granted",
-                "leader: acquired"
-            );
+            let reason = if state.status.borrow().enabled { "granted" } else { "disabled" };
+            news!(circumstances, resource, id, role = "leader", token, reason, "leader: acquired");
         }
         EventKind::Lost { token, reason } if is_involuntary(reason) => {
             let (token, detail) = (token.get(), loss(state, reason, circumstances));

@@ -273,6 +273,9 @@ impl StoreFacts {
         let next = match said.split_whitespace().next() {
             Some("OOM") => "CONFIG SET maxmemory to more, or remove keys that nobody needs",
             Some("NOREPLICAS") => "attach replicas, or CONFIG SET min-replicas-to-write to fewer",
+            Some("MISCONF") if said.contains("AOF") => {
+                "free space on its disk; it goes on by itself, and its log says why it failed"
+            }
             Some("MISCONF") => {
                 "free space on its disk, then BGSAVE there; its log says why it failed"
             }
@@ -456,6 +459,16 @@ mod tests {
 
     fn set(facts: &mut StoreFacts, name: &str, value: &str) {
         facts.info.insert(name.to_owned(), value.to_owned());
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_written_needs_no_snapshot() {
+        let next = |said: &str| {
+            let facts = StoreFacts { write_refusal: Some(said.to_owned()), ..healthy() };
+            facts.writes().unwrap().next.clone()
+        };
+        assert!(!next("MISCONF Errors writing to the AOF file: No space left").contains("BGSAVE"));
+        assert!(next("MISCONF Redis is configured to save RDB snapshots").contains("BGSAVE"));
     }
 
     fn codes(change: impl FnOnce(&mut StoreFacts)) -> Vec<&'static str> {

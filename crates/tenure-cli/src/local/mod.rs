@@ -29,6 +29,7 @@ use std::process::{Command as Process, ExitCode, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
+use store_resp::Reply;
 use tenure::config::{Config, Loader, Origin};
 
 use self::ask::{ask, connect, info, other_clients};
@@ -38,13 +39,14 @@ pub(crate) use self::keep::keep;
 use self::lock::{Lock, Said};
 use self::patience::{UNTOLD_MAX, wait_for_answer};
 pub(crate) use self::patience::{left_to_wait, wait_at_most};
-use self::place::{LOCK_FILE, Place, ignored_variable};
+use self::place::{LOCK_FILE, Place, ignored_variable, unusable};
 use crate::clock;
 use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, plain, result, talk};
 use crate::own_program::{is_own_program, own_program};
 use crate::run::duration;
-use crate::run::guard::MARK;
+use crate::run::mark::{MARK, OUTER_MARKS};
+use crate::run::signals;
 
 /// How long the store stays without anybody, unless told otherwise.
 const IDLE_DEFAULT: &str = "10m";
@@ -99,6 +101,7 @@ pub(crate) struct Stop {
 }
 
 pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
+    signals::end_at_once()?;
     tell_ignored_variable();
     match command {
         Command::Status(arguments) => status(&Place::of_user()?, arguments.output),
@@ -257,6 +260,10 @@ fn start_apart() -> Result<PathBuf, Failure> {
 }
 
 fn not_started(place: &Place, error: &io::Error) -> Failure {
+    // What trying again does not help is no outage.
+    if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) {
+        return unusable(&place.state, error);
+    }
     let next = format!("see {}, or name a store by --store", place.log().display());
     Failure::new(exit::UNREACHABLE, format!("the local store does not start: {error}: {next}"))
 }
@@ -300,6 +307,9 @@ fn start_in_turn(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
         }
         if let Some(status) = child.try_wait().map_err(|error| not_started(place, &error))? {
             seen = last_words(place).unwrap_or_else(|| format!("it ended at once ({status})"));
+            if status.code() == Some(i32::from(exit::CONFIGURATION)) {
+                return Err(Failure::new(exit::CONFIGURATION, seen));
+            }
             break;
         }
         std::thread::sleep(LOOK_EVERY);
@@ -310,7 +320,7 @@ fn start_in_turn(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
 /// The store serves everybody: it carries no mark of the program that happened to start it, by
 /// which a guard would kill it.
 fn as_nobodys(process: &mut Process) -> &mut Process {
-    process.env_remove(MARK)
+    process.env_remove(MARK).env_remove(OUTER_MARKS)
 }
 
 fn spawn(place: &Place, idle: Duration) -> io::Result<std::process::Child> {
@@ -340,7 +350,19 @@ fn stop(place: &Place, force: bool) -> Result<ExitCode, Failure> {
         Failure::new(exit::NO, format!("the local store does not end: {error}: try again"))
     };
     match find(place)? {
-        Found::Running(socket) => ask_to_end(&socket, force)?,
+        Found::Running(socket) => match ask_to_end(&socket, force)? {
+            Asked::Ends => {}
+            Asked::Refuses { pid, .. } if force => end_by_signal(place, pid).map_err(failed)?,
+            Asked::Refuses { why, .. } => {
+                let next = format!(
+                    "see {} for what it cannot write, mend that and try again, or add --force, \
+                     which loses what was not written",
+                    place.log().display()
+                );
+                let why = format!("the local store does not end: {why}: {next}");
+                return Err(Failure::new(exit::NO, why));
+            }
+        },
         Found::Silent(Silence { seen: Some((pid, _)) }) if force => {
             end_by_signal(place, pid).map_err(failed)?;
         }
@@ -362,7 +384,17 @@ fn stop(place: &Place, force: bool) -> Result<ExitCode, Failure> {
     }
 }
 
-fn ask_to_end(socket: &Path, force: bool) -> Result<(), Failure> {
+/// What a store says that is told to end.
+enum Asked {
+    Ends,
+    /// It has something that it cannot write.
+    Refuses {
+        pid: u32,
+        why: String,
+    },
+}
+
+fn ask_to_end(socket: &Path, force: bool) -> Result<Asked, Failure> {
     let failed = |error: io::Error| {
         Failure::new(exit::NO, format!("the local store does not end: {error}: try again"))
     };
@@ -373,11 +405,14 @@ fn ask_to_end(socket: &Path, force: bool) -> Result<(), Failure> {
         let why = format!("{others} clients use the local store: end them first, or add --force");
         return Err(Failure::new(exit::NO, why));
     }
+    let pid = info(&mut stream, "server", "process_id").map_err(failed)?;
+    let pid = pid.trim().parse().map_err(|_| failed(io::ErrorKind::InvalidData.into()))?;
     match ask(&mut stream, &["SHUTDOWN"]) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Asked::Ends),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(Asked::Ends),
         Err(error) => Err(failed(error)),
-        Ok(refused) => Err(failed(io::Error::other(format!("{refused:?}")))),
+        Ok(Reply::Error(why)) => Ok(Asked::Refuses { pid, why: plain(why.trim_end_matches('.')) }),
+        Ok(other) => Err(failed(io::Error::other(format!("{other:?}")))),
     }
 }
 

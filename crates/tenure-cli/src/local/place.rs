@@ -191,7 +191,7 @@ pub(super) fn ignored_variable() -> Option<String> {
     is_ignored.then(|| format!("{VARIABLE}={folder} is relative and ignored: write the whole path"))
 }
 
-fn unusable(folder: &Path, error: &io::Error) -> Failure {
+pub(super) fn unusable(folder: &Path, error: &io::Error) -> Failure {
     let folder = plain(&folder.display().to_string());
     let why = format!("the local store cannot use {folder}: {error}: {NEXT}");
     Failure::new(exit::CONFIGURATION, why)

@@ -43,6 +43,7 @@ const PREDECESSOR_LOOK_EVERY: Duration = Duration::from_millis(200);
 pub(super) fn serve(place: &Place, idle: Duration) -> Result<(), Failure> {
     let _ = rustix::process::setsid();
     let failed = |error: io::Error| Failure::new(exit::NO, format!("local store: {error}"));
+    serve_without_limits()?;
     let clients_max = clients_max()?;
     let mut owner = Owner::of(place, clients_max)?;
     let (end, ends) = channel();
@@ -61,6 +62,29 @@ pub(super) fn serve(place: &Place, idle: Duration) -> Result<(), Failure> {
             Why::Hidden => log(LogLevel::Warning, "The socket was removed, making another"),
             Why::Signal => return owner.leave(&Said::Ended).map_err(failed),
             _ => return owner.leave(&Said::Nothing).map_err(failed),
+        }
+    }
+    Ok(())
+}
+
+/// The store is everybody's: what the first who came may do binds nobody else.
+fn serve_without_limits() -> Result<(), Failure> {
+    use rustix::process::Resource;
+    // What is left of these would make it fail at some time, each in its own way.
+    let all = [
+        (Resource::Fsize, "file size", "-f"),
+        (Resource::Cpu, "processor time", "-t"),
+        (Resource::As, "memory", "-v"),
+        (Resource::Data, "memory", "-d"),
+    ];
+    for (resource, what, flag) in all {
+        if let Some(left) = limits::lift(resource) {
+            let why = format!(
+                "the limit of {left} for {what} is too little for a store that all commands of the \
+                 account share: lift it (ulimit -H {flag}), or start the store without it by \
+                 `tenure local start`"
+            );
+            return Err(Failure::new(exit::CONFIGURATION, why));
         }
     }
     Ok(())

@@ -21,6 +21,7 @@ use rustix::time::{
 use tenure::core::Moment;
 use tenure_run::{Guard, GuardOutput, GuardWord, KillAnswer, NumberedOrder, ORDER_LEN};
 
+use super::mark::Mark;
 use super::proc::{Processes, answer_of, to_system};
 use crate::clock::boot_now;
 use crate::log_queue;
@@ -28,8 +29,6 @@ use crate::output::talk;
 
 /// The word with which the program starts itself as a guard; the instance id follows.
 pub(crate) const SUBCOMMAND: &str = "__guard";
-/// The variable by which processes of the program are found, wherever they went.
-pub(crate) const MARK: &str = "TENURE_ID";
 /// How long its last words may take: nobody waits for it, but it must end.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -62,7 +61,7 @@ struct Post {
     replies: File,
     timer: OwnedFd,
     /// Without `/proc`, or without an id, only the group is killed.
-    marked: Option<(Processes, Vec<u8>)>,
+    marked: Option<(Processes, Mark)>,
 }
 
 impl Post {
@@ -74,8 +73,7 @@ impl Post {
         // A wrapper that does not listen must not hold the guard up.
         fcntl_setfl(&replies, OFlags::NONBLOCK)?;
         let id = std::env::args_os().nth(2).map(OsStringExt::into_vec);
-        let mark = id.map(|id| [MARK.as_bytes(), b"=", &id].concat());
-        let marked = Processes::open().ok().zip(mark);
+        let marked = Processes::open().ok().zip(id.map(Mark::of));
         Ok(Post { machine: Guard::new(), orders: Some(orders), replies, timer, marked })
     }
 

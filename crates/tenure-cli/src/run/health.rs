@@ -59,13 +59,17 @@ impl Health {
         self.ticks.tick().await;
     }
 
-    /// Starts a check. One that takes longer than the period has failed: it is killed, and whoever
-    /// calls has to reap it.
-    pub(super) fn begin(&mut self) -> Option<Pid> {
-        let abandoned = self.abandon();
-        if abandoned.is_some() {
+    /// A check that takes longer than the period, so it has failed; it is the caller's.
+    pub(super) fn take_slow(&mut self) -> Option<Pid> {
+        let slow = self.take();
+        if slow.is_some() {
             talk(&format!("health check took longer than {:?}", self.check.every));
         }
+        slow
+    }
+
+    /// Starts a check. None is under way.
+    pub(super) fn begin(&mut self) {
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(&self.check.command).process_group(0);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
@@ -74,7 +78,6 @@ impl Health {
             Ok(child) => self.running = Some(Pid::from_child(&child)),
             Err(error) => talk(&format!("health check does not start: {error}")),
         }
-        abandoned
     }
 
     /// Whether a check has just succeeded.
@@ -96,17 +99,16 @@ impl Health {
         self.running
     }
 
-    /// Kills a check under way. Its end is not waited for: one that became another user, or hangs
-    /// inside the kernel, may not end for long.
-    pub(super) fn abandon(&mut self) -> Option<Pid> {
-        let pid = self.running.take()?;
-        let _ = kill_process_group(pid, Signal::KILL);
-        Some(pid)
+    /// A check under way, which is the caller's from here on: to kill and to reap.
+    pub(super) fn take(&mut self) -> Option<Pid> {
+        self.running.take()
     }
 }
 
 impl Drop for Health {
     fn drop(&mut self) {
-        self.abandon();
+        if let Some(pid) = self.take() {
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
     }
 }

@@ -4,6 +4,7 @@ mod fork;
 pub(crate) mod guard;
 mod guard_link;
 mod health;
+pub(crate) mod mark;
 mod proc;
 pub(crate) mod program;
 pub(crate) mod signals;

@@ -6,16 +6,18 @@
 
 use std::cell::Cell;
 use std::cmp::Reverse;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use rustix::process::{
     PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open, pidfd_send_signal,
     waitid,
 };
 use tenure_run::{KillAnswer, ListedStray, Pid, Stray};
 
+use super::mark::Mark;
 use crate::local;
 
 /// The most descendants that are looked at below one process: a program that forks for ever must
@@ -73,17 +75,7 @@ impl Shown {
     }
 
     fn stat(self) -> Option<Stat> {
-        let stat = std::fs::read_to_string(self.file("stat")).ok()?;
-        // The name stands in brackets and may hold anything.
-        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-        Some(Stat {
-            has_ended: ["Z", "X"].contains(fields.first()?),
-            parent: Shown(fields.get(1)?.parse().ok()?),
-            group: Shown(fields.get(2)?.parse().ok()?),
-            started: fields.get(19)?.parse().ok()?,
-            is_kernel_thread: fields.get(6)?.parse::<u64>().ok()? & KERNEL_THREAD != 0,
-            environment_len: environment_len(fields.get(47..49)?),
-        })
+        Stat::read(&self.file("stat"))
     }
 }
 
@@ -192,17 +184,47 @@ impl Processes {
 
     /// Kills what descends from a child that cannot be killed itself.
     pub(super) fn kill_below(self, child: Pid) {
-        let Some(list) = own().and_then(Shown::children) else { return };
-        let found = list.into_iter().find(|shown| self.number(*shown) == Some(child));
-        found.into_iter().for_each(|top| self.kill_descendants(top));
+        self.shown_child(child).into_iter().for_each(|top| self.kill_descendants(top));
+    }
+
+    /// What descends from a child and runs.
+    pub(super) fn below(self, child: Pid) -> Vec<Stray> {
+        let mut below = Vec::new();
+        let mut parents: Vec<Shown> = self.shown_child(child).into_iter().collect();
+        while let Some(parent) = parents.pop() {
+            for (shown, pid) in self.numbered(parent.children().unwrap_or_default()) {
+                if below.len() >= DESCENDANTS_MAX {
+                    return below;
+                }
+                if let Some(stat) = shown.stat().filter(|stat| !stat.has_ended) {
+                    below.push(Stray { pid, started: stat.started });
+                    parents.push(shown);
+                }
+            }
+        }
+        below
+    }
+
+    fn shown_child(self, child: Pid) -> Option<Shown> {
+        own()?.children()?.into_iter().find(|shown| self.number(*shown) == Some(child))
+    }
+
+    fn shown(self, pid: Pid) -> Option<Shown> {
+        match self.depth {
+            None => u32::try_from(pid.get()).ok().map(Shown),
+            Some(_) => everybody().find(|shown| self.number(*shown) == Some(pid)),
+        }
+    }
+
+    /// Whether this process runs.
+    pub(super) fn lives(self, stray: Stray) -> bool {
+        let stat = self.shown(stray.pid).and_then(Shown::stat);
+        stat.is_some_and(|stat| stat.started == stray.started && !stat.has_ended)
     }
 
     /// Kills a stray and what descends from it; `None` if the number is somebody else's by now.
     pub(super) fn kill_stray(self, stray: Stray) -> Option<KillAnswer> {
-        let shown = match self.depth {
-            None => Shown(u32::try_from(stray.pid.get()).ok()?),
-            Some(_) => everybody().find(|shown| self.number(*shown) == Some(stray.pid))?,
-        };
+        let shown = self.shown(stray.pid)?;
         let is_meant = |shown: Shown| {
             shown.stat().is_some_and(|stat| stat.started == stray.started)
                 // It may have become one since the wrapper saw it.
@@ -232,9 +254,9 @@ impl Processes {
         }
     }
 
-    /// Kills every process whose environment has the line `mark`, and counts them and those of
+    /// Kills every process whose environment has the mark, and counts them and those of
     /// which it cannot be told just now; those that belong to somebody else go to `refused`.
-    pub(super) fn kill_marked(self, mark: &[u8], mut refused: impl FnMut(Pid)) -> usize {
+    pub(super) fn kill_marked(self, mark: &Mark, mut refused: impl FnMut(Pid)) -> usize {
         let mut found = 0;
         for shown in newest_first() {
             let marked = Cell::new(Marked::No);
@@ -314,32 +336,64 @@ fn names_of(shown: Shown) -> Option<Vec<i64>> {
 enum Marked {
     Yes,
     No,
-    /// It is being executed, so it has no environment for a moment, or it has just ended.
+    /// It is being executed, so it has no environment for a moment, or it has just ended; or this
+    /// thread of it has, and others go on.
     Unclear,
 }
 
 impl Marked {
-    fn of(shown: Shown, mark: &[u8]) -> Self {
+    fn of(shown: Shown, mark: &Mark) -> Self {
+        let of_first = Marked::of_thread(&shown.file(""), mark);
+        if of_first != Marked::Unclear {
+            return of_first;
+        }
+        // The first thread may have ended while others go on: then these know the environment.
+        let threads = std::fs::read_dir(shown.file("task")).into_iter().flatten().flatten();
+        let mut known = threads.map(|thread| Marked::of_thread(&thread.path(), mark));
+        known.find(|marked| *marked != Marked::Unclear).unwrap_or(Marked::Unclear)
+    }
+
+    /// As far as this thread knows, or the first thread of the process of this folder.
+    fn of_thread(folder: &Path, mark: &Mark) -> Self {
         let mut environment = Vec::new();
-        let read = std::fs::File::open(shown.file("environ"))
+        let read = std::fs::File::open(folder.join("environ"))
             .and_then(|file| file.take(ENVIRONMENT_LEN_MAX).read_to_end(&mut environment));
-        let has_mark = environment.split(|byte| *byte == 0).any(|line| line == mark);
-        match (read, has_mark) {
-            (_, true) => Marked::Yes,
+        match read {
+            _ if mark.is_in(&environment) => Marked::Yes,
             // Gone since it was listed: what it may have started is not in the list.
-            (Err(error), _) if error.kind() == std::io::ErrorKind::NotFound => Marked::Unclear,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Marked::Unclear,
             // Somebody else's.
-            (Err(_), _) => Marked::No,
-            (Ok(0), _) if shown.stat().is_some_and(|stat| stat.is_being_executed()) => {
-                Marked::Unclear
-            }
-            (Ok(_), _) => Marked::No,
+            Err(error) if Errno::from_io_error(&error) != Some(Errno::SRCH) => Marked::No,
+            Ok(1..) => Marked::No,
+            // Without memory of its own, which the system tells in either way.
+            Ok(0) | Err(_) => match Stat::read(&folder.join("stat")) {
+                Some(stat) if stat.is_being_executed() => Marked::Unclear,
+                _ => Marked::No,
+            },
         }
     }
 }
 
 impl Stat {
-    /// Of a process whose environment was just read as empty.
+    /// Of a process, or of one of its threads.
+    fn read(file: &Path) -> Option<Self> {
+        let stat = std::fs::read_to_string(file).ok()?;
+        // The name stands in brackets and may hold anything.
+        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        let is_thread_gone = ["Z", "X"].contains(fields.first()?);
+        Some(Stat {
+            // A process lives as long as any thread of it does, and the state is that of one.
+            has_ended: is_thread_gone && fields.get(17)?.parse::<u64>().ok()? <= 1,
+            parent: Shown(fields.get(1)?.parse().ok()?),
+            group: Shown(fields.get(2)?.parse().ok()?),
+            started: fields.get(19)?.parse().ok()?,
+            is_kernel_thread: fields.get(6)?.parse::<u64>().ok()? & KERNEL_THREAD != 0,
+            environment_len: environment_len(fields.get(47..49)?),
+        })
+    }
+
+    /// Of a process or thread whose environment was just read as empty: it is being executed, or
+    /// is a thread that has ended before others.
     fn is_being_executed(&self) -> bool {
         let is_empty = self.environment_len == Some(0);
         !self.has_ended && !self.is_kernel_thread && !is_empty

@@ -3,17 +3,52 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::{Context, Poll};
 
-use rustix::process::Signal;
+use rustix::process::{Signal, getpid};
+use signal_hook::flag::register_conditional_shutdown;
 use tokio::signal::unix::{self, SignalKind, signal};
 
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 
 /// What this process was told to ignore when it was started, as bits of the system's mask: by
 /// `nohup`, or by a shell that does not want its background jobs to hear Ctrl-C.
 static IGNORED: OnceLock<u64> = OnceLock::new();
+
+/// Whether a signal that ends programs ends the first process, too.
+static ENDS_FIRST_PROCESS: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// Makes the signals that end programs end this one at once until somebody listens to them, where
+/// it is the first process of its namespace: the system lets that ignore them. Everybody else is
+/// ended by them anyway.
+pub(crate) fn end_at_once() -> Result<(), Failure> {
+    if getpid().as_raw_nonzero().get() != 1 {
+        return Ok(());
+    }
+    let ignored = *IGNORED.get_or_init(ignored_signals);
+    ENDS_FIRST_PROCESS.store(true, Ordering::Relaxed);
+    for signal in FAREWELLS {
+        let number = signal.as_raw();
+        if ignored & 1 << (number - 1) != 0 {
+            continue;
+        }
+        let condition = ENDS_FIRST_PROCESS.clone();
+        let code = i32::from(exit::of_signal(number as u8));
+        register_conditional_shutdown(number, code, condition).map_err(unheard)?;
+    }
+    Ok(())
+}
+
+/// Signals are read from here on, and end nobody by themselves.
+pub(crate) fn somebody_listens() {
+    ENDS_FIRST_PROCESS.store(false, Ordering::Relaxed);
+}
+
+fn unheard(error: io::Error) -> Failure {
+    Failure::new(exit::NO, format!("cannot listen to signals: {error}"))
+}
 
 /// Signals on their way in: all but those that were ignored when this process was started. Those
 /// are nobody's business, and the program inherits that.
@@ -33,7 +68,7 @@ pub(crate) struct Signals {
 
 impl Signals {
     pub(crate) fn listen() -> Result<Self, Failure> {
-        Self::open().map_err(|error| Failure::new(1, format!("cannot listen to signals: {error}")))
+        Self::open().map_err(unheard)
     }
 
     fn open() -> io::Result<Self> {
@@ -43,7 +78,7 @@ impl Signals {
             let is_ignored = ignored & 1 << (kind.as_raw_value() - 1) != 0;
             (!is_ignored).then(|| signal(kind)).transpose()
         };
-        Ok(Signals {
+        let signals = Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: unless_ignored(SignalKind::interrupt())?,
             hang_up: unless_ignored(SignalKind::hangup())?,
@@ -51,7 +86,9 @@ impl Signals {
             user_1: unless_ignored(SignalKind::user_defined1())?,
             user_2: unless_ignored(SignalKind::user_defined2())?,
             window: signal(SignalKind::window_change())?,
-        })
+        };
+        somebody_listens();
+        Ok(signals)
     }
 
     /// The next signal, whichever it is.
@@ -94,9 +131,11 @@ impl Signals {
     }
 }
 
-/// Whether people and service managers end programs by it.
+/// By what people and service managers end programs.
+const FAREWELLS: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+
 pub(crate) fn is_farewell(signal: Signal) -> bool {
-    [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT].contains(&signal)
+    FAREWELLS.contains(&signal)
 }
 
 async fn heard(signal: &mut Option<unix::Signal>) {

@@ -3,8 +3,10 @@
 //! What is to be done is decided in `tenure-run`; here it is done, and what happens is passed on.
 
 mod closing;
+mod old_checks;
 
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::{
     Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, kill_process, kill_process_group,
@@ -18,10 +20,11 @@ use tenure_run::{
 };
 use tokio::signal::unix::{self, SignalKind};
 
+use self::old_checks::OldChecks;
 use super::fork::{Execution, Forked, fork};
-use super::guard::MARK;
 use super::guard_link::GuardLink;
 use super::health::{Health, HealthCheck};
+use super::mark::{MARK, OUTER_MARKS, outer_ids};
 use super::proc::{Child, Processes, kill_child, to_system};
 use super::program::Program;
 use super::signals::{self, Signals};
@@ -29,7 +32,10 @@ use super::terminal::Terminal;
 use crate::clock::boot_now;
 use crate::exit::{self, Failure};
 use crate::local;
-use crate::output::talk;
+use crate::output::{self, talk};
+
+/// With less than this a program was given no time to stop.
+const GRACE_MIN: Duration = Duration::from_millis(250);
 
 /// What runs a program under a term, any number of terms one after the other.
 #[derive(Debug)]
@@ -46,8 +52,8 @@ pub(crate) struct Supervisor {
     terminal: Option<Terminal>,
     environment: Vec<(&'static str, String)>,
     health: Option<Health>,
-    /// Checks that were killed and have not been reaped.
-    old_checks: Vec<rustix::process::Pid>,
+    /// Checks that were killed and have not been reaped, and what could not be killed of them.
+    old_checks: OldChecks,
     /// A health check has succeeded in this term.
     pub(super) was_well: bool,
     /// There cannot be a guard, so nothing can be run.
@@ -117,7 +123,7 @@ impl Supervisor {
             terminal: None,
             environment: Vec::new(),
             health: None,
-            old_checks: Vec::new(),
+            old_checks: OldChecks::default(),
             was_well: false,
             has_no_guard: false,
         };
@@ -185,12 +191,13 @@ impl Supervisor {
 
     /// What the program is told about the term.
     fn environment(&self, term: &Term) -> Vec<(&'static str, String)> {
-        vec![
+        let told = [
             ("TENURE_NAME", term.resource().name().to_owned()),
             (MARK, self.tenure.id().to_string()),
             ("TENURE_TOKEN", term.token().to_string()),
             ("TENURE_TTL_MS", self.timing.ttl().as_millis().to_string()),
-        ]
+        ];
+        told.into_iter().chain(outer_ids().map(|ids| (OUTER_MARKS, ids))).collect()
     }
 
     fn deadline(&self, term: &Term) -> Deadline {
@@ -267,7 +274,11 @@ impl Supervisor {
             Output::OpenGate => self.forked.iter_mut().for_each(Forked::open_gate),
             Output::CloseGate => self.forked.iter_mut().for_each(Forked::close_gate),
             Output::Signal { group, signal } => self.signal(group, signal),
-            Output::KillGroup(group) => self.signal_group(group, Signal::KILL),
+            Output::KillGroup(group) => {
+                self.signal_group(group, Signal::KILL);
+                // Before it is asked what is left: a check may start things as the program does.
+                self.end_check();
+            }
             Output::Kill(pid) => {
                 let answer = kill_child(pid);
                 self.machine.handle_kill_answer(boot_now(), pid, answer);
@@ -373,18 +384,14 @@ impl Supervisor {
         tokio::spawn(async move { tenure.shutdown().await });
     }
 
-    /// Until it is reaped here, the number of an old check is nobody else's.
-    fn reap_old_checks(&mut self) {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        self.old_checks.retain(|pid| matches!(waitid(WaitId::Pid(*pid), options), Ok(None)));
-    }
-
     fn list_children(&mut self) {
-        self.reap_old_checks();
+        self.old_checks.forget_ended(self.processes);
         let listed = self.processes.children().map(|children| {
             let describe = |Child { pid, has_ended, started, folder }: Child| {
                 // The local store serves others, too. If it crashed, it was started from here.
-                let is_helper = self.is_helper(pid) || !has_ended && local::is_store(&folder);
+                let is_helper = self.is_helper(pid)
+                    || self.old_checks.left(pid, started)
+                    || !has_ended && local::is_store(&folder);
                 ListedChild { pid, started, has_ended, is_helper }
             };
             children.into_iter().map(describe).collect::<Vec<_>>()
@@ -403,7 +410,7 @@ impl Supervisor {
         let guard = self.guard.as_ref().map(GuardLink::pid);
         let health = self.health.as_ref().and_then(Health::pid);
         let pid = to_system(pid);
-        [guard, health].contains(&Some(pid)) || self.old_checks.contains(&pid)
+        [guard, health].contains(&Some(pid)) || self.old_checks.are(pid)
     }
 
     /// A signal came to this process while the program runs, begins or ends.
@@ -432,19 +439,29 @@ impl Supervisor {
         if self.health.is_none() && self.machine.is_busy() && self.forked.is_some() {
             self.health = Some(Health::start((*check).clone(), self.environment.clone()));
         }
-        self.reap_old_checks();
+        self.old_checks.forget_ended(self.processes);
         let Some(health) = &mut self.health else { return };
         if health.has_succeeded() {
             self.was_well = true;
             election.beat();
         }
-        if !is_time_to_check {
+        if !is_time_to_check || !self.machine.is_running() {
             return;
         }
-        match self.old_checks.first() {
-            None => self.old_checks.extend(health.begin()),
+        if let Some(pid) = self.old_checks.first() {
             // It counts as a failure: nobody is told that work goes on.
-            Some(pid) => talk(&format!("health check {pid} does not end, so no other is started")),
+            return talk(&format!("health check {pid} does not end, so no other is started"));
+        }
+        if let Some(slow) = health.take_slow() {
+            self.old_checks.end(slow, self.processes);
+        }
+        health.begin();
+    }
+
+    /// Ends a check under way, with what it started.
+    fn end_check(&mut self) {
+        if let Some(check) = self.health.as_mut().and_then(Health::take) {
+            self.old_checks.end(check, self.processes);
         }
     }
 
@@ -465,7 +482,8 @@ impl Supervisor {
 
     fn clean_up(&mut self) {
         self.forked = None;
-        self.old_checks.extend(self.health.take().and_then(|mut health| health.abandon()));
+        self.end_check();
+        self.health = None;
         if let Some(terminal) = self.terminal.take() {
             terminal.take_back();
         }
@@ -537,7 +555,12 @@ fn text_of(word: &Word) -> String {
             format!("the guard process {why}: starting another")
         }
         Word::Unguarded => "no guard could be started: killed the program".to_owned(),
-        Word::CutOff => "the program did not stop in time: killed it".to_owned(),
+        Word::CutOff(had) if *had < GRACE_MIN => {
+            "the leadership is over, without time to stop: killed the program at once".to_owned()
+        }
+        Word::CutOff(had) => {
+            format!("the program did not stop within {}: killed it", output::duration(*had))
+        }
         Word::NotEnded { refused, stuck } => {
             let mut whose = Vec::new();
             if !refused.is_empty() {

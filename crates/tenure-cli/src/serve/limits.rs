@@ -59,6 +59,16 @@ pub(crate) fn raise_descriptors(wanted: u64) -> u64 {
         .unwrap_or(allowed(limit.current))
 }
 
+/// Lifts a limit as far as this process may. Returns what is left of it.
+pub(crate) fn lift(resource: Resource) -> Option<u64> {
+    let limit = getrlimit(resource);
+    limit.current?;
+    // As root the upper limit can be lifted, too.
+    let _ = setrlimit(resource, Rlimit { current: None, maximum: None })
+        .or_else(|_| setrlimit(resource, Rlimit { current: limit.maximum, ..limit }));
+    getrlimit(resource).current
+}
+
 /// Filling a page of two megabytes with zeros stalls the loop for milliseconds, so the setting
 /// `disable-thp` keeps the system from using such pages. Only the program may decide this; its
 /// allocator has begun without them, or an idle server would hold four megabytes of zeros.

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use testkit::{GENEROUS, Process, wait_until};
 
+use crate::instance::has_namespaces;
 use crate::local::User;
-use crate::stage::{Said, TENURE, is_alive, send};
+use crate::stage::{PROMPTLY, Said, TENURE, children_of, is_alive, send};
 
 /// A user whose store is stopped, and the process of that store.
 fn stopped() -> (User, u32) {
@@ -133,18 +134,20 @@ fn force_ends_nobody_but_the_store() {
     std::fs::write(&lock, text).unwrap();
 }
 
+/// Starts the store from a shell with limits.
+fn start_limited(user: &User, limits: &str) -> Said {
+    let mut command = Command::new("sh");
+    let script = format!("{limits}; exec \"$@\"");
+    command.args(["-c", &script, "sh", TENURE, "local", "start"]);
+    command.env("XDG_STATE_HOME", user.folder.path().join("state"));
+    Said::of(command)
+}
+
 /// Root may raise the limit; everybody else is told.
 #[test]
 fn a_store_serves_everybody_whatever_the_first_user_may_open() {
     let user = User::new();
-    let limited = |limit: u32| {
-        let mut command = Command::new("sh");
-        let script = format!("ulimit -n {limit}; exec \"$@\"");
-        command.args(["-c", &script, "sh", TENURE, "local", "start"]);
-        command.env("XDG_STATE_HOME", user.folder.path().join("state"));
-        Said::of(command)
-    };
-    let said = limited(16);
+    let said = start_limited(&user, "ulimit -n 16");
     if said.code != 0 {
         assert!(said.err.contains("ulimit -n"), "{said:?}");
         return;
@@ -162,4 +165,75 @@ fn a_variable_that_is_ignored_is_named() {
     command.env("XDG_STATE_HOME", "relative").env("HOME", folder.path());
     let said = Said::of(command);
     assert!(said.err.contains("XDG_STATE_HOME=relative is relative and ignored"), "{said:?}");
+}
+
+/// A user whose store could not write what it was told: nothing on its disk may grow.
+#[test]
+fn a_store_that_cannot_write_is_ended_by_force_alone() {
+    let user = User::new();
+    assert_eq!(user.tenure(&["local", "start"]).code, 0);
+    let pid = user.pid().unwrap();
+    let process = rustix::process::Pid::from_raw(pid.cast_signed());
+    let full = rustix::process::Rlimit { current: Some(1), maximum: None };
+    let resource = rustix::process::Resource::Fsize;
+    rustix::process::prlimit(process, resource, full).unwrap();
+    // The first write is the one that fails; from then on all are refused.
+    let said = user.tenure(&["once", "batch", "--tick", "1", "--ttl", "1s", "--", "true"]);
+    assert_ne!(said.code, 0, "{said:?}");
+    let said = user.tenure(&["local", "stop"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("store.log") && said.err.contains("--force"), "{said:?}");
+    assert!(is_alive(pid));
+    let said = user.tenure(&["local", "stop", "--force"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    wait_until("the end of the store", GENEROUS, || !is_alive(pid));
+    assert_eq!(user.tenure(&["run", "job", "--ttl", "1s", "--", "true"]).code, 0);
+}
+
+#[test]
+fn limits_of_whoever_starts_the_store_do_not_bind_it() {
+    let user = User::new();
+    let limits = "ulimit -S -f 64; ulimit -S -t 300; ulimit -S -v 4000000";
+    let said = start_limited(&user, limits);
+    assert_eq!(said.code, 0, "{said:?}");
+    let found = std::fs::read_to_string(format!("/proc/{}/limits", user.pid().unwrap())).unwrap();
+    for name in ["Max file size", "Max cpu time", "Max address space"] {
+        let line = found.lines().find(|line| line.starts_with(name)).unwrap();
+        assert!(line[name.len()..].trim_start().starts_with("unlimited"), "{line}");
+    }
+}
+
+/// The first process of a namespace ignores what it does not listen to.
+#[test]
+fn a_signal_ends_the_first_process_while_it_waits_for_the_store() {
+    if !has_namespaces() {
+        return eprintln!("skipped: no pid namespace can be made here");
+    }
+    let (user, _) = stopped();
+    let log = user.folder.path().join("log");
+    let commands: [&[&str]; 4] = [
+        &["run", "job", "--", "sleep", "600"],
+        &["once", "job", "--", "sleep", "600"],
+        &["who", "job"],
+        &["sidecar", "job", "--listen", "127.0.0.1:0"],
+    ];
+    for words in commands {
+        let plain = user.command(words);
+        let mut command = Command::new("unshare");
+        command.args(["-pf", "--mount-proc", "--kill-child", TENURE]).args(plain.get_args());
+        plain.get_envs().for_each(|(name, value)| {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        });
+        command.stderr(std::fs::File::create(&log).unwrap());
+        let mut outside = Process::spawn(command);
+        wait_until("it to wait for the store", GENEROUS, || {
+            std::fs::read_to_string(&log).unwrap().contains("waiting for it")
+        });
+        send(children_of(outside.pid())[0], Signal::TERM);
+        // By itself it would wait for half a minute.
+        assert_eq!(outside.wait(PROMPTLY).code(), Some(143), "{words:?}");
+    }
 }

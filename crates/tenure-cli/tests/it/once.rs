@@ -2,8 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::thread::JoinHandle;
 
-use testkit::{GENEROUS, Process, WallClock, wait_until};
+use testkit::proxy::{Cut, Direction, Door};
+use testkit::{GENEROUS, Process, Proxy, WallClock, wait_until};
 
 use crate::stage::{Kind, Said, Stage, is_alive, number_in, on_every_store, wait_until_gone};
 
@@ -72,6 +74,74 @@ fn a_signal_that_comes_with_the_loss_is_what_ended_the_run() {
         let again = stage.tenure(&["once", "batch", "--tick", tick, "--", "echo", "again"]);
         assert_eq!((again.code, again.out.as_str()), (0, "again"), "{again:?}");
     }
+}
+
+/// Whoever waits behind a proxy, and who runs the tick beside it until there is a file `go`.
+fn waiting_behind(proxy: &Proxy, stage: &Stage, limit: &str) -> (Process, JoinHandle<Said>) {
+    let mut winner = stage.command(&["once", "migrate", "--tick", "v1", "--"]);
+    winner.args(["sh", "-c", "echo $$ > pid; while [ ! -e go ]; do sleep 0.02; done"]);
+    winner.current_dir(stage.folder.path());
+    let winner = Process::spawn(winner);
+    number_in(stage.folder.path(), "pid");
+    let words = ["once", "migrate", "--tick", "v1", "--wait", "--wait-timeout", limit];
+    let mut waiting = stage.command(&[&words[..], &["--", "false"]].concat());
+    waiting.env("TENURE_STORE", stage.store.url_at(proxy.port()));
+    let waiting = std::thread::spawn(move || Said::of(waiting));
+    wait_until("the tick to be looked at", GENEROUS, || {
+        proxy.traffic(Direction::ToServer).contains("migrate")
+    });
+    (winner, waiting)
+}
+
+#[test]
+fn whoever_waits_outlasts_a_store_that_is_away_for_a_while() {
+    let stage = Stage::on(Kind::Redis);
+    let proxy = Proxy::in_front_of(&stage.store);
+    let (mut winner, waiting) = waiting_behind(&proxy, &stage, "10m");
+    proxy.set_door(Door::Refuse);
+    proxy.cut(Cut::Reset);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    proxy.set_door(Door::Open);
+    let _ = stage.folder.write("go", "");
+    assert_eq!(winner.wait(GENEROUS).code(), Some(0));
+    let waited = waiting.join().unwrap();
+    assert_eq!(waited.code, 0, "{waited:?}");
+    assert!(waited.err.contains("skipped: it was run before"), "{waited:?}");
+}
+
+#[test]
+fn a_wait_that_ends_while_the_store_is_away_blames_the_store() {
+    let stage = Stage::on(Kind::Redis);
+    let proxy = Proxy::in_front_of(&stage.store);
+    let (_winner, waiting) = waiting_behind(&proxy, &stage, "5s");
+    proxy.set_door(Door::Refuse);
+    proxy.cut(Cut::Reset);
+    let waited = waiting.join().unwrap();
+    assert_eq!(waited.code, 69, "{waited:?}");
+    assert!(waited.err.contains("no outcome after"), "{waited:?}");
+    let _ = stage.folder.write("go", "");
+}
+
+/// What is said is what happens next.
+#[test]
+fn a_run_that_is_terminated_says_that_its_tick_is_left_to_people() {
+    let stage = Stage::on(Kind::Own);
+    let words = ["once", "migrate", "--tick", "v1", "--on-crash", "skip", "--"];
+    let mut command = stage.command(&words);
+    command.args(["sh", "-c", "echo $$ > pid; exec sleep 600"]);
+    command.current_dir(stage.folder.path());
+    let running = std::thread::spawn(move || Said::of(command));
+    let program = number_in(stage.folder.path(), "pid");
+    crate::stage::send(program, rustix::process::Signal::TERM);
+    let said = running.join().unwrap();
+    assert_eq!(said.code, 143, "{said:?}");
+    assert!(!said.err.contains("is open"), "{said:?}");
+    assert!(said.err.contains("without `--on-crash skip` it is run again"), "{said:?}");
+    let again = stage.tenure(&[&words[..], &["echo", "again"]].concat());
+    assert_eq!((again.code, again.out.as_str()), (0, ""), "{again:?}");
+    assert!(again.err.contains("without `--on-crash skip` it is run again"), "{again:?}");
+    let told = stage.tenure(&["once", "migrate", "--tick", "v1", "--", "echo", "again"]);
+    assert_eq!(told.out, "again", "{told:?}");
 }
 
 /// A file in the stage's folder that may be executed.

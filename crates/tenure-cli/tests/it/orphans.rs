@@ -340,3 +340,33 @@ fn a_health_check_that_cannot_be_killed_does_not_stop_the_wrapper() {
     let checks = fs::read_to_string(stage.folder.path().join("checks")).unwrap();
     checks.lines().for_each(|pid| send(pid.parse().unwrap(), Signal::KILL));
 }
+
+/// `timeout` leaves the process group of the check, as other programs do.
+#[test]
+fn a_health_check_under_way_ends_with_the_program() {
+    let stage = Stage::on(Kind::Own);
+    let check = "timeout 600 sh -c 'echo $$ > check; exec sleep 600' && true";
+    let flags = ["--health-every", "1s", "--health-cmd", check];
+    let script = "until test -s check; do sleep 0.02; done; exit 3";
+    let mut wrapper = stage.wrap("ada", &flags, script);
+    assert_eq!(wrapper.wait(GENEROUS).code(), Some(3));
+    let check = number_in(stage.folder.path(), "check");
+    let lives = is_alive(check);
+    if lives {
+        send(check, Signal::KILL);
+    }
+    assert!(!lives, "it is nobody's after the term");
+}
+
+#[test]
+fn what_a_slow_health_check_started_ends_with_it() {
+    let stage = Stage::on(Kind::Own);
+    // Only the first is slow, so the work is well.
+    let check = "test -s check || timeout 600 sh -c 'echo $$ > check; exec sleep 600' && true";
+    let flags = ["--health-every", "1s", "--health-cmd", check];
+    let wrapper = stage.wrap("ada", &flags, "echo $$ > pid; exec sleep 600");
+    let check = number_in(stage.folder.path(), "check");
+    wait_until_gone(check);
+    assert!(is_alive(number_in(stage.folder.path(), "pid")), "the program goes on");
+    drop(wrapper);
+}

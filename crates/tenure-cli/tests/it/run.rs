@@ -1,7 +1,7 @@
 //! `tenure run`: one child at a time, and nothing left of it.
 
 use rustix::process::Signal;
-use testkit::{GENEROUS, wait_until};
+use testkit::{GENEROUS, Process, wait_until};
 
 use crate::stage::{
     Kind, NAME, PROMPTLY, Said, Stage, guard_of, is_alive, number_in, on_every_store, send,
@@ -45,6 +45,23 @@ on_every_store! {
         wrapper.terminate();
         assert_eq!(wrapper.wait(GENEROUS).code(), Some(137));
         assert!(!is_alive(child));
+    }
+
+    fn a_term_that_the_store_ends_is_blamed_on_nobody(stage: crate::stage::Stage) {
+        let script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done";
+        let words = ["run", NAME, "--ttl", "5s", "--on-loss", "exit", "--", "sh", "-c", script];
+        let (mut command, log) = (stage.command(&words), stage.folder.path().join("log"));
+        command.current_dir(stage.folder.path()).stderr(std::fs::File::create(&log).unwrap());
+        let mut wrapper = Process::spawn(command);
+        let child = number_in(stage.folder.path(), "pid");
+        stage.store.cli(&["SET", "tenure:job", "mallory", "PX", "600000"]);
+        wrapper.wait(GENEROUS);
+        assert!(!is_alive(child));
+        let log = std::fs::read_to_string(log).unwrap();
+        assert!(log.contains("killed the program at once"), "{log}");
+        for blamed in ["did not stop", "did not act"] {
+            assert!(!log.contains(blamed), "{log}");
+        }
     }
 
     fn a_background_process_that_is_left_over_is_killed(stage: crate::stage::Stage) {

@@ -193,8 +193,14 @@ impl Said {
 /// Whether the process runs, rather than being gone or waiting to be reaped.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    !matches!(state, None | Some('Z' | 'X'))
+    let fields: Vec<&str> =
+        stat.rsplit_once(") ").map_or(Vec::new(), |(_, rest)| rest.split(' ').collect());
+    match fields.first() {
+        None => false,
+        // Of its first thread: while there are others, it runs.
+        Some(&("Z" | "X")) => fields.get(17).is_some_and(|threads| !["0", "1"].contains(threads)),
+        Some(_) => true,
+    }
 }
 
 /// Whether the process runs in that folder, as programs of a test do.

@@ -115,6 +115,7 @@ struct Stat {
     pid: u32,
     name: String,
     state: char,
+    threads: u32,
     group: u32,
     session: u32,
     started: u64,
@@ -129,6 +130,7 @@ impl Stat {
             pid,
             name: name.split_once('(')?.1.to_owned(),
             state: fields.first()?.chars().next()?,
+            threads: fields.get(17)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
             started: fields.get(19)?.parse().ok()?,
@@ -136,7 +138,8 @@ impl Stat {
     }
 
     fn is_zombie(&self) -> bool {
-        self.state == 'Z'
+        // The state is that of its first thread.
+        self.state == 'Z' && self.threads <= 1
     }
 
     /// With what its owner did at the time.

@@ -19,6 +19,11 @@ const LAST_TRIES: u32 = 2;
 /// How long whoever holds nothing waits for its last words to be heard: nothing depends on them,
 /// and what is on its way arrives without it.
 const LAST_WORDS_MAX: Duration = Duration::from_millis(300);
+/// How long whoever leaves waits for its first word to be answered. It may have gone out on a
+/// connection that is dead: then it is said again on another, while somebody still waits for that.
+const FIRST_WORD_MAX: Duration = Duration::from_millis(500);
+/// The longest pause before whoever leaves says it again.
+const AGAIN_MAX: Duration = Duration::from_millis(100);
 /// How many hints are kept while the store is being told; the oldest is forgotten first.
 const HINTS_KEPT_MAX: usize = 8;
 
@@ -27,6 +32,8 @@ const HINTS_KEPT_MAX: usize = 8;
 pub(super) struct Farewell {
     word: Word,
     sends_at: Moment,
+    /// Whether it was said before, and not answered.
+    was_said: bool,
     /// When a leaver gives up on a store that does not answer.
     gives_up_at: Option<Moment>,
     /// The term whose work outlived it, and when that has to be told.
@@ -77,6 +84,7 @@ impl Farewell {
         Farewell {
             word,
             sends_at: Moment::ORIGIN,
+            was_said: false,
             gives_up_at: None,
             left_behind: None,
             hints: VecDeque::new(),
@@ -109,13 +117,14 @@ impl Election {
 
     pub(super) fn part(&mut self, now: Moment) {
         self.tell_of_work_left_behind(now);
-        let last_tries = self.settings.timing.try_timeout() * LAST_TRIES;
+        let try_timeout = self.settings.timing.try_timeout();
         let last_words = self.last_words();
         let Stage::Parting(farewell) = &mut self.stage else { return };
         if self.will.stops {
-            let patience = match farewell.word {
-                Word::Abandon { .. } => last_words,
-                _ => last_tries,
+            let patience = match (&farewell.word, self.settings.contest) {
+                (Word::Abandon { .. }, Contest::Lasting) => last_words,
+                // Others give up when they see what a single try may have left behind.
+                _ => try_timeout * LAST_TRIES,
             };
             let gives_up_at = *farewell.gives_up_at.get_or_insert(now + patience);
             if now >= gives_up_at {
@@ -142,7 +151,11 @@ impl Election {
             }
             Word::Nothing => return self.contend_again(now, Duration::ZERO),
         };
-        let timeout = self.settings.timing.try_timeout();
+        let is_first = !std::mem::replace(&mut farewell.was_said, true);
+        let timeout = match self.will.stops && is_first {
+            true => try_timeout.min(FIRST_WORD_MAX),
+            false => try_timeout,
+        };
         self.ask_about_lease(now, LeaseAsk::Farewell, request, timeout);
     }
 
@@ -202,9 +215,19 @@ impl Election {
             self.warn(now, Source::Lease, &[error.to_string()]);
             return self.contend_again(now, self.settings.timing.ttl());
         }
-        let wait = self.back_off();
+        let wait = match self.will.stops {
+            // Whoever leaves does not come again, so it need not spare the store for long.
+            true => self.back_off().min(AGAIN_MAX),
+            false => self.back_off(),
+        };
+        let last_words = self.last_words();
         if let Stage::Parting(farewell) = &mut self.stage {
             farewell.sends_at = now + wait;
+            let is_abandoned = matches!(farewell.word, Word::Abandon { .. });
+            if is_abandoned && !matches!(error, StoreError::TimedOut(_)) {
+                // The store is gone, and with it what the attempt may have left, as far as known.
+                farewell.gives_up_at = farewell.gives_up_at.map(|at| at.min(now + last_words));
+            }
             if matches!(farewell.word, Word::Transfer { until, .. } if until <= now) {
                 self.give_transfer_up(now, &format!("the lease ended first: {error}"));
             }

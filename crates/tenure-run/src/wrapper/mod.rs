@@ -110,8 +110,8 @@ pub enum Word {
     GuardReplaced(GuardTrouble),
     /// No guard could be had for the running program, so it was killed.
     Unguarded,
-    /// The program did not stop in time, so it was killed.
-    CutOff,
+    /// The term is over, so the program was killed: this long after it was asked to stop.
+    CutOff(Duration),
     /// These processes cannot be ended. The term is held to its end.
     NotEnded {
         /// Who belongs to another user.
@@ -215,6 +215,8 @@ struct Program {
     leader: Option<Ending>,
     /// It was told to stop, or killed: how it ends is not its own will.
     is_cut_short: bool,
+    /// When it was asked to stop.
+    asked_at: Option<Moment>,
     has_executed: bool,
     /// Children were listed before it was forked.
     knows_strangers: bool,
@@ -260,6 +262,7 @@ impl Wrapper {
             unguarded_since: None,
             leader: None,
             is_cut_short: false,
+            asked_at: None,
             has_executed: false,
             knows_strangers: false,
             knows_below_strangers: false,
@@ -293,6 +296,7 @@ impl Wrapper {
         match (&program.stage, program.group) {
             (Stage::Running, Some(group)) if !program.is_cut_short => {
                 program.is_cut_short = true;
+                program.asked_at = Some(now);
                 self.ask_to_stop(group);
             }
             // It may have begun: it is told once that is known.
@@ -315,10 +319,11 @@ impl Wrapper {
         if matches!(program.stage, Stage::Ending(_) | Stage::Stuck { .. }) {
             return;
         }
-        let is_late = program.stage == Stage::Running;
+        let is_running = program.stage == Stage::Running;
+        let had = program.asked_at.map_or(Duration::ZERO, |asked_at| now.since(asked_at));
         self.cut_short(now);
-        if is_late {
-            self.outputs.push_back(Output::Say(Word::CutOff));
+        if is_running {
+            self.outputs.push_back(Output::Say(Word::CutOff(had)));
         }
     }
 
@@ -335,6 +340,11 @@ impl Wrapper {
     pub fn takes_signals(&self) -> bool {
         let program = self.program.as_ref();
         program.is_some_and(|program| program.stage == Stage::Running && !program.is_cut_short)
+    }
+
+    /// Whether the program was executed and nobody is about to kill it.
+    pub fn is_running(&self) -> bool {
+        self.program.as_ref().is_some_and(|program| program.stage == Stage::Running)
     }
 
     /// Whoever repeats the wish to end means it.

@@ -55,7 +55,7 @@ impl Wrapper {
     }
 
     /// The program is being executed.
-    pub fn handle_executed(&mut self, _now: Moment) {
+    pub fn handle_executed(&mut self, now: Moment) {
         let Some(program) = &mut self.program else { return };
         program.has_executed = true;
         if program.stage != Stage::Opening {
@@ -63,6 +63,7 @@ impl Wrapper {
         }
         program.stage = Stage::Running;
         if let (true, Some(group)) = (program.is_cut_short, program.group) {
+            program.asked_at = Some(now);
             self.ask_to_stop(group);
         }
     }

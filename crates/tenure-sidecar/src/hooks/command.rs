@@ -1,8 +1,9 @@
 //! A hook that is a shell command.
 
+use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use tokio::process::Command;
 
 use super::{Happening, Interrupted};
@@ -22,6 +23,7 @@ pub(super) async fn run(
         .env("TENURE_ID", &happening.id)
         .env("TENURE_TOKEN", happening.token.to_string())
         .env("TENURE_REASON", happening.reason)
+        .envs(outer_ids().map(|ids| ("OUTER_TENURE_IDS", ids)))
         .stdin(Stdio::null())
         .process_group(0)
         .kill_on_drop(true)
@@ -49,14 +51,58 @@ pub(super) async fn run(
     })
 }
 
-/// Kills a process group unless it ended in order.
+/// Where this process is the program of a wrapper: whose, which the id above hides from the guard
+/// there. See `tenure run`.
+fn outer_ids() -> Option<String> {
+    let ids = ["OUTER_TENURE_IDS", "TENURE_ID"].map(|name| std::env::var(name).unwrap_or_default());
+    let ids: Vec<&str> = ids.iter().flat_map(|list| list.split_whitespace()).collect();
+    (!ids.is_empty()).then(|| ids.join(" "))
+}
+
+/// The most processes below a hook that are looked for.
+const BELOW_MAX: usize = 1_000;
+
+/// What descends from a process, held so that no number can become another's.
+fn below(top: Pid) -> Vec<OwnedFd> {
+    let mut found = Vec::new();
+    let mut parents = vec![top];
+    while let Some(parent) = parents.pop() {
+        for child in children_of(parent) {
+            let held = pidfd_open(child, PidfdFlags::empty());
+            // Asked once it is held.
+            if let (Ok(held), true) = (held, children_of(parent).contains(&child)) {
+                found.push(held);
+                parents.push(child);
+            }
+            if found.len() >= BELOW_MAX {
+                return found;
+            }
+        }
+    }
+    found
+}
+
+fn children_of(parent: Pid) -> Vec<Pid> {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", parent.as_raw_nonzero()));
+    let lists = threads.into_iter().flatten().flatten();
+    let lists = lists.map(|thread| std::fs::read_to_string(thread.path().join("children")));
+    let text = lists.flatten().collect::<Vec<_>>().join(" ");
+    text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+}
+
+/// Kills a process group, and what left it, unless it ended in order.
 struct Group(Option<Pid>);
 
 impl Group {
     fn kill(&mut self) {
         if let Some(group) = self.0.take() {
+            // Found first: what leaves the group, as `timeout` does, is nobody's afterwards.
+            let below = below(group);
             // It may have ended by itself meanwhile.
             let _ = kill_process_group(group, Signal::KILL);
+            for process in below {
+                let _ = pidfd_send_signal(process, Signal::KILL);
+            }
         }
     }
 }

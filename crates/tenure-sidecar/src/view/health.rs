@@ -82,8 +82,7 @@ fn part(watched: &Watched, connection: &Connection, standby_is_degraded: bool) -
     let Some(election) = &watched.election else {
         return observer_part(watched, connection, standby_is_degraded);
     };
-    let status = election.status();
-    let is_leader = election.is_leader();
+    let (status, is_leader) = (election.status(), watched.own().leads);
     let down = match watched.reach(connection) {
         Reach::Down(why) => Some(why),
         _ => None,
@@ -96,9 +95,7 @@ fn part(watched: &Watched, connection: &Connection, standby_is_degraded: bool) -
         _ if matches!(status.reason, Reason::Conflict(_)) => {
             (HealthStatus::Unhealthy, format!("{name}: {}", status.reason))
         }
-        (_, Some(error)) => {
-            (without_store(standby_is_degraded), format!("{name}: store unreachable: {error}"))
-        }
+        (_, Some(error)) => (without_store(standby_is_degraded), format!("{name}: {error}")),
         _ if watched.is_unknown(&watched.seen()) => {
             (without_store(standby_is_degraded), doubts(watched))
         }
@@ -110,10 +107,19 @@ fn part(watched: &Watched, connection: &Connection, standby_is_degraded: bool) -
             without_store(standby_is_degraded),
             format!("{name}: nothing is known yet ({})", status.reason),
         ),
-        (Role::Suspect, None) => {
+        (Role::Suspect, None) if is_leader => {
             (HealthStatus::Degraded, format!("{name}: leads, but the last renewal failed"))
         }
-        (Role::Leader | Role::Yielding, None) => (HealthStatus::Healthy, format!("{name}: leads")),
+        (Role::Suspect, None) => (
+            HealthStatus::Degraded,
+            format!("{name}: leads no more: no renewal came through in time"),
+        ),
+        (Role::Leader | Role::Yielding, None) if is_leader => {
+            (HealthStatus::Healthy, format!("{name}: leads"))
+        }
+        (Role::Leader | Role::Yielding, None) => {
+            (HealthStatus::Healthy, format!("{name}: stops its work ({})", status.reason))
+        }
         (_, None) if standby_is_degraded => {
             (HealthStatus::Degraded, format!("{name}: stands by ({})", status.reason))
         }
@@ -137,9 +143,7 @@ fn doubts(watched: &Watched) -> String {
 fn observer_part(watched: &Watched, connection: &Connection, strict: bool) -> Part {
     let (seen, name) = (watched.seen(), watched.name());
     let (status, description) = match (watched.reach(connection), &seen.error) {
-        (Reach::Down(error), _) => {
-            (without_store(strict), format!("{name}: store unreachable: {error}"))
-        }
+        (Reach::Down(error), _) => (without_store(strict), format!("{name}: {error}")),
         (_, Some(error)) => (HealthStatus::Unhealthy, format!("{name}: {error}")),
         _ if watched.is_unknown(&seen) => (without_store(strict), doubts(watched)),
         _ if seen.observation.is_none() => {

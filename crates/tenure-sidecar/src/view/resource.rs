@@ -12,10 +12,13 @@ use super::{fine_ms, whole_ms};
 use crate::clock;
 use crate::follow::{vacancy_text, vacancy_word};
 use crate::timestamp::Timestamp;
-use crate::watched::{Reach, Seen, Watched};
+use crate::watched::{Own, Reach, Seen, Watched};
 
 /// A member that was silent for this many of its own leases is taken for gone.
 const SILENT_LEASES_MAX: u32 = 3;
+/// Why nobody leads between the end of this instance's leadership and that of its lease.
+pub(super) const ENDING: &str =
+    "the term of this instance is over, and its lease not given back yet";
 
 /// One element of `resources` in `/status`; what `/events` sends as `resource`.
 #[derive(Debug, Serialize)]
@@ -150,8 +153,8 @@ pub(crate) struct Counts {
 
 /// How a resource stands now.
 pub(crate) fn resource(watched: &Watched, connection: &Connection) -> Resource {
-    let (seen, status) = (watched.seen(), watched.status());
-    let own = status.as_ref();
+    let (seen, standing) = (watched.seen(), watched.own());
+    let own = standing.status.as_ref();
     let is_held = watched.is_held();
     let age = seen.age().unwrap_or_default();
     let current = seen.current();
@@ -163,14 +166,14 @@ pub(crate) fn resource(watched: &Watched, connection: &Connection) -> Resource {
         role: own.map_or("observer", |status| status.role.as_str()),
         reason: own
             .map(|status| Reason { code: status.reason.code(), text: status.reason.to_string() }),
-        is_leader: watched.election.as_ref().is_some_and(tenure::Election::is_leader),
+        is_leader: standing.leads,
         token: own.and_then(|status| Some(status.token?.get())),
         remaining_ms: own.and_then(|status| Some(whole_ms(status.remaining?))),
         renewed_ms_ago: watched.renewal_age().map(whole_ms),
         ttl_ms: lease(own, &seen).map(whole_ms),
-        leader: leader(watched, &seen, own),
-        vacancy: vacancy(&seen, own, is_held),
-        members: members(watched, &seen, own),
+        leader: leader(watched, &seen, &standing),
+        vacancy: vacancy(&seen, &standing, is_held),
+        members: members(watched, &seen, &standing),
         unknown: unknown(watched, &seen),
         wish: current.and_then(|seen| seen.wish.as_ref()).map(wish),
         paused_for_ms: current
@@ -215,10 +218,10 @@ fn lease(own: Option<&Status>, seen: &Seen) -> Option<Duration> {
     own.map(|status| status.timing.ttl()).or_else(|| seen.leader_ttl())
 }
 
-fn leader(watched: &Watched, seen: &Seen, own: Option<&Status>) -> Option<Leader> {
-    let leader = watched.known_leader(seen)?;
+fn leader(watched: &Watched, seen: &Seen, own: &Own) -> Option<Leader> {
+    let leader = watched.known_leader(seen, own)?;
     let token = leader.token.is_some().then(|| leader.token.get());
-    let own_remaining = own.filter(|status| status.token.is_some()).map(|own| own.remaining);
+    let own_remaining = own.status.as_ref().filter(|_| own.leads).map(|own| own.remaining);
     Some(Leader {
         id: leader.id.to_string(),
         instance: leader.id.name().to_owned(),
@@ -236,17 +239,23 @@ fn leads_for(seen: &Seen, token: u64) -> Option<u64> {
     Some(server_ms.saturating_sub(term.began_at.0) + whole_ms(age))
 }
 
-fn vacancy(seen: &Seen, own: Option<&Status>, is_held: bool) -> Option<Vacancy> {
-    if own.is_some_and(|status| status.token.is_some()) || !is_held {
+fn vacancy(seen: &Seen, own: &Own, is_held: bool) -> Option<Vacancy> {
+    if own.leads || !is_held {
         return None;
+    }
+    let ending = |left| Vacancy {
+        code: "ending",
+        text: ENDING.to_owned(),
+        left_ms: Option::map(left, whole_ms),
+    };
+    if let Some(status) = own.ending() {
+        return Some(ending(status.remaining));
     }
     let vacancy = match &seen.current()?.leadership {
         Leadership::Vacant(vacancy) => vacancy,
         // Its own term has ended since the look, or is over and not given back yet.
-        Leadership::Led { leader, .. } if own.is_some_and(|own| own.id == leader.id) => {
-            let text = "the term of this instance is over, and its lease not given back yet";
-            let left_ms = seen.remaining().map(whole_ms);
-            return Some(Vacancy { code: "ending", text: text.to_owned(), left_ms });
+        Leadership::Led { leader, .. } if own.is(&leader.id) => {
+            return Some(ending(seen.remaining()));
         }
         Leadership::Led { .. } => return None,
     };
@@ -262,9 +271,9 @@ fn vacancy(seen: &Seen, own: Option<&Status>, is_held: bool) -> Option<Vacancy> 
     Some(Vacancy { code, text, left_ms: left.map(whole_ms) })
 }
 
-fn members(watched: &Watched, seen: &Seen, own: Option<&Status>) -> Vec<Member> {
+fn members(watched: &Watched, seen: &Seen, own: &Own) -> Vec<Member> {
     let Some(observation) = &seen.observation else { return Vec::new() };
-    let (age, leader) = (seen.age().unwrap_or_default(), watched.known_leader(seen));
+    let (age, leader) = (seen.age().unwrap_or_default(), watched.known_leader(seen, own));
     let view = |member: &SeenMember| {
         let beat = observation.server_time.since(member.beat_at) + age;
         let ready_for = |since: ServerTime| whole_ms(observation.server_time.since(since) + age);
@@ -272,7 +281,7 @@ fn members(watched: &Watched, seen: &Seen, own: Option<&Status>) -> Vec<Member> 
         Member {
             id: member.id.to_string(),
             instance: member.id.name().to_owned(),
-            is_self: own.is_some_and(|status| status.id == member.id),
+            is_self: own.is(&member.id),
             leads: leader.as_ref().is_some_and(|leader| leader.id == member.id),
             priority: record.priority,
             ready: record.ready,

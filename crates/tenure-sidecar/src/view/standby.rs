@@ -7,9 +7,10 @@ use serde::Serialize;
 use tenure::backend::Connection;
 use tenure::{Leadership, Role, Status};
 
+use super::resource::ENDING;
 use crate::follow::vacancy_text;
 use crate::timestamp::Timestamp;
-use crate::watched::{Reach, Seen, Watched};
+use crate::watched::{Own, Reach, Seen, Watched};
 
 /// One resource in those words.
 #[derive(Debug, Serialize)]
@@ -35,17 +36,16 @@ pub(crate) struct Standby {
 
 /// How a resource stands, in those words.
 pub(crate) fn standby(watched: &Watched, instance_id: &str, connection: &Connection) -> Standby {
-    let (status, seen) = (watched.status(), watched.seen());
+    let (own, seen) = (watched.own(), watched.seen());
     let is_held = watched.is_held();
-    let leads = watched.election.as_ref().is_some_and(tenure::Election::is_leader);
     let redis_available = watched.reach(connection) == Reach::Up;
-    let current_lock_holder = watched.known_leader(&seen).map(|leader| leader.id.to_string());
+    let current_lock_holder = watched.known_leader(&seen, &own).map(|leader| leader.id.to_string());
     let lacks_leader = current_lock_holder.is_none();
-    let warnings = warnings(watched, status.as_ref(), &seen, redis_available, lacks_leader);
+    let warnings = warnings(watched, &own, &seen, redis_available, lacks_leader);
     Standby {
         standby_enabled: is_held,
         instance_id: instance_id.to_owned(),
-        role: if leads { "PRIMARY" } else { "STANDBY" },
+        role: if own.leads { "PRIMARY" } else { "STANDBY" },
         redis_available,
         current_lock_holder,
         last_successful_refresh: watched.refreshed_at_ms().map(Timestamp),
@@ -59,7 +59,7 @@ pub(crate) fn standby(watched: &Watched, instance_id: &str, connection: &Connect
 /// What a person should look at. Each line raises `hasWarning`.
 fn warnings(
     watched: &Watched,
-    status: Option<&Status>,
+    own: &Own,
     seen: &Seen,
     redis_available: bool,
     lacks_leader: bool,
@@ -73,12 +73,13 @@ fn warnings(
         warn(unknown.text);
     } else if lacks_leader {
         let why = match seen.observation.as_ref().map(|seen| &seen.leadership) {
+            _ if own.ending().is_some() => format!(": {ENDING}"),
             Some(Leadership::Vacant(vacancy)) => format!(": {}", vacancy_text(vacancy)),
             _ => String::new(),
         };
         warn(format!("nobody leads{why}"));
     }
-    if let Some(status) = status {
+    if let Some(status) = &own.status {
         match status.role {
             Role::Suspect => warn("the last renewal failed".to_owned()),
             Role::Stopped => warn("the election was stopped".to_owned()),

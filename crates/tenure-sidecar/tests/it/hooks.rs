@@ -145,6 +145,22 @@ fn a_gain_that_still_runs_is_ended_before_the_loss_is_told() {
     });
 }
 
+/// `timeout` leaves the process group of the hook.
+#[test]
+fn what_a_gain_started_elsewhere_is_ended_with_it() {
+    let stage = Stage::embedded();
+    let folder = TempFolder::create();
+    let pid = folder.path().join("pid");
+    let gain = format!("timeout 600 sh -c 'echo $$ > {}; exec sleep 600' && true", pid.display());
+    let (ada, leading) = stage.leader("ada");
+    let builder = Sidecar::builder(ada).election(leading.clone());
+    let _served = stage.serve(builder.hook(Hook::command_on_gain(gain)));
+    wait_until("the gain runs", GENEROUS, || lines(&pid).len() == 1);
+    let started = lines(&pid).remove(0);
+    stage.runtime.block_on(leading.stop());
+    wait_until("all of the gain to be gone", GENEROUS, || !is_running(&started));
+}
+
 #[test]
 fn the_next_gain_waits_until_the_loss_was_told() {
     let stage = Stage::embedded();

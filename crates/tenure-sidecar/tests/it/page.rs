@@ -205,6 +205,9 @@ fn late_events_are_not_taken_for_news() {
     browser.wait_text(".leader", |text| text == "ada");
     network.set_rules(Rule::HalfOpen);
     browser.wait_text(".leader", |text| text == "Unknown");
+    // It is the sidecar that is not heard: nothing is known against the store.
+    browser.wait_text("#link-text", |text| text.starts_with("no word from the sidecar since"));
+    browser.wait_text(".note", |text| text.starts_with("No word from the sidecar since"));
     let shown = "window.shown = []; new MutationObserver(() => window.shown.push(
         document.querySelector('.leader').innerText)).observe(
         document.querySelector('.leader'), { childList: true, characterData: true, subtree: true })";

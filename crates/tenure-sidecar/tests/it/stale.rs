@@ -1,5 +1,7 @@
 //! What was true is not shown as true once the lease that was seen is over.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use tenure::{Election, Tenure};
 use tenure_sidecar::Sidecar;
@@ -8,6 +10,9 @@ use testkit::{GENEROUS, wait_until};
 
 use crate::openmetrics::parse;
 use crate::stage::{RESOURCE, Served, Stage, TTL};
+
+/// Long enough that the time between the stop of work and the end of the lease can be looked at.
+const LONG: Duration = Duration::from_secs(8);
 
 /// Ada leads, and a sidecar looks on through a network of its own.
 pub(crate) struct Scene {
@@ -128,5 +133,103 @@ fn a_vacancy_that_nobody_can_confirm_is_unknown_as_well() {
     served.wait_for("it is known again", "/status", |status| {
         status["resources"][0]["vacancy"]["code"] == "free"
             && status["resources"][0]["unknown"].is_null()
+    });
+}
+
+/// Ada leads, with work that does not stop, and her own sidecar tells of it.
+fn stubborn(stage: &Stage) -> (Tenure, Election, tenure::Term, Served) {
+    let ada = stage.runtime.block_on(stage.builder("ada").ttl(LONG).connect()).unwrap();
+    let election = stage.elect(&ada);
+    wait_until("ada leads", GENEROUS, || election.is_leader());
+    let work = election.term().unwrap();
+    let served = stage.serve_election(&ada, &election);
+    served.wait_for("ada is seen to lead", "/status", |status| {
+        status["resources"][0]["leader"]["leads_for_ms"].is_u64()
+    });
+    (ada, election, work, served)
+}
+
+/// Asks until the term is over; while it is held and not led, nobody is named as the leader.
+/// Returns how often that was seen.
+fn check_the_end(election: &Election, served: &Served) -> u32 {
+    let mut seen = 0;
+    wait_until("the term is over", GENEROUS, || {
+        let is_over = || election.status().token.is_none();
+        if election.is_leader() {
+            return false;
+        }
+        let (leader, standby) = (served.json("/leader"), served.json("/monitoring/standby-status"));
+        let (health, resource) = (served.json("/health").to_string(), served.resource());
+        let known = metric(served, "tenure_leader_known");
+        let token = metric(served, "tenure_token");
+        if is_over() {
+            return true;
+        }
+        seen += 1;
+        assert_eq!(leader["is_leader"], false);
+        assert_eq!(leader["leader"], Value::Null, "{leader}");
+        assert_eq!(standby["role"], "STANDBY");
+        assert_eq!(standby["currentLockHolder"], Value::Null, "{standby}");
+        assert!(!health.contains("ada: leads\""), "{health}");
+        assert_eq!(resource["is_leader"], false);
+        assert_eq!(resource["leader"], Value::Null, "{resource}");
+        assert_eq!(resource["vacancy"]["code"], "ending", "{resource}");
+        assert!(resource["members"].as_array().unwrap().iter().all(|m| m["leads"] == false));
+        assert_eq!((known, token), (Some(0.0), None));
+        false
+    });
+    seen
+}
+
+#[test]
+fn an_instance_that_gives_way_is_not_named_as_the_leader() {
+    let stage = Stage::redis();
+    let (_ada, election, _work, served) = stubborn(&stage);
+    let operator = stage.client("operator");
+    let asked = stage.runtime.spawn(async move { operator.ask_to_resign(RESOURCE).await });
+    wait_until("ada gives way", GENEROUS, || !election.is_leader());
+    assert!(check_the_end(&election, &served) > 0, "nothing was seen of the end");
+    drop(asked);
+}
+
+#[test]
+fn an_instance_that_could_not_renew_is_not_named_as_the_leader() {
+    let mut stage = Stage::redis();
+    let (_ada, election, _work, served) = stubborn(&stage);
+    stage.server().pause();
+    assert!(check_the_end(&election, &served) > 0, "nothing was seen of the end");
+}
+
+/// What cost the leadership is known without waiting for an observer's own time-out.
+#[test]
+fn a_store_that_left_a_renewal_unanswered_is_down_at_once() {
+    let mut stage = Stage::redis();
+    let (ada, election) = stage.leader("ada");
+    let served = stage.serve_election(&ada, &election);
+    served.wait_for("ada is seen to lead", "/status", |status| {
+        status["resources"][0]["leader"]["leads_for_ms"].is_u64()
+    });
+    for _ in 0..3 {
+        // At another moment of its course each time.
+        wait_until("it leads", GENEROUS, || election.is_leader());
+        served.wait_for("the store is up", "/monitoring/standby-status", |standby| {
+            standby["redisAvailable"] == true
+        });
+        let renewed = election.status().counts.renewals;
+        wait_until("a renewal", GENEROUS, || election.status().counts.renewals > renewed);
+        stage.server().pause();
+        // A look that is patient waits for its answer before the renewal does.
+        served.get("/status");
+        wait_until("the leadership is lost", GENEROUS, || !election.is_leader());
+        assert_eq!(metric(&served, "tenure_store_up"), Some(0.0));
+        let standby = served.json("/monitoring/standby-status");
+        assert_eq!(standby["redisAvailable"], false, "{standby}");
+        assert_eq!(served.resource()["store"]["state"], "down");
+        let health = served.json("/health").to_string();
+        assert!(!health.contains("unreachable: store unreachable"), "{health}");
+        stage.server().resume();
+    }
+    served.wait_for("the store is up", "/monitoring/standby-status", |standby| {
+        standby["redisAvailable"] == true
     });
 }

@@ -25,7 +25,7 @@ pub(super) struct Leaves {
     /// What stronger layers replaced: at most one value per setting and layer.
     replaced: Vec<(Path, Leaf)>,
     /// Tables that a file names, whether anything is set in them or not.
-    named: BTreeSet<Path>,
+    named: BTreeMap<Path, Origin>,
 }
 
 impl Leaves {
@@ -41,12 +41,17 @@ impl Leaves {
                 leaves.insert(Path::of(names.iter().copied()), leaf);
             }
         });
-        Leaves { values: leaves, replaced: Vec::new(), named: BTreeSet::new() }
+        Leaves { values: leaves, replaced: Vec::new(), named: BTreeMap::new() }
     }
 
     /// Whether a file names this table.
     pub(super) fn is_named(&self, path: &Path) -> bool {
-        self.named.contains(path)
+        self.named.contains_key(path)
+    }
+
+    /// Where that table stands.
+    pub(super) fn place_of(&self, path: &Path) -> Option<&Origin> {
+        self.named.get(path)
     }
 
     pub(super) fn get(&self, path: &Path) -> Option<&Leaf> {
@@ -80,7 +85,7 @@ impl Leaves {
 
     /// The names right below `path`.
     pub(super) fn names_below(&self, path: &Path) -> BTreeSet<String> {
-        let named = self.named.iter().filter_map(|other| path.next_towards(other));
+        let named = self.named.keys().filter_map(|other| path.next_towards(other));
         self.below(path).map(|(name, _)| name).chain(named).map(str::to_owned).collect()
     }
 }
@@ -133,7 +138,8 @@ impl FileLayer<'_> {
             (Shape::Map { each, .. }, Value::Table(members)) => {
                 for (name, node) in members {
                     if self.environment.is_some() {
-                        self.leaves.named.insert(path.child(name));
+                        let origin = self.origin(node, Vec::new());
+                        self.leaves.named.insert(path.child(name), origin);
                     }
                     self.value(each, &path.child(name), node);
                 }

@@ -163,7 +163,8 @@ impl Config {
                 let path = Path::of(names.iter().copied());
                 let given =
                     leaves.get(&path).or_else(|| leaves.below(&path).map(|(_, l)| l).next());
-                let origin = given.map_or(Origin::Default, |leaf| leaf.origin.clone());
+                let origin = given.map(|leaf| &leaf.origin).or_else(|| leaves.place_of(&path));
+                let origin = origin.cloned().unwrap_or(Origin::Default);
                 problems.add(Problem::Name { key: path.to_string(), origin, rule });
             }
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure_core::protocol::Request;
 use tenure_core::{
     AskId, Election as Machine, Event, EventKind, HandOver, HandOverOutcome, Moment, Output,
-    Reason, Resource, Role,
+    Reason, Resource, Role, StoreError,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -201,7 +201,8 @@ impl Entry {
         loop {
             match self.machine.poll_output() {
                 Output::WaitUntil(moment) => return moment,
-                Output::Tell(event) => {
+                Output::Tell(mut event) => {
+                    self.own_up(&mut event);
                     self.state.apply(cell, &event);
                     // A new term begins with nobody at work, whatever was told before.
                     self.work_told &= !matches!(event.kind, EventKind::Acquired { .. });
@@ -209,6 +210,16 @@ impl Entry {
                 }
                 ask => outputs.push(ask),
             }
+        }
+    }
+
+    /// No store has granted what an instance does alone.
+    fn own_up(&self, event: &mut Event) {
+        if let EventKind::StateChanged { reason, .. } = &mut event.kind
+            && *reason == Reason::Granted
+            && !self.state.status.borrow().enabled
+        {
+            *reason = Reason::SwitchedOff;
         }
     }
 
@@ -220,6 +231,10 @@ impl Entry {
             let mut changed = status.parting != parting || status.role != role;
             status.parting = parting;
             status.role = role;
+            let reason = match reason {
+                Reason::Granted if !status.enabled => &Reason::SwitchedOff,
+                other => other,
+            };
             if status.reason != *reason {
                 status.reason = reason.clone();
                 changed = true;
@@ -330,12 +345,14 @@ impl Entry {
         if let Some(task) = pending.task {
             task.abort();
         }
-        if pending.purpose == Purpose::Renewal && reply.is_err() {
-            self.state.status.send_if_modified(|status| {
-                status.counts.renewals_failed += 1;
-                false
-            });
-        }
+        let is_renewal = pending.purpose == Purpose::Renewal;
+        let unanswered = matches!(reply, Err(StoreError::TimedOut(_) | StoreError::Unreachable(_)));
+        self.state.status.send_if_modified(|status| {
+            status.counts.renewals_failed += u64::from(is_renewal && reply.is_err());
+            status.counts.unanswered += u64::from(unanswered);
+            status.unanswered = unanswered;
+            false
+        });
         Some(pending.purpose)
     }
 

@@ -335,6 +335,9 @@ impl ElectionBuilder {
         if let Some(advice) = starting.settings.timing.advice() {
             tracing::warn!(target: "tenure", resource = self.name, advice, "unusual ttl");
         }
+        if !enabled {
+            client.tell_alone();
+        }
         client.begin(starting).await?;
         Ok(Election::new(state, client))
     }
@@ -360,9 +363,13 @@ impl ElectionBuilder {
         }
     }
 
+    pub(crate) fn timing(&self) -> Result<Timing, Error> {
+        Ok(Timing::new(&self.timing)?)
+    }
+
     fn settings(&self, contest: Contest) -> Result<Settings, Error> {
         self.check_limits()?;
-        let timing = Timing::new(&self.timing)?;
+        let timing = self.timing()?;
         Ok(Settings {
             contest,
             priority: self.priority,

@@ -25,6 +25,7 @@ mod redis_cluster;
 mod redis_foreign;
 mod redis_foreign_words;
 mod redis_hostile;
+mod redis_last_words;
 mod redis_messages;
 mod redis_misdirected;
 mod redis_protocol;

@@ -138,6 +138,40 @@ async fn a_wait_for_an_outcome_ends() {
 }
 
 #[tokio::test]
+async fn a_wait_for_an_outcome_outlasts_an_outage() {
+    let world = World::new();
+    let clients = clients(&world, 2).await;
+    let holder = world.advance_while(clients[0].try_acquire("schema")).await.unwrap().unwrap();
+    let job = clients[1].job("schema").tick(Tick::named("v7"));
+    let job = job.wait_for_outcome(Duration::from_secs(60));
+    let waiting = tokio::spawn(job.run(|_| async { Ok::<_, Error>(()) }));
+    world.advance(Duration::from_secs(3)).await;
+    world.cut_off("web-1");
+    world.advance(Duration::from_secs(20)).await;
+    assert!(!waiting.is_finished(), "the store may come back");
+    world.heal("web-1");
+    drop(holder);
+    let outcome = world.advance_while(waiting).await.unwrap().unwrap();
+    assert_eq!(outcome, Once::Ran(Ok(())));
+}
+
+#[tokio::test]
+async fn a_wait_that_ends_without_a_store_says_so() {
+    let world = World::new();
+    let tenure = world.client("web-0").await;
+    world.cut_off("web-0");
+    let limit = Duration::from_secs(5);
+    let job = tenure.job("schema").tick(Tick::named("v7")).wait_for_outcome(limit);
+    let error = world.advance_while(job.run(|_| async { Ok::<_, Error>(()) })).await.unwrap_err();
+    let is_told = |error: &Error| match error {
+        Error::TimedOut { reason: Some(Reason::Store(error)), .. } => error.is_temporary(),
+        _ => false,
+    };
+    assert!(is_told(&error), "{error}");
+    assert!(world.elapsed() >= limit && world.elapsed() < limit * 3, "{:?}", world.elapsed());
+}
+
+#[tokio::test]
 async fn one_that_runs_elsewhere_is_named() {
     let world = World::new();
     let clients = clients(&world, 2).await;

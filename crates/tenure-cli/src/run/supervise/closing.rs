@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::time::timeout;
 
-use super::Supervisor;
+use super::{OldChecks, Supervisor};
 use crate::run::guard_link::GuardLink;
 use crate::run::proc::{child_has_ended, from_system};
 
@@ -33,7 +33,7 @@ impl Supervisor {
         if let Some(guard) = self.guard.take() {
             self.dismiss(guard).await;
         }
-        self.old_checks.clear();
+        self.old_checks = OldChecks::default();
         reap_ended();
     }
 

@@ -302,7 +302,7 @@ impl Keeper {
     async fn next_event(&mut self, fresh: &mut Vec<Job>, is_closed: bool) -> Event {
         let takes_jobs = !is_closed && self.waiting.len() < CALLS_QUEUED_MAX;
         let overdue_at = self.open.as_ref().filter(|open| !open.is_suspect);
-        let overdue_at = overdue_at.and_then(|open| open.due.front()).map(|due| due.soonest);
+        let overdue_at = overdue_at.and_then(Open::first_due).map(|due| due.soonest);
         let retired_at = self.retired.as_ref().map(Open::ends_at);
         tokio::select! {
             biased;
@@ -461,7 +461,7 @@ impl Keeper {
     fn suspect(&mut self) {
         let Some(open) = &mut self.open else { return };
         open.is_suspect = true;
-        let timeout = open.due.front().map_or(Duration::ZERO, |due| due.timeout);
+        let timeout = open.first_due().map_or(Duration::ZERO, |due| due.timeout);
         self.state.send_replace(Connection::Down(StoreError::TimedOut(timeout)));
         let wait = self.backoff.next_from(timeout / SUSPECT_SHARE);
         self.dialling = Dialling::At(timer_now() + wait);
@@ -522,6 +522,11 @@ impl Open {
     /// When nobody waits for an answer on this line any more.
     fn ends_at(&self) -> Instant {
         self.due.iter().map(|due| due.latest).max().unwrap_or_else(timer_now)
+    }
+
+    /// What is overdue first. Answers come in order, so a patient caller in front says nothing.
+    fn first_due(&self) -> Option<&Due> {
+        self.due.iter().min_by_key(|due| due.soonest)
     }
 
     /// Whether a batch may follow those on their way. Behind one that waits for replicas the server

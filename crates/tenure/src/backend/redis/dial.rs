@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
@@ -32,6 +33,11 @@ pub(super) const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
 /// A silent peer is asked for a sign of life after this long, so that a dead one is noticed.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(15);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
+
+tokio::task_local! {
+    /// Whether the stream that is being opened leads somewhere: then an answer is missing.
+    static CONNECTED: Arc<AtomicBool>;
+}
 
 /// A stream to a store.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
@@ -148,8 +154,10 @@ impl Route {
         limit: Duration,
         opening: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
+        let connected = Arc::new(AtomicBool::new(false));
+        let opening = CONNECTED.scope(Arc::clone(&connected), opening);
         let opened = tokio::time::timeout(limit, opening).await;
-        opened.unwrap_or_else(|_| Err(self.too_slow(limit)))
+        opened.unwrap_or_else(|_| Err(self.too_slow(limit, connected.load(Ordering::Relaxed))))
     }
 
     /// A server that takes the connection and ends it at the first words wants other words.
@@ -172,19 +180,24 @@ impl Route {
         self.describe().starts_with("rediss")
     }
 
-    fn too_slow(&self, limit: Duration) -> StoreError {
+    fn too_slow(&self, limit: Duration, connected: bool) -> StoreError {
+        let silence = match connected {
+            true => format!("connected, but no answer within {limit:?}"),
+            false => format!("no connection within {limit:?}"),
+        };
         if self.moved().is_some() {
             return StoreError::Unreachable(format!(
-                "no connection within {limit:?}; wait until the sentinels promote a replica, or \
+                "{silence}; wait until the sentinels promote a replica, or \
                  check the network from here"
             ));
         }
         let why = match self.is_encrypted() {
+            _ if connected => "the server is busy or stopped: wait, or look at it there",
             // A plain Redis takes the handshake for a request that has not ended yet.
             true => "the host is silent, a firewall drops what is sent, or the port has no TLS",
             false => "the host is silent, or a firewall drops what is sent to it",
         };
-        StoreError::Unreachable(format!("no connection within {limit:?}; {why}"))
+        StoreError::Unreachable(format!("{silence}; {why}"))
     }
 
     /// A connection on which nothing was asked yet.
@@ -394,7 +407,10 @@ pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 }
 
 async fn dialled(connector: &dyn Connector) -> Result<Box<dyn Stream>, StoreError> {
-    connector.connect().await.map_err(|error| error::from_dial(&error))
+    let stream = connector.connect().await.map_err(|error| error::from_dial(&error))?;
+    // Nobody asks where no time is kept.
+    let _ = CONNECTED.try_with(|connected| connected.store(true, Ordering::Relaxed));
+    Ok(stream)
 }
 
 /// Why a connection broke, rather than that it did.
