@@ -363,7 +363,9 @@ fn a_save_point_saves_and_a_failure_refuses_writes_until_it_is_mended() {
     assert!(file.exists());
 
     let gone = folder.path().join("gone");
+    std::fs::create_dir(&gone).unwrap();
     assert!(is_ok(&ours.words(&format!("CONFIG SET dir {}", gone.display()))));
+    std::fs::remove_dir_all(&gone).unwrap();
     assert_eq!(text(&ours.words("BGSAVE")), "Background saving started");
     wait_until("the failure to be noticed", PATIENCE, || {
         info(&mut ours, "rdb_last_bgsave_status") == "err"
