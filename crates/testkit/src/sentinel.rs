@@ -150,7 +150,9 @@ impl SentinelGroup {
     /// # Panics
     /// When that takes far too long.
     pub fn wait_for_another_master(&self, old: usize) -> usize {
-        crate::wait_for("another master", GENEROUS, || {
+        /// Sentinels whose first try came to nothing wait for long before the next.
+        const TRIES: u32 = 3;
+        crate::wait_for("another master", GENEROUS * TRIES, || {
             let new = self.master().filter(|new| *new != old)?;
             self.servers[new].cli(&["ROLE"]).starts_with("master").then_some(new)
         })
