@@ -15,11 +15,13 @@ pub(crate) struct Clock {
     anchored_at: Real,
     reading: u64,
     off_ppm: i64,
+    /// How far it is ahead of the real one by nature, whatever jumps came to it.
+    pub(crate) drawn_ahead: i64,
 }
 
 impl Clock {
     pub(crate) fn new(reading: u64, off_ppm: i64) -> Self {
-        Clock { anchored_at: 0, reading, off_ppm }
+        Clock { anchored_at: 0, reading, off_ppm, drawn_ahead: 0 }
     }
 
     /// What the clock shows at `real`, in nanoseconds.
@@ -48,7 +50,7 @@ impl Clock {
     }
 
     pub(crate) fn set_rate(&mut self, now: Real, off_ppm: i64) {
-        *self = Clock { anchored_at: now, reading: self.at(now), off_ppm };
+        *self = Clock { anchored_at: now, reading: self.at(now), off_ppm, ..*self };
     }
 
     /// The clock of a host that is frozen as a whole.

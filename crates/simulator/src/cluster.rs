@@ -62,6 +62,8 @@ pub(crate) struct Cluster {
     runs: u64,
     /// Counts what was executed on any node.
     pub(crate) writes: u64,
+    /// How far the clock of any server that never jumped has been ahead.
+    pub(crate) drawn_ahead_max: i64,
 }
 
 /// A copy of a primary that hears of every write a little later.
@@ -112,6 +114,7 @@ impl Cluster {
             disk: None,
             runs: 1,
             writes: 0,
+            drawn_ahead_max: 0,
         }
     }
 
@@ -227,7 +230,11 @@ impl Cluster {
 
     fn clock_beside_primary(&mut self, now: Real, ahead: i64, off_ppm: i64) -> Clock {
         let reading = self.primary().clock.at(now).saturating_add_signed(ahead);
+        // Such differences add up where one replica after the other takes over.
+        let drawn_ahead = self.primary().clock.drawn_ahead + ahead;
+        self.drawn_ahead_max = self.drawn_ahead_max.max(drawn_ahead);
         let mut clock = Clock::new(0, 0);
+        clock.drawn_ahead = drawn_ahead;
         clock.step_forward(now, reading - clock.at(now));
         clock.set_rate(now, off_ppm);
         clock

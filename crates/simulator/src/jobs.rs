@@ -98,7 +98,8 @@ impl World<'_> {
     ) {
         self.note_party(party, || format!("reports {how:?} of {tick:?}"));
         // Drift, and clocks of replicas that are somewhat ahead.
-        let micros = (EPOCH + self.now / 100 * 101 + self.climate.lease) / 1_000;
+        let ahead = self.climate.lease.saturating_add_signed(self.cluster.drawn_ahead_max);
+        let micros = (EPOCH + self.now / 100 * 101 + ahead) / 1_000;
         let wrong = self.judge.ticks.reported(tick, how, (reruns_crashed, micros));
         if let Some(what) = wrong {
             self.judge.broken(Promise::P7, self.now, what);

@@ -122,7 +122,7 @@ impl Runner {
         };
         let waits = tick.is_some() && self.random.percent(WAITS_PERCENT);
         let rerun_crashed = self.reruns_crashed || self.flaw == Some(Flaw::RerunsAnyway);
-        JobSettings { tick, rerun_crashed, keep: KEEP, waits }
+        JobSettings { tick, rerun_crashed, keep: KEEP, waits, ttl: self.ttl }
     }
 
     /// Does what the job's machine says.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::{Answer, LostWhy, Outcome, Request, Tick, TickOutcome};
+use crate::protocol::{Answer, LostWhy, Outcome, Request, Tick, TickOutcome, View};
 use crate::{InstanceId, ServerTime, Token};
 
 /// The pause before a request that was not answered is repeated.
@@ -22,6 +22,8 @@ pub struct JobSettings {
     pub keep: Duration,
     /// Whether the outcome is waited for: what may pass does not end the run.
     pub waits: bool,
+    /// The lease that is asked for.
+    pub ttl: Duration,
 }
 
 /// A tick that is known, or that only the store's clock can tell.
@@ -174,9 +176,7 @@ impl JobRun {
                 self.look()
             }
             // Trying would only disturb whoever is at it.
-            (Request::TickLook { .. }, _)
-                if self.settings.waits && answer.view.holder.is_some() =>
-            {
+            (Request::TickLook { .. }, _) if self.settings.waits && self.is_held(&answer.view) => {
                 JobStep::Wait
             }
             (Request::TickLook { .. }, _) => JobStep::Lead,
@@ -245,6 +245,12 @@ impl JobRun {
         JobStep::Ask { request, after: Duration::ZERO }
     }
 
+    /// Whether somebody holds the resource. A key that lasts for longer than a lease may have been
+    /// left behind when the store's clock stepped back: only a try finds out.
+    fn is_held(&self, view: &View) -> bool {
+        view.holder.is_some() && view.pttl.is_some_and(|left| left <= self.settings.ttl)
+    }
+
     /// Whether the tick is a period that has not begun, by this reading of the store's clock.
     fn is_to_come(&self, time: ServerTime) -> bool {
         match (&self.tick, self.period_at(time)) {
@@ -267,17 +273,28 @@ impl JobRun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::View;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn run(tick: Option<JobTick>) -> JobRun {
-        JobRun::new(JobSettings { tick, rerun_crashed: true, keep: SECOND, waits: false })
+        JobRun::new(JobSettings {
+            tick,
+            rerun_crashed: true,
+            keep: SECOND,
+            waits: false,
+            ttl: SECOND,
+        })
     }
 
     fn waiting() -> JobRun {
         let tick = Some(JobTick::Known(Tick::Named("step".into())));
-        JobRun::new(JobSettings { tick, rerun_crashed: true, keep: SECOND, waits: true })
+        JobRun::new(JobSettings {
+            tick,
+            rerun_crashed: true,
+            keep: SECOND,
+            waits: true,
+            ttl: SECOND,
+        })
     }
 
     fn named() -> JobRun {
@@ -342,9 +359,17 @@ mod tests {
         run.look();
         assert_eq!(run.handle_unanswered(true, false), JobStep::Wait, "the store may come back");
         run.look();
-        let held = View { holder: Some(InstanceId::seen("ada")), ..View::default() };
-        let looked = Answer { outcome: Outcome::TickUnknown, view: held, warnings: Vec::new() };
-        assert_eq!(run.handle_answer(looked, false), JobStep::Wait, "somebody is at it");
+        let held_for = |pttl| {
+            let view = View { holder: Some(InstanceId::seen("ada")), pttl, ..View::default() };
+            Answer { outcome: Outcome::TickUnknown, view, warnings: Vec::new() }
+        };
+        let looked = run.handle_answer(held_for(Some(SECOND)), false);
+        assert_eq!(looked, JobStep::Wait, "somebody is at it");
+        for left_behind in [Some(SECOND * 40), None] {
+            run.look();
+            let looked = run.handle_answer(held_for(left_behind), false);
+            assert_eq!(looked, JobStep::Lead, "only a try shortens it");
+        }
         assert_eq!(run.handle_denied(), JobStep::Wait);
         assert_eq!(run.handle_untried(true), JobStep::Wait);
 

@@ -367,7 +367,7 @@ impl<'a> Turn<'a> {
         }
         job.tick.as_ref().map_or(Ok(()), Tick::check)?;
         let resource = job.election().resource()?;
-        let try_timeout = job.election().timing()?.try_timeout();
+        let timing = job.election().timing()?;
         let backend = job.client.backend_when(job.enabled);
         let messages = match job.waits {
             Some(_) => {
@@ -382,8 +382,9 @@ impl<'a> Turn<'a> {
             rerun_crashed: job.reruns_crashed,
             keep: job.keeps,
             waits: job.waits.is_some(),
+            ttl: timing.ttl(),
         });
-        let trouble = None;
+        let (try_timeout, trouble) = (timing.try_timeout(), None);
         Ok(Turn { job, backend, resource, run, messages, gives_up_at, try_timeout, trouble })
     }
 
