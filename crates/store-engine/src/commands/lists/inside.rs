@@ -152,9 +152,12 @@ impl Search {
             at += 2;
         }
         let from = if rank < 0 { End::Back } else { End::Front };
-        // The one rank that cannot be negated stays below every count in Redis.
-        let skipped = rank.checked_abs().map_or(0, |rank| rank as usize - 1);
-        Ok(Self { from, skipped, wanted, compared_max })
+        let Some(rank) = rank.checked_abs() else {
+            // The one rank that cannot be negated stays below every count in Redis.
+            let wanted = wanted.map(|_| usize::MAX);
+            return Ok(Self { from, skipped: 0, wanted, compared_max });
+        };
+        Ok(Self { from, skipped: rank as usize - 1, wanted, compared_max })
     }
 
     /// Indexes of matches, in the order of the search.
