@@ -297,8 +297,7 @@ fn weigh(
     let lost = verdict.fenced.lost;
     check(lost == 0, format!("{lost} fenced writes were lost"));
     check(verdict.fenced.confirmed > 0, "nothing was written under the fence".into());
-    // Beside instances of an earlier version nobody may lead after such a step; that there are never
-    // two is promised all the same.
+    // Beside instances of an earlier version nobody may lead after such a step, but never two.
     if world.fleet.has_two_versions() && row.faults.contains(&Fault::StepClockBack) {
         gaps = Gaps::default();
     }
