@@ -101,11 +101,6 @@ impl Fleet {
         }
     }
 
-    /// Whether instances of an earlier version take part.
-    pub(super) fn has_two_versions(&self) -> bool {
-        self.programs.len() > 1
-    }
-
     /// The longest lease of all.
     pub(super) fn longest_lease(&self) -> Duration {
         (0..self.places.len()).map(|place| self.lease(place)).max().unwrap_or(self.ttl)

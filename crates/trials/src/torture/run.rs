@@ -263,7 +263,7 @@ fn weigh(
     world: &World,
     rounds: usize,
     faults: BTreeMap<Fault, usize>,
-    mut gaps: Gaps,
+    gaps: Gaps,
     history: History,
 ) -> Outcome {
     let verdict = judge(&history);
@@ -297,10 +297,6 @@ fn weigh(
     let lost = verdict.fenced.lost;
     check(lost == 0, format!("{lost} fenced writes were lost"));
     check(verdict.fenced.confirmed > 0, "nothing was written under the fence".into());
-    // Beside instances of an earlier version nobody may lead after such a step, but never two.
-    if world.fleet.has_two_versions() && row.faults.contains(&Fault::StepClockBack) {
-        gaps = Gaps::default();
-    }
     check(gaps.endless == 0, format!("no leader after {} rounds", gaps.endless));
     for (name, gap, limit) in [
         ("being healed", gaps.healed, bound + LATER_AFTER_HEALING),
