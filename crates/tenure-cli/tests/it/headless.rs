@@ -55,17 +55,6 @@ fn wait_until_headless(pid: u32) {
     assert!(is_alive(pid), "its other thread goes on");
 }
 
-/// Several renewals, after each of which the guard is told what left the program's group.
-fn let_renew(stage: &Stage) {
-    let meta = format!("{{tenure:{NAME}}}:meta");
-    let renewed = || stage.store.cli(&["HGET", &meta, "expires_at"]);
-    for _ in 0..3 {
-        let before = renewed();
-        wait_until("a renewal", GENEROUS, || renewed() != before);
-    }
-    std::thread::sleep(std::time::Duration::from_secs(1));
-}
-
 #[test]
 fn a_daemon_without_its_first_thread_dies_with_its_wrapper() {
     let stage = stage();
@@ -85,7 +74,7 @@ fn what_a_program_without_its_first_thread_started_dies_with_its_wrapper() {
     let mut wrapper = stage.wrap("ada", &[], script);
     let (leader, stray) = (number_in(folder, "leader"), number_in(folder, "stray"));
     wait_until_headless(leader);
-    let_renew(&stage);
+    stage.let_renew();
     wrapper.kill();
     wait_until_gone(stray);
     wait_until_gone(leader);

@@ -83,14 +83,7 @@ fn a_stray_that_hides_its_mark_dies_with_its_wrapper() {
     let script = "setsid env -i sh -c 'echo $$ > stray; exec sleep 600' & sleep 600";
     let mut wrapper = stage.wrap("ada", &[], script);
     let stray = number_in(stage.folder.path(), "stray");
-    let meta = format!("{{tenure:{NAME}}}:meta");
-    let renewed = || stage.store.cli(&["HGET", &meta, "expires_at"]);
-    // The guard is told after a renewal.
-    for _ in 0..3 {
-        let before = renewed();
-        wait_until("a renewal", GENEROUS, || renewed() != before);
-    }
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    stage.let_renew();
     wrapper.kill();
     wait_until_gone(stray);
 }

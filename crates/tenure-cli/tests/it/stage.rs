@@ -133,6 +133,18 @@ impl Stage {
         });
     }
 
+    /// Waits for several renewals, after each of which the guard is told what left the program's
+    /// group.
+    pub(crate) fn let_renew(&self) {
+        let meta = format!("{{tenure:{NAME}}}:meta");
+        let renewed = || self.store.cli(&["HGET", &meta, "expires_at"]);
+        for _ in 0..3 {
+            let before = renewed();
+            wait_until("a renewal", GENEROUS, || renewed() != before);
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+
     pub(crate) fn key_exists(&self) -> bool {
         self.store.cli(&["EXISTS", &format!("tenure:{NAME}")]) == "1"
     }
