@@ -154,6 +154,7 @@ async fn a_quarantine_is_not_lengthened_by_a_clock_that_steps_back() {
 /// What a server says to one request once it follows a master that knows nothing of the term.
 async fn ask_a_replica(request: impl FnOnce(Token, &Actor) -> Request) -> StoreError {
     let (server, other) = (RedisServer::start(), RedisServer::start());
+    other.cli(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
     let [ada, bob, _] = cast(&server);
     let token = ada.lead(1).await;
     // What it knew is gone with the first synchronisation; the connection stays.

@@ -52,11 +52,11 @@ fn tests() -> Result<(), Failure> {
     run_side_by_side(command)
 }
 
-/// Most tests wait for a lease to end rather than compute, so there are more of them at a time than
-/// processors.
+/// Most tests wait for a lease to end rather than compute, so there are twice as many of them at a
+/// time as processors.
 fn run_side_by_side(mut command: Command) -> Result<(), Failure> {
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = (processors + processors.div_ceil(2)).to_string();
+    let threads = (2 * processors).to_string();
     set_unless_chosen(&mut command, "NEXTEST_TEST_THREADS", &threads);
     tools::succeed(command)
 }
