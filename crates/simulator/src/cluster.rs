@@ -176,7 +176,7 @@ impl Cluster {
         op: &Op,
         from: &Caller,
     ) -> Result<Reply, StoreError> {
-        let refusal = || StoreError::WrongNode("it takes no writes".into());
+        let refusal = || StoreError::wrong_node("it takes no writes");
         let server_time = self.nodes[at].server_time(now);
         let Op::Call(request) = op else { return Err(refusal()) };
         let call = Call {

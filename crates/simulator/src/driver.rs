@@ -2,7 +2,7 @@
 //! work begin and end.
 
 use tenure_core::protocol::{Hint, Outcome, Request, Token};
-use tenure_core::{EventKind, Moment, Reason, StoreError};
+use tenure_core::{EventKind, Moment, Reason, StoreError, StoreErrorKind};
 
 use crate::algorithm::{Belief, Op, Output, Reply, Want};
 use crate::case::Replicas;
@@ -96,7 +96,7 @@ impl World<'_> {
         };
         let gives_up_at = (sent_at + span(timeout)).as_nanos();
         if let Some(real) = place.clock.real_at(gives_up_at) {
-            let reply = Box::new(Err(StoreError::TimedOut(span(timeout))));
+            let reply = Box::new(Err(StoreError::timed_out(span(timeout))));
             let (line, epoch, step) = (NO_LINE, ANY_EPOCH, 0);
             self.at(real, Event::Reply { party, life, line, epoch, ask, step, reply });
         }
@@ -129,7 +129,8 @@ impl World<'_> {
         if epoch != ANY_EPOCH && epoch != place.links[line].epoch {
             return;
         }
-        let is_astray = matches!(reply, Err(StoreError::WrongNode(_)));
+        let is_astray =
+            reply.as_ref().is_err_and(|error| error.kind() == StoreErrorKind::WrongNode);
         match self.quorum {
             Some(_) => self.advance_round(party, line, (ask, step), reply),
             None => self.finish_ask(party, ask, reply),

@@ -23,7 +23,7 @@ impl World<'_> {
         let (life, epoch) = (self.parties[party].life, self.parties[party].links[line].epoch);
         if !self.parties[party].links[line].is_up {
             if self.is_healed() || self.random.percent(80) {
-                let reply = Box::new(Err(StoreError::Unreachable("not connected".into())));
+                let reply = Box::new(Err(StoreError::unreachable("not connected")));
                 let (delay, epoch) = (self.random.below(MILLISECOND), ANY_EPOCH);
                 self.after(delay, Event::Reply { party, life, line, epoch, ask, step, reply });
             }
@@ -98,7 +98,7 @@ impl World<'_> {
             return;
         }
         if self.now < self.cluster.nodes[letter.node].denies_until {
-            let error = StoreError::Denied("this login may not".into());
+            let error = StoreError::denied("this login may not");
             if !is_cut && !letter.is_copy {
                 self.answer(letter, Err(error));
             }
@@ -162,7 +162,7 @@ impl World<'_> {
         // Whoever took over meanwhile confirms nothing any more.
         let confirmed_at = self.cluster.confirmed_at(letter.node, write, count);
         if confirmed_at.is_none_or(|at| at > self.now) {
-            let error = StoreError::NotNow("too few replicas confirmed it".into());
+            let error = StoreError::not_now("too few replicas confirmed it");
             return self.answer(letter, Err(error));
         }
         self.tick_recorded(&letter.op, &reply);
@@ -269,7 +269,7 @@ impl World<'_> {
                 let delay = self.random.below(2 * MILLISECOND);
                 // Whichever step of a round is under way on this line.
                 for step in 0..self.quorum.map_or(1, |_| 2) {
-                    let reply = Box::new(Err(StoreError::Unreachable("connection broke".into())));
+                    let reply = Box::new(Err(StoreError::unreachable("connection broke")));
                     let epoch = ANY_EPOCH;
                     self.after(delay, Event::Reply { party, life, line, epoch, ask, step, reply });
                 }

@@ -113,7 +113,7 @@ impl Algorithm for Ours {
         let (_, ask, sent_at) = self.asks.swap_remove(at);
         let reply = match reply {
             Ok(Reply::Answer(answer)) => Ok(answer),
-            Ok(_) => Err(StoreError::Unexpected("a plain reply to a call".into())),
+            Ok(_) => Err(StoreError::unexpected("a plain reply to a call")),
             Err(error) => Err(error),
         };
         let reply = reply.map(|mut answer| {
@@ -150,7 +150,7 @@ impl Algorithm for Ours {
 
     fn unreachable(&mut self, now: Moment) {
         self.now = now;
-        self.election.handle_unreachable(now, StoreError::Unreachable("broken".into()));
+        self.election.handle_unreachable(now, StoreError::unreachable("broken"));
     }
 
     fn work(&mut self, now: Moment, running: bool) {

@@ -49,7 +49,7 @@ impl World<'_> {
         }
         let reply = match reply {
             Ok(Reply::Answer(answer)) => Ok(answer),
-            Ok(_) => Err(StoreError::Unexpected("a plain reply to a call".into())),
+            Ok(_) => Err(StoreError::unexpected("a plain reply to a call")),
             Err(error) => Err(error),
         };
         if let Some(last) = open.last.get_mut(line) {

@@ -292,7 +292,7 @@ impl Algorithm for Runner {
         if self.stage == Stage::Asking(ask) {
             let reply = match reply {
                 Ok(Reply::Answer(answer)) => Ok(answer),
-                Ok(_) => Err(StoreError::Unexpected("a plain reply to a call".into())),
+                Ok(_) => Err(StoreError::unexpected("a plain reply to a call")),
                 Err(error) => Err(error),
             };
             self.settle(now, reply);

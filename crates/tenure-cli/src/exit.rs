@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use tenure::config::{Origin, Problem};
-use tenure::core::StoreError;
+use tenure::core::StoreErrorKind;
 
 /// The answer is no: nobody leads, refused, not done.
 pub(crate) const NO: u8 = 1;
@@ -75,7 +75,7 @@ impl From<tenure::Error> for Failure {
             E::Conflict { .. } => CONFIGURATION,
             // A login or an address has to be changed first. A replica may be promoted and a
             // sentinel be told of its master, but whoever asks once named the wrong one.
-            E::Store(StoreError::WrongNode(_)) => CONFIGURATION,
+            E::Store(error) if error.kind() == StoreErrorKind::WrongNode => CONFIGURATION,
             E::Store(error) if !error.is_temporary() => CONFIGURATION,
             E::Store(_) => UNREACHABLE,
             E::TimedOut { .. } => TIMED_OUT,

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use tenure::config::{Config, Loader};
-use tenure::core::StoreError;
+use tenure::core::StoreErrorKind;
 use tenure::{Observer, Tenure, blocking};
 
 use crate::exit::{self, Failure};
@@ -172,30 +172,30 @@ pub(crate) fn blame(tenure: &Tenure, error: tenure::Error) -> Failure {
 
 /// The same where there is no client yet.
 pub(crate) fn blame_on(store: &str, error: tenure::Error) -> Failure {
-    let next = match &error {
-        tenure::Error::Store(StoreError::Denied(_)) => "see docs/acl.md for what the login needs",
-        tenure::Error::Store(StoreError::NotNow(_)) => "wait, or look at the store's own log",
-        tenure::Error::Store(StoreError::Unreachable(_) | StoreError::TimedOut(_)) => "start it",
-        tenure::Error::Store(_) => "check the store's address, and what runs there",
-        _ => return Failure::from(error),
+    let tenure::Error::Store(trouble) = &error else { return Failure::from(error) };
+    let next = match trouble.next_step() {
+        Some(_) => String::new(),
+        None => format!("; {}", usual_step(trouble.kind())),
     };
     let failure = Failure::from(error);
-    Failure { message: blamed(store, &failure, next), ..failure }
+    let place = match failure.message.contains(store) {
+        true => String::new(),
+        false => format!("{store}: "),
+    };
+    let or_another = match failure.code {
+        exit::UNREACHABLE => ", or name another by --store",
+        _ => "",
+    };
+    Failure { message: format!("{place}{}{next}{or_another}", failure.message), ..failure }
 }
 
-fn blamed(store: &str, failure: &Failure, next: &str) -> String {
-    let message = match failure.message.contains(store) {
-        true => failure.message.clone(),
-        false => format!("{store}: {}", failure.message),
-    };
-    // What the library advises stands behind a semicolon.
-    let message = match message.contains("; ") {
-        true => message,
-        false => format!("{message}: {next}"),
-    };
-    match failure.code {
-        exit::UNREACHABLE => format!("{message}, or name another by --store"),
-        _ => message,
+/// What to do where the library knows nothing better.
+fn usual_step(kind: StoreErrorKind) -> &'static str {
+    match kind {
+        StoreErrorKind::Denied => "see docs/acl.md for what the login needs",
+        StoreErrorKind::NotNow => "wait, or look at the store's own log",
+        StoreErrorKind::Unreachable | StoreErrorKind::TimedOut => "start it",
+        _ => "check the store's address, and what runs there",
     }
 }
 
@@ -228,6 +228,7 @@ pub(crate) fn connect(config: Config) -> Result<Tenure, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tenure::core::StoreError;
 
     #[test]
     fn the_flag_for_the_mode_counts_before_the_address() {
@@ -250,24 +251,26 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_store_is_said_once_and_so_is_what_to_do() {
         let of = |error| blame_on("redis://h:1/0", tenure::Error::Store(error)).message;
-        let unreachable = StoreError::Unreachable("redis://h:1/0: refused; start the store".into());
+        let unreachable = StoreError::unreachable("redis://h:1/0: refused");
+        let unreachable = unreachable.with_next_step("start the store");
         assert_eq!(
             of(unreachable),
             "store unreachable: redis://h:1/0: refused; start the store, or name another by --store"
         );
-        let silent = of(StoreError::TimedOut(std::time::Duration::from_secs(3)));
+        let silent = of(StoreError::timed_out(std::time::Duration::from_secs(3)));
         assert!(
             silent.starts_with("redis://h:1/0: no answer from the store within 3s"),
             "{silent}"
         );
-        assert!(silent.ends_with(": start it, or name another by --store"), "{silent}");
+        assert!(silent.ends_with("; start it, or name another by --store"), "{silent}");
         assert_eq!(
-            of(StoreError::Denied("NOPERM".into())),
-            "redis://h:1/0: store denies access: NOPERM: see docs/acl.md for what the login needs"
+            of(StoreError::denied("NOPERM")),
+            "redis://h:1/0: store denies access: NOPERM; see docs/acl.md for what the login needs"
         );
-        let odd = of(StoreError::Unexpected("it is no sentinel; write redis://h".into()));
+        let odd = StoreError::unexpected("it is no sentinel").with_next_step("write redis://h");
+        let odd = of(odd);
         assert!(odd.ends_with("it is no sentinel; write redis://h"), "{odd}");
-        let odd = of(StoreError::Unexpected("a number".into()));
-        assert!(odd.ends_with("a number: check the store's address, and what runs there"), "{odd}");
+        let odd = of(StoreError::unexpected("a number"));
+        assert!(odd.ends_with("a number; check the store's address, and what runs there"), "{odd}");
     }
 }

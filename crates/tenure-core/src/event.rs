@@ -189,9 +189,7 @@ impl Reason {
             | (Reason::NotRunning(_), Reason::NotRunning(_)) => true,
             (Reason::Quarantine { why, .. }, Reason::Quarantine { why: other, .. }) => why == other,
             // One outage shows itself in many words.
-            (Reason::Store(error), Reason::Store(other)) => {
-                std::mem::discriminant(error) == std::mem::discriminant(other)
-            }
+            (Reason::Store(error), Reason::Store(other)) => error.kind() == other.kind(),
             _ => self == other,
         }
     }

@@ -16,6 +16,7 @@ pub mod quorum;
 mod random;
 pub mod record_text;
 mod settings;
+mod store_error;
 pub mod text;
 pub mod timing;
 
@@ -25,6 +26,7 @@ pub use moment::Moment;
 pub use name::{
     DEFAULT_PREFIX, INSTANCE_NAME_LEN_MAX, InstanceId, KEY_LEN_MAX, NameError, Resource,
 };
-pub use protocol::{ServerTime, StoreError, Token};
+pub use protocol::{ServerTime, Token};
 pub use settings::{Contest, Failback, Settings};
+pub use store_error::{StoreError, StoreErrorKind};
 pub use timing::{Timing, TimingError, TimingSettings};

@@ -288,7 +288,7 @@ impl Client {
             error = self.out_of_reach(connection) => Err(error),
             slept = self.sleep(timeout + CALL_TIMEOUT_SLACK) => {
                 slept?;
-                Err(Error::Store(tenure_core::StoreError::TimedOut(timeout)))
+                Err(Error::Store(tenure_core::StoreError::timed_out(timeout)))
             }
         }
     }
@@ -403,7 +403,7 @@ impl Client {
 /// Why requests cannot even be sent. A late answer alone is no reason: it may still come.
 fn why_down(connection: &Connection) -> Option<&tenure_core::StoreError> {
     match connection {
-        Connection::Down(why) if !matches!(why, tenure_core::StoreError::TimedOut(_)) => Some(why),
+        Connection::Down(why) if why.kind() != tenure_core::StoreErrorKind::TimedOut => Some(why),
         _ => None,
     }
 }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tenure_core::memory_store::MemoryStore;
-use tenure_core::protocol::{Answer, Call, Hint, StoreError};
-use tenure_core::{Moment, Resource, ServerTime};
+use tenure_core::protocol::{Answer, Call, Hint};
+use tenure_core::{Moment, Resource, ServerTime, StoreError};
 use tokio::sync::{mpsc, watch};
 
 use crate::backend::{Backend, Calling, Connection, Listening, Signal, SignalSink, Subscription};
@@ -137,7 +137,7 @@ impl MemoryBackend {
         self.link.state.send_replace(state);
         self.link.connection.send_replace(match open {
             true => Connection::Up,
-            false => Connection::Down(StoreError::Unreachable("the link is cut".to_owned())),
+            false => Connection::Down(StoreError::unreachable("the link is cut".to_owned())),
         });
         let signal = if open { Signal::Listening } else { Signal::Deaf };
         self.tell(|ear| Arc::ptr_eq(&ear.link, &self.link), signal);

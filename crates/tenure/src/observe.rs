@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::protocol::{
-    Answer, HistoryEntry, Member, Outcome, Request, ServerTime, StoreError, View, Wish,
+    Answer, HistoryEntry, Member, Outcome, Request, ServerTime, View, Wish,
 };
-use tenure_core::{InstanceId, Resource, SeenLeader};
+use tenure_core::{InstanceId, Resource, SeenLeader, StoreError};
 
 use crate::backend::Subscription;
 use crate::client::Client;
@@ -216,7 +216,7 @@ impl Observer {
 }
 
 pub(crate) fn unexpected(outcome: &Outcome, asked: &str) -> Error {
-    Error::Store(StoreError::Unexpected(format!("{outcome:?} to a {asked}")))
+    Error::Store(StoreError::unexpected(format!("{outcome:?} to a {asked}")))
 }
 
 /// What changes in an election, one observation per change.

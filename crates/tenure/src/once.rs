@@ -431,7 +431,7 @@ impl<'a> Turn<'a> {
             biased;
             done = future => done,
             slept = client.sleep(left) => {
-                slept.and(Err(Error::Store(StoreError::TimedOut(left.min(waited)))))
+                slept.and(Err(Error::Store(StoreError::timed_out(left.min(waited)))))
             }
         }
     }

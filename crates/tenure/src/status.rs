@@ -129,9 +129,7 @@ impl Status {
 
 fn is_same_state(one: &Connection, other: &Connection) -> bool {
     match (one, other) {
-        (Connection::Down(one), Connection::Down(other)) => {
-            std::mem::discriminant(one) == std::mem::discriminant(other)
-        }
+        (Connection::Down(one), Connection::Down(other)) => one.kind() == other.kind(),
         _ => one == other,
     }
 }

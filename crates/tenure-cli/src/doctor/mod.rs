@@ -171,16 +171,16 @@ fn election(tenure: &Tenure, name: &str) -> Result<Vec<Finding>, Failure> {
             let next = "choose another --key, or remove it yourself";
             return Ok(vec![Finding::new(Code::ForeignKey, what, next).about(name)]);
         }
-        Err(tenure::Error::Store(error @ tenure::core::StoreError::Denied(_))) => {
+        Err(tenure::Error::Store(error))
+            if error.kind() == tenure::core::StoreErrorKind::Denied =>
+        {
             let found = Finding::new(Code::Acl, error.to_string(), "grant what docs/acl.md lists");
             return Ok(vec![found.about(name)]);
         }
         // The store itself answered before, so this is about the election.
         Err(tenure::Error::Store(error)) => {
-            let text = error.to_string();
-            // What the library advises stands behind a semicolon.
-            let (what, next) =
-                text.rsplit_once("; ").unwrap_or((&text, "see what else is found about the store"));
+            let next = error.next_step().unwrap_or("see what else is found about the store");
+            let what = error.clone().without_next_step().to_string();
             return Ok(vec![Finding::new(Code::NoAnswer, what, next).about(name)]);
         }
         Err(error) => return Err(blame(tenure, error)),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tenure::backend::QuorumBackend;
 use tenure::backend::redis::{ClusterSurvey, RedisUrl, SentinelSurvey, Shard, Topology};
 use tenure::config::Config;
-use tenure::core::{Resource, StoreError};
+use tenure::core::{Resource, StoreError, StoreErrorKind};
 
 use super::finding::{Code, Finding};
 use super::store::{Part, StoreFacts};
@@ -208,7 +208,7 @@ fn behind_sentinels(
             Ok(examined)
         }
         // A master that nobody knows is one that a person has to name otherwise.
-        Err(error) if error.is_temporary() && !matches!(error, StoreError::WrongNode(_)) => {
+        Err(error) if error.is_temporary() && error.kind() != StoreErrorKind::WrongNode => {
             let next =
                 "wait for a failover to end; if none is under way, see which sentinels stray";
             findings.push(Finding::new(Code::NoMaster, error.to_string(), next).about(about));
@@ -281,10 +281,9 @@ fn slot_text(survey: &ClusterSurvey, election: &Resource) -> String {
 
 /// Why a server does not answer, without what is said of a store.
 fn words(error: &StoreError) -> String {
-    match error {
-        StoreError::Unreachable(why) => why.clone(),
-        StoreError::TimedOut(waited) => format!("no answer within {waited:?}"),
-        other => other.to_string(),
+    match error.kind() {
+        StoreErrorKind::Unreachable | StoreErrorKind::TimedOut => error.detail(),
+        _ => error.to_string(),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::protocol::{Acquire, Answer, Ballot, Hint, Outcome, Request, StoreError, View};
-use crate::{Contest, EventKind, InstanceId, Moment, Reason, Role};
+use crate::protocol::{Acquire, Answer, Ballot, Hint, Outcome, Request, View};
+use crate::{Contest, EventKind, InstanceId, Moment, Reason, Role, StoreError};
 
 use super::farewell::Farewell;
 use super::{Election, LeaseAsk, Stage, rank};
@@ -192,11 +192,13 @@ impl Election {
             Outcome::Reserved { left } => (Reason::Reserved(left), left + EXPIRY_GRAIN),
             Outcome::Delayed { left } => (Reason::LockDelay(left), left + EXPIRY_GRAIN),
             Outcome::Paused { left } => (Reason::PausedByOperator, left + EXPIRY_GRAIN),
-            Outcome::Contested { why } => (Reason::Store(StoreError::NotNow(why)), self.back_off()),
+            Outcome::Contested { why } => {
+                (Reason::Store(StoreError::not_now(why)), self.back_off())
+            }
             Outcome::AttemptRefused => (Reason::AttemptRefused, Duration::ZERO),
             Outcome::Conflict { what } => (Reason::Conflict(what), ttl),
             other => {
-                (Reason::Store(StoreError::Unexpected(format!("{other:?} to an acquire"))), ttl)
+                (Reason::Store(StoreError::unexpected(format!("{other:?} to an acquire"))), ttl)
             }
         };
         Wait { reason, tries_at: now + left.min(ttl * LOOK_LEASES_MAX) + self.head_start() }

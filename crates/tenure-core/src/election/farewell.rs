@@ -6,8 +6,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::protocol::{Answer, CloseReason, Hint, Outcome, Request, StoreError};
-use crate::{Contest, EventKind, InstanceId, Moment, Reason, Role, Token};
+use crate::protocol::{Answer, CloseReason, Hint, Outcome, Request};
+use crate::{
+    Contest, EventKind, InstanceId, Moment, Reason, Role, StoreError, StoreErrorKind, Token,
+};
 
 use super::contend::Contending;
 use super::rank::HEAD_START_MAX;
@@ -224,7 +226,7 @@ impl Election {
         if let Stage::Parting(farewell) = &mut self.stage {
             farewell.sends_at = now + wait;
             let is_abandoned = matches!(farewell.word, Word::Abandon { .. });
-            if is_abandoned && !matches!(error, StoreError::TimedOut(_)) {
+            if is_abandoned && error.kind() != StoreErrorKind::TimedOut {
                 // The store is gone, and with it what the attempt may have left, as far as known.
                 farewell.gives_up_at = farewell.gives_up_at.map(|at| at.min(now + last_words));
             }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use crate::protocol::{Answer, Outcome, Request, StoreError};
-use crate::{EventKind, Failback, InstanceId, Moment, Reason, Role, Token};
+use crate::protocol::{Answer, Outcome, Request};
+use crate::{
+    EventKind, Failback, InstanceId, Moment, Reason, Role, StoreError, StoreErrorKind, Token,
+};
 
 use super::farewell::Farewell;
 use super::{Election, HandOver, LeaseAsk, Source, Stage};
@@ -159,7 +161,7 @@ impl Election {
                 self.close_lost_term(now, Reason::Lost(why));
             }
             Ok(Answer { outcome, .. }) => {
-                let error = StoreError::Unexpected(format!("{outcome:?} to a renewal"));
+                let error = StoreError::unexpected(format!("{outcome:?} to a renewal"));
                 self.delay_renewal(now, error);
             }
             Err(error) => self.delay_renewal(now, error),
@@ -202,7 +204,7 @@ impl Election {
             self.become_role(now, Role::Suspect, Reason::RenewalLate);
         }
         // That a last try was cut short by the end of the lease hides what went wrong before.
-        let says_nothing_new = matches!(error, StoreError::TimedOut(_));
+        let says_nothing_new = error.kind() == StoreErrorKind::TimedOut;
         if !(says_nothing_new && self.is_warned_of(Source::Renewal)) {
             self.warn(now, Source::Renewal, &[error.to_string()]);
         }

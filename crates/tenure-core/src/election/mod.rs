@@ -14,9 +14,9 @@ mod view;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::protocol::{Answer, Hint, MemberRecord, Request, StoreError};
+use crate::protocol::{Answer, Hint, MemberRecord, Request};
 use crate::random::Random;
-use crate::{Event, EventKind, InstanceId, Moment, Reason, Role, Settings, Token};
+use crate::{Event, EventKind, InstanceId, Moment, Reason, Role, Settings, StoreError, Token};
 
 use contend::Contending;
 use farewell::{Farewell, Leaving};

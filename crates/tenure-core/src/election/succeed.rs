@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::protocol::{Answer, Member, Request, StoreError, Wish, WishKind};
-use crate::{EventKind, Failback, InstanceId, Moment, Reason, ServerTime, Token};
+use crate::protocol::{Answer, Member, Request, Wish, WishKind};
+use crate::{EventKind, Failback, InstanceId, Moment, Reason, ServerTime, StoreError, Token};
 
 use super::{Election, HandOver, SideAsk, Stage, rank};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::protocol::{Answer, Member, Outcome, StoreError, View};
-use crate::{EventKind, InstanceId, Moment, SeenLeader, ServerTime};
+use crate::protocol::{Answer, Member, Outcome, View};
+use crate::{EventKind, InstanceId, Moment, SeenLeader, ServerTime, StoreError};
 
 use super::{Election, rank};
 

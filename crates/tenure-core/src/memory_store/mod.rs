@@ -43,8 +43,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::protocol::{Answer, Call, Hint, Outcome, Request, StoreError, Token};
-use crate::{InstanceId, Resource, ServerTime};
+use crate::protocol::{Answer, Call, Hint, Outcome, Request, Token};
+use crate::{InstanceId, Resource, ServerTime, StoreError};
 
 use keys::{Keys, Value};
 pub use life::Life;
@@ -140,7 +140,7 @@ impl MemoryStore {
             Request::Observe { .. } | Request::History { .. } | Request::TickLook { .. } => {
                 Ok(self.execute(now, call))
             }
-            _ => Err(StoreError::WrongNode("READONLY it takes no writes".into())),
+            _ => Err(StoreError::wrong_node("READONLY it takes no writes")),
         }
     }
 

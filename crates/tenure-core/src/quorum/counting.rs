@@ -1,8 +1,9 @@
 //! What the answers of the nodes come to.
 
+use crate::{StoreError, StoreErrorKind};
 use std::time::Duration;
 
-use crate::protocol::{Answer, LostWhy, Outcome, Request, StoreError, Token};
+use crate::protocol::{Answer, LostWhy, Outcome, Request, Token};
 
 use super::round::{Reply, Slot};
 use super::{Quorum, merge};
@@ -194,30 +195,33 @@ pub(super) fn shortfall(quorum: Quorum, replies: &[Slot]) -> StoreError {
     let answered = replies.iter().filter_map(Slot::answer).count();
     let errors: Vec<&StoreError> = replies.iter().filter_map(Slot::error).collect();
     let (nodes, needed) = (quorum.nodes(), quorum.majority());
-    let told = failures(&errors);
-    let text = match answered >= needed {
-        true => format!("{}: {told}", division(quorum, replies)),
-        false => format!("{answered} of {nodes} nodes answered, {needed} must: {told}"),
+    let what = match answered >= needed {
+        true => division(quorum, replies),
+        false => format!("{answered} of {nodes} nodes answered, {needed} must"),
     };
-    let denied = errors.iter().filter(|error| matches!(error, StoreError::Denied(_))).count();
-    match denied > nodes - needed {
-        true => StoreError::Denied(text),
-        false if answered >= needed => StoreError::NotNow(text),
-        false => StoreError::Unreachable(text),
-    }
+    let denied = errors.iter().filter(|error| error.kind() == StoreErrorKind::Denied).count();
+    let kind = match denied > nodes - needed {
+        true => StoreErrorKind::Denied,
+        false if answered >= needed => StoreErrorKind::NotNow,
+        false => StoreErrorKind::Unreachable,
+    };
+    of_nodes(kind, &what, &errors)
 }
 
-/// What keeps several nodes from answering, in so few words that all of them are read. What a
-/// person has to do stands behind a semicolon: once, where it is the same for all.
-pub fn failures(errors: &[&StoreError]) -> String {
-    let one = |error: &&StoreError| match error.is_temporary() {
-        true => error.words().split("; ").next().unwrap_or_default().to_owned(),
-        false => error.words(),
+/// The error for several nodes that keep a majority from answering: `what` is wrong with them as a
+/// whole, told in so few words that all of them are read. What a person has to do is told once,
+/// where it is the same for all.
+pub fn of_nodes(kind: StoreErrorKind, what: &str, errors: &[&StoreError]) -> StoreError {
+    let is_passing = errors.iter().any(|error| error.is_temporary());
+    let one = |error: &&StoreError| match is_passing && !error.is_temporary() {
+        true => error.detail(),
+        false => error.message().to_owned(),
     };
     let told: Vec<String> = errors.iter().take(ERRORS_TOLD_MAX).map(one).collect();
-    let advice = match errors.iter().any(|error| error.is_temporary()) {
-        true => "; start what is down, or correct its address",
-        false => "",
-    };
-    format!("{}{advice}", told.join(" and "))
+    let error = StoreError::unreachable(format!("{what}: {}", told.join(" and "))).with_kind(kind);
+    match errors.first().and_then(|error| error.next_step()) {
+        _ if is_passing => error.with_next_step("start what is down, or correct its address"),
+        Some(step) => error.with_next_step(step),
+        None => error,
+    }
 }

@@ -28,7 +28,7 @@ mod round;
 #[cfg(test)]
 mod tests;
 
-pub use counting::failures;
+pub use counting::of_nodes;
 pub use hints::HintCount;
 pub use round::{Round, RoundOutput};
 

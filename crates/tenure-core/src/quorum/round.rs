@@ -13,10 +13,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::protocol::{
-    Acquire, Answer, Ballot, CloseReason, Outcome, Request, StoreError, Token, View,
-};
-use crate::{Moment, ServerTime};
+use crate::protocol::{Acquire, Answer, Ballot, CloseReason, Outcome, Request, Token, View};
+use crate::{Moment, ServerTime, StoreError};
 
 use super::{Quorum, counting, merge};
 
@@ -159,7 +157,7 @@ impl Round {
         let is_known = !life.is_empty() && !life.starts_with(':');
         let twin = (0..node).chain(node + 1..self.lives.len()).find(|at| self.lives[*at] == *life);
         if let Some(twin) = twin.filter(|_| is_known) {
-            return Err(StoreError::WrongNode(format!(
+            return Err(StoreError::wrong_node(format!(
                 "nodes {} and {} of the quorum are the same server: name each once",
                 twin.min(node) + 1,
                 twin.max(node) + 1
@@ -171,7 +169,7 @@ impl Round {
 
     /// The time of this round is up: whoever has not answered does not count.
     pub fn handle_timeout(&mut self) {
-        let timed_out = StoreError::TimedOut(self.timeout);
+        let timed_out = StoreError::timed_out(self.timeout);
         self.give_up(|_| timed_out.clone());
     }
 
@@ -362,11 +360,10 @@ fn number_of(proposals: &[(Token, ServerTime)], floor: Token) -> Option<Token> {
 
 /// A majority remembers what ran only for as long as the same nodes keep it; ticks are for ever.
 fn refused_tick() -> StoreError {
-    StoreError::WrongAddress(
-        "ticks need one store, for a quorum forgets them as its nodes are replaced; name one of \
-         them, or another store, for this job"
-            .into(),
+    StoreError::wrong_address(
+        "ticks need one store, for a quorum forgets them as its nodes are replaced",
     )
+    .with_next_step("name one of them, or another store, for this job")
 }
 
 fn conflict(what: String) -> Answer {

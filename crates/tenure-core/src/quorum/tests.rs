@@ -5,10 +5,11 @@ use std::time::Duration;
 use crate::memory_store::MemoryStore;
 use crate::protocol::{
     Acquire, Answer, Ballot, Call, CloseReason, Hint, HistoryKind, LostWhy, MemberRecord, Outcome,
-    Request, StoreError, Tick, Token, WishKind,
+    Request, Tick, Token, WishKind,
 };
 use crate::{
-    Election, InstanceId, Moment, Output, Resource, ServerTime, Settings, Timing, TimingSettings,
+    Election, InstanceId, Moment, Output, Resource, ServerTime, Settings, StoreError,
+    StoreErrorKind, Timing, TimingSettings,
 };
 
 use super::{HintCount, Quorum, QuorumError, Round, RoundOutput};
@@ -42,7 +43,7 @@ impl Nodes {
 
     fn at(&mut self, node: usize, who: &str, request: &Request) -> Result<Answer, StoreError> {
         if !self.is_up[node] {
-            return Err(StoreError::Unreachable(format!("node {node} is down")));
+            return Err(StoreError::unreachable(format!("node {node} is down")));
         }
         let call = Call {
             resource: Resource::named("job").unwrap(),
@@ -409,7 +410,9 @@ fn a_tick_is_refused_with_what_to_do() {
     let mut nodes = Nodes::new(3);
     let tick = Tick::Number(1);
     let got = nodes.ask("ada", Request::TickLook { tick });
-    assert!(matches!(&got, Err(StoreError::WrongAddress(what)) if what.contains("one store")));
+    let refused = got.as_ref().unwrap_err();
+    assert_eq!(refused.kind(), StoreErrorKind::WrongAddress);
+    assert!(refused.message().contains("one store"), "{refused}");
 }
 
 #[test]

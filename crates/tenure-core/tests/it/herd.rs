@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tenure_core::memory_store::MemoryStore;
-use tenure_core::protocol::{Call, Request, StoreError};
+use tenure_core::protocol::{Call, Request};
 use tenure_core::{
-    AskId, Election, InstanceId, Moment, Output, Resource, Role, ServerTime, Settings, Timing,
-    TimingSettings,
+    AskId, Election, InstanceId, Moment, Output, Resource, Role, ServerTime, Settings, StoreError,
+    Timing, TimingSettings,
 };
 
 const MEMBERS: usize = 500;
@@ -162,7 +162,7 @@ impl Fleet {
 
     fn send(&mut self, from: usize, ask: AskId, request: Request, timeout: Duration) {
         if !self.is_store_there {
-            let error = StoreError::Unreachable("connection refused".into());
+            let error = StoreError::unreachable("connection refused");
             let failed = Happening::Failed { error, to: from, ask };
             return self.plan(self.now + REFUSED_AFTER, failed);
         }
@@ -175,7 +175,7 @@ impl Fleet {
         let gives_up_at = self.now + timeout;
         if self.store_free_at > gives_up_at {
             self.timed_out_at.push(gives_up_at);
-            let error = StoreError::TimedOut(timeout);
+            let error = StoreError::timed_out(timeout);
             self.plan(gives_up_at, Happening::Failed { error, to: from, ask });
         }
         let (resource, id) = (resource(), id(from));

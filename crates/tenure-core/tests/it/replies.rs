@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::protocol::{
-    Answer, LostWhy, Member, MemberRecord, Outcome, StoreError, View, Wish, WishKind,
-};
-use tenure_core::{InstanceId, ServerTime};
+use tenure_core::protocol::{Answer, LostWhy, Member, MemberRecord, Outcome, View, Wish, WishKind};
+use tenure_core::{InstanceId, ServerTime, StoreError};
 
 use crate::script::{duration, parse_token};
 
@@ -21,9 +19,9 @@ pub(crate) fn parse_at(server_time: ServerTime, words: &[&str]) -> Result<Answer
     let (&kind, rest) = words.split_first().expect("what the store answers");
     let mut view = View { server_time, ..View::default() };
     let (outcome, rest) = match kind {
-        "timeout" => return Err(StoreError::TimedOut(Duration::from_secs(1))),
-        "unreachable" => return Err(StoreError::Unreachable("connection refused".into())),
-        "denied" => return Err(StoreError::Denied("NOPERM".into())),
+        "timeout" => return Err(StoreError::timed_out(Duration::from_secs(1))),
+        "unreachable" => return Err(StoreError::unreachable("connection refused")),
+        "denied" => return Err(StoreError::denied("NOPERM")),
         "granted" => {
             let token = parse_token(rest[0]);
             view.holder = Some(InstanceId::seen("me"));

@@ -17,8 +17,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
-use tenure_core::Resource;
-use tenure_core::protocol::{Answer, Call, Hint, StoreError};
+use tenure_core::protocol::{Answer, Call, Hint};
+use tenure_core::{Resource, StoreError};
 use tokio::sync::{mpsc, watch};
 
 pub use self::check::check_address;

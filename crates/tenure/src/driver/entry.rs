@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure_core::protocol::Request;
 use tenure_core::{
     AskId, Election as Machine, Event, EventKind, HandOver, HandOverOutcome, Moment, Output,
-    Reason, Resource, Role, StoreError,
+    Reason, Resource, Role, StoreErrorKind,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -346,7 +346,9 @@ impl Entry {
             task.abort();
         }
         let is_renewal = pending.purpose == Purpose::Renewal;
-        let unanswered = matches!(reply, Err(StoreError::TimedOut(_) | StoreError::Unreachable(_)));
+        let unanswered = reply.as_ref().is_err_and(|error| {
+            matches!(error.kind(), StoreErrorKind::TimedOut | StoreErrorKind::Unreachable)
+        });
         self.state.status.send_if_modified(|status| {
             status.counts.renewals_failed += u64::from(is_renewal && reply.is_err());
             status.counts.unanswered += u64::from(unanswered);

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tenure_core::protocol::{Answer, Call, StoreError};
-use tenure_core::{AskId, Moment, Resource};
+use tenure_core::protocol::{Answer, Call};
+use tenure_core::{AskId, Moment, Resource, StoreError};
 use tokio::sync::{Notify, oneshot};
 
 use crate::Error;

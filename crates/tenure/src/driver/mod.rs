@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tenure_core::protocol::{Call, Request, StoreError};
-use tenure_core::{AskId, Contest, Election as Machine, Moment, Output, Settings};
+use tenure_core::protocol::{Call, Request};
+use tenure_core::{AskId, Contest, Election as Machine, Moment, Output, Settings, StoreError};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
 
@@ -312,7 +312,7 @@ impl Driver {
             _ => None,
         };
         for (ask, waited) in entry.overdue_asks(now) {
-            let error = known.clone().unwrap_or(StoreError::TimedOut(waited));
+            let error = known.clone().unwrap_or(StoreError::timed_out(waited));
             self.deliver(key, ask, Err(error));
         }
         self.turn(key, |machine, now| machine.handle_timeout(now));
@@ -426,7 +426,7 @@ fn begin_call(backend: &dyn Backend, call: Call) -> Begun {
         }
     }));
     begun.unwrap_or_else(|_| {
-        Begun::Answered(Err(StoreError::Unexpected("the backend panicked".to_owned())))
+        Begun::Answered(Err(StoreError::unexpected("the backend panicked".to_owned())))
     })
 }
 

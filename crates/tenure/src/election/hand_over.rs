@@ -95,7 +95,7 @@ async fn look(state: &ElectionState) -> Result<Leadership, Error> {
         answer = answer => answer.map_err(|_| Error::Closed)??,
         slept = state.sleep(LOOK_TIMEOUT) => {
             slept?;
-            return Err(Error::Store(tenure_core::StoreError::TimedOut(LOOK_TIMEOUT)));
+            return Err(Error::Store(tenure_core::StoreError::timed_out(LOOK_TIMEOUT)));
         }
     };
     match answer.outcome {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tenure::backend::Backend;
 use tenure::backend::redis::RedisBackend;
 use tenure::core::protocol::{
-    Acquire, Answer, Ballot, Call, CloseReason, MemberRecord, Outcome, Request, StoreError, Token,
+    Acquire, Answer, Ballot, Call, CloseReason, MemberRecord, Outcome, Request, Token,
 };
-use tenure::core::{InstanceId, Resource};
+use tenure::core::{InstanceId, Resource, StoreError};
 
 /// A lease that outlasts every test.
 pub(crate) const LONG: Duration = Duration::from_secs(300);

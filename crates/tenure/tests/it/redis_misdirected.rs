@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use tenure::backend::redis::RedisBackend;
 use tenure::backend::{Backend, Connection};
-use tenure::core::Resource;
-use tenure::core::protocol::StoreError;
+use tenure::core::{Resource, StoreError, StoreErrorKind};
 use testkit::{ClusterGroup, RedisServer, SentinelGroup, wait_until};
 
 use crate::actor::{Actor, PATIENT};
@@ -36,7 +35,7 @@ async fn a_single_server_is_no_cluster() {
     let port = server.port();
     let address = format!("redis+cluster://127.0.0.1:{port}");
     let error = trouble(&address).await;
-    assert!(matches!(error, StoreError::WrongAddress(_)), "{error:?}");
+    assert_eq!(error.kind(), StoreErrorKind::WrongAddress, "{error:?}");
     let advice = format!("write redis://127.0.0.1:{port}/0 in the store's address");
     assert_says(&error, &["is no node of a cluster", &advice]);
     // Nobody has to wait for it.
@@ -51,7 +50,7 @@ async fn a_sentinel_is_neither_a_store_nor_a_cluster() {
     let hosts = group.hosts();
     let sentinel = hosts.split(',').next().unwrap();
     let error = trouble(&format!("redis://{sentinel}")).await;
-    assert!(matches!(error, StoreError::WrongAddress(_)), "{error:?}");
+    assert_eq!(error.kind(), StoreErrorKind::WrongAddress, "{error:?}");
     assert_says(&error, &[sentinel, "is a sentinel", "redis+sentinel://"]);
     let error = trouble(&format!("redis+cluster://{sentinel}")).await;
     assert_says(&error, &["is no node of a cluster"]);
@@ -62,7 +61,7 @@ async fn a_server_is_no_sentinel() {
     let server = RedisServer::start();
     let port = server.port();
     let error = trouble(&format!("redis+sentinel://127.0.0.1:{port}/main")).await;
-    assert!(matches!(error, StoreError::WrongAddress(_)), "{error:?}");
+    assert_eq!(error.kind(), StoreErrorKind::WrongAddress, "{error:?}");
     assert_says(&error, &["is no sentinel", "write redis://"]);
 }
 
@@ -70,7 +69,7 @@ async fn a_server_is_no_sentinel() {
 async fn a_master_that_no_sentinel_knows_is_named() {
     let group = SentinelGroup::start(0);
     let error = trouble(&format!("redis+sentinel://{}/nobody", group.hosts())).await;
-    assert!(matches!(error, StoreError::WrongNode(_)), "{error:?}");
+    assert_eq!(error.kind(), StoreErrorKind::WrongNode, "{error:?}");
     assert_says(&error, &["watches no master \"nobody\"", "SENTINEL MASTERS"]);
 }
 
@@ -80,7 +79,7 @@ async fn sentinels_that_disagree_are_named_with_what_they_say() {
     let first = |group: &SentinelGroup| group.hosts().split(',').next().unwrap().to_owned();
     let address = format!("redis+sentinel://{},{}/main", first(&one), first(&other));
     let error = trouble(&address).await;
-    assert!(matches!(error, StoreError::NotNow(_)), "{error:?}");
+    assert_eq!(error.kind(), StoreErrorKind::NotNow, "{error:?}");
     let masters = [&one, &other].map(|group| group.servers[0].port().to_string());
     assert_says(&error, &["disagree about the master", &masters[0], &masters[1]]);
     assert_says(&error, &[&first(&one), &first(&other)]);
@@ -101,7 +100,7 @@ async fn a_node_of_a_cluster_is_no_store_of_its_own() {
     let other = (owner + 1) % ClusterGroup::MASTERS;
     let ada = Actor::at(&group.server(other).url(), "job");
     let error = ada.acquire(1).await.unwrap_err();
-    assert!(matches!(error, StoreError::WrongAddress(_)), "{error:?}");
+    assert_eq!(error.kind(), StoreErrorKind::WrongAddress, "{error:?}");
     assert_says(&error, &["MOVED", "node of a cluster", "redis+cluster://"]);
 }
 
@@ -116,7 +115,7 @@ async fn a_slot_without_an_owner_is_named_and_others_are_served() {
     group.uncover(slot);
     for actor in [ada.clone(), Actor::at(&group.url(), "job")] {
         let error = actor.renew(token).await.unwrap_err();
-        assert!(matches!(error, StoreError::NotNow(_)), "{error:?}");
+        assert_eq!(error.kind(), StoreErrorKind::NotNow, "{error:?}");
         assert_says(&error, &[&slot.to_string(), "tenure:job", "redis-cli --cluster fix"]);
     }
     let other = Resource::named("another").unwrap();
@@ -138,7 +137,7 @@ async fn a_cluster_that_serves_nothing_names_the_missing_slots() {
     let mut last = String::new();
     for attempt in 2..200 {
         let error = ada.acquire(attempt).await.unwrap_err();
-        assert!(matches!(error, StoreError::NotNow(_)), "{error:?}");
+        assert_eq!(error.kind(), StoreErrorKind::NotNow, "{error:?}");
         last = error.to_string();
         // Only the second survey tells what is missing.
         if last.contains(&format!("slots without an owner: {gone};")) {
@@ -186,6 +185,6 @@ async fn a_request_is_not_sent_round_for_ever() {
     let port = circular_node();
     let ada = Actor::at(&format!("redis+cluster://127.0.0.1:{port}"), "job");
     let error = ada.acquire(1).await.unwrap_err();
-    assert!(matches!(error, StoreError::NotNow(_)), "{error:?}");
+    assert_eq!(error.kind(), StoreErrorKind::NotNow, "{error:?}");
     assert_says(&error, &["from node to node 5 times", &format!("127.0.0.1:{port}")]);
 }

@@ -387,7 +387,8 @@ async fn a_tick_is_refused_with_what_to_do() {
     let tenure = Tenure::connect(&nodes.url()).await.unwrap();
     let ran = tenure.once("job", Tick::Number(1), |_| async { Ok::<_, String>(()) }).await;
     let error = ran.unwrap_err();
-    assert!(matches!(error, Error::Store(tenure::core::StoreError::WrongAddress(_))), "{error:?}");
+    let Error::Store(error) = error else { panic!("{error:?}") };
+    assert_eq!(error.kind(), tenure::core::StoreErrorKind::WrongAddress, "{error:?}");
     assert!(error.to_string().contains("ticks need one store"), "{error}");
 }
 

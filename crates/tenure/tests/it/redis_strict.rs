@@ -1,12 +1,11 @@
 //! Mode `strict`: what the replicas do not have is not held.
 
 use std::time::Duration;
+use tenure::core::{StoreError, StoreErrorKind};
 
 use tenure::backend::Connection;
 use tenure::backend::redis::RedisBackend;
-use tenure::core::protocol::{
-    Acquire, HistoryKind, Outcome, Request, StoreError, Tick, TickOutcome,
-};
+use tenure::core::protocol::{Acquire, HistoryKind, Outcome, Request, Tick, TickOutcome};
 use tenure::fence::{FencedError, FencedValue, FencedWrite};
 use tenure::{Election, EventKind, Leadership, Reason, Role, Tenure, Token, Vacancy};
 use testkit::{GENEROUS, RedisServer, wait_until};
@@ -38,7 +37,8 @@ async fn a_grant_without_its_replicas_is_no_grant() {
     let ada = Actor::at(&strict(&master, 1), "job").within(Duration::from_secs(2));
     replica.pause();
     let error = ada.acquire(1).await.unwrap_err();
-    let StoreError::NotNow(text) = &error else { panic!("{error:?}") };
+    assert_eq!(error.kind(), StoreErrorKind::NotNow, "{error:?}");
+    let text = error.message();
     assert!(text.contains("0 of 1 replicas"), "{text}");
     // The master wrote it down all the same; the same attempt finds it once the replica is back.
     assert_eq!(master.cli(&["GET", "tenure:job"]), ada.id.as_str());
@@ -56,7 +56,7 @@ async fn a_grant_without_its_replicas_is_no_grant() {
     assert_eq!(ada.renew(token).await.unwrap().outcome, Outcome::Renewed);
     // More replicas than there are: nothing is ever held.
     let bob = Actor::at(&strict(&master, 2), "other").within(Duration::from_secs(1));
-    assert!(matches!(bob.acquire(1).await, Err(StoreError::NotNow(_))));
+    assert_eq!(bob.acquire(1).await.unwrap_err().kind(), StoreErrorKind::NotNow);
 }
 
 #[tokio::test]
@@ -171,7 +171,9 @@ async fn a_missing_replica_is_never_called_a_silent_store() {
         ));
         assert_eq!(tenure.connection(), Connection::Up);
         if let EventKind::ElectionFailed { reason } = &events.next().await.unwrap().unwrap().kind {
-            let Reason::Store(StoreError::NotNow(text)) = reason else { panic!("{reason}") };
+            let Reason::Store(error) = reason else { panic!("{reason}") };
+            assert_eq!(error.kind(), StoreErrorKind::NotNow, "{error}");
+            let text = error.message();
             assert!(text.contains("of 2 replicas confirmed"), "{text}");
             failures += 1;
         }
@@ -234,7 +236,8 @@ async fn is_promised_only_with_its_replica(actor: &Actor, replica: &mut RedisSer
     replica.pause();
     let hasty = actor.within(Duration::from_secs(2));
     let error = hasty.ask(ask.clone()).await.unwrap_err();
-    assert!(matches!(&error, StoreError::NotNow(text) if text.contains("0 of 1")), "{error:?}");
+    assert_eq!(error.kind(), StoreErrorKind::NotNow, "{error:?}");
+    assert!(error.message().contains("0 of 1"), "{error:?}");
     replica.resume();
     for _ in 0..20 {
         match actor.ask(ask.clone()).await {
@@ -283,7 +286,8 @@ async fn a_tick_that_is_done_stays_done_after_a_failover() {
         let run = || tenure.once("job", tenure::Tick::Number(round), work);
         let mut once = run().await;
         // On a busy machine the replica may be late; then nothing was promised.
-        while matches!(once, Err(tenure::Error::Store(StoreError::NotNow(_)))) {
+        while matches!(&once, Err(tenure::Error::Store(error)) if error.kind() == StoreErrorKind::NotNow)
+        {
             once = run().await;
         }
         let done = tenure::Once::AlreadyDone(TickOutcome::Succeeded);
@@ -337,11 +341,11 @@ async fn a_fence_that_the_replica_does_not_have_is_no_fence() {
     let patience = Duration::from_secs(2);
     let refused = value.write_through(&backend, token(2), set(b"two"), patience).await;
     assert!(
-        matches!(&refused, Err(FencedError::Store(StoreError::NotNow(text))) if text.contains("0 of 1")),
+        matches!(&refused, Err(FencedError::Store(error)) if error.message().contains("0 of 1")),
         "{refused:?}"
     );
     replica.resume();
-    let mut written = Err(FencedError::Store(StoreError::NotNow(String::new())));
+    let mut written = Err(FencedError::Store(StoreError::not_now(String::new())));
     for _ in 0..20 {
         written = value.write_through(&backend, token(2), set(b"two"), GENEROUS).await;
         if written.is_ok() {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tenure_core::StoreError;
 use tenure_core::protocol::{Answer, Call};
 use tenure_core::quorum::{Round, RoundOutput};
+use tenure_core::{StoreError, StoreErrorKind};
 
 use super::standing::Nodes;
 use crate::backend::Calling;
@@ -65,7 +65,7 @@ impl Flight {
     }
 
     fn give_up(&mut self) {
-        let timed_out = StoreError::TimedOut(self.call.timeout);
+        let timed_out = StoreError::timed_out(self.call.timeout);
         let why = |node| self.nodes.absence(node).unwrap_or_else(|| timed_out.clone());
         self.round.give_up(|node| named(&self.nodes.place(node), why(node)));
     }
@@ -116,13 +116,8 @@ fn with_place(place: &str, text: String) -> String {
 }
 
 fn named(place: &str, error: StoreError) -> StoreError {
-    let words = with_place(place, error.words());
-    match error {
-        StoreError::Unreachable(_) | StoreError::TimedOut(_) => StoreError::Unreachable(words),
-        StoreError::WrongNode(_) => StoreError::WrongNode(words),
-        StoreError::WrongAddress(_) => StoreError::WrongAddress(words),
-        StoreError::Denied(_) => StoreError::Denied(words),
-        StoreError::Unexpected(_) => StoreError::Unexpected(words),
-        _ => StoreError::NotNow(words),
+    match error.kind() {
+        StoreErrorKind::TimedOut => error.at(place).with_kind(StoreErrorKind::Unreachable),
+        _ => error.at(place),
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use futures_util::future::select_all;
-use tenure_core::StoreError;
 use tenure_core::protocol::Call;
-use tenure_core::quorum::{Quorum, failures};
+use tenure_core::quorum::{Quorum, of_nodes};
+use tenure_core::{StoreError, StoreErrorKind};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -61,7 +61,7 @@ impl Nodes {
         };
         let tell = |(node, error): &(usize, StoreError)| {
             let place = self.place(*node);
-            let words = error.words();
+            let words = error.detail();
             let words = words.strip_prefix(&format!("{place}: ")).unwrap_or(&words);
             format!("node {place} {}, {then}: {words}", how(error))
         };
@@ -71,11 +71,11 @@ impl Nodes {
 
 /// What a node does that does not take part.
 fn how(error: &StoreError) -> &'static str {
-    match error {
-        StoreError::Denied(_) => "cannot be used",
-        StoreError::TimedOut(_) => "does not answer",
-        StoreError::NotNow(_) => "cannot serve now",
-        StoreError::WrongNode(_) | StoreError::Unexpected(_) => "cannot count",
+    match error.kind() {
+        StoreErrorKind::Denied => "cannot be used",
+        StoreErrorKind::TimedOut => "does not answer",
+        StoreErrorKind::NotNow => "cannot serve now",
+        StoreErrorKind::WrongNode | StoreErrorKind::Unexpected => "cannot count",
         _ => "is down",
     }
 }
@@ -124,13 +124,13 @@ fn summary(quorum: Quorum, seen: &[Connection]) -> Connection {
     if nodes - down.len() >= majority {
         return Connection::Connecting;
     }
-    let told = failures(&down);
-    let text = format!("{up} of {nodes} nodes are there, {majority} must be: {told}");
-    let denied = down.iter().filter(|error| matches!(error, StoreError::Denied(_))).count();
-    Connection::Down(match denied > nodes - majority {
-        true => StoreError::Denied(text),
-        false => StoreError::Unreachable(text),
-    })
+    let what = format!("{up} of {nodes} nodes are there, {majority} must be");
+    let denied = down.iter().filter(|error| error.kind() == StoreErrorKind::Denied).count();
+    let kind = match denied > nodes - majority {
+        true => StoreErrorKind::Denied,
+        false => StoreErrorKind::Unreachable,
+    };
+    Connection::Down(of_nodes(kind, &what, &down))
 }
 
 #[cfg(test)]
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn a_majority_makes_the_state() {
         let quorum = Quorum::of(3).unwrap();
-        let down = || Connection::Down(StoreError::Unreachable("b: refused".into()));
+        let down = || Connection::Down(StoreError::unreachable("b: refused"));
         let (up, new) = (Connection::Up, Connection::Connecting);
         assert_eq!(summary(quorum, &[up.clone(), down(), up.clone()]), Connection::Up);
         assert_eq!(summary(quorum, &[up.clone(), new.clone(), down()]), Connection::Connecting);

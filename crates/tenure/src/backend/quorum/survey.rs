@@ -22,7 +22,7 @@ pub(super) async fn check(
     let look = |(index, url)| async move { (index, look_at(url).await) };
     let mut looking: FuturesUnordered<_> = nodes.iter().enumerate().map(look).collect();
     let mut known: Vec<Option<NodeFacts>> = nodes.iter().map(|_| None).collect();
-    let silent = StoreError::TimedOut(REST_WAITED_FOR);
+    let silent = StoreError::timed_out(REST_WAITED_FOR);
     let mut absent: Vec<Option<StoreError>> = vec![Some(silent); nodes.len()];
     let mut answered = 0;
     loop {

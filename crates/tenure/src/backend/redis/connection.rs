@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{RedisError, Value};
-use tenure_core::StoreError;
+use tenure_core::{StoreError, StoreErrorKind};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -171,10 +171,10 @@ impl Supervisor {
     fn queue(&self, job: Job) -> Result<(), StoreError> {
         self.queue.try_send(job).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => {
-                StoreError::NotNow(format!("{CALLS_QUEUED_MAX} calls wait already"))
+                StoreError::not_now(format!("{CALLS_QUEUED_MAX} calls wait already"))
             }
             mpsc::error::TrySendError::Closed(_) => {
-                StoreError::Unreachable("the runtime of this connection has ended".into())
+                StoreError::unreachable("the runtime of this connection has ended")
             }
         })
     }
@@ -199,10 +199,10 @@ pub(super) async fn in_time(
 ) -> Result<Replies, StoreError> {
     match tokio::time::timeout_at(deadline, replies).await {
         Ok(Ok(replies)) => replies,
-        Ok(Err(_)) => Err(StoreError::Unreachable("the connection has ended".into())),
+        Ok(Err(_)) => Err(StoreError::unreachable("the connection has ended")),
         Err(_) => Err(match &*state.borrow() {
-            Connection::Down(why) if !matches!(why, StoreError::TimedOut(_)) => why.clone(),
-            _ => StoreError::TimedOut(timeout),
+            Connection::Down(why) if why.kind() != StoreErrorKind::TimedOut => why.clone(),
+            _ => StoreError::timed_out(timeout),
         }),
     }
 }
@@ -462,7 +462,7 @@ impl Keeper {
         let Some(open) = &mut self.open else { return };
         open.is_suspect = true;
         let timeout = open.first_due().map_or(Duration::ZERO, |due| due.timeout);
-        self.state.send_replace(Connection::Down(StoreError::TimedOut(timeout)));
+        self.state.send_replace(Connection::Down(StoreError::timed_out(timeout)));
         let wait = self.backoff.next_from(timeout / SUSPECT_SHARE);
         self.dialling = Dialling::At(timer_now() + wait);
     }
@@ -470,8 +470,8 @@ impl Keeper {
     /// The store is elsewhere now: nothing more goes out here, but answers may still come in.
     fn follow(&mut self) {
         self.retired = self.open.take().or(self.retired.take());
-        self.state.send_replace(Connection::Down(StoreError::WrongNode(
-            "another server is the master now".into(),
+        self.state.send_replace(Connection::Down(StoreError::wrong_node(
+            "another server is the master now",
         )));
         self.dialling = Dialling::Now(self.dial());
     }
@@ -643,7 +643,7 @@ fn node_left(reply: &Value, company: Company) -> Option<StoreError> {
 /// otherwise hand each caller the answer of another.
 fn in_step(steps: &[Step], replies: &[Value]) -> Result<(), StoreError> {
     if replies.len() != steps.len() {
-        return Err(StoreError::Unexpected("fewer replies than requests".into()));
+        return Err(StoreError::unexpected("fewer replies than requests"));
     }
     for (step, reply) in steps.iter().zip(replies) {
         let is_own = match reply {
@@ -651,7 +651,7 @@ fn in_step(steps: &[Step], replies: &[Value]) -> Result<(), StoreError> {
             reply => reply::number_of(reply) == Some(step.number),
         };
         if !is_own {
-            return Err(StoreError::Unexpected("a reply that belongs to no request".into()));
+            return Err(StoreError::unexpected("a reply that belongs to no request"));
         }
     }
     Ok(())

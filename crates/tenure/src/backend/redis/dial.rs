@@ -14,7 +14,7 @@ use redis::{
     AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError, Value,
 };
 use socket2::{SockRef, TcpKeepalive};
-use tenure_core::StoreError;
+use tenure_core::{StoreError, StoreErrorKind};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -162,17 +162,18 @@ impl Route {
 
     /// A server that takes the connection and ends it at the first words wants other words.
     fn at_first_words(&self, error: StoreError) -> StoreError {
-        match error {
+        match error.kind() {
             // Sentinels that still name it will name another.
-            StoreError::WrongNode(_) if self.moved().is_some() => StoreError::NotNow(format!(
-                "{}: it is a replica that the sentinels name; they name the new master once a \
-                 fail-over is over",
-                self.describe()
-            )),
-            StoreError::Unreachable(why) if !self.is_encrypted() => StoreError::Unreachable(
-                format!("{why} at the first request; if this port speaks TLS, write rediss://"),
-            ),
-            other => other,
+            StoreErrorKind::WrongNode if self.moved().is_some() => {
+                let what = format!("{}: it is a replica that the sentinels name", self.describe());
+                StoreError::not_now(what)
+                    .with_next_step("wait: they name the new master once a fail-over is over")
+            }
+            StoreErrorKind::Unreachable if !self.is_encrypted() => {
+                StoreError::unreachable(format!("{} at the first request", error.message()))
+                    .with_next_step("if this port speaks TLS, write rediss://")
+            }
+            _ => error,
         }
     }
 
@@ -186,10 +187,9 @@ impl Route {
             false => format!("no connection within {limit:?}"),
         };
         if self.moved().is_some() {
-            return StoreError::Unreachable(format!(
-                "{silence}; wait until the sentinels promote a replica, or \
-                 check the network from here"
-            ));
+            return StoreError::unreachable(silence).with_next_step(
+                "wait until the sentinels promote a replica, or check the network from here",
+            );
         }
         let why = match self.is_encrypted() {
             _ if connected => "the server is busy or stopped: wait, or look at it there",
@@ -197,7 +197,7 @@ impl Route {
             true => "the host is silent, a firewall drops what is sent, or the port has no TLS",
             false => "the host is silent, or a firewall drops what is sent to it",
         };
-        StoreError::Unreachable(format!("{silence}; {why}"))
+        StoreError::unreachable(silence).with_next_step(why)
     }
 
     /// A connection on which nothing was asked yet.
@@ -231,7 +231,7 @@ impl Route {
         pushes: mpsc::UnboundedSender<PushInfo>,
     ) -> Result<Line, StoreError> {
         let Route::Streams { connector, login } = self else {
-            return Err(StoreError::Unexpected("only addresses lead to a cluster".into()));
+            return Err(StoreError::unexpected("only addresses lead to a cluster"));
         };
         let opening = async {
             let config = AsyncConnectionConfig::new().set_response_timeout(None);
@@ -301,11 +301,11 @@ impl Line {
 
     /// What an exchange on this line failed of.
     pub(super) fn failure(&self, error: &RedisError) -> StoreError {
-        let failure = match known_or(&self.breach, error) {
-            StoreError::Unreachable(why) if !why.contains("; ") => {
-                StoreError::Unreachable(format!("{why}; {}", self.remedy()))
-            }
-            other => other,
+        let failure = known_or(&self.breach, error);
+        let is_unknown = failure.next_step().is_none();
+        let failure = match failure.kind() {
+            StoreErrorKind::Unreachable if is_unknown => failure.with_next_step(self.remedy()),
+            _ => failure,
         };
         error::at(&self.place, failure)
     }
@@ -335,24 +335,18 @@ impl Line {
                     "NOPERM" => continue,
                     _ => return Err(error::from_reply(&error)),
                 },
-                _ => return Err(StoreError::Unexpected("no text in answer to INFO".into())),
+                _ => return Err(StoreError::unexpected("no text in answer to INFO")),
             };
             if field(&text, "redis_mode").is_some_and(|mode| mode == "sentinel") {
                 // Whoever opens the line adds the place.
-                return Err(StoreError::WrongAddress(
-                    "it is a sentinel, which keeps no data; write redis+sentinel://host:port/\
-                     master-name"
-                        .into(),
-                ));
+                return Err(StoreError::wrong_address("it is a sentinel, which keeps no data")
+                    .with_next_step("write redis+sentinel://host:port/master-name"));
             }
             if field(&text, "role").is_some_and(|role| role == "slave") {
                 let of = field(&text, "master_host").zip(field(&text, "master_port"));
                 let of = of.map(|(host, port)| format!(" of {}:{port}", cleaned(host)));
-                return Err(StoreError::WrongNode(format!(
-                    "it is a replica{}; {}",
-                    of.unwrap_or_default(),
-                    error::REPLICA_REMEDY
-                )));
+                let what = format!("it is a replica{}", of.unwrap_or_default());
+                return Err(StoreError::wrong_node(what).with_next_step(error::REPLICA_REMEDY));
             }
             self.warning = self.warning.take().or_else(|| eviction(&text));
             let run = field(&text, "tenure_incarnation").or_else(|| field(&text, "run_id"));

@@ -3,7 +3,7 @@
 use std::io;
 
 use redis::{ErrorKind, RedisError, ServerError};
-use tenure_core::StoreError;
+use tenure_core::{StoreError, StoreErrorKind};
 
 use super::text::cleaned;
 
@@ -48,16 +48,18 @@ pub(super) fn from_connection(error: &RedisError) -> StoreError {
         // The client keeps the server's own words to itself.
         ErrorKind::AuthenticationFailed => {
             let refusal = "the login is refused";
-            StoreError::Denied(format!("{refusal}; {}", remedy("WRONGPASS")))
+            StoreError::denied(refusal).with_next_step(remedy("WRONGPASS"))
         }
         ErrorKind::InvalidClientConfig => match from_words("", &error.to_string()) {
-            StoreError::Unexpected(words) => StoreError::Denied(words),
+            odd if odd.kind() == StoreErrorKind::Unexpected => {
+                odd.with_kind(StoreErrorKind::Denied)
+            }
             known => known,
         },
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
-            StoreError::Unexpected(cleaned(&format!("reply not understood: {error}")))
+            StoreError::unexpected(cleaned(&format!("reply not understood: {error}")))
         }
-        _ => StoreError::Unreachable(cleaned(&error.to_string())),
+        _ => StoreError::unreachable(cleaned(&error.to_string())),
     }
 }
 
@@ -71,21 +73,26 @@ pub(super) fn from_dial(error: &io::Error) -> StoreError {
     if let Some(known) = error.get_ref().and_then(|inner| inner.downcast_ref::<StoreError>()) {
         return known.clone();
     }
-    of_encryption(error)
-        .unwrap_or_else(|| StoreError::Unreachable(cleaned(&format!("{error}; {}", advice(error)))))
+    of_encryption(error).unwrap_or_else(|| unopened(error, advice(error)))
+}
+
+/// The error for a stream that could not be opened, with what helps.
+pub(super) fn unopened(error: &io::Error, advice: &str) -> StoreError {
+    StoreError::unreachable(cleaned(&error.to_string())).with_next_step(advice)
 }
 
 /// The error for a stream that cannot be encrypted, or that the peer ends with a reason.
 fn from_tls(error: &rustls::Error) -> StoreError {
     use rustls::{AlertDescription as Alert, Error};
     match error {
-        Error::InvalidCertificate(reason) => StoreError::Denied(cleaned(&format!(
-            "the server's certificate is not accepted: {reason}; {}",
-            certificate_advice(reason)
-        ))),
-        Error::AlertReceived(Alert::CertificateRequired) => StoreError::Denied(
-            "the server asks for a client certificate; name one with ?cert=FILE&key=FILE".into(),
-        ),
+        Error::InvalidCertificate(reason) => {
+            let what = format!("the server's certificate is not accepted: {reason}");
+            StoreError::denied(cleaned(&what)).with_next_step(certificate_advice(reason))
+        }
+        Error::AlertReceived(Alert::CertificateRequired) => {
+            StoreError::denied("the server asks for a client certificate")
+                .with_next_step("name one with ?cert=FILE&key=FILE")
+        }
         Error::AlertReceived(
             Alert::BadCertificate
             | Alert::UnsupportedCertificate
@@ -95,13 +102,12 @@ fn from_tls(error: &rustls::Error) -> StoreError {
             | Alert::UnknownCA
             | Alert::AccessDenied
             | Alert::DecryptError,
-        ) => StoreError::Denied(cleaned(&format!(
-            "the client certificate is refused: {error}; show one of an issuer that the server \
-             trusts, with ?cert=FILE&key=FILE"
-        ))),
-        other => StoreError::Unreachable(cleaned(&format!(
-            "TLS handshake failed: {other}; does this port speak TLS?"
-        ))),
+        ) => StoreError::denied(cleaned(&format!("the client certificate is refused: {error}")))
+            .with_next_step(
+                "show one of an issuer that the server trusts, with ?cert=FILE&key=FILE",
+            ),
+        other => StoreError::unreachable(cleaned(&format!("TLS handshake failed: {other}")))
+            .with_next_step("does this port speak TLS?"),
     }
 }
 
@@ -138,31 +144,33 @@ fn advice(error: &io::Error) -> &'static str {
 
 /// The same error, with the place at which it happened.
 pub(super) fn at(place: &str, error: StoreError) -> StoreError {
-    match error {
-        StoreError::Unreachable(why) => StoreError::Unreachable(format!("{place}: {why}")),
-        StoreError::Denied(why) => StoreError::Denied(format!("{place}: {why}")),
-        StoreError::WrongNode(why) => StoreError::WrongNode(format!("{place}: {why}")),
-        StoreError::WrongAddress(why) => StoreError::WrongAddress(format!("{place}: {why}")),
-        other => other,
+    use StoreErrorKind::{Denied, Unreachable, WrongAddress, WrongNode};
+    match error.kind() {
+        Unreachable | Denied | WrongNode | WrongAddress => error.at(place),
+        _ => error,
     }
 }
 
-/// The text for a group of servers, `(what one of them is, how many)`, none of which answers, with
+/// The error for a group of servers, `(what one of them is, how many)`, none of which answers, with
 /// what went wrong at one of them.
-pub(super) fn of_silent(group: (&str, usize), one: &str, error: &StoreError) -> String {
-    let why = match error {
-        StoreError::Unreachable(why) => why.clone(),
-        other => other.to_string(),
+pub(super) fn of_silent(group: (&str, usize), one: &str, error: &StoreError) -> StoreError {
+    let why = match error.kind() {
+        StoreErrorKind::Unreachable => error.message().to_owned(),
+        _ => error.clone().without_next_step().to_string(),
     };
-    match group {
+    let silent = StoreError::unreachable(match group {
         (kind, 1) => format!("the {kind} at {one} does not answer: {why}"),
-        (kind, count) => format!("none of {count} {kind}s answers; the one at {one}: {why}"),
+        (kind, count) => format!("none of {count} {kind}s answers (the one at {one}: {why})"),
+    });
+    match error.next_step() {
+        Some(step) => silent.with_next_step(step),
+        None => silent,
     }
 }
 
 /// Whether this error means that the connected node must be left.
 pub(super) fn leaves_node(error: &StoreError) -> bool {
-    matches!(error, StoreError::WrongNode(_) | StoreError::WrongAddress(_))
+    matches!(error.kind(), StoreErrorKind::WrongNode | StoreErrorKind::WrongAddress)
 }
 
 fn from_words(code: &str, words: &str) -> StoreError {
@@ -173,17 +181,18 @@ fn from_words(code: &str, words: &str) -> StoreError {
             || words.contains(*needle) && (needle.contains(' ') || has_word(words, needle))
     };
     if DENIED.iter().any(&says) {
-        StoreError::Denied(format!("{text}; {}", remedy(&text)))
+        let remedy = remedy(&text);
+        StoreError::denied(text).with_next_step(remedy)
     } else if code == "CROSSSLOT" {
-        StoreError::Unexpected(format!("{text}; {CLUSTER_REMEDY}"))
+        StoreError::unexpected(text).with_next_step(CLUSTER_REMEDY)
     } else if ["MOVED", "ASK"].contains(&code) {
-        StoreError::WrongAddress(format!("{text}; {CLUSTER_REMEDY}"))
+        StoreError::wrong_address(text).with_next_step(CLUSTER_REMEDY)
     } else if WRONG_NODE.iter().any(&says) {
-        StoreError::WrongNode(format!("{text}; {REPLICA_REMEDY}"))
+        StoreError::wrong_node(text).with_next_step(REPLICA_REMEDY)
     } else if NOT_NOW.iter().any(&says) || words.contains("max number of clients") {
-        StoreError::NotNow(text)
+        StoreError::not_now(text)
     } else {
-        StoreError::Unexpected(text)
+        StoreError::unexpected(text)
     }
 }
 
@@ -239,7 +248,7 @@ mod tests {
         for (reply, expected) in cases {
             let (code, words) = reply.split_once(' ').unwrap();
             let error = from_words(code, words);
-            assert!(format!("{error:?}").starts_with(expected), "{reply}: {error:?}");
+            assert_eq!(format!("{:?}", error.kind()), expected, "{reply}: {error:?}");
         }
     }
 }

@@ -54,6 +54,6 @@ pub(crate) fn fence_reply(value: &Value) -> Result<FenceReply, StoreError> {
     match value {
         Value::ServerError(error) => Err(error::from_reply(error)),
         value => reply::parse_fence(value)
-            .map_err(|fault| StoreError::Unexpected(format!("the fence answered {fault}"))),
+            .map_err(|fault| StoreError::unexpected(format!("the fence answered {fault}"))),
     }
 }

@@ -103,7 +103,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
             Ok(()) => Poll::Ready(Ok(())),
             Err(what) => {
                 let what = format!("the server broke the protocol: {what}");
-                let _ = self.breach.set(StoreError::Unexpected(what.clone()));
+                let _ = self.breach.set(StoreError::unexpected(what.clone()));
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, what)))
             }
         }

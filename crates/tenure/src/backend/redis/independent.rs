@@ -19,7 +19,7 @@ pub(in crate::backend) struct NodeFacts {
 
 /// Looks at a server once.
 pub(in crate::backend) async fn look_at(url: &RedisUrl) -> Result<NodeFacts, StoreError> {
-    let route = Route::to(url).map_err(|error| StoreError::Unexpected(error.to_string()))?;
+    let route = Route::to(url).map_err(|error| StoreError::unexpected(error.to_string()))?;
     let looking = async {
         let mut line = route.open_unchecked().await?;
         let mut facts = NodeFacts::default();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::stream::StreamExt;
 use redis::aio::{PubSubSink, PubSubStream};
-use tenure_core::StoreError;
+use tenure_core::{StoreError, StoreErrorKind};
 use tokio::sync::watch;
 
 use super::audience::{Audience, CHANNELS_AT_ONCE, Ear};
@@ -88,7 +88,8 @@ impl Ears {
             }
             self.lines_opened.mark_unchanged();
             let wait = match self.listen_once(&shared, &mut backoff).await {
-                Err(StoreError::Denied(why)) => {
+                Err(error) if error.kind() == StoreErrorKind::Denied => {
+                    let why = error.detail();
                     self.warnings.tell(format!("hints: not allowed to subscribe: {why}"));
                     DENIED_WAIT
                 }
@@ -200,7 +201,7 @@ async fn timed(
 ) -> Result<(), StoreError> {
     match tokio::time::timeout(DIAL_TIMEOUT, exchange).await {
         Ok(done) => done.map_err(|error| error::from_connection(&error)),
-        Err(_) => Err(StoreError::TimedOut(DIAL_TIMEOUT)),
+        Err(_) => Err(StoreError::timed_out(DIAL_TIMEOUT)),
     }
 }
 

@@ -60,8 +60,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tenure_core::protocol::{Answer, Call, Outcome, Request, StoreError, View};
-use tenure_core::{Resource, Token};
+use tenure_core::protocol::{Answer, Call, Outcome, Request, View};
+use tenure_core::{Resource, StoreError, Token};
 use tokio::sync::watch;
 
 pub(in crate::backend) use self::address::Form;
@@ -189,7 +189,7 @@ impl RedisBackend {
         let replies = replies.await?;
         let reply = match replies.values.as_slice() {
             [reply] => fence_reply(reply)?,
-            _ => return Err(StoreError::Unexpected("no reply".into())),
+            _ => return Err(StoreError::unexpected("no reply")),
         };
         if reply == FenceReply::Written {
             // A fence that a failover forgets would let leaders of the past in again.
@@ -274,9 +274,9 @@ impl Shared {
         let mut answers = replies.values.iter().map(|reply| match reply {
             redis::Value::ServerError(error) => Err(error::from_reply(error)),
             reply => reply::parse(request, reply)
-                .map_err(|fault| StoreError::Unexpected(format!("the store answered {fault}"))),
+                .map_err(|fault| StoreError::unexpected(format!("the store answered {fault}"))),
         });
-        let first = answers.next().unwrap_or(Err(StoreError::Unexpected("no reply".into())));
+        let first = answers.next().unwrap_or(Err(StoreError::unexpected("no reply")));
         let mut answer = first?;
         if is_promise(&answer.outcome) {
             // Whoever asked may rely on it only once it is where a failover cannot lose it.

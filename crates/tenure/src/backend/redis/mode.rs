@@ -78,12 +78,12 @@ impl Mode {
         let Mode::Strict { replicas } = self else { return Ok(()) };
         match answer {
             Some(Value::Int(count)) if *count >= i64::from(replicas) => Ok(()),
-            Some(Value::Int(count)) => Err(StoreError::NotNow(format!(
+            Some(Value::Int(count)) => Err(StoreError::not_now(format!(
                 "{count} of {replicas} replicas confirmed it in time; attach the missing ones (INFO \
                  replication on the master lists those that are there)"
             ))),
             Some(Value::ServerError(error)) => Err(super::error::from_reply(error)),
-            _ => Err(StoreError::Unexpected("no number in answer to WAIT".into())),
+            _ => Err(StoreError::unexpected("no number in answer to WAIT")),
         }
     }
 }
@@ -128,7 +128,8 @@ mod tests {
         let strict = Mode::Strict { replicas: 2 };
         assert_eq!(strict.verdict(Some(&Value::Int(2))), Ok(()));
         assert_eq!(strict.verdict(Some(&Value::Int(3))), Ok(()));
-        assert!(matches!(strict.verdict(Some(&Value::Int(1))), Err(StoreError::NotNow(_))));
+        let unconfirmed = strict.verdict(Some(&Value::Int(1))).unwrap_err();
+        assert_eq!(unconfirmed.kind(), tenure_core::StoreErrorKind::NotNow);
         assert!(strict.verdict(None).is_err());
         assert_eq!(Mode::Available.verdict(None), Ok(()));
     }

@@ -51,11 +51,13 @@ impl Tls {
         match (why, &self.ca) {
             // An issuer of the same name has another key.
             (Some(Error::InvalidCertificate(Why::UnknownIssuer | Why::BadSignature)), Some(ca)) => {
-                io::Error::other(StoreError::Denied(format!(
-                    "the server's certificate is not accepted: it is of another issuer than {}; \
-                     give the file of its own issuer with ?ca=FILE",
+                let refusal = StoreError::denied(format!(
+                    "the server's certificate is not accepted: it is of another issuer than {}",
                     cleaned(&ca.display().to_string())
-                )))
+                ));
+                io::Error::other(
+                    refusal.with_next_step("give the file of its own issuer with ?ca=FILE"),
+                )
             }
             _ => error,
         }

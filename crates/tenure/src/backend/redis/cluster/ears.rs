@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::{PushInfo, PushKind, Value};
-use tenure_core::StoreError;
+use tenure_core::{StoreError, StoreErrorKind};
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::map::SlotMap;
@@ -198,7 +198,8 @@ impl NodeEars {
             }
             self.lines_opened.mark_unchanged();
             let wait = match self.listen(&mut backoff).await {
-                Err(StoreError::Denied(why)) => {
+                Err(error) if error.kind() == StoreErrorKind::Denied => {
+                    let why = error.detail();
                     self.warnings.tell(format!("hints: not allowed to subscribe: {why}"));
                     DENIED_WAIT
                 }
@@ -253,7 +254,7 @@ impl NodeEars {
             let has_learnt = self.judge(&names, &replies)?;
             let left = self.audience.unconfirmed();
             if !has_learnt && left.iter().any(|name| names.contains(name)) {
-                return Err(StoreError::Unexpected("no word on a subscription".into()));
+                return Err(StoreError::unexpected("no word on a subscription"));
             }
             has_subscribed = true;
         }
@@ -304,13 +305,13 @@ impl NodeEars {
                 biased;
                 push = open.pushes.recv() => match push {
                     Some(push) => self.hear(push)?,
-                    None => return Err(StoreError::Unreachable("the connection has ended".into())),
+                    None => return Err(StoreError::unreachable("the connection has ended")),
                 },
                 replies = &mut sending => break replies,
             }
             open.backlog.caught_up();
         };
-        let replies = replies.map_err(|_| StoreError::TimedOut(DIAL_TIMEOUT))?;
+        let replies = replies.map_err(|_| StoreError::timed_out(DIAL_TIMEOUT))?;
         let replies = replies.map_err(|error| error::from_connection(&error))?;
         self.drain(open)?;
         Ok(replies)
@@ -342,7 +343,7 @@ impl NodeEars {
                 }
             }
             PushKind::Disconnection => {
-                return Err(StoreError::Unreachable("the connection has ended".into()));
+                return Err(StoreError::unreachable("the connection has ended"));
             }
             _ => {}
         }

@@ -107,10 +107,10 @@ impl Cluster {
         let (slot, steps) = self.in_one_slot(steps)?;
         self.errands.try_send(errand(slot, steps)).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => {
-                StoreError::NotNow(format!("{CALLS_QUEUED_MAX} calls wait already"))
+                StoreError::not_now(format!("{CALLS_QUEUED_MAX} calls wait already"))
             }
             mpsc::error::TrySendError::Closed(_) => {
-                StoreError::Unreachable("the runtime of this connection has ended".into())
+                StoreError::unreachable("the runtime of this connection has ended")
             }
         })
     }
@@ -139,7 +139,7 @@ impl Cluster {
                 )),
             }
         }
-        let slot = slot.ok_or_else(|| StoreError::Unexpected("a request without keys".into()))?;
+        let slot = slot.ok_or_else(|| StoreError::unexpected("a request without keys"))?;
         Ok((slot, kept))
     }
 
@@ -175,7 +175,7 @@ impl Drop for Cluster {
 }
 
 fn astray(key: &str) -> StoreError {
-    StoreError::Unexpected(format!(
+    StoreError::unexpected(format!(
         "the key {key} lies in another slot of the cluster than the keys beside it: enclose the \
          part that they share in {{…}}"
     ))

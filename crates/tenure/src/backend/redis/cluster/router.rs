@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::Value;
-use tenure_core::StoreError;
+use tenure_core::{StoreError, StoreErrorKind};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -256,7 +256,7 @@ impl Router {
 
     fn route(&self, node: &Node) -> Result<Route, StoreError> {
         let route = Route::to(&self.address.node_at(node));
-        route.map_err(|error| StoreError::Unreachable(error.to_string()))
+        route.map_err(|error| StoreError::unreachable(error.to_string()))
     }
 
     fn land(&mut self, mut errand: Errand, node: &Node, outcome: Result<Replies, StoreError>) {
@@ -304,7 +304,7 @@ impl Router {
         errand.hops += 1;
         if errand.hops > HOPS_MAX {
             let slot = errand.slot;
-            return errand.end(Err(StoreError::NotNow(format!(
+            return errand.end(Err(StoreError::not_now(format!(
                 "slot {slot} was sent from node to node {HOPS_MAX} times, last to {to}, for the nodes \
                  disagree about its owner; redis-cli --cluster check {to} tells more"
             ))));
@@ -329,33 +329,27 @@ impl Router {
 
     fn no_owner(&self, errand: &Errand) -> StoreError {
         let (slot, key) = (errand.slot, errand.key());
-        StoreError::NotNow(format!(
-            "no node of {} serves slot {slot}, in which {key} lies; give it an owner (redis-cli \
-             --cluster fix HOST:PORT)",
+        StoreError::not_now(format!(
+            "no node of {} serves slot {slot}, in which {key} lies",
             self.address
         ))
+        .with_next_step("give it an owner (redis-cli --cluster fix HOST:PORT)")
     }
 
     fn down(&self, errand: &Errand, said: &StoreError) -> StoreError {
-        let said = match said {
-            StoreError::NotNow(said) => said.clone(),
-            other => other.to_string(),
+        let said = match said.kind() {
+            StoreErrorKind::NotNow => said.message().to_owned(),
+            _ => said.to_string(),
         };
         if said.contains("not served") {
             return self.no_owner(errand);
         }
+        let place = format!("{said} (slot {}, key {})", errand.slot, errand.key());
         match self.map.as_ref().and_then(SlotMap::gaps) {
-            Some(gaps) => StoreError::NotNow(format!(
-                "{said} (slot {}, key {}): slots without an owner: {gaps}; give them one \
-                 (redis-cli --cluster fix HOST:PORT)",
-                errand.slot,
-                errand.key()
-            )),
-            None => StoreError::NotNow(format!(
-                "{said} (slot {}, key {}); it serves again once replicas have taken over",
-                errand.slot,
-                errand.key()
-            )),
+            Some(gaps) => StoreError::not_now(format!("{place}: slots without an owner: {gaps}"))
+                .with_next_step("give them one (redis-cli --cluster fix HOST:PORT)"),
+            None => StoreError::not_now(place)
+                .with_next_step("wait: it serves again once replicas have taken over"),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::Value;
-use tenure_core::StoreError;
+use tenure_core::{StoreError, StoreErrorKind};
 
 use super::address::ClusterAddress;
 use super::map::SlotMap;
@@ -70,7 +70,7 @@ async fn ask<'a>(
 ) -> (&'a Node, Result<SlotMap, StoreError>) {
     let route = match Route::to(&address.node_at(node)) {
         Ok(route) => route,
-        Err(error) => return (node, Err(StoreError::Unreachable(error.to_string()))),
+        Err(error) => return (node, Err(StoreError::unreachable(error.to_string()))),
     };
     let asking = async {
         let mut line = route.open_unchecked().await?;
@@ -80,7 +80,7 @@ async fn ask<'a>(
         match line.connection.send_packed_command(&question).await {
             Ok(Value::ServerError(error)) => Err(refusal(address, node, error::from_reply(&error))),
             Ok(reply) => SlotMap::parse(&reply, node).map_err(|fault| {
-                StoreError::Unexpected(format!("{node} answered {fault} to CLUSTER SLOTS"))
+                StoreError::unexpected(format!("{node} answered {fault} to CLUSTER SLOTS"))
             }),
             Err(error) => Err(refusal(address, node, error::from_connection(&error))),
         }
@@ -90,39 +90,28 @@ async fn ask<'a>(
 
 /// A server that knows no clusters says so in words of its own.
 fn refusal(address: &ClusterAddress, node: &Node, error: StoreError) -> StoreError {
-    match &error {
-        StoreError::Unexpected(words)
-            if words.contains("cluster support disabled") || words.contains("unknown command") =>
-        {
-            StoreError::WrongAddress(format!(
-                "{node} is no node of a cluster ({}); write {} in the store's address",
-                cleaned(words),
-                address.node_at(node)
-            ))
-        }
-        _ => error,
+    let said = error.message();
+    let is_alone = said.contains("cluster support disabled") || said.contains("unknown command");
+    if error.kind() != StoreErrorKind::Unexpected || !is_alone {
+        return error;
     }
+    StoreError::wrong_address(format!("{node} is no node of a cluster ({})", cleaned(said)))
+        .with_next_step(format!("write {} in the store's address", address.node_at(node)))
 }
 
 fn verdict(failures: &[(&Node, StoreError)]) -> StoreError {
     let lasting = failures.iter().find(|(_, error)| !error.is_temporary());
-    match lasting.or(failures.first()) {
-        Some((node, StoreError::Denied(why))) => {
-            StoreError::Denied(format!("the node at {node}: {why}"))
-        }
+    let Some((node, error)) = lasting.or(failures.first()) else {
+        return StoreError::unreachable("no node was asked");
+    };
+    match error.kind() {
+        StoreErrorKind::Denied => error.clone().at(&format!("the node at {node}")),
         // One that is silent now may be of a cluster.
-        Some((_, StoreError::WrongAddress(why)))
-            if failures.iter().any(|(_, error)| error.is_temporary()) =>
-        {
-            StoreError::Unreachable(why.clone())
+        StoreErrorKind::WrongAddress if failures.iter().any(|(_, error)| error.is_temporary()) => {
+            error.clone().with_kind(StoreErrorKind::Unreachable)
         }
-        Some((_, error)) if !error.is_temporary() => error.clone(),
-        Some((node, error)) => StoreError::Unreachable(error::of_silent(
-            ("node", failures.len()),
-            &node.to_string(),
-            error,
-        )),
-        None => StoreError::Unreachable("no node was asked".into()),
+        _ if !error.is_temporary() => error.clone(),
+        _ => error::of_silent(("node", failures.len()), &node.to_string(), error),
     }
 }
 
@@ -239,17 +228,17 @@ mod tests {
     #[test]
     fn what_a_person_can_mend_is_told_before_silence() {
         let node = Node { host: "a".into(), port: 1 };
-        let silent = || (&node, StoreError::Unreachable("refused".into()));
-        let denied = || (&node, StoreError::Denied("NOAUTH; do this".into()));
+        let silent = || (&node, StoreError::unreachable("refused"));
+        let denied = || (&node, StoreError::denied("NOAUTH").with_next_step("do this"));
         let text = verdict(&[silent(), denied()]).to_string();
         assert!(text.contains("the node at a:1: NOAUTH; do this"), "{text}");
         let text = verdict(&[silent(), silent()]).to_string();
-        assert!(text.contains("none of 2 nodes answers; the one at a:1: refused"), "{text}");
+        assert!(text.contains("none of 2 nodes answers (the one at a:1: refused)"), "{text}");
         let text = verdict(&[silent()]).to_string();
         assert!(text.contains("the node at a:1 does not answer: refused"), "{text}");
-        let alone = || (&node, StoreError::WrongAddress("no node of a cluster".into()));
-        assert!(matches!(verdict(&[alone(), alone()]), StoreError::WrongAddress(_)));
-        assert!(matches!(verdict(&[alone(), silent()]), StoreError::Unreachable(_)));
+        let alone = || (&node, StoreError::wrong_address("no node of a cluster"));
+        assert_eq!(verdict(&[alone(), alone()]).kind(), StoreErrorKind::WrongAddress);
+        assert_eq!(verdict(&[alone(), silent()]).kind(), StoreErrorKind::Unreachable);
     }
 
     #[test]

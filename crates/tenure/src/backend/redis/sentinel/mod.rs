@@ -80,9 +80,7 @@ impl Connector for Sentinels {
             *locked(&shared.dialled) = Some(node.clone());
             let stream = open_stream(&shared.address.master_at(&node)).await;
             stream.map_err(|error| match promotion_advice(error.kind()) {
-                Some(advice) => {
-                    io::Error::other(StoreError::Unreachable(format!("{error}; {advice}")))
-                }
+                Some(advice) => io::Error::other(error::unopened(&error, advice)),
                 None => error,
             })
         })
@@ -207,7 +205,7 @@ fn named(reply: Value) -> Result<Named, StoreError> {
             let words: Option<(String, u16)> = redis::from_redis_value(reply).ok();
             let node = words.filter(|(host, port)| !host.is_empty() && *port > 0);
             let node = node.map(|(host, port)| Named::At(Node { host, port }));
-            node.ok_or_else(|| StoreError::Unexpected("a sentinel named no address".into()))
+            node.ok_or_else(|| StoreError::unexpected("a sentinel named no address"))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tenure_core::StoreError;
+use tenure_core::{StoreError, StoreErrorKind};
 
 use crate::backend::redis::error;
 use crate::backend::redis::node::Node;
@@ -39,16 +39,19 @@ pub(super) fn verdict(
         Some((node, voters)) if 2 * voters.len() > answers.len() => Ok((*node).clone()),
         Some((node, voters)) if votes.len() == 1 => {
             let heard = Heard { node, voters, ignorant: &ignorant, silent: &silent };
-            Err(StoreError::NotNow(heard.by_too_few(answers.len())))
+            Err(heard.by_too_few(answers.len()))
         }
-        Some(_) => Err(StoreError::NotNow(disagreement(&votes))),
+        Some(_) => Err(disagreement(&votes)),
         // They may be told of it yet.
-        None if !ignorant.is_empty() => Err(StoreError::WrongNode(format!(
-            "the sentinel at {} watches no master {:?}; check the name after / in the store's \
-             address (redis-cli SENTINEL MASTERS, asked there, lists them)",
+        None if !ignorant.is_empty() => Err(StoreError::wrong_node(format!(
+            "the sentinel at {} watches no master {:?}",
             ignorant[0],
             cleaned(master)
-        ))),
+        ))
+        .with_next_step(
+            "check the name after / in the store's address (redis-cli SENTINEL MASTERS, asked \
+             there, lists them)",
+        )),
         None => Err(silence(&silent)),
     }
 }
@@ -62,66 +65,72 @@ struct Heard<'a> {
 }
 
 impl Heard<'_> {
-    fn by_too_few(&self, asked: usize) -> String {
+    fn by_too_few(&self, asked: usize) -> StoreError {
         let silent = self.silent.first().map(|(sentinel, error)| format!("{sentinel}: {error}"));
         let ignorant =
             self.ignorant.first().map(|sentinel| format!("{sentinel} watches no such master"));
         let other = silent.or(ignorant).unwrap_or_default();
-        format!(
+        StoreError::not_now(format!(
             "the master at {} is named by {} of {asked} sentinels ({}), and more than half must: a \
-             login is not sent on the word of fewer; start the others, or leave those out of the \
-             address that are gone for good ({other})",
+             login is not sent on the word of fewer ({other})",
             self.node,
             self.voters.len(),
             self.voters.join(", "),
+        ))
+        .with_next_step(
+            "start the others, or leave those out of the address that are gone for good",
         )
     }
 }
 
-fn disagreement(votes: &BTreeMap<&Node, Vec<&str>>) -> String {
+fn disagreement(votes: &BTreeMap<&Node, Vec<&str>>) -> StoreError {
     let sides =
         votes.iter().map(|(node, voters)| format!("{node} is named by {}", voters.join(", ")));
-    format!(
-        "the sentinels disagree about the master ({}); they agree once a fail-over is over, and \
-         `tenure doctor` tells who strays",
-        sides.collect::<Vec<_>>().join(", ")
-    )
+    let sides = sides.collect::<Vec<_>>().join(", ");
+    StoreError::not_now(format!("the sentinels disagree about the master ({sides})"))
+        .with_next_step(
+            "wait: they agree once a fail-over is over, and `tenure doctor` tells who strays",
+        )
 }
 
 fn silence(silent: &[(&str, &StoreError)]) -> StoreError {
     // Refused everywhere is for a person to mend; anything else may pass.
     let lasting = silent.iter().find(|(_, error)| !error.is_temporary());
-    match lasting.or(silent.first()) {
-        Some((server, StoreError::Unexpected(words))) if words.contains("unknown command") => {
-            let why = format!(
-                "{server} is no sentinel ({words}); write redis://{server} if it is the store \
-                 itself, or the sentinels' own port"
-            );
+    let Some((sentinel, error)) = lasting.or(silent.first()) else {
+        return StoreError::unreachable("no sentinel was asked");
+    };
+    match error.kind() {
+        StoreErrorKind::Unexpected if error.message().contains("unknown command") => {
+            let why = StoreError::wrong_address(format!(
+                "{sentinel} is no sentinel ({})",
+                error.message()
+            ))
+            .with_next_step(format!(
+                "write redis://{sentinel} if it is the store itself, or the sentinels' own \
+                         port"
+            ));
             // One that is silent now may be a sentinel.
             match silent.iter().any(|(_, error)| error.is_temporary()) {
-                true => StoreError::Unreachable(why),
-                false => StoreError::WrongAddress(why),
+                true => why.with_kind(StoreErrorKind::Unreachable),
+                false => why,
             }
         }
-        Some((sentinel, StoreError::Denied(why))) => {
-            StoreError::Denied(format!("the sentinel at {sentinel}: {}", with_own_login(why)))
+        StoreErrorKind::Denied => {
+            with_own_login((*error).clone().at(&format!("the sentinel at {sentinel}")))
         }
-        Some((sentinel, error)) => {
-            StoreError::Unreachable(error::of_silent(("sentinel", silent.len()), sentinel, error))
-        }
-        None => StoreError::Unreachable("no sentinel was asked".into()),
+        _ => error::of_silent(("sentinel", silent.len()), sentinel, error),
     }
 }
 
 /// Sentinels have a login of their own, elsewhere in the address than what helps at a store.
-fn with_own_login(why: &str) -> String {
-    let is_login = |said: &str| ["login", "NOAUTH", "WRONGPASS"].iter().any(|w| said.contains(w));
-    match why.split_once("; ") {
-        Some((said, _)) if is_login(said) => format!(
-            "{said}; give the sentinels' own login by ?sentinel_user= and ?sentinel_password= \
-             (docs/acl.md says what it needs)"
+fn with_own_login(refusal: StoreError) -> StoreError {
+    let is_login = ["login", "NOAUTH", "WRONGPASS"].iter().any(|w| refusal.message().contains(w));
+    match is_login {
+        true => refusal.with_next_step(
+            "give the sentinels' own login by ?sentinel_user= and ?sentinel_password= \
+             (docs/acl.md says what it needs)",
         ),
-        _ => why.to_owned(),
+        false => refusal,
     }
 }
 
@@ -134,11 +143,11 @@ mod tests {
     }
 
     fn down() -> Result<Named, StoreError> {
-        Err(StoreError::Unreachable("refused".into()))
+        Err(StoreError::unreachable("refused"))
     }
 
     fn no_sentinel() -> Result<Named, StoreError> {
-        Err(StoreError::Unexpected("ERR unknown command 'SENTINEL'".into()))
+        Err(StoreError::unexpected("ERR unknown command 'SENTINEL'"))
     }
 
     fn of(answers: Vec<Result<Named, StoreError>>) -> Result<u16, String> {
@@ -163,12 +172,12 @@ mod tests {
             (vec![Ok(Named::Unknown), at(3)], "is named by 1 of 2 sentinels (s1)"),
             (vec![at(1), at(2), down()], "disagree about the master (10.0.0.1:1 is named by s0"),
             (vec![Ok(Named::Unknown), down()], "watches no master \"main\""),
-            (vec![down(), down()], "none of 2 sentinels answers; the one at s0: refused"),
+            (vec![down(), down()], "none of 2 sentinels answers (the one at s0: refused)"),
             (vec![down()], "the sentinel at s0 does not answer: refused"),
             (vec![no_sentinel()], "cannot work: s0 is no sentinel"),
             (vec![down(), no_sentinel()], "unreachable: s1 is no sentinel"),
             (
-                vec![down(), Err(StoreError::Denied("NOAUTH; do this".into()))],
+                vec![down(), Err(StoreError::denied("NOAUTH").with_next_step("do this"))],
                 "the sentinel at s1: NOAUTH; give the sentinels' own login by ?sentinel_user=",
             ),
         ];

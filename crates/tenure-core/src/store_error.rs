@@ -1,0 +1,191 @@
+//! Why a store did not answer, whose fault that is, and what to do next.
+
+use std::fmt;
+use std::time::Duration;
+
+/// What kind of trouble a [`StoreError`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// No connection, or it broke. The request may have been carried out.
+    Unreachable,
+    /// No answer in time. The request may have been carried out.
+    TimedOut,
+    /// The store cannot serve writes for a while (loading, failing over, out of memory, busy).
+    NotNow,
+    /// The connected node is not the primary, or not any more: look for the new one. It may be
+    /// promoted, and sentinels may learn of their master, so waiting may help.
+    WrongNode,
+    /// What the address leads to cannot serve this, however long one waits: a person has to write
+    /// another address.
+    WrongAddress,
+    /// Credentials or permissions: a person has to act.
+    Denied,
+    /// The store answered something that this protocol does not know.
+    Unexpected,
+}
+
+impl StoreErrorKind {
+    /// What stands before the message.
+    fn title(self) -> &'static str {
+        match self {
+            StoreErrorKind::Unreachable => "store unreachable: ",
+            StoreErrorKind::TimedOut => "",
+            StoreErrorKind::NotNow => "store cannot serve now: ",
+            StoreErrorKind::WrongNode => "no primary there: ",
+            StoreErrorKind::WrongAddress => "the store's address cannot work: ",
+            StoreErrorKind::Denied => "store denies access: ",
+            StoreErrorKind::Unexpected => "unexpected answer from the store: ",
+        }
+    }
+}
+
+/// Why there is no answer, whose fault that is, and what a person can do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    message: String,
+    next_step: Option<String>,
+}
+
+impl StoreError {
+    fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
+        StoreError { kind, message: message.into(), next_step: None }
+    }
+
+    /// [`StoreErrorKind::Unreachable`].
+    pub fn unreachable(message: impl Into<String>) -> Self {
+        StoreError::new(StoreErrorKind::Unreachable, message)
+    }
+
+    /// [`StoreErrorKind::TimedOut`]: nothing came for so long.
+    pub fn timed_out(waited: Duration) -> Self {
+        let message =
+            format!("no answer from the store within {waited:?}: it is busy, stopped or cut off");
+        StoreError::new(StoreErrorKind::TimedOut, message)
+    }
+
+    /// [`StoreErrorKind::NotNow`].
+    pub fn not_now(message: impl Into<String>) -> Self {
+        StoreError::new(StoreErrorKind::NotNow, message)
+    }
+
+    /// [`StoreErrorKind::WrongNode`].
+    pub fn wrong_node(message: impl Into<String>) -> Self {
+        StoreError::new(StoreErrorKind::WrongNode, message)
+    }
+
+    /// [`StoreErrorKind::WrongAddress`].
+    pub fn wrong_address(message: impl Into<String>) -> Self {
+        StoreError::new(StoreErrorKind::WrongAddress, message)
+    }
+
+    /// [`StoreErrorKind::Denied`].
+    pub fn denied(message: impl Into<String>) -> Self {
+        StoreError::new(StoreErrorKind::Denied, message)
+    }
+
+    /// [`StoreErrorKind::Unexpected`].
+    pub fn unexpected(message: impl Into<String>) -> Self {
+        StoreError::new(StoreErrorKind::Unexpected, message)
+    }
+
+    /// The same, with what a person can do about it.
+    #[must_use]
+    pub fn with_next_step(self, step: impl Into<String>) -> Self {
+        StoreError { next_step: Some(step.into()), ..self }
+    }
+
+    /// The same, without what to do: for whoever tells that elsewhere.
+    #[must_use]
+    pub fn without_next_step(self) -> Self {
+        StoreError { next_step: None, ..self }
+    }
+
+    /// The same, of another kind.
+    #[must_use]
+    pub fn with_kind(self, kind: StoreErrorKind) -> Self {
+        StoreError { kind, ..self }
+    }
+
+    /// The same, with the place where it happened, unless the message names it.
+    #[must_use]
+    pub fn at(self, place: &str) -> Self {
+        match self.message.contains(place) {
+            true => self,
+            false => StoreError { message: format!("{place}: {}", self.message), ..self },
+        }
+    }
+
+    /// What kind of trouble it is.
+    pub fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+
+    /// What happened, without the kind and without what to do.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What a person can do about it, where that is known.
+    pub fn next_step(&self) -> Option<&str> {
+        self.next_step.as_deref()
+    }
+
+    /// What happened and what to do, without the kind: for texts that tell of several.
+    pub fn detail(&self) -> String {
+        match &self.next_step {
+            Some(step) => format!("{}; {step}", self.message),
+            None => self.message.clone(),
+        }
+    }
+
+    /// Whether waiting may help without anybody acting.
+    pub fn is_temporary(&self) -> bool {
+        !self.needs_person() && self.kind != StoreErrorKind::Unexpected
+    }
+
+    /// Whether the store is there but serves only after a person acts: on the login, its rights or
+    /// the address.
+    pub fn needs_person(&self) -> bool {
+        matches!(self.kind, StoreErrorKind::Denied | StoreErrorKind::WrongAddress)
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.kind.title(), self.message)?;
+        match &self.next_step {
+            Some(step) => write!(f, "; {step}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_says_what_happened_where_and_what_to_do() {
+        let error = StoreError::unreachable("refused").with_next_step("start the store");
+        assert_eq!(error.to_string(), "store unreachable: refused; start the store");
+        let placed = error.at("redis://h:1").at("redis://h:1");
+        assert_eq!(placed.message(), "redis://h:1: refused", "once");
+        assert_eq!(placed.detail(), "redis://h:1: refused; start the store");
+        assert_eq!(placed.next_step(), Some("start the store"));
+        let silent = StoreError::timed_out(Duration::from_secs(3));
+        assert!(silent.to_string().starts_with("no answer from the store within 3s: "), "{silent}");
+    }
+
+    #[test]
+    fn it_knows_whether_waiting_helps() {
+        let denied = StoreError::denied("NOPERM");
+        assert!(denied.needs_person() && !denied.is_temporary());
+        let odd = StoreError::unexpected("a number");
+        assert!(!odd.needs_person() && !odd.is_temporary());
+        assert!(StoreError::wrong_node("a replica").is_temporary());
+    }
+}
