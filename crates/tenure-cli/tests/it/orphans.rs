@@ -146,6 +146,32 @@ fn it_works_as_the_first_process_of_a_pid_namespace() {
     assert!(!stage.key_exists(), "the term is given back");
 }
 
+/// The first process of a namespace ignores what it does not listen to.
+#[test]
+fn a_short_command_ends_at_once_as_the_first_process() {
+    let mut stage = Stage::on(Kind::Own);
+    stage.store.pause();
+    let port = stage.store.port().to_string();
+    let commands: [&[&str]; 4] =
+        [&["who", NAME], &["history", NAME], &["doctor"], &["cli", "-p", &port, "ping"]];
+    for (words, signal) in commands.into_iter().zip([Signal::TERM, Signal::INT].repeat(2)) {
+        let flags = ["-pf", "--mount-proc", "--kill-child"];
+        let Some(command) = in_namespace(&stage, &flags, words) else { return };
+        let mut outside = Process::spawn(command);
+        // Again and again: nobody can tell from outside when it is up.
+        wait_until("it to end", GENEROUS, || {
+            if let Some(child) = child_of(outside.pid()) {
+                let pid = rustix::process::Pid::from_raw(child as i32).unwrap();
+                let _ = rustix::process::kill_process(pid, signal);
+            }
+            !outside.is_running()
+        });
+        let code = outside.wait(GENEROUS).code();
+        assert_eq!(code, Some(128 + signal.as_raw()), "{words:?}: not by itself");
+    }
+    stage.store.resume();
+}
+
 #[test]
 fn children_are_found_though_proc_is_that_of_another_namespace() {
     let stage = Stage::on(Kind::Own);
