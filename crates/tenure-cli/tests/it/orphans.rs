@@ -389,3 +389,35 @@ fn what_a_slow_health_check_started_ends_with_it() {
     assert!(is_alive(number_in(stage.folder.path(), "pid")), "the program goes on");
     drop(wrapper);
 }
+
+/// A check that takes longer than the test, and is the first of its term. The lease is long enough
+/// for that on a busy machine.
+fn wrap_with_check(stage: &Stage, check: &str) -> Process {
+    let flags = ["--ttl", "8s", "--health-every", "3s", "--health-cmd", check];
+    stage.wrap("ada", &flags, "exec sleep 600")
+}
+
+const HIDDEN_CHECK: &str = "env -i sh -c 'echo $$ > check; while :; do sleep 0.1; done'";
+
+/// At once, without a renewal in between.
+#[test]
+fn a_health_check_that_hides_its_mark_dies_with_its_wrapper() {
+    let hidden_below = "setsid env -i sh -c 'echo $$ > check; exec sleep 600' && true";
+    for check in [HIDDEN_CHECK, hidden_below] {
+        let stage = Stage::on(Kind::Own);
+        let mut wrapper = wrap_with_check(&stage, check);
+        let check = number_in(stage.folder.path(), "check");
+        wrapper.kill();
+        wait_until_gone(check);
+    }
+}
+
+#[test]
+fn a_health_check_that_hides_its_mark_ends_with_the_lease_of_a_stopped_wrapper() {
+    let stage = Stage::on(Kind::Own);
+    let mut wrapper = wrap_with_check(&stage, HIDDEN_CHECK);
+    let check = number_in(stage.folder.path(), "check");
+    wrapper.pause();
+    wait_until_gone(check);
+    wrapper.resume();
+}
