@@ -259,6 +259,8 @@ fn queue(cx: &mut Context<'_>, request: Request<'_>, flags: u32) {
     }
     transaction.flags |= flags;
     transaction.missing_flags |= !flags;
+    let arguments = request.args_from(0).map(|arg| arg.len() + size_of::<usize>());
+    transaction.argument_bytes += arguments.sum::<usize>();
     transaction.queued.push((row, owned));
     cx.reply.simple("QUEUED");
 }

@@ -48,15 +48,20 @@ pub struct Tracking {
     pub caching: bool,
     /// In broadcast mode, the prefixes.
     pub prefixes: Vec<Vec<u8>>,
+    /// Bytes of those, here and in the table.
+    pub(crate) prefix_bytes: usize,
 }
 
 impl Tracking {
-    /// Bytes of the prefixes, here and in the table.
-    pub(crate) fn memory(&self) -> usize {
+    /// What [`prefix_bytes`](Self::prefix_bytes) is to be.
+    pub(crate) fn prefix_bytes(prefixes: &[Vec<u8>]) -> usize {
         /// A vector, and a place in a map with a set of sessions.
         const PER_PREFIX: usize = 256;
-        let prefixes = self.prefixes.iter().map(|prefix| 2 * prefix.len() + PER_PREFIX);
-        size_of::<Self>() + prefixes.sum::<usize>()
+        prefixes.iter().map(|prefix| 2 * prefix.len() + PER_PREFIX).sum()
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        size_of::<Self>() + self.prefix_bytes
     }
 }
 
