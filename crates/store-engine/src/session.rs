@@ -70,6 +70,9 @@ pub mod session_flag {
     /// Others redirect to it what they have to hear of keys.
     pub const HEARS_FOR_OTHERS: u32 = 1 << 19;
 
+    /// Caused more messages to itself than its output may hold; goes with CLOSING.
+    pub const OVERRUN: u32 = 1 << 20;
+
     /// Any of these sends a request through all gates; without them it takes the short way.
     pub const GATED: u32 = NEEDS_AUTH
         | RESTRICTED
