@@ -92,9 +92,9 @@ impl Fleet {
         self.running[place] = Some(Running { name, version, process, is_paused: false });
     }
 
-    /// Where there are two versions, a place changes its own with each start: that is an upgrade, or
-    /// the way back. One of now is always there: what a fleet of the older ones alone does wrong is
-    /// not looked for.
+    /// Where there are two versions, a place changes its own with each start: that is an upgrade,
+    /// or the way back. One of now is always there: what a fleet of the older ones alone does
+    /// wrong is not looked for.
     fn version_for(&self, place: usize) -> usize {
         match self.running.iter().flatten().any(|running| running.version == 0) {
             true => (place + self.started) % self.programs.len(),

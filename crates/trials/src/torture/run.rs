@@ -297,8 +297,8 @@ fn weigh(
     let lost = verdict.fenced.lost;
     check(lost == 0, format!("{lost} fenced writes were lost"));
     check(verdict.fenced.confirmed > 0, "nothing was written under the fence".into());
-    // A quarantine that an earlier version began does not say when. After the clock has gone back it
-    // may be as long as it looks, so everybody waits for it.
+    // A quarantine that an earlier version began does not say when. After the clock has gone
+    // back it may be as long as it looks, so everybody waits for it.
     let is_waited_for = [Fault::StepClockBack, Fault::Crash].iter().all(|f| row.faults.contains(f));
     if world.fleet.has_two_versions() && is_waited_for {
         gaps = Gaps::default();
