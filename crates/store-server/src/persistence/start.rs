@@ -142,7 +142,13 @@ impl Loader {
         match self.disk.size(path) {
             Ok(len) => {
                 let name = path.display().to_string();
-                Ok(Some(Part { path: path.to_owned(), name, len, is_last: true, before: None }))
+                Ok(Some(Part {
+                    path: path.to_owned(),
+                    name,
+                    len,
+                    is_last: true,
+                    before: Vec::new(),
+                }))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("cannot read {}: {error}", path.display())),
@@ -222,7 +228,7 @@ impl Loader {
             let report = LoadReport { version: file.version(), ..LoadReport::default() };
             Content::Snapshot(Box::new(file), report)
         } else {
-            Content::Requests(Box::new(CommandReader::new(input, 0).behind(part.before)))
+            Content::Requests(Box::new(CommandReader::new(input, 0).behind(&part.before)))
         };
         Ok(Current { part, content })
     }
