@@ -197,6 +197,11 @@ impl Persistence {
         self.append.prepare_end(now_ms, engine)
     }
 
+    /// The same in the middle of a request: what follows from it is done in the turn.
+    pub(crate) fn look_before_end(&mut self, now_ms: u64) -> Result<(), String> {
+        self.append.look_before_end(now_ms)
+    }
+
     /// Nothing follows: makes all durable that is to be, and says so for the next start.
     pub(crate) fn close(&mut self, now_ms: u64, engine: &mut Engine) -> Result<(), AppendError> {
         let is_appended = self.append.close(now_ms, engine)?;
