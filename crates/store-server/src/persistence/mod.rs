@@ -235,7 +235,7 @@ impl Persistence {
     fn data_files(&self, config: &Config) -> Vec<PathBuf> {
         match self.append.files() {
             Some(files) => files,
-            None => vec![snapshot_path(config)],
+            None => snapshot_path(config).into_iter().collect(),
         }
     }
 }
@@ -245,9 +245,10 @@ pub(crate) fn dir(config: &Config) -> PathBuf {
     PathBuf::from(config.text("dir"))
 }
 
-/// The snapshot file.
-pub(crate) fn snapshot_path(config: &Config) -> PathBuf {
-    dir(config).join(config.text("dbfilename"))
+/// The snapshot file; none without a name, which Redis allows.
+pub(crate) fn snapshot_path(config: &Config) -> Option<PathBuf> {
+    let name = config.text("dbfilename");
+    (!name.is_empty()).then(|| dir(config).join(name))
 }
 
 /// Folder and names of the append-only file.

@@ -94,7 +94,9 @@ impl Loader {
         };
         if loader.parts.is_empty() {
             loader.is_aof = false;
-            loader.parts.extend(loader.snapshot_part(&snapshot_path(config))?);
+            if let Some(path) = snapshot_path(config) {
+                loader.parts.extend(loader.snapshot_part(&path)?);
+            }
         }
         loader.total_bytes = loader.parts.iter().map(|part| part.len).sum();
         Ok(loader)
