@@ -93,11 +93,13 @@ impl Context<'_> {
             return Ok(());
         }
         let deadline_ms = (timeout_ms > 0).then(|| self.db.now_ms().saturating_add(timeout_ms));
+        let keys: Vec<Box<[u8]>> = keys.map(Box::from).collect();
         self.blocked = Some(Box::new(Blocked {
             request: request.to_owned(),
             asked: None,
             row: self.row,
-            keys: keys.map(Box::from).collect(),
+            key_bytes: Blocked::key_bytes(&keys),
+            keys,
             db: self.db.selected(),
             deadline_ms,
             on_timeout,

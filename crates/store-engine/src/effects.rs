@@ -1,6 +1,8 @@
 //! What a command causes besides its reply. The engine delivers some of it itself after each
 //! request; the rest is for the server to fetch.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use store_resp::OwnedRequest;
 
 use crate::keyspace::Garbage;
@@ -69,6 +71,84 @@ pub enum News {
     Lost(Box<[u8]>),
 }
 
+impl News {
+    fn memory(&self) -> usize {
+        let key = match self {
+            News::Event(event) => Some(&event.key),
+            News::Changed { key, .. } => key.as_ref(),
+            News::Lost(key) => Some(key),
+        };
+        size_of::<Self>() + key.map_or(0, |key| key.len())
+    }
+}
+
+/// News in order, with the memory that they take.
+#[derive(Debug, Default)]
+pub struct NewsQueue {
+    queue: Vec<News>,
+    bytes: usize,
+}
+
+impl NewsQueue {
+    /// So much is told before a script or transaction goes on: it may cause any number of news.
+    const BYTES_MAX: usize = 256 * 1024;
+
+    pub(crate) fn push(&mut self, news: News) {
+        self.bytes += news.memory();
+        self.queue.push(news);
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether so much waits that it must not wait until the request is over.
+    #[inline]
+    pub(crate) fn is_large(&self) -> bool {
+        self.bytes > Self::BYTES_MAX
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<News> {
+        std::mem::take(self).queue
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Keys that somebody waits for, in the order in which they first got something. Each is there
+/// once, however often a script adds to it.
+#[derive(Debug, Default)]
+pub struct ReadyKeys {
+    order: Vec<(usize, Box<[u8]>)>,
+    known: BTreeMap<usize, BTreeSet<Box<[u8]>>>,
+}
+
+impl ReadyKeys {
+    pub(crate) fn push(&mut self, db: usize, key: &[u8]) {
+        let known = self.known.entry(db).or_default();
+        if !known.contains(key) {
+            known.insert(key.into());
+            self.order.push((db, key.into()));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<(usize, Box<[u8]>)> {
+        std::mem::take(self).order
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
 /// One write as replicas and the append-only file get it: all or nothing.
 #[derive(Debug, Default)]
 pub struct Unit {
@@ -129,7 +209,7 @@ pub struct Effects {
     /// Which classes of events are wanted (`notify-keyspace-events`).
     pub event_mask: u32,
     /// What happened to keys, in this order, and nobody was told yet.
-    pub news: Vec<News>,
+    pub news: NewsQueue,
     /// Whether a script runs.
     pub in_script: bool,
     /// Sessions whose watched keys changed.
@@ -137,7 +217,7 @@ pub struct Effects {
     /// Watched keys that ended or were evicted.
     pub lost_watches: Vec<LostWatch>,
     /// Keys that got something a blocked session may wait for.
-    pub ready_keys: Vec<(usize, Box<[u8]>)>,
+    pub ready_keys: ReadyKeys,
     /// Sessions whose wait is to end.
     pub unblocks: Vec<(SessionId, Unblock)>,
     /// Whether the session that runs kept keys that changed: it hears of that after its reply.

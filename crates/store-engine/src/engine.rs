@@ -320,6 +320,10 @@ impl Engine {
     #[cold]
     fn unusual_outcome(&mut self, session: &mut Session, endings: u32) -> Outcome {
         session.flags &= !session_flag::RESTS;
+        if session.has(session_flag::OVERRUN) {
+            // A part of what it was to read would mislead it.
+            session.output.clear();
+        }
         if endings & session_flag::CLOSING != 0 {
             return Outcome::Closing;
         }
@@ -550,7 +554,7 @@ impl Engine {
     fn deliver(&mut self, origin: Option<SessionId>) {
         for _ in 0..WAKE_ROUNDS_MAX {
             self.deliver_signals(origin);
-            let ready = std::mem::take(&mut self.keyspace.effects.ready_keys);
+            let ready = self.keyspace.effects.ready_keys.take();
             if ready.is_empty() {
                 break;
             }

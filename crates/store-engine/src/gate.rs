@@ -141,7 +141,8 @@ fn handle_loaded(cx: &mut Context<'_>, request: Request<'_>) {
 
 /// What only gated requests have to follow their run.
 fn after_call(cx: &mut Context<'_>, request: Request<'_>, reply_start: usize) {
-    if cx.session.has(session_flag::SUBSCRIBED | session_flag::HEARS_FOR_OTHERS) {
+    let listens = cx.session.has(session_flag::SUBSCRIBED | session_flag::HEARS_FOR_OTHERS);
+    if listens || !cx.session.aside.is_empty() {
         commands::tell_beside_reply(cx, request, reply_start);
     }
     if cx.server.gates & server_gate::MONITORED != 0 {
@@ -259,6 +260,8 @@ fn queue(cx: &mut Context<'_>, request: Request<'_>, flags: u32) {
     }
     transaction.flags |= flags;
     transaction.missing_flags |= !flags;
+    let arguments = request.args_from(0).map(|arg| arg.len() + size_of::<usize>());
+    transaction.argument_bytes += arguments.sum::<usize>();
     transaction.queued.push((row, owned));
     cx.reply.simple("QUEUED");
 }
@@ -361,6 +364,10 @@ pub(crate) fn call_queued(cx: &mut Context<'_>, row: RowId, request: Request<'_>
         session_flag::TRACKING | session_flag::SUBSCRIBED | session_flag::HEARS_FOR_OTHERS;
     if cx.session.has(HEARS) || cx.server.gates & server_gate::MONITORED != 0 {
         after_call(cx, request, reply_start);
+    }
+    if cx.db.effects.news.is_large() {
+        // The next command may cause as much again.
+        commands::tell_own_news(cx);
     }
     (cx.row, cx.caller) = outer;
 }

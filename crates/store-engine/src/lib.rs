@@ -78,7 +78,10 @@ pub use config::{
     parse_file_including, rewrite_file,
 };
 pub use context::{Caller, Context, Propagate, integer, integer_within, integer32, is_word};
-pub use effects::{Effects, KeyEvent, LostWatch, News, ServerRequest, Unblock, Unit, event_class};
+pub use effects::{
+    Effects, KeyEvent, LostWatch, News, NewsQueue, ReadyKeys, ServerRequest, Unblock, Unit,
+    event_class,
+};
 pub use engine::{Engine, NextTick, Outcome};
 pub use error::{CommandError, CommandResult};
 pub use eviction::Eviction;

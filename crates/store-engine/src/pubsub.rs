@@ -33,6 +33,8 @@ impl TopicKind {
 #[derive(Debug, Default)]
 pub struct Subscriptions {
     topics: [BTreeSet<Box<[u8]>>; 3],
+    /// Bytes of their names, and something for each.
+    bytes: usize,
 }
 
 impl Subscriptions {
@@ -43,8 +45,12 @@ impl Subscriptions {
 
     /// Bytes of their names, here and in the table of all topics, and something for each.
     pub(crate) fn memory(&self) -> usize {
+        self.bytes
+    }
+
+    fn memory_of(topic: &[u8]) -> usize {
         const PER_TOPIC: usize = 64;
-        self.topics.iter().flatten().map(|topic| 2 * topic.len() + PER_TOPIC).sum()
+        2 * topic.len() + PER_TOPIC
     }
 
     /// How many there are of all kinds.
@@ -72,6 +78,7 @@ impl PubSub {
         let subscriptions = session.subscriptions.get_or_insert_default();
         let is_new = subscriptions.topics[kind as usize].insert(topic.into());
         if is_new {
+            subscriptions.bytes += Subscriptions::memory_of(topic);
             self.topics[kind as usize].entry(topic.into()).or_default().insert(session.id);
         }
         session.flags |= session_flag::SUBSCRIBED;
@@ -88,6 +95,7 @@ impl PubSub {
         let Some(subscriptions) = &mut session.subscriptions else { return false };
         let removed = subscriptions.topics[kind as usize].remove(topic);
         if removed {
+            subscriptions.bytes -= Subscriptions::memory_of(topic);
             self.forget(session.id, kind, topic);
         }
         if subscriptions.count() == 0 {

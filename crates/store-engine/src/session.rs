@@ -70,6 +70,9 @@ pub mod session_flag {
     /// Others redirect to it what they have to hear of keys.
     pub const HEARS_FOR_OTHERS: u32 = 1 << 19;
 
+    /// Caused more messages to itself than its output may hold; goes with CLOSING.
+    pub const OVERRUN: u32 = 1 << 20;
+
     /// Any of these sends a request through all gates; without them it takes the short way.
     pub const GATED: u32 = NEEDS_AUTH
         | RESTRICTED
@@ -93,25 +96,17 @@ pub struct Transaction {
     pub queued: Vec<(RowId, OwnedRequest)>,
     /// Bytes of all of them, for the query buffer limit.
     pub memory: usize,
+    /// Bytes of the arguments and of a pointer to each, as CLIENT LIST counts.
+    pub argument_bytes: usize,
     /// Flags that any of them has, as they were when it was queued.
     pub flags: u32,
     /// Flags that any of them lacks.
     pub missing_flags: u32,
 }
 
-impl Transaction {
-    /// Bytes of the arguments that were queued and of a pointer to each, as CLIENT LIST counts.
-    pub(crate) fn argument_bytes(&self) -> usize {
-        let of_request = |(_, request): &(RowId, OwnedRequest)| -> usize {
-            request.as_request().args_from(0).map(|arg| arg.len() + size_of::<usize>()).sum()
-        };
-        self.queued.iter().map(of_request).sum()
-    }
-}
-
 /// A key that EXEC depends on.
 #[derive(Debug)]
-pub struct Watched {
+pub(crate) struct Watched {
     /// Its database.
     pub db: usize,
     /// Its name.
@@ -126,6 +121,28 @@ impl Watched {
         /// This, and a place in a map with a list of sessions.
         const PER_KEY: usize = size_of::<Watched>() + 64;
         2 * self.key.len() + PER_KEY
+    }
+}
+
+/// Keys that EXEC depends on, with the memory that they take: it is asked for on every turn.
+#[derive(Debug, Default)]
+pub struct WatchedKeys {
+    keys: Vec<Watched>,
+    bytes: usize,
+}
+
+impl WatchedKeys {
+    pub(crate) fn push(&mut self, watched: Watched) {
+        self.bytes += watched.memory();
+        self.keys.push(watched);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Watched> {
+        self.keys.iter()
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<Watched> {
+        std::mem::take(self).keys
     }
 }
 
@@ -151,6 +168,8 @@ pub struct Blocked {
     pub row: RowId,
     /// Keys of the session's database.
     pub keys: Vec<Box<[u8]>>,
+    /// Bytes of the keys, here and in the table of all that are waited for.
+    pub(crate) key_bytes: usize,
     /// The database when it was blocked.
     pub db: usize,
     /// Unix milliseconds; `None` waits for ever.
@@ -162,13 +181,17 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// Bytes of its requests, and of its keys here and in the table of all that are waited for.
-    fn memory(&self) -> usize {
+    /// What [`key_bytes`](Self::key_bytes) is to be.
+    pub(crate) fn key_bytes(keys: &[Box<[u8]>]) -> usize {
         /// A pointer to the name, and a place in a map with a list of sessions.
         const PER_KEY: usize = 80;
+        keys.iter().map(|key| 2 * key.len() + PER_KEY).sum()
+    }
+
+    /// Bytes of its requests and keys.
+    fn memory(&self) -> usize {
         let asked = self.asked.as_ref().map_or(0, OwnedRequest::memory);
-        let keys: usize = self.keys.iter().map(|key| 2 * key.len() + PER_KEY).sum();
-        self.request.memory() + asked + keys
+        self.request.memory() + asked + self.key_bytes
     }
 }
 
@@ -245,7 +268,7 @@ pub struct Session {
     /// Between MULTI and EXEC.
     pub transaction: Option<Box<Transaction>>,
     /// Watched keys with their databases, and whether each had ended already.
-    pub watched: Vec<Watched>,
+    pub watched: WatchedKeys,
     /// Why it waits.
     pub blocked: Option<Box<Blocked>>,
     /// What it listens to.
@@ -267,17 +290,20 @@ impl Session {
         let queued = self.transaction.as_ref().map_or(0, |queued| queued.memory);
         let waiting = self.blocked.as_ref().map_or(0, |blocked| blocked.memory());
         let listened = self.subscriptions.as_ref().map_or(0, |listened| listened.memory());
-        let watched: usize = self.watched.iter().map(Watched::memory).sum();
         let names = self.name.capacity() + self.user.capacity() + self.aside.capacity();
         let tracked = self.tracking.as_ref().map_or(0, |tracking| tracking.memory());
         let buffers = self.output.memory() + self.orphaned_bytes + self.query_capacity;
-        size_of::<Self>() + buffers + names + queued + waiting + listened + watched + tracked
+        let held = queued + waiting + listened + tracked + self.watched.bytes;
+        size_of::<Self>() + buffers + names + held
     }
 
     /// A watched key is gone, though no command removed it. That is news unless it had ended
     /// before it was watched.
     pub(crate) fn lose_watched(&mut self, db: usize, key: &[u8]) {
-        let watched = self.watched.iter_mut().find(|it| it.db == db && *it.key == *key);
+        if self.has(session_flag::WATCH_BROKEN) {
+            return;
+        }
+        let watched = self.watched.keys.iter_mut().find(|it| it.db == db && *it.key == *key);
         if let Some(watched) = watched
             && !std::mem::take(&mut watched.had_ended)
         {
@@ -334,7 +360,7 @@ impl Sessions {
             asked_at_ms: now_ms,
             last_command: None,
             transaction: None,
-            watched: Vec::new(),
+            watched: WatchedKeys::default(),
             blocked: None,
             subscriptions: None,
             tracking: None,

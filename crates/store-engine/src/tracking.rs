@@ -19,6 +19,10 @@ const CHANNEL: &[u8] = b"__redis__:invalidate";
 /// Keys forgotten after one request when there are too many of them.
 const FORGOTTEN_MAX: usize = 1000;
 
+/// Bytes of keys that wait to be told, for those in broadcast mode and for the session that runs.
+/// Beyond that they are told that everything changed.
+const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// When the keys of a command are remembered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TrackingMode {
@@ -48,15 +52,20 @@ pub struct Tracking {
     pub caching: bool,
     /// In broadcast mode, the prefixes.
     pub prefixes: Vec<Vec<u8>>,
+    /// Bytes of those, here and in the table.
+    pub(crate) prefix_bytes: usize,
 }
 
 impl Tracking {
-    /// Bytes of the prefixes, here and in the table.
-    pub(crate) fn memory(&self) -> usize {
+    /// What [`prefix_bytes`](Self::prefix_bytes) is to be.
+    pub(crate) fn prefix_bytes(prefixes: &[Vec<u8>]) -> usize {
         /// A vector, and a place in a map with a set of sessions.
         const PER_PREFIX: usize = 256;
-        let prefixes = self.prefixes.iter().map(|prefix| 2 * prefix.len() + PER_PREFIX);
-        size_of::<Self>() + prefixes.sum::<usize>()
+        prefixes.iter().map(|prefix| 2 * prefix.len() + PER_PREFIX).sum()
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        size_of::<Self>() + self.prefix_bytes
     }
 }
 
@@ -70,10 +79,16 @@ pub struct TrackingTable {
     prefixes: BTreeMap<Vec<u8>, Prefix>,
     /// Keys that changed since sessions in broadcast mode were last told.
     changed: BTreeMap<Box<[u8]>, LastChange>,
+    /// Bytes of those.
+    changed_bytes: usize,
+    /// So much changed that it was not recorded what.
+    too_much_changed: bool,
     /// Changes that were recorded there.
     change_count: u64,
     /// What the session that runs is to hear after its reply. Empty between requests.
     untold: Vec<Untold>,
+    /// Bytes of that.
+    untold_bytes: usize,
     sessions: usize,
 }
 
@@ -99,6 +114,12 @@ struct Untold {
     holder: SessionId,
     key: Option<Box<[u8]>>,
     cause: Option<SessionId>,
+}
+
+impl Untold {
+    fn memory(&self) -> usize {
+        size_of::<Self>() + self.key.as_ref().map_or(0, |key| key.len())
+    }
 }
 
 /// In whose request a key changed.
@@ -235,21 +256,66 @@ impl TrackingTable {
         let Some(key) = key else {
             self.forget_keys();
             notice.tell_of_flush(running);
-            self.untold.extend(running.map(|holder| Untold { holder, key: None, cause }));
+            if let Some(holder) = running {
+                self.leave_untold(Untold { holder, key: None, cause });
+            }
             return;
         };
-        let holders = self.forget_key(&key);
-        if !self.prefixes.is_empty() {
-            let cause = cause.filter(|_| !by_script);
-            let change = LastChange { number: self.change_count, cause };
-            self.change_count += 1;
-            self.changed.insert(key.clone(), change);
-        }
-        for holder in holders {
+        for holder in self.forget_key(&key) {
             match running == Some(holder) {
-                true => self.untold.push(Untold { holder, key: Some(key.clone()), cause }),
+                true => self.leave_untold(Untold { holder, key: Some(key.clone()), cause }),
                 false => notice.tell_of_key(holder, &key, cause),
             }
+        }
+        if self.has_prefix_of(&key) {
+            self.record_change(key, cause.filter(|_| !by_script));
+        }
+    }
+
+    /// Whether somebody hears of a prefix of the key.
+    fn has_prefix_of(&self, key: &[u8]) -> bool {
+        let mut rest = key;
+        // A prefix of the key is not greater than it, and not greater than what it has in common
+        // with the greatest of those, if that one is none.
+        while let Some((prefix, _)) =
+            self.prefixes.range::<[u8], _>((Bound::Unbounded, Bound::Included(rest))).next_back()
+        {
+            if key.starts_with(prefix) {
+                return true;
+            }
+            let common = key.iter().zip(prefix).take_while(|(a, b)| a == b).count();
+            rest = &key[..common];
+        }
+        false
+    }
+
+    /// For those in broadcast mode.
+    fn record_change(&mut self, key: Box<[u8]>, cause: Option<SessionId>) {
+        let change = LastChange { number: self.change_count, cause };
+        self.change_count += 1;
+        if self.too_much_changed {
+            return;
+        }
+        let bytes = size_of::<LastChange>() + size_of::<Box<[u8]>>() + key.len();
+        if self.changed.insert(key, change).is_none() {
+            self.changed_bytes += bytes;
+        }
+        if self.changed_bytes > WAITING_BYTES_MAX {
+            self.changed = BTreeMap::new();
+            self.too_much_changed = true;
+        }
+    }
+
+    /// For the session that runs.
+    fn leave_untold(&mut self, untold: Untold) {
+        if self.untold_bytes > WAITING_BYTES_MAX {
+            // It is going to be told that everything changed.
+            return;
+        }
+        self.untold_bytes += untold.memory();
+        match self.untold_bytes > WAITING_BYTES_MAX {
+            true => self.untold = vec![Untold { key: None, ..untold }],
+            false => self.untold.push(untold),
         }
     }
 
@@ -267,6 +333,7 @@ impl TrackingTable {
         limit: OutputLimit,
     ) {
         let mut notice = Notice { sessions, effects, limit, own: None };
+        self.untold_bytes = 0;
         for Untold { holder, key, cause } in std::mem::take(&mut self.untold) {
             match key {
                 Some(key) => notice.tell_of_key(holder, &key, cause),
@@ -278,6 +345,7 @@ impl TrackingTable {
     /// Nobody will be told.
     pub(crate) fn forget_untold(&mut self) {
         self.untold.clear();
+        self.untold_bytes = 0;
     }
 
     /// Writes what the session that runs has to hear before its reply, if it hears for itself.
@@ -295,12 +363,15 @@ impl TrackingTable {
             reply.bulk(key);
             false
         });
+        if self.untold.is_empty() {
+            self.untold_bytes = 0;
+        }
     }
 
     /// Whether [`broadcast`](Self::broadcast) has something to tell.
     #[inline]
     pub(crate) fn has_changed(&self) -> bool {
-        !self.changed.is_empty()
+        !self.changed.is_empty() || self.too_much_changed
     }
 
     /// Tells sessions in broadcast mode of all keys that changed since the last time: one
@@ -312,7 +383,13 @@ impl TrackingTable {
         limit: OutputLimit,
     ) {
         let changed = std::mem::take(&mut self.changed);
+        self.changed_bytes = 0;
         let mut notice = Notice { sessions, effects, limit, own: None };
+        if std::mem::take(&mut self.too_much_changed) {
+            let listeners = self.prefixes.values().flat_map(|prefix| &prefix.listeners);
+            let listeners: BTreeSet<SessionId> = listeners.copied().collect();
+            return listeners.into_iter().for_each(|id| notice.tell_one_of_flush(id));
+        }
         for (prefix, Prefix { listeners, first_change }) in &self.prefixes {
             let of_prefix: Vec<(&[u8], Option<SessionId>)> = changed
                 .range::<[u8], _>((Bound::Included(prefix.as_slice()), Bound::Unbounded))

@@ -87,6 +87,11 @@ impl ReplyWriter {
         self.output.position()
     }
 
+    /// Bytes that nobody has read yet, of this reply and of those before it.
+    pub fn unread(&self) -> usize {
+        self.output.unread()
+    }
+
     /// Takes back everything behind `len`.
     pub fn truncate(&mut self, len: usize) {
         self.output.truncate(len);

@@ -333,7 +333,7 @@ fn is_sentinel(word: &str) -> bool {
 
 /// The words of a line; none in comments. `None` when its quotes are not balanced.
 fn split_words(line: &str) -> Option<Vec<String>> {
-    let line = line.trim();
+    let line = line.trim_ascii();
     if line.starts_with('#') {
         return Some(Vec::new());
     }

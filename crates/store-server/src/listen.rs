@@ -179,7 +179,7 @@ fn bound(config: &Config) -> Result<Vec<Bound>, ListenError> {
         })?;
         Ok(Bound { ip, is_optional })
     };
-    config.text("bind").split_whitespace().map(parse).collect()
+    config.text("bind").split_ascii_whitespace().map(parse).collect()
 }
 
 /// Listens on every address of `bind` at `port`, but for places that are `taken` by ourselves;

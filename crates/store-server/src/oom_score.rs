@@ -55,7 +55,8 @@ impl OomScore {
 fn wanted(config: &Config, base: i32) -> i32 {
     let scores = config.text("oom-score-adj-values");
     // The first is that of a primary, which every server of ours is.
-    let score = scores.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    let score =
+        scores.split_ascii_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
     let score = match config.text("oom-score-adj") {
         "no" => base,
         "absolute" => score,

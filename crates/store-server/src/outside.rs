@@ -133,7 +133,7 @@ fn relisten(
     const ADDRESSES_MAX: usize = 16;
     let refuse =
         |reason: &str, log| Err(SettingRefused { setting: name, reason: reason.to_owned(), log });
-    if after.text("bind").split_whitespace().count() > ADDRESSES_MAX {
+    if after.text("bind").split_ascii_whitespace().count() > ADDRESSES_MAX {
         return refuse("Too many bind addresses specified.", None);
     }
     let used = ports_of(places);

@@ -148,6 +148,11 @@ fn parse() -> Result<Arguments, clap::Error> {
 }
 
 fn dispatch(command: Command) -> Result<ExitCode, Failure> {
+    // The server listens to signals from its start. All others may wait for a store before they
+    // do, or never listen at all.
+    if !matches!(command, Command::Serve(_)) {
+        run::signals::end_at_once()?;
+    }
     match command {
         Command::Run(arguments) => run::run(arguments),
         Command::Once(arguments) => once::run(arguments),

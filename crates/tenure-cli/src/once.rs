@@ -13,6 +13,7 @@ use tenure::core::protocol::TickOutcome;
 use tenure::{Job, NotStarted, Once, Reason, Tenure, Term, Tick};
 use tenure_run::Ending;
 use tokio::sync::oneshot;
+use tokio::task::JoinError;
 
 use crate::exit::{self, Failure};
 use crate::local;
@@ -29,6 +30,8 @@ const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// How long the store may take to hear the last words: one that is not answered is said again, on
 /// another connection.
 const LEAVE_MAX: Duration = Duration::from_secs(4);
+/// The same where that time is used up already.
+const LAST_WORD_MAX: Duration = Duration::from_millis(500);
 
 /// How a tick that is left to people is run all the same.
 const BY_PEOPLE: &str = "look at what it has done; without `--on-crash skip` it is run again";
@@ -113,10 +116,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             on_crash: arguments.on_crash,
             ended: Cell::new(None),
             left_by: Cell::new(None),
+            leave_max: Cell::new(LEAVE_MAX),
         };
         let code = turn.run(job, supervisor, signals).await;
         // What is not heard by then ends by itself.
-        let _ = tokio::time::timeout(LEAVE_MAX, tenure.shutdown()).await;
+        let _ = tokio::time::timeout(turn.leave_max.get(), tenure.shutdown()).await;
         code.map_err(|error| match error {
             Trouble::Library(error) => failure(&tenure, error),
             Trouble::Here(failure) => failure,
@@ -171,11 +175,10 @@ struct Commission {
     tell: oneshot::Sender<Result<Ended, String>>,
 }
 
-/// How a commission ended.
+/// How a commission ended, and the signals that came too late for the program.
 struct Kept {
     ended: Result<Ended, Failure>,
-    /// The signal that came too late for the program.
-    left_by: Option<Signal>,
+    signals: Signals,
 }
 
 /// Looks after the guard and orphans until there is a term, runs the program under it, and leaves
@@ -195,7 +198,7 @@ async fn keep(
     };
     let ended = supervise(&mut supervisor, term, &mut signals, tell).await;
     supervisor.close().await;
-    Some(Kept { ended, left_by: signals.unread_farewell().await })
+    Some(Kept { ended, signals })
 }
 
 /// Runs the program under its term, and tells how that went before the term is given up.
@@ -245,6 +248,9 @@ async fn next_farewell(signals: &RefCell<Option<Signals>>) -> Signal {
     .await
 }
 
+/// What the library says of a run.
+type RunResult = Result<Once<Result<(), String>>, tenure::Error>;
+
 /// One try at the tick.
 struct Turn {
     tenure: Tenure,
@@ -252,8 +258,10 @@ struct Turn {
     on_crash: OnCrash,
     /// How the program ended, once it has.
     ended: Cell<Option<Ended>>,
-    /// The signal that came before there was a program, or when it was gone with its term.
+    /// The signal that came before there was a program, or when it was gone.
     left_by: Cell<Option<Signal>>,
+    /// How long the store may still take to hear the last words.
+    leave_max: Cell<Duration>,
 }
 
 impl Turn {
@@ -261,8 +269,9 @@ impl Turn {
         // A task of its own: the library drops work whose term is cut off, but whoever ends the
         // program must see it gone, and holds the term until then.
         let (commission, commissioned) = oneshot::channel();
-        let supervised = tokio::spawn(keep(supervisor, commissioned));
-        // Ours until there is a program, then the supervisor's.
+        let mut supervised = tokio::spawn(keep(supervisor, commissioned));
+        // Ours until there is a program, then the supervisor's, and ours again while the store is
+        // told what became of it.
         let signals = RefCell::new(Some(signals));
         let work = async |term: Term| {
             let (tell, told) = oneshot::channel();
@@ -278,28 +287,64 @@ impl Turn {
             }
         };
         let mut running = Box::pin(job.run_startable(work));
-        let once = tokio::select! {
-            biased;
-            once = &mut running => once,
-            signal = next_farewell(&signals) => {
-                self.left_by.set(Some(signal));
-                self.leave(&mut running).await
+        let mut kept = None;
+        let once = loop {
+            tokio::select! {
+                biased;
+                once = &mut running => break once,
+                ended = &mut supervised, if kept.is_none() => {
+                    kept = Some(self.take_back(ended, &signals));
+                }
+                signal = next_farewell(&signals) => {
+                    self.left_by.set(Some(signal));
+                    break match self.ended.get() {
+                        None => self.leave(&mut running).await,
+                        Some(ended) => self.finish(&mut running, ended).await,
+                    };
+                }
             }
         };
         // Whoever waits for a term hears that there will be none.
         drop(running);
-        match supervised.await {
-            Ok(Some(Kept { ended: Ok(ended), left_by })) => {
-                self.ended.set(Some(ended));
-                self.left_by.set(self.left_by.get().or(left_by));
-            }
-            Ok(None) => {}
-            Ok(Some(Kept { ended: Err(failure), .. })) => return Err(Trouble::Here(failure)),
-            Err(_) => return Err(Trouble::Here(Failure::new(exit::NO, "a bug: see above"))),
+        match kept {
+            Some(kept) => kept?,
+            None => self.take_back(supervised.await, &signals)?,
         }
+        // One that came too late for the program. Without one, what was found out counts.
+        let is_over = self.ended.get().is_some() && self.left_by.get().is_none();
+        if let Some(mut signals) = signals.take().filter(|_| is_over) {
+            self.left_by.set(signals.unread_farewell().await);
+        }
+        self.told(once)
+    }
+
+    /// Takes note of how the program ended, and has its signals back.
+    fn take_back(
+        &self,
+        kept: Result<Option<Kept>, JoinError>,
+        signals: &RefCell<Option<Signals>>,
+    ) -> Result<(), Trouble> {
+        match kept {
+            Ok(None) => Ok(()),
+            Ok(Some(kept)) => {
+                signals.replace(Some(kept.signals));
+                self.ended.set(Some(kept.ended.map_err(Trouble::Here)?));
+                Ok(())
+            }
+            Err(_) => Err(Trouble::Here(Failure::new(exit::NO, "a bug: see above"))),
+        }
+    }
+
+    /// The exit code; what has to be said is said.
+    fn told(&self, once: RunResult) -> Result<u8, Trouble> {
         match (self.left_by.get(), self.ended.get()) {
             (Some(signal), Some(Ended::WithItsTerm)) => {
                 talk(&format!("terminated: {}", self.left_begun()));
+                Ok(code_of_signal(signal))
+            }
+            (Some(signal), Some(Ended::ByItself(_))) if matches!(once, Ok(Once::Unrecorded(_))) => {
+                let left = self.left_unrecorded();
+                talk(&format!("terminated before the store could be told that it ran: {left}"));
                 Ok(code_of_signal(signal))
             }
             (Some(signal), None) if matches!(once, Ok(Once::Interrupted(_))) => {
@@ -314,16 +359,31 @@ impl Turn {
 
     /// Ends before there was a program. The tick may have been begun a moment ago: whoever gives
     /// the term up takes that back, for as long as the store may take to hear of it.
-    async fn leave<T>(
-        &self,
-        running: impl Future<Output = Result<Once<T>, tenure::Error>>,
-    ) -> Result<Once<T>, tenure::Error> {
+    async fn leave(&self, running: impl Future<Output = RunResult>) -> RunResult {
         let leaving = async {
             let (once, ()) = tokio::join!(running, self.tenure.shutdown());
             once
         };
-        let once = tokio::time::timeout(LEAVE_MAX, leaving).await;
+        let once = self.in_time(leaving).await;
         once.unwrap_or(Err(tenure::Error::Closed))
+    }
+
+    /// Ends while the store is told what became of the program, which has ended.
+    async fn finish(&self, running: impl Future<Output = RunResult>, ended: Ended) -> RunResult {
+        let unheard = || match ended {
+            Ended::ByItself(_) => Once::Unrecorded(self.note(ended)),
+            _ => Once::Interrupted(Reason::Stopped),
+        };
+        self.in_time(running).await.unwrap_or_else(|| Ok(unheard()))
+    }
+
+    /// Waits for as long as the store may take to hear the last words, all in all.
+    async fn in_time<T>(&self, words: impl Future<Output = T>) -> Option<T> {
+        let heard = tokio::time::timeout(LEAVE_MAX, words).await.ok();
+        if heard.is_none() {
+            self.leave_max.set(LAST_WORD_MAX);
+        }
+        heard
     }
 
     /// What the record of the tick says, if there is one: a term that ends keeps it open.
@@ -354,7 +414,8 @@ impl Turn {
                 code_of_signal(signal)
             }
             (Once::Unrecorded(_), Some(Ended::ByItself(ending))) => {
-                talk("it ran, but the store could not be told: the tick may be run again");
+                let left = self.left_unrecorded();
+                talk(&format!("it ran, but the store could not be told: {left}"));
                 code_of(ending).max(exit::NO)
             }
             (_, Some(Ended::ByItself(ending) | Ended::Leaving(ending))) => code_of(ending),
@@ -395,6 +456,14 @@ impl Turn {
         match self.on_crash {
             OnCrash::Rerun => "the tick is open, so it is run again".to_owned(),
             OnCrash::Skip => format!("the tick counts as begun and is skipped: {BY_PEOPLE}"),
+        }
+    }
+
+    /// What becomes of a tick whose program ran to its end, where the store may not know that.
+    fn left_unrecorded(&self) -> String {
+        match self.on_crash {
+            OnCrash::Rerun => "the tick may be run again".to_owned(),
+            OnCrash::Skip => self.left_begun(),
         }
     }
 

@@ -10,7 +10,6 @@ use tenure::core::StoreError;
 use tenure::{Observer, Tenure, blocking};
 
 use crate::exit::{self, Failure};
-use crate::run::signals;
 use crate::{local, output};
 
 /// Where the store is and how its keys are named.
@@ -203,11 +202,7 @@ fn blamed(store: &str, failure: &Failure, next: &str) -> String {
 pub(crate) fn load(loader: Loader) -> Result<Config, Failure> {
     let config = loader.clone().load()?;
     match config.store.url() {
-        None if config.enabled => {
-            // It may have to be waited for.
-            signals::end_at_once()?;
-            Ok(local::lay(loader)?.load()?)
-        }
+        None if config.enabled => Ok(local::lay(loader)?.load()?),
         _ => Ok(config),
     }
 }

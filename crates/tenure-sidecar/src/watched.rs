@@ -2,6 +2,7 @@
 //! takes part, its election and the promises made in its name.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,9 @@ const BELIEVED_MAX: Duration = Duration::from_secs(10);
 /// Why the store is called down while nothing but the own election has asked it.
 const OWN_UNANSWERED: &str = "the store did not answer the last request of this instance's \
                               election: it is busy, stopped or cut off";
+/// Why it is called down while a look is under way and nothing is known any more.
+const LOOK_UNANSWERED: &str = "the store has not answered for as long as what it last said counts: \
+                               it is busy, stopped or cut off";
 /// How many renewals the page draws.
 const RENEWALS_KEPT_MAX: usize = 120;
 
@@ -32,6 +36,8 @@ pub(crate) struct Watched {
     seen: watch::Sender<Seen>,
     notes: Mutex<Notes>,
     promise: Mutex<Promise>,
+    /// A look is under way.
+    is_looking: AtomicBool,
     /// Somebody wants to know more than the last look showed.
     pub(crate) look_soon: Notify,
     pub(crate) renewal_seconds: Histogram,
@@ -185,6 +191,7 @@ impl Watched {
             seen: watch::Sender::new(Seen::default()),
             notes: Mutex::default(),
             promise: Mutex::default(),
+            is_looking: AtomicBool::new(false),
             look_soon: Notify::new(),
             renewal_seconds: Histogram::new(exponential_buckets(0.000_25, 2.0, 14)),
             term_seconds: Histogram::new(exponential_buckets(1.0, 4.0, 10)),
@@ -245,6 +252,7 @@ impl Watched {
             Connection::Down(error) => Reach::Down(error.to_string()),
             _ if seen.is_unanswered => Reach::Down(seen.error.clone().unwrap_or_default()),
             _ if self.is_own_unanswered(&seen) => Reach::Down(OWN_UNANSWERED.to_owned()),
+            _ if self.is_look_unanswered(&seen) => Reach::Down(LOOK_UNANSWERED.to_owned()),
             // A connection alone is no answer: what listens there may be silent.
             Connection::Up if self.has_heard(&seen) => Reach::Up,
             Connection::Up | Connection::Connecting => Reach::Connecting,
@@ -277,6 +285,13 @@ impl Watched {
         })
     }
 
+    /// Whether it is unknown who leads because the store has yet to answer the look under way. One
+    /// that answered the last one with an error is there.
+    fn is_look_unanswered(&self, seen: &Seen) -> bool {
+        let is_looking = self.is_looking.load(Ordering::Relaxed);
+        is_looking && !seen.was_refused() && self.is_unknown(seen)
+    }
+
     fn has_heard(&self, seen: &Seen) -> bool {
         self.lock_notes().answered || seen.observation.is_some() || seen.was_refused()
     }
@@ -286,7 +301,9 @@ impl Watched {
     /// Looks once and remembers what it saw. Never longer than the library's own time-out.
     pub(crate) async fn look(&self) {
         let (began_at, began_at_ms) = (clock::awake_or_asleep(), clock::unix_ms());
+        self.is_looking.store(true, Ordering::Relaxed);
         let looked = self.observer.look().await;
+        self.is_looking.store(false, Ordering::Relaxed);
         let round_trip = clock::awake_or_asleep().since(began_at);
         let history = match &looked {
             Ok(observation) if self.needs_history(observation) => {

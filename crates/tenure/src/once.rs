@@ -12,6 +12,7 @@ use tenure_core::{InstanceId, Moment, Reason, Resource, StoreError, Token};
 use crate::backend::{Backend, Signal, Subscription};
 use crate::client::Client;
 use crate::election::{Attempt, Ended, run_term};
+use crate::term::Phase;
 use crate::{ElectionBuilder, Error, Tenure, Term};
 
 /// How long the outcome of a named tick is kept, unless told otherwise.
@@ -85,8 +86,9 @@ impl Tick {
 pub enum Once<T> {
     /// It ran here, to its end, inside its term; where there is a tick, the store has its outcome.
     Ran(T),
-    /// It ran here, to its end, but the store could not be told while the term lasted. Nobody else
-    /// knows, so it may run again.
+    /// It ran here, to its end, but the store could not be told while the term lasted. For
+    /// everybody else it was begun and never finished: it may run again, or, without
+    /// [`Job::rerun_crashed`], is left to people.
     Unrecorded(T),
     /// It could not be started here, for this reason; see [`Job::run_startable`]. The tick is
     /// still open.
@@ -119,7 +121,7 @@ impl<T> fmt::Display for Once<T> {
         match self {
             Once::Ran(_) => f.write_str("ran here"),
             Once::Unrecorded(_) => {
-                f.write_str("ran here, but the store could not be told, so it may run again")
+                f.write_str("ran here, but the store could not be told: it counts as unfinished")
             }
             Once::NotStarted(why) => write!(f, "could not be started: {why}"),
             Once::AlreadyDone(TickOutcome::Succeeded) => f.write_str("already done"),
@@ -583,8 +585,11 @@ impl<'a> Turn<'a> {
     async fn record(&mut self, term: &Term, worked: WorkEnd) -> bool {
         let step = self.run.handle_worked(worked);
         let unknown = match self.ask_under(term, step).await {
-            Ok(Some(JobEnd::Ran { is_recorded: false })) => {
+            Ok(Some(JobEnd::Ran { is_recorded: false })) if self.job.reruns_crashed => {
                 "the outcome of a tick could not be recorded, so it may run again"
+            }
+            Ok(Some(JobEnd::Ran { is_recorded: false })) => {
+                "the outcome of a tick could not be recorded: it counts as begun"
             }
             Ok(Some(JobEnd::NotStarted { is_reopened: false })) => {
                 "the store could not be told that a tick was not started: it counts as begun"
@@ -596,8 +601,14 @@ impl<'a> Turn<'a> {
         false
     }
 
-    /// Asks for as long as the term lasts, until the work can begin or nothing more is asked.
+    /// Asks until the work can begin or nothing more is asked, for as long as work may take under
+    /// the term: whoever asks longer counts as work that does not stop. What is told of work that
+    /// was cut off is told until the term is over.
     async fn ask_under(&mut self, term: &Term, mut step: JobStep) -> Result<Option<JobEnd>, Error> {
+        let until = match term.state().phase() {
+            Phase::Open | Phase::Stopping => Phase::CutOff,
+            Phase::CutOff | Phase::Over => Phase::Over,
+        };
         let mut failure = None;
         loop {
             let (request, after) = match step {
@@ -614,7 +625,7 @@ impl<'a> Turn<'a> {
             let answer = tokio::select! {
                 biased;
                 answer = self.call_within(request, self.try_timeout) => Some(answer),
-                () = term.lost() => None,
+                () = term.state().reaches(until) => None,
             };
             step = match answer {
                 Some(Ok(answer)) => self.run.handle_answer(answer, term.is_valid()),

@@ -168,10 +168,13 @@ fn reads_back(book: Rulebook<'_>, name: &[u8], user: &User) -> bool {
         let text = str::from_utf8(bytes).ok();
         text.is_some_and(|text| !text.chars().any(char::is_control))
     };
-    let words: Vec<&[u8]> = text.split(|byte| *byte == b' ').collect();
-    let read = user_from_words(book, &words).map(|read| read.describe(book.registry));
-    let is_named = is_text(name) && !name.is_empty() && !has_space(name);
-    is_named && is_text(&text) && read.is_ok_and(|read| read == text)
+    let line = [b"user ", name, b" ", &text].concat();
+    let Some(line) = str::from_utf8(&line).ok().filter(|_| is_text(name) && is_text(&text)) else {
+        return false;
+    };
+    // By the way that the file takes, so that nothing is taken for the same that is not.
+    let Ok(users) = parse_file(book, "", line) else { return false };
+    users.get(name).is_some_and(|read| read.describe(book.registry) == text)
 }
 
 /// The users in the text of an ACL file. Fails with everything that is wrong with it.
@@ -183,7 +186,8 @@ pub(crate) fn parse_file(
     let mut users = BTreeMap::new();
     let mut errors = String::new();
     for (index, line) in text.lines().enumerate() {
-        let (number, line) = (index + 1, line.trim());
+        // Other white space than this is a part of a rule.
+        let (number, line) = (index + 1, line.trim_ascii());
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         match words.as_slice() {
             [b""] => {}

@@ -409,7 +409,7 @@ fn latencystats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     for row in cx.server.registry.rows() {
         let Some(histogram) = &row.histogram else { continue };
         let facts: Vec<String> = percentiles
-            .split_whitespace()
+            .split_ascii_whitespace()
             .map(|percentile| {
                 let value = percentile.parse().map_or(0.0, |wanted| histogram.percentile(wanted));
                 format!("p{percentile}={value:.3}")

@@ -54,7 +54,7 @@ pub(crate) use client::{
 };
 pub(crate) use config::apply_settings;
 pub(crate) use monitor::show_to_monitors;
-pub(crate) use news::{tell_beside_reply, tell_news, tell_untold};
+pub(crate) use news::{tell_beside_reply, tell_news, tell_own_news, tell_untold};
 pub(crate) use scripting::{check_busy, script_flags};
 pub(crate) use slowlog::{Slow, note_latency, note_slow};
 pub(crate) use transaction::{end_transaction, runs_inside_multi};

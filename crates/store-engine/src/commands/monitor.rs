@@ -2,6 +2,7 @@
 
 use store_resp::ReplyWriter;
 
+use super::news;
 use super::prelude::*;
 use crate::config::Config;
 use crate::context::Caller;
@@ -55,11 +56,11 @@ pub(super) fn show_request(cx: &mut Context<'_>, request: Request<'_>) {
     let limit = cx.server.config.tuned().output_limits[2];
     let (sessions, effects) = (&mut cx.server.sessions, &mut cx.db.effects);
     for id in &cx.server.monitors {
-        // One that says QUIT hears no more.
-        if *id == cx.session.id && !cx.session.has(session_flag::CLOSING) {
-            cx.reply.raw(&line);
-        }
         tell(sessions, effects, limit, *id, |output, _| output.extend_from_slice(&line));
+    }
+    // One that says QUIT hears no more.
+    if cx.server.monitors.contains(&cx.session.id) && !cx.session.has(session_flag::CLOSING) {
+        news::hear_bytes(cx, &line);
     }
 }
 

@@ -7,7 +7,8 @@
 //!                                        changes after it
 //! ```
 //! Only a session that listens needs to know where its reply stands, so only for such a one news
-//! are told after every command. For all others they are told after the request.
+//! are told after every command. For all others they are told after the request, or earlier where
+//! a script or transaction causes many.
 
 use store_resp::{Output, Protocol};
 
@@ -15,7 +16,7 @@ use super::client::watch_changes;
 use super::prelude::*;
 use super::pubsub::{deliver, each_channel};
 use crate::context::Caller;
-use crate::effects::{KeyEvent, News};
+use crate::effects::{KeyEvent, News, ServerRequest};
 use crate::keyspace::Keyspace;
 use crate::pubsub::Frame;
 use crate::session::{SessionId, session_flag};
@@ -32,7 +33,7 @@ pub(crate) fn tell_news(
 ) {
     let mask = db.effects.event_mask;
     let limit = server.config.tuned().output_limits[2];
-    for news in std::mem::take(&mut db.effects.news) {
+    for news in db.effects.news.take() {
         let (key, cause, by_script) = match news {
             News::Event(_) if server.pubsub.is_empty() => continue,
             News::Event(event) => {
@@ -91,8 +92,7 @@ pub(super) fn tell_before_reply_if_listening(cx: &mut Context<'_>) {
 #[cold]
 pub(crate) fn tell_beside_reply(cx: &mut Context<'_>, request: Request<'_>, reply_start: usize) {
     let command = cx.server.registry.row(cx.row).command;
-    let mut before = std::mem::take(&mut cx.session.aside);
-    let (mut behind, mut heard) = (Vec::new(), Vec::new());
+    let (mut before, mut behind, mut heard) = (Vec::new(), Vec::new(), Vec::new());
     let (id, protocol) = (cx.session.id, client_protocol(cx));
     let is_subscribed = cx.session.has(session_flag::SUBSCRIBED);
     let hear = &mut |about: About<'_>, bytes: Vec<u8>| match about {
@@ -108,12 +108,15 @@ pub(crate) fn tell_beside_reply(cx: &mut Context<'_>, request: Request<'_>, repl
         let is_behind = command.told_behind.is_some_and(|it| it(request, &event)) && !is_aside;
         if is_behind { &mut behind } else { &mut before }.extend(bytes);
     }
-    if is_aside {
-        cx.session.aside = before;
+    if !may_hear(cx, before.len() + behind.len()) {
         return;
     }
-    cx.reply.insert_at(reply_start, &before);
-    cx.reply.raw(&behind);
+    cx.session.aside.extend(before);
+    if !is_aside {
+        let before = std::mem::take(&mut cx.session.aside);
+        cx.reply.insert_at(reply_start, &before);
+        cx.reply.raw(&behind);
+    }
 }
 
 /// Trackers hear of a change where listeners hear of its event.
@@ -150,18 +153,39 @@ pub(super) fn hear(cx: &mut Context<'_>, frame: &Frame) {
     hear_bytes(cx, &frame_bytes(frame, client_protocol(cx)));
 }
 
-fn hear_bytes(cx: &mut Context<'_>, bytes: &[u8]) {
+/// Messages for the session that runs, as they are sent.
+pub(super) fn hear_bytes(cx: &mut Context<'_>, bytes: &[u8]) {
     match is_aside(cx) {
+        _ if !may_hear(cx, bytes.len()) => {}
         true => cx.session.aside.extend_from_slice(bytes),
         false => cx.reply.raw(bytes),
     }
 }
 
+/// Whether the session that runs may hear so many bytes more. It reads nothing before its request
+/// is over, so at the limit of those who listen it is closed, as [`tell`](crate::pubsub::tell)
+/// does with others: scripts cause any number of messages.
+fn may_hear(cx: &mut Context<'_>, len: usize) -> bool {
+    if cx.session.has(session_flag::OVERRUN) {
+        return false;
+    }
+    let limit = cx.server.config.tuned().output_limits[2];
+    let unread = cx.session.aside.len() + cx.reply.unread() + len;
+    if len == 0 || limit.hard == 0 || unread <= limit.hard {
+        return true;
+    }
+    cx.session.aside = Vec::new();
+    cx.session.flags |= session_flag::CLOSING | session_flag::OVERRUN;
+    cx.db.effects.requests.push(ServerRequest::Close(cx.session.id));
+    false
+}
+
 /// What was written from `begun_at` on is a message, which CLIENT REPLY does not silence.
 pub(super) fn set_aside_if_mute(cx: &mut Context<'_>, begun_at: usize) {
     if is_aside(cx) {
-        cx.session.aside.extend_from_slice(&cx.reply.as_bytes()[begun_at..]);
+        let message = cx.reply.as_bytes()[begun_at..].to_vec();
         cx.reply.truncate(begun_at);
+        hear_bytes(cx, &message);
     }
 }
 

@@ -145,7 +145,7 @@ fn unwatch(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 
 /// Stops watching, and forgets what was seen.
 pub(super) fn unwatch_all(db: &mut Keyspace, session: &mut Session) {
-    for watched in session.watched.drain(..) {
+    for watched in session.watched.take() {
         db.watches.remove(watched.db, &watched.key, session.id);
     }
     session.flags &= !session_flag::WATCH_BROKEN;

@@ -42,14 +42,15 @@ pub fn parse_file_including(
     include: Include<'_>,
 ) -> Result<(), ConfigError> {
     for (index, line) in text.lines().enumerate() {
-        let fail = |reason| ConfigError { line: Some(index + 1), text: shown(line.trim()), reason };
+        let fail =
+            |reason| ConfigError { line: Some(index + 1), text: shown(line.trim_ascii()), reason };
         apply_line(config, line, include).map_err(fail)?;
     }
     Ok(())
 }
 
 fn apply_line(config: &mut Config, line: &str, include: Include<'_>) -> Result<(), String> {
-    let line = line.trim();
+    let line = line.trim_ascii();
     if line.is_empty() || line.starts_with('#') {
         return Ok(());
     }
@@ -83,7 +84,7 @@ fn shown(line: &str) -> String {
         let found = Config::find(name);
         name.eq_ignore_ascii_case("user") || found.is_some_and(|setting| setting.is_secret)
     };
-    let words: Vec<&str> = line.split_whitespace().collect();
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let Some(at) = words.iter().position(|word| is_secret(word)) else { return line.to_owned() };
     let name = words[at].split('=').next().unwrap_or_default();
     [&words[..at], &[name, "(hidden)"]].concat().join(" ")
@@ -106,7 +107,7 @@ pub fn parse_arguments_including(
     let begins_bare = args.first().is_some_and(|arg| !arg.starts_with("--"));
     for (index, line) in argument_lines(args).lines().enumerate() {
         let dashes = if index == 0 && begins_bare { "" } else { "--" };
-        let text = || format!("{dashes}{}", shown(line.trim()));
+        let text = || format!("{dashes}{}", shown(line.trim_ascii()));
         let fail = |reason| ConfigError { line: None, text: text(), reason };
         apply_line(config, line, include).map_err(fail)?;
     }

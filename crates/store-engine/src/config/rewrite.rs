@@ -26,12 +26,12 @@ fn rewrite(config: &Config, text: &str, is_added: impl Fn(&Setting) -> bool) -> 
     let mut lines: Vec<String> = Vec::new();
     let mut written = BTreeSet::new();
     for line in text.lines() {
-        let trimmed = line.trim();
+        let trimmed = line.trim_ascii();
         if trimmed.is_empty() || trimmed.starts_with('#') {
             lines.push(line.to_owned());
             continue;
         }
-        let name = trimmed.split_whitespace().next().unwrap_or_default();
+        let name = trimmed.split_ascii_whitespace().next().unwrap_or_default();
         match Config::find(name) {
             // Users are written anew, all at one place.
             None if name.eq_ignore_ascii_case("user") => {}
@@ -63,7 +63,7 @@ fn rewrite(config: &Config, text: &str, is_added: impl Fn(&Setting) -> bool) -> 
 
 fn lines_of(setting: &Setting, value: &str) -> Vec<String> {
     let name = setting.name;
-    let words: Vec<&str> = value.split_whitespace().collect();
+    let words: Vec<&str> = value.split_ascii_whitespace().collect();
     let grouped = |len: usize| {
         words.chunks(len).map(|group| format!("{name} {}", group.join(" "))).collect::<Vec<_>>()
     };

@@ -250,7 +250,7 @@ pub(crate) fn memory(text: &str) -> Option<i64> {
 /// The words of a value: CONFIG SET has all of them in one.
 fn separate<'a>(words: &[&'a str]) -> Vec<&'a str> {
     match words {
-        [one] => one.split_whitespace().collect(),
+        [one] => one.split_ascii_whitespace().collect(),
         several => several.to_vec(),
     }
 }
@@ -296,7 +296,7 @@ fn parse_output_limits(words: &[&str]) -> Result<String, String> {
 /// The scores of a primary, a replica, and a process that saves.
 fn parse_oom_scores(words: &[&str]) -> Result<String, String> {
     const SCORE_MAX: i32 = 2000;
-    let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
+    let words: Vec<&str> = words.iter().flat_map(|word| word.split_ascii_whitespace()).collect();
     if words.len() != 3 {
         return Err("wrong number of arguments".to_owned());
     }
@@ -342,7 +342,7 @@ fn is_title_template(text: &str) -> bool {
 
 /// Percentiles are kept as Redis tells them: with six decimals, without the zeros at the end.
 fn parse_percentiles(words: &[&str]) -> Result<String, String> {
-    let words = words.iter().flat_map(|word| word.split_whitespace());
+    let words = words.iter().flat_map(|word| word.split_ascii_whitespace());
     let canonical: Result<Vec<String>, String> = words.map(parse_percentile).collect();
     Ok(canonical?.join(" "))
 }

@@ -26,6 +26,8 @@ const PAGE_LEN: usize = 4096;
 const SMALL_TABLE_LEN: usize = 2000;
 /// Bytes of tables that may wait to be freed in slices. More goes to the driver's thread.
 const DROPPED_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Bytes handed out that the driver has yet to fetch: it fetches nothing while a script runs.
+const HANDED_OUT_MAX: usize = 32 * 1024 * 1024;
 /// Segments freed in one slice: about 2,000 keys each, a millisecond in all.
 const SLICE_SEGMENTS: usize = 4;
 
@@ -233,6 +235,14 @@ impl Keyspace {
     fn hand_out(&mut self, garbage: Garbage) {
         self.freeing_stats.pending_objects += garbage.objects;
         self.freeing_stats.pending_bytes += garbage.bytes;
+        let unfetched = match self.effects.garbage.is_empty() {
+            true => 0,
+            false => self.handed_out_bytes,
+        };
+        if unfetched > HANDED_OUT_MAX {
+            return self.take_back(garbage);
+        }
+        self.handed_out_bytes = unfetched + garbage.bytes;
         self.effects.garbage.push(garbage);
     }
 

@@ -80,6 +80,8 @@ pub struct Keyspace {
     /// Tables that FLUSHALL let go; freed in slices.
     dropped: freeing::Dropped,
     freeing_stats: FreeingStats,
+    /// Bytes in [`Effects::garbage`], as long as there is any.
+    handed_out_bytes: usize,
     expiry_cursor: (usize, usize),
     expiry_enabled: bool,
     /// How values are freed, by why they go.
@@ -145,6 +147,7 @@ impl Keyspace {
             untouched: false,
             dropped: freeing::Dropped::default(),
             freeing_stats: FreeingStats::default(),
+            handed_out_bytes: 0,
             freeing: FreeingSettings::default(),
             expiry_cursor: (0, 0),
             expiry_enabled: true,
@@ -709,8 +712,9 @@ impl Keyspace {
         self.databases.swap(a, b);
         for db in [a, b] {
             // What they wait for may have come, or gone.
-            let keys = self.waiting.in_db(db).into_iter().map(|key| (db, key));
-            self.effects.ready_keys.extend(keys);
+            for key in self.waiting.in_db(db) {
+                self.effects.ready_keys.push(db, &key);
+            }
         }
     }
 
@@ -770,8 +774,9 @@ impl Keyspace {
     #[inline]
     fn touch_watchers(&mut self, key: &[u8]) {
         if !self.watches.is_empty() {
-            let watchers = self.watches.of(self.selected, key);
-            self.effects.touched_watchers.extend_from_slice(watchers);
+            // Once is enough: a script may change a key any number of times.
+            let watchers = self.watches.take(self.selected, key);
+            self.effects.touched_watchers.extend(watchers);
         }
     }
 
@@ -790,7 +795,7 @@ impl Keyspace {
     #[inline]
     pub fn signal_ready(&mut self, key: &[u8]) {
         if self.waiting.contains(self.selected, key) {
-            self.effects.ready_keys.push((self.selected, key.into()));
+            self.effects.ready_keys.push(self.selected, key);
         }
     }
 
@@ -803,7 +808,7 @@ impl Keyspace {
         for key in self.waiting.in_db(db) {
             let place = flushed.find(hash(&self.hasher, &key), &key);
             if place.is_some_and(|place| flushed.entry(place).value().is_stream()) {
-                self.effects.ready_keys.push((db, key));
+                self.effects.ready_keys.push(db, &key);
             }
         }
     }

@@ -40,6 +40,16 @@ impl Watches {
         }
     }
 
+    /// Stops watching one key for everybody, and tells who did.
+    pub fn take(&mut self, db: usize, key: &[u8]) -> Vec<SessionId> {
+        let Some(keys) = self.watchers.get_mut(&db) else { return Vec::new() };
+        let watchers = keys.remove(key).unwrap_or_default();
+        if keys.is_empty() {
+            self.watchers.remove(&db);
+        }
+        watchers
+    }
+
     /// Who watches a key.
     pub fn of(&self, db: usize, key: &[u8]) -> &[SessionId] {
         let watchers = self.watchers.get(&db).and_then(|keys| keys.get(key));

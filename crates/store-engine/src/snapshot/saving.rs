@@ -96,7 +96,7 @@ impl Saving {
     /// The points of the setting `save`.
     pub(crate) fn parse_points(text: &str) -> Vec<SavePoint> {
         let numbers: Vec<u64> =
-            text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            text.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect();
         let point = |pair: &[u64]| SavePoint { seconds: pair[0], changes: pair[1] };
         numbers.chunks_exact(2).map(point).collect()
     }

@@ -67,3 +67,40 @@ fn every_element_counts_at_once_however_large_the_value_is() {
         }
     }
 }
+
+/// What a session holds is added up as it comes and goes, since it is asked for on every turn.
+#[test]
+fn what_a_session_holds_counts_until_it_is_given_back() {
+    let held = |world: &mut World| {
+        let id = world.session("main");
+        let session = world.engine.session_mut(id).unwrap();
+        session.output.clear();
+        session.memory()
+    };
+    let [long, other] = ["a", "b"].map(|letter| letter.repeat(10_000));
+    for (begin, again, ends) in [
+        ("WATCH", "", &["UNWATCH"][..]),
+        ("WATCH", "", &["MULTI", "DISCARD"]),
+        ("SUBSCRIBE", "", &["UNSUBSCRIBE"]),
+        ("SUBSCRIBE", "PSUBSCRIBE", &["UNSUBSCRIBE", "PUNSUBSCRIBE"]),
+        ("SSUBSCRIBE", "SUBSCRIBE", &["RESET"]),
+        ("CLIENT TRACKING on BCAST PREFIX", "", &["CLIENT TRACKING off"]),
+        ("MULTI", "GET", &["DISCARD"]),
+    ] {
+        let mut world = World::seeded(8);
+        world.run("PING");
+        let before = held(&mut world);
+        let argument = if begin == "MULTI" { String::new() } else { format!(" {long}") };
+        world.send("main", &format!("{begin}{argument}"));
+        let once = held(&mut world);
+        world.send("main", &format!("{begin}{argument}"));
+        assert_eq!(held(&mut world), once, "{begin} twice");
+        if !again.is_empty() {
+            world.send("main", &format!("{again} {other}"));
+        }
+        let least = if argument.is_empty() { 10_000 } else { 20_000 };
+        assert!(held(&mut world) > before + least, "{begin}");
+        ends.iter().for_each(|end| world.send("main", end));
+        assert_eq!(held(&mut world), before, "{begin}, {ends:?}");
+    }
+}

@@ -27,7 +27,7 @@ impl World {
         Self { engine, now_ms: 1_000_000, sessions: BTreeMap::new() }
     }
 
-    fn session(&mut self, name: &str) -> SessionId {
+    pub(crate) fn session(&mut self, name: &str) -> SessionId {
         if let Some(id) = self.sessions.get(name) {
             return *id;
         }

@@ -168,7 +168,7 @@ fn versions(config: &Config) -> Result<Vec<&'static SupportedProtocolVersion>, T
         "tlsv1.2" => Ok(&TLS12),
         _ => Err(wrong("tls-protocols", format!("{word}: only TLSv1.2 and TLSv1.3 are spoken"))),
     };
-    text.split_whitespace().map(version).collect()
+    text.split_ascii_whitespace().map(version).collect()
 }
 
 /// The suites that the settings name, in their order; all of a version whose setting is empty.

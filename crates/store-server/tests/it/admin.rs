@@ -342,6 +342,37 @@ fn users_that_no_file_can_keep_are_refused_or_not_written() {
     assert_eq!(admin.words("ACL LOAD"), ok());
 }
 
+/// White space that is not ASCII is a part of a rule, at the end of a line, too.
+#[test]
+fn a_rule_that_ends_with_a_wide_space_stays_what_it_is() {
+    let set = ["ACL", "SETUSER", "bob", "on", "nopass", "~*", "-@all", "+get|x\u{3000}"];
+    let is_denied = |admin: &mut Connection| {
+        let is_denied = |reply: Reply| matches!(reply, Reply::Bulk(text) if !text.is_empty());
+        assert!(is_denied(admin.ask(&["ACL", "DRYRUN", "bob", "get", "x"]).unwrap()));
+        assert_eq!(admin.ask(&["ACL", "DRYRUN", "bob", "get", "x\u{3000}"]).unwrap(), ok());
+    };
+    let folder = TempFolder::create();
+    let users = folder.write("users.acl", "user default on nopass ~* &* +@all\n");
+    let file = users.to_str().unwrap();
+    let server = Server::builder().setting("aclfile", file).start().unwrap();
+    let mut admin = Connection::unix(server.connect().unwrap());
+    assert_eq!(admin.ask(&set).unwrap(), ok());
+    is_denied(&mut admin);
+    assert_eq!(admin.words("ACL SAVE"), ok());
+    assert_eq!(admin.words("ACL LOAD"), ok());
+    is_denied(&mut admin);
+
+    let path = folder.write("a.conf", "save \"\"\n");
+    let server = Server::builder().config_file(&path).start().unwrap();
+    let mut admin = Connection::unix(server.connect().unwrap());
+    assert_eq!(admin.ask(&set).unwrap(), ok());
+    assert_eq!(admin.words("CONFIG REWRITE"), ok());
+    let mut config = store_server::Config::default();
+    store_engine::parse_file(&mut config, &std::fs::read_to_string(&path).unwrap()).unwrap();
+    let again = Server::builder().config(config).start().unwrap();
+    is_denied(&mut Connection::unix(again.connect().unwrap()));
+}
+
 #[test]
 fn a_rewritten_configuration_has_the_same_users() {
     let folder = TempFolder::create();

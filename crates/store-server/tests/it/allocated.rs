@@ -343,3 +343,168 @@ fn tracked_keys_are_counted() {
     }
     world.agrees(64 * MIB);
 }
+
+/// Sends a script, and waits until it is answered or the connection is closed. Answers how much
+/// memory was in use meanwhile.
+fn peak_of_script(stream: &mut UnixStream, code: &str) -> i64 {
+    let before = ALLOCATED.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    let request = format!("*3\r\n$4\r\nEVAL\r\n${}\r\n{code}\r\n$1\r\n0\r\n", code.len());
+    stream.write_all(request.as_bytes()).unwrap();
+    stream.write_all(b"ECHO over\r\n").unwrap();
+    wait_for_end(stream, b"over");
+    PEAK.load(Ordering::Relaxed) - before
+}
+
+/// Reads until this word has come or the connection is closed.
+fn wait_for_end(stream: &mut UnixStream, word: &[u8]) {
+    let (mut buffer, mut kept) = ([0; 65_536], Vec::new());
+    loop {
+        let count = stream.read(&mut buffer).unwrap_or(0);
+        kept.extend_from_slice(&buffer[..count]);
+        if count == 0 || kept.windows(word.len()).any(|it| it == word) {
+            return;
+        }
+        // A word may come in two parts.
+        kept.drain(..kept.len().saturating_sub(word.len()));
+    }
+}
+
+/// Sends each line, and waits for something in return.
+fn prepare(stream: &mut UnixStream, lines: &[&str]) {
+    for line in lines {
+        stream.write_all(format!("{line}\r\n").as_bytes()).unwrap();
+        assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+    }
+}
+
+const LIMITED: [(&str, &str); 2] =
+    [("notify-keyspace-events", "KEA"), ("client-output-buffer-limit", "pubsub 4mb 0 0")];
+const PUBLISHES: &str = "local text = string.rep('x', 100000)
+    for i = 1, 1000 do redis.call('publish', 'c', text) end return 1";
+const SETS: &str = "local key = string.rep('k', 100000)
+    for i = 1, 1000 do redis.call('set', key, i) end return 1";
+const SETS_OTHER_KEYS: &str = "for i = 1, 1000 do
+    local key = string.rep('k', 100000) .. i
+    redis.call('set', key, i) redis.call('del', key) end return 1";
+
+#[test]
+fn what_a_script_tells_its_own_session_is_bounded_while_it_runs() {
+    if !is_alone() {
+        return;
+    }
+    let cases: [(&[&str], &str, i64); 6] = [
+        (&["HELLO 3", "SUBSCRIBE c"], PUBLISHES, 20),
+        (&["HELLO 3", "PSUBSCRIBE __key*"], SETS, 20),
+        (&["HELLO 3", "CLIENT TRACKING on BCAST"], SETS, 4),
+        (&["HELLO 3", "CLIENT TRACKING on BCAST PREFIX other"], SETS_OTHER_KEYS, 4),
+        // Those that changed wait for the end of the turn, up to a limit of their own.
+        (&["HELLO 3", "CLIENT TRACKING on BCAST"], SETS_OTHER_KEYS, 40),
+        (&["HELLO 3", "CLIENT TRACKING on"], SETS, 4),
+    ];
+    for (lines, code, mib_max) in cases {
+        let world = World::start(&LIMITED);
+        let mut stream = world.connect();
+        prepare(&mut stream, lines);
+        let peak = peak_of_script(&mut stream, code);
+        assert!(peak < mib_max * MIB, "{lines:?}: {} MiB", peak / MIB);
+    }
+    let world = World::start(&LIMITED);
+    let mut mute = world.connect();
+    prepare(&mut mute, &["HELLO 3", "SUBSCRIBE c"]);
+    mute.write_all(b"CLIENT REPLY OFF\r\n").unwrap();
+    let peak = peak_of_script(&mut mute, PUBLISHES);
+    assert!(peak < 20 * MIB, "without replies: {} MiB", peak / MIB);
+}
+
+#[test]
+fn what_a_script_tells_others_is_bounded_while_it_runs() {
+    if !is_alone() {
+        return;
+    }
+    let cases: [(&[&str], &str); 4] = [
+        (&["HELLO 3", "SUBSCRIBE c"], PUBLISHES),
+        (&["HELLO 3", "PSUBSCRIBE __key*"], SETS),
+        (&["HELLO 3", "CLIENT TRACKING on", "GET other"], SETS),
+        (&["HELLO 3", "CLIENT TRACKING on BCAST"], SETS),
+    ];
+    for (lines, code) in cases {
+        let mut world = World::start(&LIMITED);
+        let mut other = world.connect();
+        prepare(&mut other, lines);
+        let peak = peak_of_script(&mut world.asker, code);
+        assert!(peak < 20 * MIB, "{lines:?}: {} MiB", peak / MIB);
+    }
+}
+
+#[test]
+fn what_a_transaction_tells_its_own_session_is_bounded() {
+    if !is_alone() {
+        return;
+    }
+    let world = World::start(&LIMITED);
+    let mut stream = world.connect();
+    prepare(&mut stream, &["HELLO 3", "SUBSCRIBE c", "MULTI"]);
+    const LEN: usize = 20_000;
+    let before = ALLOCATED.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    for _ in 0..1000 {
+        stream.write_all(&header(&["PUBLISH", "c"], LEN)).unwrap();
+        stream.write_all(&vec![b'x'; LEN]).unwrap();
+        stream.write_all(b"\r\n").unwrap();
+        stream.read_exact(&mut [0; "+QUEUED\r\n".len()]).unwrap();
+    }
+    let queued = PEAK.load(Ordering::Relaxed) - before;
+    stream.write_all(b"EXEC\r\n").unwrap();
+    wait_for_end(&mut stream, b"never");
+    let peak = PEAK.load(Ordering::Relaxed) - before;
+    assert!(peak - queued < 16 * MIB, "{} MiB beside {} MiB", (peak - queued) / MIB, queued / MIB);
+}
+
+/// Who watches or waits for a key is told once, however often a script changes it.
+#[test]
+fn a_key_that_a_script_changes_often_is_remembered_once() {
+    if !is_alone() {
+        return;
+    }
+    let mut world = World::start(&[]);
+    let mut watching: Vec<UnixStream> = (0..50).map(|_| world.connect()).collect();
+    watching.iter_mut().for_each(|stream| prepare(stream, &["WATCH k"]));
+    let code = "for i = 1, 20000 do redis.call('set', 'k', i) end return 1";
+    let peak = peak_of_script(&mut world.asker, code);
+    assert!(peak < 4 * MIB, "watched: {} MiB", peak / MIB);
+    for stream in &mut watching {
+        stream.write_all(b"MULTI\r\nPING\r\nEXEC\r\n").unwrap();
+        wait_for_end(stream, b"*-1\r\n");
+    }
+
+    let mut waiting = world.connect();
+    let key = "l".repeat(1000);
+    waiting.write_all(format!("BLPOP {key} 0\r\n").as_bytes()).unwrap();
+    let waits = "return redis.call('info', 'clients'):match('blocked_clients:(%d+)')";
+    let request = format!("*3\r\n$4\r\nEVAL\r\n${}\r\n{waits}\r\n$1\r\n0\r\n", waits.len());
+    wait_until("it waits", GENEROUS, || {
+        let mut reply = [0; 7];
+        world.asker.write_all(request.as_bytes()).unwrap();
+        world.asker.read_exact(&mut reply).unwrap();
+        reply == *b"$1\r\n1\r\n"
+    });
+    let code = "local key = string.rep('l', 1000) for i = 1, 20000 do
+        redis.call('rpush', key, i) redis.call('lpop', key) end
+        redis.call('rpush', key, 'last') return 1";
+    let peak = peak_of_script(&mut world.asker, code);
+    assert!(peak < 4 * MIB, "waited for: {} MiB", peak / MIB);
+    wait_for_end(&mut waiting, b"last");
+}
+
+#[test]
+fn what_a_script_unlinks_does_not_wait_for_its_end_without_bound() {
+    if !is_alone() {
+        return;
+    }
+    let mut world = World::start(&[]);
+    let code = "for i = 1, 300 do
+        redis.call('setrange', 'k', 999999, 'x') redis.call('unlink', 'k') end return 1";
+    let peak = peak_of_script(&mut world.asker, code);
+    assert!(peak < 60 * MIB, "{} MiB", peak / MIB);
+}

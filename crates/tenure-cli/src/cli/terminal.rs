@@ -4,11 +4,13 @@ use std::io::{self, BufRead, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
+use rustix::process::Signal;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use signal_hook::consts::SIGINT;
 use tenure::Secret;
 
 use super::error::ClientError;
+use crate::run::signals;
 
 /// Hears Ctrl-C instead of ending the program.
 pub(super) struct Interrupt {
@@ -21,6 +23,7 @@ impl Interrupt {
         let (pressed, signalled) = UnixStream::pair()?;
         pressed.set_nonblocking(true)?;
         signal_hook::low_level::pipe::register(SIGINT, signalled)?;
+        signals::somebody_listens_to(Signal::INT);
         Ok(Self { pressed })
     }
 

@@ -46,7 +46,6 @@ use crate::output::{OutputOptions, plain, result, talk};
 use crate::own_program::{is_own_program, own_program};
 use crate::run::duration;
 use crate::run::mark::{MARK, OUTER_MARKS};
-use crate::run::signals;
 
 /// How long the store stays without anybody, unless told otherwise.
 const IDLE_DEFAULT: &str = "10m";
@@ -101,7 +100,6 @@ pub(crate) struct Stop {
 }
 
 pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
-    signals::end_at_once()?;
     tell_ignored_variable();
     match command {
         Command::Status(arguments) => status(&Place::of_user()?, arguments.output),

@@ -68,8 +68,8 @@ impl Health {
         slow
     }
 
-    /// Starts a check. None is under way.
-    pub(super) fn begin(&mut self) {
+    /// Starts a check; its process, if there is one. None is under way.
+    pub(super) fn begin(&mut self) -> Option<Pid> {
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(&self.check.command).process_group(0);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
@@ -78,6 +78,7 @@ impl Health {
             Ok(child) => self.running = Some(Pid::from_child(&child)),
             Err(error) => talk(&format!("health check does not start: {error}")),
         }
+        self.running
     }
 
     /// Whether a check has just succeeded.

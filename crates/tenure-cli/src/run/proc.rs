@@ -141,12 +141,12 @@ impl Processes {
     }
 
     /// What descends from this process, runs and is not in `group`; nothing of those that
-    /// `is_helper` says. `None` where nobody knows, and of programs with too many threads; without
-    /// a group, then only a part.
+    /// `is_passed_over` says. `None` where nobody knows, and of programs with too many threads;
+    /// without a group, then only a part.
     pub(super) fn strays(
         self,
         group: Option<Pid>,
-        is_helper: impl Fn(Pid, &Path) -> bool,
+        is_passed_over: impl Fn(Stray, &Path) -> bool,
     ) -> Option<Vec<ListedStray>> {
         let own = own()?;
         let children: Vec<(Shown, Pid)> = self.numbered(own.children()?).collect();
@@ -160,13 +160,14 @@ impl Processes {
             children.iter().map(|(shown, pid)| (*shown, *pid, *pid, own)).collect();
         while let Some((shown, pid, child, parent)) = open.pop() {
             let Some(stat) = shown.stat().filter(|stat| !stat.has_ended) else { continue };
-            if is_helper(pid, &shown.file("")) {
+            let stray = Stray { pid, started: stat.started };
+            if is_passed_over(stray, &shown.file("")) {
                 continue;
             }
             // It may have changed hands, or be another process of that number: it is its own.
             let child = if stat.parent == parent { child } else { pid };
             if Some(stat.group) != leader {
-                strays.push(ListedStray { stray: Stray { pid, started: stat.started }, child });
+                strays.push(ListedStray { stray, child });
             }
             let below = shown.children_within(&mut threads_left);
             if threads_left == 0 {
@@ -203,6 +204,13 @@ impl Processes {
             }
         }
         below
+    }
+
+    /// A child that runs, as the guard knows it.
+    pub(super) fn stray(self, child: rustix::process::Pid) -> Option<Stray> {
+        let pid = from_system(child)?;
+        let stat = self.shown_child(pid)?.stat().filter(|stat| !stat.has_ended)?;
+        Some(Stray { pid, started: stat.started })
     }
 
     fn shown_child(self, child: Pid) -> Option<Shown> {

@@ -17,8 +17,9 @@ use crate::exit::{self, Failure};
 /// `nohup`, or by a shell that does not want its background jobs to hear Ctrl-C.
 static IGNORED: OnceLock<u64> = OnceLock::new();
 
-/// Whether a signal that ends programs ends the first process, too.
-static ENDS_FIRST_PROCESS: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+/// Whether each of [`FAREWELLS`] ends the first process, too.
+static ENDS_FIRST_PROCESS: LazyLock<[Arc<AtomicBool>; FAREWELLS.len()]> =
+    LazyLock::new(Default::default);
 
 /// Makes the signals that end programs end this one at once until somebody listens to them, where
 /// it is the first process of its namespace: the system lets that ignore them. Everybody else is
@@ -28,13 +29,13 @@ pub(crate) fn end_at_once() -> Result<(), Failure> {
         return Ok(());
     }
     let ignored = *IGNORED.get_or_init(ignored_signals);
-    ENDS_FIRST_PROCESS.store(true, Ordering::Relaxed);
-    for signal in FAREWELLS {
+    for (signal, condition) in FAREWELLS.iter().zip(ENDS_FIRST_PROCESS.iter()) {
         let number = signal.as_raw();
         if ignored & 1 << (number - 1) != 0 {
             continue;
         }
-        let condition = ENDS_FIRST_PROCESS.clone();
+        condition.store(true, Ordering::Relaxed);
+        let condition = Arc::clone(condition);
         let code = i32::from(exit::of_signal(number as u8));
         register_conditional_shutdown(number, code, condition).map_err(unheard)?;
     }
@@ -43,7 +44,15 @@ pub(crate) fn end_at_once() -> Result<(), Failure> {
 
 /// Signals are read from here on, and end nobody by themselves.
 pub(crate) fn somebody_listens() {
-    ENDS_FIRST_PROCESS.store(false, Ordering::Relaxed);
+    FAREWELLS.into_iter().for_each(somebody_listens_to);
+}
+
+/// The same for one signal.
+pub(crate) fn somebody_listens_to(signal: Signal) {
+    let place = FAREWELLS.iter().position(|farewell| *farewell == signal);
+    if let Some(place) = place {
+        ENDS_FIRST_PROCESS[place].store(false, Ordering::Relaxed);
+    }
 }
 
 fn unheard(error: io::Error) -> Failure {

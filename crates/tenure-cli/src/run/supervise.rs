@@ -16,7 +16,7 @@ use tenure::core::{Moment, Timing};
 use tenure::{Election, Tenure, Term};
 use tenure_run::{
     Deadline, Ending, GuardTrouble, Leader, ListedChild, Outcome, Output, Pid, SentSignal,
-    StartError, Word, Wrapper,
+    StartError, Stray, Word, Wrapper,
 };
 use tokio::signal::unix::{self, SignalKind};
 
@@ -400,17 +400,30 @@ impl Supervisor {
     }
 
     fn list_strays(&mut self, group: Option<Pid>) {
-        let is_helper = |pid: Pid, folder: &Path| self.is_helper(pid) || local::is_store(folder);
-        let listed = self.processes.strays(group, is_helper);
+        let is_passed_over = |stray: Stray, folder: &Path| match group {
+            // A check and what it started end with the program, so the guard has to know them.
+            Some(_) => self.is_guard(stray.pid) || local::is_store(folder),
+            // Before there is a program, all that is listed is left alone from then on. What is
+            // left of old checks is not to be: it is killed, or cannot be.
+            None => {
+                self.is_helper(stray.pid)
+                    || self.old_checks.left(stray.pid, Some(stray.started))
+                    || local::is_store(folder)
+            }
+        };
+        let listed = self.processes.strays(group, is_passed_over);
         self.machine.handle_strays(boot_now(), listed.as_deref());
+    }
+
+    fn is_guard(&self, pid: Pid) -> bool {
+        self.guard.as_ref().map(GuardLink::pid) == Some(to_system(pid))
     }
 
     /// Whether this child is not the program's.
     fn is_helper(&self, pid: Pid) -> bool {
-        let guard = self.guard.as_ref().map(GuardLink::pid);
-        let health = self.health.as_ref().and_then(Health::pid);
-        let pid = to_system(pid);
-        [guard, health].contains(&Some(pid)) || self.old_checks.are(pid)
+        let check = self.health.as_ref().and_then(Health::pid);
+        let is_check = check == Some(to_system(pid)) || self.old_checks.are(to_system(pid));
+        self.is_guard(pid) || is_check
     }
 
     /// A signal came to this process while the program runs, begins or ends.
@@ -455,7 +468,11 @@ impl Supervisor {
         if let Some(slow) = health.take_slow() {
             self.old_checks.end(slow, self.processes);
         }
-        health.begin();
+        // Its guard is told at once: the check may hide its mark with its first step.
+        let check = health.begin().and_then(|pid| self.processes.stray(pid));
+        if let Some(check) = check {
+            self.machine.handle_check_started(boot_now(), check);
+        }
     }
 
     /// Ends a check under way, with what it started.

@@ -144,6 +144,69 @@ fn a_run_that_is_terminated_says_that_its_tick_is_left_to_people() {
     assert_eq!(told.out, "again", "{told:?}");
 }
 
+/// A run whose program ends by itself once the store has fallen silent.
+fn run_into_silence(stage: &mut Stage, flags: &[&str]) -> Process {
+    let words = [&["once", "migrate", "--tick", "v1"], flags, &["--", "sh", "-c"]].concat();
+    let mut command = stage.command(&words);
+    command.arg("echo $$ > pid; until test -e go; do sleep 0.05; done");
+    command.current_dir(stage.folder.path());
+    command.stderr(std::fs::File::create(stage.folder.path().join("log")).unwrap());
+    let runner = Process::spawn(command);
+    let program = number_in(stage.folder.path(), "pid");
+    stage.store.pause();
+    let _ = stage.folder.write("go", "");
+    wait_until_gone(program);
+    runner
+}
+
+fn log_of(stage: &Stage) -> String {
+    std::fs::read_to_string(stage.folder.path().join("log")).unwrap()
+}
+
+/// What is said is what happens next, and the program did end.
+#[test]
+fn a_run_that_cannot_be_recorded_says_what_becomes_of_its_tick() {
+    let left_to_people = "without `--on-crash skip` it is run again";
+    for (flags, says, again) in [
+        (&[][..], "the tick may be run again", "again"),
+        (&["--on-crash", "skip"][..], left_to_people, ""),
+    ] {
+        let mut stage = Stage::on(Kind::Own);
+        let mut runner = run_into_silence(&mut stage, &[flags, &["--ttl", "6s"]].concat());
+        assert_eq!(runner.wait(GENEROUS).code(), Some(1));
+        stage.store.resume();
+        let log = log_of(&stage);
+        assert!(log.contains("it ran, but the store could not be told") && log.contains(says));
+        assert_eq!(log.contains("may run again"), flags.is_empty(), "{log}");
+        let words =
+            [&["once", "migrate", "--tick", "v1", "--wait"], flags, &["--", "echo", "again"]];
+        let said = stage.tenure(&words.concat());
+        assert_eq!(said.out, again, "{said:?}");
+    }
+}
+
+/// The lease is longer than anybody waits here.
+#[test]
+fn a_run_that_is_terminated_while_it_is_recorded_ends_soon() {
+    for (flags, says) in [
+        (&[][..], "the tick may be run again"),
+        (&["--on-crash", "skip"][..], "the tick counts as begun and is skipped"),
+    ] {
+        let mut stage = Stage::on(Kind::Own);
+        let mut runner = run_into_silence(&mut stage, &[flags, &["--ttl", "300s"]].concat());
+        wait_until("nothing but the record to be left", GENEROUS, || {
+            crate::stage::children_of(runner.pid()).is_empty()
+        });
+        runner.terminate();
+        assert_eq!(runner.wait(GENEROUS).code(), Some(143));
+        stage.store.resume();
+        let log = log_of(&stage);
+        let told = "terminated before the store could be told that it ran: ";
+        assert!(log.contains(&format!("{told}{says}")), "{log}");
+        assert!(!log.contains("overrun"), "{log}");
+    }
+}
+
 /// A file in the stage's folder that may be executed.
 fn executable(stage: &Stage, name: &str, bytes: &[u8]) -> String {
     let path = stage.folder.path().join(name);

@@ -146,6 +146,32 @@ fn it_works_as_the_first_process_of_a_pid_namespace() {
     assert!(!stage.key_exists(), "the term is given back");
 }
 
+/// The first process of a namespace ignores what it does not listen to.
+#[test]
+fn a_short_command_ends_at_once_as_the_first_process() {
+    let mut stage = Stage::on(Kind::Own);
+    stage.store.pause();
+    let port = stage.store.port().to_string();
+    let commands: [&[&str]; 4] =
+        [&["who", NAME], &["history", NAME], &["doctor"], &["cli", "-p", &port, "ping"]];
+    for (words, signal) in commands.into_iter().zip([Signal::TERM, Signal::INT].repeat(2)) {
+        let flags = ["-pf", "--mount-proc", "--kill-child"];
+        let Some(command) = in_namespace(&stage, &flags, words) else { return };
+        let mut outside = Process::spawn(command);
+        // Again and again: nobody can tell from outside when it is up.
+        wait_until("it to end", GENEROUS, || {
+            if let Some(child) = child_of(outside.pid()) {
+                let pid = rustix::process::Pid::from_raw(child as i32).unwrap();
+                let _ = rustix::process::kill_process(pid, signal);
+            }
+            !outside.is_running()
+        });
+        let code = outside.wait(GENEROUS).code();
+        assert_eq!(code, Some(128 + signal.as_raw()), "{words:?}: not by itself");
+    }
+    stage.store.resume();
+}
+
 #[test]
 fn children_are_found_though_proc_is_that_of_another_namespace() {
     let stage = Stage::on(Kind::Own);
@@ -362,4 +388,36 @@ fn what_a_slow_health_check_started_ends_with_it() {
     wait_until_gone(check);
     assert!(is_alive(number_in(stage.folder.path(), "pid")), "the program goes on");
     drop(wrapper);
+}
+
+/// A check that takes longer than the test, and is the first of its term. The lease is long enough
+/// for that on a busy machine.
+fn wrap_with_check(stage: &Stage, check: &str) -> Process {
+    let flags = ["--ttl", "8s", "--health-every", "3s", "--health-cmd", check];
+    stage.wrap("ada", &flags, "exec sleep 600")
+}
+
+const HIDDEN_CHECK: &str = "env -i sh -c 'echo $$ > check; while :; do sleep 0.1; done'";
+
+/// At once, without a renewal in between.
+#[test]
+fn a_health_check_that_hides_its_mark_dies_with_its_wrapper() {
+    let hidden_below = "setsid env -i sh -c 'echo $$ > check; exec sleep 600' && true";
+    for check in [HIDDEN_CHECK, hidden_below] {
+        let stage = Stage::on(Kind::Own);
+        let mut wrapper = wrap_with_check(&stage, check);
+        let check = number_in(stage.folder.path(), "check");
+        wrapper.kill();
+        wait_until_gone(check);
+    }
+}
+
+#[test]
+fn a_health_check_that_hides_its_mark_ends_with_the_lease_of_a_stopped_wrapper() {
+    let stage = Stage::on(Kind::Own);
+    let mut wrapper = wrap_with_check(&stage, HIDDEN_CHECK);
+    let check = number_in(stage.folder.path(), "check");
+    wrapper.pause();
+    wait_until_gone(check);
+    wrapper.resume();
 }

@@ -178,6 +178,23 @@ impl Wrapper {
         }
     }
 
+    /// A health check was started beside the running program: it ends with it. Its guard is told
+    /// before the next list, which also shows what the check has started.
+    pub fn handle_check_started(&mut self, now: Moment, check: Stray) {
+        let is_watched = self.program.as_ref().is_some_and(|it| it.watch_order.is_some());
+        if !is_watched || !self.guard.is_ready() {
+            // It is in the list that the next guard is told.
+            return;
+        }
+        if self.strays_told.len() >= STRAYS_MAX {
+            // Makes room where others have ended.
+            return self.list_strays();
+        }
+        if self.strays_told.insert(check) {
+            self.order(now, Order::WatchStray(check));
+        }
+    }
+
     /// Makes the guard forget the program whose leader is `unforgotten`, or reaps that at once
     /// when there is no guard that could know it.
     pub(super) fn make_forget(&mut self, now: Moment) {

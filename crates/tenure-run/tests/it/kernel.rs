@@ -18,6 +18,8 @@ pub(crate) enum Kind {
     Guard,
     /// Of the program of this term.
     Program(u64),
+    /// A health check during this term, and what it started.
+    Check(u64),
     /// A child of the wrapper from before.
     Stranger,
     /// Somebody who has nothing to do with any of this.
@@ -139,7 +141,7 @@ impl Kernel {
         if process.is_foreign {
             return KillAnswer::Refused;
         }
-        if !matches!(process.kind, Kind::Program(_) | Kind::Guard) {
+        if !matches!(process.kind, Kind::Program(_) | Kind::Check(_) | Kind::Guard) {
             self.wrongly_killed = Some((pid, process.kind));
         }
         process.is_dying = !process.hangs;
@@ -160,7 +162,7 @@ impl Kernel {
     /// Kills every process with the mark; how many, and who refused.
     pub(crate) fn kill_marked(&mut self) -> (usize, Vec<Pid>) {
         let is_marked = |process: &Process| {
-            matches!(process.kind, Kind::Program(_))
+            matches!(process.kind, Kind::Program(_) | Kind::Check(_))
                 && !process.is_unmarked
                 && process.zombie.is_none()
                 && !process.is_dying
@@ -177,12 +179,13 @@ impl Kernel {
         (found, refused)
     }
 
-    /// What descends from the wrapper, lives and is not in `group`; nothing of the child `helper`.
-    pub(crate) fn strays(&self, group: Option<i32>, helper: Option<i32>) -> Vec<ListedStray> {
+    /// What descends from the wrapper, lives and is not in `group`; nothing of the children that
+    /// are passed over.
+    pub(crate) fn strays(&self, group: Option<i32>, passed_over: &[i32]) -> Vec<ListedStray> {
         let living = self.processes.iter().filter(|(_, it)| it.zombie.is_none());
         let strays = living.filter(|(number, it)| Some(it.group) != group && **number != WRAPPER);
         let listed = strays.filter_map(|(number, it)| {
-            let child = self.child_above(*number).filter(|child| Some(*child) != helper)?;
+            let child = self.child_above(*number).filter(|it| !passed_over.contains(it))?;
             let stray = Stray { pid: Pid::new((*number).into())?, started: it.started };
             Some(ListedStray { stray, child: Pid::new(child.into())? })
         });

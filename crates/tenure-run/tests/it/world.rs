@@ -3,6 +3,8 @@
 //! Time goes on in steps of a millisecond. In each step faults strike, programs act and multiply,
 //! and both machines are driven as the command drives them. After each act the promise is checked.
 
+mod checks;
+
 use std::collections::VecDeque;
 
 use tenure_core::Moment;
@@ -11,6 +13,7 @@ use tenure_run::{
     NumberedOrder, Outcome, Output, Pid, Reply, SentSignal, StartError, Stray, Wrapper,
 };
 
+use self::checks::Checks;
 use crate::kernel::{Kernel, Kind, WRAPPER};
 use crate::random::Random;
 
@@ -51,6 +54,8 @@ pub(crate) enum Flaw {
     SilenceIsNoProgram,
     /// F4: what descends from a stranger counts as the program's.
     OnlyChildrenAreStrangers,
+    /// The guard hears nothing of health checks and of what they start.
+    ChecksAreNotTold,
 }
 
 /// A process of ours that may be stopped or killed.
@@ -99,6 +104,7 @@ pub(crate) struct World {
     /// Nobody drives the wrapper, which is no excuse.
     rests_until: u64,
     guards: Vec<GuardParty>,
+    checks: Checks,
     term: Option<Term>,
     next_term_at: Option<u64>,
     /// Terms that were given back, with what could not be ended.
@@ -136,6 +142,7 @@ impl World {
             log_stalls_until: 0,
             rests_until: 0,
             guards: Vec::new(),
+            checks: Checks::of_world(seed),
             term: None,
             next_term_at: Some(50),
             closed: Vec::new(),
@@ -262,27 +269,30 @@ impl World {
 
     fn live(&mut self) {
         self.step_leader();
-        let living: Vec<(i32, u64)> = self
+        let living: Vec<(i32, u64, Kind)> = self
             .kernel
             .processes
             .iter()
             .filter(|(_, it)| it.zombie.is_none() && !it.is_dying && !it.hangs)
             .filter_map(|(number, it)| match it.kind {
-                Kind::Program(term) => Some((*number, term)),
+                Kind::Program(term) | Kind::Check(term) => Some((*number, term, it.kind)),
                 _ => None,
             })
             .collect();
         let count = living.len();
-        for (number, term) in living {
+        for (number, term, kind) in living {
             let is_at_gate = self.term.as_ref().is_some_and(|it| {
                 it.number == term && it.leader == Some(number) && !it.has_executed
             });
             if !is_at_gate {
                 self.act(number, term);
                 if self.random.chance(50) && count < PROCESSES_MAX {
-                    self.multiply(number, term);
+                    self.multiply(number, kind);
                 }
-                self.change(number);
+                match kind {
+                    Kind::Check(_) => self.change_check(number),
+                    _ => self.change(number),
+                }
             }
         }
     }
@@ -341,7 +351,8 @@ impl World {
             let stray = Stray { pid: pid(number), started: process.started };
             let finds = process.group == leader.unwrap_or(0)
                 || !process.is_unmarked
-                || guard.machine.knows(stray);
+                || guard.machine.knows(stray)
+                || self.checks.must_be_known(stray, guard);
             watches && finds && is_late(guard.state)
         });
         if is_late(self.wrapper_state) || guard_is_late {
@@ -351,8 +362,7 @@ impl World {
         }
     }
 
-    fn multiply(&mut self, number: i32, term: u64) {
-        let kind = Kind::Program(term);
+    fn multiply(&mut self, number: i32, kind: Kind) {
         match self.random.between(0, 3) {
             0 => drop(self.kernel.fork(number, kind, false)),
             1 => drop(self.kernel.fork(number, kind, true)),
@@ -398,6 +408,7 @@ impl World {
             self.wrapper.handle_child_news(now);
         }
         self.wrapper.handle_time(now);
+        self.drive_checks();
         while let Some(output) = self.next_output() {
             self.say(|| format!("wrapper: {output:?}"));
             self.perform(output);
@@ -518,6 +529,7 @@ impl World {
                     self.snapshot = Some(self.list(Some(group.get())));
                 }
                 self.kernel.kill_group(group.get());
+                self.end_check();
                 self.kernel.deliver(self.now, &mut self.random, 500);
             }
             Output::Kill(pid) => {
@@ -654,7 +666,7 @@ impl World {
                 pid: pid(*number),
                 started: Some(it.started),
                 has_ended: it.zombie.is_some(),
-                is_helper: Some(*number) == guard,
+                is_helper: Some(*number) == guard || self.checks.are(*number),
             })
             .collect()
     }
@@ -724,8 +736,9 @@ impl World {
         if self.random.chance(5) {
             return self.wrapper.handle_strays(now, None);
         }
-        let guard = self.guards.last().map(|guard| guard.pid);
-        let mut listed = self.kernel.strays(group.map(Pid::get), guard);
+        let mut passed_over = self.checks.passed_over(self.flaw, group);
+        passed_over.extend(self.guards.last().map(|guard| guard.pid));
+        let mut listed = self.kernel.strays(group.map(Pid::get), &passed_over);
         if self.flaw == Some(Flaw::OnlyChildrenAreStrangers) {
             listed.retain(|it| group.is_some() && it.stray.pid == it.child);
         }
@@ -733,6 +746,7 @@ impl World {
     }
 
     fn end_term(&mut self, outcome: Outcome) {
+        self.end_check();
         let Some(term) = self.term.take() else { return };
         let with_rest = matches!(outcome, Outcome::NotEnded(_));
         match &outcome {

@@ -100,3 +100,8 @@ fn a_silent_guard_that_counts_as_no_program_is_caught() {
 fn a_child_of_a_stranger_that_counts_as_the_programs_is_caught() {
     is_caught(Flaw::OnlyChildrenAreStrangers, &["which is Stranger, was killed"]);
 }
+
+#[test]
+fn a_health_check_of_which_no_guard_hears_is_caught() {
+    is_caught(Flaw::ChecksAreNotTold, &OVERLAP[1..]);
+}

@@ -84,6 +84,10 @@ fn a_leader_whose_lease_is_over_is_unknown_and_not_shown() {
             resource["leader"].is_null() && resource["unknown"].is_object()
         });
         check_status(&status["resources"][0]);
+        // Within the same silence, whoever is asked.
+        assert_ne!(status["resources"][0]["store"]["state"], "up", "{status}");
+        assert_eq!(metric(served, "tenure_store_up"), Some(0.0));
+        assert_eq!(served.json("/monitoring/standby-status")["redisAvailable"], false);
 
         assert_eq!(served.json("/leader")["leader"], Value::Null);
         let standby = served.json("/monitoring/standby-status");

@@ -38,6 +38,8 @@ pub(super) struct Fleet {
 
 struct Running {
     name: String,
+    /// Which of the programs it is.
+    version: usize,
     process: Process,
     is_paused: bool,
 }
@@ -71,11 +73,9 @@ impl Fleet {
         self.started += 1;
         let name = format!("i{place}-{}", self.started);
         let Place { host, store } = &self.places[place];
-        // Where there are two versions, a place changes its own with each start: that is an
-        // upgrade, or the way back.
-        let program = &self.programs[(place + self.started) % self.programs.len()];
+        let version = self.version_for(place);
         let millis = |time: Duration| time.as_millis().to_string();
-        let mut command = Command::new(program);
+        let mut command = Command::new(&self.programs[version]);
         command.args(["--store", store, "--id", &name, "--resource", &self.resource]);
         command.args(["--fresh-store", "no", "--ttl-ms", &millis(self.lease(place))]);
         match self.kind {
@@ -89,7 +89,17 @@ impl Fleet {
         }
         host.enter(&mut command);
         let process = Process::spawn(command);
-        self.running[place] = Some(Running { name, process, is_paused: false });
+        self.running[place] = Some(Running { name, version, process, is_paused: false });
+    }
+
+    /// Where there are two versions, a place changes its own with each start: that is an upgrade,
+    /// or the way back. One of now is always there: what a fleet of the older ones alone does
+    /// wrong is not looked for.
+    fn version_for(&self, place: usize) -> usize {
+        match self.running.iter().flatten().any(|running| running.version == 0) {
+            true => (place + self.started) % self.programs.len(),
+            false => 0,
+        }
     }
 
     /// How long the lease of an instance at this place lasts.
@@ -99,6 +109,11 @@ impl Fleet {
             FleetKind::MixedLeases => self.ttl.mul_f64(factors[place % factors.len()]),
             FleetKind::Equal | FleetKind::Ticks => self.ttl,
         }
+    }
+
+    /// Whether instances of an earlier version take part.
+    pub(super) fn has_two_versions(&self) -> bool {
+        self.programs.len() > 1
     }
 
     /// The longest lease of all.

@@ -65,7 +65,7 @@ fn describe(
     let seconds_since = |at_ms: u64| now_ms.saturating_sub(at_ms) / 1000;
     let held = |kind| session.subscriptions.as_ref().map_or(0, |held| held.of(kind).len());
     let queued = session.transaction.as_ref().map_or(-1, |held| held.queued.len() as i64);
-    let queued_bytes = session.transaction.as_ref().map_or(0, |held| held.argument_bytes());
+    let queued_bytes = session.transaction.as_ref().map_or(0, |held| held.argument_bytes);
     let command = session.last_command.map_or("NULL", |row| &server.registry.row(row).full_name);
     let redirect = match &session.tracking {
         Some(tracking) => tracking.redirect.map_or(0, |id| id.number as i64),

@@ -136,13 +136,15 @@ fn combine(cx: &Context<'_>, options: Options) -> Result<Tracking, CommandError>
         _ => TrackingMode::All,
     };
     let held = before.map_or(&[][..], |tracking| &tracking.prefixes);
+    let prefixes = combine_prefixes(held, options.prefixes, options.broadcast)?;
     Ok(Tracking {
         mode,
         no_loop: options.no_loop,
         redirect: options.redirect,
         redirect_is_broken: false,
         caching: before.is_some_and(|tracking| tracking.caching),
-        prefixes: combine_prefixes(held, options.prefixes, options.broadcast)?,
+        prefix_bytes: Tracking::prefix_bytes(&prefixes),
+        prefixes,
     })
 }
 
