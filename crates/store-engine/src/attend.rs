@@ -27,6 +27,12 @@ pub trait Attendant {
 
     /// Serves the clients that have something to say, without waiting for any.
     fn attend(&mut self, busy: &mut Busy<'_>) -> Attended;
+
+    /// Why an end at this moment would lose what the append-only file is to keep: whether its files
+    /// are whole and where they belong. `None` where it would not.
+    fn what_an_end_loses(&mut self) -> Option<String> {
+        None
+    }
 }
 
 /// What came of serving clients.

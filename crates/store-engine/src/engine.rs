@@ -291,11 +291,11 @@ impl Engine {
         outcome
     }
 
-    /// Whether a request may run a script, so that it is worth preparing for
+    /// Whether a request may run a script or end the server, so that it is worth preparing for
     /// [`execute_attended`](Self::execute_attended). The rest is spared that.
     #[inline]
-    pub fn may_run_script(&self, request: Request<'_>) -> bool {
-        self.state.registry.may_run_script(request.arg(0))
+    pub fn needs_attendant(&self, request: Request<'_>) -> bool {
+        self.state.registry.needs_attendant(request.arg(0))
     }
 
     /// Nobody is told of what a script did that was ended in the middle of its writes, or of what

@@ -62,6 +62,8 @@ pub struct Registry {
     slots: Box<[u16]>,
     /// Which bytes the names of commands that may run a script begin with.
     script_letters: Box<[bool; 256]>,
+    /// What clients call SHUTDOWN by.
+    shutdown_name: Box<[u8]>,
 }
 
 impl Default for Registry {
@@ -74,7 +76,9 @@ impl Registry {
     /// All commands of the table.
     pub fn new() -> Self {
         let slots = vec![0; SLOTS].into_boxed_slice();
-        let mut registry = Self { rows: Vec::new(), slots, script_letters: Box::new([false; 256]) };
+        let script_letters = Box::new([false; 256]);
+        let mut registry =
+            Self { rows: Vec::new(), slots, script_letters, shutdown_name: Box::default() };
         for command in commands::TABLES.iter().copied().flatten() {
             registry.add(command);
         }
@@ -127,13 +131,18 @@ impl Registry {
             self.script_letters[usize::from(letter.to_ascii_lowercase())] = true;
             self.script_letters[usize::from(letter.to_ascii_uppercase())] = true;
         }
+        let shutdown =
+            self.commands().map(|id| self.row(id)).find(|row| row.full_name == "shutdown");
+        self.shutdown_name = shutdown.map_or(Box::default(), |row| row.called.as_bytes().into());
     }
 
-    /// Whether the command that clients call by this name may run a script. Says so of some
-    /// others, too: it looks at one byte, since every request is asked about.
+    /// Whether the command that clients call by this name may run a script, or is the one that ends
+    /// the server. Says so of some others, too: it looks at one byte and the length, since every
+    /// request is asked about.
     #[inline]
-    pub(crate) fn may_run_script(&self, name: &[u8]) -> bool {
+    pub(crate) fn needs_attendant(&self, name: &[u8]) -> bool {
         name.first().is_some_and(|letter| self.script_letters[usize::from(*letter)])
+            || name.eq_ignore_ascii_case(&self.shutdown_name)
     }
 
     fn push(&mut self, command: &'static Command, parent: Option<RowId>) -> RowId {
@@ -322,14 +331,17 @@ mod tests {
     }
 
     #[test]
-    fn a_renamed_command_that_runs_scripts_is_known_as_one() {
+    fn a_renamed_command_that_needs_the_driver_is_known_as_one() {
         let mut registry = Registry::new();
-        assert!(registry.may_run_script(b"EVAL") && registry.may_run_script(b"exec"));
-        assert!(registry.may_run_script(b"function") && !registry.may_run_script(b"luarun"));
+        assert!(registry.needs_attendant(b"EVAL") && registry.needs_attendant(b"exec"));
+        assert!(registry.needs_attendant(b"function") && !registry.needs_attendant(b"luarun"));
         registry.rename("eval", "luarun").unwrap();
-        assert!(registry.may_run_script(b"luarun") && registry.may_run_script(b"LUARUN"));
+        assert!(registry.needs_attendant(b"luarun") && registry.needs_attendant(b"LUARUN"));
+        assert!(registry.needs_attendant(b"ShutDown") && !registry.needs_attendant(b"bye"));
+        registry.rename("shutdown", "bye").unwrap();
+        assert!(registry.needs_attendant(b"bye") && !registry.needs_attendant(b"shutdown"));
         for name in ["get", "set", "ping", "hset", "incr", "zadd", "mget", ""] {
-            assert!(!registry.may_run_script(name.as_bytes()), "{name} is spared");
+            assert!(!registry.needs_attendant(name.as_bytes()), "{name} is spared");
         }
     }
 

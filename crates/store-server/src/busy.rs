@@ -67,6 +67,10 @@ impl Attendant for Attending<'_> {
         Some(self.clock.now_us())
     }
 
+    fn what_an_end_loses(&mut self) -> Option<String> {
+        self.persistence.look_before_end(self.clock.now_us() / 1000).err()
+    }
+
     fn attend(&mut self, busy: &mut Busy<'_>) -> Attended {
         let mut scratch = self.scratch.take().unwrap_or_else(|| self.look_everywhere(busy));
         for slot in std::mem::take(self.to_read) {

@@ -147,7 +147,10 @@ fn name_folder(before: &Config, after: &mut Config) -> Result<(), SettingRefused
     });
     let setting = Config::find("dir").expect("it is in the table");
     named
-        .and_then(|path| after.set(setting, &[&path.to_string_lossy()]))
+        .and_then(|path| match path.to_str() {
+            Some(path) => after.set(setting, &[path]),
+            None => Err("the name of the folder is not UTF-8: give it another".to_owned()),
+        })
         .map_err(|reason| SettingRefused { setting: "dir", reason, log: None })
 }
 

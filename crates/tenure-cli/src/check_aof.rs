@@ -143,16 +143,17 @@ fn listed(path: &Path) -> Result<Vec<Listed>, Failure> {
 }
 
 fn check_all(files: &[Listed], databases: usize) -> Result<Vec<Checked>, Failure> {
-    let (mut checked, mut before) = (Vec::new(), None);
+    let (mut checked, mut before) = (Vec::new(), Vec::new());
     for Listed { path, sequence } in files {
-        let file = check_file(path, databases, before).map_err(|error| unreadable(path, &error))?;
-        before = sequence.map(|sequence| Increment { sequence, len: file.bytes });
+        let file = check_file(path, databases, &before);
+        let file = file.map_err(|error| unreadable(path, &error))?;
+        before.extend(sequence.map(|sequence| Increment { sequence, len: file.bytes }));
         checked.push(file);
     }
     Ok(checked)
 }
 
-fn check_file(path: &Path, databases: usize, before: Option<Increment>) -> io::Result<Checked> {
+fn check_file(path: &Path, databases: usize, before: &[Increment]) -> io::Result<Checked> {
     let file = File::open(path)?;
     let bytes = file.metadata()?.len();
     let mut input = BufReader::with_capacity(1 << 20, file);
@@ -376,6 +377,23 @@ mod tests {
             mend(&mut files[2], true).unwrap();
             let left = std::fs::read(folder.path().join("a.2.incr.aof")).unwrap();
             assert_eq!(left, second);
+        }
+    }
+
+    #[test]
+    fn an_empty_file_in_between_hides_nothing() {
+        for (first, is_whole) in [(REQUEST, true), (b"", false)] {
+            let folder = folder(first);
+            let line = format!("#SUM:begin after 1 {}\r\n", REQUEST.len());
+            let third = [line.as_bytes(), REQUEST].concat();
+            std::fs::write(folder.path().join("a.2.incr.aof"), b"").unwrap();
+            std::fs::write(folder.path().join("a.3.incr.aof"), third).unwrap();
+            let manifest = folder.path().join("a.manifest");
+            let text = std::fs::read_to_string(&manifest).unwrap();
+            let more = "file a.2.incr.aof seq 2 type i\nfile a.3.incr.aof seq 3 type i\n";
+            std::fs::write(&manifest, text + more).unwrap();
+            let files = checked(&folder);
+            assert_eq!(files[3].is_whole(), is_whole, "{:?}", files[3].damage());
         }
     }
 

@@ -105,7 +105,7 @@ fn shutdown(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         return Err(super::scripting::busy_error(cx));
     }
     log(cx, "User requested shutdown...".to_owned());
-    if let Some(reason) = what_append_only_lacks(cx, saves_not).filter(|_| !forces) {
+    if !forces && let Some(reason) = what_append_only_lacks(cx, saves_not) {
         log(cx, reason);
         return Err(CommandError::text("ERR Errors trying to SHUTDOWN. Check logs."));
     }
@@ -122,17 +122,21 @@ fn shutdown(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 
 /// Why an end would lose what the append-only file is to keep. Whoever saves not gives up what
 /// cannot be written, and not what is being written.
-fn what_append_only_lacks(cx: &Context<'_>, saves_not: bool) -> Option<String> {
+fn what_append_only_lacks(cx: &mut Context<'_>, saves_not: bool) -> Option<String> {
     let aof = &cx.server.persistence.aof;
     let is_wanted = cx.server.config.is_on("appendonly") && cx.server.persistence.loading.is_none();
     // The driver may have yet to hear that it is turned on.
     let is_starting = is_wanted && cx.server.host.keeps_files() && (aof.is_starting || !aof.is_on);
     let failure = aof.trouble.as_ref().or(aof.start_failure.as_ref().filter(|_| is_starting));
-    match failure {
-        Some(_) if saves_not => None,
-        Some(reason) => Some(format!("Cannot write the append-only file before the end: {reason}")),
-        None => is_starting.then(|| "Writing initial AOF, can't exit.".to_owned()),
-    }
+    let failure = match failure {
+        Some(_) if saves_not => return None,
+        None if is_starting => return Some("Writing initial AOF, can't exit.".to_owned()),
+        None if saves_not => return None,
+        // What was told last may be a second old.
+        None => cx.attendant.what_an_end_loses()?,
+        Some(reason) => reason.clone(),
+    };
+    Some(format!("Cannot write the append-only file before the end: {failure}"))
 }
 
 fn log(cx: &mut Context<'_>, line: String) {

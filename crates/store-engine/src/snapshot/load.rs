@@ -124,14 +124,19 @@ pub fn check_snapshot<R: Read>(
 ///
 /// # Errors
 /// As [`Engine::load_snapshot`].
-pub(crate) fn load_aside(config: &Config, input: impl Read, now_us: u64) -> Result<(), RdbError> {
+pub(crate) fn load_aside(
+    server: &ServerState,
+    input: impl Read,
+    now_us: u64,
+) -> Result<(), RdbError> {
     let mut aside = Config::default();
     for name in ["databases", "rdbchecksum"] {
         let setting = Config::find(name).expect("it is in the table");
-        aside.set(setting, &[config.text(name)]).expect("it was a value before");
+        aside.set(setting, &[server.config.text(name)]).expect("it was a value before");
     }
     // Which seed does not matter: nobody sees an order.
     let mut engine = Engine::new(aside, Identity::default(), 1, Box::new(NoHost));
+    engine.state.debug.skips_checksums = server.debug.skips_checksums;
     engine.load_snapshot(now_us, input, LoadOptions::default(), &mut |_| {}).map(drop)
 }
 

@@ -31,12 +31,12 @@ pub struct Damage {
 }
 
 /// Reads `source`, whose first byte is at `offset` in its file, to its end or first damage. It
-/// stands behind the increment `before`, if there is one. `progress` is told the offset now and
+/// stands behind the increments `before`. `progress` is told the offset now and
 /// then. Fails only when it cannot be read, or when what it continues lacks something.
 pub fn check(
     source: impl Read,
     offset: u64,
-    before: Option<Increment>,
+    before: &[Increment],
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, AofError> {
     /// Requests between two calls of `progress`.

@@ -196,9 +196,11 @@ impl AppendLog {
             write_manifest(&*disk, &layout, &manifest)?;
         }
         let earlier_len = base_len + all - len;
-        let before = manifest.increments.iter().rev().nth(1).filter(|_| len == 0);
-        let before =
-            before.map(|file| Increment { sequence: file.sequence, len: size_of(&file.name) });
+        let earlier = manifest.increments.iter().rev().skip(1).filter(|_| len == 0);
+        let mut earlier =
+            earlier.map(|file| Increment { sequence: file.sequence, len: size_of(&file.name) });
+        // One without a byte lacks none: what is continued is before it.
+        let before = earlier.find(|increment| increment.len > 0);
         let mut log = Self::with_file(disk, layout, manifest, file, generation);
         (log.is_listed, log.before) = (true, before);
         (log.base_len, log.earlier_len) = (base_len, earlier_len);
@@ -339,6 +341,10 @@ impl AppendLog {
     pub fn handle_removed(&mut self, paths: &[PathBuf]) {
         let layout = &self.layout;
         self.manifest.history.retain(|file| !paths.contains(&layout.path_of(&file.name)));
+        if self.is_missing || self.is_listed && self.find_missing().is_some() {
+            // What stands there now may be another server's.
+            return;
+        }
         // Files that are listed and gone are no harm: the next rewrite writes it anew.
         let _ = write_manifest(&*self.disk, &self.layout, &self.manifest);
     }

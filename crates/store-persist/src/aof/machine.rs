@@ -131,6 +131,8 @@ pub enum Event {
     BaseWritten {
         /// Which one.
         generation: u64,
+        /// Where it was to be, as [`Output::WriteBase`] said.
+        path: PathBuf,
         /// Why not.
         result: Result<(), String>,
     },
@@ -375,7 +377,6 @@ impl AppendFile {
     /// Begins a rewrite when one is due. `may_snapshot` says whether no other snapshot is under
     /// way. To be called once per turn, behind [`flush`](Self::flush).
     pub fn begin_due_rewrite(&mut self, now_ms: u64, may_snapshot: bool) {
-        self.look_for_files(now_ms);
         let is_due = self.is_rewrite_due(now_ms);
         self.waits_for_snapshot = is_due && !may_snapshot;
         if !is_due || !may_snapshot {
@@ -411,8 +412,8 @@ impl AppendFile {
                     log.handle_removed(&paths);
                 }
             }
-            Event::BaseWritten { generation, result } => {
-                self.handle_base(now_ms, generation, result);
+            Event::BaseWritten { generation, path, result } => {
+                self.handle_base(now_ms, generation, &path, result);
             }
         }
     }
@@ -563,8 +564,10 @@ impl AppendFile {
     }
 
     /// Whether a rewrite begins as soon as no other snapshot is under way. Whoever drives this
-    /// makes sure before that the folder of the settings is its own.
-    pub fn is_rewrite_due(&self, now_ms: u64) -> bool {
+    /// makes sure before that the folder of the settings is its own: that files are gone, so that
+    /// they are to be written anew, may mean that the folder is another one by now.
+    pub fn is_rewrite_due(&mut self, now_ms: u64) -> bool {
+        self.look_for_files(now_ms);
         let is_time = now_ms >= self.retry_at_ms;
         match &self.state {
             State::Off(None) => self.rewrite_wanted,
@@ -632,12 +635,20 @@ impl AppendFile {
         }
     }
 
-    fn handle_base(&mut self, now_ms: u64, generation: u64, result: Result<(), String>) {
+    fn handle_base(
+        &mut self,
+        now_ms: u64,
+        generation: u64,
+        path: &Path,
+        result: Result<(), String>,
+    ) {
         let Some(base) = self.base().filter(|base| base.generation == generation).cloned() else {
             // Late or repeated. What it wrote, if anything, is nobody's.
-            return self.remove_base(generation);
+            return self.remove_base(path);
         };
         if let Err(reason) = result {
+            // What it wrote takes room that the next write may need.
+            self.remove_base(path);
             return self.rewrite_failed(now_ms, &reason);
         }
         let finished = match std::mem::replace(&mut self.state, State::Off(None)) {
@@ -669,8 +680,7 @@ impl AppendFile {
         match finished {
             Ok(job) => self.rewrite_done(now_ms, job),
             Err(error) => {
-                // One that stays is removed at the next start.
-                let _ = self.disk.remove(&base.path());
+                self.remove_base(&base.path());
                 self.end_rewrite(now_ms);
                 self.rewrite_failed(now_ms, &error.to_string());
             }
@@ -759,9 +769,9 @@ impl AppendFile {
         self.facts.last_rewrite_seconds = Some(took_ms / 1000);
     }
 
-    fn remove_base(&self, generation: u64) {
+    fn remove_base(&self, path: &Path) {
         // One that stays is removed at the next start.
-        let _ = self.disk.remove(&self.settings.layout.new_base(generation));
+        let _ = self.disk.remove(path);
     }
 
     fn append_settings(&self) -> AppendSettings {

@@ -63,8 +63,8 @@ pub struct Part {
     /// Whether it may be cut short: only the last that has a byte may, since what follows the
     /// others would not fit behind less.
     pub is_last: bool,
-    /// The increment that it continues, if it does.
-    pub before: Option<Increment>,
+    /// The increments that are listed before it: it may say how long one of them was.
+    pub before: Vec<Increment>,
 }
 
 /// What there is to load.
@@ -90,7 +90,7 @@ pub fn make_plan(disk: &dyn Disk, layout: &Layout) -> Result<Plan, PlanError> {
         && upgrade(disk, layout, &mut manifest)?;
     let files: Vec<&ListedFile> = manifest.base.iter().chain(&manifest.increments).collect();
     let mut parts = Vec::new();
-    let mut before = None;
+    let mut before = Vec::new();
     for file in files {
         let path = layout.path_of(&file.name);
         let len = match disk.size(&path) {
@@ -100,9 +100,16 @@ pub fn make_plan(disk: &dyn Disk, layout: &Layout) -> Result<Plan, PlanError> {
             }
             Err(error) => return Err(PlanError::Disk { path, error }),
         };
-        parts.push(Part { path, name: file.name.clone(), len, is_last: false, before });
-        let is_increment = file.kind == FileKind::Increment;
-        before = is_increment.then_some(Increment { sequence: file.sequence, len });
+        parts.push(Part {
+            path,
+            name: file.name.clone(),
+            len,
+            is_last: false,
+            before: before.clone(),
+        });
+        if file.kind == FileKind::Increment {
+            before.push(Increment { sequence: file.sequence, len });
+        }
     }
     // Where the next file could not be listed for sure, it has no byte and this one goes on.
     let last = parts.iter().rposition(|part| part.len > 0).unwrap_or(0);

@@ -111,7 +111,7 @@ pub struct CommandReader<R> {
     requests: u64,
     timestamp: Option<u64>,
     /// The increment in front of it.
-    before: Option<Increment>,
+    before: Vec<Increment>,
 }
 
 impl<R: Read> CommandReader<R> {
@@ -131,15 +131,15 @@ impl<R: Read> CommandReader<R> {
             summed_len: offset,
             requests: 0,
             timestamp: None,
-            before: None,
+            before: Vec::new(),
         }
     }
 
     /// The file stands behind this increment: one that says that it continues another length of
     /// it is refused.
     #[must_use]
-    pub fn behind(mut self, before: Option<Increment>) -> Self {
-        self.before = before;
+    pub fn behind(mut self, before: &[Increment]) -> Self {
+        self.before = before.to_vec();
         self
     }
 
@@ -349,7 +349,7 @@ impl<R: Read> CommandReader<R> {
     /// The file says what it continues.
     fn check_before(&mut self, said: Option<Increment>) -> Result<(), AofError> {
         let Some(said) = said else { return Err(self.judge("a line with # that nobody writes")) };
-        match self.before.filter(|before| before.sequence == said.sequence) {
+        match self.before.iter().find(|before| before.sequence == said.sequence) {
             Some(found) if found.len != said.len => {
                 Err(AofError::Discontinued { before: said, found: found.len })
             }

@@ -65,6 +65,20 @@ impl AppendLog {
         if let Some(path) = self.find_missing() {
             self.note_missing(now_ms, &path);
         }
+        if !self.needs_rewrite() {
+            // What follows in another file is of no use behind a torn one, so this one is made
+            // durable first. At most a second's writes are waited for.
+            self.write_durably(now_ms)?;
+        }
+        self.switch = Some(Switch { started_at_ms: now_ms });
+        if self.file.len == 0 && !self.needs_rewrite() {
+            // It has nothing of before, and another one behind it would say no more.
+            return Ok(());
+        }
+        self.begin_increment(generation).inspect_err(|_| self.switch = None)
+    }
+
+    fn begin_increment(&mut self, generation: u64) -> io::Result<()> {
         let (file, before) = match self.needs_rewrite() {
             true => {
                 // Nothing that may be torn is followed by another file. The folder may be gone.
@@ -76,9 +90,6 @@ impl AppendLog {
                 (file, None)
             }
             false => {
-                // What follows in another file is of no use behind a torn one, so this one is
-                // made durable first. At most a second's writes are waited for.
-                self.write_durably(now_ms)?;
                 let sequence = self.manifest.increments.last().map(|file| file.sequence);
                 let len = self.file.len;
                 (self.list_increment()?, sequence.map(|sequence| Increment { sequence, len }))
@@ -87,7 +98,6 @@ impl AppendLog {
         self.earlier_len += self.file.len;
         self.begin_file(file);
         self.before = before;
-        self.switch = Some(Switch { started_at_ms: now_ms });
         Ok(())
     }
 
@@ -246,8 +256,9 @@ pub fn create_base(
     manifest.pass_over(layout, &disk.list(&layout.folder())?);
     let path = layout.path_of(&manifest.replace_base(layout, is_rdb));
     let new_base = layout.new_base(generation);
-    write_base(&new_base)?;
-    disk.rename(&new_base, &path)?;
+    let written = write_base(&new_base).and_then(|()| disk.rename(&new_base, &path));
+    // A disk that is full must not stay so because of what nobody will use.
+    written.inspect_err(|_| _ = disk.remove(&new_base))?;
     let name = manifest.add_increment(layout);
     disk.create(&layout.path_of(&name))?;
     disk.sync_folder(&layout.folder())?;

@@ -57,6 +57,8 @@ pub enum Lie {
     Syncs,
     /// The first sync of a file that was opened to be continued does nothing.
     FirstSyncs,
+    /// Files are not removed where they should be.
+    Removals,
 }
 
 /// Operations that can go wrong.
@@ -97,6 +99,8 @@ struct State {
     mishaps: BTreeMap<u64, Mishap>,
     lie: Option<Lie>,
     has_power: bool,
+    /// Whether a file that was to be removed is still there, because the disk failed.
+    kept_a_file: bool,
 }
 
 #[derive(Debug, Default)]
@@ -126,6 +130,7 @@ impl SimulatedDisk {
             mishaps: BTreeMap::new(),
             lie: None,
             has_power: true,
+            kept_a_file: false,
         };
         Self { state: Arc::new(Mutex::new(state)), life: 0 }
     }
@@ -156,6 +161,11 @@ impl SimulatedDisk {
     pub fn has_lost_bytes(&self) -> bool {
         let state = self.lock();
         state.names.values().any(|file| state.files[*file].lost.is_some())
+    }
+
+    /// Whether a removal has ever failed for another reason than that there was no such file.
+    pub fn kept_a_file(&self) -> bool {
+        self.lock().kept_a_file
     }
 
     /// How many operations there were.
@@ -467,9 +477,13 @@ impl Disk for SimulatedDisk {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.living()?;
-        state.begin(Operation::Remove)?;
+        let begun = state.begin(Operation::Remove);
+        state.kept_a_file |= begun.is_err();
+        begun?;
         state.find(path)?;
-        state.names.remove(path);
+        if state.lie != Some(Lie::Removals) {
+            state.names.remove(path);
+        }
         Ok(())
     }
 

@@ -145,7 +145,7 @@ impl EventLoop {
         let mut outcome = Outcome::Ready;
         for pending in &batch {
             let request = request(pending);
-            outcome = match self.engine.may_run_script(request) {
+            outcome = match self.engine.needs_attendant(request) {
                 true => self.execute_attended(id, request),
                 false => self.engine.execute(self.now_us, id, request),
             };
@@ -181,7 +181,7 @@ impl EventLoop {
     fn run_parked(&mut self, client: &mut Client) -> bool {
         let Some(parked) = client.parked.take() else { return true };
         let request = parked.as_request();
-        let outcome = match self.engine.may_run_script(request) {
+        let outcome = match self.engine.needs_attendant(request) {
             true => self.execute_attended(client.session, request),
             false => self.engine.execute(self.now_us, client.session, request),
         };

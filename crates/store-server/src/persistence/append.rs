@@ -173,6 +173,11 @@ impl Append {
         prepared
     }
 
+    /// The same, and what follows from it is left to the turn.
+    pub(super) fn look_before_end(&mut self, now_ms: u64) -> Result<(), String> {
+        self.file.prepare_end(now_ms)
+    }
+
     /// Where the files lie that count; `None` while the file is off.
     pub(super) fn layout(&self) -> Option<&Layout> {
         self.file.layout()
@@ -214,12 +219,13 @@ impl Append {
                 Output::Propagate(is_propagating) => engine.set_propagating(is_propagating),
                 Output::WriteBase { generation, path, is_rdb } => {
                     let (mailbox, now_us) = (self.worker.mailbox(), now_ms * 1000);
+                    let at = path.clone();
                     let begun = BaseWriter::begin(
-                        &self.disk, path, engine, now_us, is_rdb, generation, mailbox,
+                        &self.disk, at, engine, now_us, is_rdb, generation, mailbox,
                     );
                     match begun {
                         Ok(base) => self.base = Some(base),
-                        Err(error) => self.end_base(now_ms, generation, error.to_string()),
+                        Err(error) => self.end_base(now_ms, generation, path, error.to_string()),
                     }
                 }
                 Output::DropBase { generation } => {
@@ -241,9 +247,9 @@ impl Append {
         }
     }
 
-    fn end_base(&mut self, now_ms: u64, generation: u64, reason: String) {
+    fn end_base(&mut self, now_ms: u64, generation: u64, path: PathBuf, reason: String) {
         let result = Err(reason);
-        self.file.handle_event(now_ms, Event::BaseWritten { generation, result });
+        self.file.handle_event(now_ms, Event::BaseWritten { generation, path, result });
     }
 
     /// Goes on with the walk for the base, if there is one.
@@ -253,8 +259,8 @@ impl Append {
             BaseTurn::More => {}
             BaseTurn::HandedOver => self.base = None,
             BaseTurn::Failed(reason) => {
-                let generation = base.generation;
-                self.end_base(now_ms, generation, reason);
+                let (generation, path) = (base.generation, base.path.clone());
+                self.end_base(now_ms, generation, path, reason);
                 self.drive(now_ms, engine);
             }
         }

@@ -52,6 +52,7 @@ struct Shared {
 pub(super) struct BaseWriter {
     /// Which base it is.
     pub(super) generation: u64,
+    pub(super) path: PathBuf,
     parts: Sender<Vec<Part>>,
     shared: Arc<Shared>,
     is_handed_over: bool,
@@ -75,7 +76,7 @@ impl BaseWriter {
         mailbox: Mailbox,
     ) -> io::Result<Self> {
         let file = BaseFile::begin(&**disk, &path, engine, is_rdb)?;
-        let disk = Arc::clone(disk);
+        let (disk, at) = (Arc::clone(disk), path.clone());
         let form = form(engine, is_rdb);
         if !engine.start_snapshot(now_us, SnapshotKind::Rewrite, form) {
             return Err(io::Error::other("another snapshot is not over yet"));
@@ -86,11 +87,12 @@ impl BaseWriter {
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("tenure-rewrite".to_owned());
         let spawned = thread.spawn(move || {
-            let mut word = LastWord { mailbox, generation, result: Some(Err(PANICKED.to_owned())) };
+            let result = Some(Err(PANICKED.to_owned()));
+            let mut word = LastWord { mailbox, generation, path, result };
             let written = write_parts(file, &received, &of_thread, &word.mailbox, delay);
-            if written.is_none() {
-                // Nobody wants it. One that stays is removed at the next start.
-                let _ = disk.remove(&path);
+            if !matches!(written, Some(Ok(()))) {
+                // Nobody wants it, and it takes room. Here, since a large one takes time.
+                let _ = disk.remove(&word.path);
             }
             word.result = written.map(|written| written.map_err(|error| error.to_string()));
         });
@@ -98,7 +100,7 @@ impl BaseWriter {
             engine.abandon_snapshot();
             return Err(error);
         }
-        Ok(Self { generation, parts, shared, is_handed_over: false })
+        Ok(Self { generation, path: at, parts, shared, is_handed_over: false })
     }
 
     /// Whether there is nothing to do before the thread says so.
@@ -156,6 +158,7 @@ impl BaseWriter {
 struct LastWord {
     mailbox: Mailbox,
     generation: u64,
+    path: PathBuf,
     result: Option<Result<(), String>>,
 }
 
@@ -164,8 +167,8 @@ const PANICKED: &str = "the thread that writes the base has panicked";
 impl Drop for LastWord {
     fn drop(&mut self) {
         if let Some(result) = self.result.take() {
-            let generation = self.generation;
-            self.mailbox.tell(FileEvent::Done(Event::BaseWritten { generation, result }));
+            let (generation, path) = (self.generation, std::mem::take(&mut self.path));
+            self.mailbox.tell(FileEvent::Done(Event::BaseWritten { generation, path, result }));
         }
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! A file `tenure.lock` in the folder is locked for as long as the server lives. The system gives
 //! the lock up when the process ends, however it ends, so a lock file that is left means nothing.
+//!
+//! What counts is the file that is locked, not the path: somebody may move the folder away and give
+//! another server one of that name.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -37,10 +40,13 @@ impl DataFolders {
     /// write there. Fails with what to tell when another one has it.
     pub(crate) fn own(&self, folder: &Path) -> Result<(), String> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.is_simulated || held.iter().any(|(path, _)| path == folder) {
+        let path = folder.join(NAME);
+        if self.is_simulated || held.iter().flat_map(|(_, file)| file).any(|f| is_at(f, &path)) {
             return Ok(());
         }
         let file = lock(folder)?;
+        // One that was moved away stays locked: files of ours may still be written there.
+        held.retain(|(_, file)| file.as_ref().is_some_and(has_name));
         held.push((folder.to_owned(), file));
         Ok(())
     }
@@ -48,9 +54,14 @@ impl DataFolders {
     /// Nothing is written any more.
     pub(crate) fn release(&self) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        for (folder, _file) in held.drain(..).filter(|(_, file)| file.is_some()) {
-            // While it is locked: whoever has it open looks for another one.
-            let _ = std::fs::remove_file(folder.join(NAME));
+        for (folder, file) in held.drain(..) {
+            let path = folder.join(NAME);
+            if let Some(file) = &file
+                && is_at(file, &path)
+            {
+                // While it is locked: whoever has it open looks for another one.
+                let _ = std::fs::remove_file(&path);
+            }
         }
     }
 }
@@ -81,6 +92,11 @@ fn is_at(file: &File, path: &Path) -> bool {
     let identity = |found: &std::fs::Metadata| (found.dev(), found.ino());
     let (opened, there) = (file.metadata(), std::fs::metadata(path));
     matches!((opened, there), (Ok(opened), Ok(there)) if identity(&opened) == identity(&there))
+}
+
+/// Whether anybody can find the file, wherever it is by now.
+fn has_name(file: &File) -> bool {
+    file.metadata().is_ok_and(|found| found.nlink() > 0)
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -123,5 +139,30 @@ mod tests {
         second.release();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
         DataFolders::simulated().own(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_folder_in_place_of_the_own_one_belongs_to_whoever_locked_it() {
+        let folder = testkit::TempFolder::create();
+        let (dir, old) = (folder.path().join("d"), folder.path().join("d.old"));
+        let (first, second) = (DataFolders::default(), DataFolders::default());
+        std::fs::create_dir(&dir).unwrap();
+        first.own(&dir).unwrap();
+        std::fs::rename(&dir, &old).unwrap();
+        std::fs::create_dir(&dir).unwrap();
+        second.own(&dir).unwrap();
+        first.own(&dir).unwrap_err();
+        second.own(&old).unwrap_err();
+        first.own(&old).unwrap();
+        first.release();
+        assert!(dir.join(NAME).exists(), "it is the other one's");
+        DataFolders::default().own(&dir).unwrap_err();
+        second.release();
+        // A lock file that was removed is made again, unless another server did so before.
+        first.own(&dir).unwrap();
+        std::fs::remove_file(dir.join(NAME)).unwrap();
+        first.own(&dir).unwrap();
+        second.own(&dir).unwrap_err();
+        first.release();
     }
 }

@@ -197,6 +197,11 @@ impl Persistence {
         self.append.prepare_end(now_ms, engine)
     }
 
+    /// The same in the middle of a request: what follows from it is done in the turn.
+    pub(crate) fn look_before_end(&mut self, now_ms: u64) -> Result<(), String> {
+        self.append.look_before_end(now_ms)
+    }
+
     /// Nothing follows: makes all durable that is to be, and says so for the next start.
     pub(crate) fn close(&mut self, now_ms: u64, engine: &mut Engine) -> Result<(), AppendError> {
         let is_appended = self.append.close(now_ms, engine)?;
@@ -230,7 +235,7 @@ impl Persistence {
     fn data_files(&self, config: &Config) -> Vec<PathBuf> {
         match self.append.files() {
             Some(files) => files,
-            None => vec![snapshot_path(config)],
+            None => snapshot_path(config).into_iter().collect(),
         }
     }
 }
@@ -240,9 +245,10 @@ pub(crate) fn dir(config: &Config) -> PathBuf {
     PathBuf::from(config.text("dir"))
 }
 
-/// The snapshot file.
-pub(crate) fn snapshot_path(config: &Config) -> PathBuf {
-    dir(config).join(config.text("dbfilename"))
+/// The snapshot file; none without a name, which Redis allows.
+pub(crate) fn snapshot_path(config: &Config) -> Option<PathBuf> {
+    let name = config.text("dbfilename");
+    (!name.is_empty()).then(|| dir(config).join(name))
 }
 
 /// Folder and names of the append-only file.

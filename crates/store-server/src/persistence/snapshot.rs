@@ -73,7 +73,8 @@ impl SnapshotFile {
             .create(&temporary)
             .and_then(|file| {
                 let out = BufWriter::with_capacity(WRITE_BYTES, file);
-                FileWriter::begin(out, &job.head)
+                // What it begins with may be too much already.
+                FileWriter::begin(out, &job.head).inspect_err(|_| _ = disk.remove(&temporary))
             })
             .map_err(|error| about(&temporary, &error))?;
         Ok(Self { disk, temporary, path: job.path.clone(), file: Some(file), synced: 0 })

@@ -94,7 +94,9 @@ impl Loader {
         };
         if loader.parts.is_empty() {
             loader.is_aof = false;
-            loader.parts.extend(loader.snapshot_part(&snapshot_path(config))?);
+            if let Some(path) = snapshot_path(config) {
+                loader.parts.extend(loader.snapshot_part(&path)?);
+            }
         }
         loader.total_bytes = loader.parts.iter().map(|part| part.len).sum();
         Ok(loader)
@@ -142,7 +144,13 @@ impl Loader {
         match self.disk.size(path) {
             Ok(len) => {
                 let name = path.display().to_string();
-                Ok(Some(Part { path: path.to_owned(), name, len, is_last: true, before: None }))
+                Ok(Some(Part {
+                    path: path.to_owned(),
+                    name,
+                    len,
+                    is_last: true,
+                    before: Vec::new(),
+                }))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("cannot read {}: {error}", path.display())),
@@ -222,7 +230,7 @@ impl Loader {
             let report = LoadReport { version: file.version(), ..LoadReport::default() };
             Content::Snapshot(Box::new(file), report)
         } else {
-            Content::Requests(Box::new(CommandReader::new(input, 0).behind(part.before)))
+            Content::Requests(Box::new(CommandReader::new(input, 0).behind(&part.before)))
         };
         Ok(Current { part, content })
     }

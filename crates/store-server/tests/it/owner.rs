@@ -55,6 +55,44 @@ fn a_server_that_keeps_nothing_takes_the_folder_when_it_first_writes_there() {
     assert_eq!(connection.words("SAVE"), ok());
 }
 
+/// Somebody moves a folder away under a server, and another one begins in a new one of that name.
+#[test]
+fn a_folder_that_another_server_began_in_is_not_taken_from_it() {
+    let folder = TempFolder::create();
+    let (dir, old) = (folder.path().join("d"), folder.path().join("d.old"));
+    let start = || Server::builder().persist(&dir).setting("appendfsync", "always").start();
+    std::fs::create_dir(&dir).unwrap();
+    let first = start().unwrap();
+    let mut connection = connect(&first);
+    assert_eq!(connection.words("SET who first"), ok());
+    std::fs::rename(&dir, &old).unwrap();
+    std::fs::create_dir(&dir).unwrap();
+    let second = start().unwrap();
+    assert_eq!(connect(&second).words("SET who second"), ok());
+    // Its writes are refused, and so is everything that it would write there.
+    testkit::wait_until("it is noticed", testkit::GENEROUS, || {
+        let reply = connection.words("SET who first");
+        matches!(&reply, Reply::Error(text) if text.starts_with("MISCONF"))
+    });
+    for _ in 0..3 {
+        connection.words("BGREWRITEAOF");
+        let Reply::Error(refusal) = connection.words("SAVE") else { panic!("it saves there") };
+        assert!(refusal.contains("in use by another server"), "{refusal}");
+    }
+    testkit::wait_until("the rewrite is refused", testkit::GENEROUS, || {
+        let Reply::Bulk(text) = connection.words("INFO persistence") else { panic!("no facts") };
+        String::from_utf8(text).unwrap().contains("aof_last_bgrewrite_status:err")
+    });
+    assert_eq!(connection.words("GET who"), Reply::Bulk(b"first".to_vec()));
+    assert!(connection.ask(&["SHUTDOWN", "NOSAVE"]).is_none());
+    // Whether its last words were heard or not, the folder is not its own to give up.
+    let _ = first.wait();
+    assert!(start().is_err(), "the second one has it");
+    drop(second);
+    let second = start().unwrap();
+    assert_eq!(connect(&second).words("GET who"), Reply::Bulk(b"second".to_vec()));
+}
+
 #[test]
 fn a_socket_that_a_living_server_has_is_not_taken_from_it() {
     let folder = TempFolder::create();

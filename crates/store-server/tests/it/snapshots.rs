@@ -438,6 +438,53 @@ fn a_server_that_saves_leaves_a_snapshot_at_its_end_and_none_with_nosave() {
     check_rdb(&file);
 }
 
+/// As in Redis: there is nothing to load, and nothing can be saved.
+#[test]
+fn a_server_without_a_name_for_its_snapshot_starts() {
+    let folder = TempFolder::create();
+    let dir = folder.path().to_str().unwrap();
+    let builder = Server::builder().setting("dir", dir).setting("save", "3600 1");
+    let server = builder.setting("dbfilename", "").start().unwrap();
+    let mut connection = Connection::unix(server.connect().unwrap());
+    assert_eq!(connection.words("SET a 1"), Reply::Simple("OK".into()));
+    assert!(connection.ask(&["SHUTDOWN", "NOSAVE"]).is_none());
+    server.wait().unwrap();
+}
+
+#[test]
+fn debug_reload_takes_a_wrong_checksum_where_checksums_are_skipped() {
+    let folder = TempFolder::create();
+    let builder = Server::builder().setting("dir", folder.path().to_str().unwrap());
+    let server = builder.setting("enable-debug-command", "yes").start().unwrap();
+    let mut connection = Connection::unix(server.connect().unwrap());
+    let ok = Reply::Simple("OK".into());
+    connection.words("SET a 1");
+    assert_eq!(connection.words("SAVE"), ok);
+    let path = folder.path().join("dump.rdb");
+    let mut bytes = std::fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    assert!(matches!(connection.words("DEBUG RELOAD NOSAVE"), Reply::Error(_)));
+    connection.words("DEBUG SET-SKIP-CHECKSUM-VALIDATION 1");
+    assert_eq!(connection.words("DEBUG RELOAD NOSAVE"), ok);
+    assert_eq!(connection.words("GET a"), Reply::Bulk(b"1".to_vec()));
+}
+
+#[test]
+fn a_folder_whose_name_cannot_be_kept_is_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = TempFolder::create();
+    let odd = folder.path().join(std::ffi::OsStr::from_bytes(b"odd\xff"));
+    std::fs::create_dir(&odd).unwrap();
+    std::os::unix::fs::symlink(&odd, folder.path().join("link")).unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let builder = Server::builder().setting("dir", dir);
+    let server = builder.setting("enable-protected-configs", "yes").start().unwrap();
+    let mut connection = Connection::unix(server.connect().unwrap());
+    let Reply::Error(refusal) = connection.words("CONFIG SET dir link") else { panic!("taken") };
+    assert!(refusal.contains("not UTF-8"), "{refusal}");
+}
+
 #[test]
 fn what_a_dead_predecessor_left_half_written_is_removed() {
     let folder = TempFolder::create();

@@ -203,8 +203,7 @@ fn reload(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     // Loaded aside first: what cannot be loaded must not take the place of what is there.
     let file = cx.server.host.open_file(&path).map_err(failed)?;
     let now_us = cx.db.now_ms() * 1000;
-    snapshot::load_aside(&cx.server.config, file, now_us)
-        .map_err(|error| failed(refused(error)))?;
+    snapshot::load_aside(cx.server, file, now_us).map_err(|error| failed(refused(error)))?;
     let file = cx.server.host.open_file(&path).map_err(failed)?;
     if flushes {
         (0..cx.db.database_count()).for_each(|db| _ = cx.db.flush(db, Freeing::Now));

@@ -91,7 +91,10 @@ pub(super) fn load(
     let mut loader = Loader { flaw, ..Loader::default() };
     for part in &plan.parts {
         let input = disk.read(&part.path).map_err(|error| error.to_string())?;
-        let mut reader = CommandReader::new(input, 0).behind(part.before);
+        let mut reader = CommandReader::new(input, 0).behind(match flaw {
+            Some(Flaw::CutsGoUnnoticed) => &[],
+            _ => &part.before,
+        });
         loop {
             match reader.advance() {
                 Ok(true) => loader.take(reader.request())?,

@@ -8,7 +8,9 @@
 //! - where an end was called whole, or was not refused with the file on, nothing at all is missing:
 //!   what was taken while the first base was written included;
 //! - the start is not refused, unless the disk fails while it is read;
-//! - a file that nobody of ours wrote is as it was.
+//! - a file that nobody of ours wrote is as it was;
+//! - where a file says how long the one before it was, a start notices what is missing there;
+//! - what a base that came to nothing has written is gone once nobody writes it.
 
 mod data;
 mod world;

@@ -4,7 +4,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use store_persist::aof::{AppendFile, Event, FsyncPolicy, Job, Layout, Output, Phase, Settings};
+use store_persist::aof::{
+    AppendFile, Event, FsyncPolicy, Job, Layout, Output, Part, Phase, Settings, make_plan,
+};
 use store_persist::disk::{Disk, Lie, Mishap, SimulatedDisk, SyncFile, exists};
 use testkit::Random;
 
@@ -39,10 +41,14 @@ pub(super) enum Flaw {
     KilledCountsAsDurable,
     /// A stop does not wait for the first base.
     EndsWithoutBase,
+    /// What a failed rewrite has written stays, and fills the disk.
+    FailedBasesStay,
+    /// An increment that another one continues may lack its end.
+    CutsGoUnnoticed,
 }
 
 impl Flaw {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::LoaderHasLimits,
         Self::OldBaseServes,
         Self::EventsHaveNoIdentity,
@@ -52,6 +58,8 @@ impl Flaw {
         Self::DatabasesMerge,
         Self::KilledCountsAsDurable,
         Self::EndsWithoutBase,
+        Self::FailedBasesStay,
+        Self::CutsGoUnnoticed,
     ];
 
     fn lie(self) -> Option<Lie> {
@@ -59,6 +67,7 @@ impl Flaw {
             Self::RenamesLie => Some(Lie::Renames),
             Self::SyncsLie => Some(Lie::Syncs),
             Self::KilledCountsAsDurable => Some(Lie::FirstSyncs),
+            Self::FailedBasesStay => Some(Lie::Removals),
             _ => None,
         }
     }
@@ -102,7 +111,7 @@ enum Work {
 enum Said {
     Synced { generation: u64, number: u64, failed: bool },
     Removed { generation: u64, paths: Vec<PathBuf> },
-    Base { generation: u64, failed: bool },
+    Base { generation: u64, path: PathBuf, failed: bool },
 }
 
 impl Said {
@@ -114,12 +123,20 @@ impl Said {
                 Event::Synced { generation, number, result }
             }
             Self::Removed { generation, paths } => Event::Removed { generation, paths },
-            Self::Base { generation, failed } => {
+            Self::Base { generation, path, failed } => {
                 let result = if failed { Err(failure.to_owned()) } else { Ok(()) };
-                Event::BaseWritten { generation, result }
+                Event::BaseWritten { generation, path, result }
             }
         }
     }
+}
+
+/// Where a file can be cut so that nothing in it tells.
+fn whole_lens(bytes: &[u8]) -> Vec<usize> {
+    let mark = b"#SUM:";
+    let marks = (1..bytes.len()).filter(|at| bytes[*at..].starts_with(mark));
+    let ends = marks.filter_map(|at| Some(at + bytes[at..].iter().position(|b| *b == b'\n')? + 1));
+    [0].into_iter().chain(ends.filter(|end| *end < bytes.len())).collect()
 }
 
 /// How a life ends.
@@ -153,12 +170,20 @@ pub(super) struct World {
     last_base: u64,
     /// Another snapshot is under way until then.
     snapshot_until_ms: u64,
+    /// Nobody writes for a while.
+    is_quiet: bool,
+    /// No base can be begun in this life.
+    lacks_threads: bool,
     has_foreign: bool,
     must_end: bool,
     /// Where the files lie that count: the setting `dir` may be ahead of it.
     home: Layout,
     /// Somebody removed files, and they are not written anew yet: only memory has the data.
     is_robbed: bool,
+    /// What processes before this one have begun and left.
+    left_before: Vec<String>,
+    /// A promise that was broken while the process lived.
+    broken: Option<String>,
 }
 
 impl World {
@@ -194,10 +219,14 @@ impl World {
             threads: Vec::new(),
             last_base: 0,
             snapshot_until_ms: 0,
+            is_quiet: false,
+            lacks_threads: false,
             has_foreign: false,
             must_end: false,
             home: layout(),
             is_robbed: false,
+            left_before: Vec::new(),
+            broken: None,
         }
     }
 
@@ -210,6 +239,9 @@ impl World {
         self.start()?;
         for _ in 0..self.random.in_range(1..5) {
             let end = self.live();
+            if let Some(broken) = self.broken.take() {
+                return Err(broken);
+            }
             if self.is_robbed {
                 let is_whole = end == End::Closed(true);
                 return if is_whole { Err("it lacks files".to_owned()) } else { Ok(()) };
@@ -227,6 +259,7 @@ impl World {
     // ── a life ──────────────────────────────────────────────────────────────────────────────
 
     fn live(&mut self) -> End {
+        self.lacks_threads = self.chance(6);
         if self.chance(2) {
             self.plan_mishaps();
         }
@@ -278,6 +311,25 @@ impl World {
         if wrote && !self.disk.is_dead() {
             self.acknowledge();
         }
+        self.look_for_leftovers();
+    }
+
+    /// What a base that came to nothing has written takes room that others need.
+    fn look_for_leftovers(&mut self) {
+        let is_written = |thread: &Thread| matches!(thread.work, Work::Base { .. });
+        let is_under_way = self.file.facts().is_rewriting || self.threads.iter().any(is_written);
+        if is_under_way || self.disk.is_dead() || self.disk.kept_a_file() {
+            return;
+        }
+        let left = self.leftovers().into_iter().find(|name| !self.left_before.contains(name));
+        self.broken = left.map(|name| format!("{name} stays, and nobody writes it"));
+    }
+
+    /// Bases that are not listed, in all folders.
+    fn leftovers(&self) -> Vec<String> {
+        let names = |dir: &str| self.disk.list(&Path::new(dir).join("a")).unwrap_or_default();
+        let names = ["d", "e"].into_iter().flat_map(names);
+        names.filter(|name| name.ends_with(".base") && layout().is_leftover(name)).collect()
     }
 
     /// Where the files are, and whether those are back that somebody removed.
@@ -331,6 +383,10 @@ impl World {
                 self.settings.layout.dir = dir.into();
             }
             9 if self.chance(4) => return self.rob(),
+            10 => {
+                self.is_quiet = !self.is_quiet;
+                return;
+            }
             _ => return,
         }
         self.apply();
@@ -347,6 +403,9 @@ impl World {
     fn write_units(&mut self) -> bool {
         // While writes are refused keys still end, which nobody is told.
         let refuses = self.file.facts().trouble.is_some();
+        if self.is_quiet {
+            return false;
+        }
         let count = if refuses { self.random.in_range(0..2) } else { self.random.in_range(0..3) };
         for _ in 0..count {
             let changes = self.unit();
@@ -450,9 +509,13 @@ impl World {
             data = old.unwrap_or(data);
         }
         self.last_base = generation;
-        if let Err(error) = self.disk.create(&path) {
-            let result = Err(error.to_string());
-            return self.file.handle_event(self.now_ms, Event::BaseWritten { generation, result });
+        let created = self.disk.create(&path);
+        let is_begun = created.is_ok() && !self.lacks_threads;
+        if !is_begun {
+            // The disk fails, or there is no thread to be had.
+            let result = Err("not begun".to_owned());
+            let event = Event::BaseWritten { generation, path, result };
+            return self.file.handle_event(self.now_ms, event);
         }
         let ends_ms = self.now_ms + self.random.in_range(0..2500);
         let work = Work::Base { generation, path, data, is_dropped: false };
@@ -461,10 +524,14 @@ impl World {
 
     /// The thread may not notice before it is done.
     fn drop_base(&mut self, dropped: u64) {
-        let notices = self.chance(2);
+        let (notices, disk) = (self.chance(2), self.disk.clone());
         self.threads.retain_mut(|thread| match &mut thread.work {
-            Work::Base { generation, is_dropped, .. } if *generation == dropped => {
+            Work::Base { generation, is_dropped, path, .. } if *generation == dropped => {
                 *is_dropped = true;
+                if notices {
+                    // It throws away what it has, and says nothing.
+                    let _ = disk.remove(path);
+                }
                 !notices
             }
             _ => true,
@@ -505,7 +572,7 @@ impl World {
                 let has_identity = self.flaw != Some(Flaw::EventsHaveNoIdentity);
                 let generation =
                     if is_dropped && !has_identity { self.last_base } else { generation };
-                Said::Base { generation, failed }
+                Said::Base { generation, path, failed }
             }
             Work::Repeat(said) => said,
         }
@@ -574,7 +641,7 @@ impl World {
         self.threads.clear();
         self.is_propagating = false;
         self.must_end = false;
-        self.snapshot_until_ms = 0;
+        (self.snapshot_until_ms, self.is_quiet) = (0, false);
     }
 
     fn start_again(&mut self, end: End) -> Result<(), String> {
@@ -590,9 +657,46 @@ impl World {
             }
         }
         self.settings.is_wanted = true;
+        self.try_cut()?;
         let loaded = self.try_start()?;
         self.check(&loaded, end)?;
         self.go_on_with(loaded);
+        Ok(())
+    }
+
+    /// A start with an increment that lacks its end is refused, wherever another one says how long
+    /// it was.
+    fn try_cut(&mut self) -> Result<(), String> {
+        let Ok(plan) = make_plan(&self.disk, &self.home) else { return Ok(()) };
+        let bytes_of = |part: &Part| {
+            let mut bytes = Vec::new();
+            let read = self.disk.read(&part.path).map(|mut file| file.read_to_end(&mut bytes));
+            read.map(|_| bytes).unwrap_or_default()
+        };
+        let contents: Vec<Vec<u8>> = plan.parts.iter().map(bytes_of).collect();
+        let says_so = |at: usize| {
+            let next = contents[at + 1..].iter().find(|bytes| !bytes.is_empty());
+            next.is_some_and(|bytes| bytes.starts_with(b"#SUM:begin after"))
+        };
+        for (at, part) in plan.parts.iter().enumerate() {
+            let bytes = &contents[at];
+            let is_increment = part.name.ends_with("incr.aof");
+            if !is_increment || bytes.is_empty() || !says_so(at) || self.random.in_range(0..2) == 0
+            {
+                continue;
+            }
+            let len = *self.random.choose(&whole_lens(bytes));
+            let put = |bytes: &[u8]| self.disk.damage(&part.path, |file| *file = bytes.to_vec());
+            put(&bytes[..len]).map_err(|error| error.to_string())?;
+            let loaded = load(&self.disk, &self.home, self.flaw);
+            for (part, bytes) in plan.parts.iter().zip(&contents) {
+                let put = self.disk.damage(&part.path, |file| *file = bytes.clone());
+                put.map_err(|error| error.to_string())?;
+            }
+            if loaded.is_ok() {
+                return Err(format!("{} lacks its end, and a start takes it", part.name));
+            }
+        }
         Ok(())
     }
 
@@ -620,6 +724,7 @@ impl World {
         self.memory = loaded;
         self.acknowledged.clear();
         (self.pauses_since_ms, self.keeps_since_ms) = (None, None);
+        self.left_before = self.leftovers();
         self.drive();
         self.note_phase();
         if self.keeps() {

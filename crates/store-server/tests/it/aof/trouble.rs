@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use store_persist::disk::Disk;
 use store_resp::Reply;
 use store_server::{Fault, Server, SimulatedDisk};
 
@@ -129,6 +130,29 @@ fn a_rewrite_that_fails_changes_nothing_and_the_next_one_works() {
     assert_eq!(connection.words("EXISTS key:0 key:19999"), Reply::Integer(2));
 }
 
+/// Half of a base takes room that the next write needs.
+#[test]
+fn a_rewrite_that_fails_leaves_nothing_of_its_base() {
+    let disk = SimulatedDisk::seeded(1);
+    let server = start(&disk, "everysec");
+    let mut connection = connect(&server);
+    connection.words("DEBUG POPULATE 20000");
+    connection.words("CONFIG SET auto-aof-rewrite-percentage 0");
+    for count in 1..=3 {
+        disk.set_fault(Some(Fault::FullAfter(50_000)));
+        connection.words("BGREWRITEAOF");
+        wait_for_fact(&mut connection, "aof_rewrites", &count.to_string());
+        wait_for_fact(&mut connection, "aof_rewrite_in_progress", "0");
+        assert_eq!(fact(&mut connection, "aof_last_bgrewrite_status"), "err");
+        disk.set_fault(None);
+        let names = disk.list(Path::new("data/appendonlydir")).unwrap();
+        assert!(!names.iter().any(|name| name.ends_with(".base")), "{names:?}");
+        let is_increment = |name: &&String| name.contains("incr");
+        let increments = names.iter().filter(is_increment).count();
+        assert!(increments <= 2, "an empty one is not followed by another: {names:?}");
+    }
+}
+
 #[test]
 fn short_writes_are_continued() {
     let disk = SimulatedDisk::seeded(1);
@@ -178,6 +202,53 @@ fn files_that_somebody_removed_are_written_anew() {
         wait_for_fact(&mut connection, "aof_pending_bio_fsync", "0");
         let found = found_after_a_kill(&folder, "EXISTS before after");
         assert_eq!(found, Reply::Integer(2), "{policy}");
+    }
+}
+
+/// What SHUTDOWN goes by is what is there, not what was there a second ago.
+#[test]
+fn shutdown_is_refused_while_only_memory_has_the_data() {
+    for puts_back in [false, true] {
+        let folder = testkit::TempFolder::create();
+        let files = folder.path().join("appendonlydir");
+        let copy = testkit::TempFolder::create();
+        let start = || persistent(folder.path()).setting("appendfsync", "always").start().unwrap();
+        let server = start();
+        for name in super::files(folder.path()) {
+            std::fs::copy(files.join(&name), copy.path().join(&name)).unwrap();
+        }
+        let mut connection = connect(&server);
+        connection.words("SET before 1");
+        std::fs::remove_dir_all(&files).unwrap();
+        if puts_back {
+            std::fs::create_dir(&files).unwrap();
+            for entry in std::fs::read_dir(copy.path()).unwrap() {
+                let entry = entry.unwrap();
+                std::fs::copy(entry.path(), files.join(entry.file_name())).unwrap();
+            }
+        }
+        let reply = connection.words("SHUTDOWN");
+        assert_eq!(reply, Reply::Error("ERR Errors trying to SHUTDOWN. Check logs.".into()));
+        // All is written anew, and then it ends.
+        testkit::wait_until("it ends", testkit::GENEROUS, || {
+            connection.ask(&["SHUTDOWN"]).is_none()
+        });
+        server.wait().unwrap();
+        assert_eq!(connect(&start()).words("EXISTS before"), Reply::Integer(1), "{puts_back}");
+    }
+}
+
+#[test]
+fn shutdown_force_and_nosave_give_up_files_that_are_gone() {
+    for line in ["SHUTDOWN FORCE", "SHUTDOWN NOSAVE"] {
+        let folder = testkit::TempFolder::create();
+        let server = persistent(folder.path()).start().unwrap();
+        let mut connection = connect(&server);
+        connection.words("SET before 1");
+        std::fs::remove_dir_all(folder.path().join("appendonlydir")).unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        assert!(connection.ask(&words).is_none(), "{line}");
+        server.wait().unwrap();
     }
 }
 
