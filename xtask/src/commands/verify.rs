@@ -9,6 +9,7 @@ mod links;
 mod macros;
 #[cfg(test)]
 mod planted;
+mod publishing;
 mod purity;
 mod rust;
 mod sizes;
@@ -64,6 +65,7 @@ const CHECKS: &[Check] = &[
     crates::HEADS,
     crates::LINTS,
     crates::TESTS,
+    publishing::MANIFESTS,
     links::TARGETS,
     changelog::UNRELEASED,
 ];
