@@ -9,6 +9,7 @@ mod links;
 mod macros;
 #[cfg(test)]
 mod planted;
+mod protocol;
 mod publishing;
 mod purity;
 mod rust;
@@ -67,6 +68,8 @@ const CHECKS: &[Check] = &[
     crates::TESTS,
     publishing::MANIFESTS,
     links::TARGETS,
+    protocol::NAMES,
+    protocol::CITATIONS,
     changelog::UNRELEASED,
 ];
 

@@ -314,6 +314,7 @@ fn papers() -> Vec<Planted> {
 ```
 `[nor](this)` one
 ";
+    let prelude = "local names = {\n  'v',\n  'token',\n}\nlocal other = { 'word' }\n";
     vec![
         Planted {
             rule: "links",
@@ -326,6 +327,43 @@ fn papers() -> Vec<Planted> {
                 ("README.md", readme),
                 ("Cargo.toml", ""),
                 ("docs/a.md", "[up](../README.md)\n"),
+            ]),
+        },
+        Planted {
+            rule: "protocol names",
+            wrong: Tree::of(&[
+                (
+                    "docs/protocol.md",
+                    "rows\n| `v` | it |\n| `acquire` | it |\nand `token` and `renew`\n",
+                ),
+                ("crates/a/scripts/prelude.lua", prelude),
+                ("crates/a/scripts/renew.lua", ""),
+            ]),
+            found: &[
+                "crates/a/scripts/prelude.lua:1",
+                "crates/a/scripts/renew.lua:1",
+                "crates/a/scripts/prelude.lua:3",
+            ],
+            right: Tree::of(&[
+                (
+                    "docs/protocol.md",
+                    "rows\n| `v` | it |\n| `token` | it |\n| `prelude` | it |\n| `renew` | it |\n",
+                ),
+                ("crates/a/scripts/prelude.lua", prelude),
+                ("crates/a/scripts/renew.lua", ""),
+                ("crates/a/examples/other.lua", ""),
+            ]),
+        },
+        Planted {
+            rule: "protocol citations",
+            wrong: Tree::of(&[
+                ("docs/protocol.md", "# P\n\n**1.1** A word (§1.2).\n"),
+                ("src/lib.rs", "//! See docs/protocol.md §1.11.\n"),
+            ]),
+            found: &["docs/protocol.md:3", "src/lib.rs:1"],
+            right: Tree::of(&[
+                ("docs/protocol.md", "# P\n\n**1.1** A word (§1.2, §1).\n\n**1.2** Another.\n"),
+                ("src/lib.rs", "//! See docs/protocol.md §1.1. And § 9.9 of a law.\n"),
             ]),
         },
         Planted {
