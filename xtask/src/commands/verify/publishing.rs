@@ -237,6 +237,23 @@ mod tests {
         assert!(missing.is_empty(), "cargo made no {missing:?}");
     }
 
+    #[test]
+    fn every_published_crate_has_the_texts_of_its_licences() {
+        let tree = Tree::read(repository::root()).unwrap();
+        for manifest in tree.manifests().filter(|manifest| is_published(manifest)) {
+            for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
+                let link = repository::root().join(manifest.folder()).join(name);
+                let is_ours =
+                    std::fs::read(&link).ok() == std::fs::read(repository::root().join(name)).ok();
+                assert!(
+                    is_ours,
+                    "{} is not the licence: link it to the one at the top",
+                    link.display()
+                );
+            }
+        }
+    }
+
     fn version(tree: &Tree) -> &str {
         let top = tree.get("Cargo.toml").unwrap();
         let entry = entries(top).find(|entry| entry.name == "version").unwrap();
