@@ -1,7 +1,7 @@
 //! The words between an instance and the store: requests, answers, errors and hints.
 //!
-//! Every backend answers these requests with the same meaning; `PROTOCOL` in the architecture
-//! notes is the specification. Nothing here knows how a store carries them out.
+//! Every backend answers these requests with the same meaning; `docs/protocol.md` is the
+//! specification. Nothing here knows how a store carries them out.
 
 use std::collections::BTreeMap;
 use std::fmt;

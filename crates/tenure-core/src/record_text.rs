@@ -1,5 +1,5 @@
 //! A member's record as one line of text that a person can read with redis-cli:
-//! `p=5;r=1;d=0;s=0;t=10000;v=1.4.2;m.address=10.0.0.7:80`.
+//! `p=5;r=1;d=0;s=0;t=10000;v=1.4.2;m.address=10.0.0.7:80` (docs/protocol.md §4.2).
 
 use std::time::Duration;
 

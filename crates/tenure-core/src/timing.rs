@@ -5,7 +5,7 @@
 //!   ├── renew_every ──┼─ try ─┼─ retries … ─┤ stop_at ─ stop_grace ─ kill_at ┤ drift, 2 ms ┤
 //! ```
 //! Everything is counted from `sent_at`, read before the request is queued: the store starts its
-//! own count later, so the local deadline always comes first.
+//! own count later, so the local deadline always comes first (docs/protocol.md §9.5).
 
 use std::time::Duration;
 

@@ -9,6 +9,8 @@ mod links;
 mod macros;
 #[cfg(test)]
 mod planted;
+mod protocol;
+mod publishing;
 mod purity;
 mod rust;
 mod sizes;
@@ -64,7 +66,10 @@ const CHECKS: &[Check] = &[
     crates::HEADS,
     crates::LINTS,
     crates::TESTS,
+    publishing::MANIFESTS,
     links::TARGETS,
+    protocol::NAMES,
+    protocol::CITATIONS,
     changelog::UNRELEASED,
 ];
 

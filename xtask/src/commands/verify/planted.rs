@@ -15,10 +15,11 @@ struct Planted {
 
 #[test]
 fn every_rule_finds_what_was_planted_for_it_and_nothing_in_the_mended_files() {
-    let planted: Vec<Planted> = [sizes(), comments(), purity(), words(), crates(), papers()]
-        .into_iter()
-        .flatten()
-        .collect();
+    let planted: Vec<Planted> =
+        [sizes(), comments(), purity(), words(), crates(), publishing(), papers()]
+            .into_iter()
+            .flatten()
+            .collect();
     for check in CHECKS {
         let planted: Vec<_> = planted.iter().filter(|planted| planted.rule == check.name).collect();
         assert!(!planted.is_empty(), "nothing is planted for {}", check.name);
@@ -228,6 +229,83 @@ fn crates() -> Vec<Planted> {
     ]
 }
 
+fn publishing() -> Vec<Planted> {
+    let complete = "\
+[package]
+name = \"a\"
+description = \"What it is.\"
+version.workspace = true
+edition.workspace = true
+rust-version.workspace = true
+license.workspace = true
+readme = \"README.md\"
+keywords = [\"redis\", \"sans-io\"]
+categories = [\"database\"]
+
+[package.metadata.docs.rs]
+targets = [\"x86_64-unknown-linux-gnu\"]
+
+[dependencies]
+b = { workspace = true, features = [\"tls\"] }
+
+[dev-dependencies]
+a = { path = \".\" }
+kit.workspace = true
+";
+    let top = "\
+[workspace.package]
+version = \"0.2.0\"
+
+[workspace.dependencies]
+a = { path = \"crates/a\", version = \"0.2.0\" }
+kit = { path = \"crates/kit\" }
+";
+    let kit = "[package]\nname = \"kit\"\npublish = false\n";
+    let right = |manifest: &str, top: &str| {
+        Tree::of(&[
+            ("Cargo.toml", top),
+            ("crates/a/Cargo.toml", manifest),
+            ("crates/a/README.md", "# a\n"),
+            ("crates/a/src/lib.rs", "//! A.\n"),
+            ("crates/kit/Cargo.toml", kit),
+        ])
+    };
+    let row = |wrong: Tree, found: &'static [&'static str]| Planted {
+        rule: "publishing",
+        wrong,
+        found,
+        right: right(complete, top),
+    };
+    let changed = |from: &str, to: &str| {
+        assert!(complete.contains(from), "{from:?} is not in the example");
+        right(&complete.replacen(from, to, 1), top)
+    };
+    let without_readme =
+        Tree::of(&[("crates/a/Cargo.toml", complete), ("crates/a/src/lib.rs", "")]);
+    let older = top.replace("crates/a\", version = \"0.2.0\"", "crates/a\", version = \"0.1.0\"");
+    let bare = top.replace("crates/a\", version = \"0.2.0\"", "crates/a\"");
+    let first = &["crates/a/Cargo.toml:1"];
+    vec![
+        row(changed("description = \"What it is.\"\n", ""), first),
+        row(changed("license.workspace = true\n", ""), first),
+        row(changed("[package.metadata.docs.rs]\ntargets", "[package.metadata.x]\ny"), first),
+        row(changed("\"sans-io\"", "\"without I/O\""), &["crates/a/Cargo.toml:9"]),
+        row(changed("\"redis\", \"sans-io\"", ""), &["crates/a/Cargo.toml:9"]),
+        row(changed("\"database\"", "\"databases\""), &["crates/a/Cargo.toml:10"]),
+        row(
+            changed("b = { workspace = true,", "b = { path = \"../b\","),
+            &["crates/a/Cargo.toml:16"],
+        ),
+        row(
+            changed("[dependencies]\n", "[dependencies]\nkit.workspace = true\n"),
+            &["crates/a/Cargo.toml:16"],
+        ),
+        row(without_readme, &["crates/a/Cargo.toml:8"]),
+        row(right(complete, &older), &["Cargo.toml:5"]),
+        row(right(complete, &bare), &["Cargo.toml:5"]),
+    ]
+}
+
 fn papers() -> Vec<Planted> {
     let readme = "\
 [docs](docs) [a](docs/a.md#part) [web](https://host/x) [part](#part) [file](./Cargo.toml)
@@ -236,6 +314,7 @@ fn papers() -> Vec<Planted> {
 ```
 `[nor](this)` one
 ";
+    let prelude = "local names = {\n  'v',\n  'token',\n}\nlocal other = { 'word' }\n";
     vec![
         Planted {
             rule: "links",
@@ -248,6 +327,43 @@ fn papers() -> Vec<Planted> {
                 ("README.md", readme),
                 ("Cargo.toml", ""),
                 ("docs/a.md", "[up](../README.md)\n"),
+            ]),
+        },
+        Planted {
+            rule: "protocol names",
+            wrong: Tree::of(&[
+                (
+                    "docs/protocol.md",
+                    "rows\n| `v` | it |\n| `acquire` | it |\nand `token` and `renew`\n",
+                ),
+                ("crates/a/scripts/prelude.lua", prelude),
+                ("crates/a/scripts/renew.lua", ""),
+            ]),
+            found: &[
+                "crates/a/scripts/prelude.lua:1",
+                "crates/a/scripts/renew.lua:1",
+                "crates/a/scripts/prelude.lua:3",
+            ],
+            right: Tree::of(&[
+                (
+                    "docs/protocol.md",
+                    "rows\n| `v` | it |\n| `token` | it |\n| `prelude` | it |\n| `renew` | it |\n",
+                ),
+                ("crates/a/scripts/prelude.lua", prelude),
+                ("crates/a/scripts/renew.lua", ""),
+                ("crates/a/examples/other.lua", ""),
+            ]),
+        },
+        Planted {
+            rule: "protocol citations",
+            wrong: Tree::of(&[
+                ("docs/protocol.md", "# P\n\n**1.1** A word (§1.2).\n"),
+                ("src/lib.rs", "//! See docs/protocol.md §1.11.\n"),
+            ]),
+            found: &["docs/protocol.md:3", "src/lib.rs:1"],
+            right: Tree::of(&[
+                ("docs/protocol.md", "# P\n\n**1.1** A word (§1.2, §1).\n\n**1.2** Another.\n"),
+                ("src/lib.rs", "//! See docs/protocol.md §1.1. And § 9.9 of a law.\n"),
             ]),
         },
         Planted {

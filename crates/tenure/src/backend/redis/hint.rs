@@ -1,6 +1,6 @@
 //! The messages on a resource's events channel.
 //!
-//! One short line each, published by the scripts:
+//! One short line each, published by the scripts (docs/protocol.md §12.1):
 //! `g TOKEN TTL_MS ID` granted, `r TOKEN` released, `t TOKEN CLAIM_MS ID` handed over,
 //! `w TOKEN` a wish waits, `m` members changed, `p` pause changed, `k` a tick ended. Anyone may
 //! publish anything there, so what is unknown, too long or malformed is ignored.
