@@ -11,6 +11,7 @@ mod macros;
 mod planted;
 mod purity;
 mod rust;
+mod settings;
 mod sizes;
 mod tree;
 
@@ -57,6 +58,7 @@ const CHECKS: &[Check] = &[
     sizes::FUNCTIONS,
     comments::LINES,
     clock::READS,
+    settings::TEXTS,
     purity::LINTS,
     purity::DEPENDENCIES,
     hosts::NAMES,
