@@ -82,7 +82,7 @@ impl Engine {
         if identity.incarnation.is_empty() {
             identity.incarnation = hex_id(&mut random);
         }
-        let databases = config.number("databases") as usize;
+        let databases = config.settings().keys.databases;
         let mut engine = Self {
             keyspace: Keyspace::new(databases, random.next_u64()),
             state: ServerState {
@@ -159,7 +159,7 @@ impl Engine {
     #[inline]
     pub fn end_turn(&mut self) {
         if self.state.tracking.has_changed() {
-            let limit = self.state.config.tuned().output_limits[2];
+            let limit = self.state.config.settings().clients.output_limits.pubsub;
             let (sessions, effects) = (&mut self.state.sessions, &mut self.keyspace.effects);
             self.state.tracking.broadcast(sessions, effects, limit);
         }
@@ -382,7 +382,7 @@ impl Engine {
             match self.keyspace.expire_turn() {
                 ExpiryTurn::More => soon = true,
                 ExpiryTurn::Done => {
-                    let period_ms = self.state.config.tuned().expiry_period_ms;
+                    let period_ms = self.state.config.settings().keys.expiry_period_ms();
                     self.expiry_at_ms = now_ms + period_ms;
                 }
             }

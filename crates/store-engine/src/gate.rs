@@ -246,7 +246,7 @@ fn queue(cx: &mut Context<'_>, request: Request<'_>, flags: u32) {
     }
     let owned = request.to_owned();
     let row = cx.row;
-    let memory_max = cx.server.config.query_buffer_max();
+    let memory_max = cx.server.config.settings().clients.query_buffer_max;
     // What a script did is one transaction in a file, however much it did.
     let is_limited = !cx.session.has(session_flag::LOADER);
     let transaction = cx.session.transaction.get_or_insert_default();

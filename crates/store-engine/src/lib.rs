@@ -73,9 +73,11 @@ pub use command::{
     Arity, Begin, Command, Find, FindKeys, Group, KeySpec, Run, TellBehind, access, category, flag,
 };
 pub use config::{
-    Config, ConfigError, Include, Kind, OutputLimit, Remark, SETTINGS, Setting, Tuned,
-    argument_lines, name_matches, parse_arguments, parse_arguments_including, parse_file,
-    parse_file_including, rewrite_file,
+    AppendSettings, ClientAuth, ClientSettings, Config, ConfigError, EndWish, Fsync, Include, Kind,
+    ListenSettings, LogSettings, OomMode, OomSettings, OutputLimit, OutputLimits, Permission,
+    ProcessSettings, Remark, SETTINGS, Setting, Settings, SnapshotSettings, Supervision,
+    SystemLogSettings, TlsSettings, argument_lines, name_matches, parse_arguments,
+    parse_arguments_including, parse_file, parse_file_including, rewrite_file,
 };
 pub use context::{Caller, Context, Propagate, integer, integer_within, integer32, is_word};
 pub use effects::{
@@ -109,4 +111,5 @@ pub use snapshot::{
     fact,
 };
 pub use state::{DebugSwitches, Identity, Measured, Pause, ServerState, Stats, server_gate};
+pub use store_script::LogLevel;
 pub use tracking::{Tracking, TrackingMode, TrackingTable};

@@ -54,16 +54,16 @@ pub enum AclAnswer {
     UnknownCommand,
 }
 
-/// The levels of `redis.log`, in the order of their numbers.
+/// How much a line of the log matters: the levels of `redis.log`, in the order of their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// 0
+    /// What only those who look for a fault want to see.
     Debug,
-    /// 1
+    /// What is rarely worth a look.
     Verbose,
-    /// 2
+    /// What operators expect to see.
     Notice,
-    /// 3
+    /// What they should look into.
     Warning,
 }
 

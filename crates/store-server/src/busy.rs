@@ -134,7 +134,7 @@ impl Attending<'_> {
 
     fn accept(&mut self, number: usize, busy: &mut Busy<'_>) {
         let Some(listener) = find_listener(self.listeners, number) else { return };
-        let keepalive = Duration::from_secs(busy.config().number("tcp-keepalive") as u64);
+        let keepalive = busy.config().settings().clients.keepalive;
         for _ in 0..ACCEPTS_MAX {
             match listener.accept(keepalive, self.tls) {
                 Ok((stream, origin)) => self.open(stream, origin, busy),
@@ -248,7 +248,8 @@ impl Attending<'_> {
             && !session.has(session_flag::BLOCKED)
         {
             let authenticated = !session.has(session_flag::NEEDS_AUTH);
-            let limits = Limits { authenticated, bulk_max: busy.config().tuned().bulk_max };
+            let limits =
+                Limits { authenticated, bulk_max: busy.config().settings().clients.bulk_max };
             match client.parser.parse(&input[at..], &limits) {
                 Ok(Parsed::Incomplete) => break,
                 Ok(Parsed::Empty { consumed }) => at += consumed,

@@ -179,7 +179,7 @@ fn bound(config: &Config) -> Result<Vec<Bound>, ListenError> {
         })?;
         Ok(Bound { ip, is_optional })
     };
-    config.text("bind").split_ascii_whitespace().map(parse).collect()
+    config.settings().listen.addresses.iter().map(|name| parse(name)).collect()
 }
 
 /// Listens on every address of `bind` at `port`, but for places that are `taken` by ourselves;
@@ -221,7 +221,7 @@ fn listen_on(
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     // Listening again only changes the backlog.
-    listen(&listener, config.number("tcp-backlog") as i32)?;
+    listen(&listener, config.settings().listen.backlog)?;
     let address = listener.local_addr()?;
     Ok((mio::net::TcpListener::from_std(listener), address))
 }
@@ -231,10 +231,7 @@ fn listen_on(
 pub(crate) fn listen_unix(config: &Config, path: &Path) -> Result<Listener, ListenError> {
     const OWNER_ONLY: u32 = 0o600;
     let fail = |source: io::Error| ListenError::Unix { path: path.to_owned(), source };
-    let mode = match u32::from_str_radix(config.text("unixsocketperm"), 8) {
-        Ok(mode) if mode != 0 => mode,
-        _ => OWNER_ONLY,
-    };
+    let mode = config.settings().listen.unix_socket_mode.unwrap_or(OWNER_ONLY);
     // Another server that looks at sockets in this folder waits until ours is bound.
     let _lock = lock_folder(folder_of(path)).map_err(fail)?;
     remove_dead_socket(path).map_err(fail)?;
@@ -243,7 +240,7 @@ pub(crate) fn listen_unix(config: &Config, path: &Path) -> Result<Listener, List
         rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::CLOEXEC)?;
         bind(&listener, &SocketAddrUnix::new(path)?)?;
         chmod(path, Mode::from_raw_mode(mode))?;
-        listen(&listener, config.number("tcp-backlog") as i32)?;
+        listen(&listener, config.settings().listen.backlog)?;
         Ok(listener)
     };
     let listener = prepare().map_err(|error| fail(error.into()))?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use store_engine::{Config, SettingRefused};
+use store_engine::{Config, OomMode, OomSettings, SettingRefused};
 
 /// What the kernel takes.
 const SCORE_MAX: i32 = 1000;
@@ -19,7 +19,7 @@ pub(crate) struct OomScore {
 impl OomScore {
     /// Follows changed settings.
     pub(crate) fn follow(&self, before: &Config, after: &Config) -> Result<(), SettingRefused> {
-        if !before.differs_in("oom-score-adj", after) {
+        if before.settings().process.oom == after.settings().process.oom {
             return Ok(());
         }
         self.apply(after).map_err(|error| SettingRefused {
@@ -33,9 +33,9 @@ impl OomScore {
     /// Brings the score in line with the settings.
     pub(crate) fn apply(&self, config: &Config) -> io::Result<()> {
         let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
-        let mode = config.text("oom-score-adj");
+        let mode = config.settings().process.oom.mode;
         let Some(base) = *before else {
-            if mode == "no" {
+            if mode == OomMode::Off {
                 return Ok(());
             }
             let base = read()?;
@@ -44,7 +44,7 @@ impl OomScore {
             return Ok(());
         };
         write(wanted(config, base))?;
-        if mode == "no" {
+        if mode == OomMode::Off {
             *before = None;
         }
         Ok(())
@@ -53,14 +53,12 @@ impl OomScore {
 
 /// The score that the settings ask for, when the process began with `base`.
 fn wanted(config: &Config, base: i32) -> i32 {
-    let scores = config.text("oom-score-adj-values");
-    // The first is that of a primary, which every server of ours is.
-    let score =
-        scores.split_ascii_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
-    let score = match config.text("oom-score-adj") {
-        "no" => base,
-        "absolute" => score,
-        _ => base + score,
+    // Every server of ours is a primary.
+    let OomSettings { mode, primary_score } = config.settings().process.oom;
+    let score = match mode {
+        OomMode::Off => base,
+        OomMode::Absolute => primary_score,
+        OomMode::Relative => base + primary_score,
     };
     score.clamp(-SCORE_MAX, SCORE_MAX)
 }

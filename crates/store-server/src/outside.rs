@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use store_engine::{Config, SettingRefused};
+use store_engine::{Config, ListenSettings, SettingRefused};
 
 use crate::listen::{ListenError, Listener, Place, listen_tcp};
 use crate::tls::{TlsError, TlsSlot};
@@ -53,15 +53,20 @@ impl Outside {
 
     /// Follows changed settings. When one cannot be followed, nothing has changed.
     pub(crate) fn follow(&self, before: &Config, after: &Config) -> Result<(), SettingRefused> {
-        let differs = |name: &&str| before.text(name) != after.text(name);
-        let changed = ["port", "tls-port", "bind"].into_iter().find(differs);
+        let (old, new) = (before.settings(), after.settings());
+        let changed = match (&old.listen, &new.listen) {
+            (old, new) if old.port != new.port => Some("port"),
+            (old, new) if old.tls_port != new.tls_port => Some("tls-port"),
+            (old, new) if old.addresses != new.addresses => Some("bind"),
+            _ => None,
+        };
         let mut listening = self.lock();
         let change = match changed {
             Some(name) => Some(relisten(&listening.places, before, after, name)?),
             None => None,
         };
-        let needs_tls = after.number("tls-port") > 0 && before.differs_in("tls-", after);
-        if needs_tls {
+        let is_other_tls = old.tls != new.tls || old.listen.tls_port != new.listen.tls_port;
+        if new.listen.tls_port > 0 && is_other_tls {
             self.tls.load(after).map_err(|error| SettingRefused {
                 setting: error.setting,
                 reason: error.reason,
@@ -133,19 +138,25 @@ fn relisten(
     const ADDRESSES_MAX: usize = 16;
     let refuse =
         |reason: &str, log| Err(SettingRefused { setting: name, reason: reason.to_owned(), log });
-    if after.text("bind").split_ascii_whitespace().count() > ADDRESSES_MAX {
+    if after.settings().listen.addresses.len() > ADDRESSES_MAX {
         return refuse("Too many bind addresses specified.", None);
     }
     let used = ports_of(places);
     if used == Ports::default() {
         return refuse("this server listens nowhere", None);
     }
-    let port = |name: &str, used: Option<u16>| match after.number(name) as u16 {
-        port if i64::from(port) == before.number(name) => used,
-        0 => None,
-        port => Some(port),
+    let port = |of: fn(&ListenSettings) -> u16, used: Option<u16>| {
+        let (old, new) = (of(&before.settings().listen), of(&after.settings().listen));
+        match new {
+            port if port == old => used,
+            0 => None,
+            port => Some(port),
+        }
     };
-    let ports = Ports { tcp: port("port", used.tcp), tls: port("tls-port", used.tls) };
+    let ports = Ports {
+        tcp: port(|listen| listen.port, used.tcp),
+        tls: port(|listen| listen.tls_port, used.tls),
+    };
     listen(after, ports, places).or_else(|error| {
         let reason = match name {
             "bind" => "Failed to bind to specified addresses.",

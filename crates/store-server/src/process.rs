@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use store_engine::{Config, Host, SaveJob, SettingRefused, Usage};
+use store_engine::{Config, Host, LogLevel, SaveJob, SettingRefused, Usage};
 use store_persist::disk::{Disk, exists, folder_of};
 use store_persist::rdb::Part;
 
@@ -15,7 +15,6 @@ use crate::outside::Outside;
 use crate::persistence::snapshot::{self, Generations};
 use crate::persistence::{DataFolders, layout};
 use crate::replace_file::replace_file;
-use crate::server::LogLevel;
 
 /// The process this server runs in.
 #[derive(Clone)]
@@ -132,14 +131,15 @@ impl Host for Process {
 /// `dir` must be a folder, and is told by its whole name. What is relative begins where data lay
 /// until now.
 fn name_folder(before: &Config, after: &mut Config) -> Result<(), SettingRefused> {
-    let asked = after.text("dir");
-    if asked == before.text("dir") {
+    let folder_before = &before.settings().snapshot.folder;
+    let asked = &after.settings().snapshot.folder;
+    if asked.as_os_str() == folder_before.as_os_str() {
         return Ok(());
     }
-    let path = Path::new(before.text("dir")).join(asked);
-    let found = match asked {
-        "" => Err(io::ErrorKind::NotFound.into()),
-        _ => fs::read_dir(&path).and_then(|_| fs::canonicalize(&path)),
+    let path = folder_before.join(asked);
+    let found = match asked.as_os_str().is_empty() {
+        true => Err(io::ErrorKind::NotFound.into()),
+        false => fs::read_dir(&path).and_then(|_| fs::canonicalize(&path)),
     };
     let named = found.map_err(|error| match error.raw_os_error() {
         None => "No such file or directory".to_owned(),
@@ -159,10 +159,10 @@ fn name_folder(before: &Config, after: &mut Config) -> Result<(), SettingRefused
 fn allow_clients(before: &Config, after: &Config) -> Result<(), SettingRefused> {
     /// Descriptors for files and listeners, besides those of clients.
     const DESCRIPTORS_KEPT: u64 = 32;
-    let wanted = after.number("maxclients") as u64;
+    let wanted = after.settings().clients.count_max as u64;
     let allowed = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let served = allowed.unwrap_or(u64::MAX).saturating_sub(DESCRIPTORS_KEPT);
-    if wanted <= before.number("maxclients") as u64 || wanted <= served {
+    if wanted <= before.settings().clients.count_max as u64 || wanted <= served {
         return Ok(());
     }
     let text = "The operating system is not able to handle the specified number of clients";

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use mio::{Poll, Waker};
-use store_engine::{Config, ConfigError, Engine, Identity, parse_arguments};
+use store_engine::{Config, ConfigError, EndWish, Engine, Identity, LogLevel, parse_arguments};
 use store_persist::disk::Disk;
 
 use crate::allocator::{Allocator, SystemAllocator};
@@ -23,31 +23,6 @@ use crate::persistence::{
 };
 use crate::process::Process;
 use crate::tls::TlsError;
-
-/// How much a log line matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
-    /// What only those who look for a fault want to see.
-    Debug,
-    /// What is rarely worth a look.
-    Verbose,
-    /// What operators expect to see.
-    Notice,
-    /// What they should look into.
-    Warning,
-}
-
-impl LogLevel {
-    /// The level of the setting `loglevel`, below which nothing is logged.
-    pub fn of(config: &Config) -> Self {
-        match config.text("loglevel") {
-            "debug" => Self::Debug,
-            "verbose" => Self::Verbose,
-            "warning" => Self::Warning,
-            _ => Self::Notice,
-        }
-    }
-}
 
 /// Where log lines go.
 pub(crate) type Log = Box<dyn FnMut(LogLevel, &str) + Send>;
@@ -96,11 +71,11 @@ enum PortChoice {
 }
 
 impl PortChoice {
-    fn port(self, config: &Config, name: &str) -> Option<u16> {
+    fn port(self, configured: u16) -> Option<u16> {
         match self {
             PortChoice::Nowhere => None,
             PortChoice::Any => Some(0),
-            PortChoice::Configured => Some(config.number(name) as u16).filter(|port| *port > 0),
+            PortChoice::Configured => Some(configured).filter(|port| *port > 0),
         }
     }
 }
@@ -186,8 +161,7 @@ impl ServerBuilder {
     pub fn listen_as_configured(mut self) -> Self {
         self.tcp = PortChoice::Configured;
         self.tls = PortChoice::Configured;
-        let path = self.config.text("unixsocket");
-        self.unix_socket = (!path.is_empty()).then(|| PathBuf::from(path));
+        self.unix_socket = self.config.settings().listen.unix_socket.clone();
         self
     }
 
@@ -236,10 +210,8 @@ impl ServerBuilder {
     }
 
     fn wanted_ports(&self) -> Ports {
-        Ports {
-            tcp: self.tcp.port(&self.config, "port"),
-            tls: self.tls.port(&self.config, "tls-port"),
-        }
+        let listen = &self.config.settings().listen;
+        Ports { tcp: self.tcp.port(listen.port), tls: self.tls.port(listen.tls_port) }
     }
 
     /// Listens, starts the server's thread, and returns once data is loaded. Clients that come
@@ -415,11 +387,11 @@ pub enum StopSignal {
 }
 
 impl StopSignal {
-    /// The setting that says how the server ends then.
-    pub(crate) fn setting(self) -> &'static str {
+    /// How the server is to end then.
+    pub(crate) fn wish(self, config: &Config) -> EndWish {
         match self {
-            Self::Interrupt => "shutdown-on-sigint",
-            Self::Terminate => "shutdown-on-sigterm",
+            Self::Interrupt => config.settings().process.on_interrupt,
+            Self::Terminate => config.settings().process.on_terminate,
         }
     }
 }
@@ -463,9 +435,9 @@ fn in_memory() -> Config {
 }
 
 fn remove_leftovers_of(config: &Config, disk: &dyn Disk) {
-    if !config.text("save").is_empty() {
-        let folder = Path::new(config.text("dir"));
-        remove_leftovers(disk, &folder.join(config.text("dbfilename")));
+    let snapshot = &config.settings().snapshot;
+    if snapshot.is_automatic() {
+        remove_leftovers(disk, &snapshot.folder.join(&snapshot.file_name));
     }
 }
 

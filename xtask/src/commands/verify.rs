@@ -13,6 +13,7 @@ mod protocol;
 mod publishing;
 mod purity;
 mod rust;
+mod settings;
 mod sizes;
 mod tree;
 
@@ -59,6 +60,7 @@ const CHECKS: &[Check] = &[
     sizes::FUNCTIONS,
     comments::LINES,
     clock::READS,
+    settings::TEXTS,
     purity::LINTS,
     purity::DEPENDENCIES,
     hosts::NAMES,

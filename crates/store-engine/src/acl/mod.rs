@@ -294,6 +294,6 @@ pub(crate) fn add_to_log(cx: &mut Context<'_>, reason: Reason, object: &[u8], us
         at_ms: cx.db.now_ms(),
         client: commands::describe_client(cx.server, cx.session, cx.db.now_ms()),
     };
-    let len_max = cx.server.config.number("acllog-max-len") as usize;
+    let len_max = cx.server.config.settings().logs.acl_len_max;
     cx.server.acl.log.add(denial, len_max);
 }

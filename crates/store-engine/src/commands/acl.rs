@@ -98,7 +98,7 @@ const ACL_SUBCOMMANDS: &[Command] = &[
 ];
 
 pub(super) fn rulebook(server: &ServerState) -> Rulebook<'_> {
-    let all_channels = server.config.text("acl-pubsub-default") == "allchannels";
+    let all_channels = server.config.settings().clients.has_all_channels;
     Rulebook { registry: &server.registry, all_channels }
 }
 
@@ -371,7 +371,7 @@ fn acl_save(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let lines = lines.map_err(|reason| CommandError::new(format!("ERR {reason}")))?;
     let mut text = lines.join(&b'\n');
     text.push(b'\n');
-    let path = cx.server.config.text("aclfile");
+    let path = cx.server.config.settings().clients.acl_file.as_str();
     if let Err(reason) = cx.server.host.write_file(path, &text) {
         let line = format!("Writing ACL file for ACL SAVE: {reason}");
         cx.db.effects.requests.push(ServerRequest::Log(line));
@@ -385,7 +385,7 @@ fn acl_save(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 }
 
 fn check_has_file(cx: &Context<'_>) -> CommandResult {
-    if !cx.server.config.text("aclfile").is_empty() {
+    if !cx.server.config.settings().clients.acl_file.is_empty() {
         return Ok(());
     }
     Err(CommandError::text(
@@ -398,7 +398,7 @@ fn check_has_file(cx: &Context<'_>) -> CommandResult {
 /// Replaces all users by those of the ACL file. Fails with everything that is wrong with it,
 /// and changes nothing then.
 pub(crate) fn load_acl_file(server: &mut ServerState) -> Result<(), String> {
-    let path = server.config.text("aclfile").to_owned();
+    let path = server.config.settings().clients.acl_file.clone();
     if path.is_empty() {
         return Ok(());
     }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use store_types::{Limits, glob};
 
 use super::prelude::*;
-use crate::config::{Config, Setting, rewrite_file};
+use crate::config::{Config, Permission, Setting, Settings, rewrite_file};
 use crate::effects::ServerRequest;
-use crate::eviction::{self, EvictionSettings, Policy};
-use crate::keyspace::{AccessPolicy, Freeing, FreeingSettings, Keyspace};
-use crate::snapshot::{self, Saving};
+use crate::eviction;
+use crate::keyspace::{AccessPolicy, Keyspace};
+use crate::snapshot;
 use crate::state::{ServerState, server_gate};
 
 pub(super) const TABLE: &[Command] = &[Command::container("config", CONFIG_SUBCOMMANDS).docs(
@@ -52,7 +52,7 @@ fn config_get(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         let name = String::from_utf8_lossy(pattern);
         match Config::find(&name) {
             // A plain name is answered as it was asked for.
-            Some(setting) => _ = found.insert(name.into_owned(), config.text(setting.name)),
+            Some(setting) => _ = found.insert(name.into_owned(), config.text_of(setting)),
             None => found.extend(matching(config, pattern)),
         }
     }
@@ -118,7 +118,7 @@ fn check_settable(
     if setting.is_fixed {
         return refuse("can't set immutable config");
     }
-    if setting.is_protected && !allows(cx, "enable-protected-configs") {
+    if setting.is_protected && !allows(cx, cx.server.config.settings().clients.protected_configs) {
         return refuse("can't set protected config");
     }
     if seen.iter().any(|other| other.name == setting.name) {
@@ -127,12 +127,12 @@ fn check_settable(
     Ok(())
 }
 
-/// Whether a setting of `yes`, `no` or `local` allows something to this session.
-pub(super) fn allows(cx: &Context<'_>, name: &str) -> bool {
-    match cx.server.config.text(name) {
-        "yes" => true,
-        "local" => cx.session.origin.is_local,
-        _ => false,
+/// Whether something is allowed to this session.
+pub(super) fn allows(cx: &Context<'_>, permission: Permission) -> bool {
+    match permission {
+        Permission::Everybody => true,
+        Permission::Local => cx.session.origin.is_local,
+        Permission::Nobody => false,
     }
 }
 
@@ -188,56 +188,30 @@ fn config_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 
 /// Brings everything that keeps a setting in its own form up to date.
 pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
-    let config = &server.config;
-    db.effects.event_mask = config.tuned().event_mask;
-    let policy = Policy::named(config.text("maxmemory-policy"));
-    server.eviction.apply(EvictionSettings {
-        policy,
-        samples: config.number("maxmemory-samples") as usize,
-        tenacity: config.number("maxmemory-eviction-tenacity") as u32,
-        has_limit: config.tuned().memory_max > 0,
-    });
-    let freeing = |name| Freeing::lazily_if(config.is_on(name));
-    db.freeing = FreeingSettings {
-        eviction: freeing("lazyfree-lazy-eviction"),
-        expire: freeing("lazyfree-lazy-expire"),
-        server_del: freeing("lazyfree-lazy-server-del"),
-        user_del: freeing("lazyfree-lazy-user-del"),
-        user_flush: freeing("lazyfree-lazy-user-flush"),
-    };
+    let Settings { clients, snapshot, logs, memory, keys, .. } = server.config.settings();
+    db.effects.event_mask = keys.event_mask;
+    server.eviction.apply(memory.eviction);
+    db.freeing = memory.freeing;
     db.set_access_policy(AccessPolicy {
-        is_lfu: policy.counts_accesses(),
-        log_factor: config.number("lfu-log-factor") as u32,
-        decay_minutes: config.number("lfu-decay-time") as u32,
+        is_lfu: memory.eviction.policy.counts_accesses(),
+        log_factor: memory.lfu_log_factor,
+        decay_minutes: memory.lfu_decay_minutes,
     });
-    let number = |name| config.number(name) as usize;
-    db.set_expiry_effort(number("active-expire-effort"));
-    server.limits = Limits {
-        hash_listpack_entries_max: number("hash-max-listpack-entries"),
-        hash_listpack_value_max: number("hash-max-listpack-value"),
-        set_intset_entries_max: number("set-max-intset-entries"),
-        zset_listpack_entries_max: number("zset-max-listpack-entries"),
-        zset_listpack_value_max: number("zset-max-listpack-value"),
-        list_node_size: config.number("list-max-listpack-size") as i32,
-        stream_node_bytes_max: number("stream-node-max-bytes"),
-        stream_node_entries_max: number("stream-node-max-entries"),
-        hll_sparse_bytes_max: number("hll-sparse-max-bytes"),
-        hash_seed: server.limits.hash_seed,
-    };
-    let latency_us = config.number("latency-monitor-threshold") as u64 * 1000;
-    let slow_us = u64::try_from(config.tuned().slowlog_over_us).unwrap_or(u64::MAX);
+    db.set_expiry_effort(keys.expiry_effort);
+    server.limits = Limits { hash_seed: server.limits.hash_seed, ..keys.limits };
+    let latency_us = logs.latency_over_ms.saturating_mul(1000);
+    let slow_us = u64::try_from(logs.slow_over_us).unwrap_or(u64::MAX);
     server.slow_from_us = if latency_us > 0 { slow_us.min(latency_us) } else { slow_us };
-    if server.tracks_latency != config.is_on("latency-tracking") {
+    if server.tracks_latency != logs.tracks_latency {
         server.tracks_latency = !server.tracks_latency;
         server.registry.reset_histograms();
     }
-    server.acl.follow_requirepass(config.text("requirepass"));
-    let points = if server.host.keeps_files() { config.text("save") } else { "" };
-    server.saving.points = Saving::parse_points(points);
-    let (replicas, lag) = (number("min-replicas-to-write"), number("min-replicas-max-lag"));
+    server.acl.follow_requirepass(&clients.password);
+    let keeps_files = server.host.keeps_files();
+    server.saving.points = if keeps_files { snapshot.points.clone() } else { Vec::new() };
     for (gate, is_set) in [
-        (server_gate::MEMORY_LIMIT, config.tuned().memory_max > 0),
-        (server_gate::FEW_REPLICAS, replicas > 0 && lag > 0),
+        (server_gate::MEMORY_LIMIT, memory.max > 0),
+        (server_gate::FEW_REPLICAS, keys.replicas_min > 0),
     ] {
         server.gates = if is_set { server.gates | gate } else { server.gates & !gate };
     }

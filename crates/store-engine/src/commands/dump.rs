@@ -38,7 +38,7 @@ pub(super) const TABLE: &[Command] = &[
 ];
 
 fn dump(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let is_compressed = cx.server.config.is_on("rdbcompression");
+    let is_compressed = cx.server.config.settings().snapshot.compresses;
     let Some(value) = cx.db.read(request.arg(1)) else {
         cx.reply.null();
         return Ok(());

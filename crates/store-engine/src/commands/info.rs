@@ -106,8 +106,8 @@ fn server(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "server_time_usec" => cx.db.now_us(),
         "uptime_in_seconds" => uptime,
         "uptime_in_days" => uptime / 86_400,
-        "hz" => cx.server.config.text("hz"),
-        "configured_hz" => cx.server.config.text("hz"),
+        "hz" => cx.server.config.settings().keys.hz,
+        "configured_hz" => cx.server.config.settings().keys.hz,
         "lru_clock" => (now_ms / 1000) & 0x00ff_ffff,
         "executable" => identity.executable,
         "config_file" => identity.config_file,
@@ -126,7 +126,7 @@ fn clients(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     facts!(text,
         "connected_clients" => cx.server.sessions.count() - leaving.count(),
         "cluster_connections" => 0,
-        "maxclients" => cx.server.config.text("maxclients"),
+        "maxclients" => cx.server.config.settings().clients.count_max,
         "client_recent_max_input_buffer" => input.max().unwrap_or(0),
         "client_recent_max_output_buffer" => unread.max().unwrap_or(0),
         "blocked_clients" => waits().count() + cx.server.postponed.len(),
@@ -143,7 +143,7 @@ fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     let (used, peak, resident) = (account.used, account.peak, account.resident);
     let fragmentation = format!("{:.2}", account.fragmentation());
     let over = account.fragmentation_bytes();
-    let memory_max = cx.server.config.tuned().memory_max;
+    let memory_max = cx.server.config.settings().memory.max;
     facts!(text,
         "used_memory" => used,
         "used_memory_human" => human(used),
@@ -176,7 +176,7 @@ fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "used_memory_scripts_human" => human(scripts.script_bytes + scripts.library_bytes),
         "maxmemory" => memory_max,
         "maxmemory_human" => human(memory_max),
-        "maxmemory_policy" => cx.server.config.text("maxmemory-policy"),
+        "maxmemory_policy" => cx.server.config.settings().memory.eviction.policy.name(),
         "allocator_frag_ratio" => "1.00",
         "allocator_frag_bytes" => 0,
         "allocator_rss_ratio" => fragmentation,
@@ -358,7 +358,7 @@ fn replication(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "master_repl_offset" => 0,
         "second_repl_offset" => -1,
         "repl_backlog_active" => 0,
-        "repl_backlog_size" => cx.server.config.text("repl-backlog-size"),
+        "repl_backlog_size" => cx.server.config.settings().keys.backlog_bytes,
         "repl_backlog_first_byte_offset" => 0,
         "repl_backlog_histlen" => 0,
     );
@@ -405,11 +405,11 @@ fn errorstats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
 }
 
 fn latencystats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
-    let percentiles = cx.server.config.text("latency-tracking-info-percentiles");
+    let percentiles = &cx.server.config.settings().logs.percentiles;
     for row in cx.server.registry.rows() {
         let Some(histogram) = &row.histogram else { continue };
         let facts: Vec<String> = percentiles
-            .split_ascii_whitespace()
+            .iter()
             .map(|percentile| {
                 let value = percentile.parse().map_or(0.0, |wanted| histogram.percentile(wanted));
                 format!("p{percentile}={value:.3}")

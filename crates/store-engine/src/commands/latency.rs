@@ -188,7 +188,7 @@ fn ago(seconds: u64) -> String {
 
 fn latency_doctor(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let mut text = String::new();
-    let threshold = cx.server.config.number("latency-monitor-threshold");
+    let threshold = cx.server.config.settings().logs.latency_over_ms;
     if threshold == 0 && cx.server.latency.events().len() == 0 {
         text.push_str(
             "Nothing is watched: set latency-monitor-threshold to the milliseconds from which \

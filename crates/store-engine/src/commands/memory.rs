@@ -266,7 +266,7 @@ fn findings(cx: &Context<'_>, account: &Account) -> Vec<String> {
         let bytes = human(account.freeing);
         findings.push(format!("{bytes} wait to be freed in the background."));
     }
-    let memory_max = cx.server.config.tuned().memory_max;
+    let memory_max = cx.server.config.settings().memory.max;
     if memory_max > 0 && account.used - account.uncounted() > memory_max {
         findings.push(format!(
             "More is in use than maxmemory ({}) allows: choose a maxmemory-policy that may evict, \

@@ -32,7 +32,7 @@ pub(crate) fn tell_news(
     mut own: Option<Own<'_>>,
 ) {
     let mask = db.effects.event_mask;
-    let limit = server.config.tuned().output_limits[2];
+    let limit = server.config.settings().clients.output_limits.pubsub;
     for news in db.effects.news.take() {
         let (key, cause, by_script) = match news {
             News::Event(_) if server.pubsub.is_empty() => continue,
@@ -61,7 +61,7 @@ pub(crate) fn tell_news(
 /// Tells the session that ran of the keys it kept.
 pub(crate) fn tell_untold(db: &mut Keyspace, server: &mut ServerState) {
     db.effects.has_untold = false;
-    let limit = server.config.tuned().output_limits[2];
+    let limit = server.config.settings().clients.output_limits.pubsub;
     let (sessions, effects) = (&mut server.sessions, &mut db.effects);
     server.tracking.tell_untold(sessions, effects, limit);
 }
@@ -169,7 +169,7 @@ fn may_hear(cx: &mut Context<'_>, len: usize) -> bool {
     if cx.session.has(session_flag::OVERRUN) {
         return false;
     }
-    let limit = cx.server.config.tuned().output_limits[2];
+    let limit = cx.server.config.settings().clients.output_limits.pubsub;
     let unread = cx.session.aside.len() + cx.reply.unread() + len;
     if len == 0 || limit.hard == 0 || unread <= limit.hard {
         return true;

@@ -73,7 +73,7 @@ fn object_refcount(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult 
 /// What Redis would tell: it shares small numbers, unless each needs access bits of its own. We
 /// share nothing, so the policy of today counts, not that of when the value was set.
 pub(super) fn reference_count(server: &ServerState, entry: &Entry) -> i64 {
-    let has_limit = server.config.tuned().memory_max > 0;
+    let has_limit = server.config.settings().memory.max > 0;
     let shares = !(has_limit && server.eviction.orders_by_access());
     match entry.value() {
         ValueRef::Integer(0..SHARED_INTEGERS) if shares => SHARED_COUNT,

@@ -203,7 +203,7 @@ pub(super) fn deliver(
     text: &[u8],
     own: &mut dyn FnMut(&Frame),
 ) -> usize {
-    let limit = server.config.tuned().output_limits[2];
+    let limit = server.config.settings().clients.output_limits.pubsub;
     let (sessions, effects) = (&mut server.sessions, &mut db.effects);
     server.pubsub.publish(channel, text, |id, frame| {
         if sessions.get(id).is_none() {
@@ -215,7 +215,7 @@ pub(super) fn deliver(
 
 fn spublish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     news::tell_own_news(cx);
-    let limit = cx.server.config.tuned().output_limits[2];
+    let limit = cx.server.config.settings().clients.output_limits.pubsub;
     let (sessions, effects) = (&mut cx.server.sessions, &mut cx.db.effects);
     let (me, mut own) = (cx.session.id, None);
     let count = cx.server.pubsub.publish_to_shard(request.arg(1), request.arg(2), |id, frame| {

@@ -93,8 +93,8 @@ pub(crate) fn note_slow(server: &mut ServerState, slow: Slow<'_>, (address, name
         false => "command",
     };
     note_latency(server, event, at_s, slow.micros);
-    let threshold_us = server.config.tuned().slowlog_over_us;
-    let len_max = server.config.number("slowlog-max-len") as usize;
+    let threshold_us = server.config.settings().logs.slow_over_us;
+    let len_max = server.config.settings().logs.slow_len_max;
     let is_slow = u64::try_from(threshold_us).is_ok_and(|threshold| slow.micros >= threshold);
     // EXEC is not noted: what was slow inside of it is.
     if !is_slow || len_max == 0 || command.has(SKIP_SLOWLOG) {
@@ -124,8 +124,8 @@ pub(super) fn note_unblocked(cx: &mut Context<'_>, id: SessionId, row: RowId) {
 
 /// Notes an event that took as long as the latency monitor wants to know.
 pub(crate) fn note_latency(server: &mut ServerState, event: &'static str, at_s: u64, micros: u64) {
-    let threshold_ms = server.config.number("latency-monitor-threshold");
-    if threshold_ms > 0 && micros / 1000 >= threshold_ms as u64 {
+    let threshold_ms = server.config.settings().logs.latency_over_ms;
+    if threshold_ms > 0 && micros / 1000 >= threshold_ms {
         server.latency.add(event, at_s, micros / 1000);
     }
 }

@@ -64,7 +64,7 @@ fn apply_line(config: &mut Config, line: &str, include: Include<'_>) -> Result<(
         [name, path] if name.eq_ignore_ascii_case("include") => include(config, path)?,
         _ => apply(config, &words)?,
     }
-    if !config.users().is_empty() && !config.text("aclfile").is_empty() {
+    if !config.users().is_empty() && !config.settings().clients.acl_file.is_empty() {
         return Err("users stand either in this file or in an ACL file".to_owned());
     }
     Ok(())
@@ -171,17 +171,21 @@ fn apply(config: &mut Config, words: &[&str]) -> Result<(), String> {
 mod tests {
     use super::*;
 
+    fn text_of<'a>(config: &'a Config, name: &str) -> &'a str {
+        config.text_of(Config::find(name).unwrap())
+    }
+
     #[test]
     fn a_file_is_read_line_by_line() {
         let mut config = Config::default();
         let text = "# comment\n\nport 7000\nSAVE 60 1\nsave 30 2\nmaxmemory 1gb\n\
                     requirepass \"a b\"\nhash-max-ziplist-entries 7\n";
         parse_file(&mut config, text).unwrap();
-        assert_eq!(config.number("port"), 7000);
-        assert_eq!(config.text("save"), "60 1 30 2");
-        assert_eq!(config.number("maxmemory"), 1 << 30);
-        assert_eq!(config.text("requirepass"), "a b");
-        assert_eq!(config.number("hash-max-listpack-entries"), 7);
+        assert_eq!(config.settings().listen.port, 7000);
+        assert_eq!(text_of(&config, "save"), "60 1 30 2");
+        assert_eq!(config.settings().memory.max, 1 << 30);
+        assert_eq!(config.settings().clients.password, "a b");
+        assert_eq!(config.settings().keys.limits.hash_listpack_entries_max, 7);
     }
 
     #[test]
@@ -222,11 +226,11 @@ mod tests {
         let mut config = Config::default();
         let text = "port 1\nmaxclients 1\ninclude other\nport 2";
         parse_file_including(&mut config, text, &mut |config, path| {
-            assert_eq!((path, config.number("port")), ("other", 1));
+            assert_eq!((path, config.settings().listen.port), ("other", 1));
             parse_file(config, "port 3\nmaxclients 3").map_err(|error| error.to_string())
         })
         .unwrap();
-        assert_eq!((config.number("port"), config.number("maxclients")), (2, 3));
+        assert_eq!((config.settings().listen.port, config.settings().clients.count_max), (2, 3));
     }
 
     #[test]
@@ -269,9 +273,9 @@ mod tests {
         let words = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
         parse_file(&mut config, "save 5 6").unwrap();
         parse_arguments(&mut config, &words("--save,7,8,--save,9 10")).unwrap();
-        assert_eq!(config.text("save"), "5 6 7 8 9 10");
+        assert_eq!(text_of(&config, "save"), "5 6 7 8 9 10");
         parse_arguments(&mut config, &words("--save,,--save,1 2")).unwrap();
-        assert_eq!(config.text("save"), "1 2");
+        assert_eq!(text_of(&config, "save"), "1 2");
         for wrong in ["--save,1 2,3 4", "--save,1,2,"] {
             let error = parse_arguments(&mut config, &words(wrong)).unwrap_err();
             assert_eq!(error.reason, "Invalid save parameters", "{wrong}");
@@ -283,8 +287,8 @@ mod tests {
         let mut config = Config::default();
         let args = ["--port", "0", "--save", "", "--bind", "127.0.0.1", "::1"];
         parse_arguments(&mut config, &args.map(str::to_owned)).unwrap();
-        assert_eq!(config.text("bind"), "127.0.0.1 ::1");
-        assert_eq!(config.text("save"), "");
+        assert_eq!(text_of(&config, "bind"), "127.0.0.1 ::1");
+        assert_eq!(text_of(&config, "save"), "");
         assert!(parse_arguments(&mut config, &["port".to_owned()]).is_err());
     }
 }

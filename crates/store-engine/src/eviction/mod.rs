@@ -121,14 +121,14 @@ pub(crate) fn check(cx: &mut Context<'_>, command: &Command, demands: Demands) -
 /// Why writes of a script will be refused, if they will: no key may go once it runs, so what
 /// the gate found before counts.
 pub(crate) fn refusal(server: &ServerState) -> Option<CommandError> {
-    let has_limit = server.config.tuned().memory_max > 0;
+    let has_limit = server.config.settings().memory.max > 0;
     (has_limit && server.eviction.state == Room::Nothing).then_some(OUT_OF_MEMORY)
 }
 
 /// Says so in the log when a new limit is below what is in use.
 pub(crate) fn log_if_over(db: &mut Keyspace, server: &ServerState) {
     let used = beside_keys(server) + db.memory();
-    let memory_max = server.config.tuned().memory_max;
+    let memory_max = server.config.settings().memory.max;
     if memory_max > 0 && used > memory_max {
         let what = match server.eviction.policy {
             Policy::Keep => "writes are refused until keys are removed or the limit is raised",
@@ -163,7 +163,7 @@ pub(crate) fn make_room(db: &mut Keyspace, server: &mut ServerState) -> Room {
 }
 
 fn look_and_make_room(db: &mut Keyspace, server: &mut ServerState) -> Room {
-    let memory_max = server.config.tuned().memory_max;
+    let memory_max = server.config.settings().memory.max;
     // While clients are paused the data stays as it is: someone may be copying it. While it is
     // loaded, what comes next in the file counts on what came before.
     let is_held = server.pause.is_some() || server.gates & server_gate::LOADING != 0;

@@ -21,18 +21,27 @@ pub(crate) enum Order {
 }
 
 impl Policy {
+    const NAMES: [(&str, Policy); 8] = [
+        ("allkeys-lru", Policy::Evict(Scope::All, Order::LeastRecent)),
+        ("allkeys-lfu", Policy::Evict(Scope::All, Order::LeastFrequent)),
+        ("allkeys-random", Policy::Evict(Scope::All, Order::Random)),
+        ("volatile-lru", Policy::Evict(Scope::Volatile, Order::LeastRecent)),
+        ("volatile-lfu", Policy::Evict(Scope::Volatile, Order::LeastFrequent)),
+        ("volatile-random", Policy::Evict(Scope::Volatile, Order::Random)),
+        ("volatile-ttl", Policy::Evict(Scope::Volatile, Order::SoonestEnd)),
+        ("noeviction", Policy::Keep),
+    ];
+
     /// The policy of a name in the table of settings.
     pub(crate) fn named(name: &str) -> Self {
-        match name {
-            "allkeys-lru" => Policy::Evict(Scope::All, Order::LeastRecent),
-            "allkeys-lfu" => Policy::Evict(Scope::All, Order::LeastFrequent),
-            "allkeys-random" => Policy::Evict(Scope::All, Order::Random),
-            "volatile-lru" => Policy::Evict(Scope::Volatile, Order::LeastRecent),
-            "volatile-lfu" => Policy::Evict(Scope::Volatile, Order::LeastFrequent),
-            "volatile-random" => Policy::Evict(Scope::Volatile, Order::Random),
-            "volatile-ttl" => Policy::Evict(Scope::Volatile, Order::SoonestEnd),
-            _ => Policy::Keep,
-        }
+        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
+        found.map_or(Policy::Keep, |(_, policy)| *policy)
+    }
+
+    /// Its name in the table of settings.
+    pub(crate) fn name(self) -> &'static str {
+        let found = Self::NAMES.iter().find(|(_, policy)| *policy == self);
+        found.map_or("noeviction", |(name, _)| name)
     }
 
     /// Whether the access bits of entries count accesses.
@@ -41,7 +50,7 @@ impl Policy {
     }
 
     /// Whether keys go by when or how often they were accessed.
-    pub(super) fn orders_by_access(self) -> bool {
+    pub(crate) fn orders_by_access(self) -> bool {
         matches!(self, Policy::Evict(_, Order::LeastRecent | Order::LeastFrequent))
     }
 }

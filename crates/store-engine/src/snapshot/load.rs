@@ -132,7 +132,7 @@ pub(crate) fn load_aside(
     let mut aside = Config::default();
     for name in ["databases", "rdbchecksum"] {
         let setting = Config::find(name).expect("it is in the table");
-        aside.set(setting, &[server.config.text(name)]).expect("it was a value before");
+        aside.copy(&server.config, setting);
     }
     // Which seed does not matter: nobody sees an order.
     let mut engine = Engine::new(aside, Identity::default(), 1, Box::new(NoHost));
@@ -151,7 +151,9 @@ pub(crate) fn load<R: Read>(
     /// Between two reports of progress.
     const REPORT_RECORDS: usize = 50_000;
     let mut file = FileReader::begin(input, server.limits)?;
-    file.verify_checksum(server.config.is_on("rdbchecksum") && !server.debug.skips_checksums);
+    file.verify_checksum(
+        server.config.settings().snapshot.checksums && !server.debug.skips_checksums,
+    );
     let mut report = LoadReport { version: file.version(), ..LoadReport::default() };
     let mut taker = Taker { db, server, options, ahead: VecDeque::new() };
     while !taker.take_some(&mut file, REPORT_RECORDS, &mut report)? {

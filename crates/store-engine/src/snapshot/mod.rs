@@ -66,8 +66,8 @@ impl Engine {
 }
 
 fn start(db: &mut Keyspace, server: &ServerState, kind: SnapshotKind, form: SnapshotForm) -> bool {
-    let policy = server.config.text("maxmemory-policy");
-    db.start_snapshot(kind, form, policy.ends_with("lru") || policy.ends_with("lfu"))
+    let policy = server.config.settings().memory.eviction.policy;
+    db.start_snapshot(kind, form, policy.orders_by_access())
 }
 
 fn head(db: &Keyspace, server: &ServerState, is_aof_base: bool) -> Head {
@@ -86,8 +86,8 @@ fn head(db: &Keyspace, server: &ServerState, is_aof_base: bool) -> Head {
     let libraries = server.scripting.interpreter().into_iter().flat_map(|lua| lua.libraries());
     Head {
         options: WriteOptions {
-            compresses: server.config.is_on("rdbcompression"),
-            checksums: server.config.is_on("rdbchecksum"),
+            compresses: server.config.settings().snapshot.compresses,
+            checksums: server.config.settings().snapshot.checksums,
         },
         facts: facts.map(|(name, value)| (name.to_owned(), value.into_bytes())).into(),
         functions: libraries.map(|library| library.code().to_vec()).collect(),
@@ -96,7 +96,8 @@ fn head(db: &Keyspace, server: &ServerState, is_aof_base: bool) -> Head {
 
 /// Where the settings say that the snapshot file is.
 pub(crate) fn path(server: &ServerState) -> PathBuf {
-    PathBuf::from(server.config.text("dir")).join(server.config.text("dbfilename"))
+    let snapshot = &server.config.settings().snapshot;
+    snapshot.folder.join(&snapshot.file_name)
 }
 
 #[cfg(test)]

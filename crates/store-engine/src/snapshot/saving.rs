@@ -92,15 +92,17 @@ impl Default for Saving {
     }
 }
 
-impl Saving {
+impl SavePoint {
     /// The points of the setting `save`.
-    pub(crate) fn parse_points(text: &str) -> Vec<SavePoint> {
+    pub(crate) fn parse_all(text: &str) -> Vec<SavePoint> {
         let numbers: Vec<u64> =
             text.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect();
         let point = |pair: &[u64]| SavePoint { seconds: pair[0], changes: pair[1] };
         numbers.chunks_exact(2).map(point).collect()
     }
+}
 
+impl Saving {
     /// Whether a save runs in the background.
     pub fn is_running(&self) -> bool {
         self.running.is_some()
@@ -149,7 +151,7 @@ impl Saving {
 
 /// Opens or shuts the gate that refuses writes while saving fails.
 pub(crate) fn guard_writes(server: &mut ServerState) {
-    let stops = server.config.is_on("stop-writes-on-bgsave-error");
+    let stops = server.config.settings().snapshot.stops_writes;
     match server.saving.refuses_writes(stops) {
         true => server.gates |= server_gate::SAVING_FAILS,
         false => server.gates &= !server_gate::SAVING_FAILS,
@@ -158,11 +160,11 @@ pub(crate) fn guard_writes(server: &mut ServerState) {
 
 /// Begins a save in the background. False while the walker is busy.
 pub(crate) fn begin_save(db: &mut Keyspace, server: &mut ServerState) -> bool {
-    let compresses = server.config.is_on("rdbcompression");
+    let compresses = server.config.settings().snapshot.compresses;
     if !start(db, server, SnapshotKind::Save, SnapshotForm::Rdb { compresses }) {
         return false;
     }
-    let key_delay_us = server.config.number("rdb-key-save-delay");
+    let key_delay_us = server.config.settings().snapshot.save_delay_us;
     let job = SaveJob { path: path(server), head: head(db, server, false), key_delay_us };
     let now_ms = db.now_ms();
     server.saving.running = Some(Running { started_at_ms: now_ms, dirty: db.dirty });
@@ -184,9 +186,9 @@ pub(crate) fn save_now(db: &mut Keyspace, server: &mut ServerState) -> Result<()
         }
         db.snapshot_turn(0);
     }
-    let compresses = server.config.is_on("rdbcompression");
+    let compresses = server.config.settings().snapshot.compresses;
     start(db, server, SnapshotKind::Save, SnapshotForm::Rdb { compresses });
-    let key_delay_us = server.config.number("rdb-key-save-delay");
+    let key_delay_us = server.config.settings().snapshot.save_delay_us;
     let job = SaveJob { path: path(server), head: head(db, server, false), key_delay_us };
     let dirty = db.dirty;
     let written = server.host.save_snapshot(&job, &mut || next_parts(db));

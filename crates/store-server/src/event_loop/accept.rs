@@ -2,16 +2,14 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::time::Duration;
 
 use mio::{Interest, Token};
-use store_engine::{Origin, ServerState, SessionId};
+use store_engine::{LogLevel, Origin, ServerState, SessionId};
 
 use super::{EventLoop, LISTENER_BASE, Message};
 use crate::client::{Client, Fate};
 use crate::listen::Listener;
 use crate::newcomers::is_new;
-use crate::server::LogLevel;
 use crate::stream::Stream;
 
 /// Clients accepted per listener and turn, so that those connected are served meanwhile.
@@ -40,10 +38,10 @@ impl EventLoop {
 
     /// Accepts the clients that wait at a listener, unless it was closed meanwhile.
     pub(super) fn accept(&mut self, number: usize) {
-        let keepalive = self.engine.config().number("tcp-keepalive") as u64;
+        let keepalive = self.engine.config().settings().clients.keepalive;
         for _ in 0..ACCEPTS_MAX {
             let Some(listener) = find_listener(&self.listeners, number) else { return };
-            match listener.accept(Duration::from_secs(keepalive), &self.ties.outside.tls) {
+            match listener.accept(keepalive, &self.ties.outside.tls) {
                 Ok((stream, origin)) => self.open(stream, origin),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return,
@@ -232,9 +230,9 @@ impl Refusal {
 
 /// Whether a client may not come in.
 pub(crate) fn refusal(state: &ServerState, origin: &Origin) -> Option<Refusal> {
-    if state.sessions.count() >= state.config.tuned().clients_max {
+    if state.sessions.count() >= state.config.settings().clients.count_max {
         return Some(Refusal::TooManyClients);
     }
-    let is_open = state.config.is_on("protected-mode") && !state.needs_login();
+    let is_open = state.config.settings().clients.protected_mode && !state.needs_login();
     (is_open && !origin.is_local).then_some(Refusal::ProtectedMode)
 }

@@ -18,7 +18,7 @@ impl EventLoop {
         }
         let config = self.engine.config();
         let has_clients = self.engine.state().sessions.count() > 0;
-        let has_rule = config.tuned().idle_seconds_max > 0 || self.engine.needs_login();
+        let has_rule = config.settings().clients.idle_seconds_max > 0 || self.engine.needs_login();
         has_clients && (has_rule || self.watches_output)
     }
 
@@ -29,7 +29,7 @@ impl EventLoop {
         }
         self.next_client_check_ms = now_ms + CLIENT_CHECK_MS;
         self.check_soft_limits();
-        let idle_ms_max = self.engine.config().tuned().idle_seconds_max * 1000;
+        let idle_ms_max = self.engine.config().settings().clients.idle_seconds_max * 1000;
         for slot in 0..self.clients.len() {
             let Some(client) = &self.clients[slot] else { continue };
             let Some(session) = self.engine.session_mut(client.session) else { continue };

@@ -1,10 +1,9 @@
 //! What the engine asks the loop to do.
 
-use store_engine::{ServerRequest, SessionId};
+use store_engine::{LogLevel, ServerRequest, SessionId};
 
 use super::EventLoop;
 use crate::client::{Client, Fate};
-use crate::server::LogLevel;
 
 impl EventLoop {
     /// Does what the engine asks for, until it asks for nothing more.
@@ -19,7 +18,7 @@ impl EventLoop {
                 self.persistence.take_units(self.now_us / 1000, &effects.units);
                 effects.units.clear();
             }
-            let memory_max = self.engine.config().tuned().memory_max;
+            let memory_max = self.engine.config().settings().memory_max();
             for garbage in garbage {
                 if let Err(garbage) = self.freeing.free(garbage, memory_max) {
                     self.engine.take_back(garbage);
@@ -63,7 +62,7 @@ impl EventLoop {
             ServerRequest::SaveCancelled => _ = self.ties.generations.advance(),
             ServerRequest::Log(text) => self.log(LogLevel::Notice, &text),
             ServerRequest::SettingsChanged => {
-                self.log_level = LogLevel::of(self.engine.config());
+                self.log_level = self.engine.config().settings().logs.level;
                 self.change_listeners();
                 self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);
             }

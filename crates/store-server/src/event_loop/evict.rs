@@ -5,11 +5,10 @@
 //! turn costs as much as clients took part in it; only going over the limit costs a look at all
 //! of them.
 
-use store_engine::session_flag;
+use store_engine::{LogLevel, session_flag};
 
 use super::EventLoop;
 use crate::client::Fate;
-use crate::server::LogLevel;
 
 impl EventLoop {
     /// Counts what a client holds now.
@@ -34,7 +33,7 @@ impl EventLoop {
     /// NO-EVICT stay.
     pub(super) fn evict_clients(&mut self) {
         self.engine.set_clients_memory(self.clients_memory);
-        let memory_max = self.engine.config().tuned().clients_memory_max;
+        let memory_max = self.engine.config().settings().clients.memory_max;
         if memory_max == 0 || self.clients_memory <= memory_max {
             return;
         }

@@ -3,13 +3,14 @@
 use std::io;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
+use store_engine::LogLevel;
 
 use mio::Events;
 use store_persist::aof::AppendError;
 
 use super::EventLoop;
 use crate::persistence::{Loader, Step};
-use crate::server::{LogLevel, StartError};
+use crate::server::StartError;
 
 /// Told once: data is loaded and clients are served, or why not.
 pub(crate) type Ready = Sender<Result<(), StartError>>;

@@ -29,7 +29,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use mio::{Events, Poll, Token, Waker};
-use store_engine::{Engine, NextTick};
+use store_engine::{Engine, LogLevel, NextTick};
 
 pub(crate) use accept::{ACCEPTS_MAX, Handshakes, find_listener, refusal};
 pub(crate) use files::Ready;
@@ -43,7 +43,7 @@ use crate::newcomers::Newcomers;
 use crate::outside::Outside;
 use crate::persistence::snapshot::{Generations, Saver};
 use crate::persistence::{FileEvent, Loader, Persistence};
-use crate::server::{Log, LogLevel, StartError, StopSignal};
+use crate::server::{Log, StartError, StopSignal};
 use read::Arrival;
 use run::Pending;
 use shrink::Shrinking;
@@ -153,7 +153,7 @@ impl EventLoop {
         persistence: Persistence,
         ties: Ties,
     ) -> io::Result<Self> {
-        let log_level = LogLevel::of(engine.config());
+        let log_level = engine.config().settings().logs.level;
         let mut event_loop = Self {
             poll,
             engine,

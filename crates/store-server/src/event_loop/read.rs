@@ -1,11 +1,10 @@
 //! Bytes that come in, until they are requests.
 
-use store_engine::Foreseen;
+use store_engine::{Foreseen, LogLevel};
 use store_resp::glimpse_key;
 
 use super::{EventLoop, UNAUTHENTICATED_INPUT_MAX};
 use crate::client::{Client, Fate, ReadOutcome};
-use crate::server::LogLevel;
 
 /// A turn that has lasted this long leaves the other clients to the next one, so that replies
 /// are written and timers kept.
@@ -213,7 +212,7 @@ impl EventLoop {
     /// Closes a client that sends more than it may without asking for anything.
     fn check_input(&mut self, client: &mut Client) {
         let input_max = match self.is_authenticated(client.session) {
-            true => self.engine.config().query_buffer_max(),
+            true => self.engine.config().settings().clients.query_buffer_max,
             false => UNAUTHENTICATED_INPUT_MAX,
         };
         if client.query_bytes().0 > input_max {

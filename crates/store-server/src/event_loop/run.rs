@@ -3,13 +3,12 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use store_engine::{Outcome, SessionId, session_flag};
+use store_engine::{LogLevel, Outcome, SessionId, session_flag};
 use store_resp::{Limits, Parsed, ProtocolError, Request};
 
 use super::{EventLoop, UNAUTHENTICATED_OUTPUT_MAX};
 use crate::busy::Attending;
 use crate::client::{Client, Fate, OWN_OUTPUT_MAX};
-use crate::server::LogLevel;
 
 /// Requests of one client parsed ahead, so that their memory is fetched while others run.
 const BATCH_MAX: usize = 16;
@@ -89,13 +88,13 @@ impl EventLoop {
     /// Whether replies that wait for the client are beyond its hard limit: asked after each
     /// batch, since one read can ask for any amount of them.
     fn is_past_hard_limit(&mut self, client: &Client) -> bool {
-        let limits = self.engine.config().tuned().output_limits;
+        let limits = self.engine.config().settings().clients.output_limits;
         let Some(session) = self.engine.session_mut(client.session) else { return false };
         let unread = session.output.unread();
         let hard = match session.has(session_flag::SUBSCRIBED) {
             _ if session.has(session_flag::NEEDS_AUTH) => UNAUTHENTICATED_OUTPUT_MAX,
-            true => limits[2].hard,
-            false => limits[0].hard,
+            true => limits.pubsub.hard,
+            false => limits.normal.hard,
         };
         hard > 0 && unread > hard
     }
@@ -104,7 +103,7 @@ impl EventLoop {
     fn gather(&mut self, client: &mut Client, bytes: &[u8], start: usize) -> Gathered {
         self.batch.clear();
         let authenticated = self.is_authenticated(client.session);
-        let bulk_max = self.engine.config().tuned().bulk_max;
+        let bulk_max = self.engine.config().settings().clients.bulk_max;
         let limits = Limits { authenticated, bulk_max };
         let mut at = start;
         while self.batch.len() < BATCH_MAX {

@@ -2,11 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use store_engine::{SaveFailure, SaveJob};
+use store_engine::{LogLevel, SaveFailure, SaveJob};
 use store_persist::disk::folder_of;
 
 use super::EventLoop;
-use crate::server::LogLevel;
 
 impl EventLoop {
     /// Saves what is to be saved. False when that fails and the server goes on for it.
@@ -14,29 +13,26 @@ impl EventLoop {
         if self.is_settled || self.failure.is_some() {
             return true;
         }
-        let words = match self.stop_signal {
-            Some(signal) => self.engine.config().text(signal.setting()).to_owned(),
-            None => String::new(),
-        };
-        let says = |wanted: &str| words.split(' ').any(|word| word == wanted);
+        let signal = self.stop_signal;
+        let wish = signal.map(|signal| signal.wish(self.engine.config())).unwrap_or_default();
         let aof = &self.engine.state().persistence.aof;
         let has_no_base = aof.is_starting && aof.start_failure.is_none();
-        if says("nosave") && (!has_no_base || says("force")) {
+        if wish.nosave && (!has_no_base || wish.force) {
             return true;
         }
         let now_us = self.clock.now_us();
         let appended = self.persistence.prepare_end(now_us / 1000, &mut self.engine);
-        if appended.is_err() && !says("force") && self.awaits_base() {
+        if appended.is_err() && !wish.force && self.awaits_base() {
             return false;
         }
         self.waits_for_rewrite = false;
-        if says("nosave") {
+        if wish.nosave {
             return true;
         }
         let appended = appended.map_err(|reason| format!("the append-only file: {reason}"));
-        let saved = self.engine.save_before_end(now_us, says("save"));
+        let saved = self.engine.save_before_end(now_us, wish.save);
         let Err(reason) = saved.and(appended) else { return true };
-        let is_forced = self.ties.is_forced.load(Ordering::SeqCst) || says("force");
+        let is_forced = self.ties.is_forced.load(Ordering::SeqCst) || wish.force;
         let fate = if is_forced { "its data is lost" } else { "it cannot end" };
         self.log(LogLevel::Warning, &format!("The server cannot save, so {fate}: {reason}"));
         self.is_stopping = is_forced;

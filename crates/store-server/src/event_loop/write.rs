@@ -1,10 +1,9 @@
 //! Replies that go out: once per turn, large ones earlier.
 
-use store_engine::session_flag;
+use store_engine::{LogLevel, session_flag};
 
 use super::{EventLoop, UNAUTHENTICATED_OUTPUT_MAX};
 use crate::client::{Client, Fate};
-use crate::server::LogLevel;
 
 impl EventLoop {
     pub(super) fn want_write(&mut self, client: &mut Client) {
@@ -94,10 +93,13 @@ impl EventLoop {
     /// Closes a client that does not read what it asked for.
     pub(super) fn check_output(&mut self, slot: usize, left: usize) {
         let now_ms = self.now_us / 1000;
-        let limits = self.engine.config().tuned().output_limits;
+        let limits = self.engine.config().settings().clients.output_limits;
         let Some(client) = self.clients[slot].as_mut() else { return };
         let Some(session) = self.engine.session_mut(client.session) else { return };
-        let limit = limits[if session.has(session_flag::SUBSCRIBED) { 2 } else { 0 }];
+        let limit = match session.has(session_flag::SUBSCRIBED) {
+            true => limits.pubsub,
+            false => limits.normal,
+        };
         let over_soft = limit.soft > 0 && left > limit.soft;
         let since = match client.over_soft_since_ms {
             _ if !over_soft => None,

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use store_engine::{AofFacts, Config, Engine, Unit};
+use store_engine::{AofFacts, Config, Engine, Fsync, LogLevel, Unit};
 use store_persist::aof::{
     AppendError, AppendFile, Event, FsyncPolicy, Layout, Manifest, Output, Settings,
 };
@@ -21,7 +21,6 @@ use super::base::{BaseTurn, BaseWriter, write_base_now};
 use super::folder::DataFolders;
 use super::worker::{Mailbox, Worker};
 use super::{dir, layout};
-use crate::server::LogLevel;
 
 /// The append-only file, on or off.
 pub(crate) struct Append {
@@ -35,20 +34,21 @@ pub(crate) struct Append {
 }
 
 fn settings(config: &Config) -> Settings {
+    let append = &config.settings().append;
     Settings {
-        is_wanted: config.is_on("appendonly"),
+        is_wanted: append.is_on,
         layout: layout(config),
-        policy: match config.text("appendfsync") {
-            "always" => FsyncPolicy::Always,
-            "no" => FsyncPolicy::Never,
-            _ => FsyncPolicy::EverySecond,
+        policy: match append.fsync {
+            Fsync::Always => FsyncPolicy::Always,
+            Fsync::Never => FsyncPolicy::Never,
+            Fsync::EverySecond => FsyncPolicy::EverySecond,
         },
-        has_timestamps: config.is_on("aof-timestamp-enabled"),
-        has_sums: config.is_on("aof-checksum"),
-        rests_on_rewrite: config.is_on("no-appendfsync-on-rewrite"),
-        has_rdb_base: config.is_on("aof-use-rdb-preamble"),
-        growth_percentage: config.number("auto-aof-rewrite-percentage") as u64,
-        rewrite_size_min: config.number("auto-aof-rewrite-min-size") as u64,
+        has_timestamps: append.has_timestamps,
+        has_sums: append.has_sums,
+        rests_on_rewrite: append.rests_on_rewrite,
+        has_rdb_base: append.has_rdb_base,
+        growth_percentage: append.growth_percentage,
+        rewrite_size_min: append.rewrite_size_min,
     }
 }
 

@@ -81,7 +81,7 @@ impl BaseWriter {
         if !engine.start_snapshot(now_us, SnapshotKind::Rewrite, form) {
             return Err(io::Error::other("another snapshot is not over yet"));
         }
-        let delay = KeyDelay::new(engine.config().number("rdb-key-save-delay"));
+        let delay = KeyDelay::new(engine.config().settings().snapshot.save_delay_us);
         let (parts, received) = channel();
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
@@ -230,7 +230,7 @@ pub(super) fn write_base_now(
 
 fn form(engine: &Engine, is_rdb: bool) -> SnapshotForm {
     match is_rdb {
-        true => SnapshotForm::Rdb { compresses: engine.config().is_on("rdbcompression") },
+        true => SnapshotForm::Rdb { compresses: engine.config().settings().snapshot.compresses },
         false => SnapshotForm::Entries,
     }
 }

@@ -23,7 +23,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use store_engine::{Config, Engine, ServerRequest, Unit};
+use store_engine::{Config, Engine, LogLevel, ServerRequest, Unit};
 use store_persist::aof::{AppendError, Layout, Manifest};
 use store_persist::disk::exists;
 
@@ -37,7 +37,6 @@ pub(crate) use start::{Loader, Step};
 pub(crate) use worker::{FileEvent, Mailbox};
 
 use crate::clock::Running;
-use crate::server::LogLevel;
 
 /// All files of a server.
 pub(crate) struct Persistence {
@@ -205,7 +204,8 @@ impl Persistence {
     /// Nothing follows: makes all durable that is to be, and says so for the next start.
     pub(crate) fn close(&mut self, now_ms: u64, engine: &mut Engine) -> Result<(), AppendError> {
         let is_appended = self.append.close(now_ms, engine)?;
-        let is_saved = !save_points(engine.config()).is_empty() && engine.keyspace().dirty == 0;
+        let is_saved =
+            engine.config().settings().snapshot.is_automatic() && engine.keyspace().dirty == 0;
         if is_appended || is_saved {
             let ended = self.end_life(engine.config());
             if let Err(error) = ended {
@@ -242,29 +242,24 @@ impl Persistence {
 
 /// The folder of all files.
 pub(crate) fn dir(config: &Config) -> PathBuf {
-    PathBuf::from(config.text("dir"))
+    config.settings().snapshot.folder.clone()
 }
 
 /// The snapshot file; none without a name, which Redis allows.
 pub(crate) fn snapshot_path(config: &Config) -> Option<PathBuf> {
-    let name = config.text("dbfilename");
-    (!name.is_empty()).then(|| dir(config).join(name))
+    config.settings().snapshot.path()
 }
 
 /// Folder and names of the append-only file.
 pub(crate) fn layout(config: &Config) -> Layout {
     Layout {
         dir: dir(config),
-        folder_name: config.text("appenddirname").to_owned(),
-        file_name: config.text("appendfilename").to_owned(),
+        folder_name: config.settings().append.folder_name.clone(),
+        file_name: config.settings().append.file_name.clone(),
     }
-}
-
-fn save_points(config: &Config) -> &str {
-    config.text("save").trim()
 }
 
 /// Whether the server is to find its data again.
 pub(crate) fn persists(config: &Config) -> bool {
-    config.is_on("appendonly") || !save_points(config).is_empty()
+    config.settings().append.is_on || config.settings().snapshot.is_automatic()
 }

@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use store_engine::{Config, Engine, LoadFailure, LoadOptions, LoadReport, SessionId};
+use store_engine::{Config, Engine, LoadFailure, LoadOptions, LoadReport, LogLevel, SessionId};
 use store_persist::aof::{
     AofError, CommandReader, Layout, Manifest, Part, PlanError, is_snapshot, make_plan,
 };
@@ -21,7 +21,6 @@ use store_persist::rdb::{FileReader, RdbError};
 
 use super::delay::KeyDelay;
 use super::{layout, snapshot_path};
-use crate::server::LogLevel;
 
 /// Requests or entries between two looks at the clock.
 const SLICE_LEN: usize = 256;
@@ -88,7 +87,7 @@ enum Content {
 impl Loader {
     /// Looks what there is to load. Fails with what to tell.
     pub(crate) fn find(disk: Arc<dyn Disk>, config: &Config) -> Result<Self, String> {
-        let mut loader = match config.is_on("appendonly") {
+        let mut loader = match config.settings().append.is_on {
             true => Self::of_appended(disk, config, &layout(config))?,
             false => Self::of_nothing(disk, config),
         };
@@ -127,7 +126,7 @@ impl Loader {
             current: None,
             session: None,
             is_aof: false,
-            may_cut: config.is_on("aof-load-truncated"),
+            may_cut: config.settings().append.may_cut,
             total_bytes: 0,
             done_bytes: 0,
             keys: 0,
@@ -164,7 +163,7 @@ impl Loader {
         now_us: &dyn Fn() -> u64,
     ) -> Result<Step, String> {
         let began_us = now_us();
-        let mut delay = KeyDelay::new(engine.config().number("key-load-delay"));
+        let mut delay = KeyDelay::new(engine.config().settings().snapshot.load_delay_us);
         let slice_len = if delay.is_none() { SLICE_LEN } else { 1 };
         let session = match self.session {
             Some(session) => session,
@@ -226,7 +225,7 @@ impl Loader {
                 format!("{}{next}", rdb_advice(&part.path, &error))
             })?;
             let skips = engine.state().debug.skips_checksums;
-            file.verify_checksum(engine.config().is_on("rdbchecksum") && !skips);
+            file.verify_checksum(engine.config().settings().snapshot.checksums && !skips);
             let report = LoadReport { version: file.version(), ..LoadReport::default() };
             Content::Snapshot(Box::new(file), report)
         } else {

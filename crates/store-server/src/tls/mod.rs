@@ -32,7 +32,7 @@ pub(crate) struct TlsSlot(Arc<Mutex<Option<Arc<ServerConfig>>>>);
 impl TlsSlot {
     /// Reads certificates and keys anew. When that fails, what was there stays.
     pub(crate) fn load(&self, config: &Config) -> Result<(), TlsError> {
-        let loaded = Arc::new(settings::server_config(config)?);
+        let loaded = Arc::new(settings::server_config(&config.settings().tls)?);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(loaded);
         Ok(())
     }

@@ -12,7 +12,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, RootCertStore, ServerConfig, SupportedProtocolVersion};
-use store_engine::Config;
+use store_engine::{ClientAuth, TlsSettings};
 
 use super::TlsError;
 
@@ -31,22 +31,22 @@ const SUITES: &[(&str, CipherSuite)] = &[
 ];
 
 /// What the settings ask for. Fails at the first that cannot be had.
-pub(super) fn server_config(config: &Config) -> Result<ServerConfig, TlsError> {
-    refuse_unsupported(config)?;
-    let provider = Arc::new(provider(config)?);
-    let versions = versions(config)?;
-    let certificates = certificates(config)?;
-    let key = private_key(config)?;
+pub(super) fn server_config(settings: &TlsSettings) -> Result<ServerConfig, TlsError> {
+    refuse_unsupported(settings)?;
+    let provider = Arc::new(provider(settings)?);
+    let versions = versions(settings)?;
+    let certificates = certificates(settings)?;
+    let key = private_key(settings)?;
     let mut built = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&versions)
         .map_err(|error| wrong("tls-protocols", error))?
-        .with_client_cert_verifier(client_verifier(config, &provider)?)
+        .with_client_cert_verifier(client_verifier(settings, &provider)?)
         .with_single_cert(certificates, key)
         .map_err(|error| wrong("tls-cert-file", error))?;
-    built.ignore_client_order = config.is_on("tls-prefer-server-ciphers");
-    built.session_storage = match config.is_on("tls-session-caching") {
-        true => ServerSessionMemoryCache::new(config.number("tls-session-cache-size") as usize),
-        false => Arc::new(NoServerSessionStorage {}),
+    built.ignore_client_order = settings.prefers_own_ciphers;
+    built.session_storage = match settings.cached_sessions_max {
+        Some(count) => ServerSessionMemoryCache::new(count),
+        None => Arc::new(NoServerSessionStorage {}),
     };
     Ok(built)
 }
@@ -55,21 +55,21 @@ fn wrong(setting: &'static str, reason: impl ToString) -> TlsError {
     TlsError { setting, reason: reason.to_string() }
 }
 
-fn refuse_unsupported(config: &Config) -> Result<(), TlsError> {
-    for (setting, reason) in [
-        ("tls-key-file-pass", "encrypted keys cannot be read: write the key in plain PEM"),
-        ("tls-dh-params-file", "only elliptic curves are supported: leave it out"),
-    ] {
-        if !config.text(setting).is_empty() {
-            return Err(wrong(setting, reason));
-        }
+fn refuse_unsupported(settings: &TlsSettings) -> Result<(), TlsError> {
+    if !settings.key_file_pass.is_empty() {
+        let reason = "encrypted keys cannot be read: write the key in plain PEM";
+        return Err(wrong("tls-key-file-pass", reason));
+    }
+    if !settings.dh_params_file.is_empty() {
+        let reason = "only elliptic curves are supported: leave it out";
+        return Err(wrong("tls-dh-params-file", reason));
     }
     Ok(())
 }
 
-fn certificates(config: &Config) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn certificates(settings: &TlsSettings) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     const SETTING: &str = "tls-cert-file";
-    let path = config.text(SETTING);
+    let path = &settings.cert_file;
     if path.is_empty() {
         return Err(wrong(SETTING, "not set: TLS needs a certificate"));
     }
@@ -90,12 +90,12 @@ fn read_certificates(
     found.map_err(|error| fail(error.to_string()))
 }
 
-fn private_key(config: &Config) -> Result<PrivateKeyDer<'static>, TlsError> {
+fn private_key(settings: &TlsSettings) -> Result<PrivateKeyDer<'static>, TlsError> {
     const SETTING: &str = "tls-key-file";
     // As in Redis, one file may hold both.
-    let path = match config.text(SETTING) {
-        "" => config.text("tls-cert-file"),
-        path => path,
+    let path = match settings.key_file.is_empty() {
+        true => &settings.cert_file,
+        false => &settings.key_file,
     };
     let text = fs::read(path).map_err(|error| wrong(SETTING, format!("{path}: {error}")))?;
     PrivateKeyDer::from_pem_slice(&text).map_err(|_| {
@@ -105,25 +105,24 @@ fn private_key(config: &Config) -> Result<PrivateKeyDer<'static>, TlsError> {
 }
 
 fn client_verifier(
-    config: &Config,
+    settings: &TlsSettings,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    let choice = config.text("tls-auth-clients");
-    if choice == "no" {
+    if settings.client_auth == ClientAuth::Off {
         return Ok(WebPkiClientVerifier::no_client_auth());
     }
-    let roots = Arc::new(authorities(config)?);
+    let roots = Arc::new(authorities(settings)?);
     let builder = WebPkiClientVerifier::builder_with_provider(roots, provider.clone());
-    let builder = match choice {
-        "optional" => builder.allow_unauthenticated(),
+    let builder = match settings.client_auth {
+        ClientAuth::Optional => builder.allow_unauthenticated(),
         _ => builder,
     };
     builder.build().map_err(|error| wrong("tls-ca-cert-file", error))
 }
 
 /// Who may vouch for clients.
-fn authorities(config: &Config) -> Result<RootCertStore, TlsError> {
-    let (file, folder) = (config.text("tls-ca-cert-file"), config.text("tls-ca-cert-dir"));
+fn authorities(settings: &TlsSettings) -> Result<RootCertStore, TlsError> {
+    let (file, folder) = (&settings.ca_cert_file, &settings.ca_cert_folder);
     if file.is_empty() && folder.is_empty() {
         let reason = "not set: give it or tls-ca-cert-dir, or say tls-auth-clients no";
         return Err(wrong("tls-ca-cert-file", reason));
@@ -158,26 +157,27 @@ fn read_folder(folder: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> 
     Ok(found)
 }
 
-fn versions(config: &Config) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
-    let text = config.text("tls-protocols");
-    if text.is_empty() {
+fn versions(settings: &TlsSettings) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
+    if settings.protocols.is_empty() {
         return Ok(vec![&TLS13, &TLS12]);
     }
-    let version = |word: &str| match word.to_ascii_lowercase().as_str() {
+    let version = |word: &String| match word.to_ascii_lowercase().as_str() {
         "tlsv1.3" => Ok(&TLS13),
         "tlsv1.2" => Ok(&TLS12),
         _ => Err(wrong("tls-protocols", format!("{word}: only TLSv1.2 and TLSv1.3 are spoken"))),
     };
-    text.split_ascii_whitespace().map(version).collect()
+    settings.protocols.iter().map(version).collect()
 }
 
 /// The suites that the settings name, in their order; all of a version whose setting is empty.
-fn provider(config: &Config) -> Result<CryptoProvider, TlsError> {
+fn provider(settings: &TlsSettings) -> Result<CryptoProvider, TlsError> {
     let mut provider = ring::default_provider();
     let all = std::mem::take(&mut provider.cipher_suites);
-    for (setting, is_13) in [("tls-ciphersuites", true), ("tls-ciphers", false)] {
+    for (setting, text, is_13) in [
+        ("tls-ciphersuites", &settings.ciphersuites, true),
+        ("tls-ciphers", &settings.ciphers, false),
+    ] {
         let of_version = all.iter().filter(|suite| suite.tls13().is_some() == is_13);
-        let text = config.text(setting);
         if text.is_empty() {
             provider.cipher_suites.extend(of_version.copied());
             continue;

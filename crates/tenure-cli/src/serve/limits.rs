@@ -14,13 +14,13 @@ pub(crate) const DESCRIPTORS_KEPT: u64 = 32;
 pub(super) fn apply(config: &mut Config, logger: &Logger) -> anyhow::Result<()> {
     allow_descriptors(config, logger)?;
     keep_pages_small(config, logger);
-    choose_processors(config.text("server_cpulist"))
+    choose_processors(&config.settings().process.processors)
 }
 
 /// Asks for as many descriptors as `maxclients` needs; where there are fewer, fewer clients are
 /// served.
 fn allow_descriptors(config: &mut Config, logger: &Logger) -> anyhow::Result<()> {
-    let clients_max = config.number("maxclients") as u64;
+    let clients_max = config.settings().clients.count_max as u64;
     let wanted = clients_max + DESCRIPTORS_KEPT;
     let raised = raise_descriptors(wanted);
     if raised >= wanted {
@@ -73,7 +73,7 @@ pub(crate) fn lift(resource: Resource) -> Option<u64> {
 /// `disable-thp` keeps the system from using such pages. Only the program may decide this; its
 /// allocator has begun without them, or an idle server would hold four megabytes of zeros.
 fn keep_pages_small(config: &Config, logger: &Logger) {
-    let is_disabled = config.is_on("disable-thp");
+    let is_disabled = config.settings().process.avoids_huge_pages;
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(is_disabled) {
         logger.log(LogLevel::Warning, &format!("Cannot change the use of huge pages: {error}"));
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use store_engine::Config;
+use store_engine::{Config, ProcessSettings, SystemLogSettings};
 use store_server::LogLevel;
 
 use crate::log_line;
@@ -32,7 +32,7 @@ pub(super) struct Logger {
 impl Logger {
     /// As the settings say. Fails when the file or the system's log cannot be written.
     pub(super) fn of(config: &Config) -> anyhow::Result<Self> {
-        let path = config.text("logfile");
+        let ProcessSettings { log_file: path, system_log, .. } = &config.settings().process;
         let file = (!path.is_empty()).then(|| std::path::absolute(path)).transpose()?;
         if let Some(path) = &file {
             append(path, "").with_context(|| format!("cannot write logfile {}", path.display()))?;
@@ -41,8 +41,8 @@ impl Logger {
             // A reader that stalls must stop neither the server nor its end.
             STDOUT.start();
         }
-        let system = config.is_on("syslog-enabled").then(|| SystemLog::open(config)).transpose()?;
-        Ok(Self { level: LogLevel::of(config), file, system: system.map(Arc::new) })
+        let system = system_log.as_ref().map(SystemLog::open).transpose()?;
+        Ok(Self { level: config.settings().logs.level, file, system: system.map(Arc::new) })
     }
 
     /// Whether lines go to whoever started us and to nobody else.
@@ -96,16 +96,14 @@ struct SystemLog {
 }
 
 impl SystemLog {
-    fn open(config: &Config) -> anyhow::Result<Self> {
+    fn open(settings: &SystemLogSettings) -> anyhow::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.connect(SYSTEM_LOG).with_context(|| {
             format!("syslog-enabled: cannot reach {SYSTEM_LOG}; turn it off or start a syslog")
         })?;
         socket.set_nonblocking(true)?;
-        let name = config.text("syslog-facility");
-        let local = name.strip_prefix("local").and_then(|digit| digit.parse::<u8>().ok());
-        let facility = local.map_or(USER, |number| LOCAL0 + number);
-        Ok(Self { socket, facility, identity: config.text("syslog-ident").to_owned() })
+        let facility = settings.local_facility.map_or(USER, |number| LOCAL0 + number);
+        Ok(Self { socket, facility, identity: settings.identity.clone() })
     }
 
     fn send(&self, level: LogLevel, text: &str) {

@@ -56,7 +56,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let mut config = settings::read(&sources)
         .map_err(|error| Failure::new(exit::CONFIGURATION, format!("{error:#}")))?;
     let supervisor = Supervisor::of(&config)?;
-    if config.is_on("daemonize") && supervisor.is_absent() && !background::is_background() {
+    if config.settings().process.is_daemon && supervisor.is_absent() && !background::is_background()
+    {
         background::start_again().context("cannot go on in the background")?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -74,23 +75,24 @@ fn serve(
     logger: Logger,
     supervisor: &Supervisor,
 ) -> anyhow::Result<ExitCode> {
-    let directory = config.text("dir").to_owned();
-    let pid_path = config.text("pidfile").to_owned();
+    let directory = config.settings().snapshot.folder.clone();
+    let pid_path = config.settings().process.pid_file.clone();
     // Before the working directory changes: what is relative is relative to where we are.
     let file = file.map(std::path::absolute).transpose()?;
-    std::env::set_current_dir(&directory).with_context(|| format!("cannot use dir {directory}"))?;
+    std::env::set_current_dir(&directory)
+        .with_context(|| format!("cannot use dir {}", directory.display()))?;
     name_directory(&mut config)?;
     tell_start(&logger);
     let (sink, teller) = (logger.clone(), logger.clone());
-    let unix_socket = config.text("unixsocket").to_owned();
-    let shows_logo = config.is_on("always-show-logo");
+    let unix_socket = config.settings().listen.unix_socket.clone();
+    let shows_logo = config.settings().process.shows_logo;
     let place = unix_socket.clone();
     let folder = std::env::current_dir()?;
     let mut builder = Server::builder()
         .config(config)
         .setting("dir", &folder.to_string_lossy())
         .listen_as_configured()
-        .on_listening(move |port| tell_listening(&teller, port, &place, shows_logo))
+        .on_listening(move |port| tell_listening(&teller, port, place.as_deref(), shows_logo))
         .allocator(Mimalloc)
         .log(move |level, text| sink.write(level, text));
     if let Some(path) = &file {
@@ -107,8 +109,9 @@ fn serve(
     })?;
     let _pid_file = PidFile::create(&pid_path, &logger);
     logger.log(LogLevel::Notice, "Ready to accept connections");
-    if !unix_socket.is_empty() {
-        let text = format!("The server is now ready to accept connections at {unix_socket}");
+    if let Some(path) = &unix_socket {
+        let path = path.display();
+        let text = format!("The server is now ready to accept connections at {path}");
         logger.log(LogLevel::Notice, &text);
     }
     supervisor.tell_ready(&logger);
@@ -144,11 +147,16 @@ fn tell_start(logger: &Logger) {
 }
 
 /// Clients can connect; data has yet to be loaded.
-fn tell_listening(logger: &Logger, port: Option<u16>, unix_socket: &str, shows_logo: bool) {
-    let place = match port {
-        Some(port) => format!("port={port}"),
-        None if !unix_socket.is_empty() => format!("unixsocket={unix_socket}"),
-        None => "nothing".to_owned(),
+fn tell_listening(
+    logger: &Logger,
+    port: Option<u16>,
+    unix_socket: Option<&Path>,
+    shows_logo: bool,
+) {
+    let place = match (port, unix_socket) {
+        (Some(port), _) => format!("port={port}"),
+        (None, Some(path)) => format!("unixsocket={}", path.display()),
+        (None, None) => "nothing".to_owned(),
     };
     match shows_logo {
         true => logger.log_raw(LogLevel::Notice, &logo::text(port.unwrap_or(0))),

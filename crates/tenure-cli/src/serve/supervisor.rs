@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use anyhow::bail;
-use store_engine::Config;
+use store_engine::{Config, Supervision};
 use store_server::LogLevel;
 
 use super::log::Logger;
@@ -26,9 +26,11 @@ impl Supervisor {
     /// As `supervised` says. Fails for a kind that is not supported.
     pub(super) fn of(config: &Config) -> anyhow::Result<Self> {
         let is_there = std::env::var_os(VARIABLE).is_some();
-        match config.text("supervised") {
-            "upstart" => bail!("supervised upstart is not supported: say systemd, auto or no"),
-            "systemd" | "auto" if is_there => Ok(Self::Systemd),
+        match config.settings().process.supervised {
+            Supervision::Upstart => {
+                bail!("supervised upstart is not supported: say systemd, auto or no")
+            }
+            Supervision::Systemd | Supervision::Auto if is_there => Ok(Self::Systemd),
             _ => Ok(Self::Nobody),
         }
     }

@@ -145,6 +145,15 @@ fn words() -> Vec<Planted> {
     let locked = format!("source = \"registry+https://github.com/rust-lang/{host}-index\"\n");
     vec![
         Planted {
+            rule: "settings by text",
+            wrong: Tree::of(&[("crates/a/src/b.rs", "\nlet hz = config.text_of(setting);\n")]),
+            found: &["crates/a/src/b.rs:2"],
+            right: Tree::of(&[
+                ("crates/a/src/b.rs", "let hz = config.settings().keys.hz;\n"),
+                ("crates/store-engine/src/config/rewrite.rs", "config.text_of(setting)\n"),
+            ]),
+        },
+        Planted {
             rule: "clock",
             wrong: Tree::of(&[
                 ("crates/a/src/driver.rs", &format!("{read}let age = now.elapsed();\n")),

@@ -288,14 +288,14 @@ pub(crate) fn remember_keys(cx: &mut Context<'_>, request: Request<'_>) {
             }
         }
     }
-    let keys_max = cx.server.config.number("tracking-table-max-keys") as usize;
+    let keys_max = cx.server.config.settings().clients.tracked_keys_max;
     cx.db.effects.tracking_is_full |= keys_max > 0 && cx.server.tracking.key_count() > keys_max;
 }
 
 /// Forgets tracked keys beyond `tracking-table-max-keys`.
 pub(crate) fn shrink_tracking(db: &mut Keyspace, server: &mut ServerState) {
-    let keys_max = server.config.number("tracking-table-max-keys") as usize;
-    let limit = server.config.tuned().output_limits[2];
+    let keys_max = server.config.settings().clients.tracked_keys_max;
+    let limit = server.config.settings().clients.output_limits.pubsub;
     let (sessions, effects) = (&mut server.sessions, &mut db.effects);
     server.tracking.shrink(keys_max, sessions, effects, limit);
 }

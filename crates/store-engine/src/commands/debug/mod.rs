@@ -84,7 +84,7 @@ const REFUSED: &[&str] = &[
 ];
 
 fn debug(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    if !super::config::allows(cx, "enable-debug-command") {
+    if !super::config::allows(cx, cx.server.config.settings().clients.debug_command) {
         return Err(CommandError::text(
             "ERR DEBUG command not allowed. If the enable-debug-command option is set to \
              \"local\", you can run it from a local connection, otherwise you need to set this \
@@ -248,7 +248,7 @@ fn change_repl_id(_: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 }
 
 fn client_eviction(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    if cx.server.config.text("maxmemory-clients") == "0" {
+    if cx.server.config.settings().clients.memory_max == 0 {
         return Err(CommandError::text("ERR maxmemory-clients is disabled."));
     }
     cx.reply.verbatim("txt", b"");

@@ -105,7 +105,7 @@ fn function_flush(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn function_dump(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    let compresses = cx.server.config.is_on("rdbcompression");
+    let compresses = cx.server.config.settings().snapshot.compresses;
     let libraries = cx.server.scripting.interpreter().into_iter();
     let codes = libraries.flat_map(|interpreter| interpreter.libraries().map(Library::code));
     cx.reply.bulk(&payload::save(codes, compresses));

@@ -305,13 +305,7 @@ impl Host for ScriptHost<'_, '_> {
     }
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {
-        let least = match self.cx.server.config.text("loglevel") {
-            "debug" => LogLevel::Debug,
-            "verbose" => LogLevel::Verbose,
-            "warning" => LogLevel::Warning,
-            _ => LogLevel::Notice,
-        };
-        if level < least || self.lines_left == 0 {
+        if level < self.cx.server.config.settings().logs.level || self.lines_left == 0 {
             return;
         }
         self.lines_left -= 1;
@@ -336,7 +330,7 @@ impl Host for ScriptHost<'_, '_> {
     }
 
     fn tick(&mut self) -> Tick {
-        let threshold_ms = self.cx.server.config.number("busy-reply-threshold") as u64;
+        let threshold_ms = self.cx.server.config.settings().busy_after_ms;
         let Some(now_us) = self.cx.attendant.now_us() else { return Tick::Continue };
         let Some(running) = self.cx.server.scripting.running.as_mut() else {
             return Tick::Continue;

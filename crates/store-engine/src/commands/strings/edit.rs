@@ -105,7 +105,7 @@ fn make_room(text: &mut Vec<u8>, len: usize) {
 pub(in crate::commands) fn string_max(cx: &Context<'_>) -> usize {
     match cx.session.has(session_flag::LOADER) {
         true => REQUEST_MAX as usize,
-        false => cx.server.config.tuned().bulk_max as usize,
+        false => cx.server.config.settings().clients.bulk_max as usize,
     }
 }
 

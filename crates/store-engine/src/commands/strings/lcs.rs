@@ -25,7 +25,7 @@ pub(super) fn lcs(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if a.len() >= u32::MAX as usize - 1 || b.len() >= u32::MAX as usize - 1 {
         return Err(CommandError::text("ERR String too long for LCS"));
     }
-    if cells * 4 > cx.server.config.tuned().bulk_max as u64 {
+    if cells * 4 > cx.server.config.settings().clients.bulk_max as u64 {
         let text = "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len";
         return Err(CommandError::text(text));
     }
