@@ -79,7 +79,7 @@ impl Busy<'_> {
         self.server
     }
 
-    /// A client came.
+    /// A client has connected.
     pub fn open_session(&mut self, now_us: u64, origin: Origin) -> SessionId {
         self.server.stats.connections += 1;
         open_session(self.server, now_us, origin)

@@ -197,7 +197,7 @@ impl Engine {
         &mut self.keyspace.effects
     }
 
-    /// A client came.
+    /// A client has connected.
     pub fn open_session(&mut self, now_us: u64, origin: Origin) -> SessionId {
         self.state.stats.connections += 1;
         open_session(&mut self.state, now_us, origin)
@@ -678,7 +678,7 @@ impl Engine {
     }
 }
 
-/// A client came: what it may do follows from the default user.
+/// A client has connected: what it may do follows from the default user.
 pub(crate) fn open_session(state: &mut ServerState, now_us: u64, origin: Origin) -> SessionId {
     let id = state.sessions.open(now_us / 1000, origin);
     let user = state.acl.default_user();

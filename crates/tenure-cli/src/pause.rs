@@ -34,7 +34,7 @@ pub(crate) struct Resume {
     target: Target,
 }
 
-/// Break the glass: end a stuck term without its holder.
+/// For emergencies: end a stuck term without its holder.
 ///
 /// Asks first. Refuses while the holder was heard of lately, unless forced; `tenure resign` is the
 /// way then. Tokens go on growing, and nobody leads until every lease that might be believed in is
@@ -47,7 +47,7 @@ pub(crate) struct Clear {
     /// Why, for the history.
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Even though the holder was heard of lately.
+    /// Do it even if the holder was heard of lately.
     #[arg(long)]
     force: bool,
     /// Do not ask.

@@ -23,7 +23,7 @@ pub(crate) struct StoreOptions {
     /// A cluster, by any of its nodes: redis+cluster://host1,host2.
     /// A majority of independent servers: redis+quorum://host1,host2,host3.
     /// TLS for the last three: rediss+sentinel://, rediss+cluster://, rediss+quorum://.
-    /// A login stands before the host: user:password@. A password is safer in TENURE_STORE or in a
+    /// Write a login before the host: user:password@. A password is safer in TENURE_STORE or in a
     /// file: everyone on the host can read the arguments of a process.
     #[arg(long, value_name = "URL", verbatim_doc_comment)]
     pub(crate) store: Option<String>,

@@ -27,15 +27,15 @@ Who leads, who else takes part, what happened, what is wrong:
 Move it, for example before a deployment:
   tenure hand-over nightly --to web-2        tenure resign nightly
 
-Without a store, one of your own is started on this machine. Where else it is may also stand in
-TENURE_STORE or in a configuration file (`--config`), so that no password need stand in a process
-list; `tenure config check` shows what counts and why.
+Without --store, a store of your own is started on this machine. To name another without showing a
+password in the list of processes, use TENURE_STORE or a configuration file (`--config`); `tenure
+config check` shows which setting counts, and why.
 
 `tenure --help` lists all commands, `tenure COMMAND --help` explains one.";
 
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 the answer is no; 64 usage; 65 damaged file; 66 no such file; 69 store
-unreachable; 73 cannot write; 75 waited in vain; 78 configuration, address or login. A program that
+unreachable; 73 cannot write; 75 not in time; 78 configuration, address or login. A program that
 was run passes its own code on.";
 
 /// What `tenure` alone prints.

@@ -351,7 +351,7 @@ pub struct Wish {
 /// What an instance tells about itself. Bounded by [`MemberRecord::METADATA_MAX`].
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MemberRecord {
-    /// Higher leads rather.
+    /// The higher is preferred as leader.
     pub priority: i32,
     /// Whether it may lead now.
     pub ready: bool,

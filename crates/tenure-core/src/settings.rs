@@ -17,7 +17,8 @@ pub struct Settings {
     pub timing: Timing,
     /// How often to contend.
     pub contest: Contest,
-    /// Higher leads rather: first to try, and given way to under [`Failback`].
+    /// The higher is preferred as leader: it tries first, and others give way to it under
+    /// [`Failback`].
     pub priority: i32,
     /// Whether it may lead from the start.
     pub ready: bool,

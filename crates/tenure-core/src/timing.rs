@@ -29,9 +29,9 @@ pub struct TimingSettings {
     pub renew_every: Option<Duration>,
     /// How long work gets to stop before the lease ends; 30 % of the lease by default.
     pub stop_grace: Option<Duration>,
-    /// The shortest lease that any peer writes at this key; the own by default.
+    /// The shortest lease that any peer writes at this key; this instance's own by default.
     pub fleet_min_ttl: Option<Duration>,
-    /// The longest lease that any peer may still believe in; the own by default.
+    /// The longest lease that any peer may still believe in; this instance's own by default.
     pub fleet_max_ttl: Option<Duration>,
 }
 

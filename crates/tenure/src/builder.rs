@@ -138,13 +138,13 @@ impl TenureBuilder {
         self
     }
 
-    /// The shortest lease that any peer writes; the own by default.
+    /// The shortest lease that any peer writes; this instance's own by default.
     pub fn fleet_min_ttl(mut self, ttl: Duration) -> Self {
         self.defaults.timing.fleet_min_ttl = Some(ttl);
         self
     }
 
-    /// The longest lease that any peer may still believe in; the own by default.
+    /// The longest lease that any peer may still believe in; this instance's own by default.
     pub fn fleet_max_ttl(mut self, ttl: Duration) -> Self {
         self.defaults.timing.fleet_max_ttl = Some(ttl);
         self

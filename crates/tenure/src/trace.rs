@@ -80,7 +80,7 @@ pub(crate) fn log(state: &ElectionState, event: &Event, circumstances: Circumsta
         EventKind::Lost { token, reason } => {
             let token = token.get();
             news!(circumstances, resource, id, role = "standby", token, reason = reason.code(),
-                detail = %reason, "leader: given up");
+                detail = %reason, "leader: released");
         }
         EventKind::StateChanged { from, to, reason } => {
             log_role(state, (*from, *to), reason, circumstances);

@@ -120,7 +120,7 @@ impl ElectionFacts<'_> {
                     duration(*left),
                     plain(why)
                 );
-                let next = "wait; persistence in the store avoids this after a restart";
+                let next = "wait: it ends by itself (a clean restart of Tenure's own store needs no such wait)";
                 Some(Finding::new(Code::Quarantine, what, next))
             }
             _ => {

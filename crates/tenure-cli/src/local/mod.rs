@@ -94,7 +94,7 @@ pub(crate) struct Start {
 Examples:
   tenure local stop")]
 pub(crate) struct Stop {
-    /// Even though somebody uses it, or it does not answer.
+    /// Do it even if somebody uses it, or it does not answer.
     #[arg(long)]
     force: bool,
 }

@@ -41,7 +41,7 @@ pub(crate) const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 ///
 /// The program runs in a process group of its own. When the leadership ends it gets the stop
 /// signal, and what is left of it is killed before anybody else can lead; then this instance
-/// contends again. When the program ends by itself, the leadership is given back and its exit code
+/// contends again. When the program ends by itself, the leadership is released and its exit code
 /// passed on. A small guard process does the killing if this process is killed or stopped.
 ///
 /// The program finds TENURE_NAME, TENURE_ID, TENURE_TOKEN and TENURE_TTL_MS in its environment.
@@ -101,7 +101,7 @@ pub(crate) struct ElectionOptions {
     /// From one renewal to the next; a third of the ttl by default.
     #[arg(long, value_name = "DURATION")]
     renew_every: Option<String>,
-    /// The higher leads rather; 0 by default.
+    /// Who has the higher number is preferred as leader; 0 by default.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     priority: Option<String>,
     /// How long the program gets to stop before the lease ends; 30 % of the ttl by default.

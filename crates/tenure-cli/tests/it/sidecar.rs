@@ -91,7 +91,7 @@ fn it_logs_who_leads() {
     let written = written();
     let lines = written.lines().map(serde_json::from_str::<serde_json::Value>);
     assert!(lines.into_iter().all(|line| line.is_ok()), "{written}");
-    assert!(written.contains("given up"), "{written}");
+    assert!(written.contains("leader: released"), "{written}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub struct ElectionConfig {
     pub renew_every: Option<Duration>,
     /// How long work gets to stop before the lease ends; `None` for 30 % of the ttl.
     pub stop_grace: Option<Duration>,
-    /// The higher leads rather.
+    /// Who has the higher number is preferred as leader.
     pub priority: i32,
     /// Whether a leader gives way to a higher priority, and how patiently.
     pub failback: Option<Failback>,

@@ -354,7 +354,7 @@ pub(super) const ELECTION: &[Row] = &[
         name: "priority",
         shape: Leaf(Whole { min: i32::MIN as i64, max: i32::MAX as i64 }),
         default: Value("0"),
-        meaning: "The higher leads rather.",
+        meaning: "Who has the higher number is preferred as leader.",
     },
     Row {
         name: "failback",

@@ -130,19 +130,19 @@ impl ElectionBuilder {
         self
     }
 
-    /// The shortest lease that any peer writes at this key; the own by default.
+    /// The shortest lease that any peer writes at this key; this instance's own by default.
     pub fn fleet_min_ttl(mut self, ttl: Duration) -> Self {
         self.timing.fleet_min_ttl = Some(ttl);
         self
     }
 
-    /// The longest lease that any peer may still believe in; the own by default.
+    /// The longest lease that any peer may still believe in; this instance's own by default.
     pub fn fleet_max_ttl(mut self, ttl: Duration) -> Self {
         self.timing.fleet_max_ttl = Some(ttl);
         self
     }
 
-    /// Higher leads rather; 0 by default.
+    /// Who has the higher number is preferred as leader; 0 by default.
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self
