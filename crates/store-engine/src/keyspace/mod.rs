@@ -694,6 +694,10 @@ impl Keyspace {
 
     /// Exchanges two databases.
     pub fn swap_databases(&mut self, a: usize, b: usize) {
+        if a == b {
+            // Nothing changes for anybody who watches.
+            return;
+        }
         let watched_in = |db: usize| {
             self.watches.in_db(db).map(|(key, _)| Box::from(key)).collect::<Vec<Box<[u8]>>>()
         };

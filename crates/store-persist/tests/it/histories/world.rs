@@ -676,7 +676,9 @@ impl World {
         let contents: Vec<Vec<u8>> = plan.parts.iter().map(bytes_of).collect();
         let says_so = |at: usize| {
             let next = contents[at + 1..].iter().find(|bytes| !bytes.is_empty());
-            next.is_some_and(|bytes| bytes.starts_with(b"#SUM:begin after"))
+            // A line that was torn itself says nothing.
+            let is_whole = |bytes: &[u8]| bytes.windows(2).any(|pair| pair == b"\r\n");
+            next.is_some_and(|bytes| bytes.starts_with(b"#SUM:begin after") && is_whole(bytes))
         };
         for (at, part) in plan.parts.iter().enumerate() {
             let bytes = &contents[at];
