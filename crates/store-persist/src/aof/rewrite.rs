@@ -22,7 +22,7 @@ use super::layout::Layout;
 use super::log::{AppendLog, Job, OpenFile};
 use super::manifest::{FileKind, ListedFile, Manifest};
 use super::plan::{commit_manifest, prepare_manifest, read_manifest, write_manifest};
-use crate::disk::{self, Disk};
+use crate::disk::{self, Disk, DiskFile};
 
 /// A rewrite under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl AppendLog {
         make_durable_folder(&*disk, &layout)?;
         manifest.pass_over(&layout, &disk.list(&layout.folder())?);
         let path = layout.new_increment(generation);
-        let file = OpenFile::open(path.clone(), disk.create(&path)?, 0)?;
+        let file = OpenFile::open(path.clone(), create_fresh(&*disk, &path)?, 0)?;
         let mut log = Self::with_file(disk, layout, manifest, file, generation);
         log.switch = Some(Switch { started_at_ms: now_ms });
         Ok(log)
@@ -84,7 +84,7 @@ impl AppendLog {
                 // Nothing that may be torn is followed by another file. The folder may be gone.
                 make_durable_folder(&*self.disk, &self.layout)?;
                 let path = self.layout.new_increment(generation);
-                let file = OpenFile::open(path.clone(), self.disk.create(&path)?, 0)?;
+                let file = OpenFile::open(path.clone(), create_fresh(&*self.disk, &path)?, 0)?;
                 self.discard_unlisted();
                 self.is_listed = false;
                 (file, None)
@@ -264,6 +264,15 @@ pub fn create_base(
     disk.sync_folder(&layout.folder())?;
     write_manifest(disk, layout, &manifest)?;
     Ok(manifest)
+}
+
+/// Creates a file that has nothing of an earlier one of its name. A process that was killed may have
+/// left one, and what is cut off comes back with a loss of power while nothing was written since.
+fn create_fresh(disk: &dyn Disk, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+    match disk.remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => disk.create(path),
+    }
 }
 
 /// Makes the folder of the files, unless it is there.

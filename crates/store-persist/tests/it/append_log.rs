@@ -270,3 +270,29 @@ fn a_clock_that_is_set_back_does_not_put_the_last_sync_off() {
     let wakes_at_ms = world.log.wakes_at_ms(&settings).expect("the second write waits for a sync");
     assert!(wakes_at_ms <= world.wall_ms() + 1000, "{wakes_at_ms}");
 }
+
+/// A process that was killed left an increment of this name, and power is lost before anything is
+/// written to the new one.
+#[test]
+fn nothing_of_an_earlier_increment_comes_back() {
+    for seed in 0..20 {
+        let disk = SimulatedDisk::seeded(seed);
+        let layout = layout();
+        let folder = layout.folder();
+        disk.make_folder(&folder).unwrap();
+        let mut left = disk.create(&layout.new_increment(6)).unwrap();
+        left.write_all(b"of before").unwrap();
+        left.sync().unwrap();
+        disk.sync_folder(&folder).unwrap();
+        let manifest = Manifest::default();
+        let begun =
+            AppendLog::begin_unlisted(Arc::new(disk.clone()), layout.clone(), manifest, 0, 6);
+        let new_base = layout.new_base(6);
+        write_base(&mut *disk.create(&new_base).unwrap(), 1);
+        begun.unwrap().finish_switch(0, false, &new_base).unwrap();
+        let disk = disk.crash();
+        let plan = make_plan(&disk, &layout).unwrap();
+        let increment = &plan.parts.last().unwrap().path;
+        assert_eq!(disk.size(increment).unwrap(), 0, "{}", increment.display());
+    }
+}
