@@ -266,8 +266,9 @@ pub fn create_base(
     Ok(manifest)
 }
 
-/// Creates a file that has nothing of an earlier one of its name. A process that was killed may have
-/// left one, and what is cut off comes back with a loss of power while nothing was written since.
+/// Creates a file that has nothing of an earlier one of its name. A process that was killed may
+/// have left one, and what is cut off comes back with a loss of power while nothing was written
+/// since.
 fn create_fresh(disk: &dyn Disk, path: &Path) -> io::Result<Box<dyn DiskFile>> {
     match disk.remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
