@@ -66,7 +66,7 @@ fn exec(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     if !cx.in_multi() {
         return Err(CommandError::text("ERR EXEC without MULTI"));
     }
-    drop_expired_watches(cx);
+    look_for_ended_watches(cx);
     let is_broken = cx.session.has(session_flag::MULTI_BROKEN);
     let watch_broken = cx.session.has(session_flag::WATCH_BROKEN);
     let transaction = end_transaction(cx.db, cx.session);
@@ -106,15 +106,14 @@ fn run_queued(cx: &mut Context<'_>, row: RowId, request: Request<'_>) -> bool {
     true
 }
 
-/// A watched key that ended since breaks the transaction, though nobody has removed it yet.
-fn drop_expired_watches(cx: &mut Context<'_>) {
+/// A watched key that ended since breaks the transaction, though nobody has removed it yet; nor is
+/// it removed by this.
+fn look_for_ended_watches(cx: &mut Context<'_>) {
     let db = cx.db.selected();
     for watched in cx.session.watched.iter().filter(|watched| !watched.had_ended) {
         cx.db.select(watched.db);
         if cx.db.has_ended(&watched.key) {
             cx.session.flags |= session_flag::WATCH_BROKEN;
-            // Looking it up removes it, and its removal tells the other watchers.
-            cx.db.contains(&watched.key);
         }
     }
     cx.db.select(db);
