@@ -33,8 +33,9 @@ impl Keyspace {
         let entry = self.take_found(found);
         self.discard(entry, self.freeing.expire);
         self.stats.expired += 1;
-        self.signal_lost(key);
+        // Trackers hear of the event first; with an eviction it is the other way round.
         self.notify(event_class::EXPIRED, "expired", key);
+        self.signal_lost(key);
         if self.effects.propagating {
             let request = OwnedRequest::from_args([self.freeing.expire.command(), key]);
             self.effects.unit.requests.push((self.selected, request));
