@@ -239,7 +239,7 @@ impl Keyspace {
             true => 0,
             false => self.handed_out_bytes,
         };
-        if unfetched > HANDED_OUT_MAX {
+        if self.effects.in_script && unfetched > HANDED_OUT_MAX {
             return self.take_back(garbage);
         }
         self.handed_out_bytes = unfetched + garbage.bytes;

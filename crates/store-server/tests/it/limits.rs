@@ -360,6 +360,8 @@ fn users_and_what_they_were_denied_count() {
     assert!(denied >= 300_000, "{denied}");
     assert_eq!(connection.words("ACL LOG RESET"), ok());
     assert_eq!(connection.words("ACL DELUSER u1 u2"), Reply::Integer(2));
-    let after = info(&mut connection, "used_memory");
-    assert!((after - before).abs() < 50_000, "{before} {after}");
+    // The session that was closed may be the last to go.
+    wait_until("all is given back", GENEROUS, || {
+        (info(&mut connection, "used_memory") - before).abs() < 50_000
+    });
 }
