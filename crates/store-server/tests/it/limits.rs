@@ -340,7 +340,8 @@ fn a_long_name_is_limited_as_all_that_a_client_holds() {
 
 #[test]
 fn users_and_what_they_were_denied_count() {
-    let server = Server::builder().start().unwrap();
+    // A slow request is kept with the name of its client.
+    let server = Server::builder().setting("slowlog-log-slower-than", "-1").start().unwrap();
     let mut connection = connect(&server);
     let before = info(&mut connection, "used_memory");
     let pattern = [b"~", [b'a'; 100_000].as_slice()].concat();
