@@ -73,7 +73,7 @@ pub use command::{
     Arity, Begin, Command, Find, FindKeys, Group, KeySpec, Run, TellBehind, access, category, flag,
 };
 pub use config::{
-    AppendSettings, ClientAuth, ClientSettings, Config, ConfigError, EndWish, Fsync, Include, Kind,
+    AppendSettings, ClientAuth, ClientSettings, Config, ConfigError, EndWish, Include, Kind,
     ListenSettings, LogSettings, OomMode, OomSettings, OutputLimit, OutputLimits, Permission,
     ProcessSettings, Remark, SETTINGS, Setting, Settings, SnapshotSettings, Supervision,
     SystemLogSettings, TlsSettings, argument_lines, name_matches, parse_arguments,

@@ -124,8 +124,8 @@ fn shutdown(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 /// cannot be written, and not what is being written.
 fn what_append_only_lacks(cx: &mut Context<'_>, saves_not: bool) -> Option<String> {
     let aof = &cx.server.persistence.aof;
-    let is_wanted =
-        cx.server.config.settings().append.is_on && cx.server.persistence.loading.is_none();
+    let is_wanted = cx.server.config.settings().append.file.is_wanted
+        && cx.server.persistence.loading.is_none();
     // The driver may have yet to hear that it is turned on.
     let is_starting = is_wanted && cx.server.host.keeps_files() && (aof.is_starting || !aof.is_on);
     let failure = aof.trouble.as_ref().or(aof.start_failure.as_ref().filter(|_| is_starting));

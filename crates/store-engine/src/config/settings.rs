@@ -7,7 +7,7 @@ mod files;
 mod process;
 
 pub use clients::{ClientSettings, OutputLimit, OutputLimits, Permission};
-pub use files::{AppendSettings, Fsync, SnapshotSettings};
+pub use files::{AppendSettings, SnapshotSettings};
 pub use process::{
     ClientAuth, EndWish, ListenSettings, OomMode, OomSettings, ProcessSettings, Supervision,
     SystemLogSettings, TlsSettings,

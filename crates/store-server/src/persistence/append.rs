@@ -11,16 +11,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use store_engine::{AofFacts, Config, Engine, Fsync, LogLevel, Unit};
-use store_persist::aof::{
-    AppendError, AppendFile, Event, FsyncPolicy, Layout, Manifest, Output, Settings,
-};
+use store_engine::{AofFacts, Config, Engine, LogLevel, Unit};
+use store_persist::aof::{AppendError, AppendFile, Event, Layout, Manifest, Output, Settings};
 use store_persist::disk::Disk;
 
 use super::base::{BaseTurn, BaseWriter, write_base_now};
+use super::dir;
 use super::folder::DataFolders;
 use super::worker::{Mailbox, Worker};
-use super::{dir, layout};
 
 /// The append-only file, on or off.
 pub(crate) struct Append {
@@ -34,22 +32,7 @@ pub(crate) struct Append {
 }
 
 fn settings(config: &Config) -> Settings {
-    let append = &config.settings().append;
-    Settings {
-        is_wanted: append.is_on,
-        layout: layout(config),
-        policy: match append.fsync {
-            Fsync::Always => FsyncPolicy::Always,
-            Fsync::Never => FsyncPolicy::Never,
-            Fsync::EverySecond => FsyncPolicy::EverySecond,
-        },
-        has_timestamps: append.has_timestamps,
-        has_sums: append.has_sums,
-        rests_on_rewrite: append.rests_on_rewrite,
-        has_rdb_base: append.has_rdb_base,
-        growth_percentage: append.growth_percentage,
-        rewrite_size_min: append.rewrite_size_min,
-    }
+    config.settings().append.file.clone()
 }
 
 impl Append {

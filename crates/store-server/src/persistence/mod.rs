@@ -252,14 +252,10 @@ pub(crate) fn snapshot_path(config: &Config) -> Option<PathBuf> {
 
 /// Folder and names of the append-only file.
 pub(crate) fn layout(config: &Config) -> Layout {
-    Layout {
-        dir: dir(config),
-        folder_name: config.settings().append.folder_name.clone(),
-        file_name: config.settings().append.file_name.clone(),
-    }
+    config.settings().append.file.layout.clone()
 }
 
 /// Whether the server is to find its data again.
 pub(crate) fn persists(config: &Config) -> bool {
-    config.settings().append.is_on || config.settings().snapshot.is_automatic()
+    config.settings().append.file.is_wanted || config.settings().snapshot.is_automatic()
 }

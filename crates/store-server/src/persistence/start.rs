@@ -87,7 +87,7 @@ enum Content {
 impl Loader {
     /// Looks what there is to load. Fails with what to tell.
     pub(crate) fn find(disk: Arc<dyn Disk>, config: &Config) -> Result<Self, String> {
-        let mut loader = match config.settings().append.is_on {
+        let mut loader = match config.settings().append.file.is_wanted {
             true => Self::of_appended(disk, config, &layout(config))?,
             false => Self::of_nothing(disk, config),
         };

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use store_persist::aof::{self, FsyncPolicy, Layout};
+
 use super::super::Texts;
 use crate::snapshot::SavePoint;
 
@@ -29,39 +31,10 @@ pub struct SnapshotSettings {
 /// The append-only file.
 #[derive(Clone, Debug)]
 pub struct AppendSettings {
-    /// `appendonly`.
-    pub is_on: bool,
-    /// `appenddirname`.
-    pub folder_name: String,
-    /// `appendfilename`.
-    pub file_name: String,
-    /// `appendfsync`.
-    pub fsync: Fsync,
-    /// `aof-timestamp-enabled`.
-    pub has_timestamps: bool,
-    /// `aof-checksum`.
-    pub has_sums: bool,
-    /// `no-appendfsync-on-rewrite`.
-    pub rests_on_rewrite: bool,
-    /// `aof-use-rdb-preamble`.
-    pub has_rdb_base: bool,
-    /// `auto-aof-rewrite-percentage`.
-    pub growth_percentage: u64,
-    /// `auto-aof-rewrite-min-size`.
-    pub rewrite_size_min: u64,
+    /// What its machine goes by.
+    pub file: aof::Settings,
     /// `aof-load-truncated`.
     pub may_cut: bool,
-}
-
-/// When what was appended is made to last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fsync {
-    /// Before it is acknowledged.
-    Always,
-    /// Once a second.
-    EverySecond,
-    /// When the system sees fit.
-    Never,
 }
 
 impl SnapshotSettings {
@@ -91,14 +64,17 @@ impl SnapshotSettings {
 
 impl AppendSettings {
     pub(super) fn read(texts: &Texts) -> Self {
-        Self {
-            is_on: texts.is_on("appendonly"),
-            folder_name: texts.text("appenddirname").to_owned(),
-            file_name: texts.text("appendfilename").to_owned(),
-            fsync: match texts.text("appendfsync") {
-                "always" => Fsync::Always,
-                "no" => Fsync::Never,
-                _ => Fsync::EverySecond,
+        let file = aof::Settings {
+            is_wanted: texts.is_on("appendonly"),
+            layout: Layout {
+                dir: PathBuf::from(texts.text("dir")),
+                folder_name: texts.text("appenddirname").to_owned(),
+                file_name: texts.text("appendfilename").to_owned(),
+            },
+            policy: match texts.text("appendfsync") {
+                "always" => FsyncPolicy::Always,
+                "no" => FsyncPolicy::Never,
+                _ => FsyncPolicy::EverySecond,
             },
             has_timestamps: texts.is_on("aof-timestamp-enabled"),
             has_sums: texts.is_on("aof-checksum"),
@@ -106,7 +82,7 @@ impl AppendSettings {
             has_rdb_base: texts.is_on("aof-use-rdb-preamble"),
             growth_percentage: texts.number("auto-aof-rewrite-percentage") as u64,
             rewrite_size_min: texts.number("auto-aof-rewrite-min-size") as u64,
-            may_cut: texts.is_on("aof-load-truncated"),
-        }
+        };
+        Self { file, may_cut: texts.is_on("aof-load-truncated") }
     }
 }
