@@ -3,12 +3,14 @@
 use simulator::{CONTROLS, Case, Mode, RivalKind, Subject, World};
 
 const SEEDS_MAX: u64 = 5_000;
+/// Seeds that caught the rarest ones when all were counted; they are tried first, to be quick.
+const LIKELY: [u64; 4] = [2_570, 992, 713, 338];
 
 #[test]
 fn every_control_is_caught_by_the_promise_it_breaks() {
     for control in CONTROLS {
         let case = Case::named(control.case).unwrap();
-        let is_caught = (0..SEEDS_MAX).any(|seed| {
+        let is_caught = LIKELY.into_iter().chain(0..SEEDS_MAX).any(|seed| {
             let world = World::new(case, control.subject, seed, Mode::of_seed(seed));
             world.judging_only(control.breaks).run().violation.is_some()
         });

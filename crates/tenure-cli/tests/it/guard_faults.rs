@@ -142,7 +142,7 @@ fn a_standby_outlives_any_number_of_guards() {
     for _ in 0..10 {
         // Long enough that it counts as one that stays, from when it serves on.
         wait_until("the guard to serve", GENEROUS, || blocks_signals(guard));
-        std::thread::sleep(std::time::Duration::from_millis(2_000));
+        std::thread::sleep(std::time::Duration::from_millis(1_500));
         send(guard, Signal::KILL);
         guard = next_guard(&standby, guard);
     }

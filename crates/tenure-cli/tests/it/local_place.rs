@@ -285,20 +285,6 @@ fn a_lock_of_whoever_starts_the_store_is_not_kept_by_it() {
     assert!(free.success());
 }
 
-/// A store that hangs is told with its process; another one beside it is never the answer.
-#[test]
-fn a_store_that_is_stopped_is_not_doubled_and_not_waited_for_without_end() {
-    let user = User::new();
-    assert_eq!(user.tenure(&["local", "start"]).code, 0);
-    let pid = user.pid().unwrap();
-    send(pid, Signal::STOP);
-    let said = user.tenure(&["who", "job"]);
-    send(pid, Signal::CONT);
-    assert_eq!(said.code, 69, "{said:?}");
-    assert!(said.err.contains(&format!("process {pid}")), "{said:?}");
-    assert_eq!(user.pid(), Some(pid));
-}
-
 /// A home that is mounted later would be another folder, and another store.
 #[test]
 fn a_home_that_is_not_there_is_not_made() {

@@ -43,6 +43,8 @@ fn a_silent_store_is_named_and_waited_for_no_longer_than_asked() {
     let named = format!("the local store, process {pid}, does not answer");
     assert!(said.err.lines().next().unwrap().contains(&named), "{said:?}");
     assert!(said.err.contains("local stop --force"), "{said:?}");
+    send(pid, Signal::CONT);
+    assert_eq!(user.pid(), Some(pid), "no other was started");
 }
 
 #[test]
@@ -94,11 +96,13 @@ fn a_wait_timeout_counts_from_the_start_of_the_command() {
 #[test]
 fn the_status_of_a_silent_store_says_that_it_runs() {
     let (user, pid) = stopped();
-    let said = user.tenure(&["local", "status"]);
+    let command = user.command(&["local", "status"]);
+    let told = std::thread::spawn(move || Said::of(command));
+    let json = user.status();
+    let said = told.join().unwrap();
     assert_eq!(said.code, 69, "{said:?}");
     let told = format!("runs, process {pid}, and does not answer");
     assert!(said.out.contains(&told), "{said:?}");
-    let json = user.status();
     assert_eq!((&json["running"], &json["answers"]), (&true.into(), &false.into()), "{json}");
 }
 

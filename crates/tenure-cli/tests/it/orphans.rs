@@ -39,7 +39,7 @@ fn a_stray_that_ignores_the_stop_signal_never_meets_the_next_program() {
         let script = stray_writer(leader);
         let _wrapper = stage.wrap(id, &["--ttl", "1s"], &script);
         let mut token = stage.next_term(0);
-        for _ in 0..12 {
+        for _ in 0..6 {
             stage.tenure(&["resign", NAME]);
             token = stage.next_term(token);
             assert_eq!(stage.diary().check(), Ok(()), "with {leader:?}");
@@ -65,7 +65,7 @@ fn a_chain_of_processes_that_fork_and_end_never_meets_the_next_program() {
 fn a_chain_of_processes_that_fork_and_end_dies_with_its_wrapper() {
     let stage = Stage::on(Kind::Own);
     let folder = stage.folder.path();
-    for _ in 0..12 {
+    for _ in 0..6 {
         let before = stage.diary().last_token().unwrap_or(0);
         let mut wrapper = stage.wrap("ada", &[], Diary::FAST_CHAIN);
         stage.next_term(before);

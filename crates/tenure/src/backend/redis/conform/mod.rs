@@ -30,7 +30,7 @@ use self::story::{Event, Story};
 use super::text::cleaned;
 
 /// How many seeds every run of the tests plays on each server.
-const SEEDS_IN_CI: u64 = 60;
+const SEEDS_IN_CI: u64 = 36;
 /// How many seeds a mistake may take until it is noticed.
 const SEEDS_FOR_CONTROL: u64 = 400;
 /// How many events a difference is shown with, unless it is the only one that is looked for.
