@@ -7,7 +7,7 @@ import { probe } from "./wire.js";
 const TRIES = 3;
 const AGAIN_AFTER = 30e3;
 const AGAIN_MIN = 1000;
-// Younger than this is as good as new: no reason to ask anew.
+// Younger than this is as good as new: no reason to ask again.
 const LATE = 1500;
 
 let anchor = null;

@@ -57,7 +57,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// How the connection stands, kept up to date.
     fn connection(&self) -> watch::Receiver<Connection>;
 
-    /// Where the store is, for people. Never contains a secret.
+    /// The store's address, for display. Never contains a secret.
     fn describe(&self) -> String;
 }
 

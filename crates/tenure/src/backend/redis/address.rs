@@ -226,7 +226,7 @@ impl Options {
         Mode::from_options(self.take("mode").as_deref(), self.take("replicas").as_deref())
     }
 
-    /// The number of the database: the option counts before what stands in the path.
+    /// The number of the database: the option counts before what is in the path.
     pub(in crate::backend) fn take_database(&mut self, in_path: &str) -> Result<u32, String> {
         let in_path = Some(in_path.to_owned()).filter(|database| !database.is_empty());
         let Some(text) = self.take("db").or(in_path) else { return Ok(0) };

@@ -10,7 +10,8 @@ use crate::Error;
 /// ```no_run
 /// # use tenure::backend::redis::Topology;
 /// # async fn example() -> Result<(), tenure::Error> {
-/// if let Topology::Cluster(survey) = Topology::survey("redis+cluster://10.0.0.1,10.0.0.2").await? {
+/// if let Topology::Cluster(survey) = Topology::survey("redis+cluster://10.0.0.1,10.0.0.2").await?
+/// {
 ///     println!("slots without an owner: {:?}", survey.missing_slots());
 ///     println!("the election lives on {:?}", survey.shard_of("tenure:nightly-report"));
 /// }
@@ -23,7 +24,7 @@ use crate::Error;
 pub enum Topology {
     /// One server.
     One(RedisUrl),
-    /// A master that sentinels name.
+    /// A primary that sentinels name.
     Sentinels(SentinelSurvey),
     /// A cluster.
     Cluster(ClusterSurvey),
