@@ -9,6 +9,7 @@ mod links;
 mod macros;
 #[cfg(test)]
 mod planted;
+mod prose;
 mod protocol;
 mod publishing;
 mod purity;
@@ -16,6 +17,8 @@ mod rust;
 mod settings;
 mod sizes;
 mod tree;
+mod walks;
+mod words;
 
 use std::fmt;
 
@@ -70,9 +73,13 @@ const CHECKS: &[Check] = &[
     crates::TESTS,
     publishing::MANIFESTS,
     links::TARGETS,
+    links::INDEX,
     protocol::NAMES,
     protocol::CITATIONS,
     changelog::UNRELEASED,
+    walks::STEPS,
+    words::PHRASES,
+    words::NAMES,
 ];
 
 /// Checks all rules, printing what breaks them.
