@@ -38,7 +38,7 @@ use crate::backend::redis::{FenceReply, RedisBackend, fence_command, fence_reply
 ///
 /// ```
 /// # use tenure::fence::Fence;
-/// # use tenure::core::Token;
+/// # use tenure::Token;
 /// let (old, new) = (Token::new(17).unwrap(), Token::new(18).unwrap());
 /// let mut fence = Fence::new();
 /// fence.admit(old)?;
@@ -130,7 +130,7 @@ pub struct StaleToken {
 ///
 /// ```
 /// # use tenure::fence::SharedFence;
-/// # use tenure::core::Token;
+/// # use tenure::Token;
 /// let ledger = SharedFence::new(Vec::new());
 /// let token = Token::new(17).unwrap();
 /// ledger.write(token, |lines| lines.push("paid"))?;
@@ -183,7 +183,7 @@ impl<T> SharedFence<T> {
 /// they have the fence. Connections of another kind do not wait for replicas by themselves.
 ///
 /// ```no_run
-/// # use tenure::{core::Token, fence::FencedValue};
+/// # use tenure::{Token, fence::FencedValue};
 /// # async fn example(token: Token) -> Result<(), Box<dyn std::error::Error>> {
 /// let mut connection = redis::Client::open("redis://127.0.0.1")?
 ///     .get_multiplexed_async_connection()

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tenure::backend::QuorumBackend;
 use tenure::backend::redis::{ClusterSurvey, RedisUrl, SentinelSurvey, Shard, Topology};
 use tenure::config::Config;
-use tenure::core::{Resource, StoreError, StoreErrorKind};
+use tenure::{Resource, StoreError, StoreErrorKind};
 
 use super::finding::{Code, Finding};
 use super::store::{Part, StoreFacts};

@@ -2,7 +2,8 @@
 //!
 //! In: [`Call`]s, one request about one resource each. Out: [`Answer`]s in the words of
 //! [`tenure_core::protocol`], and hints pushed to subscribers. A backend decides nothing about
-//! leadership; it carries out requests atomically and says honestly when it does not know.
+//! leadership; it carries out requests atomically and says honestly when it does not know. Whoever
+//! writes one depends on the crate `tenure-core` for these words.
 
 mod check;
 pub mod conformance;

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
-use tenure::core::StoreErrorKind;
 use tenure::fence::FencedValue;
-use tenure::{Error, EventKind, Force, Tenure, Tick};
+use tenure::{Error, EventKind, Force, StoreErrorKind, Tenure, Tick};
 use testkit::{GENEROUS, RedisServer, SentinelGroup, wait_until};
 
 use crate::player::{Player, start};
