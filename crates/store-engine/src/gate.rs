@@ -80,7 +80,7 @@ fn handle_gated(cx: &mut Context<'_>, request: Request<'_>) {
     if cx.server.gates & HOLDS == server_gate::PAUSED && waits_for_pause(cx, demands) {
         return postpone(cx, request);
     }
-    if cx.in_multi() && !commands::runs_inside_multi(&cx.server.registry.row(cx.row).full_name) {
+    if is_queued(cx) {
         return queue(cx, request, demands.own);
     }
     let reply_start = cx.reply.len();
@@ -107,7 +107,7 @@ impl Demands {
             false => command.flags,
         };
         match &cx.session.transaction {
-            Some(held) if command.name == "exec" => {
+            Some(held) if command.has(flag::RUNS_QUEUED) => {
                 Self { own, any: own | held.flags, missing: !own | held.missing_flags }
             }
             _ => Self { own, any: own, missing: !own },
@@ -132,11 +132,16 @@ impl Demands {
 
 /// A request from a file has been through the gates when it first ran.
 fn handle_loaded(cx: &mut Context<'_>, request: Request<'_>) {
-    if cx.in_multi() && !commands::runs_inside_multi(&cx.server.registry.row(cx.row).full_name) {
+    if is_queued(cx) {
         let flags = cx.server.registry.row(cx.row).command.flags;
         return queue(cx, request, flags);
     }
     call(cx, request);
+}
+
+/// Whether the request waits for EXEC.
+fn is_queued(cx: &Context<'_>) -> bool {
+    cx.in_multi() && !cx.server.registry.row(cx.row).command.has(flag::RUNS_IN_MULTI)
 }
 
 /// What only gated requests have to follow their run.
@@ -183,7 +188,7 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>, demands: Demands) -> Comman
     } else if cx.server.gates & server_gate::MEMORY_LIMIT != 0 {
         eviction::check(cx, command, demands)?;
     }
-    let is_told = command.name == "ping" || demands.writes();
+    let is_told = command.has(flag::TELLS_TROUBLE) || demands.writes();
     if cx.server.gates & server_gate::DISK_TROUBLE != 0 && is_told {
         return Err(cx.server.persistence.refusal());
     }
@@ -216,19 +221,8 @@ pub(crate) fn check_replicas(cx: &Context<'_>, command: &Command) -> CommandResu
 
 /// In RESP2 a subscribed client cannot tell replies from messages.
 fn check_subscribed(cx: &Context<'_>) -> CommandResult {
-    const ALLOWED: &[&str] = &[
-        "ping",
-        "subscribe",
-        "ssubscribe",
-        "psubscribe",
-        "unsubscribe",
-        "sunsubscribe",
-        "punsubscribe",
-        "quit",
-        "reset",
-    ];
     let row = cx.server.registry.row(cx.row);
-    if ALLOWED.contains(&row.full_name.as_str()) {
+    if row.command.has(flag::ALLOW_SUBSCRIBED) {
         return Ok(());
     }
     Err(CommandError::new(format!(
@@ -383,7 +377,7 @@ fn refuse(cx: &mut Context<'_>, error: &CommandError) {
     if cx.in_multi() {
         cx.session.flags |= session_flag::MULTI_BROKEN;
     }
-    if cx.server.registry.row(cx.row).command.name == "exec" {
+    if cx.server.registry.row(cx.row).command.has(flag::RUNS_QUEUED) {
         return abort_exec(cx, error);
     }
     cx.server.stats.count_error(error.code());
@@ -408,7 +402,7 @@ fn handle_unknown(cx: &mut Context<'_>, request: Request<'_>) {
         cx.server.persistence.load_failure = Some(LoadFailure::UnknownCommand(name));
         return;
     }
-    if name.eq_ignore_ascii_case(b"host:") || name.eq_ignore_ascii_case(b"post") {
+    if is_http(name) {
         // A browser was made to talk to us: close before it sends anything worse.
         cx.session.flags |= session_flag::CLOSING;
         cx.db.effects.requests.push(ServerRequest::Close(cx.session.id));
@@ -428,6 +422,11 @@ fn handle_unknown(cx: &mut Context<'_>, request: Request<'_>) {
         text.extend(b"' ");
     }
     refuse_unknown(cx, &text);
+}
+
+/// Whether a line of an HTTP request begins with this word.
+fn is_http(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"host:") || word.eq_ignore_ascii_case(b"post")
 }
 
 #[cold]

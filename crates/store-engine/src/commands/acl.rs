@@ -17,36 +17,25 @@ pub(super) const TABLE: &[Command] = &[Command::container("acl", ACL_SUBCOMMANDS
 const PLAIN: u32 = NO_SCRIPT | LOADING | STALE;
 
 const ACL_SUBCOMMANDS: &[Command] = &[
-    Command::new("cat", AtLeast(2), PLAIN, acl_cat).docs(
-        Group::Server,
-        "6.0.0",
-        "O(1)",
-        "Categories of commands, or the commands of one.",
-    ),
-    Command::new("deluser", AtLeast(3), ADMIN | PLAIN, acl_deluser).docs(
-        Group::Server,
-        "6.0.0",
-        "O(1)",
-        "Removes users and closes their connections.",
-    ),
-    Command::new("dryrun", AtLeast(4), ADMIN | PLAIN, acl_dryrun).docs(
-        Group::Server,
-        "7.0.0",
-        "O(1)",
-        "Whether a user may run a command.",
-    ),
-    Command::new("genpass", AtLeast(2), PLAIN, acl_genpass).docs(
-        Group::Server,
-        "6.0.0",
-        "O(1)",
-        "A password that nobody can guess.",
-    ),
-    Command::new("getuser", Exactly(3), ADMIN | PLAIN, acl_getuser).docs(
-        Group::Server,
-        "6.0.0",
-        "O(N)",
-        "The rules of a user.",
-    ),
+    Command::new("cat", AtLeast(2), PLAIN, acl_cat)
+        .docs(Group::Server, "6.0.0", "O(1)", "Categories of commands, or the commands of one.")
+        .arguments("?categoryname#s"),
+    Command::new("deluser", AtLeast(3), ADMIN | PLAIN, acl_deluser)
+        .docs(Group::Server, "6.0.0", "O(1)", "Removes users and closes their connections.")
+        .arguments("*username#s"),
+    Command::new("dryrun", AtLeast(4), ADMIN | PLAIN, acl_dryrun)
+        .docs(Group::Server, "7.0.0", "O(1)", "Whether a user may run a command.")
+        .arguments("username#s command#s ?*arg#s"),
+    Command::new("genpass", AtLeast(2), PLAIN, acl_genpass)
+        .docs(Group::Server, "6.0.0", "O(1)", "A password that nobody can guess.")
+        .arguments("?bits#i"),
+    Command::new("getuser", Exactly(3), ADMIN | PLAIN, acl_getuser)
+        .docs(Group::Server, "6.0.0", "O(N)", "The rules of a user.")
+        .arguments("username#s")
+        .history(&[
+            ("6.2.0", "Tells the channels."),
+            ("7.0.0", "Tells selectors, and patterns as rules instead of lists."),
+        ]),
     Command::new("help", Exactly(2), LOADING | STALE, acl_help).docs(
         Group::Server,
         "6.0.0",
@@ -65,24 +54,23 @@ const ACL_SUBCOMMANDS: &[Command] = &[
         "O(N)",
         "Reads the users from the ACL file.",
     ),
-    Command::new("log", AtLeast(2), ADMIN | PLAIN, acl_log).docs(
-        Group::Server,
-        "6.0.0",
-        "O(N)",
-        "What was denied lately.",
-    ),
+    Command::new("log", AtLeast(2), ADMIN | PLAIN, acl_log)
+        .docs(Group::Server, "6.0.0", "O(N)", "What was denied lately.")
+        .arguments("?operation#o(count#i reset#t=RESET)"),
     Command::new("save", Exactly(2), ADMIN | PLAIN, acl_save).docs(
         Group::Server,
         "6.0.0",
         "O(N)",
         "Writes the users to the ACL file.",
     ),
-    Command::new("setuser", AtLeast(3), ADMIN | PLAIN, acl_setuser).docs(
-        Group::Server,
-        "6.0.0",
-        "O(N)",
-        "Makes or changes a user.",
-    ),
+    Command::new("setuser", AtLeast(3), ADMIN | PLAIN, acl_setuser)
+        .secrets_found_by(|request| (2..request.len()).collect())
+        .docs(Group::Server, "6.0.0", "O(N)", "Makes or changes a user.")
+        .arguments("username#s ?*rule#s")
+        .history(&[
+            ("6.2.0", "Takes channels."),
+            ("7.0.0", "Takes selectors, and kinds of access to keys."),
+        ]),
     Command::new("users", Exactly(2), ADMIN | PLAIN, acl_users).docs(
         Group::Server,
         "6.0.0",

@@ -20,12 +20,10 @@ pub(super) const TABLE: &[Command] = &[Command::container("config", CONFIG_SUBCO
 )];
 
 const CONFIG_SUBCOMMANDS: &[Command] = &[
-    Command::new("get", AtLeast(3), ADMIN | NO_SCRIPT | LOADING | STALE, config_get).docs(
-        Group::Server,
-        "2.0.0",
-        "O(N)",
-        "Settings that match patterns.",
-    ),
+    Command::new("get", AtLeast(3), ADMIN | NO_SCRIPT | LOADING | STALE, config_get)
+        .docs(Group::Server, "2.0.0", "O(N)", "Settings that match patterns.")
+        .arguments("*parameter#b(parameter#s)")
+        .history(&[("7.0.0", "Takes several patterns.")]),
     Command::new("help", Exactly(2), LOADING | STALE, config_help).docs(
         Group::Server,
         "5.0.0",
@@ -41,9 +39,21 @@ const CONFIG_SUBCOMMANDS: &[Command] = &[
         "Writes the settings in force to the configuration file.",
     ),
     Command::new("set", AtLeast(4), ADMIN | NO_SCRIPT | LOADING | STALE, config_set)
+        .secrets_found_by(secret_settings)
         .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
-        .docs(Group::Server, "2.0.0", "O(N)", "Changes settings."),
+        .docs(Group::Server, "2.0.0", "O(N)", "Changes settings.")
+        .arguments("*parameter_value#b(parameter#s value#s)")
+        .history(&[("7.0.0", "Takes several settings.")]),
 ];
+
+/// The new values of settings that are passwords.
+fn secret_settings(request: Request<'_>) -> Vec<usize> {
+    let is_secret = |at: &usize| {
+        let name = String::from_utf8_lossy(request.arg(*at));
+        Config::find(&name).is_some_and(|setting| setting.is_secret)
+    };
+    (2..request.len()).step_by(2).filter(is_secret).map(|at| at + 1).collect()
+}
 
 fn config_get(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let config = &cx.server.config;

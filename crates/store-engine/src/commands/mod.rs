@@ -31,6 +31,7 @@ mod pubsub;
 mod saving;
 mod scan;
 mod scripting;
+mod secrets;
 mod server;
 mod sets;
 mod slowlog;
@@ -57,7 +58,7 @@ pub(crate) use monitor::show_to_monitors;
 pub(crate) use news::{tell_beside_reply, tell_news, tell_own_news, tell_untold};
 pub(crate) use scripting::{check_busy, script_flags};
 pub(crate) use slowlog::{Slow, note_latency, note_slow};
-pub(crate) use transaction::{end_transaction, runs_inside_multi};
+pub(crate) use transaction::end_transaction;
 
 /// All families. Adding one is a line here and a file beside it.
 pub(crate) const TABLES: &[&[Command]] = &[

@@ -4,88 +4,87 @@ use store_types::glob;
 
 use super::news;
 use super::prelude::*;
+use crate::command::Channels;
 use crate::context::Caller;
 use crate::effects::KeyEvent;
 use crate::keyspace::Keyspace;
 use crate::pubsub::{Frame, SUBSCRIPTIONS_MAX, TopicKind, tell};
 use crate::state::ServerState;
 
+const LISTENS: u32 = PUBSUB | NO_SCRIPT | LOADING | STALE | ALLOW_SUBSCRIBED;
+
 pub(super) const TABLE: &[Command] = &[
-    Command::new("psubscribe", AtLeast(2), PUBSUB | NO_SCRIPT | LOADING | STALE, psubscribe).docs(
-        Group::PubSub,
-        "2.0.0",
-        "O(N)",
-        "Listens to channels that match patterns.",
-    ),
+    Command::new("psubscribe", AtLeast(2), LISTENS, psubscribe)
+        .channels(Channels::Patterns)
+        .docs(Group::PubSub, "2.0.0", "O(N)", "Listens to channels that match patterns.")
+        .arguments("*pattern#b(pattern#p)"),
     Command::new("publish", Exactly(3), PUBSUB | LOADING | STALE | FAST | MAY_REPLICATE, publish)
-        .docs(Group::PubSub, "2.0.0", "O(N+M)", "Sends a message to all who listen to a channel."),
+        .channels(Channels::First)
+        .docs(Group::PubSub, "2.0.0", "O(N+M)", "Sends a message to all who listen to a channel.")
+        .arguments("channel#s message#s"),
     Command::container("pubsub", PUBSUB_SUBCOMMANDS).docs(
         Group::PubSub,
         "2.8.0",
         "O(1)",
         "Who listens to what.",
     ),
-    Command::new("punsubscribe", AtLeast(1), PUBSUB | NO_SCRIPT | LOADING | STALE, punsubscribe)
-        .docs(Group::PubSub, "2.0.0", "O(N+M)", "Stops listening to patterns."),
+    Command::new("punsubscribe", AtLeast(1), LISTENS, punsubscribe)
+        .docs(Group::PubSub, "2.0.0", "O(N+M)", "Stops listening to patterns.")
+        .arguments("?*pattern#p"),
     Command::new("spublish", Exactly(3), PUBSUB | LOADING | STALE | FAST | MAY_REPLICATE, spublish)
+        .channels(Channels::First)
         .keys(&[KeySpec::one(1, NOT_KEY)])
         .docs(
             Group::PubSub,
             "7.0.0",
             "O(N)",
             "Sends a message to all who listen to a shard channel.",
-        ),
-    Command::new("ssubscribe", AtLeast(2), PUBSUB | NO_SCRIPT | LOADING | STALE, ssubscribe)
+        )
+        .arguments("shardchannel#s message#s"),
+    Command::new("ssubscribe", AtLeast(2), LISTENS, ssubscribe)
+        .channels(Channels::All)
         .keys(&[KeySpec::all(1, NOT_KEY)])
-        .docs(Group::PubSub, "7.0.0", "O(N)", "Listens to shard channels."),
-    Command::new("subscribe", AtLeast(2), PUBSUB | NO_SCRIPT | LOADING | STALE, subscribe).docs(
-        Group::PubSub,
-        "2.0.0",
-        "O(N)",
-        "Listens to channels.",
-    ),
-    Command::new("sunsubscribe", AtLeast(1), PUBSUB | NO_SCRIPT | LOADING | STALE, sunsubscribe)
+        .docs(Group::PubSub, "7.0.0", "O(N)", "Listens to shard channels.")
+        .arguments("*shardchannel#s"),
+    Command::new("subscribe", AtLeast(2), LISTENS, subscribe)
+        .channels(Channels::All)
+        .docs(Group::PubSub, "2.0.0", "O(N)", "Listens to channels.")
+        .arguments("*channel#s"),
+    Command::new("sunsubscribe", AtLeast(1), LISTENS, sunsubscribe)
         .keys(&[KeySpec::all(1, NOT_KEY)])
-        .docs(Group::PubSub, "7.0.0", "O(N)", "Stops listening to shard channels."),
-    Command::new("unsubscribe", AtLeast(1), PUBSUB | NO_SCRIPT | LOADING | STALE, unsubscribe)
-        .docs(Group::PubSub, "2.0.0", "O(N)", "Stops listening to channels."),
+        .docs(Group::PubSub, "7.0.0", "O(N)", "Stops listening to shard channels.")
+        .arguments("?*shardchannel#s"),
+    Command::new("unsubscribe", AtLeast(1), LISTENS, unsubscribe)
+        .docs(Group::PubSub, "2.0.0", "O(N)", "Stops listening to channels.")
+        .arguments("?*channel#s"),
 ];
 
-const PUBSUB_SUBCOMMANDS: &[Command] =
-    &[
-        Command::new("channels", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_channels).docs(
-            Group::PubSub,
-            "2.8.0",
-            "O(N)",
-            "The channels that somebody listens to.",
-        ),
-        Command::new("help", Exactly(2), LOADING | STALE, pubsub_help).docs(
-            Group::PubSub,
-            "6.2.0",
-            "O(1)",
-            "What the subcommands do.",
-        ),
-        Command::new("numpat", Exactly(2), PUBSUB | LOADING | STALE, pubsub_numpat).docs(
-            Group::PubSub,
-            "2.8.0",
-            "O(1)",
-            "How many patterns somebody listens to.",
-        ),
-        Command::new("numsub", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_numsub).docs(
-            Group::PubSub,
-            "2.8.0",
-            "O(N)",
-            "How many listen to channels.",
-        ),
-        Command::new("shardchannels", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_shardchannels)
-            .docs(Group::PubSub, "7.0.0", "O(N)", "The shard channels that somebody listens to."),
-        Command::new("shardnumsub", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_shardnumsub).docs(
-            Group::PubSub,
-            "7.0.0",
-            "O(N)",
-            "How many listen to shard channels.",
-        ),
-    ];
+const PUBSUB_SUBCOMMANDS: &[Command] = &[
+    Command::new("channels", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_channels)
+        .docs(Group::PubSub, "2.8.0", "O(N)", "The channels that somebody listens to.")
+        .arguments("?pattern#p"),
+    Command::new("help", Exactly(2), LOADING | STALE, pubsub_help).docs(
+        Group::PubSub,
+        "6.2.0",
+        "O(1)",
+        "What the subcommands do.",
+    ),
+    Command::new("numpat", Exactly(2), PUBSUB | LOADING | STALE, pubsub_numpat).docs(
+        Group::PubSub,
+        "2.8.0",
+        "O(1)",
+        "How many patterns somebody listens to.",
+    ),
+    Command::new("numsub", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_numsub)
+        .docs(Group::PubSub, "2.8.0", "O(N)", "How many listen to channels.")
+        .arguments("?*channel#s"),
+    Command::new("shardchannels", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_shardchannels)
+        .docs(Group::PubSub, "7.0.0", "O(N)", "The shard channels that somebody listens to.")
+        .arguments("?pattern#p"),
+    Command::new("shardnumsub", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_shardnumsub)
+        .docs(Group::PubSub, "7.0.0", "O(N)", "How many listen to shard channels.")
+        .arguments("?*shardchannel#s"),
+];
 
 fn subscribe(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     begin_listening(cx, request, TopicKind::Channel)

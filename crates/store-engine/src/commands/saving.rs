@@ -9,12 +9,10 @@ use crate::state::server_gate;
 
 pub(super) const TABLE: &[Command] =
     &[
-        Command::new("bgsave", AtLeast(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, bgsave).docs(
-            Group::Server,
-            "1.0.0",
-            "O(1)",
-            "Saves all data while others are served.",
-        ),
+        Command::new("bgsave", AtLeast(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, bgsave)
+            .docs(Group::Server, "1.0.0", "O(1)", "Saves all data while others are served.")
+            .arguments("?schedule#t=SCHEDULE^3.2.2")
+            .history(&[("3.2.2", "Takes SCHEDULE.")]),
         Command::new("lastsave", Exactly(1), LOADING | STALE | FAST, lastsave)
             .categories(category::ADMIN | category::DANGEROUS)
             .tips(&["nondeterministic_output"])
@@ -24,10 +22,15 @@ pub(super) const TABLE: &[Command] =
         Command::new(
             "shutdown",
             AtLeast(1),
-            ADMIN | NO_SCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY,
+            ADMIN | NO_SCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY | ENDS_SERVER,
             shutdown,
         )
-        .docs(Group::Server, "1.0.0", "O(N)", "Ends the server."),
+        .docs(Group::Server, "1.0.0", "O(N)", "Ends the server.")
+        .arguments(
+            "?nosave_save#o(nosave#t=NOSAVE save#t=SAVE) ?now#t=NOW^7.0.0 \
+             ?force#t=FORCE^7.0.0 ?abort#t=ABORT^7.0.0",
+        )
+        .history(&[("7.0.0", "Takes NOW, FORCE and ABORT.")]),
     ];
 
 const IN_PROGRESS: CommandError = CommandError::text("ERR Background save already in progress");

@@ -2,8 +2,8 @@
 
 use store_resp::OwnedRequest;
 
-use super::monitor::secret_args;
 use super::prelude::*;
+use super::secrets;
 use crate::registry::RowId;
 use crate::session::SessionId;
 use crate::slow_log::{SlowRequest, shortened};
@@ -19,7 +19,9 @@ pub(super) const TABLE: &[Command] = &[Command::container("slowlog", SLOWLOG_SUB
 const SLOWLOG_SUBCOMMANDS: &[Command] = &[
     Command::new("get", AtLeast(2), ADMIN | LOADING | STALE, slowlog_get)
         .tips(&["request_policy:all_nodes", "nondeterministic_output"])
-        .docs(Group::Server, "2.2.12", "O(N)", "The latest requests that took long."),
+        .docs(Group::Server, "2.2.12", "O(N)", "The latest requests that took long.")
+        .arguments("?count#i")
+        .history(&[("4.0.0", "Tells address and name of the client.")]),
     Command::new("help", Exactly(2), LOADING | STALE, slowlog_help).docs(
         Group::Server,
         "6.2.0",
@@ -100,12 +102,12 @@ pub(crate) fn note_slow(server: &mut ServerState, slow: Slow<'_>, (address, name
     if !is_slow || len_max == 0 || command.has(SKIP_SLOWLOG) {
         return;
     }
-    let is_secret = secret_args(&server.registry.row(slow.row).full_name, slow.request);
+    let secrets = secrets::of(command, slow.request);
     let entry = SlowRequest {
         id: 0,
         at_s,
         micros: slow.micros,
-        args: shortened(slow.request, is_secret),
+        args: shortened(slow.request, &secrets),
         client: address.to_owned(),
         name: name.to_vec(),
     };

@@ -19,7 +19,7 @@ mod pool;
 
 pub(crate) use policy::Policy;
 
-use crate::command::Command;
+use crate::command::{Command, flag};
 use crate::commands;
 use crate::context::Context;
 use crate::effects::ServerRequest;
@@ -145,12 +145,9 @@ fn beside_keys(server: &ServerState) -> usize {
 }
 
 fn needs_memory(cx: &Context<'_>, command: &Command, demands: Demands) -> bool {
-    match command.name {
-        "exec" => demands.grows(),
-        "discard" | "quit" | "reset" => false,
-        // Whatever is queued takes memory.
-        _ => demands.grows() || cx.in_multi(),
-    }
+    // Whatever is queued takes memory.
+    let is_kept = cx.in_multi() && !command.has(flag::RUNS_QUEUED | flag::DROPS_QUEUED);
+    demands.grows() || is_kept
 }
 
 /// Gives up keys until memory is within the limit, or the work of a turn is done.

@@ -265,8 +265,8 @@ pub(crate) fn remember_keys(cx: &mut Context<'_>, request: Request<'_>) {
         TrackingMode::Broadcast => false,
     };
     // CLIENT CACHING is about one command, or all between MULTI and EXEC.
-    let is_about_caching = row.full_name.starts_with("client|");
-    if !is_about_caching && !is_inside {
+    let container = row.parent.map_or(row, |parent| cx.server.registry.row(parent));
+    if !container.command.has(flag::KEEPS_CACHING) && !is_inside {
         tracking.caching = false;
     }
     let reads = row.command.has(flag::READ) && !row.command.has(flag::RUNS_SCRIPTS);

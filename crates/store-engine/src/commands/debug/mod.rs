@@ -15,7 +15,7 @@ use crate::snapshot::{self, LoadOptions};
 pub(super) const TABLE: &[Command] = &[Command::new(
     "debug",
     AtLeast(2),
-    ADMIN | NO_SCRIPT | LOADING | STALE,
+    ADMIN | NO_SCRIPT | LOADING | STALE | SYSTEM,
     debug,
 )
 .docs(Group::Server, "1.0.0", "O(1)", "Looks inside, for tests.")];

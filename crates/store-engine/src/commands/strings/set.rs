@@ -59,6 +59,12 @@ struct Ends {
     is_absolute: bool,
 }
 
+/// SET reads only with GET.
+pub(super) fn access_of_set(request: Request<'_>) -> u32 {
+    let gets = request.args_from(3).any(|arg| is_word(arg, "GET"));
+    if gets { RW | ACCESS | UPDATE } else { OW | UPDATE }
+}
+
 pub(super) fn set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let (key, value) = (request.arg(1), request.arg(2));
     if request.len() == 3 {
