@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use store_resp::OwnedRequest;
 
 use crate::keyspace::Garbage;
+use crate::persistence::snapshot::SaveJob;
 use crate::session::SessionId;
-use crate::snapshot::SaveJob;
 
 /// Classes of keyspace events, numbered as in Redis so that the setting reads the same.
 pub mod event_class {

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use store_resp::{ReplyWriter, Request};
 use store_types::{Limits, Rng};
 
-use crate::acl::Acl;
+use crate::acl::{self, Acl};
 use crate::attend::{Attendant, NoAttendant};
 use crate::commands;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::context::{Caller, Context, Propagate};
 use crate::effects::{Effects, Unblock};
 use crate::eviction::{self, Eviction};
@@ -17,16 +17,17 @@ use crate::host::Host;
 use crate::keyspace::{ExpiryTurn, Foreseen, Garbage, Keyspace};
 use crate::latency::LatencyMonitor;
 use crate::measure::{TickWork, Unmeasured};
+use crate::news;
 use crate::persistence::Persistence;
+use crate::persistence::snapshot::Saving;
 use crate::pubsub::PubSub;
 use crate::rates::RateMeter;
 use crate::registry::{Registry, RowId};
 use crate::scripting::Scripting;
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
 use crate::slow_log::SlowLog;
-use crate::snapshot::Saving;
 use crate::state::{DebugSwitches, Identity, Measured, ServerState, Stats, server_gate};
-use crate::tracking::TrackingTable;
+use crate::tracking::{self, TrackingTable};
 
 /// Rounds of waking blocked sessions after one request: each may feed the next.
 const WAKE_ROUNDS_MAX: usize = 1000;
@@ -120,9 +121,9 @@ impl Engine {
         };
         engine.state.saving.saved_at_ms = engine.state.identity.started_at_ms;
         engine.state.base_memory = size_of::<Self>() + size_of_val(engine.state.registry.rows());
-        commands::apply_settings(&mut engine.keyspace, &mut engine.state);
+        config::commands::apply_settings(&mut engine.keyspace, &mut engine.state);
         // A line about the default user wins over `requirepass`.
-        commands::load_configured_users(&mut engine.state);
+        acl::commands::load_configured_users(&mut engine.state);
         engine
     }
 
@@ -210,7 +211,7 @@ impl Engine {
 
     /// Reads the file of the setting `aclfile`, if there is one. Fails with what is wrong.
     pub fn load_acl_file(&mut self) -> Result<(), String> {
-        commands::load_acl_file(&mut self.state)
+        acl::commands::load_acl_file(&mut self.state)
     }
 
     /// A client went, whatever it was doing.
@@ -605,13 +606,13 @@ impl Engine {
         }
         if !self.keyspace.effects.news.is_empty() {
             // Whoever it is about is in the table.
-            commands::tell_news(&mut self.keyspace, &mut self.state, origin, None);
+            news::tell_news(&mut self.keyspace, &mut self.state, origin, None);
         }
         if self.keyspace.effects.has_untold {
-            commands::tell_untold(&mut self.keyspace, &mut self.state);
+            news::tell_untold(&mut self.keyspace, &mut self.state);
         }
         if std::mem::take(&mut self.keyspace.effects.tracking_is_full) {
-            commands::shrink_tracking(&mut self.keyspace, &mut self.state);
+            tracking::commands::shrink_tracking(&mut self.keyspace, &mut self.state);
         }
     }
 

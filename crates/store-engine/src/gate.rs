@@ -14,11 +14,14 @@ use crate::context::{Caller, Context, Propagate};
 use crate::effects::ServerRequest;
 use crate::error::{CommandError, CommandResult};
 use crate::eviction;
-use crate::load::LoadFailure;
 use crate::measure;
+use crate::news;
+use crate::persistence::load::LoadFailure;
 use crate::registry::RowId;
+use crate::scripting;
 use crate::session::{RequestSize, session_flag};
 use crate::state::server_gate;
+use crate::tracking;
 
 /// Commands that one transaction may queue.
 const QUEUED_MAX: usize = 1 << 20;
@@ -103,7 +106,7 @@ impl Demands {
     fn of(cx: &Context<'_>, request: Request<'_>) -> Self {
         let command = cx.server.registry.row(cx.row).command;
         let own = match command.has(flag::RUNS_SCRIPTS) {
-            true => commands::script_flags(cx, command, request),
+            true => scripting::commands::script_flags(cx, command, request),
             false => command.flags,
         };
         match &cx.session.transaction {
@@ -148,13 +151,13 @@ fn is_queued(cx: &Context<'_>) -> bool {
 fn after_call(cx: &mut Context<'_>, request: Request<'_>, reply_start: usize) {
     let listens = cx.session.has(session_flag::SUBSCRIBED | session_flag::HEARS_FOR_OTHERS);
     if listens || !cx.session.aside.is_empty() {
-        commands::tell_beside_reply(cx, request, reply_start);
+        news::tell_beside_reply(cx, request, reply_start);
     }
     if cx.server.gates & server_gate::MONITORED != 0 {
         commands::show_to_monitors(cx, request);
     }
     if cx.session.has(session_flag::TRACKING) {
-        commands::remember_keys(cx, request);
+        tracking::commands::remember_keys(cx, request);
     }
 }
 
@@ -184,7 +187,7 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>, demands: Demands) -> Comman
     }
     if cx.server.gates & server_gate::BUSY_SCRIPT != 0 {
         // No key may go for memory while a script relies on it.
-        commands::check_busy(cx, command)?;
+        scripting::commands::check_busy(cx, command)?;
     } else if cx.server.gates & server_gate::MEMORY_LIMIT != 0 {
         eviction::check(cx, command, demands)?;
     }
@@ -361,7 +364,7 @@ pub(crate) fn call_queued(cx: &mut Context<'_>, row: RowId, request: Request<'_>
     }
     if cx.db.effects.news.is_large() {
         // The next command may cause as much again.
-        commands::tell_own_news(cx);
+        news::tell_own_news(cx);
     }
     (cx.row, cx.caller) = outer;
 }

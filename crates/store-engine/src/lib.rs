@@ -10,10 +10,11 @@
 //!
 //! # How to add a command
 //!
-//! Each family is one file (or folder) in `commands/` with its table and its functions. The row is
+//! Each family is one file (or folder) in `commands/` with its table and its functions; a family
+//! that keeps more than keys has its `commands` beside that, such as `acl/commands.rs`. The row is
 //! the only place that knows the command: nothing else may ask for its name.
 //!
-//! 1. **Row.** In the family's `pub(super) const TABLE: &[Command]`, in alphabetical order:
+//! 1. **Row.** In the family's `const TABLE: &[Command]`, in alphabetical order:
 //!
 //!    ```text
 //!    Command::new("llen", Exactly(2), READ | FAST, llen)
@@ -60,33 +61,43 @@
 //!
 //! Fields of `cx` can be borrowed apart: hold a value of `cx.db` while writing to `cx.reply`.
 
-mod acl;
-mod attend;
+// The door: requests of sessions, one at a time.
+mod engine;
+mod session;
+
+// The gates, and the row they find.
 mod command;
+mod gate;
+mod key_finder;
+mod registry;
+
+// What the row's function gets, and how long it takes.
+mod context;
+mod error;
+mod measure;
+
+// What it works on: keys, and everything but the keys.
+mod eviction;
+mod keyspace;
+mod rates;
+mod state;
+
+// The functions. What keeps more than keys has its commands beside that.
+mod acl;
 mod commands;
 mod config;
-mod context;
-mod effects;
-mod engine;
-mod error;
-mod eviction;
-mod gate;
-mod host;
-mod key_finder;
-mod keyspace;
 mod latency;
-mod load;
-mod measure;
 mod persistence;
 mod pubsub;
-mod rates;
-mod registry;
 mod scripting;
-mod session;
 mod slow_log;
-mod snapshot;
-mod state;
 mod tracking;
+
+// What leaves the engine: told to other sessions, fetched by the driver, or asked of it.
+mod attend;
+mod effects;
+mod host;
+mod news;
 
 /// The version of Redis whose clients we serve.
 pub const REDIS_VERSION: &str = "7.0.15";
@@ -120,7 +131,11 @@ pub use keyspace::{
     SnapshotTurn, StringRef, Value, ValueMut, ValueRef, WaitingKeys, Watches,
 };
 pub use latency::{EventSamples, Histogram, LatencyMonitor};
-pub use load::LoadFailure;
+pub use persistence::load::LoadFailure;
+pub use persistence::snapshot::{
+    LoadOptions, LoadProgress, LoadReport, SaveFailure, SaveJob, SavePoint, Saving, check_snapshot,
+    fact,
+};
 pub use persistence::{AofFacts, Loading, Persistence};
 pub use pubsub::{PubSub, Subscriptions, TopicKind};
 pub use rates::{Amounts, RateMeter};
@@ -130,10 +145,6 @@ pub use session::{
     Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, Transaction, session_flag,
 };
 pub use slow_log::{SlowLog, SlowRequest};
-pub use snapshot::{
-    LoadOptions, LoadProgress, LoadReport, SaveFailure, SaveJob, SavePoint, Saving, check_snapshot,
-    fact,
-};
 pub use state::{DebugSwitches, Identity, Measured, Pause, ServerState, Stats, server_gate};
 pub use store_script::LogLevel;
 pub use tracking::{Tracking, TrackingMode, TrackingTable};

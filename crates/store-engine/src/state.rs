@@ -10,13 +10,13 @@ use crate::eviction::Eviction;
 use crate::host::Host;
 use crate::latency::LatencyMonitor;
 use crate::persistence::Persistence;
+use crate::persistence::snapshot::Saving;
 use crate::pubsub::PubSub;
 use crate::rates::{Amounts, RateMeter};
 use crate::registry::Registry;
 use crate::scripting::Scripting;
 use crate::session::{SessionId, Sessions};
 use crate::slow_log::SlowLog;
-use crate::snapshot::Saving;
 use crate::tracking::TrackingTable;
 
 /// How many distinct error codes INFO errorstats counts; scripts can make up any.

@@ -1,8 +1,8 @@
 //! When keys end.
 
-use super::news;
 use super::prelude::*;
 use crate::effects::KeyEvent;
+use crate::news;
 
 const CONDITION: &[Change] = &[("7.0.0", "Takes NX, XX, GT and LT.")];
 const MISSING: &[Change] = &[("2.8.0", "Answers -2 when there is no key.")];

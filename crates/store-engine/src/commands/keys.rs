@@ -6,7 +6,7 @@ use super::prelude::*;
 use crate::context::Propagate;
 use crate::effects::ServerRequest;
 use crate::keyspace::{Entry, Freeing, NewValue, ValueRef};
-use crate::snapshot;
+use crate::persistence::snapshot;
 
 const FLUSH: &[Change] = &[("4.0.0", "Takes ASYNC."), ("6.2.0", "Takes SYNC.")];
 

@@ -2,10 +2,10 @@
 
 use store_resp::ReplyWriter;
 
-use super::news;
 use super::prelude::*;
 use super::secrets;
 use crate::context::Caller;
+use crate::news;
 use crate::pubsub::tell;
 use crate::session::session_flag;
 use crate::state::{ServerState, server_gate};
@@ -50,7 +50,7 @@ pub(crate) fn show_to_monitors(cx: &mut Context<'_>, request: Request<'_>) {
 }
 
 /// Shows a request of any kind to all who watch.
-pub(super) fn show_request(cx: &mut Context<'_>, request: Request<'_>) {
+pub(crate) fn show_request(cx: &mut Context<'_>, request: Request<'_>) {
     let line = line(cx, request);
     let limit = cx.server.config.settings().clients.output_limits.pubsub;
     let (sessions, effects) = (&mut cx.server.sessions, &mut cx.db.effects);

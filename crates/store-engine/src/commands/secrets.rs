@@ -3,12 +3,12 @@
 use super::prelude::*;
 
 /// The positions of the passwords in a request.
-pub(super) fn of(command: &Command, request: Request<'_>) -> Vec<usize> {
+pub(crate) fn of(command: &Command, request: Request<'_>) -> Vec<usize> {
     command.find_secrets.map_or(Vec::new(), |find_secrets| find_secrets(request))
 }
 
 /// The positions of the `count` arguments behind each `word`.
-pub(super) fn behind(
+pub(crate) fn behind(
     request: Request<'_>,
     word: &'static str,
     count: usize,

@@ -166,7 +166,7 @@ fn module_list(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 }
 
 fn no_modules(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    if !super::config::allows(cx, cx.server.config.settings().clients.module_command) {
+    if !crate::config::commands::allows(cx, cx.server.config.settings().clients.module_command) {
         return Err(CommandError::text(
             "ERR MODULE command not allowed. If the enable-module-command option is set to \
              \"local\", you can run it from a local connection, otherwise you need to set this \

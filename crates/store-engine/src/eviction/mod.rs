@@ -20,13 +20,13 @@ mod pool;
 pub(crate) use policy::Policy;
 
 use crate::command::{Command, flag};
-use crate::commands;
 use crate::context::Context;
 use crate::effects::ServerRequest;
 use crate::error::{CommandError, CommandResult};
 use crate::gate::Demands;
 use crate::keyspace::{Keyspace, Scope};
 use crate::state::{ServerState, server_gate};
+use crate::tracking;
 use policy::Order;
 use pool::{Candidate, Pool};
 
@@ -110,7 +110,7 @@ pub(crate) struct EvictionSettings {
 pub(crate) fn check(cx: &mut Context<'_>, command: &Command, demands: Demands) -> CommandResult {
     let room = make_room(cx.db, cx.server);
     if !cx.db.effects.news.is_empty() {
-        commands::tell_before_reply(cx);
+        tracking::commands::tell_before_reply(cx);
     }
     if room == Room::Nothing && needs_memory(cx, command, demands) {
         return Err(OUT_OF_MEMORY);

@@ -2,10 +2,10 @@
 
 mod field;
 
-use super::news;
 use super::prelude::*;
 use super::strings::check_len;
 use crate::keyspace::{Expiry, NewValue, StringRef};
+use crate::news;
 use field::{bitfield, bitfield_ro};
 
 const BITS: &[Change] = &[("7.0.0", "Takes BYTE and BIT.")];

@@ -96,7 +96,7 @@ fn close_matching(cx: &mut Context<'_>, conditions: &Conditions<'_>, skips_own: 
 }
 
 /// Closes a session other than the running one. It hears, takes and keeps nothing from now on.
-pub(in crate::commands) fn kill(db: &mut Keyspace, server: &mut ServerState, id: SessionId) {
+pub(crate) fn kill(db: &mut Keyspace, server: &mut ServerState, id: SessionId) {
     let Some(mut session) = server.sessions.take(id) else { return };
     session.flags |= session_flag::CLOSING;
     // What it has not been sent yet it will not get any more.

@@ -3,21 +3,20 @@
 mod kill;
 mod list;
 mod pause;
-mod tracking;
 
 use super::connection::set_name;
 use super::prelude::*;
 use crate::effects::Unblock;
 use crate::session::session_flag;
+use crate::tracking::commands::{
+    client_caching, client_getredir, client_tracking, client_trackinginfo,
+};
 use kill::client_kill;
-pub(super) use kill::kill;
+pub(crate) use kill::kill;
 pub(crate) use list::describe_client;
 use list::{client_info, client_list};
 pub(crate) use pause::end_pause;
 use pause::{client_pause, client_unpause};
-use tracking::{client_caching, client_getredir, client_tracking, client_trackinginfo};
-pub(super) use tracking::{leave_tracking, watch_changes};
-pub(crate) use tracking::{remember_keys, shrink_tracking, tell_before_reply};
 
 pub(super) const TABLE: &[Command] = &[Command::container("client", CLIENT_SUBCOMMANDS)
     .also(KEEPS_CACHING)
@@ -208,7 +207,7 @@ fn client_unblock(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         // As in Redis: whatever is ended counts as failed, and so does ending it with an error.
         cx.server.registry.stats_mut(row).failed += 1;
         cx.server.registry.stats_mut(cx.row).failed += u64::from(unblock == Unblock::Error);
-        super::slowlog::note_unblocked(cx, id, row);
+        crate::slow_log::commands::note_unblocked(cx, id, row);
         cx.db.effects.unblocks.push((id, unblock));
     }
     Ok(())

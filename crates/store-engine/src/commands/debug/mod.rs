@@ -9,8 +9,8 @@ use super::prelude::*;
 use crate::config::rewrite_whole_file;
 use crate::effects::ServerRequest;
 use crate::keyspace::{Data, Entry, Expiry, Freeing, NewValue, ValueRef};
+use crate::persistence::snapshot::{self, LoadOptions};
 use crate::session::session_flag;
-use crate::snapshot::{self, LoadOptions};
 
 pub(super) const TABLE: &[Command] = &[Command::new(
     "debug",
@@ -84,7 +84,7 @@ const REFUSED: &[&str] = &[
 ];
 
 fn debug(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    if !super::config::allows(cx, cx.server.config.settings().clients.debug_command) {
+    if !crate::config::commands::allows(cx, cx.server.config.settings().clients.debug_command) {
         return Err(CommandError::text(
             "ERR DEBUG command not allowed. If the enable-debug-command option is set to \
              \"local\", you can run it from a local connection, otherwise you need to set this \
@@ -171,7 +171,7 @@ fn replybuffer(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn rewrite_whole_config(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    super::config::rewrite(cx, rewrite_whole_file)
+    crate::config::commands::rewrite(cx, rewrite_whole_file)
 }
 
 /// Saves, empties and loads the server. NOSAVE loads what was saved before, NOFLUSH keeps what is

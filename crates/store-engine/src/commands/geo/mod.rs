@@ -8,8 +8,8 @@ use store_types::number::{Extended, IntText, parse_f64};
 use store_types::{Inserted, SortedSet};
 
 use super::collection::count_further;
-use super::news;
 use super::prelude::*;
+use crate::news;
 use search::{georadius, georadiusbymember, geosearch, geosearchstore};
 
 const STORE_KEYS_BY_MEMBER: &[KeySpec] = &[

@@ -4,8 +4,8 @@ mod fields;
 mod many;
 mod number;
 
-use super::news;
 use super::prelude::*;
+use crate::news;
 use fields::{hdel, hexists, hget, hlen, hmget, hmset, hset, hsetnx, hstrlen};
 use many::{hgetall, hkeys, hrandfield, hscan, hvals};
 use number::{hincrby, hincrbyfloat};

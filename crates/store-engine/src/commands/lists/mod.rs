@@ -7,8 +7,8 @@ mod take;
 
 use store_types::End;
 
-use super::news;
 use super::prelude::*;
+use crate::news;
 use ends::{llen, lpop, lpush, lpushx, rpop, rpush, rpushx};
 use inside::{lindex, linsert, lpos, lrange, lrem, lset, ltrim};
 use moves::{blmove, brpoplpush, lmove, rpoplpush};

@@ -4,8 +4,8 @@ mod algebra;
 mod members;
 mod random;
 
-use super::news;
 use super::prelude::*;
+use crate::news;
 use algebra::{sdiff, sdiffstore, sinter, sintercard, sinterstore, sunion, sunionstore};
 use members::{sadd, scard, sismember, smembers, smismember, smove, srem, sscan};
 use random::{spop, srandmember};

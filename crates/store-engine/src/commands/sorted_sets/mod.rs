@@ -8,8 +8,8 @@ mod pop;
 mod range;
 mod store;
 
-use super::news;
 use super::prelude::*;
+use crate::news;
 use add::{zadd, zincrby};
 use algebra::{zdiff, zdiffstore, zinter, zintercard, zinterstore, zunion, zunionstore};
 use members::{zcard, zmscore, zrandmember, zrank, zrem, zrevrank, zscan, zscore};

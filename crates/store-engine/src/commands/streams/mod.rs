@@ -10,8 +10,8 @@ mod range;
 mod read;
 mod write;
 
-use super::news;
 use super::prelude::*;
+use crate::news;
 use add::{xadd, xtrim};
 use claim::{xautoclaim, xclaim};
 use group::{xack, xgroup_create, xgroup_createconsumer, xgroup_delconsumer, xgroup_destroy};

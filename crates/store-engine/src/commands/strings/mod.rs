@@ -8,9 +8,9 @@ mod set;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::news;
 use super::prelude::*;
 use crate::keyspace::NewValue;
+use crate::news;
 use counter::{decr, decrby, incr, incrby, incrbyfloat};
 use edit::{append, getrange, setrange, strlen};
 pub(super) use edit::{check_len, string_max};

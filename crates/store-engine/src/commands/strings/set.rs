@@ -3,11 +3,11 @@
 use store_resp::SHARED_MIN;
 
 use super::super::expire::{Unit, deadline};
-use super::super::news;
 use super::super::prelude::*;
 use super::{reply_shared, stored_arg};
 use crate::effects::KeyEvent;
 use crate::keyspace::{Expiry, StringRef};
+use crate::news;
 
 pub(super) fn get(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     match cx.db.read_string(request.arg(1))? {

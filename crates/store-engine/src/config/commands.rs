@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use store_types::{Limits, glob};
 
-use super::prelude::*;
+use crate::commands::prelude::*;
 use crate::config::{Config, Permission, Setting, Settings, rewrite_file};
 use crate::effects::ServerRequest;
 use crate::eviction;
 use crate::keyspace::{AccessPolicy, Keyspace};
-use crate::snapshot;
+use crate::persistence::snapshot;
 use crate::state::{ServerState, server_gate};
 
-pub(super) const TABLE: &[Command] = &[Command::container("config", CONFIG_SUBCOMMANDS).docs(
+pub(crate) const TABLE: &[Command] = &[Command::container("config", CONFIG_SUBCOMMANDS).docs(
     Group::Server,
     "2.0.0",
     "O(1)",
@@ -138,7 +138,7 @@ fn check_settable(
 }
 
 /// Whether something is allowed to this session.
-pub(super) fn allows(cx: &Context<'_>, permission: Permission) -> bool {
+pub(crate) fn allows(cx: &Context<'_>, permission: Permission) -> bool {
     match permission {
         Permission::Everybody => true,
         Permission::Local => cx.session.origin.is_local,
@@ -163,13 +163,13 @@ fn config_rewrite(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 }
 
 /// Writes the configuration file as `renew` makes it of the settings and the text it has.
-pub(super) fn rewrite(cx: &mut Context<'_>, renew: fn(&Config, &str) -> String) -> CommandResult {
+pub(crate) fn rewrite(cx: &mut Context<'_>, renew: fn(&Config, &str) -> String) -> CommandResult {
     let path = &cx.server.identity.config_file;
     if path.is_empty() {
         return Err(CommandError::text("ERR The server is running without a config file"));
     }
     let mut config = cx.server.config.clone();
-    let lines = cx.server.acl.lines_for_file(super::acl::rulebook(cx.server));
+    let lines = cx.server.acl.lines_for_file(crate::acl::commands::rulebook(cx.server));
     let lines = lines
         .map_err(|reason| CommandError::new(format!("ERR Rewriting config file: {reason}")))?;
     config.set_user_lines(&lines);
@@ -183,7 +183,7 @@ pub(super) fn rewrite(cx: &mut Context<'_>, renew: fn(&Config, &str) -> String) 
 }
 
 fn config_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    super::help::reply(
+    crate::commands::help::reply(
         cx,
         "CONFIG",
         &[

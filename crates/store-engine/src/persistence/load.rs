@@ -5,8 +5,8 @@ use store_resp::Request;
 use crate::engine::{Engine, Outcome, open_session};
 use crate::keyspace::Freeing;
 use crate::persistence::Loading;
+use crate::persistence::snapshot;
 use crate::session::{Origin, SessionId, session_flag};
-use crate::snapshot;
 use crate::state::server_gate;
 
 /// Why a request from a file cannot be loaded. What changed data once can fail only when the

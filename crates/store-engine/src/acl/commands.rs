@@ -1,13 +1,13 @@
 //! ACL: users, and what they may do.
 
-use super::prelude::*;
 use crate::acl::{self, Reason, Rulebook, USERS_MAX, User, has_space, merge_selectors, verdict};
+use crate::commands::prelude::*;
 use crate::effects::ServerRequest;
 use crate::key_finder;
 use crate::session::{SessionId, session_flag};
 use crate::state::ServerState;
 
-pub(super) const TABLE: &[Command] = &[Command::container("acl", ACL_SUBCOMMANDS).docs(
+pub(crate) const TABLE: &[Command] = &[Command::container("acl", ACL_SUBCOMMANDS).docs(
     Group::Server,
     "6.0.0",
     "O(1)",
@@ -85,7 +85,7 @@ const ACL_SUBCOMMANDS: &[Command] = &[
     ),
 ];
 
-pub(super) fn rulebook(server: &ServerState) -> Rulebook<'_> {
+pub(crate) fn rulebook(server: &ServerState) -> Rulebook<'_> {
     let all_channels = server.config.settings().clients.has_all_channels;
     Rulebook { registry: &server.registry, all_channels }
 }
@@ -135,7 +135,7 @@ fn close_deaf_listeners(cx: &mut Context<'_>, name: &[u8], user: &User) {
     let deaf: Vec<SessionId> =
         cx.server.sessions.iter().filter(|other| is_deaf(other)).map(|other| other.id).collect();
     for id in deaf {
-        super::client::kill(cx.db, cx.server, id);
+        crate::commands::client::kill(cx.db, cx.server, id);
     }
     if is_deaf(cx.session) {
         close_own(cx);
@@ -162,7 +162,7 @@ fn close_sessions_of(cx: &mut Context<'_>, is_gone: impl Fn(&[u8]) -> bool) {
     let others = cx.server.sessions.iter().filter(|other| is_gone(&other.user));
     let ids: Vec<SessionId> = others.map(|other| other.id).collect();
     for id in ids {
-        super::client::kill(cx.db, cx.server, id);
+        crate::commands::client::kill(cx.db, cx.server, id);
     }
     if is_gone(&cx.session.user) {
         close_own(cx);
@@ -241,7 +241,7 @@ fn acl_cat(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
             cx.reply.array(rows.len());
             rows.iter().for_each(|row| cx.reply.bulk(row.full_name.as_bytes()));
         }
-        _ => return Err(super::help::wrong_arguments("ACL", request)),
+        _ => return Err(crate::commands::help::wrong_arguments("ACL", request)),
     }
     Ok(())
 }
@@ -251,7 +251,7 @@ fn acl_genpass(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let bits = match request.len() {
         2 => 256,
         3 => integer(request.arg(2))?,
-        _ => return Err(super::help::wrong_arguments("ACL", request)),
+        _ => return Err(crate::commands::help::wrong_arguments("ACL", request)),
     };
     if !(1..=BITS_MAX).contains(&bits) {
         return Err(CommandError::new(format!(
@@ -279,7 +279,7 @@ fn acl_log(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
             return Ok(());
         }
         3 => integer(request.arg(2))?.max(0) as usize,
-        _ => return Err(super::help::wrong_arguments("ACL", request)),
+        _ => return Err(crate::commands::help::wrong_arguments("ACL", request)),
     };
     let (log, now_ms, reply) = (&cx.server.acl.log, cx.db.now_ms(), &mut cx.reply);
     reply.array(count.min(log.len()));
@@ -420,7 +420,7 @@ pub(crate) fn load_configured_users(server: &mut ServerState) {
 }
 
 fn acl_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    super::help::reply(
+    crate::commands::help::reply(
         cx,
         "ACL",
         &[

@@ -3,9 +3,9 @@
 use store_script::{Existing, Interpreter, Library, LibraryError};
 use store_types::glob;
 
-use super::super::prelude::*;
 use super::run::{ScriptHost, with_interpreter};
 use super::{ScriptKind, kill, payload};
+use crate::commands::prelude::*;
 
 const LOADS: u32 = WRITE | GROWS | NO_SCRIPT | RUNS_SCRIPTS;
 
@@ -272,7 +272,7 @@ fn function_stats(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 }
 
 fn function_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    super::super::help::reply(
+    crate::commands::help::reply(
         cx,
         "FUNCTION",
         &[

@@ -1,5 +1,7 @@
 //! Requests that took long.
 
+pub(crate) mod commands;
+
 use std::collections::VecDeque;
 
 use store_resp::Request;

@@ -6,9 +6,9 @@ use store_script::{
     Replication, Tick,
 };
 
-use super::super::prelude::*;
 use crate::acl;
 use crate::attend::{Attended, Busy};
+use crate::commands::prelude::*;
 use crate::context::Caller;
 use crate::effects::ServerRequest;
 use crate::eviction;

@@ -2,18 +2,18 @@
 
 use store_types::glob;
 
-use super::news;
-use super::prelude::*;
 use crate::command::Channels;
+use crate::commands::prelude::*;
 use crate::context::Caller;
 use crate::effects::KeyEvent;
 use crate::keyspace::Keyspace;
+use crate::news;
 use crate::pubsub::{Frame, SUBSCRIPTIONS_MAX, TopicKind, tell};
 use crate::state::ServerState;
 
 const LISTENS: u32 = PUBSUB | NO_SCRIPT | LOADING | STALE | ALLOW_SUBSCRIBED;
 
-pub(super) const TABLE: &[Command] = &[
+pub(crate) const TABLE: &[Command] = &[
     Command::new("psubscribe", AtLeast(2), LISTENS, psubscribe)
         .channels(Channels::Patterns)
         .docs(Group::PubSub, "2.0.0", "O(N)", "Listens to channels that match patterns.")
@@ -195,7 +195,7 @@ fn publish_from(cx: &mut Context<'_>, channel: &[u8], text: &[u8]) -> usize {
 
 /// Sends to all who listen; those that are not in the table of sessions, which is the one that
 /// runs, are handed to `own`.
-pub(super) fn deliver(
+pub(crate) fn deliver(
     db: &mut Keyspace,
     server: &mut ServerState,
     channel: &[u8],
@@ -230,7 +230,7 @@ fn spublish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 /// Calls `publish` with each channel that the setting wants told of an event, and the text.
-pub(super) fn each_channel(event: &KeyEvent, mask: u32, mut publish: impl FnMut(&[u8], &[u8])) {
+pub(crate) fn each_channel(event: &KeyEvent, mask: u32, mut publish: impl FnMut(&[u8], &[u8])) {
     if mask & event_class::KEYSPACE != 0 {
         let mut channel = format!("__keyspace@{}__:", event.db).into_bytes();
         channel.extend_from_slice(&event.key);
@@ -254,7 +254,7 @@ fn list_topics(cx: &mut Context<'_>, request: Request<'_>, kind: TopicKind) -> C
     let pattern = match request.len() {
         2 => None,
         3 => Some(request.arg(2)),
-        _ => return Err(super::help::wrong_arguments("PUBSUB", request)),
+        _ => return Err(crate::commands::help::wrong_arguments("PUBSUB", request)),
     };
     let begun = cx.reply.begin();
     let mut count = 0;
@@ -291,7 +291,7 @@ fn pubsub_numpat(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 }
 
 fn pubsub_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    super::help::reply(
+    crate::commands::help::reply(
         cx,
         "PUBSUB",
         &[

@@ -1,11 +1,11 @@
 //! CLIENT TRACKING: a session hears when keys that it keeps change.
 
-use super::super::news::tell_own_news;
-use super::super::prelude::*;
 use crate::command::flag;
+use crate::commands::prelude::*;
 use crate::context::Caller;
 use crate::key_finder;
 use crate::keyspace::Keyspace;
+use crate::news::tell_own_news;
 use crate::session::{Session, SessionId, session_flag};
 use crate::state::ServerState;
 use crate::tracking::{Tracking, TrackingMode};
@@ -24,7 +24,7 @@ struct Options {
     prefixes: Vec<Vec<u8>>,
 }
 
-pub(super) fn client_tracking(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+pub(crate) fn client_tracking(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let options = parse(cx, request)?;
     if is_word(request.arg(2), "ON") {
         let tracking = combine(cx, options)?;
@@ -43,17 +43,13 @@ pub(super) fn client_tracking(cx: &mut Context<'_>, request: Request<'_>) -> Com
 }
 
 /// The session tracks no more. Keys it has read stay known, should it track again.
-pub(in crate::commands) fn leave_tracking(
-    db: &mut Keyspace,
-    server: &mut ServerState,
-    session: &mut Session,
-) {
+pub(crate) fn leave_tracking(db: &mut Keyspace, server: &mut ServerState, session: &mut Session) {
     server.tracking.disable(session);
     watch_changes(db, server);
 }
 
 /// Changes are recorded as long as somebody may have to hear of them.
-pub(in crate::commands) fn watch_changes(db: &mut Keyspace, server: &ServerState) {
+pub(crate) fn watch_changes(db: &mut Keyspace, server: &ServerState) {
     let tracking = &server.tracking;
     db.effects.tracking = tracking.session_count() > 0 || tracking.key_count() > 0;
 }
@@ -177,7 +173,7 @@ fn combine_prefixes(
     Ok(prefixes)
 }
 
-pub(super) fn client_caching(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+pub(crate) fn client_caching(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let refuse = |text: &'static str| Err(CommandError::text(text));
     let Some(tracking) = cx.session.tracking.as_deref_mut() else {
         return refuse(
@@ -205,7 +201,7 @@ pub(super) fn client_caching(cx: &mut Context<'_>, request: Request<'_>) -> Comm
     Ok(())
 }
 
-pub(super) fn client_getredir(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+pub(crate) fn client_getredir(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let redirect = redirect_of(cx);
     cx.reply.integer(redirect);
     Ok(())
@@ -218,7 +214,7 @@ fn redirect_of(cx: &Context<'_>) -> i64 {
     }
 }
 
-pub(super) fn client_trackinginfo(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+pub(crate) fn client_trackinginfo(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let mut flags = Vec::new();
     match cx.session.tracking.as_deref() {
         None => flags.push("off"),

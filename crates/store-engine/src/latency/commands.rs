@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use super::prelude::*;
+use crate::commands::prelude::*;
 use crate::latency::EventSamples;
 use crate::registry::RowId;
 
-pub(super) const TABLE: &[Command] = &[Command::container("latency", LATENCY_SUBCOMMANDS).docs(
+pub(crate) const TABLE: &[Command] = &[Command::container("latency", LATENCY_SUBCOMMANDS).docs(
     Group::Server,
     "2.8.13",
     "O(1)",
@@ -211,7 +211,7 @@ fn latency_doctor(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 }
 
 fn latency_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    super::help::reply(
+    crate::commands::help::reply(
         cx,
         "LATENCY",
         &[

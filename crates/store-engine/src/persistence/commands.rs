@@ -1,13 +1,13 @@
 //! Snapshots on request, and the end of the server, which may leave one.
 
-use super::prelude::*;
+use crate::commands::prelude::*;
 use crate::effects::ServerRequest;
 use crate::keyspace::SnapshotKind;
+use crate::persistence::snapshot;
 use crate::session::session_flag;
-use crate::snapshot;
 use crate::state::server_gate;
 
-pub(super) const TABLE: &[Command] =
+pub(crate) const TABLE: &[Command] =
     &[
         Command::new("bgsave", AtLeast(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, bgsave)
             .docs(Group::Server, "1.0.0", "O(1)", "Saves all data while others are served.")
@@ -105,7 +105,7 @@ fn shutdown(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     }
     if !saves_not && cx.server.gates & server_gate::BUSY_SCRIPT != 0 {
         // A script is in the middle of its writes, so there is nothing whole to save.
-        return Err(super::scripting::busy_error(cx));
+        return Err(crate::scripting::commands::busy_error(cx));
     }
     log(cx, "User requested shutdown...".to_owned());
     if !forces && let Some(reason) = what_append_only_lacks(cx, saves_not) {

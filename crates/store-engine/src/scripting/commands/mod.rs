@@ -12,8 +12,8 @@ use store_script::{Digest, Flags, Interpreter, LoadError, Origin};
 
 use self::function::FUNCTION_SUBCOMMANDS;
 use self::run::Access;
-use super::monitor::show_request;
-use super::prelude::*;
+use crate::commands::monitor::show_request;
+use crate::commands::prelude::*;
 use crate::scripting::{ScriptKind, Scripting};
 use crate::state::server_gate;
 
@@ -22,7 +22,7 @@ const READ_KEYS: &[KeySpec] = &[KeySpec::counted(2, RO | ACCESS)];
 const RUNS: u32 =
     NO_SCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLE_KEYS | RUNS_SCRIPTS;
 
-pub(super) const TABLE: &[Command] = &[
+pub(crate) const TABLE: &[Command] = &[
     Command::new("eval", AtLeast(3), RUNS | MAY_REPLICATE, eval)
         .script_flags_found_by(flags_of_code)
         .keys(ANY_KEYS)
@@ -344,7 +344,7 @@ fn script_debug(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn script_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    super::help::reply(
+    crate::commands::help::reply(
         cx,
         "SCRIPT",
         &[

@@ -3,6 +3,8 @@
 //! A session in the plain mode is remembered with each key it read, until the first change. A
 //! session in broadcast mode names prefixes and hears of every change under them.
 
+pub(crate) mod commands;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 

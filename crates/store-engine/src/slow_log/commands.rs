@@ -2,14 +2,14 @@
 
 use store_resp::OwnedRequest;
 
-use super::prelude::*;
-use super::secrets;
+use crate::commands::prelude::*;
+use crate::commands::secrets;
 use crate::registry::RowId;
 use crate::session::SessionId;
 use crate::slow_log::{SlowRequest, shortened};
 use crate::state::ServerState;
 
-pub(super) const TABLE: &[Command] = &[Command::container("slowlog", SLOWLOG_SUBCOMMANDS).docs(
+pub(crate) const TABLE: &[Command] = &[Command::container("slowlog", SLOWLOG_SUBCOMMANDS).docs(
     Group::Server,
     "2.2.12",
     "O(1)",
@@ -45,7 +45,7 @@ fn slowlog_get(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
             let count = count.ok().filter(|count| *count >= -1).ok_or(CommandError::text(text))?;
             usize::try_from(count).unwrap_or(usize::MAX)
         }
-        _ => return Err(super::help::wrong_arguments("SLOWLOG", request)),
+        _ => return Err(crate::commands::help::wrong_arguments("SLOWLOG", request)),
     };
     let (log, reply) = (&cx.server.slow_log, &mut cx.reply);
     reply.array(wanted.min(log.len()));
@@ -115,7 +115,7 @@ pub(crate) fn note_slow(server: &mut ServerState, slow: Slow<'_>, (address, name
 }
 
 /// Notes a request whose wait is ended by another: as in Redis, nothing is left of its arguments.
-pub(super) fn note_unblocked(cx: &mut Context<'_>, id: SessionId, row: RowId) {
+pub(crate) fn note_unblocked(cx: &mut Context<'_>, id: SessionId, row: RowId) {
     let Some(session) = cx.server.sessions.get(id) else { return };
     let (address, name) = (session.origin.address.clone(), session.name.clone());
     let nothing = OwnedRequest::from_args([]);
@@ -133,7 +133,7 @@ pub(crate) fn note_latency(server: &mut ServerState, event: &'static str, at_s: 
 }
 
 fn slowlog_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    super::help::reply(
+    crate::commands::help::reply(
         cx,
         "SLOWLOG",
         &[

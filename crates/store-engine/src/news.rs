@@ -12,15 +12,15 @@
 
 use store_resp::{Output, Protocol};
 
-use super::client::watch_changes;
-use super::prelude::*;
-use super::pubsub::{deliver, each_channel};
+use crate::commands::prelude::*;
 use crate::context::Caller;
 use crate::effects::{KeyEvent, News, ServerRequest};
 use crate::keyspace::Keyspace;
 use crate::pubsub::Frame;
+use crate::pubsub::commands::{deliver, each_channel};
 use crate::session::{SessionId, session_flag};
 use crate::state::ServerState;
+use crate::tracking::commands::watch_changes;
 use crate::tracking::{About, Origin, Own};
 
 /// Tells everybody what happened. `own` is the session that runs, unless it is in the table of
@@ -81,7 +81,7 @@ pub(crate) fn tell_own_news(cx: &mut Context<'_>) {
 }
 
 /// The same, for a session that would hear of it behind its reply otherwise.
-pub(super) fn tell_before_reply_if_listening(cx: &mut Context<'_>) {
+pub(crate) fn tell_before_reply_if_listening(cx: &mut Context<'_>) {
     if cx.session.has(session_flag::SUBSCRIBED | session_flag::HEARS_FOR_OTHERS) {
         tell_own_news(cx);
     }
@@ -130,17 +130,17 @@ const CHANGE: &str = "";
 
 /// The reply stands behind what looking for keys causes and behind the making of a key, and before
 /// the rest.
-pub(super) fn most(_: Request<'_>, event: &KeyEvent) -> bool {
+pub(crate) fn most(_: Request<'_>, event: &KeyEvent) -> bool {
     event.class & (event_class::EXPIRED | event_class::KEY_MISS | event_class::NEW) == 0
 }
 
 /// The reply stands behind what looking for keys causes, and before the rest.
-pub(super) fn changes(_: Request<'_>, event: &KeyEvent) -> bool {
+pub(crate) fn changes(_: Request<'_>, event: &KeyEvent) -> bool {
     event.class & (event_class::EXPIRED | event_class::KEY_MISS) == 0
 }
 
 /// An element is given before the reply and taken behind it.
-pub(super) fn taking(request: Request<'_>, event: &KeyEvent) -> bool {
+pub(crate) fn taking(request: Request<'_>, event: &KeyEvent) -> bool {
     let (source, target) = (request.arg(1), request.arg(2));
     match event.name {
         CHANGE => source != target && *event.key == *source,
@@ -149,12 +149,12 @@ pub(super) fn taking(request: Request<'_>, event: &KeyEvent) -> bool {
 }
 
 /// A message for the session that runs.
-pub(super) fn hear(cx: &mut Context<'_>, frame: &Frame) {
+pub(crate) fn hear(cx: &mut Context<'_>, frame: &Frame) {
     hear_bytes(cx, &frame_bytes(frame, client_protocol(cx)));
 }
 
 /// Messages for the session that runs, as they are sent.
-pub(super) fn hear_bytes(cx: &mut Context<'_>, bytes: &[u8]) {
+pub(crate) fn hear_bytes(cx: &mut Context<'_>, bytes: &[u8]) {
     match is_aside(cx) {
         _ if !may_hear(cx, bytes.len()) => {}
         true => cx.session.aside.extend_from_slice(bytes),
@@ -181,7 +181,7 @@ fn may_hear(cx: &mut Context<'_>, len: usize) -> bool {
 }
 
 /// What was written from `begun_at` on is a message, which CLIENT REPLY does not silence.
-pub(super) fn set_aside_if_mute(cx: &mut Context<'_>, begun_at: usize) {
+pub(crate) fn set_aside_if_mute(cx: &mut Context<'_>, begun_at: usize) {
     if is_aside(cx) {
         let message = cx.reply.as_bytes()[begun_at..].to_vec();
         cx.reply.truncate(begun_at);
