@@ -7,9 +7,9 @@ use store_resp::Request;
 use store_script::{Flags as ScriptFlags, Interpreter};
 
 use crate::context::Context;
-use crate::effects::KeyEvent;
 use crate::error::CommandResult;
 use crate::key_finder::FoundKey;
+use crate::keyspace::changes::KeyEvent;
 
 /// Finds the keys of a request whose places no specification can tell. `None` when its arguments
 /// make no sense.

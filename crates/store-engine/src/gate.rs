@@ -252,7 +252,7 @@ fn queue(cx: &mut Context<'_>, request: Request<'_>, flags: u32) {
     if is_limited && is_over {
         let id = cx.session.id;
         cx.session.flags |= session_flag::CLOSING;
-        cx.db.effects.requests.push(ServerRequest::Close(id));
+        cx.server.effects.requests.push(ServerRequest::Close(id));
         return;
     }
     transaction.flags |= flags;
@@ -269,7 +269,7 @@ pub(crate) fn call(cx: &mut Context<'_>, request: Request<'_>) {
     let row = cx.row;
     let command = cx.server.registry.row(row).command;
     let (reply_start, dirty_before) = (cx.reply.len(), cx.db.dirty);
-    if cx.db.effects.propagating {
+    if cx.db.changes.propagating {
         cx.propagate = Propagate::Verbatim;
     }
     let result = (command.run)(cx, request);
@@ -288,7 +288,7 @@ pub(crate) fn call(cx: &mut Context<'_>, request: Request<'_>) {
             note_load_failure(cx, &error);
         }
     }
-    if cx.db.effects.propagating && (cx.db.dirty != dirty_before || is_told_anyway(cx)) {
+    if cx.db.changes.propagating && (cx.db.dirty != dirty_before || is_told_anyway(cx)) {
         propagate(cx, request);
     }
 }
@@ -327,7 +327,7 @@ fn propagate(cx: &mut Context<'_>, request: Request<'_>) {
         return;
     }
     let db = cx.db.selected();
-    let unit = &mut cx.db.effects.unit.requests;
+    let unit = &mut cx.db.changes.unit.requests;
     match std::mem::take(&mut cx.propagate) {
         Propagate::Verbatim | Propagate::Always
             if cx.server.registry.row(cx.row).command.has(flag::WRITE) =>
@@ -362,7 +362,7 @@ pub(crate) fn call_queued(cx: &mut Context<'_>, row: RowId, request: Request<'_>
     if cx.session.has(HEARS) || cx.server.gates & server_gate::MONITORED != 0 {
         after_call(cx, request, reply_start);
     }
-    if cx.db.effects.news.is_large() {
+    if cx.db.changes.news.is_large() {
         // The next command may cause as much again.
         news::tell_own_news(cx);
     }
@@ -408,7 +408,7 @@ fn handle_unknown(cx: &mut Context<'_>, request: Request<'_>) {
     if is_http(name) {
         // A browser was made to talk to us: close before it sends anything worse.
         cx.session.flags |= session_flag::CLOSING;
-        cx.db.effects.requests.push(ServerRequest::Close(cx.session.id));
+        cx.server.effects.requests.push(ServerRequest::Close(cx.session.id));
         return;
     }
     let mut text = b"ERR unknown command '".to_vec();

@@ -115,15 +115,15 @@ pub use config::{
     parse_arguments_including, parse_file, parse_file_including, rewrite_file,
 };
 pub use context::{Caller, Context, Propagate, integer, integer_within, integer32, is_word};
-pub use effects::{
-    Effects, KeyEvent, LostWatch, News, NewsQueue, ReadyKeys, ServerRequest, Unblock, Unit,
-    event_class,
-};
+pub use effects::{Effects, ServerRequest, Unblock};
 pub use engine::{Engine, NextTick, Outcome};
 pub use error::{CommandError, CommandResult};
 pub use eviction::Eviction;
 pub use host::{Host, NoHost, SettingRefused, Usage};
 pub use key_finder::{FoundKey, keys_of};
+pub use keyspace::changes::{
+    Changes, KeyEvent, LostWatch, News, NewsQueue, ReadyKeys, Unit, event_class,
+};
 pub use keyspace::memory::size_class;
 pub use keyspace::{
     AccessPolicy, Data, Entry, Expiry, Foreseen, Freeing, FreeingSettings, FreeingStats, Garbage,

@@ -166,7 +166,7 @@ pub(crate) fn call_measured(cx: &mut Context<'_>, request: Request<'_>) {
     };
     // DEBUG SLEEP: the driver rests later, but this command is why.
     let rests = cx.session.has(session_flag::RESTS) && !rested;
-    let rest_us = if rests { cx.db.effects.rest_us } else { 0 };
+    let rest_us = if rests { cx.server.effects.rest_us } else { 0 };
     let micros = ended.saturating_sub(started) + rest_us;
     charge(cx.server, row, micros);
     if micros >= cx.server.slow_from_us {

@@ -14,8 +14,9 @@ use store_resp::{Output, Protocol};
 
 use crate::commands::prelude::*;
 use crate::context::Caller;
-use crate::effects::{KeyEvent, News, ServerRequest};
+use crate::effects::ServerRequest;
 use crate::keyspace::Keyspace;
+use crate::keyspace::changes::{KeyEvent, News};
 use crate::pubsub::Frame;
 use crate::pubsub::commands::{deliver, each_channel};
 use crate::session::{SessionId, session_flag};
@@ -31,14 +32,14 @@ pub(crate) fn tell_news(
     running: Option<SessionId>,
     mut own: Option<Own<'_>>,
 ) {
-    let mask = db.effects.event_mask;
+    let mask = db.changes.event_mask;
     let limit = server.config.settings().clients.output_limits.pubsub;
-    for news in db.effects.news.take() {
+    for news in db.changes.news.take() {
         let (key, cause, by_script) = match news {
             News::Event(_) if server.pubsub.is_empty() => continue,
             News::Event(event) => {
                 each_channel(&event, mask, |channel, text| {
-                    deliver(db, server, channel, text, &mut |frame| {
+                    deliver(server, channel, text, &mut |frame| {
                         if let Some(own) = &mut own {
                             let bytes = frame_bytes(frame, own.protocol);
                             (own.hear)(About::Event(&event), bytes);
@@ -50,26 +51,26 @@ pub(crate) fn tell_news(
             News::Changed { key, by_script } => (key, running, by_script),
             News::Lost(key) => (Some(key), None, false),
         };
-        let outputs = (&mut server.sessions, &mut db.effects, limit);
+        let outputs = (&mut server.sessions, &mut server.effects, limit);
         let origin = Origin { running, cause, by_script };
         server.tracking.tell_change(key, origin, outputs, own.as_mut());
     }
-    db.effects.has_untold = server.tracking.has_untold();
+    server.effects.has_untold = server.tracking.has_untold();
     watch_changes(db, server);
 }
 
 /// Tells the session that ran of the keys it kept.
-pub(crate) fn tell_untold(db: &mut Keyspace, server: &mut ServerState) {
-    db.effects.has_untold = false;
+pub(crate) fn tell_untold(server: &mut ServerState) {
+    server.effects.has_untold = false;
     let limit = server.config.settings().clients.output_limits.pubsub;
-    let (sessions, effects) = (&mut server.sessions, &mut db.effects);
+    let (sessions, effects) = (&mut server.sessions, &mut server.effects);
     server.tracking.tell_untold(sessions, effects, limit);
 }
 
 /// Tells what happened so far; messages for the session that runs stand before what it writes from
 /// now on.
 pub(crate) fn tell_own_news(cx: &mut Context<'_>) {
-    if cx.db.effects.news.is_empty() {
+    if cx.db.changes.news.is_empty() {
         return;
     }
     let mut heard = Vec::new();
@@ -176,7 +177,7 @@ fn may_hear(cx: &mut Context<'_>, len: usize) -> bool {
     }
     cx.session.aside = Vec::new();
     cx.session.flags |= session_flag::CLOSING | session_flag::OVERRUN;
-    cx.db.effects.requests.push(ServerRequest::Close(cx.session.id));
+    cx.server.effects.requests.push(ServerRequest::Close(cx.session.id));
     false
 }
 

@@ -6,6 +6,7 @@ use store_types::Limits;
 
 use crate::acl::Acl;
 use crate::config::Config;
+use crate::effects::Effects;
 use crate::eviction::Eviction;
 use crate::host::Host;
 use crate::latency::LatencyMonitor;
@@ -194,6 +195,8 @@ pub struct ServerState {
     pub tracks_latency: bool,
     /// What DEBUG turned on.
     pub debug: DebugSwitches,
+    /// What waits to be done after the request, or to be fetched by the driver.
+    pub effects: Effects,
 }
 
 impl ServerState {

@@ -144,7 +144,7 @@ fn close_deaf_listeners(cx: &mut Context<'_>, name: &[u8], user: &User) {
 
 fn close_own(cx: &mut Context<'_>) {
     cx.session.flags |= session_flag::CLOSING;
-    cx.db.effects.requests.push(ServerRequest::CloseAfterOutput(cx.session.id));
+    cx.server.effects.requests.push(ServerRequest::CloseAfterOutput(cx.session.id));
 }
 
 fn acl_deluser(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -362,7 +362,7 @@ fn acl_save(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let path = cx.server.config.settings().clients.acl_file.as_str();
     if let Err(reason) = cx.server.host.write_file(path, &text) {
         let line = format!("Writing ACL file for ACL SAVE: {reason}");
-        cx.db.effects.requests.push(ServerRequest::Log(line));
+        cx.server.effects.requests.push(ServerRequest::Log(line));
         return Err(CommandError::text(
             "ERR There was an error trying to save the ACLs. Please check the server logs for \
              more information",

@@ -100,7 +100,7 @@ fn quit(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     cx.reply.ok();
     cx.session.flags |= session_flag::CLOSING;
     let id = cx.session.id;
-    cx.db.effects.requests.push(ServerRequest::CloseAfterOutput(id));
+    cx.server.effects.requests.push(ServerRequest::CloseAfterOutput(id));
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! When keys end.
 
 use super::prelude::*;
-use crate::effects::KeyEvent;
+use crate::keyspace::changes::KeyEvent;
 use crate::news;
 
 const CONDITION: &[Change] = &[("7.0.0", "Takes NX, XX, GT and LT.")];

@@ -307,7 +307,7 @@ fn flushall(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 fn save_emptiness(cx: &mut Context<'_>) {
     if let Err(reason) = snapshot::save_now(cx.db, cx.server) {
         let line = format!("Cannot save after FLUSHALL: {reason}");
-        cx.db.effects.requests.push(ServerRequest::Log(line));
+        cx.server.effects.requests.push(ServerRequest::Log(line));
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn show_to_monitors(cx: &mut Context<'_>, request: Request<'_>) {
 pub(crate) fn show_request(cx: &mut Context<'_>, request: Request<'_>) {
     let line = line(cx, request);
     let limit = cx.server.config.settings().clients.output_limits.pubsub;
-    let (sessions, effects) = (&mut cx.server.sessions, &mut cx.db.effects);
+    let (sessions, effects) = (&mut cx.server.sessions, &mut cx.server.effects);
     for id in &cx.server.monitors {
         tell(sessions, effects, limit, *id, |output, _| output.extend_from_slice(&line));
     }

@@ -8,5 +8,5 @@ pub(crate) use crate::command::flag::*;
 pub(crate) use crate::command::{Change, Command, Group, KeySpec, category};
 #[allow(unused_imports, reason = "not every family is there yet")]
 pub(crate) use crate::context::{Context, integer, integer_within, integer32, is_word};
-pub(crate) use crate::effects::event_class;
 pub(crate) use crate::error::{CommandError, CommandResult};
+pub(crate) use crate::keyspace::changes::event_class;

@@ -79,7 +79,7 @@ fn bgrewriteaof(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
         return Err(CommandError::text(text));
     }
     aof.is_scheduled = true;
-    cx.db.effects.requests.push(ServerRequest::RewriteAof);
+    cx.server.effects.requests.push(ServerRequest::RewriteAof);
     let begins = if cx.server.saving.is_running() { "scheduled" } else { "started" };
     cx.reply.simple(&format!("Background append only file rewriting {begins}"));
     Ok(())
@@ -174,7 +174,7 @@ fn no_modules(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         ));
     }
     let line = "Modules are compiled for redis-server itself and cannot be loaded".to_owned();
-    cx.db.effects.requests.push(ServerRequest::Log(line));
+    cx.server.effects.requests.push(ServerRequest::Log(line));
     Err(match is_word(request.arg(1), "UNLOAD") {
         true => CommandError::text("ERR Error unloading module: no such module with that name"),
         false => {

@@ -150,8 +150,8 @@ pub(super) fn unwatch_all(db: &mut Keyspace, session: &mut Session) {
     }
     session.flags &= !session_flag::WATCH_BROKEN;
     // What this very request has touched is forgotten with the rest.
-    db.effects.touched_watchers.retain(|watcher| *watcher != session.id);
-    db.effects.lost_watches.retain(|lost| lost.watcher != session.id);
+    db.changes.touched_watchers.retain(|watcher| *watcher != session.id);
+    db.changes.lost_watches.retain(|lost| lost.watcher != session.id);
 }
 
 /// Leaves MULTI, and hands out what was queued.

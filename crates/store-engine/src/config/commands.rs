@@ -100,7 +100,7 @@ fn config_set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         seen.push(setting);
     }
     if let Err(refusal) = cx.server.host.follow_settings(&cx.server.config, &mut config) {
-        cx.db.effects.requests.extend(refusal.log.map(ServerRequest::Log));
+        cx.server.effects.requests.extend(refusal.log.map(ServerRequest::Log));
         return Err(refused(refusal.setting, &refusal.reason));
     }
     cx.server.config = config;
@@ -109,7 +109,7 @@ fn config_set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         eviction::log_if_over(cx.db, cx.server);
     }
     crate::acl::refresh_all(cx);
-    cx.db.effects.requests.push(ServerRequest::SettingsChanged);
+    cx.server.effects.requests.push(ServerRequest::SettingsChanged);
     cx.reply.ok();
     Ok(())
 }
@@ -199,7 +199,7 @@ fn config_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 /// Brings everything that keeps a setting in its own form up to date.
 pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
     let Settings { clients, snapshot, logs, memory, keys, .. } = server.config.settings();
-    db.effects.event_mask = keys.event_mask;
+    db.changes.event_mask = keys.event_mask;
     server.eviction.apply(memory.eviction);
     db.freeing = memory.freeing;
     db.set_access_policy(AccessPolicy {

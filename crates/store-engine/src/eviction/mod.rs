@@ -109,7 +109,7 @@ pub(crate) struct EvictionSettings {
 /// The memory gate: makes room, and refuses what needs memory when there is none.
 pub(crate) fn check(cx: &mut Context<'_>, command: &Command, demands: Demands) -> CommandResult {
     let room = make_room(cx.db, cx.server);
-    if !cx.db.effects.news.is_empty() {
+    if !cx.db.changes.news.is_empty() {
         tracking::commands::tell_before_reply(cx);
     }
     if room == Room::Nothing && needs_memory(cx, command, demands) {
@@ -126,7 +126,7 @@ pub(crate) fn refusal(server: &ServerState) -> Option<CommandError> {
 }
 
 /// Says so in the log when a new limit is below what is in use.
-pub(crate) fn log_if_over(db: &mut Keyspace, server: &ServerState) {
+pub(crate) fn log_if_over(db: &Keyspace, server: &mut ServerState) {
     let used = beside_keys(server) + db.memory();
     let memory_max = server.config.settings().memory.max;
     if memory_max > 0 && used > memory_max {
@@ -135,7 +135,7 @@ pub(crate) fn log_if_over(db: &mut Keyspace, server: &ServerState) {
             Policy::Evict(..) => "keys will be evicted",
         };
         let line = format!("maxmemory {memory_max} is below the {used} bytes in use: {what}");
-        db.effects.requests.push(ServerRequest::Log(line));
+        server.effects.requests.push(ServerRequest::Log(line));
     }
 }
 

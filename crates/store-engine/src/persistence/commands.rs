@@ -119,7 +119,7 @@ fn shutdown(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         }
     }
     cx.session.flags |= session_flag::CLOSING;
-    cx.db.effects.requests.push(ServerRequest::Shutdown);
+    cx.server.effects.requests.push(ServerRequest::Shutdown);
     Ok(())
 }
 
@@ -144,5 +144,5 @@ fn what_append_only_lacks(cx: &mut Context<'_>, saves_not: bool) -> Option<Strin
 }
 
 fn log(cx: &mut Context<'_>, line: String) {
-    cx.db.effects.requests.push(ServerRequest::Log(line));
+    cx.server.effects.requests.push(ServerRequest::Log(line));
 }

@@ -129,7 +129,7 @@ impl Engine {
         keyspace.stats = Default::default();
         keyspace.dirty = 0;
         drop(self.take_written());
-        self.effects().units.clear();
+        self.units().clear();
     }
 
     /// Tells how the append-only file stands; writes are refused while it has trouble.

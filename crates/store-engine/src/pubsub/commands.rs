@@ -5,8 +5,7 @@ use store_types::glob;
 use crate::command::Channels;
 use crate::commands::prelude::*;
 use crate::context::Caller;
-use crate::effects::KeyEvent;
-use crate::keyspace::Keyspace;
+use crate::keyspace::changes::KeyEvent;
 use crate::news;
 use crate::pubsub::{Frame, SUBSCRIPTIONS_MAX, TopicKind, tell};
 use crate::state::ServerState;
@@ -187,8 +186,7 @@ fn publish_from(cx: &mut Context<'_>, channel: &[u8], text: &[u8]) -> usize {
     // What happened before is told before.
     news::tell_own_news(cx);
     let mut own = Vec::new();
-    let count =
-        deliver(cx.db, cx.server, channel, text, &mut |frame| own.push(Frame::clone(frame)));
+    let count = deliver(cx.server, channel, text, &mut |frame| own.push(Frame::clone(frame)));
     own.iter().for_each(|frame| news::hear(cx, frame));
     count
 }
@@ -196,14 +194,13 @@ fn publish_from(cx: &mut Context<'_>, channel: &[u8], text: &[u8]) -> usize {
 /// Sends to all who listen; those that are not in the table of sessions, which is the one that
 /// runs, are handed to `own`.
 pub(crate) fn deliver(
-    db: &mut Keyspace,
     server: &mut ServerState,
     channel: &[u8],
     text: &[u8],
     own: &mut dyn FnMut(&Frame),
 ) -> usize {
     let limit = server.config.settings().clients.output_limits.pubsub;
-    let (sessions, effects) = (&mut server.sessions, &mut db.effects);
+    let (sessions, effects) = (&mut server.sessions, &mut server.effects);
     server.pubsub.publish(channel, text, |id, frame| {
         if sessions.get(id).is_none() {
             return own(frame);
@@ -215,7 +212,7 @@ pub(crate) fn deliver(
 fn spublish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     news::tell_own_news(cx);
     let limit = cx.server.config.settings().clients.output_limits.pubsub;
-    let (sessions, effects) = (&mut cx.server.sessions, &mut cx.db.effects);
+    let (sessions, effects) = (&mut cx.server.sessions, &mut cx.server.effects);
     let (me, mut own) = (cx.session.id, None);
     let count = cx.server.pubsub.publish_to_shard(request.arg(1), request.arg(2), |id, frame| {
         if id == me {

@@ -32,7 +32,7 @@ pub(crate) fn client_tracking(cx: &mut Context<'_>, request: Request<'_>) -> Com
             session.flags |= session_flag::HEARS_FOR_OTHERS;
         }
         cx.server.tracking.enable(cx.session, tracking);
-        cx.db.effects.tracking = true;
+        cx.db.changes.tracking = true;
     } else if is_word(request.arg(2), "OFF") {
         leave_tracking(cx.db, cx.server, cx.session);
     } else {
@@ -51,7 +51,7 @@ pub(crate) fn leave_tracking(db: &mut Keyspace, server: &mut ServerState, sessio
 /// Changes are recorded as long as somebody may have to hear of them.
 pub(crate) fn watch_changes(db: &mut Keyspace, server: &ServerState) {
     let tracking = &server.tracking;
-    db.effects.tracking = tracking.session_count() > 0 || tracking.key_count() > 0;
+    db.changes.tracking = tracking.session_count() > 0 || tracking.key_count() > 0;
 }
 
 fn parse(cx: &Context<'_>, request: Request<'_>) -> Result<Options, CommandError> {
@@ -285,14 +285,14 @@ pub(crate) fn remember_keys(cx: &mut Context<'_>, request: Request<'_>) {
         }
     }
     let keys_max = cx.server.config.settings().clients.tracked_keys_max;
-    cx.db.effects.tracking_is_full |= keys_max > 0 && cx.server.tracking.key_count() > keys_max;
+    cx.server.effects.tracking_is_full |= keys_max > 0 && cx.server.tracking.key_count() > keys_max;
 }
 
 /// Forgets tracked keys beyond `tracking-table-max-keys`.
-pub(crate) fn shrink_tracking(db: &mut Keyspace, server: &mut ServerState) {
+pub(crate) fn shrink_tracking(server: &mut ServerState) {
     let keys_max = server.config.settings().clients.tracked_keys_max;
     let limit = server.config.settings().clients.output_limits.pubsub;
-    let (sessions, effects) = (&mut server.sessions, &mut db.effects);
+    let (sessions, effects) = (&mut server.sessions, &mut server.effects);
     server.tracking.shrink(keys_max, sessions, effects, limit);
 }
 
@@ -302,5 +302,5 @@ pub(crate) fn shrink_tracking(db: &mut Keyspace, server: &mut ServerState) {
 pub(crate) fn tell_before_reply(cx: &mut Context<'_>) {
     tell_own_news(cx);
     cx.server.tracking.tell_running(cx.session, &mut cx.reply);
-    cx.db.effects.has_untold = cx.server.tracking.has_untold();
+    cx.server.effects.has_untold = cx.server.tracking.has_untold();
 }

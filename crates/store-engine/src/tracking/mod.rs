@@ -11,7 +11,8 @@ use std::ops::Bound;
 use store_resp::{Protocol, ReplyWriter};
 
 use crate::config::OutputLimit;
-use crate::effects::{Effects, KeyEvent};
+use crate::effects::Effects;
+use crate::keyspace::changes::KeyEvent;
 use crate::keyspace::memory::size_class;
 use crate::pubsub::{Frame, tell};
 use crate::session::{Session, SessionId, Sessions, session_flag};

@@ -90,7 +90,7 @@ fn close_matching(cx: &mut Context<'_>, conditions: &Conditions<'_>, skips_own: 
     let own = !skips_own && conditions.admit(cx.session);
     if own {
         cx.session.flags |= session_flag::CLOSING;
-        cx.db.effects.requests.push(ServerRequest::CloseAfterOutput(cx.session.id));
+        cx.server.effects.requests.push(ServerRequest::CloseAfterOutput(cx.session.id));
     }
     ids.len() + usize::from(own)
 }
@@ -103,5 +103,5 @@ pub(crate) fn kill(db: &mut Keyspace, server: &mut ServerState, id: SessionId) {
     session.output.clear();
     crate::commands::forget_session(db, server, &mut session);
     server.sessions.put_back(session);
-    db.effects.requests.push(ServerRequest::Close(id));
+    server.effects.requests.push(ServerRequest::Close(id));
 }

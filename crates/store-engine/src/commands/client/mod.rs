@@ -197,7 +197,7 @@ fn client_unblock(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let found = u64::try_from(number).ok().and_then(|number| cx.server.sessions.find(number));
     let waiting = found.filter(|session| session.blocked.is_some());
     let is_ended = |session: &crate::session::Session| {
-        cx.db.effects.unblocks.iter().any(|(id, _)| *id == session.id)
+        cx.server.effects.unblocks.iter().any(|(id, _)| *id == session.id)
     };
     let waiting =
         waiting.filter(|session| !session.has(session_flag::CLOSING) && !is_ended(session));
@@ -208,7 +208,7 @@ fn client_unblock(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         cx.server.registry.stats_mut(row).failed += 1;
         cx.server.registry.stats_mut(cx.row).failed += u64::from(unblock == Unblock::Error);
         crate::slow_log::commands::note_unblocked(cx, id, row);
-        cx.db.effects.unblocks.push((id, unblock));
+        cx.server.effects.unblocks.push((id, unblock));
     }
     Ok(())
 }

@@ -239,7 +239,7 @@ fn propagate_added(
     first: usize,
     scores: &[(f64, &[u8])],
 ) {
-    if !cx.db.effects.propagating {
+    if !cx.db.changes.propagating {
         return;
     }
     let texts: Vec<IntText> = scores.iter().map(|(score, _)| IntText::new(*score as i64)).collect();

@@ -5,7 +5,7 @@ use store_resp::SHARED_MIN;
 use super::super::expire::{Unit, deadline};
 use super::super::prelude::*;
 use super::{reply_shared, stored_arg};
-use crate::effects::KeyEvent;
+use crate::keyspace::changes::KeyEvent;
 use crate::keyspace::{Expiry, StringRef};
 use crate::news;
 
