@@ -44,12 +44,10 @@ const MEMORY_SUBCOMMANDS: &[Command] = &[
         "O(1)",
         "Where memory goes.",
     ),
-    Command::new("usage", AtLeast(3), READ, memory_usage).keys(&[KeySpec::one(2, RO)]).docs(
-        Group::Server,
-        "4.0.0",
-        "O(N)",
-        "Bytes of a key and its value.",
-    ),
+    Command::new("usage", AtLeast(3), READ, memory_usage)
+        .keys(&[KeySpec::one(2, RO)])
+        .docs(Group::Server, "4.0.0", "O(N)", "Bytes of a key and its value.")
+        .arguments("key#k@0 ?count#i=SAMPLES"),
 ];
 
 fn memory_usage(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {

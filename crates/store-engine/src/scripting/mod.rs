@@ -1,5 +1,7 @@
 //! What the server keeps of scripts: the interpreter, and which script runs.
 
+pub(crate) mod commands;
+
 use std::collections::BTreeSet;
 
 use store_resp::Protocol;

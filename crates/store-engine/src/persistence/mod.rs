@@ -1,7 +1,11 @@
 //! What the driver tells of files: for INFO, and for the gates that refuse writes.
 
+pub(crate) mod commands;
+pub(crate) mod load;
+pub(crate) mod snapshot;
+
 use crate::error::CommandError;
-use crate::load::LoadFailure;
+use crate::persistence::load::LoadFailure;
 
 /// Data being loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use store_script::{Existing, Interpreter, Library, LibraryError};
 use store_types::glob;
 
-use super::super::prelude::*;
 use super::run::{ScriptHost, with_interpreter};
 use super::{ScriptKind, kill, payload};
+use crate::commands::prelude::*;
 
 const LOADS: u32 = WRITE | GROWS | NO_SCRIPT | RUNS_SCRIPTS;
 
@@ -13,14 +13,16 @@ pub(super) const FUNCTION_SUBCOMMANDS: &[Command] = &[
     Command::new("delete", Exactly(3), WRITE | NO_SCRIPT, function_delete)
         .categories(category::SCRIPTING)
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
-        .docs(Group::Scripting, "7.0.0", "O(1)", "Removes a library."),
+        .docs(Group::Scripting, "7.0.0", "O(1)", "Removes a library.")
+        .arguments("library-name#s"),
     Command::new("dump", Exactly(2), NO_SCRIPT, function_dump)
         .categories(category::SCRIPTING)
         .docs(Group::Scripting, "7.0.0", "O(N)", "All libraries as one payload."),
     Command::new("flush", AtLeast(2), WRITE | NO_SCRIPT, function_flush)
         .categories(category::SCRIPTING)
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
-        .docs(Group::Scripting, "7.0.0", "O(N)", "Removes all libraries."),
+        .docs(Group::Scripting, "7.0.0", "O(N)", "Removes all libraries.")
+        .arguments("?async#o(async#t=ASYNC sync#t=SYNC)"),
     Command::new("help", Exactly(2), LOADING | STALE, function_help)
         .categories(category::SCRIPTING)
         .docs(Group::Scripting, "7.0.0", "O(1)", "What the subcommands do."),
@@ -31,15 +33,21 @@ pub(super) const FUNCTION_SUBCOMMANDS: &[Command] = &[
     Command::new("list", AtLeast(2), NO_SCRIPT, function_list)
         .categories(category::SCRIPTING)
         .tips(&["nondeterministic_output_order"])
-        .docs(Group::Scripting, "7.0.0", "O(N)", "Libraries and their functions."),
+        .docs(Group::Scripting, "7.0.0", "O(N)", "Libraries and their functions.")
+        .arguments("?library-name-pattern#s=LIBRARYNAME ?withcode#t=WITHCODE"),
     Command::new("load", AtLeast(3), LOADS, function_load)
         .categories(category::SCRIPTING)
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
-        .docs(Group::Scripting, "7.0.0", "O(1)", "Adds a library."),
+        .docs(Group::Scripting, "7.0.0", "O(1)", "Adds a library.")
+        .arguments("?replace#t=REPLACE function-code#s"),
     Command::new("restore", AtLeast(3), LOADS, function_restore)
         .categories(category::SCRIPTING)
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
-        .docs(Group::Scripting, "7.0.0", "O(N)", "Adds the libraries of a payload."),
+        .docs(Group::Scripting, "7.0.0", "O(N)", "Adds the libraries of a payload.")
+        .arguments(
+            "serialized-value#s ?policy#o(flush#t=FLUSH append#t=APPEND \
+             replace#t=REPLACE)",
+        ),
     Command::new("stats", Exactly(2), NO_SCRIPT | ALLOW_BUSY, function_stats)
         .categories(category::SCRIPTING)
         .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
@@ -264,7 +272,7 @@ fn function_stats(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 }
 
 fn function_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    super::super::help::reply(
+    crate::commands::help::reply(
         cx,
         "FUNCTION",
         &[

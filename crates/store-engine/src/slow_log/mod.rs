@@ -1,5 +1,7 @@
 //! Requests that took long.
 
+pub(crate) mod commands;
+
 use std::collections::VecDeque;
 
 use store_resp::Request;
@@ -74,12 +76,19 @@ impl SlowLog {
 }
 
 /// The arguments as the log keeps them: not too many, not too long, no secrets.
-pub(crate) fn shortened(request: Request<'_>, is_secret: impl Fn(usize) -> bool) -> Vec<Vec<u8>> {
+pub(crate) fn shortened(request: Request<'_>, secrets: &[usize]) -> Vec<Vec<u8>> {
     let count = request.len();
     let kept = if count > ARGS_MAX { ARGS_MAX - 1 } else { count };
-    let mut args: Vec<Vec<u8>> = (0..kept)
-        .map(|at| if is_secret(at) { b"(redacted)".to_vec() } else { clipped(request.arg(at)) })
-        .collect();
+    let mut args: Vec<Vec<u8>> =
+        (0..kept)
+            .map(|at| {
+                if secrets.contains(&at) {
+                    b"(redacted)".to_vec()
+                } else {
+                    clipped(request.arg(at))
+                }
+            })
+            .collect();
     if count > kept {
         args.push(format!("... ({} more arguments)", count - kept).into_bytes());
     }

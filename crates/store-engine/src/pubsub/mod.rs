@@ -1,5 +1,7 @@
 //! Who listens to which channels, and frames that reach sessions without being asked for.
 
+pub(crate) mod commands;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

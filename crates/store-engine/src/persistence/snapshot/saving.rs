@@ -171,7 +171,7 @@ pub(crate) fn begin_save(db: &mut Keyspace, server: &mut ServerState) -> bool {
     server.saving.tried_at_ms = now_ms;
     server.saving.is_scheduled = false;
     server.saving.is_cancelled = false;
-    db.effects.requests.push(ServerRequest::SaveStarted(Box::new(job)));
+    server.effects.requests.push(ServerRequest::SaveStarted(Box::new(job)));
     true
 }
 
@@ -233,7 +233,7 @@ pub(crate) fn stop_saving(db: &mut Keyspace, server: &mut ServerState, reason: &
     if server.saving.is_running() {
         server.saving.is_cancelled = true;
         db.abandon_snapshot(reason);
-        db.effects.requests.push(ServerRequest::SaveCancelled);
+        server.effects.requests.push(ServerRequest::SaveCancelled);
     }
     server.saving.is_scheduled = false;
 }
@@ -265,7 +265,7 @@ impl Engine {
         if (is_due || saving.is_scheduled) && may_begin {
             if is_due {
                 let line = "Changes enough for a snapshot. Saving...".to_owned();
-                self.keyspace.effects.requests.push(ServerRequest::Log(line));
+                self.state.effects.requests.push(ServerRequest::Log(line));
             }
             begin_save(&mut self.keyspace, &mut self.state);
         }

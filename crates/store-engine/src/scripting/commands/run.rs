@@ -6,9 +6,9 @@ use store_script::{
     Replication, Tick,
 };
 
-use super::super::prelude::*;
 use crate::acl;
 use crate::attend::{Attended, Busy};
+use crate::commands::prelude::*;
 use crate::context::Caller;
 use crate::effects::ServerRequest;
 use crate::eviction;
@@ -76,9 +76,9 @@ pub(super) fn run(
     let mut reply = std::mem::replace(&mut cx.reply, ReplyWriter::new(client)).into_output();
     let reply_start = reply.position();
     let mut host = ScriptHost::new(cx, &start, memory_refusal);
-    host.cx.db.effects.in_script = true;
+    host.cx.db.changes.in_script = true;
     let outcome = work(invocation, &mut host, reply.bytes_mut());
-    host.cx.db.effects.in_script = false;
+    host.cx.db.changes.in_script = false;
     let failures = u64::from(host.has_new_errors) + host.old_errors;
     cx.server.registry.stats_mut(cx.row).failed += failures;
     cx.server.scripting.running = None;
@@ -310,7 +310,7 @@ impl Host for ScriptHost<'_, '_> {
         }
         self.lines_left -= 1;
         let text = text[..text.len().min(LOG_LINE_MAX)].escape_ascii().to_string();
-        self.cx.db.effects.requests.push(ServerRequest::Log(text));
+        self.cx.server.effects.requests.push(ServerRequest::Log(text));
     }
 
     /// There is one stream for file and replicas: what goes to either goes to both.

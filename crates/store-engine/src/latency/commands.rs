@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use super::prelude::*;
+use crate::commands::prelude::*;
 use crate::latency::EventSamples;
 use crate::registry::RowId;
 
-pub(super) const TABLE: &[Command] = &[Command::container("latency", LATENCY_SUBCOMMANDS).docs(
+pub(crate) const TABLE: &[Command] = &[Command::container("latency", LATENCY_SUBCOMMANDS).docs(
     Group::Server,
     "2.8.13",
     "O(1)",
@@ -24,30 +24,24 @@ const LATENCY_SUBCOMMANDS: &[Command] = &[
         "O(1)",
         "What took long, in words.",
     ),
-    Command::new("graph", Exactly(3), PLAIN, latency_graph).tips(OF_ALL_NODES).docs(
-        Group::Server,
-        "2.8.13",
-        "O(1)",
-        "What took long, as a drawing.",
-    ),
+    Command::new("graph", Exactly(3), PLAIN, latency_graph)
+        .tips(OF_ALL_NODES)
+        .docs(Group::Server, "2.8.13", "O(1)", "What took long, as a drawing.")
+        .arguments("event#s"),
     Command::new("help", Exactly(2), LOADING | STALE, latency_help).docs(
         Group::Server,
         "2.8.13",
         "O(1)",
         "What the subcommands do.",
     ),
-    Command::new("histogram", AtLeast(2), PLAIN, latency_histogram).tips(OF_ALL_NODES).docs(
-        Group::Server,
-        "7.0.0",
-        "O(N)",
-        "How long commands took.",
-    ),
-    Command::new("history", Exactly(3), PLAIN, latency_history).tips(OF_ALL_NODES).docs(
-        Group::Server,
-        "2.8.13",
-        "O(1)",
-        "When an event took long.",
-    ),
+    Command::new("histogram", AtLeast(2), PLAIN, latency_histogram)
+        .tips(OF_ALL_NODES)
+        .docs(Group::Server, "7.0.0", "O(N)", "How long commands took.")
+        .arguments("?*command#s"),
+    Command::new("history", Exactly(3), PLAIN, latency_history)
+        .tips(OF_ALL_NODES)
+        .docs(Group::Server, "2.8.13", "O(1)", "When an event took long.")
+        .arguments("event#s"),
     Command::new("latest", Exactly(2), PLAIN, latency_latest).tips(OF_ALL_NODES).docs(
         Group::Server,
         "2.8.13",
@@ -56,7 +50,8 @@ const LATENCY_SUBCOMMANDS: &[Command] = &[
     ),
     Command::new("reset", AtLeast(2), PLAIN, latency_reset)
         .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
-        .docs(Group::Server, "2.8.13", "O(1)", "Forgets what took long."),
+        .docs(Group::Server, "2.8.13", "O(1)", "Forgets what took long.")
+        .arguments("?*event#s"),
 ];
 
 fn latency_latest(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
@@ -216,7 +211,7 @@ fn latency_doctor(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 }
 
 fn latency_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    super::help::reply(
+    crate::commands::help::reply(
         cx,
         "LATENCY",
         &[

@@ -1,11 +1,11 @@
 //! CLIENT TRACKING: a session hears when keys that it keeps change.
 
-use super::super::news::tell_own_news;
-use super::super::prelude::*;
 use crate::command::flag;
+use crate::commands::prelude::*;
 use crate::context::Caller;
 use crate::key_finder;
 use crate::keyspace::Keyspace;
+use crate::news::tell_own_news;
 use crate::session::{Session, SessionId, session_flag};
 use crate::state::ServerState;
 use crate::tracking::{Tracking, TrackingMode};
@@ -24,7 +24,7 @@ struct Options {
     prefixes: Vec<Vec<u8>>,
 }
 
-pub(super) fn client_tracking(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+pub(crate) fn client_tracking(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let options = parse(cx, request)?;
     if is_word(request.arg(2), "ON") {
         let tracking = combine(cx, options)?;
@@ -32,7 +32,7 @@ pub(super) fn client_tracking(cx: &mut Context<'_>, request: Request<'_>) -> Com
             session.flags |= session_flag::HEARS_FOR_OTHERS;
         }
         cx.server.tracking.enable(cx.session, tracking);
-        cx.db.effects.tracking = true;
+        cx.db.changes.tracking = true;
     } else if is_word(request.arg(2), "OFF") {
         leave_tracking(cx.db, cx.server, cx.session);
     } else {
@@ -43,19 +43,15 @@ pub(super) fn client_tracking(cx: &mut Context<'_>, request: Request<'_>) -> Com
 }
 
 /// The session tracks no more. Keys it has read stay known, should it track again.
-pub(in crate::commands) fn leave_tracking(
-    db: &mut Keyspace,
-    server: &mut ServerState,
-    session: &mut Session,
-) {
+pub(crate) fn leave_tracking(db: &mut Keyspace, server: &mut ServerState, session: &mut Session) {
     server.tracking.disable(session);
     watch_changes(db, server);
 }
 
 /// Changes are recorded as long as somebody may have to hear of them.
-pub(in crate::commands) fn watch_changes(db: &mut Keyspace, server: &ServerState) {
+pub(crate) fn watch_changes(db: &mut Keyspace, server: &ServerState) {
     let tracking = &server.tracking;
-    db.effects.tracking = tracking.session_count() > 0 || tracking.key_count() > 0;
+    db.changes.tracking = tracking.session_count() > 0 || tracking.key_count() > 0;
 }
 
 fn parse(cx: &Context<'_>, request: Request<'_>) -> Result<Options, CommandError> {
@@ -177,7 +173,7 @@ fn combine_prefixes(
     Ok(prefixes)
 }
 
-pub(super) fn client_caching(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+pub(crate) fn client_caching(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let refuse = |text: &'static str| Err(CommandError::text(text));
     let Some(tracking) = cx.session.tracking.as_deref_mut() else {
         return refuse(
@@ -205,7 +201,7 @@ pub(super) fn client_caching(cx: &mut Context<'_>, request: Request<'_>) -> Comm
     Ok(())
 }
 
-pub(super) fn client_getredir(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+pub(crate) fn client_getredir(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let redirect = redirect_of(cx);
     cx.reply.integer(redirect);
     Ok(())
@@ -218,7 +214,7 @@ fn redirect_of(cx: &Context<'_>) -> i64 {
     }
 }
 
-pub(super) fn client_trackinginfo(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+pub(crate) fn client_trackinginfo(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let mut flags = Vec::new();
     match cx.session.tracking.as_deref() {
         None => flags.push("off"),
@@ -265,8 +261,8 @@ pub(crate) fn remember_keys(cx: &mut Context<'_>, request: Request<'_>) {
         TrackingMode::Broadcast => false,
     };
     // CLIENT CACHING is about one command, or all between MULTI and EXEC.
-    let is_about_caching = row.full_name.starts_with("client|");
-    if !is_about_caching && !is_inside {
+    let container = row.parent.map_or(row, |parent| cx.server.registry.row(parent));
+    if !container.command.has(flag::KEEPS_CACHING) && !is_inside {
         tracking.caching = false;
     }
     let reads = row.command.has(flag::READ) && !row.command.has(flag::RUNS_SCRIPTS);
@@ -289,14 +285,14 @@ pub(crate) fn remember_keys(cx: &mut Context<'_>, request: Request<'_>) {
         }
     }
     let keys_max = cx.server.config.settings().clients.tracked_keys_max;
-    cx.db.effects.tracking_is_full |= keys_max > 0 && cx.server.tracking.key_count() > keys_max;
+    cx.server.effects.tracking_is_full |= keys_max > 0 && cx.server.tracking.key_count() > keys_max;
 }
 
 /// Forgets tracked keys beyond `tracking-table-max-keys`.
-pub(crate) fn shrink_tracking(db: &mut Keyspace, server: &mut ServerState) {
+pub(crate) fn shrink_tracking(server: &mut ServerState) {
     let keys_max = server.config.settings().clients.tracked_keys_max;
     let limit = server.config.settings().clients.output_limits.pubsub;
-    let (sessions, effects) = (&mut server.sessions, &mut db.effects);
+    let (sessions, effects) = (&mut server.sessions, &mut server.effects);
     server.tracking.shrink(keys_max, sessions, effects, limit);
 }
 
@@ -306,5 +302,5 @@ pub(crate) fn shrink_tracking(db: &mut Keyspace, server: &mut ServerState) {
 pub(crate) fn tell_before_reply(cx: &mut Context<'_>) {
     tell_own_news(cx);
     cx.server.tracking.tell_running(cx.session, &mut cx.reply);
-    cx.db.effects.has_untold = cx.server.tracking.has_untold();
+    cx.server.effects.has_untold = cx.server.tracking.has_untold();
 }

@@ -5,8 +5,8 @@ use store_resp::Request;
 use crate::engine::{Engine, Outcome, open_session};
 use crate::keyspace::Freeing;
 use crate::persistence::Loading;
+use crate::persistence::snapshot;
 use crate::session::{Origin, SessionId, session_flag};
-use crate::snapshot;
 use crate::state::server_gate;
 
 /// Why a request from a file cannot be loaded. What changed data once can fail only when the
@@ -129,7 +129,7 @@ impl Engine {
         keyspace.stats = Default::default();
         keyspace.dirty = 0;
         drop(self.take_written());
-        self.effects().units.clear();
+        self.units().clear();
     }
 
     /// Tells how the append-only file stands; writes are refused while it has trouble.

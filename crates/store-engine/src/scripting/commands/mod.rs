@@ -12,8 +12,8 @@ use store_script::{Digest, Flags, Interpreter, LoadError, Origin};
 
 use self::function::FUNCTION_SUBCOMMANDS;
 use self::run::Access;
-use super::monitor::show_request;
-use super::prelude::*;
+use crate::commands::monitor::show_request;
+use crate::commands::prelude::*;
 use crate::scripting::{ScriptKind, Scripting};
 use crate::state::server_gate;
 
@@ -22,20 +22,27 @@ const READ_KEYS: &[KeySpec] = &[KeySpec::counted(2, RO | ACCESS)];
 const RUNS: u32 =
     NO_SCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLE_KEYS | RUNS_SCRIPTS;
 
-pub(super) const TABLE: &[Command] = &[
+pub(crate) const TABLE: &[Command] = &[
     Command::new("eval", AtLeast(3), RUNS | MAY_REPLICATE, eval)
+        .script_flags_found_by(flags_of_code)
         .keys(ANY_KEYS)
         .categories(category::SCRIPTING)
-        .docs(Group::Scripting, "2.6.0", "O(1)", "Runs a script."),
+        .docs(Group::Scripting, "2.6.0", "O(1)", "Runs a script.")
+        .arguments("script#s numkeys#i ?*key#k@0 ?*arg#s"),
     Command::new("eval_ro", AtLeast(3), READ | RUNS, eval_ro)
+        .script_flags_found_by(flags_of_code)
         .keys(READ_KEYS)
         .categories(category::SCRIPTING)
-        .docs(Group::Scripting, "7.0.0", "O(1)", "Runs a script that must not write."),
+        .docs(Group::Scripting, "7.0.0", "O(1)", "Runs a script that must not write.")
+        .arguments("script#s numkeys#i ?*key#k@0 ?*arg#s"),
     Command::new("evalsha", AtLeast(3), RUNS | MAY_REPLICATE, evalsha)
+        .script_flags_found_by(flags_of_digest)
         .keys(ANY_KEYS)
         .categories(category::SCRIPTING)
-        .docs(Group::Scripting, "2.6.0", "O(1)", "Runs a script known by its digest."),
+        .docs(Group::Scripting, "2.6.0", "O(1)", "Runs a script known by its digest.")
+        .arguments("sha1#s numkeys#i ?*key#k@0 ?*arg#s"),
     Command::new("evalsha_ro", AtLeast(3), READ | RUNS, evalsha_ro)
+        .script_flags_found_by(flags_of_digest)
         .keys(READ_KEYS)
         .categories(category::SCRIPTING)
         .docs(
@@ -43,15 +50,20 @@ pub(super) const TABLE: &[Command] = &[
             "7.0.0",
             "O(1)",
             "Runs a script known by its digest that must not write.",
-        ),
+        )
+        .arguments("sha1#s numkeys#i ?*key#k@0 ?*arg#s"),
     Command::new("fcall", AtLeast(3), RUNS | MAY_REPLICATE, fcall)
+        .script_flags_found_by(flags_of_function)
         .keys(ANY_KEYS)
         .categories(category::SCRIPTING)
-        .docs(Group::Scripting, "7.0.0", "O(1)", "Calls a function of a library."),
+        .docs(Group::Scripting, "7.0.0", "O(1)", "Calls a function of a library.")
+        .arguments("function#s numkeys#i ?*key#k@0 ?*arg#s"),
     Command::new("fcall_ro", AtLeast(3), READ | RUNS, fcall_ro)
+        .script_flags_found_by(flags_of_function)
         .keys(READ_KEYS)
         .categories(category::SCRIPTING)
-        .docs(Group::Scripting, "7.0.0", "O(1)", "Calls a function that must not write."),
+        .docs(Group::Scripting, "7.0.0", "O(1)", "Calls a function that must not write.")
+        .arguments("function#s numkeys#i ?*key#k@0 ?*arg#s"),
     Command::container("function", FUNCTION_SUBCOMMANDS).docs(
         Group::Scripting,
         "7.0.0",
@@ -69,15 +81,19 @@ pub(super) const TABLE: &[Command] = &[
 const SCRIPT_SUBCOMMANDS: &[Command] = &[
     Command::new("debug", Exactly(3), NO_SCRIPT, script_debug)
         .categories(category::SCRIPTING)
-        .docs(Group::Scripting, "3.2.0", "O(1)", "Whether scripts run step by step."),
+        .docs(Group::Scripting, "3.2.0", "O(1)", "Whether scripts run step by step.")
+        .arguments("mode#o(yes#t=YES sync#t=SYNC no#t=NO)"),
     Command::new("exists", AtLeast(3), NO_SCRIPT, script_exists)
         .categories(category::SCRIPTING)
         .tips(&["request_policy:all_shards", "response_policy:agg_logical_and"])
-        .docs(Group::Scripting, "2.6.0", "O(N)", "Which scripts are kept."),
+        .docs(Group::Scripting, "2.6.0", "O(N)", "Which scripts are kept.")
+        .arguments("*sha1#s"),
     Command::new("flush", AtLeast(2), NO_SCRIPT, script_flush)
         .categories(category::SCRIPTING)
         .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
-        .docs(Group::Scripting, "2.6.0", "O(N)", "Forgets all scripts."),
+        .docs(Group::Scripting, "2.6.0", "O(N)", "Forgets all scripts.")
+        .arguments("?async#o^6.2.0(async#t=ASYNC sync#t=SYNC)")
+        .history(&[("6.2.0", "Takes ASYNC and SYNC.")]),
     Command::new("help", Exactly(2), LOADING | STALE, script_help)
         .categories(category::SCRIPTING)
         .docs(Group::Scripting, "5.0.0", "O(1)", "What the subcommands do."),
@@ -88,7 +104,8 @@ const SCRIPT_SUBCOMMANDS: &[Command] = &[
     Command::new("load", Exactly(3), NO_SCRIPT | STALE, script_load)
         .categories(category::SCRIPTING)
         .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
-        .docs(Group::Scripting, "2.6.0", "O(N)", "Keeps a script for EVALSHA."),
+        .docs(Group::Scripting, "2.6.0", "O(N)", "Keeps a script for EVALSHA.")
+        .arguments("script#s"),
 ];
 
 const BUSY_SCRIPT: CommandError = CommandError::text(
@@ -101,7 +118,9 @@ const BUSY_FUNCTION: CommandError = CommandError::text(
 /// The flags of a command that runs a script: what the script promises stands for what any script
 /// might do. A script that promises nothing, or is not found, changes nothing about them.
 pub(crate) fn script_flags(cx: &Context<'_>, command: &Command, request: Request<'_>) -> u32 {
-    let promised = promised_flags(cx, command, request);
+    let promised = command
+        .find_script_flags
+        .and_then(|find| find(cx.server.scripting.interpreter()?, request.get(1)?));
     let Some(promised) = promised.filter(|flags| !flags.contains(Flags::COMPATIBILITY)) else {
         return command.flags;
     };
@@ -118,17 +137,16 @@ pub(crate) fn script_flags(cx: &Context<'_>, command: &Command, request: Request
     flags
 }
 
-fn promised_flags(cx: &Context<'_>, command: &Command, request: Request<'_>) -> Option<Flags> {
-    let script = request.get(1)?;
-    let interpreter = cx.server.scripting.interpreter()?;
-    match command.name {
-        "eval" | "eval_ro" => Interpreter::promised_flags(script),
-        "evalsha" | "evalsha_ro" => interpreter.script_flags(&Digest::parse(script)?),
-        "fcall" | "fcall_ro" => {
-            Some(interpreter.function(std::str::from_utf8(script).ok()?)?.flags)
-        }
-        _ => None,
-    }
+fn flags_of_code(_: &Interpreter, code: &[u8]) -> Option<Flags> {
+    Interpreter::promised_flags(code)
+}
+
+fn flags_of_digest(interpreter: &Interpreter, digest: &[u8]) -> Option<Flags> {
+    interpreter.script_flags(&Digest::parse(digest)?)
+}
+
+fn flags_of_function(interpreter: &Interpreter, name: &[u8]) -> Option<Flags> {
+    Some(interpreter.function(std::str::from_utf8(name).ok()?)?.flags)
 }
 
 /// While a script runs for too long, only commands that touch no key may run.
@@ -326,7 +344,7 @@ fn script_debug(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn script_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    super::help::reply(
+    crate::commands::help::reply(
         cx,
         "SCRIPT",
         &[

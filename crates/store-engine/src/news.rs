@@ -12,15 +12,16 @@
 
 use store_resp::{Output, Protocol};
 
-use super::client::watch_changes;
-use super::prelude::*;
-use super::pubsub::{deliver, each_channel};
+use crate::commands::prelude::*;
 use crate::context::Caller;
-use crate::effects::{KeyEvent, News, ServerRequest};
+use crate::effects::ServerRequest;
 use crate::keyspace::Keyspace;
+use crate::keyspace::changes::{KeyEvent, News};
 use crate::pubsub::Frame;
+use crate::pubsub::commands::{deliver, each_channel};
 use crate::session::{SessionId, session_flag};
 use crate::state::ServerState;
+use crate::tracking::commands::watch_changes;
 use crate::tracking::{About, Origin, Own};
 
 /// Tells everybody what happened. `own` is the session that runs, unless it is in the table of
@@ -31,14 +32,14 @@ pub(crate) fn tell_news(
     running: Option<SessionId>,
     mut own: Option<Own<'_>>,
 ) {
-    let mask = db.effects.event_mask;
+    let mask = db.changes.event_mask;
     let limit = server.config.settings().clients.output_limits.pubsub;
-    for news in db.effects.news.take() {
+    for news in db.changes.news.take() {
         let (key, cause, by_script) = match news {
             News::Event(_) if server.pubsub.is_empty() => continue,
             News::Event(event) => {
                 each_channel(&event, mask, |channel, text| {
-                    deliver(db, server, channel, text, &mut |frame| {
+                    deliver(server, channel, text, &mut |frame| {
                         if let Some(own) = &mut own {
                             let bytes = frame_bytes(frame, own.protocol);
                             (own.hear)(About::Event(&event), bytes);
@@ -50,26 +51,26 @@ pub(crate) fn tell_news(
             News::Changed { key, by_script } => (key, running, by_script),
             News::Lost(key) => (Some(key), None, false),
         };
-        let outputs = (&mut server.sessions, &mut db.effects, limit);
+        let outputs = (&mut server.sessions, &mut server.effects, limit);
         let origin = Origin { running, cause, by_script };
         server.tracking.tell_change(key, origin, outputs, own.as_mut());
     }
-    db.effects.has_untold = server.tracking.has_untold();
+    server.effects.has_untold = server.tracking.has_untold();
     watch_changes(db, server);
 }
 
 /// Tells the session that ran of the keys it kept.
-pub(crate) fn tell_untold(db: &mut Keyspace, server: &mut ServerState) {
-    db.effects.has_untold = false;
+pub(crate) fn tell_untold(server: &mut ServerState) {
+    server.effects.has_untold = false;
     let limit = server.config.settings().clients.output_limits.pubsub;
-    let (sessions, effects) = (&mut server.sessions, &mut db.effects);
+    let (sessions, effects) = (&mut server.sessions, &mut server.effects);
     server.tracking.tell_untold(sessions, effects, limit);
 }
 
 /// Tells what happened so far; messages for the session that runs stand before what it writes from
 /// now on.
 pub(crate) fn tell_own_news(cx: &mut Context<'_>) {
-    if cx.db.effects.news.is_empty() {
+    if cx.db.changes.news.is_empty() {
         return;
     }
     let mut heard = Vec::new();
@@ -81,7 +82,7 @@ pub(crate) fn tell_own_news(cx: &mut Context<'_>) {
 }
 
 /// The same, for a session that would hear of it behind its reply otherwise.
-pub(super) fn tell_before_reply_if_listening(cx: &mut Context<'_>) {
+pub(crate) fn tell_before_reply_if_listening(cx: &mut Context<'_>) {
     if cx.session.has(session_flag::SUBSCRIBED | session_flag::HEARS_FOR_OTHERS) {
         tell_own_news(cx);
     }
@@ -130,17 +131,17 @@ const CHANGE: &str = "";
 
 /// The reply stands behind what looking for keys causes and behind the making of a key, and before
 /// the rest.
-pub(super) fn most(_: Request<'_>, event: &KeyEvent) -> bool {
+pub(crate) fn most(_: Request<'_>, event: &KeyEvent) -> bool {
     event.class & (event_class::EXPIRED | event_class::KEY_MISS | event_class::NEW) == 0
 }
 
 /// The reply stands behind what looking for keys causes, and before the rest.
-pub(super) fn changes(_: Request<'_>, event: &KeyEvent) -> bool {
+pub(crate) fn changes(_: Request<'_>, event: &KeyEvent) -> bool {
     event.class & (event_class::EXPIRED | event_class::KEY_MISS) == 0
 }
 
 /// An element is given before the reply and taken behind it.
-pub(super) fn taking(request: Request<'_>, event: &KeyEvent) -> bool {
+pub(crate) fn taking(request: Request<'_>, event: &KeyEvent) -> bool {
     let (source, target) = (request.arg(1), request.arg(2));
     match event.name {
         CHANGE => source != target && *event.key == *source,
@@ -149,12 +150,12 @@ pub(super) fn taking(request: Request<'_>, event: &KeyEvent) -> bool {
 }
 
 /// A message for the session that runs.
-pub(super) fn hear(cx: &mut Context<'_>, frame: &Frame) {
+pub(crate) fn hear(cx: &mut Context<'_>, frame: &Frame) {
     hear_bytes(cx, &frame_bytes(frame, client_protocol(cx)));
 }
 
 /// Messages for the session that runs, as they are sent.
-pub(super) fn hear_bytes(cx: &mut Context<'_>, bytes: &[u8]) {
+pub(crate) fn hear_bytes(cx: &mut Context<'_>, bytes: &[u8]) {
     match is_aside(cx) {
         _ if !may_hear(cx, bytes.len()) => {}
         true => cx.session.aside.extend_from_slice(bytes),
@@ -176,12 +177,12 @@ fn may_hear(cx: &mut Context<'_>, len: usize) -> bool {
     }
     cx.session.aside = Vec::new();
     cx.session.flags |= session_flag::CLOSING | session_flag::OVERRUN;
-    cx.db.effects.requests.push(ServerRequest::Close(cx.session.id));
+    cx.server.effects.requests.push(ServerRequest::Close(cx.session.id));
     false
 }
 
 /// What was written from `begun_at` on is a message, which CLIENT REPLY does not silence.
-pub(super) fn set_aside_if_mute(cx: &mut Context<'_>, begun_at: usize) {
+pub(crate) fn set_aside_if_mute(cx: &mut Context<'_>, begun_at: usize) {
     if is_aside(cx) {
         let message = cx.reply.as_bytes()[begun_at..].to_vec();
         cx.reply.truncate(begun_at);

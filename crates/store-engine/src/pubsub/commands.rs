@@ -2,90 +2,88 @@
 
 use store_types::glob;
 
-use super::news;
-use super::prelude::*;
+use crate::command::Channels;
+use crate::commands::prelude::*;
 use crate::context::Caller;
-use crate::effects::KeyEvent;
-use crate::keyspace::Keyspace;
+use crate::keyspace::changes::KeyEvent;
+use crate::news;
 use crate::pubsub::{Frame, SUBSCRIPTIONS_MAX, TopicKind, tell};
 use crate::state::ServerState;
 
-pub(super) const TABLE: &[Command] = &[
-    Command::new("psubscribe", AtLeast(2), PUBSUB | NO_SCRIPT | LOADING | STALE, psubscribe).docs(
-        Group::PubSub,
-        "2.0.0",
-        "O(N)",
-        "Listens to channels that match patterns.",
-    ),
+const LISTENS: u32 = PUBSUB | NO_SCRIPT | LOADING | STALE | ALLOW_SUBSCRIBED;
+
+pub(crate) const TABLE: &[Command] = &[
+    Command::new("psubscribe", AtLeast(2), LISTENS, psubscribe)
+        .channels(Channels::Patterns)
+        .docs(Group::PubSub, "2.0.0", "O(N)", "Listens to channels that match patterns.")
+        .arguments("*pattern#b(pattern#p)"),
     Command::new("publish", Exactly(3), PUBSUB | LOADING | STALE | FAST | MAY_REPLICATE, publish)
-        .docs(Group::PubSub, "2.0.0", "O(N+M)", "Sends a message to all who listen to a channel."),
+        .channels(Channels::First)
+        .docs(Group::PubSub, "2.0.0", "O(N+M)", "Sends a message to all who listen to a channel.")
+        .arguments("channel#s message#s"),
     Command::container("pubsub", PUBSUB_SUBCOMMANDS).docs(
         Group::PubSub,
         "2.8.0",
         "O(1)",
         "Who listens to what.",
     ),
-    Command::new("punsubscribe", AtLeast(1), PUBSUB | NO_SCRIPT | LOADING | STALE, punsubscribe)
-        .docs(Group::PubSub, "2.0.0", "O(N+M)", "Stops listening to patterns."),
+    Command::new("punsubscribe", AtLeast(1), LISTENS, punsubscribe)
+        .docs(Group::PubSub, "2.0.0", "O(N+M)", "Stops listening to patterns.")
+        .arguments("?*pattern#p"),
     Command::new("spublish", Exactly(3), PUBSUB | LOADING | STALE | FAST | MAY_REPLICATE, spublish)
+        .channels(Channels::First)
         .keys(&[KeySpec::one(1, NOT_KEY)])
         .docs(
             Group::PubSub,
             "7.0.0",
             "O(N)",
             "Sends a message to all who listen to a shard channel.",
-        ),
-    Command::new("ssubscribe", AtLeast(2), PUBSUB | NO_SCRIPT | LOADING | STALE, ssubscribe)
+        )
+        .arguments("shardchannel#s message#s"),
+    Command::new("ssubscribe", AtLeast(2), LISTENS, ssubscribe)
+        .channels(Channels::All)
         .keys(&[KeySpec::all(1, NOT_KEY)])
-        .docs(Group::PubSub, "7.0.0", "O(N)", "Listens to shard channels."),
-    Command::new("subscribe", AtLeast(2), PUBSUB | NO_SCRIPT | LOADING | STALE, subscribe).docs(
-        Group::PubSub,
-        "2.0.0",
-        "O(N)",
-        "Listens to channels.",
-    ),
-    Command::new("sunsubscribe", AtLeast(1), PUBSUB | NO_SCRIPT | LOADING | STALE, sunsubscribe)
+        .docs(Group::PubSub, "7.0.0", "O(N)", "Listens to shard channels.")
+        .arguments("*shardchannel#s"),
+    Command::new("subscribe", AtLeast(2), LISTENS, subscribe)
+        .channels(Channels::All)
+        .docs(Group::PubSub, "2.0.0", "O(N)", "Listens to channels.")
+        .arguments("*channel#s"),
+    Command::new("sunsubscribe", AtLeast(1), LISTENS, sunsubscribe)
         .keys(&[KeySpec::all(1, NOT_KEY)])
-        .docs(Group::PubSub, "7.0.0", "O(N)", "Stops listening to shard channels."),
-    Command::new("unsubscribe", AtLeast(1), PUBSUB | NO_SCRIPT | LOADING | STALE, unsubscribe)
-        .docs(Group::PubSub, "2.0.0", "O(N)", "Stops listening to channels."),
+        .docs(Group::PubSub, "7.0.0", "O(N)", "Stops listening to shard channels.")
+        .arguments("?*shardchannel#s"),
+    Command::new("unsubscribe", AtLeast(1), LISTENS, unsubscribe)
+        .docs(Group::PubSub, "2.0.0", "O(N)", "Stops listening to channels.")
+        .arguments("?*channel#s"),
 ];
 
-const PUBSUB_SUBCOMMANDS: &[Command] =
-    &[
-        Command::new("channels", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_channels).docs(
-            Group::PubSub,
-            "2.8.0",
-            "O(N)",
-            "The channels that somebody listens to.",
-        ),
-        Command::new("help", Exactly(2), LOADING | STALE, pubsub_help).docs(
-            Group::PubSub,
-            "6.2.0",
-            "O(1)",
-            "What the subcommands do.",
-        ),
-        Command::new("numpat", Exactly(2), PUBSUB | LOADING | STALE, pubsub_numpat).docs(
-            Group::PubSub,
-            "2.8.0",
-            "O(1)",
-            "How many patterns somebody listens to.",
-        ),
-        Command::new("numsub", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_numsub).docs(
-            Group::PubSub,
-            "2.8.0",
-            "O(N)",
-            "How many listen to channels.",
-        ),
-        Command::new("shardchannels", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_shardchannels)
-            .docs(Group::PubSub, "7.0.0", "O(N)", "The shard channels that somebody listens to."),
-        Command::new("shardnumsub", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_shardnumsub).docs(
-            Group::PubSub,
-            "7.0.0",
-            "O(N)",
-            "How many listen to shard channels.",
-        ),
-    ];
+const PUBSUB_SUBCOMMANDS: &[Command] = &[
+    Command::new("channels", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_channels)
+        .docs(Group::PubSub, "2.8.0", "O(N)", "The channels that somebody listens to.")
+        .arguments("?pattern#p"),
+    Command::new("help", Exactly(2), LOADING | STALE, pubsub_help).docs(
+        Group::PubSub,
+        "6.2.0",
+        "O(1)",
+        "What the subcommands do.",
+    ),
+    Command::new("numpat", Exactly(2), PUBSUB | LOADING | STALE, pubsub_numpat).docs(
+        Group::PubSub,
+        "2.8.0",
+        "O(1)",
+        "How many patterns somebody listens to.",
+    ),
+    Command::new("numsub", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_numsub)
+        .docs(Group::PubSub, "2.8.0", "O(N)", "How many listen to channels.")
+        .arguments("?*channel#s"),
+    Command::new("shardchannels", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_shardchannels)
+        .docs(Group::PubSub, "7.0.0", "O(N)", "The shard channels that somebody listens to.")
+        .arguments("?pattern#p"),
+    Command::new("shardnumsub", AtLeast(2), PUBSUB | LOADING | STALE, pubsub_shardnumsub)
+        .docs(Group::PubSub, "7.0.0", "O(N)", "How many listen to shard channels.")
+        .arguments("?*shardchannel#s"),
+];
 
 fn subscribe(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     begin_listening(cx, request, TopicKind::Channel)
@@ -188,23 +186,21 @@ fn publish_from(cx: &mut Context<'_>, channel: &[u8], text: &[u8]) -> usize {
     // What happened before is told before.
     news::tell_own_news(cx);
     let mut own = Vec::new();
-    let count =
-        deliver(cx.db, cx.server, channel, text, &mut |frame| own.push(Frame::clone(frame)));
+    let count = deliver(cx.server, channel, text, &mut |frame| own.push(Frame::clone(frame)));
     own.iter().for_each(|frame| news::hear(cx, frame));
     count
 }
 
 /// Sends to all who listen; those that are not in the table of sessions, which is the one that
 /// runs, are handed to `own`.
-pub(super) fn deliver(
-    db: &mut Keyspace,
+pub(crate) fn deliver(
     server: &mut ServerState,
     channel: &[u8],
     text: &[u8],
     own: &mut dyn FnMut(&Frame),
 ) -> usize {
     let limit = server.config.settings().clients.output_limits.pubsub;
-    let (sessions, effects) = (&mut server.sessions, &mut db.effects);
+    let (sessions, effects) = (&mut server.sessions, &mut server.effects);
     server.pubsub.publish(channel, text, |id, frame| {
         if sessions.get(id).is_none() {
             return own(frame);
@@ -216,7 +212,7 @@ pub(super) fn deliver(
 fn spublish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     news::tell_own_news(cx);
     let limit = cx.server.config.settings().clients.output_limits.pubsub;
-    let (sessions, effects) = (&mut cx.server.sessions, &mut cx.db.effects);
+    let (sessions, effects) = (&mut cx.server.sessions, &mut cx.server.effects);
     let (me, mut own) = (cx.session.id, None);
     let count = cx.server.pubsub.publish_to_shard(request.arg(1), request.arg(2), |id, frame| {
         if id == me {
@@ -231,7 +227,7 @@ fn spublish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 /// Calls `publish` with each channel that the setting wants told of an event, and the text.
-pub(super) fn each_channel(event: &KeyEvent, mask: u32, mut publish: impl FnMut(&[u8], &[u8])) {
+pub(crate) fn each_channel(event: &KeyEvent, mask: u32, mut publish: impl FnMut(&[u8], &[u8])) {
     if mask & event_class::KEYSPACE != 0 {
         let mut channel = format!("__keyspace@{}__:", event.db).into_bytes();
         channel.extend_from_slice(&event.key);
@@ -255,7 +251,7 @@ fn list_topics(cx: &mut Context<'_>, request: Request<'_>, kind: TopicKind) -> C
     let pattern = match request.len() {
         2 => None,
         3 => Some(request.arg(2)),
-        _ => return Err(super::help::wrong_arguments("PUBSUB", request)),
+        _ => return Err(crate::commands::help::wrong_arguments("PUBSUB", request)),
     };
     let begun = cx.reply.begin();
     let mut count = 0;
@@ -292,7 +288,7 @@ fn pubsub_numpat(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 }
 
 fn pubsub_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    super::help::reply(
+    crate::commands::help::reply(
         cx,
         "PUBSUB",
         &[

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use store_types::{Limits, glob};
 
-use super::prelude::*;
+use crate::commands::prelude::*;
 use crate::config::{Config, Permission, Setting, Settings, rewrite_file};
 use crate::effects::ServerRequest;
 use crate::eviction;
 use crate::keyspace::{AccessPolicy, Keyspace};
-use crate::snapshot;
+use crate::persistence::snapshot;
 use crate::state::{ServerState, server_gate};
 
-pub(super) const TABLE: &[Command] = &[Command::container("config", CONFIG_SUBCOMMANDS).docs(
+pub(crate) const TABLE: &[Command] = &[Command::container("config", CONFIG_SUBCOMMANDS).docs(
     Group::Server,
     "2.0.0",
     "O(1)",
@@ -20,12 +20,10 @@ pub(super) const TABLE: &[Command] = &[Command::container("config", CONFIG_SUBCO
 )];
 
 const CONFIG_SUBCOMMANDS: &[Command] = &[
-    Command::new("get", AtLeast(3), ADMIN | NO_SCRIPT | LOADING | STALE, config_get).docs(
-        Group::Server,
-        "2.0.0",
-        "O(N)",
-        "Settings that match patterns.",
-    ),
+    Command::new("get", AtLeast(3), ADMIN | NO_SCRIPT | LOADING | STALE, config_get)
+        .docs(Group::Server, "2.0.0", "O(N)", "Settings that match patterns.")
+        .arguments("*parameter#b(parameter#s)")
+        .history(&[("7.0.0", "Takes several patterns.")]),
     Command::new("help", Exactly(2), LOADING | STALE, config_help).docs(
         Group::Server,
         "5.0.0",
@@ -41,9 +39,21 @@ const CONFIG_SUBCOMMANDS: &[Command] = &[
         "Writes the settings in force to the configuration file.",
     ),
     Command::new("set", AtLeast(4), ADMIN | NO_SCRIPT | LOADING | STALE, config_set)
+        .secrets_found_by(secret_settings)
         .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
-        .docs(Group::Server, "2.0.0", "O(N)", "Changes settings."),
+        .docs(Group::Server, "2.0.0", "O(N)", "Changes settings.")
+        .arguments("*parameter_value#b(parameter#s value#s)")
+        .history(&[("7.0.0", "Takes several settings.")]),
 ];
+
+/// The new values of settings that are passwords.
+fn secret_settings(request: Request<'_>) -> Vec<usize> {
+    let is_secret = |at: &usize| {
+        let name = String::from_utf8_lossy(request.arg(*at));
+        Config::find(&name).is_some_and(|setting| setting.is_secret)
+    };
+    (2..request.len()).step_by(2).filter(is_secret).map(|at| at + 1).collect()
+}
 
 fn config_get(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let config = &cx.server.config;
@@ -93,7 +103,7 @@ fn config_set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         seen.push(setting);
     }
     if let Err(refusal) = cx.server.host.follow_settings(&cx.server.config, &mut config) {
-        cx.db.effects.requests.extend(refusal.log.map(ServerRequest::Log));
+        cx.server.effects.requests.extend(refusal.log.map(ServerRequest::Log));
         return Err(refused(refusal.setting, &refusal.reason));
     }
     cx.server.config = config;
@@ -102,7 +112,7 @@ fn config_set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         eviction::log_if_over(cx.db, cx.server);
     }
     crate::acl::refresh_all(cx);
-    cx.db.effects.requests.push(ServerRequest::SettingsChanged);
+    cx.server.effects.requests.push(ServerRequest::SettingsChanged);
     cx.reply.ok();
     Ok(())
 }
@@ -131,7 +141,7 @@ fn check_settable(
 }
 
 /// Whether something is allowed to this session.
-pub(super) fn allows(cx: &Context<'_>, permission: Permission) -> bool {
+pub(crate) fn allows(cx: &Context<'_>, permission: Permission) -> bool {
     match permission {
         Permission::Everybody => true,
         Permission::Local => cx.session.origin.is_local,
@@ -156,13 +166,13 @@ fn config_rewrite(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 }
 
 /// Writes the configuration file as `renew` makes it of the settings and the text it has.
-pub(super) fn rewrite(cx: &mut Context<'_>, renew: fn(&Config, &str) -> String) -> CommandResult {
+pub(crate) fn rewrite(cx: &mut Context<'_>, renew: fn(&Config, &str) -> String) -> CommandResult {
     let path = &cx.server.identity.config_file;
     if path.is_empty() {
         return Err(CommandError::text("ERR The server is running without a config file"));
     }
     let mut config = cx.server.config.clone();
-    let lines = cx.server.acl.lines_for_file(super::acl::rulebook(cx.server));
+    let lines = cx.server.acl.lines_for_file(crate::acl::commands::rulebook(cx.server));
     let lines = lines
         .map_err(|reason| CommandError::new(format!("ERR Rewriting config file: {reason}")))?;
     config.set_user_lines(&lines);
@@ -176,7 +186,7 @@ pub(super) fn rewrite(cx: &mut Context<'_>, renew: fn(&Config, &str) -> String) 
 }
 
 fn config_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    super::help::reply(
+    crate::commands::help::reply(
         cx,
         "CONFIG",
         &[
@@ -192,7 +202,7 @@ fn config_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 /// Brings everything that keeps a setting in its own form up to date.
 pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
     let Settings { clients, snapshot, logs, memory, keys, .. } = server.config.settings();
-    db.effects.event_mask = keys.event_mask;
+    db.changes.event_mask = keys.event_mask;
     server.eviction.apply(memory.eviction);
     db.freeing = memory.freeing;
     db.set_access_policy(AccessPolicy {

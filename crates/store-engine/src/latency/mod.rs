@@ -1,5 +1,7 @@
 //! How long things took: a histogram per command, and samples of events that took too long.
 
+pub(crate) mod commands;
+
 use std::collections::{BTreeMap, VecDeque};
 
 /// Samples kept per event, one per second at most.

@@ -1,13 +1,13 @@
 //! ACL: users, and what they may do.
 
-use super::prelude::*;
 use crate::acl::{self, Reason, Rulebook, USERS_MAX, User, has_space, merge_selectors, verdict};
+use crate::commands::prelude::*;
 use crate::effects::ServerRequest;
 use crate::key_finder;
 use crate::session::{SessionId, session_flag};
 use crate::state::ServerState;
 
-pub(super) const TABLE: &[Command] = &[Command::container("acl", ACL_SUBCOMMANDS).docs(
+pub(crate) const TABLE: &[Command] = &[Command::container("acl", ACL_SUBCOMMANDS).docs(
     Group::Server,
     "6.0.0",
     "O(1)",
@@ -17,36 +17,25 @@ pub(super) const TABLE: &[Command] = &[Command::container("acl", ACL_SUBCOMMANDS
 const PLAIN: u32 = NO_SCRIPT | LOADING | STALE;
 
 const ACL_SUBCOMMANDS: &[Command] = &[
-    Command::new("cat", AtLeast(2), PLAIN, acl_cat).docs(
-        Group::Server,
-        "6.0.0",
-        "O(1)",
-        "Categories of commands, or the commands of one.",
-    ),
-    Command::new("deluser", AtLeast(3), ADMIN | PLAIN, acl_deluser).docs(
-        Group::Server,
-        "6.0.0",
-        "O(1)",
-        "Removes users and closes their connections.",
-    ),
-    Command::new("dryrun", AtLeast(4), ADMIN | PLAIN, acl_dryrun).docs(
-        Group::Server,
-        "7.0.0",
-        "O(1)",
-        "Whether a user may run a command.",
-    ),
-    Command::new("genpass", AtLeast(2), PLAIN, acl_genpass).docs(
-        Group::Server,
-        "6.0.0",
-        "O(1)",
-        "A password that nobody can guess.",
-    ),
-    Command::new("getuser", Exactly(3), ADMIN | PLAIN, acl_getuser).docs(
-        Group::Server,
-        "6.0.0",
-        "O(N)",
-        "The rules of a user.",
-    ),
+    Command::new("cat", AtLeast(2), PLAIN, acl_cat)
+        .docs(Group::Server, "6.0.0", "O(1)", "Categories of commands, or the commands of one.")
+        .arguments("?categoryname#s"),
+    Command::new("deluser", AtLeast(3), ADMIN | PLAIN, acl_deluser)
+        .docs(Group::Server, "6.0.0", "O(1)", "Removes users and closes their connections.")
+        .arguments("*username#s"),
+    Command::new("dryrun", AtLeast(4), ADMIN | PLAIN, acl_dryrun)
+        .docs(Group::Server, "7.0.0", "O(1)", "Whether a user may run a command.")
+        .arguments("username#s command#s ?*arg#s"),
+    Command::new("genpass", AtLeast(2), PLAIN, acl_genpass)
+        .docs(Group::Server, "6.0.0", "O(1)", "A password that nobody can guess.")
+        .arguments("?bits#i"),
+    Command::new("getuser", Exactly(3), ADMIN | PLAIN, acl_getuser)
+        .docs(Group::Server, "6.0.0", "O(N)", "The rules of a user.")
+        .arguments("username#s")
+        .history(&[
+            ("6.2.0", "Tells the channels."),
+            ("7.0.0", "Tells selectors, and patterns as rules instead of lists."),
+        ]),
     Command::new("help", Exactly(2), LOADING | STALE, acl_help).docs(
         Group::Server,
         "6.0.0",
@@ -65,24 +54,23 @@ const ACL_SUBCOMMANDS: &[Command] = &[
         "O(N)",
         "Reads the users from the ACL file.",
     ),
-    Command::new("log", AtLeast(2), ADMIN | PLAIN, acl_log).docs(
-        Group::Server,
-        "6.0.0",
-        "O(N)",
-        "What was denied lately.",
-    ),
+    Command::new("log", AtLeast(2), ADMIN | PLAIN, acl_log)
+        .docs(Group::Server, "6.0.0", "O(N)", "What was denied lately.")
+        .arguments("?operation#o(count#i reset#t=RESET)"),
     Command::new("save", Exactly(2), ADMIN | PLAIN, acl_save).docs(
         Group::Server,
         "6.0.0",
         "O(N)",
         "Writes the users to the ACL file.",
     ),
-    Command::new("setuser", AtLeast(3), ADMIN | PLAIN, acl_setuser).docs(
-        Group::Server,
-        "6.0.0",
-        "O(N)",
-        "Makes or changes a user.",
-    ),
+    Command::new("setuser", AtLeast(3), ADMIN | PLAIN, acl_setuser)
+        .secrets_found_by(|request| (2..request.len()).collect())
+        .docs(Group::Server, "6.0.0", "O(N)", "Makes or changes a user.")
+        .arguments("username#s ?*rule#s")
+        .history(&[
+            ("6.2.0", "Takes channels."),
+            ("7.0.0", "Takes selectors, and kinds of access to keys."),
+        ]),
     Command::new("users", Exactly(2), ADMIN | PLAIN, acl_users).docs(
         Group::Server,
         "6.0.0",
@@ -97,7 +85,7 @@ const ACL_SUBCOMMANDS: &[Command] = &[
     ),
 ];
 
-pub(super) fn rulebook(server: &ServerState) -> Rulebook<'_> {
+pub(crate) fn rulebook(server: &ServerState) -> Rulebook<'_> {
     let all_channels = server.config.settings().clients.has_all_channels;
     Rulebook { registry: &server.registry, all_channels }
 }
@@ -147,7 +135,7 @@ fn close_deaf_listeners(cx: &mut Context<'_>, name: &[u8], user: &User) {
     let deaf: Vec<SessionId> =
         cx.server.sessions.iter().filter(|other| is_deaf(other)).map(|other| other.id).collect();
     for id in deaf {
-        super::client::kill(cx.db, cx.server, id);
+        crate::commands::client::kill(cx.db, cx.server, id);
     }
     if is_deaf(cx.session) {
         close_own(cx);
@@ -156,7 +144,7 @@ fn close_deaf_listeners(cx: &mut Context<'_>, name: &[u8], user: &User) {
 
 fn close_own(cx: &mut Context<'_>) {
     cx.session.flags |= session_flag::CLOSING;
-    cx.db.effects.requests.push(ServerRequest::CloseAfterOutput(cx.session.id));
+    cx.server.effects.requests.push(ServerRequest::CloseAfterOutput(cx.session.id));
 }
 
 fn acl_deluser(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -174,7 +162,7 @@ fn close_sessions_of(cx: &mut Context<'_>, is_gone: impl Fn(&[u8]) -> bool) {
     let others = cx.server.sessions.iter().filter(|other| is_gone(&other.user));
     let ids: Vec<SessionId> = others.map(|other| other.id).collect();
     for id in ids {
-        super::client::kill(cx.db, cx.server, id);
+        crate::commands::client::kill(cx.db, cx.server, id);
     }
     if is_gone(&cx.session.user) {
         close_own(cx);
@@ -253,7 +241,7 @@ fn acl_cat(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
             cx.reply.array(rows.len());
             rows.iter().for_each(|row| cx.reply.bulk(row.full_name.as_bytes()));
         }
-        _ => return Err(super::help::wrong_arguments("ACL", request)),
+        _ => return Err(crate::commands::help::wrong_arguments("ACL", request)),
     }
     Ok(())
 }
@@ -263,7 +251,7 @@ fn acl_genpass(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let bits = match request.len() {
         2 => 256,
         3 => integer(request.arg(2))?,
-        _ => return Err(super::help::wrong_arguments("ACL", request)),
+        _ => return Err(crate::commands::help::wrong_arguments("ACL", request)),
     };
     if !(1..=BITS_MAX).contains(&bits) {
         return Err(CommandError::new(format!(
@@ -291,7 +279,7 @@ fn acl_log(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
             return Ok(());
         }
         3 => integer(request.arg(2))?.max(0) as usize,
-        _ => return Err(super::help::wrong_arguments("ACL", request)),
+        _ => return Err(crate::commands::help::wrong_arguments("ACL", request)),
     };
     let (log, now_ms, reply) = (&cx.server.acl.log, cx.db.now_ms(), &mut cx.reply);
     reply.array(count.min(log.len()));
@@ -374,7 +362,7 @@ fn acl_save(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let path = cx.server.config.settings().clients.acl_file.as_str();
     if let Err(reason) = cx.server.host.write_file(path, &text) {
         let line = format!("Writing ACL file for ACL SAVE: {reason}");
-        cx.db.effects.requests.push(ServerRequest::Log(line));
+        cx.server.effects.requests.push(ServerRequest::Log(line));
         return Err(CommandError::text(
             "ERR There was an error trying to save the ACLs. Please check the server logs for \
              more information",
@@ -432,7 +420,7 @@ pub(crate) fn load_configured_users(server: &mut ServerState) {
 }
 
 fn acl_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    super::help::reply(
+    crate::commands::help::reply(
         cx,
         "ACL",
         &[

@@ -2,14 +2,14 @@
 
 use store_resp::OwnedRequest;
 
-use super::monitor::secret_args;
-use super::prelude::*;
+use crate::commands::prelude::*;
+use crate::commands::secrets;
 use crate::registry::RowId;
 use crate::session::SessionId;
 use crate::slow_log::{SlowRequest, shortened};
 use crate::state::ServerState;
 
-pub(super) const TABLE: &[Command] = &[Command::container("slowlog", SLOWLOG_SUBCOMMANDS).docs(
+pub(crate) const TABLE: &[Command] = &[Command::container("slowlog", SLOWLOG_SUBCOMMANDS).docs(
     Group::Server,
     "2.2.12",
     "O(1)",
@@ -19,7 +19,9 @@ pub(super) const TABLE: &[Command] = &[Command::container("slowlog", SLOWLOG_SUB
 const SLOWLOG_SUBCOMMANDS: &[Command] = &[
     Command::new("get", AtLeast(2), ADMIN | LOADING | STALE, slowlog_get)
         .tips(&["request_policy:all_nodes", "nondeterministic_output"])
-        .docs(Group::Server, "2.2.12", "O(N)", "The latest requests that took long."),
+        .docs(Group::Server, "2.2.12", "O(N)", "The latest requests that took long.")
+        .arguments("?count#i")
+        .history(&[("4.0.0", "Tells address and name of the client.")]),
     Command::new("help", Exactly(2), LOADING | STALE, slowlog_help).docs(
         Group::Server,
         "6.2.0",
@@ -43,7 +45,7 @@ fn slowlog_get(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
             let count = count.ok().filter(|count| *count >= -1).ok_or(CommandError::text(text))?;
             usize::try_from(count).unwrap_or(usize::MAX)
         }
-        _ => return Err(super::help::wrong_arguments("SLOWLOG", request)),
+        _ => return Err(crate::commands::help::wrong_arguments("SLOWLOG", request)),
     };
     let (log, reply) = (&cx.server.slow_log, &mut cx.reply);
     reply.array(wanted.min(log.len()));
@@ -100,12 +102,12 @@ pub(crate) fn note_slow(server: &mut ServerState, slow: Slow<'_>, (address, name
     if !is_slow || command.has(SKIP_SLOWLOG) {
         return;
     }
-    let is_secret = secret_args(&server.registry.row(slow.row).full_name, slow.request);
+    let secrets = secrets::of(command, slow.request);
     let entry = SlowRequest {
         id: 0,
         at_s,
         micros: slow.micros,
-        args: shortened(slow.request, is_secret),
+        args: shortened(slow.request, &secrets),
         client: address.to_owned(),
         name: name.to_vec(),
     };
@@ -113,7 +115,7 @@ pub(crate) fn note_slow(server: &mut ServerState, slow: Slow<'_>, (address, name
 }
 
 /// Notes a request whose wait is ended by another: as in Redis, nothing is left of its arguments.
-pub(super) fn note_unblocked(cx: &mut Context<'_>, id: SessionId, row: RowId) {
+pub(crate) fn note_unblocked(cx: &mut Context<'_>, id: SessionId, row: RowId) {
     let Some(session) = cx.server.sessions.get(id) else { return };
     let (address, name) = (session.origin.address.clone(), session.name.clone());
     let nothing = OwnedRequest::from_args([]);
@@ -131,7 +133,7 @@ pub(crate) fn note_latency(server: &mut ServerState, event: &'static str, at_s: 
 }
 
 fn slowlog_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    super::help::reply(
+    crate::commands::help::reply(
         cx,
         "SLOWLOG",
         &[

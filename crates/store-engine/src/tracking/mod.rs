@@ -3,13 +3,16 @@
 //! A session in the plain mode is remembered with each key it read, until the first change. A
 //! session in broadcast mode names prefixes and hears of every change under them.
 
+pub(crate) mod commands;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use store_resp::{Protocol, ReplyWriter};
 
 use crate::config::OutputLimit;
-use crate::effects::{Effects, KeyEvent};
+use crate::effects::Effects;
+use crate::keyspace::changes::KeyEvent;
 use crate::keyspace::memory::size_class;
 use crate::pubsub::{Frame, tell};
 use crate::session::{Session, SessionId, Sessions, session_flag};

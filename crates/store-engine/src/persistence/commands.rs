@@ -1,20 +1,18 @@
 //! Snapshots on request, and the end of the server, which may leave one.
 
-use super::prelude::*;
+use crate::commands::prelude::*;
 use crate::effects::ServerRequest;
 use crate::keyspace::SnapshotKind;
+use crate::persistence::snapshot;
 use crate::session::session_flag;
-use crate::snapshot;
 use crate::state::server_gate;
 
-pub(super) const TABLE: &[Command] =
+pub(crate) const TABLE: &[Command] =
     &[
-        Command::new("bgsave", AtLeast(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, bgsave).docs(
-            Group::Server,
-            "1.0.0",
-            "O(1)",
-            "Saves all data while others are served.",
-        ),
+        Command::new("bgsave", AtLeast(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, bgsave)
+            .docs(Group::Server, "1.0.0", "O(1)", "Saves all data while others are served.")
+            .arguments("?schedule#t=SCHEDULE^3.2.2")
+            .history(&[("3.2.2", "Takes SCHEDULE.")]),
         Command::new("lastsave", Exactly(1), LOADING | STALE | FAST, lastsave)
             .categories(category::ADMIN | category::DANGEROUS)
             .tips(&["nondeterministic_output"])
@@ -24,10 +22,15 @@ pub(super) const TABLE: &[Command] =
         Command::new(
             "shutdown",
             AtLeast(1),
-            ADMIN | NO_SCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY,
+            ADMIN | NO_SCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY | ENDS_SERVER,
             shutdown,
         )
-        .docs(Group::Server, "1.0.0", "O(N)", "Ends the server."),
+        .docs(Group::Server, "1.0.0", "O(N)", "Ends the server.")
+        .arguments(
+            "?nosave_save#o(nosave#t=NOSAVE save#t=SAVE) ?now#t=NOW^7.0.0 \
+             ?force#t=FORCE^7.0.0 ?abort#t=ABORT^7.0.0",
+        )
+        .history(&[("7.0.0", "Takes NOW, FORCE and ABORT.")]),
     ];
 
 const IN_PROGRESS: CommandError = CommandError::text("ERR Background save already in progress");
@@ -102,7 +105,7 @@ fn shutdown(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     }
     if !saves_not && cx.server.gates & server_gate::BUSY_SCRIPT != 0 {
         // A script is in the middle of its writes, so there is nothing whole to save.
-        return Err(super::scripting::busy_error(cx));
+        return Err(crate::scripting::commands::busy_error(cx));
     }
     log(cx, "User requested shutdown...".to_owned());
     if !forces && let Some(reason) = what_append_only_lacks(cx, saves_not) {
@@ -116,7 +119,7 @@ fn shutdown(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         }
     }
     cx.session.flags |= session_flag::CLOSING;
-    cx.db.effects.requests.push(ServerRequest::Shutdown);
+    cx.server.effects.requests.push(ServerRequest::Shutdown);
     Ok(())
 }
 
@@ -141,5 +144,5 @@ fn what_append_only_lacks(cx: &mut Context<'_>, saves_not: bool) -> Option<Strin
 }
 
 fn log(cx: &mut Context<'_>, line: String) {
-    cx.db.effects.requests.push(ServerRequest::Log(line));
+    cx.server.effects.requests.push(ServerRequest::Log(line));
 }
