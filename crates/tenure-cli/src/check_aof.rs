@@ -23,9 +23,8 @@ const MANIFEST_BYTES_MAX: u64 = 1024 * 1024;
 /// Check an append-only file: every byte is read as at a start.
 ///
 /// FILE is a manifest, which stands for all files it lists, or one of them. It says where a file is
-/// damaged. Where the last file is cut short or damaged, it can be cut after the last whole
-/// request: with
-/// --fix at once, at a terminal after a question, else not at all.
+/// damaged. If the last file is cut short or damaged, it can be cut after the last whole request:
+/// with --fix at once, at a terminal after a question, otherwise not at all.
 ///
 /// A snapshot at the front is read into memory, as a server that starts with the file does. So this
 /// needs as much memory as that server. Requests are read, but not run.

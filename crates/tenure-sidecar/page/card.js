@@ -319,7 +319,7 @@ function memberState(member, unknown) {
 /** One member's line. */
 class MemberRow {
   constructor(card, member) {
-    this.stands = document.createTextNode("");
+    this.state = document.createTextNode("");
     this.priority = el("td", { class: "number" });
     this.level = svg("rect", { class: "level", height: 6, rx: 3 });
     this.ago = el("span");
@@ -327,7 +327,7 @@ class MemberRow {
     this.node = el("tr", { data: { id: member.id } },
       el("th", { scope: "row", title: member.id }, member.instance,
         member.is_self ? el("span", { class: "self" }, "this one") : null),
-      el("td", {}, el("span", { class: "dot", "aria-hidden": "true" }), this.stands),
+      el("td", {}, el("span", { class: "dot", "aria-hidden": "true" }), this.state),
       this.priority,
       el("td", { class: "beat" }, el("span", { class: "pulse" },
         svg("svg", { viewBox: "0 0 48 6", "aria-hidden": "true" },
@@ -341,7 +341,7 @@ class MemberRow {
     const beatAgo = member.beat_ms_ago + (unknown ? card.age() : 0);
     this.node.dataset.leads = member.leads && Boolean(leader);
     this.node.dataset.alive = member.alive && !unknown;
-    say(this.stands, memberState(member, unknown));
+    say(this.state, memberState(member, unknown));
     say(this.priority, String(member.priority));
     const share = Math.max(0, Math.min(1, 1 - beatAgo / (member.ttl_ms * 3)));
     this.level.setAttribute("width", (48 * share).toFixed(1));

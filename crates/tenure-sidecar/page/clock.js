@@ -14,7 +14,7 @@ let anchor = null;
 let asking = false;
 let askedAt = null;
 
-/** A reading of both our clocks: one stands still while the machine sleeps, the other may be set. */
+/** A reading of both our clocks: one stops while the machine sleeps, the other may be set. */
 export const reading = () => ({ ticks: performance.now(), wall: Date.now() });
 
 /** Milliseconds since a reading, by whichever clock says more. */

@@ -645,7 +645,7 @@ fn may_pass(error: &Error) -> bool {
     matches!(error, Error::Store(error) if error.is_temporary())
 }
 
-/// Waits for a message that may change how a tick stands. Members come and go with every try:
+/// Waits for a message that may change the state of a tick. Members come and go with every try:
 /// looking again because of them would keep all who wait busy with each other.
 async fn next_of_interest(messages: &mut Subscription) -> Option<()> {
     loop {

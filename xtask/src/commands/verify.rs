@@ -2,6 +2,7 @@
 
 mod changelog;
 mod clock;
+mod command_names;
 mod comments;
 mod crates;
 mod hosts;
@@ -11,6 +12,7 @@ mod macros;
 mod planted;
 mod prose;
 mod protocol;
+mod public_items;
 mod publishing;
 mod purity;
 mod rust;
@@ -34,7 +36,8 @@ Reads all files of the repository and prints one line per finding:
 
   path:line: what is wrong — what to do
 
-  --list    list the rules
+  --list                   list the rules
+  --update-public-items    update the list of the public items of `tenure`
 
 It builds nothing and takes less than a second. Its rules stand in CONTRIBUTING.md.",
     run,
@@ -47,6 +50,7 @@ fn run(words: &[String]) -> Result<(), Failure> {
             CHECKS.iter().for_each(|check| println!("{}", check.name));
             Ok(())
         }
+        Some("--update-public-items") => public_items::update(),
         Some(word) => Err(Failure::Usage(format!("verify: unknown word {word:?}"))),
     }
 }
@@ -64,6 +68,7 @@ const CHECKS: &[Check] = &[
     comments::LINES,
     clock::READS,
     settings::TEXTS,
+    command_names::MATCHED,
     purity::LINTS,
     purity::DEPENDENCIES,
     hosts::NAMES,
@@ -71,6 +76,7 @@ const CHECKS: &[Check] = &[
     crates::HEADS,
     crates::LINTS,
     crates::TESTS,
+    public_items::LISTED,
     publishing::MANIFESTS,
     links::TARGETS,
     links::INDEX,

@@ -21,6 +21,7 @@ fn every_rule_finds_what_was_planted_for_it_and_nothing_in_the_mended_files() {
         purity(),
         words(),
         crates(),
+        public_items(),
         publishing(),
         papers(),
         english(),
@@ -147,6 +148,68 @@ fn purity() -> Vec<Planted> {
     ]
 }
 
+fn commands_by_name() -> Planted {
+    let table = "Command::new(\n    \"exec\", f),\nCommand::container(\"auth\", TABLE)\n";
+    let wrong = "\
+fn a(command: &Command) {
+    let (last, is_pattern) = match command.name {
+    if row.full_name == \"exec\" {
+    if ALLOWED.contains(&row.full_name.as_str()) {
+    if is_word(request.arg(0), \"EXEC\") {
+    if request.arg(0)[0] == b'e' {
+}
+fn b(name: &str) {
+    matches!(name, \"exec\" | \"discard\")
+}
+fn c() {
+    let name = &row.full_name;
+    match name {
+        \"auth\" => 1,
+    }
+    ALLOWED.contains(&name.as_str())
+}
+";
+    let right = "\
+fn a(command: &Command, request: Request) {
+    if command.has(flag::RUNS_QUEUED) {}
+    let name = &row.full_name;
+    format!(\"ERR '{name}' command\");
+    match registry.find(request.arg(0)) {}
+    is_word(request.arg(1), \"EXEC\")
+}
+fn b(name: &str) {
+    match name {
+        \"appendonly\" => 1,
+    }
+}
+";
+    Planted {
+        rule: "commands by name",
+        wrong: Tree::of(&[
+            ("crates/store-engine/src/commands/a.rs", table),
+            ("crates/store-engine/src/gate.rs", wrong),
+            ("crates/store-server/src/run.rs", "command.name.starts_with(\"client\")\n"),
+        ]),
+        found: &[
+            "crates/store-engine/src/gate.rs:2",
+            "crates/store-engine/src/gate.rs:3",
+            "crates/store-engine/src/gate.rs:4",
+            "crates/store-engine/src/gate.rs:5",
+            "crates/store-engine/src/gate.rs:6",
+            "crates/store-engine/src/gate.rs:9",
+            "crates/store-engine/src/gate.rs:13",
+            "crates/store-engine/src/gate.rs:16",
+            "crates/store-server/src/run.rs:1",
+        ],
+        right: Tree::of(&[
+            ("crates/store-engine/src/commands/a.rs", table),
+            ("crates/store-engine/src/gate.rs", right),
+            ("crates/store-engine/src/registry.rs", wrong),
+            ("crates/store-client/src/lib.rs", wrong),
+        ]),
+    }
+}
+
 fn words() -> Vec<Planted> {
     let read = "let now = Instant::now();\n";
     let leftovers = ["todo", "unimplemented", "dbg"].map(|name| format!("    {name}!();\n"));
@@ -162,6 +225,7 @@ fn words() -> Vec<Planted> {
                 ("crates/store-engine/src/config/rewrite.rs", "config.text_of(setting)\n"),
             ]),
         },
+        commands_by_name(),
         Planted {
             rule: "clock",
             wrong: Tree::of(&[
@@ -244,6 +308,72 @@ fn crates() -> Vec<Planted> {
             found: &["crates/a/tests/smoke.rs:1"],
             right: Tree::of(&[("crates/a/tests/it/smoke.rs", ""), ("a/src/tests/smoke.rs", "")]),
         },
+    ]
+}
+
+fn public_items() -> Vec<Planted> {
+    let sources = [
+        (
+            "crates/tenure/src/lib.rs",
+            "//! A.\npub mod blocking;\nmod term;\npub use tenure_core::{Role, Token};\npub use \
+             term::Term;\npub fn wait() {}\nfn private() {}\n#[cfg(test)]\npub mod tests {}\n",
+        ),
+        ("crates/tenure/src/blocking/mod.rs", "pub use crate::Term;\npub const MAX: u8 = 1;\n"),
+        (
+            "crates/tenure/src/term.rs",
+            "pub struct Term { pub a: u8, b: u8 }\nimpl Term { pub fn end(self) {} fn own(&self) {} \
+             }\nimpl Drop for Term { fn drop(&mut self) {} }\npub struct Unseen;\n",
+        ),
+        (
+            "crates/tenure-core/src/lib.rs",
+            "mod role;\npub use role::*;\npub struct Token(pub u64);\npub struct Other;\n",
+        ),
+        ("crates/tenure-core/src/role.rs", "pub enum Role { Leader { since: u8 }, Standby(u8) }\n"),
+    ];
+    let listed = "\
+# The public items of the crate `tenure`. `cargo xtask verify` compares; to write it anew:
+# cargo xtask verify --update-public-items
+# What counts is said in xtask/src/commands/verify/public_items.rs.
+# At the start: 99, without tenure::blocking 90.
+# Now: 13, without tenure::blocking 10.
+tenure::Role (enum)
+tenure::Role::Leader (variant)
+tenure::Role::Leader::since (field)
+tenure::Role::Standby (variant)
+tenure::Term (struct)
+tenure::Term::a (field)
+tenure::Term::end (fn)
+tenure::Token (struct)
+tenure::Token::0 (field)
+tenure::blocking (mod)
+tenure::blocking::MAX (const)
+tenure::blocking::Term (use of tenure::Term)
+tenure::wait (fn)
+";
+    let with = |list: &str| {
+        let list = ("crates/tenure/public-items.txt", list);
+        Tree::of(&[sources.as_slice(), &[list]].concat())
+    };
+    let changed = |from: &str, to: &str| {
+        assert!(listed.contains(from), "{from:?} is not in the example");
+        with(&listed.replacen(from, to, 1))
+    };
+    let row = |wrong: Tree, found: &'static [&'static str]| Planted {
+        rule: "public items",
+        wrong,
+        found,
+        right: with(listed),
+    };
+    let first = &["crates/tenure/public-items.txt:1"];
+    let unreadable = Tree::of(&[("crates/tenure/src/lib.rs", "pub fn {\n")]);
+    vec![
+        row(changed("tenure::wait (fn)\n", ""), first),
+        row(
+            changed("tenure::wait", "tenure::gone (fn)\ntenure::wait"),
+            &["crates/tenure/public-items.txt:18"],
+        ),
+        row(changed("Now: 13", "Now: 12"), first),
+        row(unreadable, &["crates/tenure/src/lib.rs:1"]),
     ]
 }
 
@@ -454,7 +584,10 @@ fn english() -> Vec<Planted> {
                     "crates/tenure-sidecar/src/d.rs",
                     "/// What was promised is kept: the term is given to nobody else.\n",
                 ),
-                ("crates/tenure-sidecar/page/a.js", "return \"looks on\";\n"),
+                (
+                    "crates/tenure-sidecar/page/a.js",
+                    "return \"looks on\";\nheads([\"Instance\", \"Stands\"]);\n",
+                ),
                 (
                     "crates/tenure-sidecar/src/openapi.json",
                     "{\"description\": \"How it stands.\"}\n",
@@ -469,6 +602,7 @@ fn english() -> Vec<Planted> {
                 "crates/tenure-sidecar/src/d.rs:1",
                 "crates/tenure-sidecar/src/d.rs:1",
                 "crates/tenure-sidecar/page/a.js:1",
+                "crates/tenure-sidecar/page/a.js:2",
                 "crates/tenure-sidecar/src/openapi.json:1",
             ],
             &[

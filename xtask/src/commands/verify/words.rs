@@ -9,6 +9,8 @@ use super::{Check, Finding};
 const PAGE: &str = "docs/glossary.md";
 const PHRASES_HEAD: &str = "## Words that we do not use";
 const NAMES_HEAD: &str = "## Names that we do not give to types";
+/// What the list says beside names that are still in use.
+const TO_BE_RENAMED: &str = "to be renamed";
 
 pub(super) const PHRASES: Check = Check {
     name: "words",
@@ -25,7 +27,8 @@ pub(super) const NAMES: Check = Check {
     name: "names of types",
     run: |tree| {
         let Some(page) = tree.get(PAGE) else { return Vec::new() };
-        let names: Vec<_> = rows(page, NAMES_HEAD).collect();
+        let refused = |(.., remark): &(usize, &str, &str, &str)| *remark != TO_BE_RENAMED;
+        let names: Vec<_> = rows(page, NAMES_HEAD).filter(refused).collect();
         let code = tree.with_extension("rs").filter(|file| file.path.starts_with("crates/"));
         code.flat_map(|file| declared(file, &names)).collect()
     },
@@ -37,8 +40,40 @@ struct Phrase {
     /// Longer phrases in which it is allowed.
     exceptions: Vec<Vec<String>>,
     instead: String,
-    /// Whether it may mean something else where the store itself is concerned.
-    is_about_elections: bool,
+    place: Place,
+}
+
+/// Where a phrase is refused.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Everywhere,
+    /// Not where the store itself is concerned: there it may mean something else.
+    Elections,
+    /// On the page of the sidecar alone, where one word is a label.
+    Page,
+}
+
+impl Place {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "everywhere" => Some(Self::Everywhere),
+            "elections" => Some(Self::Elections),
+            "page" => Some(Self::Page),
+            _ => None,
+        }
+    }
+
+    fn has(self, file: &File) -> bool {
+        match self {
+            Self::Everywhere => true,
+            Self::Elections => !is_about_the_store(file),
+            Self::Page => is_page(file),
+        }
+    }
+}
+
+fn is_page(file: &File) -> bool {
+    file.path.starts_with("crates/tenure-sidecar/page/")
 }
 
 /// What people read: documents, the page, deployment files, and what programs and rustdoc say.
@@ -50,9 +85,7 @@ fn is_read(file: &File) -> bool {
     let is_code = ["crates/tenure", "crates/store-", "examples/", "xtask/"]
         .iter()
         .any(|place| path.starts_with(place));
-    let is_shown = path.starts_with("crates/tenure-sidecar/page/")
-        || path.starts_with("deploy/")
-        || path.ends_with("/openapi.json");
+    let is_shown = is_page(file) || path.starts_with("deploy/") || path.ends_with("/openapi.json");
     let is_prose = path.ends_with(".md") || (path.ends_with(".rs") && is_code) || is_shown;
     is_prose && !is_exempt && !file.is_test()
 }
@@ -78,23 +111,25 @@ fn rows<'a>(
 
 /// The list, and what is wrong with it.
 fn listed(page: &File) -> (Vec<Phrase>, Vec<Finding>) {
-    let (mut phrases, mut findings) = (Vec::new(), Vec::new());
+    let (mut phrases, mut findings, mut has_rows) = (Vec::new(), Vec::new(), false);
     for (line, not, instead, place) in rows(page, PHRASES_HEAD) {
-        let is_about_elections = place == "elections";
-        if !is_about_elections && place != "everywhere" {
-            let what = format!("{place:?} is no place of the list");
-            findings.push(Finding::new(PAGE, line, what, "write `everywhere` or `elections`"));
-        }
+        let Some(place) = Place::parse(place) else {
+            let what = format!("{place:?} is not a place of the list");
+            let next_step = "write `everywhere`, `elections` or `page`";
+            findings.push(Finding::new(PAGE, line, what, next_step));
+            continue;
+        };
+        has_rows = true;
         let (not, exceptions) = not.split_once("(not ").unwrap_or((not, ""));
         let exceptions: Vec<Vec<String>> = quoted(exceptions).collect();
         phrases.extend(quoted(not).map(|words| Phrase {
             words,
             exceptions: exceptions.clone(),
             instead: instead.to_owned(),
-            is_about_elections,
+            place,
         }));
     }
-    if phrases.is_empty() {
+    if !has_rows && findings.is_empty() {
         let what = format!("there is no list below {PHRASES_HEAD:?}");
         findings.push(Finding::new(PAGE, 1, what, "put it back"));
     }
@@ -118,9 +153,8 @@ fn used(file: &File, phrases: &[Phrase]) -> Vec<Finding> {
         let is_row = |line: usize| file.text.lines().nth(line - 1).unwrap_or("").starts_with('|');
         words.retain(|word| !is_row(word.line));
     }
-    let skipped = |phrase: &&Phrase| !(phrase.is_about_elections && is_about_the_store(file));
     let mut findings = Vec::new();
-    for phrase in phrases.iter().filter(skipped) {
+    for phrase in phrases.iter().filter(|phrase| phrase.place.has(file)) {
         let places = (0..words.len()).filter(|at| is_used(&words, *at, phrase));
         findings.extend(places.map(|at| {
             let what = format!("we do not write `{}`", phrase.words.join(" "));
@@ -151,7 +185,8 @@ fn declared(file: &File, names: &[(usize, &str, &str, &str)]) -> Vec<Finding> {
         let mut words = line.code.split(|c: char| !c.is_alphanumeric() && c != '_');
         let is_kind = |word: &&str| matches!(*word, "struct" | "enum" | "trait" | "type" | "union");
         let name = words.find(is_kind).and_then(|_| words.next()).unwrap_or_default();
-        let row = names.iter().find(|(_, not, ..)| not.split('`').nth(1) == Some(name));
+        let is_listed = |not: &str| not.split('`').skip(1).step_by(2).any(|listed| listed == name);
+        let row = names.iter().find(|(_, not, ..)| is_listed(not));
         if let Some((_, _, instead, _)) = row {
             let what = format!("a type is called `{name}`");
             let next_step = format!("call it as others would: {instead} ({PAGE})");
