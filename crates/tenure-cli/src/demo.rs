@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getppid, kill_process};
 use store_server::Server as Store;
-use tenure::core::protocol::{CloseReason, HistoryEntry, HistoryKind};
-use tenure::{Tenure, Token};
+use tenure::{CloseReason, HistoryEntry, HistoryKind, Tenure, Token};
 use tenure_sidecar::{Server, ServerSettings, Sidecar, SidecarError};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};

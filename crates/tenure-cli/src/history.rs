@@ -4,8 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure::core::protocol::{HistoryEntry, HistoryKind};
-use tenure::core::{InstanceId, ServerTime, Token};
+use tenure::{HistoryEntry, HistoryKind, InstanceId, ServerTime, Token};
 
 use crate::exit::Failure;
 use crate::output::{OutputOptions, duration, moment, plain, table};
@@ -207,7 +206,7 @@ pub(crate) fn past_rows(terms: &[Past], leader: Option<Token>) -> Vec<Vec<String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure::core::protocol::CloseReason;
+    use tenure::CloseReason;
 
     fn entry(at: u64, token: u64, what: HistoryKind) -> HistoryEntry {
         let token = Token::new(token).unwrap();

@@ -4,9 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure::Observation;
-use tenure::core::ServerTime;
-use tenure::core::protocol::Member;
+use tenure::{Member, Observation, ServerTime};
 
 use crate::exit::Failure;
 use crate::output::{OutputOptions, duration, moment, plain, table};

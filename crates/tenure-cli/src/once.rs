@@ -8,9 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tenure::core::Timing;
-use tenure::core::protocol::TickOutcome;
-use tenure::{Job, NotStarted, Once, Reason, Tenure, Term, Tick};
+use tenure::{Job, NotStarted, Once, Reason, Tenure, Term, Tick, TickOutcome, Timing};
 use tenure_run::Ending;
 use tokio::sync::oneshot;
 use tokio::task::JoinError;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::core::{Moment, ServerTime};
-use tenure::{Leadership, Observation, Observer, SeenLeader, Vacancy};
+use tenure::{Leadership, Moment, Observation, Observer, SeenLeader, ServerTime, Vacancy};
 
 use crate::clock;
 use crate::exit::{self, Failure};

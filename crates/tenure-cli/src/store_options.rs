@@ -6,8 +6,7 @@
 use std::path::PathBuf;
 
 use tenure::config::{Config, Loader};
-use tenure::core::StoreErrorKind;
-use tenure::{Observer, Tenure, blocking};
+use tenure::{Observer, StoreErrorKind, Tenure, blocking};
 
 use crate::exit::{self, Failure};
 use crate::{local, output};
@@ -223,7 +222,7 @@ pub(crate) fn connect(config: Config) -> Result<Tenure, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure::core::StoreError;
+    use tenure::StoreError;
 
     #[test]
     fn the_flag_for_the_mode_counts_before_the_address() {

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::core::ServerTime;
-use tenure::{Event, EventKind, Events, Observation, Role, Status, Token, Vacancy};
+use tenure::{Event, EventKind, Events, Observation, Role, ServerTime, Status, Token, Vacancy};
 use tokio::sync::Notify;
 
 use crate::hooks::{Happening, Hooks, Turn};
@@ -221,8 +220,8 @@ fn write_requests(earlier: &Observation, seen: &Observation, add: impl Fn(What))
         let (by, token) = (wish.by.name(), Some(wish.token.get()));
         let text = match (&wish.kind, &wish.refused) {
             (_, Some(why)) => format!("refused: {why}"),
-            (tenure::core::protocol::WishKind::Resign, None) => format!("{by} asks to resign"),
-            (tenure::core::protocol::WishKind::HandOver { to }, None) => {
+            (tenure::WishKind::Resign, None) => format!("{by} asks to resign"),
+            (tenure::WishKind::HandOver { to }, None) => {
                 format!("{by} asks to hand over to {to}")
             }
         };

@@ -1,7 +1,7 @@
 //! From the store's history to terms with gaps between them, as a timeline shows them.
 
 use serde::Serialize;
-use tenure::core::protocol::{HistoryEntry, HistoryKind};
+use tenure::{HistoryEntry, HistoryKind};
 
 use crate::timestamp::Timestamp;
 
@@ -66,8 +66,7 @@ pub(crate) fn terms(entries: &[HistoryEntry]) -> Vec<TermRecord> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure::core::protocol::{CloseReason, ServerTime};
-    use tenure::{InstanceId, Token};
+    use tenure::{CloseReason, InstanceId, ServerTime, Token};
 
     fn entry(at_ms: u64, id: &str, token: u64, what: HistoryKind) -> HistoryEntry {
         let (at, token) = (ServerTime(at_ms * 1000), Token::new(token).unwrap());

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use tenure::backend::Connection;
-use tenure::core::Timing;
-use tenure::{Election, Leadership, Moment, Observation, Observer, Status, Term, Token};
+use tenure::{Election, Leadership, Moment, Observation, Observer, Status, Term, Timing, Token};
 use tokio::sync::{Notify, watch};
 
 use crate::clock;
@@ -461,7 +460,7 @@ fn promise_max(timing: &Timing) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure::core::TimingSettings;
+    use tenure_core::TimingSettings;
 
     #[test]
     fn a_promise_ends_before_work_is_cut_off() {

@@ -11,6 +11,7 @@ mod macros;
 #[cfg(test)]
 mod planted;
 mod protocol;
+mod public_items;
 mod publishing;
 mod purity;
 mod rust;
@@ -32,7 +33,8 @@ Reads all files of the repository and prints one line per finding:
 
   path:line: what is wrong — what to do
 
-  --list    list the rules
+  --list                   list the rules
+  --update-public-items    write the list of the public items of `tenure` anew
 
 It builds nothing and takes less than a second. Its rules stand in CONTRIBUTING.md.",
     run,
@@ -45,6 +47,7 @@ fn run(words: &[String]) -> Result<(), Failure> {
             CHECKS.iter().for_each(|check| println!("{}", check.name));
             Ok(())
         }
+        Some("--update-public-items") => public_items::update(),
         Some(word) => Err(Failure::Usage(format!("verify: unknown word {word:?}"))),
     }
 }
@@ -70,6 +73,7 @@ const CHECKS: &[Check] = &[
     crates::HEADS,
     crates::LINTS,
     crates::TESTS,
+    public_items::LISTED,
     publishing::MANIFESTS,
     links::TARGETS,
     protocol::NAMES,

@@ -86,8 +86,6 @@ pub(super) struct Account {
     pub(super) freeing: usize,
     /// Those of them that `maxmemory` counts.
     pub(super) counted_freeing: usize,
-    /// Keys that clients keep and are to hear of.
-    pub(super) tracking: usize,
     /// What waits to be written to the append-only file.
     pub(super) file_buffer: usize,
 }
@@ -95,7 +93,7 @@ pub(super) struct Account {
 impl Account {
     /// What `maxmemory` does not count.
     pub(super) fn uncounted(&self) -> usize {
-        self.freeing - self.counted_freeing + self.file_buffer + self.tracking
+        self.freeing - self.counted_freeing + self.file_buffer
     }
 
     pub(super) fn dataset_share(&self) -> f64 {
@@ -124,8 +122,7 @@ pub(super) fn account(cx: &Context<'_>) -> Account {
     let databases = || 0..cx.db.database_count();
     let keys = databases().map(|db| cx.db.counts(db).0).sum();
     let tables: usize = databases().map(|db| cx.db.table_memory(db)).sum();
-    let scripts = cx.server.scripting.usage();
-    let scripts = scripts.script_bytes + scripts.library_bytes;
+    let scripts = cx.server.scripting.kept_bytes();
     let others: usize = cx.server.sessions.iter().map(Session::memory).sum();
     let clients = others + cx.session.memory() + cx.reply.output().memory();
     let tracking = cx.server.tracking.memory();
@@ -146,7 +143,6 @@ pub(super) fn account(cx: &Context<'_>) -> Account {
         clients,
         freeing,
         counted_freeing: cx.db.dropped_bytes(),
-        tracking,
         file_buffer,
     }
 }

@@ -80,6 +80,9 @@ fn matching<'c>(config: &'c Config, pattern: &[u8]) -> impl Iterator<Item = (Str
     pairs.map(|(name, value)| (name.to_owned(), value))
 }
 
+/// Settings are kept, told and written as text: other bytes would be changed on the way.
+const NO_TEXT: &str = "argument must be valid UTF-8";
+
 fn config_set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if !request.len().is_multiple_of(2) {
         return Err(CommandError::SYNTAX);
@@ -93,9 +96,9 @@ fn config_set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
             let text = "ERR Unknown option or number of arguments for CONFIG SET";
             CommandError::new(format!("{text} - '{name}'"))
         })?;
-        let value = String::from_utf8_lossy(request.arg(at + 1));
-        let changed =
-            check_settable(cx, setting, &seen).and_then(|()| config.set(setting, &[&value]));
+        let changed = check_settable(cx, setting, &seen)
+            .and_then(|()| str::from_utf8(request.arg(at + 1)).map_err(|_| NO_TEXT.to_owned()))
+            .and_then(|value| config.set(setting, &[value]));
         changed.map_err(|reason| refused(&name, &reason))?;
         seen.push(setting);
     }

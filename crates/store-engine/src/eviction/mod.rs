@@ -7,9 +7,10 @@
 //!              └► refuses what needs memory while there is nothing to give up
 //! ```
 //! What counts: keys and values, what was there before the first key, what clients hold (as in
-//! Redis: `maxmemory-clients` keeps a slow reader from costing others their keys), and tables that
-//! FLUSHALL let go, which are freed before any key goes. Buffers of files do not, nor do values
-//! that the driver frees, or more would go than is needed.
+//! Redis: `maxmemory-clients` keeps a slow reader from costing others their keys), which keys
+//! clients track, scripts and functions, users, and tables that FLUSHALL let go, which are freed
+//! before any key goes. Buffers of files do not, nor do values that the driver frees, or more
+//! would go than is needed.
 //!
 //! The engine has no clock that goes on while it works, so the work of one turn is counted
 //! instead of timed.
@@ -141,7 +142,8 @@ pub(crate) fn log_if_over(db: &Keyspace, server: &mut ServerState) {
 
 /// Bytes that count for the limit and are no keys.
 fn beside_keys(server: &ServerState) -> usize {
-    server.base_memory + server.clients_memory + server.acl.users_memory()
+    let kept = server.tracking.memory() + server.scripting.kept_bytes();
+    server.base_memory + server.clients_memory + server.acl.users_memory() + kept
 }
 
 fn needs_memory(cx: &Context<'_>, command: &Command, demands: Demands) -> bool {

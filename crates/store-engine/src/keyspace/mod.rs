@@ -807,7 +807,10 @@ impl Keyspace {
     fn signal_flushed(&mut self, db: usize, flushed: &Table) {
         for (key, watchers) in self.watches.in_db(db) {
             if flushed.find(hash(&self.hasher, key), key).is_some() {
-                self.changes.touched_watchers.extend_from_slice(watchers);
+                for watcher in watchers {
+                    let key = key.into();
+                    self.changes.lost_watches.push(LostWatch { watcher: *watcher, db, key });
+                }
             }
         }
         for key in self.waiting.in_db(db) {

@@ -100,6 +100,12 @@ impl Scripting {
         if self.known.is_some() { Err(UNKNOWN_CODE) } else { Ok(()) }
     }
 
+    /// Bytes of all scripts and libraries that are kept.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let kept = |it: &Interpreter| it.script_bytes() + it.library_bytes();
+        self.interpreter().map_or(0, kept)
+    }
+
     pub(crate) fn usage(&self) -> ScriptUsage {
         self.interpreter().map_or_else(ScriptUsage::default, |interpreter| ScriptUsage {
             machine: interpreter.memory(),

@@ -99,7 +99,7 @@ pub(crate) fn note_slow(server: &mut ServerState, slow: Slow<'_>, (address, name
     let len_max = server.config.settings().logs.slow_len_max;
     let is_slow = u64::try_from(threshold_us).is_ok_and(|threshold| slow.micros >= threshold);
     // EXEC is not noted: what was slow inside of it is.
-    if !is_slow || len_max == 0 || command.has(SKIP_SLOWLOG) {
+    if !is_slow || command.has(SKIP_SLOWLOG) {
         return;
     }
     let secrets = secrets::of(command, slow.request);

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tenure::core::protocol::{HistoryEntry, Member};
-use tenure::{Leadership, Observation, Vacancy};
+use tenure::{HistoryEntry, Leadership, Member, Observation, Vacancy};
 
 use super::finding::{Code, Finding};
 use crate::history::{Past, PastTerm, past};

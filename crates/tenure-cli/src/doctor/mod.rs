@@ -10,8 +10,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use tenure::config::Config;
-use tenure::core::Resource;
-use tenure::{Tenure, blocking};
+use tenure::{Resource, Tenure, blocking};
 
 use self::election::ElectionFacts;
 use self::finding::{Code, Finding, Severity};
@@ -171,9 +170,7 @@ fn election(tenure: &Tenure, name: &str) -> Result<Vec<Finding>, Failure> {
             let next = "choose another --key, or remove it yourself";
             return Ok(vec![Finding::new(Code::ForeignKey, what, next).about(name)]);
         }
-        Err(tenure::Error::Store(error))
-            if error.kind() == tenure::core::StoreErrorKind::Denied =>
-        {
+        Err(tenure::Error::Store(error)) if error.kind() == tenure::StoreErrorKind::Denied => {
             let found = Finding::new(Code::Acl, error.to_string(), "grant what docs/acl.md lists");
             return Ok(vec![found.about(name)]);
         }

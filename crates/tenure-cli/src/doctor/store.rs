@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use store_resp::Reply;
+use tenure::Resource;
 use tenure::backend::redis::{Mode, Place, RedisUrl};
-use tenure::core::Resource;
 
 use super::finding::{Code, Finding};
 use super::rights::{Extras, Rights};

@@ -19,8 +19,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tenure::backend::Connection;
 use tenure::config::{Loader, OnLoss};
-use tenure::core::{Reason, Timing};
-use tenure::{Election, Tenure, Term};
+use tenure::{Election, Reason, Tenure, Term, Timing};
 use tenure_sidecar::{Server, ServerSettings, Sidecar};
 
 use self::health::HealthCheck;

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tenure::core::protocol::HistoryEntry;
-use tenure::{Changes, Leadership, Observation};
+use tenure::{Changes, HistoryEntry, Leadership, Observation};
 use tokio::sync::{Notify, mpsc};
 
 use self::screen::Screen;

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tenure::backend::Connection;
-use tenure::core::protocol::{Member as SeenMember, ServerTime, Wish as SeenWish, WishKind};
-use tenure::{Leadership, Status, Vacancy as SeenVacancy};
+use tenure::{
+    Leadership, Member as SeenMember, ServerTime, Status, Vacancy as SeenVacancy, Wish as SeenWish,
+    WishKind,
+};
 
 use super::{fine_ms, whole_ms};
 use crate::clock;

@@ -1,7 +1,7 @@
 //! The nodes of a quorum one by one: encrypted ones, and those that cannot count.
 
 use std::time::Duration;
-use tenure::core::StoreErrorKind;
+use tenure_core::StoreErrorKind;
 
 use tenure::backend::{Connection, QuorumBackend};
 use tenure::{Election, Error, EventKind, Tenure};

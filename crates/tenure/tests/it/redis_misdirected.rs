@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure::backend::redis::RedisBackend;
 use tenure::backend::{Backend, Connection};
-use tenure::core::{Resource, StoreError, StoreErrorKind};
+use tenure_core::{Resource, StoreError, StoreErrorKind};
 use testkit::{ClusterGroup, RedisServer, SentinelGroup, wait_until};
 
 use crate::actor::{Actor, PATIENT};

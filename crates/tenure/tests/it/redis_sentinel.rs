@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use tenure::backend::redis::RedisBackend;
 use tenure::backend::{Backend, Connection};
-use tenure::core::protocol::Token;
 use tenure::{Election, Tenure};
+use tenure_core::protocol::Token;
 use testkit::{Certificates, Process, RedisServer, SentinelGroup, TempFolder};
 
 const TTL: Duration = Duration::from_secs(1);

@@ -1,8 +1,7 @@
 //! Bad input: a typed error that names the thing and the next step, and a store left as it was.
 
 use std::time::Duration;
-use tenure::core::{NameError, StoreErrorKind, TimingError};
-use tenure::{ElectionBuilder, Error, Force, Tenure, Tick};
+use tenure::{ElectionBuilder, Error, Force, NameError, StoreErrorKind, Tenure, Tick, TimingError};
 use testkit::RedisServer;
 use trials::clock;
 

@@ -16,7 +16,7 @@ struct Planted {
 #[test]
 fn every_rule_finds_what_was_planted_for_it_and_nothing_in_the_mended_files() {
     let planted: Vec<Planted> =
-        [sizes(), comments(), purity(), words(), crates(), publishing(), papers()]
+        [sizes(), comments(), purity(), words(), crates(), public_items(), publishing(), papers()]
             .into_iter()
             .flatten()
             .collect();
@@ -298,6 +298,72 @@ fn crates() -> Vec<Planted> {
             found: &["crates/a/tests/smoke.rs:1"],
             right: Tree::of(&[("crates/a/tests/it/smoke.rs", ""), ("a/src/tests/smoke.rs", "")]),
         },
+    ]
+}
+
+fn public_items() -> Vec<Planted> {
+    let sources = [
+        (
+            "crates/tenure/src/lib.rs",
+            "//! A.\npub mod blocking;\nmod term;\npub use tenure_core::{Role, Token};\npub use \
+             term::Term;\npub fn wait() {}\nfn private() {}\n#[cfg(test)]\npub mod tests {}\n",
+        ),
+        ("crates/tenure/src/blocking/mod.rs", "pub use crate::Term;\npub const MAX: u8 = 1;\n"),
+        (
+            "crates/tenure/src/term.rs",
+            "pub struct Term { pub a: u8, b: u8 }\nimpl Term { pub fn end(self) {} fn own(&self) {} \
+             }\nimpl Drop for Term { fn drop(&mut self) {} }\npub struct Unseen;\n",
+        ),
+        (
+            "crates/tenure-core/src/lib.rs",
+            "mod role;\npub use role::*;\npub struct Token(pub u64);\npub struct Other;\n",
+        ),
+        ("crates/tenure-core/src/role.rs", "pub enum Role { Leader { since: u8 }, Standby(u8) }\n"),
+    ];
+    let listed = "\
+# The public items of the crate `tenure`. `cargo xtask verify` compares; to write it anew:
+# cargo xtask verify --update-public-items
+# What counts is said in xtask/src/commands/verify/public_items.rs.
+# At the start: 99, without tenure::blocking 90.
+# Now: 13, without tenure::blocking 10.
+tenure::Role (enum)
+tenure::Role::Leader (variant)
+tenure::Role::Leader::since (field)
+tenure::Role::Standby (variant)
+tenure::Term (struct)
+tenure::Term::a (field)
+tenure::Term::end (fn)
+tenure::Token (struct)
+tenure::Token::0 (field)
+tenure::blocking (mod)
+tenure::blocking::MAX (const)
+tenure::blocking::Term (use of tenure::Term)
+tenure::wait (fn)
+";
+    let with = |list: &str| {
+        let list = ("crates/tenure/public-items.txt", list);
+        Tree::of(&[sources.as_slice(), &[list]].concat())
+    };
+    let changed = |from: &str, to: &str| {
+        assert!(listed.contains(from), "{from:?} is not in the example");
+        with(&listed.replacen(from, to, 1))
+    };
+    let row = |wrong: Tree, found: &'static [&'static str]| Planted {
+        rule: "public items",
+        wrong,
+        found,
+        right: with(listed),
+    };
+    let first = &["crates/tenure/public-items.txt:1"];
+    let unreadable = Tree::of(&[("crates/tenure/src/lib.rs", "pub fn {\n")]);
+    vec![
+        row(changed("tenure::wait (fn)\n", ""), first),
+        row(
+            changed("tenure::wait", "tenure::gone (fn)\ntenure::wait"),
+            &["crates/tenure/public-items.txt:18"],
+        ),
+        row(changed("Now: 13", "Now: 12"), first),
+        row(unreadable, &["crates/tenure/src/lib.rs:1"]),
     ]
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tenure::config::*;
-use tenure::core::{DEFAULT_PREFIX, Failback, TimingSettings};
+use tenure_core::{DEFAULT_PREFIX, Failback, TimingSettings};
 
 const FULL: &str = r#"
 prefix = "app:"
