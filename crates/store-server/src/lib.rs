@@ -20,9 +20,11 @@
 //! Dropping the server stops it. No global state and no signal handler is touched; the allocator
 //! is told to give memory back after much was freed, see [`Allocator`].
 
+mod acceptor;
 mod allocator;
 mod busy;
 mod client;
+mod clients;
 mod clock;
 mod event_loop;
 mod freeing;

@@ -89,7 +89,7 @@ impl EventLoop {
     pub(super) fn end_with(&mut self, reason: String) {
         self.failure = Some(reason);
         self.is_stopping = true;
-        self.to_write.clear();
+        self.clients.to_write.clear();
     }
 
     /// Nothing follows: what is to be kept is made durable.

@@ -54,7 +54,7 @@ impl EventLoop {
             if self.is_past_hard_limit(client) {
                 self.log(LogLevel::Warning, "Closing client that asks for more than it reads");
                 client.fate = Fate::Closes;
-                self.to_close.push(client.session.slot());
+                self.clients.to_close.push(client.session.slot());
                 return bytes.len();
             }
             self.write_early(client, EARLY_WRITE_LEN);
@@ -81,7 +81,7 @@ impl EventLoop {
             }
         }
         self.write_early(client, OWN_OUTPUT_MAX);
-        self.want_write(client);
+        self.clients.want_write(client);
         consumed
     }
 
@@ -189,7 +189,7 @@ impl EventLoop {
             return false;
         }
         self.measure_requests(Some((client.session, request)));
-        self.want_write(client);
+        self.clients.want_write(client);
         matches!(outcome, Outcome::Ready | Outcome::Rest)
     }
 
@@ -199,16 +199,9 @@ impl EventLoop {
         let mut attending = Attending {
             poll: &mut self.poll,
             clients: &mut self.clients,
-            listeners: &self.listeners,
-            tls: &self.ties.outside.tls,
-            handshakes: &mut self.handshakes,
-            newcomers: &mut self.newcomers,
+            acceptor: &mut self.acceptor,
             messages: &self.messages,
             clock: &self.clock,
-            to_read: &mut self.to_read,
-            to_write: &mut self.to_write,
-            to_close: &mut self.to_close,
-            to_accept: &mut self.to_accept,
             persistence: &mut self.persistence,
             may_write: true,
             is_stopping: &mut self.is_stopping,
@@ -216,7 +209,9 @@ impl EventLoop {
             is_forced: &self.ties.is_forced,
             scratch: None,
         };
-        self.engine.execute_attended(self.now_us, id, request, &mut attending)
+        let outcome = self.engine.execute_attended(self.now_us, id, request, &mut attending);
+        self.follow_acceptor();
+        outcome
     }
 
     /// Reads the clock, and charges the time since it was last read to what ran meanwhile.
