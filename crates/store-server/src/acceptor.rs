@@ -10,11 +10,11 @@ use std::os::unix::net::UnixStream;
 use mio::{Interest, Registry, Token};
 use store_engine::{Busy, Engine, LogLevel, Origin, ServerState, Session, SessionId};
 
-use crate::client::{Client, Fate};
+use crate::client::{Client, CloseState};
 use crate::clients::Clients;
 use crate::listen::Listener;
 use crate::newcomers::{Newcomers, is_new};
-use crate::outside::Change;
+use crate::sockets::Change;
 use crate::stream::Stream;
 use crate::tls::TlsSlot;
 
@@ -132,7 +132,7 @@ impl Acceptor {
     /// Listens where changed settings say.
     pub(crate) fn change_listeners(&mut self, registry: &Registry, change: Change) {
         self.listeners
-            .retain(|listener| listener.is_unix() || change.kept.contains(&listener.place));
+            .retain(|listener| listener.is_unix() || change.kept.contains(&listener.address));
         for listener in change.new {
             if let Err(error) = self.listen(registry, listener) {
                 self.note(LogLevel::Warning, format!("Registering listener: {error}"));
@@ -235,7 +235,7 @@ impl Acceptor {
         to.clients.add(Box::new(Client::new(stream, session)));
         if let Err(error) = registered {
             self.note(LogLevel::Warning, format!("Registering client: {error}"));
-            return to.clients.doom(slot, Fate::Closes);
+            return to.clients.close_later(slot, CloseState::Now);
         }
         if let Some(session) = to.sessions.session_mut(session) {
             to.clients.count_memory(session);
@@ -251,7 +251,7 @@ impl Acceptor {
             if let Some(session) = to.sessions.session_mut(session) {
                 session.output.extend_from_slice(refusal.text().as_bytes());
             }
-            to.clients.doom(slot, Fate::ClosesAfterOutput);
+            to.clients.close_later(slot, CloseState::AfterOutput);
         }
     }
 
@@ -270,7 +270,7 @@ impl Acceptor {
             _ => self.newcomers.make_room(origin, is_new),
         };
         let Some(goes) = goes else { return refusal };
-        to.clients.doom(goes.slot(), Fate::Closes);
+        to.clients.close_later(goes.slot(), CloseState::Now);
         refusal.filter(|it| *it != Refusal::TooManyClients)
     }
 
@@ -280,7 +280,7 @@ impl Acceptor {
             if clients.of(id).is_some_and(|client| client.stream.is_handshaking()) {
                 let text = "Closing client that did not finish its handshake";
                 self.note(LogLevel::Verbose, text.to_owned());
-                clients.doom(id.slot(), Fate::Closes);
+                clients.close_later(id.slot(), CloseState::Now);
             }
         }
     }

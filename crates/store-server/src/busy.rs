@@ -9,11 +9,11 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use mio::{Events, Poll, Token};
-use store_engine::{Attendant, Attended, Busy, Outcome, session_flag};
+use store_engine::{Busy, BusyDecision, BusyHandler, ExecuteOutcome, session_flag};
 use store_resp::{Limits, Parsed};
 
 use crate::acceptor::{Acceptor, Admission, LISTENER_BASE};
-use crate::client::{Client, Fate, ReadOutcome};
+use crate::client::{Client, CloseState, ReadOutcome};
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::event_loop::{EVENTS_MAX, Message, WAKER};
@@ -26,7 +26,7 @@ const READ_LEN: usize = 16 * 1024;
 const UNREAD_MAX: usize = 1024 * 1024;
 
 /// The parts of the loop that serve clients while the engine is at work.
-pub(crate) struct Attending<'a> {
+pub(crate) struct BusyLoop<'a> {
     pub(crate) poll: &'a mut Poll,
     /// The one whose script runs is not among them.
     pub(crate) clients: &'a mut Clients,
@@ -50,16 +50,16 @@ pub(crate) struct Scratch {
     buffer: Vec<u8>,
 }
 
-impl Attendant for Attending<'_> {
+impl BusyHandler for BusyLoop<'_> {
     fn now_us(&mut self) -> Option<u64> {
         Some(self.clock.now_us())
     }
 
-    fn what_an_end_loses(&mut self) -> Option<String> {
+    fn loss_on_exit(&mut self) -> Option<String> {
         self.persistence.look_before_end(self.clock.now_us() / 1000).err()
     }
 
-    fn attend(&mut self, busy: &mut Busy<'_>) -> Attended {
+    fn handle_busy(&mut self, busy: &mut Busy<'_>) -> BusyDecision {
         let mut scratch = self.scratch.take().unwrap_or_else(|| self.look_everywhere(busy));
         for slot in std::mem::take(&mut self.clients.to_read) {
             self.serve(slot, busy, &mut scratch.buffer);
@@ -82,13 +82,13 @@ impl Attendant for Attending<'_> {
         }
         self.scratch = Some(scratch);
         if busy.wants_shutdown() || self.is_forced.load(Ordering::SeqCst) && *self.is_stopping {
-            return Attended::StopNow;
+            return BusyDecision::StopNow;
         }
-        if *self.is_stopping { Attended::Stop } else { Attended::Continue }
+        if *self.is_stopping { BusyDecision::Stop } else { BusyDecision::Continue }
     }
 }
 
-impl Attending<'_> {
+impl BusyLoop<'_> {
     /// The loop has taken events whose turn had not come when the script began, and the system
     /// tells each only once: so everyone is asked.
     fn look_everywhere(&mut self, busy: &mut Busy<'_>) -> Scratch {
@@ -140,19 +140,20 @@ impl Attending<'_> {
             return self.later(slot);
         };
         client.waits_to_read = false;
-        if client.fate == Fate::Lives {
+        if client.closing == CloseState::Open {
             self.read(&mut client, busy, buffer);
         }
-        if client.fate == Fate::Lives {
+        if client.closing == CloseState::Open {
             self.answer(&mut client, busy);
         }
-        if self.may_write && client.fate != Fate::Closes && write(&mut client, busy).is_err() {
-            client.fate = Fate::Closes;
+        if self.may_write && client.closing != CloseState::Now && write(&mut client, busy).is_err()
+        {
+            client.closing = CloseState::Now;
         }
-        match client.fate {
-            Fate::Lives => {}
-            Fate::ClosesAfterOutput => self.clients.to_write.push(slot),
-            Fate::Closes => self.clients.to_close.push(slot),
+        match client.closing {
+            CloseState::Open => {}
+            CloseState::AfterOutput => self.clients.to_write.push(slot),
+            CloseState::Now => self.clients.to_close.push(slot),
         }
         self.clients.put_back(client);
     }
@@ -178,7 +179,7 @@ impl Attending<'_> {
                 }
             }
             ReadOutcome::Nothing => {}
-            ReadOutcome::Ended | ReadOutcome::Failed(_) => client.fate = Fate::Closes,
+            ReadOutcome::Ended | ReadOutcome::Failed(_) => client.closing = CloseState::Now,
         }
     }
 
@@ -200,7 +201,7 @@ impl Attending<'_> {
                     let outcome = busy.execute(client.session, request);
                     client.parser.clear();
                     at += consumed;
-                    if outcome == Outcome::Closing {
+                    if outcome == ExecuteOutcome::Closing {
                         at = input.len();
                         break;
                     }
@@ -210,7 +211,7 @@ impl Attending<'_> {
                         let line = format!("-ERR Protocol error: {error}\r\n");
                         session.output.extend_from_slice(line.as_bytes());
                     }
-                    client.fate = Fate::ClosesAfterOutput;
+                    client.closing = CloseState::AfterOutput;
                     at = input.len();
                     break;
                 }

@@ -2,7 +2,7 @@
 
 use store_engine::{Session, SessionId};
 
-use crate::client::{Client, Fate};
+use crate::client::{Client, CloseState};
 
 /// All clients by slot, as their sessions have it, with the lists that a turn works off. Both the
 /// loop and whoever serves clients while a script runs add to them.
@@ -111,11 +111,11 @@ impl Clients {
     }
 
     /// Closes a client at the end of the turn, or once its output is written.
-    pub(crate) fn doom(&mut self, slot: usize, fate: Fate) {
+    pub(crate) fn close_later(&mut self, slot: usize, closing: CloseState) {
         let Some(client) = self.get_mut(slot) else { return };
-        client.fate = fate;
-        match fate {
-            Fate::Closes => self.to_close.push(slot),
+        client.closing = closing;
+        match closing {
+            CloseState::Now => self.to_close.push(slot),
             _ => self.write_later(slot),
         }
     }

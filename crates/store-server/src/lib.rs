@@ -31,11 +31,11 @@ mod freeing;
 mod listen;
 mod newcomers;
 mod oom_score;
-mod outside;
 mod persistence;
 mod process;
 mod replace_file;
 mod server;
+mod sockets;
 mod stream;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;

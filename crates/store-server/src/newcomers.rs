@@ -81,7 +81,7 @@ fn remote_network(origin: &Origin) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use store_engine::{Config, Engine, Identity, NoHost};
+    use store_engine::{Config, Engine, Identity, NoPlatform};
 
     use super::*;
 
@@ -96,8 +96,8 @@ mod tests {
 
     impl Door {
         fn new() -> Self {
-            let host = Box::new(NoHost);
-            let engine = Engine::new(Config::default(), Identity::default(), 1, host);
+            let platform = Box::new(NoPlatform);
+            let engine = Engine::new(Config::default(), Identity::default(), 1, platform);
             Self { newcomers: Newcomers::default(), engine }
         }
 

@@ -39,10 +39,10 @@ impl EventLoop {
 
     /// Listens where changed settings say.
     pub(super) fn change_listeners(&mut self) {
-        let Some(change) = self.ties.outside.take_change() else { return };
+        let Some(change) = self.shared.sockets.take_change() else { return };
         self.acceptor.change_listeners(self.poll.registry(), change);
         self.follow_acceptor();
-        let ports = self.ties.outside.ports();
+        let ports = self.shared.sockets.ports();
         self.engine.identity_mut().tcp_port = ports.tcp.or(ports.tls).unwrap_or(0);
     }
 }

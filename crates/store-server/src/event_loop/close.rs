@@ -3,7 +3,7 @@
 use store_engine::session_flag;
 
 use super::EventLoop;
-use crate::client::Fate;
+use crate::client::CloseState;
 
 /// How long a client may take to authenticate.
 const AUTHENTICATION_MS_MAX: u64 = 60_000;
@@ -40,7 +40,7 @@ impl EventLoop {
             let idles = idle_ms_max > 0 && idle_ms > idle_ms_max && !waits;
             let stalls = session.has(session_flag::NEEDS_AUTH) && age_ms > AUTHENTICATION_MS_MAX;
             if idles || stalls {
-                self.clients.doom(slot, Fate::Closes);
+                self.clients.close_later(slot, CloseState::Now);
             }
         }
     }
@@ -53,13 +53,13 @@ impl EventLoop {
         }
         for slot in self.clients.slots() {
             let Some(client) = self.clients.get(slot) else { continue };
-            if client.over_soft_since_ms.is_none() || client.fate == Fate::Closes {
+            if client.over_soft_since_ms.is_none() || client.closing == CloseState::Now {
                 continue;
             }
             let session = self.engine.session_mut(client.session);
             let left = session.map_or(0, |session| session.output.unread());
             self.check_output(slot, left);
-            if self.clients.get(slot).is_some_and(|client| client.fate == Fate::Closes) {
+            if self.clients.get(slot).is_some_and(|client| client.closing == CloseState::Now) {
                 self.clients.to_close.push(slot);
             }
         }

@@ -3,7 +3,7 @@
 use store_engine::{LogLevel, ServerRequest};
 
 use super::EventLoop;
-use crate::client::Fate;
+use crate::client::CloseState;
 
 impl EventLoop {
     /// Does what the engine asks for, until it asks for nothing more.
@@ -46,15 +46,15 @@ impl EventLoop {
     fn apply(&mut self, request: ServerRequest) {
         match request {
             ServerRequest::Close(id) if self.clients.of(id).is_some() => {
-                self.clients.doom(id.slot(), Fate::Closes);
+                self.clients.close_later(id.slot(), CloseState::Now);
             }
             ServerRequest::CloseAfterOutput(id) if self.clients.of(id).is_some() => {
-                self.clients.doom(id.slot(), Fate::ClosesAfterOutput);
+                self.clients.close_later(id.slot(), CloseState::AfterOutput);
             }
             ServerRequest::Close(_) | ServerRequest::CloseAfterOutput(_) => {}
             ServerRequest::Shutdown => (self.is_stopping, self.is_settled) = (true, true),
             ServerRequest::SaveStarted(job) => self.begin_save(*job),
-            ServerRequest::SaveCancelled => _ = self.ties.generations.advance(),
+            ServerRequest::SaveCancelled => _ = self.shared.generations.advance(),
             ServerRequest::Log(text) => self.log(LogLevel::Notice, &text),
             ServerRequest::SettingsChanged => {
                 self.log_level = self.engine.config().settings().logs.level;

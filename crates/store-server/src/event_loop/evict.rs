@@ -8,7 +8,7 @@
 use store_engine::{LogLevel, session_flag};
 
 use super::EventLoop;
-use crate::client::Fate;
+use crate::client::CloseState;
 
 impl EventLoop {
     /// Counts what a client holds now.
@@ -36,7 +36,7 @@ impl EventLoop {
             return;
         }
         let mut by_size = Vec::new();
-        for client in self.clients.iter().filter(|client| client.fate == Fate::Lives) {
+        for client in self.clients.iter().filter(|client| client.closing == CloseState::Open) {
             let session = self.engine.session_mut(client.session);
             if session.is_some_and(|session| !session.has(session_flag::NO_EVICT)) {
                 by_size.push((client.counted_memory, client.session.slot()));
@@ -51,7 +51,7 @@ impl EventLoop {
             left -= memory;
             self.engine.measured_mut().evicted_clients += 1;
             self.log(LogLevel::Notice, &format!("Evicting client that holds {memory} bytes"));
-            self.clients.doom(slot, Fate::Closes);
+            self.clients.close_later(slot, CloseState::Now);
         }
     }
 }

@@ -103,7 +103,7 @@ impl EventLoop {
             }
         };
         // A save that is nearly done does not take the name any more: the folder is given up.
-        self.ties.generations.advance();
+        self.shared.generations.advance();
         self.persistence.folders.release();
         self.write_notes();
         closed.map_err(|reason| {

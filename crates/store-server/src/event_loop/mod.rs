@@ -39,10 +39,10 @@ use crate::clients::Clients;
 use crate::clock::{Clock, thread_cpu};
 use crate::freeing::Freeing;
 use crate::listen::Listener;
-use crate::outside::Outside;
 use crate::persistence::snapshot::{Generations, Saver};
 use crate::persistence::{FileEvent, Loader, Persistence};
 use crate::server::{Log, StartError, StopSignal};
+use crate::sockets::Sockets;
 use read::Arrival;
 use run::Pending;
 use shrink::Shrinking;
@@ -69,8 +69,8 @@ pub(crate) enum Message {
 }
 
 /// What the loop shares with its handle and its helpers.
-pub(crate) struct Ties {
-    pub(crate) outside: Outside,
+pub(crate) struct Shared {
+    pub(crate) sockets: Sockets,
     pub(crate) waker: Arc<Waker>,
     pub(crate) generations: Generations,
     pub(crate) is_forced: Arc<AtomicBool>,
@@ -111,7 +111,7 @@ pub(crate) struct EventLoop {
     persistence: Persistence,
     /// Why the server ends, when nobody asked it to.
     failure: Option<String>,
-    ties: Ties,
+    shared: Shared,
     is_stopping: bool,
     /// Whether it goes on only until a rewrite has ended, and has said so.
     waits_for_rewrite: bool,
@@ -129,7 +129,7 @@ impl EventLoop {
         messages: Receiver<Message>,
         log: Log,
         persistence: Persistence,
-        ties: Ties,
+        shared: Shared,
     ) -> io::Result<Self> {
         let log_level = engine.config().settings().logs.level;
         let mut event_loop = Self {
@@ -139,7 +139,7 @@ impl EventLoop {
             sink: log,
             log_level,
             clients: Clients::default(),
-            acceptor: Acceptor::new(ties.outside.tls.clone()),
+            acceptor: Acceptor::new(shared.sockets.tls.clone()),
             clock: Clock::new(),
             now_us: 0,
             turn_started_us: 0,
@@ -153,10 +153,10 @@ impl EventLoop {
             watches_output: false,
             cpu_before: Duration::ZERO,
             unmeasured_us: 0,
-            saver: Saver::new(persistence.disk.clone(), ties.generations.clone()),
+            saver: Saver::new(persistence.disk.clone(), shared.generations.clone()),
             persistence,
             failure: None,
-            ties,
+            shared,
             is_stopping: false,
             waits_for_rewrite: false,
             stop_signal: None,

@@ -4,7 +4,7 @@ use store_engine::{Foreseen, LogLevel};
 use store_resp::glimpse_key;
 
 use super::{EventLoop, UNAUTHENTICATED_INPUT_MAX};
-use crate::client::{Client, Fate, ReadOutcome};
+use crate::client::{Client, CloseState, ReadOutcome};
 
 /// A turn that has lasted this long leaves the other clients to the next one, so that replies
 /// are written and timers kept.
@@ -44,7 +44,7 @@ impl EventLoop {
             self.run_arrivals();
         }
         let Some(client) = self.clients.get_mut(slot) else { return };
-        if client.fate == Fate::Closes {
+        if client.closing == CloseState::Now {
             return;
         }
         if let Some(outcome) = client.read_large() {
@@ -65,7 +65,9 @@ impl EventLoop {
                 return;
             }
             ReadOutcome::Nothing => {}
-            ReadOutcome::Ended | ReadOutcome::Failed(_) => self.clients.doom(slot, Fate::Closes),
+            ReadOutcome::Ended | ReadOutcome::Failed(_) => {
+                self.clients.close_later(slot, CloseState::Now)
+            }
         }
         self.read_buffers.push(buffer);
     }
@@ -74,7 +76,7 @@ impl EventLoop {
     fn take_large(&mut self, slot: usize, outcome: ReadOutcome) {
         let ReadOutcome::Bytes(count) = outcome else {
             if !matches!(outcome, ReadOutcome::Nothing) {
-                self.clients.doom(slot, Fate::Closes);
+                self.clients.close_later(slot, CloseState::Now);
             }
             return;
         };
@@ -205,7 +207,7 @@ impl EventLoop {
         if client.query_bytes().0 > input_max {
             let text = "Closing client that reached max query buffer length";
             self.log(LogLevel::Warning, text);
-            client.fate = Fate::Closes;
+            client.closing = CloseState::Now;
             self.clients.to_close.push(client.session.slot());
         }
     }

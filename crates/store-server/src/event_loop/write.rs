@@ -3,7 +3,7 @@
 use store_engine::{LogLevel, session_flag};
 
 use super::{EventLoop, UNAUTHENTICATED_OUTPUT_MAX};
-use crate::client::{Client, Fate};
+use crate::client::{Client, CloseState};
 
 impl EventLoop {
     /// Somebody else wrote to the client's output. One that takes no more for now is looked at
@@ -16,7 +16,7 @@ impl EventLoop {
         let session = self.engine.session_mut(client.session);
         let left = session.map_or(0, |session| session.output.unread());
         self.check_output(slot, left);
-        if self.clients.get(slot).is_some_and(|client| client.fate == Fate::Closes) {
+        if self.clients.get(slot).is_some_and(|client| client.closing == CloseState::Now) {
             self.clients.to_close.push(slot);
         }
         self.count_memory(slot);
@@ -34,15 +34,15 @@ impl EventLoop {
                     written += count as u64;
                     writes += u64::from(count > 0);
                 }
-                Err(_) => client.fate = Fate::Closes,
+                Err(_) => client.closing = CloseState::Now,
             }
             let left = session.output.unread();
             if left > 0 {
                 self.check_output(slot, left);
-            } else if client.fate == Fate::ClosesAfterOutput && !client.stream.has_unsent() {
-                client.fate = Fate::Closes;
+            } else if client.closing == CloseState::AfterOutput && !client.stream.has_unsent() {
+                client.closing = CloseState::Now;
             }
-            if self.clients.get(slot).is_some_and(|client| client.fate == Fate::Closes) {
+            if self.clients.get(slot).is_some_and(|client| client.closing == CloseState::Now) {
                 self.clients.to_close.push(slot);
             }
             self.count_memory(slot);
@@ -71,7 +71,7 @@ impl EventLoop {
                 measured.writes += 1;
             }
             Err(_) => {
-                client.fate = Fate::Closes;
+                client.closing = CloseState::Now;
                 self.clients.to_close.push(client.session.slot());
             }
         }
@@ -100,7 +100,7 @@ impl EventLoop {
             || since.is_some_and(|since| now_ms.saturating_sub(since) >= soft_ms)
             || session.has(session_flag::NEEDS_AUTH) && left > UNAUTHENTICATED_OUTPUT_MAX;
         if is_over {
-            client.fate = Fate::Closes;
+            client.closing = CloseState::Now;
             let text = "Closing client that does not read its replies";
             self.log(LogLevel::Warning, text);
         }
