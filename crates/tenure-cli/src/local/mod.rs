@@ -458,8 +458,8 @@ fn is_gone(error: &io::Error) -> bool {
 }
 
 /// `running`, `socket` (null when it does not run), `state`, `persists`, `writes`, `clients`,
-/// `pid`, `uptime_s`; of one that does not answer `running`, `answers` (false), `pid` (null where it
-/// cannot be seen), `state`.
+/// `pid`, `uptime_s`; of one that does not answer `running`, `answers` (false), `pid` (null
+/// where it cannot be seen), `state`.
 fn status(place: &Place, output: OutputOptions) -> Result<ExitCode, Failure> {
     let state = place.state.display().to_string();
     let socket = match find_settled(place, ANSWER_TIMEOUT)? {
