@@ -12,8 +12,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tenure::core::protocol::TickOutcome;
-use tenure::{Once, Term, Tick};
+use tenure::{Once, Term, Tick, TickOutcome};
 
 /// A new name for each migration. It runs once under its name, for ever.
 const MIGRATION: &str = "0007-index-on-orders";

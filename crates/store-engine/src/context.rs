@@ -2,7 +2,7 @@
 
 use store_resp::{OwnedRequest, ReplyWriter, Request};
 
-use crate::attend::Attendant;
+use crate::busy::BusyHandler;
 use crate::error::{CommandError, CommandResult};
 use crate::keyspace::Keyspace;
 use crate::registry::RowId;
@@ -43,7 +43,7 @@ pub struct Context<'a> {
     /// Who asks.
     pub session: &'a mut Session,
     /// The driver, to serve others while a script runs.
-    pub(crate) attendant: &'a mut (dyn Attendant + 'a),
+    pub(crate) busy_handler: &'a mut (dyn BusyHandler + 'a),
     /// Where the reply goes.
     pub reply: ReplyWriter,
     /// Which row runs.
@@ -61,12 +61,39 @@ pub struct Context<'a> {
     pub(crate) blocked: Option<Box<Blocked>>,
 }
 
+impl<'a> Context<'a> {
+    /// For one request of a session, whose database the keyspace has selected. The reply follows
+    /// what the session has yet to read: [`ReplyWriter::into_output`] goes back to it.
+    #[inline]
+    pub(crate) fn new(
+        db: &'a mut Keyspace,
+        server: &'a mut ServerState,
+        session: &'a mut Session,
+        busy_handler: &'a mut (dyn BusyHandler + 'a),
+    ) -> Self {
+        let output = std::mem::take(&mut session.output);
+        Self {
+            reply: ReplyWriter::onto_output(output, session.protocol),
+            db,
+            server,
+            session,
+            busy_handler,
+            row: RowId::FIRST,
+            caller: Caller::Client,
+            ready_key: None,
+            propagate: Propagate::Verbatim,
+            ran: false,
+            blocked: None,
+        }
+    }
+}
+
 impl Context<'_> {
     /// Propagates `args` instead of the request; more than one call adds more requests.
     ///
     /// For what does not give the same data when replayed: relative times, random choices.
     pub fn propagate_instead(&mut self, args: &[&[u8]]) {
-        if !self.db.effects.propagating {
+        if !self.db.changes.propagating {
             return;
         }
         let request = OwnedRequest::from_args(args.iter().copied());

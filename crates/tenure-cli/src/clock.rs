@@ -38,8 +38,8 @@ pub(crate) fn steady() -> std::time::Instant {
 }
 
 /// A reading of the clock that counts through suspend, as leases do.
-pub(crate) fn boot_now() -> tenure::core::Moment {
+pub(crate) fn boot_now() -> tenure::Moment {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     // It counts from the start of the machine: never negative, and 64 bits are 584 years.
-    tenure::core::Moment::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    tenure::Moment::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

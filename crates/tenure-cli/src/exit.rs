@@ -5,8 +5,8 @@
 
 use std::process::ExitCode;
 
+use tenure::StoreErrorKind;
 use tenure::config::{Origin, Problem};
-use tenure::core::StoreErrorKind;
 
 /// The answer is no: nobody leads, refused, not done.
 pub(crate) const NO: u8 = 1;

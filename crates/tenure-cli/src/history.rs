@@ -4,8 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure::core::protocol::{CloseReason, HistoryEntry, HistoryKind};
-use tenure::core::{InstanceId, ServerTime, Token};
+use tenure::{CloseReason, HistoryEntry, HistoryKind, InstanceId, ServerTime, Token};
 
 use crate::exit::Failure;
 use crate::output::{OutputOptions, duration, moment, plain, table};

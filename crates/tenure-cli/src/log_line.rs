@@ -18,7 +18,7 @@ pub(crate) fn format(level: LogLevel, text: &str) -> String {
 
 /// Whatever a client made us log stays one line.
 pub(crate) fn on_one_line(text: &str) -> String {
-    tenure::core::text::plain(text, usize::MAX, '?')
+    tenure_core::text::plain(text, usize::MAX, '?')
 }
 
 fn moment(unix_ms: u64) -> String {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use tenure::core::text::escaped_json;
+use tenure_core::text::escaped_json;
 use tokio::sync::Notify;
 
 /// The most that waits, in bytes: some thousand lines. Older ones are worth more than newer ones,
@@ -34,7 +34,7 @@ pub(crate) struct LogQueue {
     started: OnceLock<bool>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// Everything is written, or given up.
+    /// Everything is written, or abandoned.
     idle: Notify,
 }
 

@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::Value;
-use tenure::core::ServerTime;
-use tenure::core::text::{escaped_json, is_deceptive};
+use tenure::ServerTime;
+use tenure_core::text::{escaped_json, is_deceptive};
 
 use crate::exit::{self, Failure};
 use crate::log_line;
@@ -100,7 +100,7 @@ pub(crate) fn plain(text: &str) -> String {
 
 /// The same, cut elsewhere.
 pub(crate) fn plain_up_to(shown_max: usize, text: &str) -> String {
-    tenure::core::text::plain(text, shown_max, '?')
+    tenure_core::text::plain(text, shown_max, '?')
 }
 
 /// A moment of the store's clock: `2026-11-15T11:02:03.123Z`.

@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use tenure::core::protocol::{Wish, WishKind};
-use tenure::{Leadership, Observation};
+use tenure::{Leadership, Observation, Wish, WishKind};
 
 use crate::exit::Failure;
 use crate::members::{members_json, members_text};

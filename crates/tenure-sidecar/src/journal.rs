@@ -118,7 +118,7 @@ impl Journal {
 
 /// Others' words without deceptive characters, cut to a sane length.
 fn plain(text: &str) -> String {
-    tenure::core::text::plain(text, TEXT_LEN_MAX, '\u{fffd}')
+    tenure_core::text::plain(text, TEXT_LEN_MAX, '\u{fffd}')
 }
 
 impl std::fmt::Debug for Journal {

@@ -3,7 +3,7 @@
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use tenure::core::text::escaped_json;
+use tenure_core::text::escaped_json;
 
 /// A value as the body of an answer.
 pub(crate) struct Json<T>(pub(crate) T);

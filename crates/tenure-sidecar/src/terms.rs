@@ -1,7 +1,7 @@
 //! From the store's history to terms with gaps between them, as a timeline shows them.
 
 use serde::Serialize;
-use tenure::core::protocol::{CloseReason, HistoryEntry, HistoryKind};
+use tenure::{CloseReason, HistoryEntry, HistoryKind};
 
 use crate::timestamp::Timestamp;
 
@@ -10,11 +10,11 @@ use crate::timestamp::Timestamp;
 pub(crate) struct TermRecord {
     /// Whose.
     pub(crate) id: String,
-    /// What people call it.
+    /// The name that it was given.
     pub(crate) instance: String,
     pub(crate) token: u64,
     pub(crate) began_at: Timestamp,
-    /// `None` while history does not know its end: it runs, or its leader was not heard of again.
+    /// `None` while history does not know its end: it runs, or its lease expired.
     pub(crate) ended_at: Option<Timestamp>,
     /// How it ended, in a stable word.
     pub(crate) reason: Option<&'static str>,
@@ -83,8 +83,7 @@ fn is_told_by_store(reason: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure::core::protocol::ServerTime;
-    use tenure::{InstanceId, Token};
+    use tenure::{InstanceId, ServerTime, Token};
 
     fn entry(at_ms: u64, id: &str, token: u64, what: HistoryKind) -> HistoryEntry {
         let (at, token) = (ServerTime(at_ms * 1000), Token::new(token).unwrap());

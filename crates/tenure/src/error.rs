@@ -80,7 +80,8 @@ pub enum Error {
     },
     /// The store says something that must not be overridden without force.
     #[error(
-        "{name:?} is led by {holder}, which was heard of lately: ask it to resign, or force it"
+        "{name:?} is led by {holder}, which has sent a heartbeat recently: ask it to resign, or \
+         force it"
     )]
     HolderAlive {
         /// The resource.
@@ -100,4 +101,15 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+}
+
+#[cfg(feature = "redis")]
+impl From<crate::backend::redis::SurveyError> for Error {
+    fn from(error: crate::backend::redis::SurveyError) -> Self {
+        use crate::backend::redis::SurveyError;
+        match error {
+            SurveyError::Connect(error) => error.into(),
+            SurveyError::Store(error) => error.into(),
+        }
+    }
 }

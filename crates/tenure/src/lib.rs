@@ -8,7 +8,7 @@
 //!
 //! ```no_run
 //! use tenure::Tenure;
-//! # async fn work(_token: tenure::core::Token) {}
+//! # async fn work(_token: tenure::Token) {}
 //! # async fn example() -> Result<(), tenure::Error> {
 //! let tenure = Tenure::connect("redis://127.0.0.1").await?;
 //! let election = tenure.election("nightly-report").start().await?;
@@ -18,7 +18,7 @@
 //!
 //! The way through it: a [`Tenure`] is the client, made by a [`TenureBuilder`]. An [`Election`] is
 //! a handle on one led resource, made by an [`ElectionBuilder`]. A [`Term`] is the guard that work
-//! holds while it leads. [`Observer`]s look on, [`Job`]s run once, [`testing`] holds elections in
+//! holds while it leads. [`Observer`]s only read, [`Job`]s run once, [`testing`] holds elections in
 //! memory whose clock a test moves, and [`blocking`] serves programs without a runtime.
 //!
 //! Nothing here needs a particular runtime: a client has a thread of its own, and what it returns
@@ -45,7 +45,6 @@ mod memory;
 mod observe;
 mod once;
 mod operate;
-mod secret;
 mod state;
 mod status;
 mod term;
@@ -62,13 +61,17 @@ pub use memory::MemoryBackend;
 pub use observe::{Changes, Leadership, Observation, Observer, Vacancy};
 pub use once::{Job, NotStarted, Once, Tick};
 pub use operate::{Asked, Force};
-pub use secret::Secret;
 pub use status::{Counts, Status, Watch};
+pub use tenure_backend::Secret;
 pub use term::Term;
 
-pub use tenure_core as core;
+pub use tenure_core::protocol::{
+    CloseReason, HistoryEntry, HistoryKind, LostWhy, Member, MemberRecord, ServerTime, TickOutcome,
+    Token, Wish, WishKind,
+};
 pub use tenure_core::{
-    Event, EventKind, Failback, InstanceId, Moment, Reason, Resource, Role, SeenLeader, Token,
+    Event, EventKind, Failback, InstanceId, Moment, NameError, Reason, Resource, Role, SeenLeader,
+    StoreError, StoreErrorKind, Timing, TimingError,
 };
 #[cfg(feature = "macros")]
 pub use tenure_macros::leader_only;

@@ -2,6 +2,7 @@
 
 mod changelog;
 mod clock;
+mod command_names;
 mod comments;
 mod crates;
 mod hosts;
@@ -9,13 +10,17 @@ mod links;
 mod macros;
 #[cfg(test)]
 mod planted;
+mod prose;
 mod protocol;
+mod public_items;
 mod publishing;
 mod purity;
 mod rust;
 mod settings;
 mod sizes;
 mod tree;
+mod walks;
+mod words;
 
 use std::fmt;
 
@@ -31,7 +36,8 @@ Reads all files of the repository and prints one line per finding:
 
   path:line: what is wrong — what to do
 
-  --list    list the rules
+  --list                   list the rules
+  --update-public-items    update the list of the public items of `tenure`
 
 It builds nothing and takes less than a second. Its rules stand in CONTRIBUTING.md.",
     run,
@@ -44,6 +50,7 @@ fn run(words: &[String]) -> Result<(), Failure> {
             CHECKS.iter().for_each(|check| println!("{}", check.name));
             Ok(())
         }
+        Some("--update-public-items") => public_items::update(),
         Some(word) => Err(Failure::Usage(format!("verify: unknown word {word:?}"))),
     }
 }
@@ -61,6 +68,7 @@ const CHECKS: &[Check] = &[
     comments::LINES,
     clock::READS,
     settings::TEXTS,
+    command_names::MATCHED,
     purity::LINTS,
     purity::DEPENDENCIES,
     hosts::NAMES,
@@ -68,11 +76,16 @@ const CHECKS: &[Check] = &[
     crates::HEADS,
     crates::LINTS,
     crates::TESTS,
+    public_items::LISTED,
     publishing::MANIFESTS,
     links::TARGETS,
+    links::INDEX,
     protocol::NAMES,
     protocol::CITATIONS,
     changelog::UNRELEASED,
+    walks::STEPS,
+    words::PHRASES,
+    words::NAMES,
 ];
 
 /// Checks all rules, printing what breaks them.

@@ -44,12 +44,10 @@ const MEMORY_SUBCOMMANDS: &[Command] = &[
         "O(1)",
         "Where memory goes.",
     ),
-    Command::new("usage", AtLeast(3), READ, memory_usage).keys(&[KeySpec::one(2, RO)]).docs(
-        Group::Server,
-        "4.0.0",
-        "O(N)",
-        "Bytes of a key and its value.",
-    ),
+    Command::new("usage", AtLeast(3), READ, memory_usage)
+        .keys(&[KeySpec::one(2, RO)])
+        .docs(Group::Server, "4.0.0", "O(N)", "Bytes of a key and its value.")
+        .arguments("key#k@0 ?count#i=SAMPLES"),
 ];
 
 fn memory_usage(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -88,8 +86,6 @@ pub(super) struct Account {
     pub(super) freeing: usize,
     /// Those of them that `maxmemory` counts.
     pub(super) counted_freeing: usize,
-    /// Keys that clients keep and are to hear of.
-    pub(super) tracking: usize,
     /// What waits to be written to the append-only file.
     pub(super) file_buffer: usize,
 }
@@ -97,7 +93,7 @@ pub(super) struct Account {
 impl Account {
     /// What `maxmemory` does not count.
     pub(super) fn uncounted(&self) -> usize {
-        self.freeing - self.counted_freeing + self.file_buffer + self.tracking
+        self.freeing - self.counted_freeing + self.file_buffer
     }
 
     pub(super) fn dataset_share(&self) -> f64 {
@@ -126,8 +122,7 @@ pub(super) fn account(cx: &Context<'_>) -> Account {
     let databases = || 0..cx.db.database_count();
     let keys = databases().map(|db| cx.db.counts(db).0).sum();
     let tables: usize = databases().map(|db| cx.db.table_memory(db)).sum();
-    let scripts = cx.server.scripting.usage();
-    let scripts = scripts.script_bytes + scripts.library_bytes;
+    let scripts = cx.server.scripting.kept_bytes();
     let others: usize = cx.server.sessions.iter().map(Session::memory).sum();
     let clients = others + cx.session.memory() + cx.reply.output().memory();
     let tracking = cx.server.tracking.memory();
@@ -143,12 +138,11 @@ pub(super) fn account(cx: &Context<'_>) -> Account {
         base,
         overhead,
         dataset: used - overhead,
-        resident: cx.server.host.usage().resident_bytes as usize,
+        resident: cx.server.platform.usage().resident_bytes as usize,
         keys,
         clients,
         freeing,
         counted_freeing: cx.db.dropped_bytes(),
-        tracking,
         file_buffer,
     }
 }
@@ -278,7 +272,7 @@ fn findings(cx: &Context<'_>, account: &Account) -> Vec<String> {
 }
 
 fn memory_malloc_stats(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    let name = cx.server.host.allocator_name();
+    let name = cx.server.platform.allocator_name();
     let text = format!("The program around this store uses {name}; it is not asked for numbers.");
     cx.reply.verbatim("txt", text.as_bytes());
     Ok(())
@@ -287,7 +281,7 @@ fn memory_malloc_stats(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 /// What FLUSHALL let go is freed at once, and the allocator is told to give it back.
 fn memory_purge(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     while cx.db.drop_some() {}
-    cx.server.host.give_back_memory();
+    cx.server.platform.give_back_memory();
     cx.reply.ok();
     Ok(())
 }

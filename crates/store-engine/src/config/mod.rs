@@ -3,6 +3,7 @@
 //! Values are kept as their canonical texts, for CONFIG GET and CONFIG REWRITE. Whoever acts on
 //! them takes [`Settings`], which is read from the texts at each change.
 
+pub(crate) mod commands;
 pub(crate) mod events;
 mod file;
 mod rewrite;
@@ -19,8 +20,8 @@ pub(crate) use rewrite::rewrite_whole_file;
 pub(crate) use setting::memory as parse_memory;
 pub use setting::{Kind, Remark, Setting};
 pub use settings::{
-    AppendSettings, ClientAuth, ClientSettings, EndWish, ListenSettings, LogSettings, OomMode,
-    OomSettings, OutputLimit, OutputLimits, Permission, ProcessSettings, Settings,
+    AppendSettings, ClientAuth, ClientSettings, ListenSettings, LogSettings, OomMode, OomSettings,
+    OutputLimit, OutputLimits, Permission, ProcessSettings, Settings, ShutdownOptions,
     SnapshotSettings, Supervision, SystemLogSettings, TlsSettings,
 };
 pub use table::SETTINGS;

@@ -8,7 +8,7 @@ use crate::command::{Group, flag};
 use crate::commands::made_up_arguments;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::host::NoHost;
+use crate::platform::NoPlatform;
 use crate::session::Origin;
 use crate::state::Identity;
 
@@ -24,8 +24,8 @@ struct World {
 
 impl World {
     fn filled(seed: u64) -> Self {
-        let host = Box::new(NoHost);
-        let engine = Engine::new(Config::default(), Identity::default(), seed, host);
+        let platform = Box::new(NoPlatform);
+        let engine = Engine::new(Config::default(), Identity::default(), seed, platform);
         let mut world = Self { engine };
         world.fill();
         world
@@ -94,7 +94,7 @@ fn no_command_touches_a_key_that_was_not_checked() {
         }
         for _ in 0..if is_movable(command) { TRIES_MOVABLE } else { TRIES } {
             let mut words: Vec<String> = name.split('|').map(str::to_owned).collect();
-            words.extend(made_up_arguments(&name, &mut random));
+            words.extend(made_up_arguments(command, &mut random));
             if !command.arity.admits(words.len()) || is_exempt(command, &words) {
                 continue;
             }

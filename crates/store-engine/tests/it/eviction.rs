@@ -67,6 +67,40 @@ fn every_policy_keeps_memory_within_the_limit() {
     }
 }
 
+/// What clients keep of the store, and code, take memory like keys do.
+#[test]
+fn tracked_keys_and_scripts_count_for_the_limit() {
+    let grown: [fn(&mut World); 2] = [
+        |world| {
+            world.run_as("reader", "HELLO 3");
+            assert_eq!(world.run_as("reader", "CLIENT TRACKING ON"), ok());
+            for number in 0..100 {
+                world.run_as("reader", &format!("GET absent:{number:08}"));
+            }
+        },
+        |world| {
+            for number in 0..60 {
+                world.run(&format!("SCRIPT LOAD --{number:0400}"));
+            }
+        },
+    ];
+    for grow in grown {
+        let mut world = limited(3, "allkeys-lru", 1000);
+        let fill = |world: &mut World| {
+            for number in 0..2000 {
+                assert_eq!(world.run(&format!("SET key:{number:09} value")), ok());
+            }
+            count(world, "DBSIZE")
+        };
+        let held_before = fill(&mut world);
+        let uncounted_before = fact(&mut world, "mem_not_counted_for_evict");
+        grow(&mut world);
+        let held = fill(&mut world);
+        assert!(held < held_before - 100, "{held_before} keys, then {held}");
+        assert_eq!(fact(&mut world, "mem_not_counted_for_evict"), uncounted_before);
+    }
+}
+
 #[test]
 fn keys_without_an_end_are_safe_from_volatile_policies() {
     for policy in EVICTING.iter().filter(|name| name.starts_with("volatile")) {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use store_resp::Reply;
-use tenure::core::Resource;
+use tenure::Resource;
 
 use crate::cli::Conversation;
 

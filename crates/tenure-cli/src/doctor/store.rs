@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use store_resp::Reply;
+use tenure::Resource;
 use tenure::backend::redis::{Mode, Place, RedisUrl};
-use tenure::core::Resource;
 
 use super::finding::{Code, Finding};
 use super::rights::{Extras, Rights};
@@ -282,7 +282,7 @@ impl StoreFacts {
             return None;
         }
         let what = format!(
-            "{} knows no sharded channels, so every message goes to every node",
+            "{} has no sharded channels, so every message goes to every node",
             self.version()
         );
         Some(Finding::new(Code::NoShards, what, "upgrade the cluster to Redis 7.0 or newer"))
@@ -293,15 +293,15 @@ impl StoreFacts {
         if self.pace_error > PACE_ERROR_MAX {
             let percent = self.pace_error * 100.0;
             let what = format!(
-                "its clock goes {percent:.1} % faster or slower than ours; leases allow for 1 %"
+                "its clock runs {percent:.1} % faster or slower than ours; leases allow for 1 %"
             );
-            let next = "look at the time service of both hosts; mutual exclusion is not given";
+            let next = "check the time service of both hosts; mutual exclusion is not guaranteed";
             found.push(Finding::new(Code::ClockDrift, what, next));
         }
         if self.clock_offset > CLOCK_OFFSET_MAX {
             let what = format!(
-                "its wall clock is {:.1?} off ours: no harm to elections, but history is hard to \
-                 read",
+                "its wall clock differs from ours by {:.1?}: elections are not affected, but the \
+                 history is hard to read",
                 self.clock_offset
             );
             found.push(Finding::new(Code::ClockOffset, what, "run a time service on both hosts"));

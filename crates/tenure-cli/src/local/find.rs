@@ -36,7 +36,7 @@ pub(super) enum Silence {
     /// The lock says where it is, and there it does not answer.
     NoAnswer { pid: u32, why: String },
     /// The lock does not say where it is: it is starting or ending, or somebody wrote over the lock
-    /// and it cannot mend that.
+    /// and it cannot fix that.
     NoAddress,
 }
 

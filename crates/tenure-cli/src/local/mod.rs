@@ -54,10 +54,10 @@ const IDLE_DEFAULT: &str = "10m";
 const TURN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two looks whether it is there.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// A log that is longer begins anew, beside the old one.
+/// When a log is longer than this, a new one is begun beside the old one.
 const LOG_LEN_MAX: u64 = 1 << 20;
 
-/// Look after the local store, which is used when nobody names another.
+/// Manage the local store, which is used when no other store is named.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Status(Status),
@@ -65,8 +65,8 @@ pub(crate) enum Command {
     Stop(Stop),
 }
 
-/// Say whether it runs, where, and what it keeps. Exits with 1 when it does not run, and with 69
-/// when it runs and does not answer.
+/// Say whether it is running, where, and what it keeps. Exits with 1 when it is not running, and
+/// with 69 when it does not answer.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -83,19 +83,19 @@ pub(crate) struct Status {
 Examples:
   tenure local start --idle 8h")]
 pub(crate) struct Start {
-    /// How long it stays without anybody.
+    /// How long it keeps running without connections.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = IDLE_DEFAULT)]
     idle: Duration,
 }
 
-/// End it. Refuses while somebody uses it, unless forced. One that does not answer is ended by
+/// Stop it. Refuses while it is in use, unless forced. One that does not answer is ended by a
 /// signal, if forced.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
   tenure local stop")]
 pub(crate) struct Stop {
-    /// Do it even if somebody uses it, or it does not answer.
+    /// Stop it even if it is in use or does not answer.
     #[arg(long)]
     force: bool,
 }
@@ -226,7 +226,7 @@ pub(crate) fn socket() -> Result<PathBuf, Failure> {
             Err(Failure::new(exit::UNREACHABLE, format!("{silence}: {NEXT}")))
         }
         Found::Absent { .. } => {
-            let why = "the local store does not run: tenure local start";
+            let why = "the local store is not running: tenure local start";
             Err(Failure::new(exit::UNREACHABLE, why))
         }
     }
@@ -259,7 +259,7 @@ fn start_apart() -> Result<PathBuf, Failure> {
 fn not_started(place: &Place, error: &io::Error) -> Failure {
     if is_full(&place.state) {
         let state = place.state.display();
-        let next = format!("free some space on the disk of {state}, or name a store by --store");
+        let next = format!("free some space on the disk of {state}, or name a store with --store");
         return Failure::new(
             exit::UNREACHABLE,
             format!("the local store does not start: {error}: {next}"),
@@ -269,7 +269,7 @@ fn not_started(place: &Place, error: &io::Error) -> Failure {
     if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) {
         return unusable(&place.state, error);
     }
-    let next = format!("see {}, or name a store by --store", place.log().display());
+    let next = format!("see {}, or name a store with --store", place.log().display());
     Failure::new(exit::UNREACHABLE, format!("the local store does not start: {error}: {next}"))
 }
 
@@ -306,7 +306,7 @@ fn ensure(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
     }
     Err(match seen {
         Some(silence) => Failure::new(exit::UNREACHABLE, format!("{silence}: {NEXT}")),
-        None => failed(io::Error::other("others have been starting it all the time")),
+        None => failed(io::Error::other("other processes kept starting it")),
     })
 }
 
@@ -316,7 +316,7 @@ fn start_in_turn(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
         return Ok(socket);
     }
     let (mut child, said) = spawn(place, idle).map_err(|error| not_started(place, &error))?;
-    let mut seen = "it did not come up in time".to_owned();
+    let mut seen = "it did not start in time".to_owned();
     let given_up_at = clock::steady() + TURN_TIMEOUT;
     while clock::steady() < given_up_at {
         match find(place)? {
@@ -325,7 +325,7 @@ fn start_in_turn(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
             Found::Absent { .. } => {}
         }
         if let Some(status) = child.try_wait().map_err(|error| not_started(place, &error))? {
-            seen = last_words(said).unwrap_or_else(|| format!("it ended at once ({status})"));
+            seen = last_words(said).unwrap_or_else(|| format!("it exited at once ({status})"));
             if status.code() == Some(i32::from(exit::CONFIGURATION)) {
                 return Err(Failure::new(exit::CONFIGURATION, seen));
             }
@@ -374,7 +374,7 @@ fn last_words(said: io::PipeReader) -> Option<String> {
 
 fn stop(place: &Place, force: bool) -> Result<ExitCode, Failure> {
     let failed = |error: io::Error| {
-        Failure::new(exit::NO, format!("the local store does not end: {error}: try again"))
+        Failure::new(exit::NO, format!("the local store does not stop: {error}: try again"))
     };
     let patience = if force { UNTOLD_MAX * 2 } else { TURN_TIMEOUT };
     match find_settled(place, patience)? {
@@ -385,11 +385,11 @@ fn stop(place: &Place, force: bool) -> Result<ExitCode, Failure> {
             }
             Asked::Refuses { why, .. } => {
                 let next = format!(
-                    "see {} for what it cannot write, mend that and try again, or add --force, \
+                    "see {} for what it cannot write, fix that and try again, or add --force, \
                      which loses what was not written",
                     place.log().display()
                 );
-                let why = format!("the local store does not end: {why}: {next}");
+                let why = format!("the local store does not stop: {why}: {next}");
                 return Err(Failure::new(exit::NO, why));
             }
         },
@@ -401,13 +401,13 @@ fn stop(place: &Place, force: bool) -> Result<ExitCode, Failure> {
             return Err(Failure::new(exit::UNREACHABLE, format!("{silence}: {next}")));
         }
         Found::Absent { .. } => {
-            result("the local store does not run");
+            result("the local store is not running");
             return Ok(ExitCode::SUCCESS);
         }
     }
     match is_free_within(place, TURN_TIMEOUT).map_err(failed)? {
         true => {
-            result("the local store has ended");
+            result("the local store has stopped");
             Ok(ExitCode::SUCCESS)
         }
         false => Err(failed(io::Error::from(io::ErrorKind::TimedOut))),
@@ -426,7 +426,7 @@ enum Asked {
 
 fn ask_to_end(socket: &Path, force: bool) -> Result<Asked, Failure> {
     let failed = |error: io::Error| {
-        Failure::new(exit::NO, format!("the local store does not end: {error}: try again"))
+        Failure::new(exit::NO, format!("the local store does not stop: {error}: try again"))
     };
     // Its own two connections count as well.
     let looked = connect(socket).and_then(|mut stream| {
@@ -439,7 +439,7 @@ fn ask_to_end(socket: &Path, force: bool) -> Result<Asked, Failure> {
         looked => looked.map_err(failed)?,
     };
     if others > 0 && !force {
-        let why = format!("{others} clients use the local store: end them first, or add --force");
+        let why = format!("{others} clients use the local store: stop them first, or add --force");
         return Err(Failure::new(exit::NO, why));
     }
     match ask(&mut stream, &["SHUTDOWN"]) {
@@ -478,7 +478,7 @@ fn status(place: &Place, output: OutputOptions) -> Result<ExitCode, Failure> {
         let json = json!({ "running": false, "socket": null, "state": state });
         output.print(&json, || {
             format!(
-                "the local store does not run; the next command that needs it starts it\n\
+                "the local store is not running; the next command that needs it starts it\n\
                  data      {state}"
             )
         });

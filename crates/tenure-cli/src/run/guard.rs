@@ -18,7 +18,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use tenure::core::Moment;
+use tenure::Moment;
 use tenure_run::{Guard, GuardOutput, GuardWord, KillAnswer, NumberedOrder, ORDER_LEN};
 
 use super::mark::Mark;

@@ -12,8 +12,7 @@ use rustix::process::{
     Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, kill_process, kill_process_group,
     set_child_subreaper, waitid,
 };
-use tenure::core::{Moment, Timing};
-use tenure::{Election, Tenure, Term};
+use tenure::{Election, Moment, Tenure, Term, Timing};
 use tenure_run::{
     Deadline, Ending, GuardTrouble, Leader, ListedChild, Outcome, Output, Pid, SentSignal,
     StartError, Stray, Word, Wrapper,

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tenure::core::protocol::HistoryEntry;
-use tenure::{Changes, Leadership, Observation};
+use tenure::{Changes, HistoryEntry, Leadership, Observation};
 use tokio::sync::{Notify, mpsc};
 
 use self::screen::Screen;
@@ -216,8 +215,8 @@ impl View<'_> {
     /// Until somebody wants to leave. Drawing never waits for the store.
     async fn follow(&self, mut changes: Changes) -> Result<(), Failure> {
         let screen = Screen::enter();
-        let mut screen =
-            screen.map_err(|error| Failure::new(exit::NO, format!("no view: {error}")))?;
+        let mut screen = screen
+            .map_err(|error| Failure::new(exit::NO, format!("cannot use the terminal: {error}")))?;
         let (hints, mut looks) = self.keep_looking();
         let mut knowledge = Knowledge::default();
         let place = self.looker.tenure.store();

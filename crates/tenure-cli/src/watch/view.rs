@@ -1,6 +1,6 @@
 //! What the view on a terminal says, line by line, and how it fits.
 
-use tenure::core::protocol::HistoryEntry;
+use tenure::HistoryEntry;
 
 use crate::exit::Failure;
 use crate::history::{NO_TERMS, PAST_HEADINGS, Past, past, past_rows};

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tenure::backend::Backend;
 use tenure::backend::redis::RedisBackend;
-use tenure::core::protocol::{
+use tenure_core::protocol::{
     Acquire, Answer, Ballot, Call, CloseReason, MemberRecord, Outcome, Request, Token,
 };
-use tenure::core::{InstanceId, Resource, StoreError};
+use tenure_core::{InstanceId, Resource, StoreError};
 
 /// A lease that outlasts every test.
 pub(crate) const LONG: Duration = Duration::from_secs(300);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tenure::backend::conformance::{self, Report};
 use tenure::backend::redis::RedisBackend;
 use tenure::backend::{Backend, Calling, Connection, Subscription};
-use tenure::core::Resource;
-use tenure::core::protocol::{Answer, Call, CloseReason, Outcome, Request, Token, View};
+use tenure_core::Resource;
+use tenure_core::protocol::{Answer, Call, CloseReason, Outcome, Request, Token, View};
 use testkit::RedisServer;
 use tokio::sync::watch;
 

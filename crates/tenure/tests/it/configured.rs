@@ -40,7 +40,7 @@ async fn each_election_gets_what_the_configuration_says_of_it() {
 
     assert_eq!(reports.resource().key(), "jobs/reports");
     assert_eq!(others.resource().key(), "app:others");
-    let records = |members: Vec<tenure::core::protocol::Member>| members[0].record.clone();
+    let records = |members: Vec<tenure_core::protocol::Member>| members[0].record.clone();
     let of_reports = records(tenure.observe("reports").unwrap().members().await.unwrap());
     let of_others = records(tenure.observe("others").unwrap().members().await.unwrap());
     assert_eq!((of_reports.priority, of_reports.ttl), (7, Duration::from_secs(20)));

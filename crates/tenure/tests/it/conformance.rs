@@ -8,7 +8,7 @@ use tenure::MemoryBackend;
 use tenure::backend::conformance::{self, Meddler, Meddling};
 use tenure::backend::redis::{Connector, RedisBackend};
 use tenure::backend::{Backend, EmbeddedStore};
-use tenure::core::Resource;
+use tenure_core::Resource;
 use testkit::{ClusterGroup, RedisServer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tenure::core::protocol::HistoryKind;
 use tenure::testing::World;
 use tenure::{Election, Failback};
+use tenure_core::protocol::HistoryKind;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const MINUTE: Duration = Duration::from_secs(60);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tenure::backend::redis::RedisBackend;
-use tenure::core::{StoreErrorKind, Token};
 use tenure::fence::{FencedError, FencedValue, FencedWrite, StaleToken};
+use tenure_core::{StoreErrorKind, Token};
 use testkit::RedisServer;
 
 fn token(number: u64) -> Token {

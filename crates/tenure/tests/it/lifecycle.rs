@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure::core::protocol::{CloseReason, HistoryKind};
 use tenure::testing::World;
 use tenure::{Election, Error, EventKind, MemoryBackend, Reason, Role, Tenure};
+use tenure_core::protocol::{CloseReason, HistoryKind};
 
 const NAME: &str = "nightly-report";
 

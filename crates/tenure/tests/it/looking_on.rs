@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tenure::core::protocol::HistoryKind;
 use tenure::testing::World;
 use tenure::{Asked, Election, Error, Force, Leadership, Reason, Vacancy};
+use tenure_core::protocol::HistoryKind;
 
 const NAME: &str = "watched";
 

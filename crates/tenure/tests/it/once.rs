@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tenure::core::protocol::TickOutcome;
 use tenure::testing::World;
 use tenure::{Error, NotStarted, Once, Reason, Tenure, Tick};
+use tenure_core::protocol::TickOutcome;
 
 const NAME: &str = "cron";
 const HOURLY: Duration = Duration::from_secs(3600);

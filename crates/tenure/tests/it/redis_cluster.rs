@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use tenure::backend::redis::RedisBackend;
 use tenure::backend::{Backend, Connection, Signal, Subscription};
-use tenure::core::protocol::{Acquire, Call, Hint, Outcome, Request, Token};
-use tenure::core::{InstanceId, Resource, StoreErrorKind};
 use tenure::fence::{FencedError, FencedValue, FencedWrite};
 use tenure::{Election, Force, Tenure, Tick};
+use tenure_core::protocol::{Acquire, Call, Hint, Outcome, Request, Token};
+use tenure_core::{InstanceId, Resource, StoreErrorKind};
 use testkit::{Certificates, ClusterGroup, GENEROUS, RedisServer, wait_until};
 
 use crate::actor::{Actor, PATIENT, attempt_of, is_granted};

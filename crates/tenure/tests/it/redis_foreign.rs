@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::core::protocol::{Acquire, Answer, LostWhy, Outcome, Request, Token};
+use tenure_core::protocol::{Acquire, Answer, LostWhy, Outcome, Request, Token};
 use testkit::RedisServer;
 
 use crate::actor::{Actor, LONG, attempt_of, is_granted};

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::core::{StoreErrorKind, Token};
+use tenure_core::{StoreErrorKind, Token};
 
 use crate::actor::Actor;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure::core::protocol::{Call, Request};
 use tenure::{Error, Tenure};
+use tenure_core::protocol::{Call, Request};
 use testkit::proxy::{Direction, Rule, Script, What, When};
 use testkit::{Proxy, RedisServer};
 

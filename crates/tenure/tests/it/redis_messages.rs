@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tenure::backend::redis::{Login, RedisBackend, Stream};
 use tenure::backend::{Backend, Signal, SignalSink, Subscription};
-use tenure::core::Resource;
-use tenure::core::protocol::Hint;
+use tenure_core::Resource;
+use tenure_core::protocol::Hint;
 use testkit::proxy::Cut;
 use testkit::{Proxy, RedisServer};
 use tokio::net::TcpStream;

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::core::{StoreError, StoreErrorKind};
+use tenure_core::{StoreError, StoreErrorKind};
 
 use tenure::backend::redis::RedisBackend;
-use tenure::core::protocol::{
+use tenure::{Force, Leadership, Tenure, Vacancy};
+use tenure_core::protocol::{
     Answer, Call, CloseReason, LostWhy, MemberRecord, Outcome, Request, Token,
 };
-use tenure::{Force, Leadership, Tenure, Vacancy};
 use testkit::{GENEROUS, RedisServer, WallClock, wait_until};
 
 use crate::actor::{Actor, LONG, PATIENT, attempt_of};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure::core::protocol::HistoryKind;
 use tenure::{Election, Force, Leadership, Tenure, Vacancy};
+use tenure_core::protocol::HistoryKind;
 use testkit::{GENEROUS, RedisServer, wait_until};
 
 const META: &str = "{tenure:job}:meta";

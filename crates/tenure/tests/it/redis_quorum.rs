@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use store_server::Server;
 use tenure::backend::conformance::{self, Meddler};
 use tenure::backend::{Backend, Connection, QuorumBackend};
-use tenure::core::protocol::{HistoryKind, Outcome, Request, Token, View};
 use tenure::{Election, Error, Leadership, Tenure, Tick};
+use tenure_core::protocol::{HistoryKind, Outcome, Request, Token, View};
 use testkit::RedisServer;
 
 use crate::actor::Actor;
@@ -388,7 +388,7 @@ async fn a_tick_is_refused_with_what_to_do() {
     let ran = tenure.once("job", Tick::Number(1), |_| async { Ok::<_, String>(()) }).await;
     let error = ran.unwrap_err();
     let Error::Store(error) = error else { panic!("{error:?}") };
-    assert_eq!(error.kind(), tenure::core::StoreErrorKind::WrongAddress, "{error:?}");
+    assert_eq!(error.kind(), tenure_core::StoreErrorKind::WrongAddress, "{error:?}");
     assert!(error.to_string().contains("ticks need one store"), "{error}");
 }
 

@@ -2,8 +2,8 @@
 
 use tenure::backend::redis::RedisBackend;
 use tenure::backend::{Backend, ConnectError, Connection, Registry, Signal};
-use tenure::core::protocol::{Answer, Outcome};
-use tenure::core::{Resource, StoreErrorKind};
+use tenure_core::protocol::{Answer, Outcome};
+use tenure_core::{Resource, StoreErrorKind};
 use testkit::{RedisServer, TempFolder};
 
 use crate::actor::Actor;
@@ -25,7 +25,7 @@ fn with_user(rules: &str) -> (RedisServer, String) {
     (server, url)
 }
 
-fn token_of(answer: &Answer) -> tenure::core::Token {
+fn token_of(answer: &Answer) -> tenure_core::Token {
     match answer.outcome {
         Outcome::Granted { token } => token,
         ref other => panic!("no grant but {other:?}"),

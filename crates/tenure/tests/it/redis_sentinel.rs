@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use tenure::backend::redis::RedisBackend;
 use tenure::backend::{Backend, Connection};
-use tenure::core::protocol::Token;
 use tenure::{Election, Tenure};
+use tenure_core::protocol::Token;
 use testkit::{Certificates, Process, RedisServer, SentinelGroup, TempFolder};
 
 const TTL: Duration = Duration::from_secs(1);
@@ -87,7 +87,7 @@ async fn both_layers_may_ask_for_a_password() {
         (format!(":c4nary@{hosts}/{master}?sentinel_password=of-sentinels"), "login is refused"),
         (
             format!(":of-servers@{hosts}/nobody?sentinel_password=of-sentinels"),
-            "watches no master \"nobody\"",
+            "watches no primary \"nobody\"",
         ),
         ("127.0.0.1:1,127.0.0.1:2/main".to_owned(), "none of 2 sentinels answers"),
     ];

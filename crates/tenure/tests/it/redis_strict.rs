@@ -1,13 +1,13 @@
 //! Mode `strict`: what the replicas do not have is not held.
 
 use std::time::Duration;
-use tenure::core::{StoreError, StoreErrorKind};
+use tenure_core::{StoreError, StoreErrorKind};
 
 use tenure::backend::Connection;
 use tenure::backend::redis::RedisBackend;
-use tenure::core::protocol::{Acquire, HistoryKind, Outcome, Request, Tick, TickOutcome};
 use tenure::fence::{FencedError, FencedValue, FencedWrite};
 use tenure::{Election, EventKind, Leadership, Reason, Role, Tenure, Token, Vacancy};
+use tenure_core::protocol::{Acquire, HistoryKind, Outcome, Request, Tick, TickOutcome};
 use testkit::{GENEROUS, RedisServer, wait_until};
 
 use crate::actor::{Actor, attempt_of, is_granted};

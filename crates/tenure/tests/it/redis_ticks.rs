@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure::core::protocol::{Outcome, Request, Tick, TickOutcome, Token};
 use tenure::{Once, Tenure};
+use tenure_core::protocol::{Outcome, Request, Tick, TickOutcome, Token};
 use testkit::RedisServer;
 
 use crate::actor::{Actor, LONG};

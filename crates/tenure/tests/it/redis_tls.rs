@@ -1,7 +1,7 @@
 //! Encrypted connections: a certificate is checked unless the user loudly asks otherwise.
 
 use std::time::Duration;
-use tenure::core::{StoreError, StoreErrorKind};
+use tenure_core::{StoreError, StoreErrorKind};
 use testkit::{Certificates, RedisServer};
 
 use crate::actor::Actor;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use tenure::backend::redis::RedisBackend;
 use tenure::backend::{Backend, Connection};
-use tenure::core::protocol::{Acquire, Call, Outcome, Request, Token};
-use tenure::core::{Resource, StoreError, StoreErrorKind};
+use tenure_core::protocol::{Acquire, Call, Outcome, Request, Token};
+use tenure_core::{Resource, StoreError, StoreErrorKind};
 use testkit::proxy::{Cut, Direction, Door, Rule};
 use testkit::{Proxy, RedisServer};
 
@@ -71,7 +71,7 @@ async fn a_server_that_restarts_empty_makes_everyone_wait() {
     // A newcomer that never saw a token waits, too, unless the user vouches for the store.
     let bob = ada.beside("bob");
     let newcomer = Acquire { fresh_store: false, ..attempt_of(1, SHORT) };
-    let waiting = |answer: &Result<tenure::core::protocol::Answer, StoreError>| {
+    let waiting = |answer: &Result<tenure_core::protocol::Answer, StoreError>| {
         matches!(answer.as_ref().map(|a| &a.outcome), Ok(Outcome::Quarantine { .. }))
     };
     let answer = bob.acquire_until("a quarantine", newcomer.clone(), waiting).await.unwrap();
@@ -346,8 +346,8 @@ async fn one_bad_answer_in_a_batch_hurts_nobody_else() {
     assert!(matches!(outcomes[3], Outcome::TickUnknown), "{outcomes:?}");
 }
 
-fn tick() -> tenure::core::protocol::Tick {
-    tenure::core::protocol::Tick::Number(1)
+fn tick() -> tenure_core::protocol::Tick {
+    tenure_core::protocol::Tick::Number(1)
 }
 
 #[tokio::test]
@@ -370,7 +370,7 @@ async fn after_the_backend_is_dropped_a_queued_release_still_goes_out() {
     let server = RedisServer::start();
     let ada = Actor::at(&server.url(), "job");
     let token = ada.lead(1).await;
-    let reason = tenure::core::protocol::CloseReason::Released;
+    let reason = tenure_core::protocol::CloseReason::Released;
     let request = Request::Release { token, reason };
     let (resource, id, fleet_max_ttl) = (ada.resource.clone(), ada.id.clone(), LONG);
     drop(ada.backend.call(Call { resource, id, request, timeout: PATIENT, fleet_max_ttl }));

@@ -6,9 +6,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use tenure::backend::{Backend, Calling, Connection, Subscription};
-use tenure::core::Resource;
-use tenure::core::protocol::{Call, Request};
 use tenure::{Error, MemoryBackend, Once, Tenure, Term, Tick, blocking};
+use tenure_core::Resource;
+use tenure_core::protocol::{Call, Request};
 use testkit::{GENEROUS, wait_until};
 use tokio::sync::watch;
 

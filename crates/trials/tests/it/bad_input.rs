@@ -1,8 +1,7 @@
 //! Bad input: a typed error that names the thing and the next step, and a store left as it was.
 
 use std::time::Duration;
-use tenure::core::{NameError, StoreErrorKind, TimingError};
-use tenure::{ElectionBuilder, Error, Force, Tenure, Tick};
+use tenure::{ElectionBuilder, Error, Force, NameError, StoreErrorKind, Tenure, Tick, TimingError};
 use testkit::RedisServer;
 use trials::clock;
 
@@ -66,7 +65,7 @@ async fn impossible_timings_name_the_rule_they_break() {
         (|e| e.renew_every(Duration::ZERO), &["renew_every is zero", "leave it out"]),
         (|e| e.renew_every(seconds(10)), &["renew_every 10s", "lengthen ttl, or shorten"]),
         (|e| e.stop_grace(millis(1)), &["stop_grace 1ms", "lengthen it"]),
-        (|e| e.fleet_max_ttl(seconds(1)), &["fleet_max_ttl 1s", "at least the own ttl"]),
+        (|e| e.fleet_max_ttl(seconds(1)), &["fleet_max_ttl 1s", "at least this instance's ttl"]),
     ];
     for (change, parts) in cases {
         let error = change(tenure.election("job")).start().await.unwrap_err();

@@ -7,8 +7,7 @@ use std::time::Duration;
 use tenure::backend::Backend;
 use tenure::backend::redis::{Login, RedisBackend, Stream};
 use tenure::blocking::wait;
-use tenure::core::protocol::TickOutcome;
-use tenure::{Election, EventKind, Leadership, Once, Role, Tenure, Tick, Vacancy};
+use tenure::{Election, EventKind, Leadership, Once, Role, Tenure, Tick, TickOutcome, Vacancy};
 use testkit::{GENEROUS, RedisServer, wait_until};
 
 use crate::instance::Instance;

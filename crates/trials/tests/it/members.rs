@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::core::protocol::Member;
-use tenure::{Observer, Tenure};
+use tenure::{Member, Observer, Tenure};
 use testkit::{GENEROUS, RedisServer, wait_until};
 use trials::clock;
 use trials::record::Record;

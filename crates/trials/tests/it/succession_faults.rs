@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use tenure::core::protocol::HistoryKind;
-use tenure::{Failback, Tenure};
+use tenure::{Failback, HistoryKind, Tenure};
 use tenure_core::Moment;
 use testkit::{GENEROUS, RedisServer, SentinelGroup, wait_for, wait_until};
 use trials::clock;

@@ -1,0 +1,125 @@
+//! Serving other clients while a script runs for too long.
+//!
+//! ```text
+//! Engine::execute_with ► script ► tick ► BusyHandler::handle_busy ► Busy::execute
+//! ```
+//! The script has the engine; the driver has the sockets. Every now and then the script lets
+//! the driver serve its clients through [`Busy`], whose gates admit nothing but commands that
+//! touch no key: the rest is answered with BUSY.
+
+use store_resp::Request;
+
+use crate::config::Config;
+use crate::context::Context;
+use crate::effects::ServerRequest;
+use crate::engine::{ExecuteOutcome, drop_reply, open_session};
+use crate::gate;
+use crate::keyspace::Keyspace;
+use crate::keyspace::changes::Unit;
+use crate::session::{Origin, Session, SessionId, session_flag};
+use crate::state::ServerState;
+
+/// The driver, as a script sees it that runs for too long.
+pub trait BusyHandler {
+    /// Unix microseconds, from a clock that goes on while a request runs. Without one, no
+    /// script ever runs for too long.
+    fn now_us(&mut self) -> Option<u64>;
+
+    /// Serves the clients that have something to say, without waiting for any.
+    fn handle_busy(&mut self, busy: &mut Busy<'_>) -> BusyDecision;
+
+    /// Why an end at this moment would lose what the append-only file is to keep: whether its files
+    /// are whole and where they belong. `None` where it would not.
+    fn loss_on_exit(&mut self) -> Option<String> {
+        None
+    }
+}
+
+/// What came of serving clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusyDecision {
+    /// The script may go on.
+    Continue,
+    /// The server is to stop. A script that has written is waited for, since half of it must not
+    /// be kept; any other ends here.
+    Stop,
+    /// The server stops at once: the script ends here. If it has written, nothing of it is kept:
+    /// no reply leaves and nothing is saved any more.
+    StopNow,
+}
+
+/// For engines that nobody drives: scripts run until they end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoBusyHandler;
+
+impl BusyHandler for NoBusyHandler {
+    fn now_us(&mut self) -> Option<u64> {
+        None
+    }
+
+    fn handle_busy(&mut self, _: &mut Busy<'_>) -> BusyDecision {
+        BusyDecision::Continue
+    }
+}
+
+/// The engine in the middle of a script: open for sessions, closed for keys.
+pub struct Busy<'a> {
+    pub(crate) db: &'a mut Keyspace,
+    pub(crate) server: &'a mut ServerState,
+}
+
+impl Busy<'_> {
+    /// Settings in force.
+    pub fn config(&self) -> &Config {
+        &self.server.config
+    }
+
+    /// Everything but the keys.
+    pub fn state(&self) -> &ServerState {
+        self.server
+    }
+
+    /// A client has connected.
+    pub fn open_session(&mut self, now_us: u64, origin: Origin) -> SessionId {
+        self.server.stats.connections += 1;
+        open_session(self.server, now_us, origin)
+    }
+
+    /// A session other than the one whose script runs.
+    pub fn session_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.server.sessions.get_mut(id)
+    }
+
+    /// Whether a request asked the server to stop.
+    pub fn wants_shutdown(&self) -> bool {
+        self.server.effects.requests.contains(&ServerRequest::Shutdown)
+    }
+
+    /// Units of requests before the script, which must be durable before their replies leave.
+    pub fn take_units(&mut self) -> Vec<Unit> {
+        std::mem::take(&mut self.db.changes.units)
+    }
+
+    /// Runs one request if it is of those that may run now, or refuses it. The moment of the
+    /// script stays the moment of everything.
+    pub fn execute(&mut self, id: SessionId, request: Request<'_>) -> ExecuteOutcome {
+        let Some(mut session) = self.server.sessions.take(id) else {
+            return ExecuteOutcome::Closing;
+        };
+        let (now_us, selected) = (self.db.now_us(), self.db.selected());
+        self.db.begin(now_us, session.db);
+        session.asked_at_ms = self.db.now_ms();
+        let reply_start = session.output.position();
+        let mut nobody = NoBusyHandler;
+        let mut cx = Context::new(self.db, self.server, &mut session, &mut nobody);
+        gate::handle(&mut cx, request);
+        if cx.session.has(session_flag::REPLY_OFF | session_flag::REPLY_SKIP) {
+            drop_reply(&mut cx, reply_start);
+        }
+        session.output = cx.reply.into_output();
+        self.db.begin(now_us, selected);
+        let is_closing = session.has(session_flag::CLOSING);
+        self.server.sessions.put_back(session);
+        if is_closing { ExecuteOutcome::Closing } else { ExecuteOutcome::Ready }
+    }
+}
