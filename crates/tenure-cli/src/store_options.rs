@@ -196,7 +196,7 @@ pub(crate) fn refusal_step(said: &str) -> Option<&'static str> {
         "OOM" => "CONFIG SET maxmemory to more, or remove keys that nobody needs",
         "NOREPLICAS" => "attach replicas, or CONFIG SET min-replicas-to-write to fewer",
         "MISCONF" if said.contains("AOF") => {
-            "free space on its disk; it goes on by itself, and its log says why it failed"
+            "free space on its disk; it recovers by itself, and its log says why it failed"
         }
         "MISCONF" => "free space on its disk, then BGSAVE there; its log says why it failed",
         _ => return None,

@@ -259,7 +259,7 @@ fn start_apart() -> Result<PathBuf, Failure> {
 fn not_started(place: &Place, error: &io::Error) -> Failure {
     if is_full(&place.state) {
         let state = place.state.display();
-        let next = format!("free some space on the disk of {state}, or name a store by --store");
+        let next = format!("free some space on the disk of {state}, or name a store with --store");
         return Failure::new(
             exit::UNREACHABLE,
             format!("the local store does not start: {error}: {next}"),
@@ -306,7 +306,7 @@ fn ensure(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
     }
     Err(match seen {
         Some(silence) => Failure::new(exit::UNREACHABLE, format!("{silence}: {NEXT}")),
-        None => failed(io::Error::other("others have been starting it all the time")),
+        None => failed(io::Error::other("other processes kept starting it")),
     })
 }
 

@@ -12,7 +12,7 @@ use crate::exit::{self, Failure};
 use crate::output::{duration, talk};
 
 /// What to do about a store that does not answer.
-pub(super) const NEXT: &str = "`tenure local stop --force` ends it, or name a store by --store";
+pub(super) const NEXT: &str = "`tenure local stop --force` ends it, or name a store with --store";
 /// After this it is said that the store does not answer.
 pub(super) const UNTOLD_MAX: Duration = Duration::from_secs(1);
 
