@@ -219,7 +219,7 @@ impl ServerBuilder {
     /// Listens, starts the server's thread, and returns once data is loaded. Clients that come
     /// earlier are told to wait.
     ///
-    /// Fails when a setting was wrong, a socket cannot be had or the data makes no sense.
+    /// Fails when a setting was wrong, a socket cannot be opened or the data makes no sense.
     pub fn start(mut self) -> Result<Server, StartError> {
         if let Some(error) = self.errors {
             return Err(error.into());

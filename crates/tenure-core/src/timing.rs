@@ -83,10 +83,11 @@ pub enum TimingError {
     /// No renewal would fit before work has to stop.
     #[error(
         "renew_every {renew_every:?} + one try {try_timeout:?} + stop_grace {stop_grace:?} exceed \
-         the {usable:?} that a {ttl:?} lease leaves: lengthen ttl, or shorten renew_every or stop_grace"
+         the {usable:?} that a {ttl:?} lease leaves: lengthen ttl, or shorten renew_every or \
+         stop_grace"
     )]
     BudgetExceeded {
-        /// From one renewal to the next.
+        /// How often the lease is renewed.
         renew_every: Duration,
         /// How long one try may take.
         try_timeout: Duration,
@@ -97,14 +98,14 @@ pub enum TimingError {
         /// The lease that counts: the shortest in the fleet.
         ttl: Duration,
     },
-    /// The fleet's bounds exclude the own lease.
-    #[error("{what} {given:?} contradicts the own ttl {ttl:?}: {hint}")]
+    /// The fleet's bounds exclude this instance's lease.
+    #[error("{what} {given:?} contradicts this instance's ttl {ttl:?}: {hint}")]
     FleetContradiction {
         /// Which setting it is.
         what: &'static str,
         /// What was given.
         given: Duration,
-        /// The own lease.
+        /// This instance's lease.
         ttl: Duration,
         /// What to do.
         hint: &'static str,
@@ -134,7 +135,7 @@ impl Timing {
                 what: "fleet_max_ttl",
                 given: fleet_max_ttl,
                 ttl,
-                hint: "it must be at least the own ttl",
+                hint: "it must be at least this instance's ttl",
             });
         }
         let counted = ttl.min(fleet_min_ttl);
@@ -179,7 +180,7 @@ impl Timing {
         self.ttl
     }
 
-    /// From one renewal to the next.
+    /// How often the lease is renewed.
     pub fn renew_every(&self) -> Duration {
         self.renew_every
     }

@@ -55,7 +55,7 @@ impl Wake for Unpark {
 
 /// A client whose calls wait; see [`crate::Tenure`].
 ///
-/// Leaderships are given back when the last handle is dropped, in the background; call
+/// Leaderships are released when the last handle is dropped, in the background; call
 /// [`shutdown`](Self::shutdown) before the program ends, to be certain.
 #[derive(Clone, Debug)]
 pub struct Tenure {
@@ -157,7 +157,7 @@ impl Election {
         self.inner.is_leader()
     }
 
-    /// How this instance stands.
+    /// This instance's state.
     pub fn role(&self) -> Role {
         self.inner.role()
     }
@@ -200,7 +200,7 @@ impl Election {
         wait(self.inner.wait_for_leadership_within(limit)).map(|inner| Term { inner })
     }
 
-    /// Runs `work` on this thread whenever this instance leads, anew for each term; see
+    /// Runs `work` on this thread whenever this instance leads, once per term; see
     /// [`crate::Election::run_while_leader`]. A thread cannot be cut off: `work` must look at
     /// [`Term::is_stopping`] often, and what it does after its grace is told as an overrun.
     pub fn run_while_leader<F, T>(&self, mut work: F) -> Result<T, Error>
@@ -258,7 +258,7 @@ impl Election {
         wait(self.inner.hand_over(to))
     }
 
-    /// Gives the term to the best member that is ready.
+    /// Hands over to the best member that is ready.
     pub fn hand_over_to_best(&self) -> Result<InstanceId, Error> {
         wait(self.inner.hand_over_to_best())
     }

@@ -34,8 +34,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub enum Tick {
     /// The current period of this length, by the store's clock: the same for all instances,
     /// whatever their own clocks say. Periods are counted from 1970 in UTC, so a day begins at
-    /// midnight UTC. Each length has a record of its own: who changes an hour to a day begins a
-    /// new count.
+    /// midnight UTC. Each length has a record of its own: changing an hour to a day begins a new
+    /// count.
     Every(Duration),
     /// The tick with this number. Everything up to the highest finished number counts as done.
     Number(u64),
@@ -80,7 +80,7 @@ impl Tick {
     }
 }
 
-/// What became of work that is to run once.
+/// The outcome of a job.
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Once<T> {
@@ -88,7 +88,7 @@ pub enum Once<T> {
     Ran(T),
     /// It ran here, to its end, but the store could not be told while the term lasted. For
     /// everybody else it was begun and never finished: it may run again, or, without
-    /// [`Job::rerun_crashed`], is left to people.
+    /// [`Job::rerun_crashed`], is left to an operator.
     Unrecorded(T),
     /// It could not be started here, for this reason; see [`Job::run_startable`]. The tick is
     /// still open.
@@ -121,14 +121,14 @@ impl<T> fmt::Display for Once<T> {
         match self {
             Once::Ran(_) => f.write_str("ran here"),
             Once::Unrecorded(_) => {
-                f.write_str("ran here, but the store could not be told: it counts as unfinished")
+                f.write_str("ran here, but the store could not record it: it counts as unfinished")
             }
             Once::NotStarted(why) => write!(f, "could not be started: {why}"),
             Once::AlreadyDone(TickOutcome::Succeeded) => f.write_str("already done"),
             Once::AlreadyDone(TickOutcome::Failed(words)) => {
                 write!(f, "already done, and failed: {words}")
             }
-            Once::RunningElsewhere { by } => write!(f, "{by} is at it"),
+            Once::RunningElsewhere { by } => write!(f, "{by} is running it"),
             Once::Unfinished { by, token } => {
                 write!(f, "{by} began it under token {token} and never finished")
             }
@@ -189,7 +189,7 @@ impl Tenure {
         self.job(name).tick(tick).run(work).await
     }
 
-    /// Work that is to run once under the leadership of `name`, with settings.
+    /// A job under the leadership of `name`, with settings.
     pub fn job(&self, name: &str) -> Job {
         Job {
             client: Arc::clone(self.client()),
@@ -254,7 +254,7 @@ impl Job {
     ///
     /// A store that does not answer meanwhile, or cannot serve just now, is waited for as well;
     /// when the limit is over, the reason in [`Error::TimedOut`] says so. What only a person can
-    /// mend, such as a login that is refused, ends the wait at once.
+    /// fix, such as a login that is refused, ends the wait at once.
     pub fn wait_for_outcome(mut self, limit: Duration) -> Self {
         self.waits = Some(limit);
         self
@@ -528,7 +528,7 @@ impl<'a> Turn<'a> {
         once
     }
 
-    /// What speaks against running it.
+    /// Why it is not run now.
     fn refused<T>(&self, term: &Term, end: JobEnd) -> Result<Once<T>, Error> {
         Ok(match end {
             JobEnd::AlreadyDone(outcome) => Once::AlreadyDone(outcome),
@@ -592,7 +592,7 @@ impl<'a> Turn<'a> {
                 "the outcome of a tick could not be recorded: it counts as begun"
             }
             Ok(Some(JobEnd::NotStarted { is_reopened: false })) => {
-                "the store could not be told that a tick was not started: it counts as begun"
+                "the store could not record that a tick was not started: it counts as begun"
             }
             end => return matches!(end, Ok(Some(JobEnd::Ran { is_recorded: true }))),
         };
@@ -645,7 +645,7 @@ fn may_pass(error: &Error) -> bool {
     matches!(error, Error::Store(error) if error.is_temporary())
 }
 
-/// Waits for a message that may change how a tick stands. Members come and go with every try:
+/// Waits for a message that may change the state of a tick. Members come and go with every try:
 /// looking again because of them would keep all who wait busy with each other.
 async fn next_of_interest(messages: &mut Subscription) -> Option<()> {
     loop {

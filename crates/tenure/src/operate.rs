@@ -29,13 +29,13 @@ const SILENT_LEASES_MAX: u32 = 3;
 /// The longest pause: an operator who forgets it must not stop elections for ever.
 const PAUSE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// What came of asking a leader for something.
+/// The outcome of asking a leader for something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Asked {
     /// It did so.
     Done {
-        /// Who leads since. `None` when nobody is there to lead, or did so in time.
+        /// Who leads now. `None` when there is no candidate, or none led in time.
         leader: Option<SeenLeader>,
     },
     /// It said no.
@@ -60,7 +60,7 @@ impl Asked {
 }
 
 impl Tenure {
-    /// Asks the leader of `name` to step down, and waits for what comes of it: for the next leader,
+    /// Asks the leader of `name` to step down, and waits for the outcome: for the next leader,
     /// too, if there is a candidate, for a few seconds at the most. Its work ends before anybody
     /// else leads.
     pub async fn ask_to_resign(&self, name: &str) -> Result<Asked, Error> {
@@ -68,7 +68,7 @@ impl Tenure {
     }
 
     /// Asks the leader of `name` to hand over to the member called `to`, by name or whole id, and
-    /// waits for what comes of it. Done is done: by then that member leads.
+    /// waits for the outcome. When it is done, that member leads.
     pub async fn ask_to_hand_over(&self, name: &str, to: &str) -> Result<Asked, Error> {
         self.observe(name)?.ask_to_hand_over(to).await
     }
@@ -78,7 +78,7 @@ impl Tenure {
     pub async fn pause(&self, name: &str, lasts: Duration) -> Result<(), Error> {
         if lasts.is_zero() || lasts > PAUSE_MAX {
             let [lasts, most] = [lasts, PAUSE_MAX].map(format_duration);
-            let why = format!("{lasts} is no pause: choose one of at most {most}");
+            let why = format!("{lasts} is not a valid pause: choose one of at most {most}");
             return Err(Error::Setting { setting: "pause", why });
         }
         self.observe(name)?.expect_done(Request::Pause { lasts }, "pause").await
@@ -89,10 +89,10 @@ impl Tenure {
         self.observe(name)?.expect_done(Request::Resume, "resume").await
     }
 
-    /// Breaks the glass: ends whatever term of `name` there is, for the `reason` that history will
-    /// show. Nobody leads until every lease that might be believed in is over.
+    /// For emergencies: ends whatever term of `name` there is, for the `reason` that history will
+    /// show. Nobody leads until no instance can hold an old lease.
     ///
-    /// Refuses with [`Error::HolderAlive`] while the leader was heard of lately, unless `force`
+    /// Refuses with [`Error::HolderAlive`] while the leader is alive, unless `force`
     /// says that the operator knows better.
     pub async fn clear(&self, name: &str, reason: &str, force: Force) -> Result<(), Error> {
         let observer = self.observe(name)?;
@@ -109,16 +109,16 @@ impl Tenure {
     }
 }
 
-/// Whether to override what speaks against it.
+/// Whether to proceed despite warnings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Force {
-    /// Refuse when something speaks against it.
+    /// Refuse when there is a reason against it.
     No,
     /// The operator knows better.
     Yes,
 }
 
-/// Whether the leader was heard of lately. Of a stranger nobody knows.
+/// Whether the leader is alive. Of another program that is not known.
 fn is_alive(leader: &SeenLeader, seen: &Observation) -> bool {
     match seen.members.iter().find(|member| member.id == leader.id) {
         Some(member) => heard_lately(member, seen.server_time),
