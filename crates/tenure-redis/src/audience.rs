@@ -35,28 +35,28 @@ struct Board {
 
 #[derive(Debug, Default)]
 struct Channel {
-    ears: Vec<Ear>,
+    ears: Vec<Subscriber>,
     is_confirmed: bool,
 }
 
 /// One listener.
 #[derive(Debug)]
-pub(super) enum Ear {
+pub(super) enum Subscriber {
     Queue(mpsc::Sender<Signal>),
     Sink { sink: SignalSink, is_over: Arc<AtomicBool> },
 }
 
-impl Ear {
+impl Subscriber {
     /// A listener with a queue of its own.
     pub(super) fn queue() -> (Self, Subscription) {
         let (sender, subscription) = Subscription::channel();
-        (Ear::Queue(sender), subscription)
+        (Subscriber::Queue(sender), subscription)
     }
 
     /// A listener that takes signals at once.
     pub(super) fn sink(sink: SignalSink) -> (Self, Listening) {
         let is_over = Arc::new(AtomicBool::new(false));
-        let ear = Ear::Sink { sink, is_over: Arc::clone(&is_over) };
+        let ear = Subscriber::Sink { sink, is_over: Arc::clone(&is_over) };
         // The next sweep does the rest: a listener may end in the middle of a signal.
         (ear, Listening::until_dropped(move || is_over.store(true, Ordering::Release)))
     }
@@ -64,16 +64,18 @@ impl Ear {
     fn put(&self, signal: Signal) {
         match self {
             // Full: it has enough hints to look at the store once more anyway.
-            Ear::Queue(queue) => drop(queue.try_send(signal)),
-            Ear::Sink { sink, .. } => drop(sink.put(signal)),
+            Subscriber::Queue(queue) => drop(queue.try_send(signal)),
+            Subscriber::Sink { sink, .. } => drop(sink.put(signal)),
         }
     }
 
     /// Whether nobody listens with it any more.
     pub(super) fn is_closed(&self) -> bool {
         match self {
-            Ear::Queue(queue) => queue.is_closed(),
-            Ear::Sink { sink, is_over } => is_over.load(Ordering::Acquire) || sink.is_closed(),
+            Subscriber::Queue(queue) => queue.is_closed(),
+            Subscriber::Sink { sink, is_over } => {
+                is_over.load(Ordering::Acquire) || sink.is_closed()
+            }
         }
     }
 }
@@ -85,7 +87,7 @@ impl Audience {
     }
 
     /// Adds a listener.
-    pub(super) fn add(&self, channel: &str, ear: Ear) {
+    pub(super) fn add(&self, channel: &str, ear: Subscriber) {
         let mut board = self.board();
         let Board { channels, unconfirmed } = &mut *board;
         let name: Arc<str> = channel.into();
@@ -147,7 +149,7 @@ impl Audience {
     }
 
     /// Takes away the listeners of some channels: the store speaks of those elsewhere.
-    pub(super) fn take(&self, is_leaving: impl Fn(&str) -> bool) -> Vec<(Arc<str>, Ear)> {
+    pub(super) fn take(&self, is_leaving: impl Fn(&str) -> bool) -> Vec<(Arc<str>, Subscriber)> {
         let mut board = self.board();
         let mut taken = Vec::new();
         for (name, channel) in board.channels.extract_if(|name, _| is_leaving(name)) {

@@ -70,49 +70,49 @@ pub(super) struct Job {
     pub(super) steps: Vec<Step>,
     pub(super) deadline: Instant,
     pub(super) timeout: Duration,
-    pub(super) manner: Manner,
+    pub(super) send_mode: SendMode,
     pub(super) done: oneshot::Sender<Result<Replies, StoreError>>,
 }
 
 impl Job {
     /// How many replies it gets.
     fn reply_count(&self) -> usize {
-        self.steps.len() * self.manner.replies_each()
+        self.steps.len() * self.send_mode.replies_each()
     }
 }
 
 /// How steps go to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum SendMode {
     /// As to whom they belong to.
     Plain,
     /// Another node sent them there for this once, with ASK: each is announced by ASKING.
     Asking,
 }
 
-impl Manner {
+impl SendMode {
     fn replies_each(self) -> usize {
         match self {
-            Manner::Plain => 1,
-            Manner::Asking => 2,
+            SendMode::Plain => 1,
+            SendMode::Asking => 2,
         }
     }
 }
 
 /// Whether the server is a store by itself or a node among others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Company {
+pub(super) enum Deployment {
     /// A server that sends requests elsewhere is the wrong one.
-    Alone,
+    Single,
     /// It sends some requests elsewhere, which says nothing about the others.
     Cluster,
 }
 
 /// What a connection is to be like.
 #[derive(Clone, Debug)]
-pub(super) struct Terms {
+pub(super) struct ConnectionOptions {
     pub(super) mode: Mode,
-    pub(super) company: Company,
+    pub(super) deployment: Deployment,
     pub(super) warnings: Arc<Warnings>,
     /// Counts the pipelines sent.
     pub(super) batches_sent: Arc<AtomicU64>,
@@ -128,14 +128,14 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     /// Starts the task in the current runtime. It ends after this value and all its jobs.
-    pub(super) fn start(route: Route, terms: Terms) -> Self {
+    pub(super) fn start(route: Route, options: ConnectionOptions) -> Self {
         let (queue, jobs) = mpsc::channel(CALLS_QUEUED_MAX);
         let (state_sender, state) = watch::channel(Connection::Connecting);
         let (lines_sender, lines_opened) = watch::channel(0);
-        let keeper = Keeper {
+        let keeper = ConnectionTask {
             moved: route.moved(),
             route,
-            terms,
+            options,
             jobs,
             state: state_sender,
             lines_opened: lines_sender,
@@ -156,10 +156,10 @@ impl Supervisor {
         steps: Vec<Step>,
         deadline: Instant,
         timeout: Duration,
-        manner: Manner,
+        send_mode: SendMode,
     ) -> impl Future<Output = Result<Replies, StoreError>> + Send + use<> {
         let (done, replies) = oneshot::channel();
-        let queued = self.queue(Job { steps, deadline, timeout, manner, done });
+        let queued = self.queue(Job { steps, deadline, timeout, send_mode, done });
         let state = self.state.clone();
         async move {
             queued?;
@@ -257,11 +257,11 @@ enum Event {
     Moved,
 }
 
-struct Keeper {
+struct ConnectionTask {
     route: Route,
     /// Changes when the store has moved to another place.
     moved: Option<watch::Receiver<u64>>,
-    terms: Terms,
+    options: ConnectionOptions,
     jobs: mpsc::Receiver<Job>,
     state: watch::Sender<Connection>,
     lines_opened: watch::Sender<u64>,
@@ -274,7 +274,7 @@ struct Keeper {
     backoff: Backoff,
 }
 
-impl Keeper {
+impl ConnectionTask {
     async fn run(mut self) {
         self.dialling = Dialling::Now(self.dial());
         let mut is_closed = false;
@@ -342,7 +342,7 @@ impl Keeper {
     }
 
     async fn send_batches(&mut self) {
-        let mode = self.terms.mode;
+        let mode = self.options.mode;
         // What is not sent on a line under suspicion goes out on whichever line answers first.
         while let Some(open) = self.open.as_mut().filter(|open| open.takes_more(mode))
             && self.in_flight.len() < BATCHES_IN_FLIGHT_MAX
@@ -359,7 +359,7 @@ impl Keeper {
                     false => continue,
                 }
             }
-            let number = self.terms.batches_sent.fetch_add(1, Ordering::Relaxed);
+            let number = self.options.batches_sent.fetch_add(1, Ordering::Relaxed);
             let mut flying = open.send(number, jobs, mode);
             // Polled once right here, so that batches enter the connection in their order.
             let polled = std::future::poll_fn(|context| Poll::Ready(flying.as_mut().poll(context)));
@@ -406,15 +406,15 @@ impl Keeper {
         is_current: bool,
     ) -> Result<(), StoreError> {
         let reply_count: usize = jobs.iter().map(Job::reply_count).sum();
-        let settled = self.terms.mode.verdict(values.get(reply_count));
-        let company = self.terms.company;
+        let settled = self.options.mode.verdict(values.get(reply_count));
+        let deployment = self.options.deployment;
         let mut values = values.into_iter();
         let mut verdict = Ok(());
         let mut again = Vec::new();
         for job in jobs {
             let replies = values.by_ref().take(job.reply_count());
             // Only the last of each step's replies says something.
-            let each = job.manner.replies_each();
+            let each = job.send_mode.replies_each();
             let replies: Vec<Value> = replies.skip(each - 1).step_by(each).collect();
             if is_current && replies.iter().any(is_unknown_script) && job.deadline > timer_now() {
                 again.push(job);
@@ -422,7 +422,8 @@ impl Keeper {
             }
             match in_step(&job.steps, &replies) {
                 Ok(()) => {
-                    if let Some(error) = replies.iter().find_map(|reply| node_left(reply, company))
+                    if let Some(error) =
+                        replies.iter().find_map(|reply| node_left(reply, deployment))
                     {
                         verdict = Err(error);
                     }
@@ -486,7 +487,7 @@ impl Keeper {
     }
 
     fn use_line(&mut self, line: Line) {
-        line.warning.iter().for_each(|warning| self.terms.warnings.tell(warning.clone()));
+        line.warning.iter().for_each(|warning| self.options.warnings.tell(warning.clone()));
         let number = self.lines_opened.borrow().wrapping_add(1);
         self.retired = self.open.replace(Open {
             line,
@@ -540,9 +541,9 @@ impl Open {
             jobs.iter_mut().flat_map(|job| &mut job.steps).for_each(Step::await_replicas);
         }
         let mut pipeline = redis::Pipeline::with_capacity(jobs.len());
-        let steps = jobs.iter().flat_map(|job| job.steps.iter().map(|step| (step, job.manner)));
-        for (step, manner) in steps {
-            if manner == Manner::Asking {
+        let steps = jobs.iter().flat_map(|job| job.steps.iter().map(|step| (step, job.send_mode)));
+        for (step, send_mode) in steps {
+            if send_mode == SendMode::Asking {
                 pipeline.add_command(redis::cmd("ASKING"));
             }
             let is_known = &mut self.known_scripts[step.script as usize];
@@ -631,9 +632,9 @@ fn is_unknown_script(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
-fn node_left(reply: &Value, company: Company) -> Option<StoreError> {
+fn node_left(reply: &Value, deployment: Deployment) -> Option<StoreError> {
     let Value::ServerError(error) = reply else { return None };
-    if company == Company::Cluster && ["MOVED", "ASK"].contains(&error.code()) {
+    if deployment == Deployment::Cluster && ["MOVED", "ASK"].contains(&error.code()) {
         return None;
     }
     Some(error::from_reply(error)).filter(error::leaves_node)

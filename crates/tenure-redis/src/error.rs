@@ -30,12 +30,8 @@ const DENIED: [&str; 10] = [
 /// What to do about a replica.
 pub(super) const REPLICA_REMEDY: &str =
     "name the primary in the store's address, or wait until this one is promoted";
-/// What to do about words of a cluster. The ways to one follow them, so the address is not that of
-/// one.
-const CLUSTER_REMEDY: &str =
-    "this is a node of a cluster: write redis+cluster:// in the store's address";
-
-/// The error for an error reply.
+/// What to do about words of a cluster. Connections to one follow them, so the address is not that
+/// of a cluster.
 pub(super) fn from_reply(error: &ServerError) -> StoreError {
     from_words(error.code(), error.details().unwrap_or_default())
 }

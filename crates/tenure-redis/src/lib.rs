@@ -41,7 +41,6 @@ mod fenced;
 mod guard;
 mod hint;
 mod independent;
-mod lines;
 mod listener;
 mod mode;
 mod node;
@@ -54,9 +53,9 @@ mod text;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 mod topology;
+mod transport;
 mod url;
 mod warnings;
-mod ways;
 
 use std::fmt;
 use std::sync::Arc;
@@ -85,10 +84,10 @@ pub use self::scripts::script_digests;
 use self::sentinel::SentinelAddress;
 pub use self::sentinel::{SentinelAnswer, SentinelSurvey};
 pub use self::topology::{SurveyError, Topology};
+use self::transport::Transport;
 pub(crate) use self::url::DEFAULT_PORT;
 pub use self::url::{Login, Place, RedisUrl, TlsFiles};
 use self::warnings::Warnings;
-use self::ways::Ways;
 use tenure_backend::{
     Backend, Calling, ConnectError, Connection, Listening, SignalSink, Subscription,
 };
@@ -124,7 +123,7 @@ pub async fn open(address: &str) -> Result<Arc<dyn Backend>, ConnectError> {
 /// `strict` one more the grants and renewals; in a cluster, these per node. They are opened in the
 /// background, watched and replaced; an unreachable server is not an error here.
 pub struct RedisBackend {
-    ways: Arc<Ways>,
+    transport: Arc<Transport>,
     shared: Arc<Shared>,
     place: String,
 }
@@ -171,7 +170,7 @@ impl RedisBackend {
     fn open_cluster(address: ClusterAddress) -> Result<Self, ConnectError> {
         let (place, warnings) = (address.to_string(), Arc::new(Warnings::default()));
         let cluster = Cluster::start(address, Arc::clone(&warnings))?;
-        Ok(Self::over(Ways::Cluster(cluster), place, warnings))
+        Ok(Self::over(Transport::Cluster(cluster), place, warnings))
     }
 
     /// The store at the other end of the streams that `connector` opens.
@@ -193,13 +192,13 @@ impl RedisBackend {
 
     fn start(route: Route, mode: Mode) -> Self {
         let (place, warnings) = (route.describe(), Arc::new(Warnings::default()));
-        Self::over(Ways::to_one(route, mode, &warnings), place, warnings)
+        Self::over(Transport::to_one(route, mode, &warnings), place, warnings)
     }
 
-    fn over(ways: Ways, place: String, warnings: Arc<Warnings>) -> Self {
+    fn over(transport: Transport, place: String, warnings: Arc<Warnings>) -> Self {
         let numbers = AtomicU64::new(fastrand::u64(..1 << 52));
         let shared = Arc::new(Shared { numbers, warnings });
-        RedisBackend { ways: Arc::new(ways), shared, place }
+        RedisBackend { transport: Arc::new(transport), shared, place }
     }
 
     /// A fenced write of the value at `key`, whose fence is `fence_key`. Fails when it is not known
@@ -213,8 +212,9 @@ impl RedisBackend {
         timeout: Duration,
     ) -> Result<FenceReply, StoreError> {
         let number = self.shared.next_number();
-        let replies =
-            self.ways.carry_out(vec![fenced::step(key, fence_key, token, write, number)], timeout);
+        let replies = self
+            .transport
+            .carry_out(vec![fenced::step(key, fence_key, token, write, number)], timeout);
         let replies = replies.await?;
         let reply = match replies.values.as_slice() {
             [reply] => fence_reply(reply)?,
@@ -229,7 +229,7 @@ impl RedisBackend {
 
     /// How many pipelines were sent so far: calls made together share one.
     pub fn pipelines_sent(&self) -> u64 {
-        self.ways.batches_sent()
+        self.transport.batches_sent()
     }
 }
 
@@ -240,27 +240,27 @@ impl Backend for RedisBackend {
             Err(what) => return Box::pin(std::future::ready(Ok(impossible(what)))),
         };
         let courtesies: Vec<_> = steps.iter().skip(1).map(|step| step.script.courtesy()).collect();
-        let replies = self.ways.carry_out(steps, call.timeout);
-        let (shared, ways) = (Arc::clone(&self.shared), Arc::clone(&self.ways));
+        let replies = self.transport.carry_out(steps, call.timeout);
+        let (shared, transport) = (Arc::clone(&self.shared), Arc::clone(&self.transport));
         Box::pin(async move {
             let mut answer = shared.answer(&call.request, &replies.await?, &courtesies)?;
             if is_held(&answer.outcome) && std::mem::take(&mut answer.view.unconfirmed) {
-                shared.confirm(&ways, &call, answer.view.token);
+                shared.confirm(&transport, &call, answer.view.token);
             }
             Ok(answer)
         })
     }
 
     fn subscribe(&self, resource: &Resource) -> Subscription {
-        self.ways.subscribe(&request::channel(resource))
+        self.transport.subscribe(&request::channel(resource))
     }
 
     fn listen(&self, resource: &Resource, sink: SignalSink) -> Listening {
-        self.ways.listen(&request::channel(resource), sink)
+        self.transport.listen(&request::channel(resource), sink)
     }
 
     fn connection(&self) -> watch::Receiver<Connection> {
-        self.ways.state().clone()
+        self.transport.state().clone()
     }
 
     fn describe(&self) -> String {
@@ -281,9 +281,9 @@ impl Shared {
 
     /// Tells the store that replicas have the caller's grant, so that others see a term. Nobody
     /// waits for that: where it is lost, the next renewal finds it still to be done.
-    fn confirm(&self, ways: &Ways, call: &Call, token: Token) {
+    fn confirm(&self, transport: &Transport, call: &Call, token: Token) {
         let step = request::confirmation(call, token, self.next_number());
-        let told = ways.carry_out(vec![step], call.timeout);
+        let told = transport.carry_out(vec![step], call.timeout);
         let (warnings, request) = (Arc::clone(&self.warnings), call.request.clone());
         tokio::spawn(async move {
             let Ok(replies) = told.await else { return };

@@ -11,12 +11,12 @@ use redis::aio::{PubSubSink, PubSubStream};
 use tenure_core::{StoreError, StoreErrorKind};
 use tokio::sync::watch;
 
-use super::audience::{Audience, CHANNELS_AT_ONCE, Ear};
+use super::audience::{Audience, CHANNELS_AT_ONCE, Subscriber};
 use super::backoff::Backoff;
 use super::dial::{DIAL_TIMEOUT, Route};
 use super::error;
 use super::guard::Backlog;
-use super::lines::Lines;
+use super::transport::RequestConnections;
 use super::warnings::Warnings;
 use tenure_backend::{Connection, Listening, SignalSink, Subscription};
 
@@ -34,9 +34,13 @@ pub(super) struct Listener {
 impl Listener {
     /// Starts the task in the current runtime. It connects once there is a subscription, and again
     /// whenever the connections for `requests` were replaced: the store may be another one then.
-    pub(super) fn start(route: Route, requests: &Lines, warnings: Arc<Warnings>) -> Self {
+    pub(super) fn start(
+        route: Route,
+        requests: &RequestConnections,
+        warnings: Arc<Warnings>,
+    ) -> Self {
         let shared = Arc::new(Audience::default());
-        let ears = Ears {
+        let ears = ListenerTask {
             route,
             shared: Arc::clone(&shared),
             lines_opened: requests.lines_opened(),
@@ -49,14 +53,14 @@ impl Listener {
 
     /// Adds a listener with a queue of its own.
     pub(super) fn subscribe(&self, channel: &str) -> Subscription {
-        let (ear, subscription) = Ear::queue();
+        let (ear, subscription) = Subscriber::queue();
         self.shared.add(channel, ear);
         subscription
     }
 
     /// Adds a listener that takes signals at once.
     pub(super) fn listen(&self, channel: &str, sink: SignalSink) -> Listening {
-        let (ear, listening) = Ear::sink(sink);
+        let (ear, listening) = Subscriber::sink(sink);
         self.shared.add(channel, ear);
         listening
     }
@@ -68,7 +72,7 @@ impl Drop for Listener {
     }
 }
 
-struct Ears {
+struct ListenerTask {
     route: Route,
     shared: Arc<Audience>,
     lines_opened: watch::Receiver<u64>,
@@ -77,7 +81,7 @@ struct Ears {
     warnings: Arc<Warnings>,
 }
 
-impl Ears {
+impl ListenerTask {
     async fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         let mut backoff = Backoff::default();

@@ -3,10 +3,10 @@
 //! In: steps whose keys share a slot, as those of one resource do. Out: their replies, from
 //! whichever node has that slot. Nodes are found by asking any of those that the address names
 //! (`survey`), requests find their node by the map that comes of it (`map`, `router`), listeners
-//! likewise (`ears`). Each node has a connection as a single server has.
+//! likewise (`listener`). Each node has a connection as a single server has.
 
 mod address;
-mod ears;
+mod listener;
 mod map;
 mod redirect;
 mod router;
@@ -22,12 +22,12 @@ use tenure_core::StoreError;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub(super) use self::address::ClusterAddress;
-use self::ears::Ears;
+use self::listener::ShardListeners;
 use self::router::{Errand, Router, SURVEY_EVERY};
 use self::slot::Slot;
 pub use self::survey::{ClusterSurvey, Shard};
-use super::audience::Ear;
-use super::connection::{CALLS_QUEUED_MAX, Company, Replies, Terms, in_time};
+use super::audience::Subscriber;
+use super::connection::{CALLS_QUEUED_MAX, ConnectionOptions, Deployment, Replies, in_time};
 use super::dial::Route;
 use super::request::Step;
 use super::warnings::Warnings;
@@ -39,7 +39,7 @@ use tenure_backend::{ConnectError, Connection, Listening, SignalSink, Subscripti
 pub(super) struct Cluster {
     errands: mpsc::Sender<Errand>,
     state: watch::Receiver<Connection>,
-    ears: Arc<Ears>,
+    listener: Arc<ShardListeners>,
     warnings: Arc<Warnings>,
     batches_sent: Arc<AtomicU64>,
 }
@@ -68,18 +68,18 @@ impl Cluster {
         address.warning().into_iter().for_each(|warning| warnings.tell(warning));
         let (errands, received) = mpsc::channel(CALLS_QUEUED_MAX);
         let (tell, state) = watch::channel(Connection::Connecting);
-        let ears = Arc::new(Ears::default());
+        let listener = Arc::new(ShardListeners::default());
         let batches_sent = Arc::new(AtomicU64::new(0));
-        let terms = Terms {
+        let options = ConnectionOptions {
             mode: address.mode(),
-            company: Company::Cluster,
+            deployment: Deployment::Cluster,
             warnings: Arc::clone(&warnings),
             batches_sent: Arc::clone(&batches_sent),
         };
-        let (address, listeners) = (Arc::new(address), Arc::clone(&ears));
-        let router = Router::new(address, survey_every, terms, received, listeners, tell);
+        let (address, listeners) = (Arc::new(address), Arc::clone(&listener));
+        let router = Router::new(address, survey_every, options, received, listeners, tell);
         tokio::spawn(router.run());
-        Ok(Cluster { errands, state, ears, warnings, batches_sent })
+        Ok(Cluster { errands, state, listener, warnings, batches_sent })
     }
 
     /// Queues steps now; the future only waits.
@@ -145,15 +145,15 @@ impl Cluster {
 
     /// Adds a listener with a queue of its own.
     pub(super) fn subscribe(&self, channel: &str) -> Subscription {
-        let (ear, subscription) = Ear::queue();
-        self.ears.add(channel, ear);
+        let (ear, subscription) = Subscriber::queue();
+        self.listener.add(channel, ear);
         subscription
     }
 
     /// Adds a listener that takes signals at once.
     pub(super) fn listen(&self, channel: &str, sink: SignalSink) -> Listening {
-        let (ear, listening) = Ear::sink(sink);
-        self.ears.add(channel, ear);
+        let (ear, listening) = Subscriber::sink(sink);
+        self.listener.add(channel, ear);
         listening
     }
 
@@ -170,7 +170,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.ears.close();
+        self.listener.close();
     }
 }
 
@@ -188,14 +188,14 @@ mod tests {
     use testkit::{ClusterGroup, GENEROUS, wait_until};
 
     use super::*;
-    use crate::{RedisBackend, Ways};
+    use crate::{RedisBackend, Transport};
     use tenure_backend::Backend;
 
     fn surveying(group: &ClusterGroup, every: Duration) -> RedisBackend {
         let address = ClusterAddress::parse(&group.url()).unwrap();
         let warnings = Arc::new(Warnings::default());
         let cluster = Cluster::start_surveying(address, every, Arc::clone(&warnings)).unwrap();
-        RedisBackend::over(Ways::Cluster(cluster), group.url(), warnings)
+        RedisBackend::over(Transport::Cluster(cluster), group.url(), warnings)
     }
 
     async fn look_at_job(backend: &RedisBackend) -> Result<Answer, StoreError> {

@@ -25,18 +25,18 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::address::ClusterAddress;
-use super::ears::Ears;
+use super::listener::ShardListeners;
 use super::map::SlotMap;
 use super::redirect::Redirect;
 use super::slot::Slot;
 use super::survey::{nodes_to_ask, survey};
 use crate::backoff::Backoff;
-use crate::connection::{CALLS_QUEUED_MAX, Manner, Replies, Terms};
+use crate::connection::{CALLS_QUEUED_MAX, ConnectionOptions, Replies, SendMode};
 use crate::dial::Route;
 use crate::error;
-use crate::lines::Lines;
 use crate::node::Node;
 use crate::request::Step;
+use crate::transport::RequestConnections;
 use tenure_backend::Connection;
 use tenure_backend::clock::timer_now;
 
@@ -116,12 +116,12 @@ type Watched = Pin<Box<dyn Future<Output = Option<(Node, watch::Receiver<Connect
 
 pub(super) struct Router {
     address: Arc<ClusterAddress>,
-    terms: Terms,
+    options: ConnectionOptions,
     errands: mpsc::Receiver<Errand>,
-    ears: Arc<Ears>,
+    listener: Arc<ShardListeners>,
     state: watch::Sender<Connection>,
     map: Option<SlotMap>,
-    nodes: HashMap<Node, Lines>,
+    nodes: HashMap<Node, RequestConnections>,
     /// Those of them that were last heard to be down.
     seen_down: HashSet<Node>,
     watched: FuturesUnordered<Watched>,
@@ -139,17 +139,17 @@ impl Router {
     pub(super) fn new(
         address: Arc<ClusterAddress>,
         survey_every: Duration,
-        terms: Terms,
+        options: ConnectionOptions,
         errands: mpsc::Receiver<Errand>,
-        ears: Arc<Ears>,
+        listener: Arc<ShardListeners>,
         state: watch::Sender<Connection>,
     ) -> Self {
         let now = timer_now();
         Router {
             address,
-            terms,
+            options,
             errands,
-            ears,
+            listener,
             state,
             map: None,
             nodes: HashMap::new(),
@@ -199,7 +199,7 @@ impl Router {
                         return Event::NodeChanged(node, state);
                     }
                 }
-                () = self.ears.changed() => return Event::EarsChanged,
+                () = self.listener.changed() => return Event::EarsChanged,
                 count = self.errands.recv_many(fresh, ERRANDS_AT_ONCE), if takes_errands => {
                     return if count == 0 { Event::Closed } else { Event::Errands };
                 }
@@ -220,7 +220,7 @@ impl Router {
             };
         };
         match map.owner(errand.slot).cloned() {
-            Some(owner) => self.send(errand, &owner, Manner::Plain),
+            Some(owner) => self.send(errand, &owner, SendMode::Plain),
             None => {
                 self.want_survey();
                 let error = self.no_owner(&errand);
@@ -229,13 +229,13 @@ impl Router {
         }
     }
 
-    fn send(&mut self, mut errand: Errand, node: &Node, manner: Manner) {
+    fn send(&mut self, mut errand: Errand, node: &Node, send_mode: SendMode) {
         let steps = std::mem::take(&mut errand.steps);
         let (deadline, timeout) = (errand.deadline, errand.timeout);
         match self.lines(node) {
             Err(error) => errand.end(Err(error)),
             Ok(lines) => {
-                let replies = lines.carry_out(steps, deadline, timeout, manner);
+                let replies = lines.carry_out(steps, deadline, timeout, send_mode);
                 let node = node.clone();
                 self.in_flight.push(Box::pin(async move {
                     Flight::Landed { errand, node, outcome: replies.await }
@@ -244,10 +244,10 @@ impl Router {
         }
     }
 
-    fn lines(&mut self, node: &Node) -> Result<&Lines, StoreError> {
+    fn lines(&mut self, node: &Node) -> Result<&RequestConnections, StoreError> {
         if !self.nodes.contains_key(node) {
             let route = self.route(node)?;
-            let lines = Lines::start(route, self.terms.clone());
+            let lines = RequestConnections::start(route, self.options.clone());
             self.watched.push(watched(node.clone(), lines.state().clone()));
             self.nodes.insert(node.clone(), lines);
         }
@@ -288,9 +288,9 @@ impl Router {
                     map.learn(slot, &to);
                 }
                 self.want_survey();
-                self.send_on(errand, &to, Manner::Plain);
+                self.send_on(errand, &to, SendMode::Plain);
             }
-            Redirect::Ask { to } => self.send_on(errand, &to, Manner::Asking),
+            Redirect::Ask { to } => self.send_on(errand, &to, SendMode::Asking),
             Redirect::TryAgain => self.rest(errand, said),
             Redirect::Down => {
                 self.want_survey();
@@ -300,7 +300,7 @@ impl Router {
         }
     }
 
-    fn send_on(&mut self, mut errand: Errand, to: &Node, manner: Manner) {
+    fn send_on(&mut self, mut errand: Errand, to: &Node, send_mode: SendMode) {
         errand.hops += 1;
         if errand.hops > HOPS_MAX {
             let slot = errand.slot;
@@ -309,7 +309,7 @@ impl Router {
                  nodes disagree about its owner; redis-cli --cluster check {to} tells more"
             ))));
         }
-        self.send(errand, to, manner);
+        self.send(errand, to, send_mode);
     }
 
     /// The keys are on their way: tries again in a moment, if there is one left.
@@ -376,7 +376,7 @@ impl Router {
         self.surveying = Surveying::At(self.surveyed_at + wait);
         let waiting: Vec<_> = self.waiting.drain(..).collect();
         waiting.into_iter().for_each(|errand| self.dispatch(errand));
-        self.ears.readmit();
+        self.listener.readmit();
         self.house_ears();
         self.tell_state();
     }
@@ -435,15 +435,15 @@ impl Router {
 
     /// Gives every listener that has none a connection to the owner of its channel's slot.
     fn house_ears(&mut self) {
-        if self.ears.take_doubt() {
+        if self.listener.take_doubt() {
             self.want_survey();
         }
         let Some(map) = self.map.clone() else { return };
-        let ears = Arc::clone(&self.ears);
-        ears.house(&map, |node| {
+        let listener = Arc::clone(&self.listener);
+        listener.house(&map, |node| {
             let route = self.route(node).ok()?;
             let lines_opened = self.lines(node).ok()?.lines_opened();
-            Some((route, lines_opened, Arc::clone(&self.terms.warnings)))
+            Some((route, lines_opened, Arc::clone(&self.options.warnings)))
         });
     }
 }

@@ -6,7 +6,7 @@
 
 mod address;
 mod calling;
-mod ears;
+mod listener;
 mod standing;
 mod survey;
 
@@ -21,7 +21,7 @@ use tokio::task::AbortHandle;
 
 use self::address::FORM;
 pub(crate) use self::address::QuorumAddress;
-use self::ears::Ears;
+use self::listener::QuorumListener;
 use self::standing::Nodes;
 use crate::{RedisBackend, RedisUrl};
 use tenure_backend::{
@@ -101,11 +101,11 @@ impl Backend for QuorumBackend {
     }
 
     fn subscribe(&self, resource: &Resource) -> Subscription {
-        ears::subscribe(self.nodes.quorum, self.nodes.backends(), resource)
+        listener::subscribe(self.nodes.quorum, self.nodes.backends(), resource)
     }
 
     fn listen(&self, resource: &Resource, sink: SignalSink) -> Listening {
-        Ears::new(self.nodes.quorum, sink).listen(self.nodes.backends(), resource)
+        QuorumListener::new(self.nodes.quorum, sink).listen(self.nodes.backends(), resource)
     }
 
     fn connection(&self) -> watch::Receiver<Connection> {

@@ -41,7 +41,7 @@ pub(super) struct Sentinels {
 struct Shared {
     address: SentinelAddress,
     /// One way to each sentinel, in the order of the address.
-    ways: Vec<Route>,
+    transport: Vec<Route>,
     /// Whom the last stream was opened to.
     last: Mutex<Option<Node>>,
     /// Whom a stream is being opened to, for errors.
@@ -160,9 +160,9 @@ impl SentinelSurvey {
 impl Shared {
     fn new(address: SentinelAddress) -> Result<Self, ConnectError> {
         let way = |sentinel| Route::to(&address.sentinel_at(sentinel));
-        let ways = address.sentinels().iter().map(way).collect::<Result<_, _>>()?;
+        let transport = address.sentinels().iter().map(way).collect::<Result<_, _>>()?;
         // The files serve the master, too, so a bad one is found now.
-        Ok(Shared { address, ways, last: Mutex::new(None), dialled: Mutex::new(None) })
+        Ok(Shared { address, transport, last: Mutex::new(None), dialled: Mutex::new(None) })
     }
 
     /// Asks every sentinel and takes what more than half of them say.
@@ -171,7 +171,7 @@ impl Shared {
     }
 
     async fn ask_all(&self) -> Vec<(String, Result<Named, StoreError>)> {
-        let answers = join_all(self.ways.iter().map(|way| self.ask(way))).await;
+        let answers = join_all(self.transport.iter().map(|way| self.ask(way))).await;
         let names = self.address.sentinels().iter().map(ToString::to_string);
         names.zip(answers).collect()
     }

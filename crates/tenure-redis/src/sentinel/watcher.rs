@@ -30,7 +30,7 @@ pub(super) async fn run(shared: Arc<Shared>, tell: watch::Sender<u64>) {
     let mut backoff = Backoff::default();
     for turn in 0.. {
         // Another sentinel after each failure.
-        let way = turn % shared.ways.len();
+        let way = turn % shared.transport.len();
         if let Ok(()) = listen(&shared, way, &tell, &mut backoff).await {
             backoff.reset();
         }
@@ -45,7 +45,7 @@ async fn listen(
     backoff: &mut Backoff,
 ) -> Result<(), StoreError> {
     let backlog = Arc::new(Backlog::default());
-    let mut ears = shared.ways[way].listen(Arc::clone(&backlog)).await?;
+    let mut ears = shared.transport[way].listen(Arc::clone(&backlog)).await?;
     let subscribed = ears.subscribe(SWITCHED).await;
     subscribed.map_err(|error| super::error::from_connection(&error))?;
     backoff.reset();

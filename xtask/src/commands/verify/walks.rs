@@ -11,7 +11,7 @@ use super::{Check, Finding};
 const PAGE: &str = "ARCHITECTURE.md";
 const HEAD: &str = "### Walk: ";
 /// How many files the way of a grant may cross.
-const GRANT_FILES_MAX: usize = 13;
+const GRANT_FILES_MAX: usize = 12;
 
 pub(super) const STEPS: Check = Check {
     name: "walks",

@@ -7,8 +7,8 @@ use tenure_core::quorum::{HintCount, Quorum};
 
 use tenure_backend::{Backend, Listening, Signal, SignalSink, Subscription};
 
-/// One listener's ears, one per node.
-pub(super) struct Ears {
+/// One listener's listener, one per node.
+pub(super) struct QuorumListener {
     quorum: Quorum,
     sink: SignalSink,
     heard: Mutex<Heard>,
@@ -19,19 +19,19 @@ struct Heard {
     is_open: Vec<bool>,
 }
 
-impl Ears {
+impl QuorumListener {
     pub(super) fn new(quorum: Quorum, sink: SignalSink) -> Self {
         let heard = Heard { hints: HintCount::new(quorum), is_open: vec![false; quorum.nodes()] };
-        Ears { quorum, sink, heard: Mutex::new(heard) }
+        QuorumListener { quorum, sink, heard: Mutex::new(heard) }
     }
 
     /// Listens to all nodes until the answer is dropped.
     pub(super) fn listen(self, nodes: &[Arc<dyn Backend>], resource: &Resource) -> Listening {
-        let ears = Arc::new(self);
+        let listener = Arc::new(self);
         let ear = |(node, backend): (usize, &Arc<dyn Backend>)| {
-            let ears = Arc::clone(&ears);
+            let listener = Arc::clone(&listener);
             let receiver: Arc<dyn Fn(Signal) + Send + Sync> =
-                Arc::new(move |signal| ears.hear(node, signal));
+                Arc::new(move |signal| listener.hear(node, signal));
             let listening = backend.listen(resource, SignalSink::new(&receiver));
             (listening, receiver)
         };
@@ -80,7 +80,7 @@ pub(super) fn subscribe(
         // What does not fit is dropped: it is a hint only.
         let _ = feeder.try_send(signal);
     });
-    let listening = Ears::new(quorum, SignalSink::new(&receiver)).listen(nodes, resource);
+    let listening = QuorumListener::new(quorum, SignalSink::new(&receiver)).listen(nodes, resource);
     tokio::spawn(async move {
         sender.closed().await;
         drop((listening, receiver));

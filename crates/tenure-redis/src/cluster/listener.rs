@@ -15,7 +15,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::map::SlotMap;
 use super::slot::Slot;
-use crate::audience::{Audience, Ear};
+use crate::audience::{Audience, Subscriber};
 use crate::backoff::Backoff;
 use crate::dial::{DIAL_TIMEOUT, Line, Route};
 use crate::error;
@@ -30,7 +30,7 @@ pub(super) type Means = (Route, watch::Receiver<u64>, Arc<Warnings>);
 
 /// All listeners of a cluster.
 #[derive(Debug, Default)]
-pub(super) struct Ears {
+pub(super) struct ShardListeners {
     inner: Mutex<Inner>,
     changed: Notify,
     /// Whether a node turned a channel away, so that the map is out of date.
@@ -41,15 +41,15 @@ pub(super) struct Ears {
 struct Inner {
     audiences: HashMap<Node, Arc<Audience>>,
     /// Listeners to be housed.
-    homeless: Vec<(Arc<str>, Ear)>,
+    homeless: Vec<(Arc<str>, Subscriber)>,
     /// Listeners that were turned away: the next map says where they belong.
-    turned_away: Vec<(Arc<str>, Ear)>,
+    turned_away: Vec<(Arc<str>, Subscriber)>,
     is_closed: bool,
 }
 
-impl Ears {
+impl ShardListeners {
     /// Adds a listener. The router houses it.
-    pub(super) fn add(&self, channel: &str, ear: Ear) {
+    pub(super) fn add(&self, channel: &str, ear: Subscriber) {
         self.inner().homeless.push((channel.into(), ear));
         self.changed.notify_one();
     }
@@ -114,7 +114,7 @@ impl Ears {
         let node_ears = NodeEars {
             route,
             audience: Arc::clone(&audience),
-            ears: Arc::clone(self),
+            listener: Arc::clone(self),
             lines_opened,
             warnings,
             tongue: Tongue::Sharded,
@@ -124,7 +124,7 @@ impl Ears {
     }
 
     /// Takes back listeners whose channel a node does not serve.
-    fn turn_away(&self, listeners: Vec<(Arc<str>, Ear)>) {
+    fn turn_away(&self, listeners: Vec<(Arc<str>, Subscriber)>) {
         self.inner().turned_away.extend(listeners);
         self.is_doubtful.store(true, Ordering::Release);
         self.changed.notify_one();
@@ -173,7 +173,7 @@ impl Tongue {
 struct NodeEars {
     route: Route,
     audience: Arc<Audience>,
-    ears: Arc<Ears>,
+    listener: Arc<ShardListeners>,
     lines_opened: watch::Receiver<u64>,
     warnings: Arc<Warnings>,
     tongue: Tongue,
@@ -276,7 +276,7 @@ impl NodeEars {
         }
         if !turned_away.is_empty() {
             let is_leaving = |name: &str| turned_away.iter().any(|gone| &***gone == name);
-            self.ears.turn_away(self.audience.take(is_leaving));
+            self.listener.turn_away(self.audience.take(is_leaving));
         }
         Ok(false)
     }
@@ -339,7 +339,7 @@ impl NodeEars {
             PushKind::SUnsubscribe => {
                 let gone = self.audience.take(|known| known == name);
                 if !gone.is_empty() {
-                    self.ears.turn_away(gone);
+                    self.listener.turn_away(gone);
                 }
             }
             PushKind::Disconnection => {
