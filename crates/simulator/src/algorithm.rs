@@ -43,8 +43,8 @@ pub(crate) trait Algorithm {
 /// A term as its holder sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Belief {
-    /// [`Token::NONE`] where an algorithm has no tokens.
-    pub(crate) token: Token,
+    /// `None` where an algorithm has no tokens.
+    pub(crate) token: Option<Token>,
     pub(crate) until: Moment,
 }
 

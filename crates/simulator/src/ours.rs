@@ -209,7 +209,7 @@ impl Algorithm for Ours {
 
     fn belief(&self) -> Option<Belief> {
         let until = self.election.leads_until()?;
-        Some(Belief { token: self.election.token()?, until })
+        Some(Belief { token: Some(self.election.token()?), until })
     }
 
     fn unsettled_hand_overs(&mut self) -> usize {

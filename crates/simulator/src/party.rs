@@ -51,8 +51,8 @@ pub(crate) struct PendingAsk {
     pub(crate) sent_at: Moment,
     /// The lease it asks for, in nanoseconds; zero when it asks for none.
     pub(crate) lease: u64,
-    /// The term that it extends.
-    pub(crate) token: Token,
+    /// The term that it extends, if it does.
+    pub(crate) token: Option<Token>,
 }
 
 /// A request to several nodes under way.
@@ -69,7 +69,8 @@ pub(crate) struct OpenRound {
 pub(crate) struct Work {
     /// Counts changes of mind: a planned start or end that is out of date does not happen.
     pub(crate) plan: u32,
-    pub(crate) runs_under: Option<Token>,
+    /// The term, whose algorithm may have no tokens.
+    pub(crate) runs_under: Option<Option<Token>>,
     pub(crate) is_told_to_stop: bool,
     /// Until when the term of that work was believed in, and whether the store itself ended it.
     pub(crate) believed_until: Moment,

@@ -15,7 +15,7 @@ pub(crate) struct TickJudge {
 struct Known {
     tick: Tick,
     /// The terms in which its work was begun.
-    begun: Vec<Token>,
+    begun: Vec<Option<Token>>,
     /// Whether a store ever let somebody begin it.
     is_opened: bool,
     /// Whether a store has taken down how it ended.
@@ -29,7 +29,7 @@ impl TickJudge {
     pub(crate) fn begins(
         &mut self,
         tick: &Tick,
-        token: Token,
+        token: Option<Token>,
         reruns_crashed: bool,
     ) -> Option<String> {
         let known = self.known(tick);

@@ -350,9 +350,9 @@ impl Stage {
 /// How long nobody led before the term `token`, by the store's clock, in words. Newest entries come
 /// first.
 fn gap_before(entries: &[HistoryEntry], token: Token) -> Option<String> {
-    let granted = entries
-        .iter()
-        .position(|entry| entry.token == token && matches!(entry.what, HistoryKind::Granted))?;
+    let granted = entries.iter().position(|entry| {
+        entry.token == Some(token) && matches!(entry.what, HistoryKind::Granted)
+    })?;
     let before = entries[granted + 1..].iter().find_map(|entry| match &entry.what {
         HistoryKind::Closed { reason, .. } => Some((entry.at, *reason)),
         _ => None,

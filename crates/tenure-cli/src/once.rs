@@ -425,9 +425,8 @@ impl Turn {
             }
             (Once::Unfinished { by, token }, _) => {
                 let by = plain(by.as_str());
-                talk(&format!(
-                    "skipped: {by} began it under token {token} and never finished: {BY_PEOPLE}"
-                ));
+                let under = token.map(|token| format!(" under token {token}")).unwrap_or_default();
+                talk(&format!("skipped: {by} began it{under} and never finished: {BY_PEOPLE}"));
                 u8::from(self.waits)
             }
             (Once::NotNow(reason), _) => {

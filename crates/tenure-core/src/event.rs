@@ -240,7 +240,10 @@ impl fmt::Display for Reason {
                 "the key is gone from the store: deleted, flushed, evicted, or expired early",
             ),
             Reason::Lost(LostWhy::HeldBy(id)) => write!(f, "taken by {}", Plain(id.as_str())),
-            Reason::Lost(LostWhy::OtherTerm(token)) => write!(f, "superseded by term {token}"),
+            Reason::Lost(LostWhy::OtherTerm(Some(token))) => {
+                write!(f, "superseded by term {token}")
+            }
+            Reason::Lost(LostWhy::OtherTerm(None)) => f.write_str("superseded by another term"),
             Reason::Lost(LostWhy::Overwritten(what)) => write!(f, "overwritten: {}", Plain(what)),
             Reason::AskedToResign(by) => write!(f, "asked to resign by {}", Plain(by.as_str())),
             Reason::HandOver(to) => write!(f, "hand-over to {}", Plain(to.as_str())),
@@ -359,8 +362,8 @@ pub enum EventKind {
 pub struct SeenLeader {
     /// Who.
     pub id: InstanceId,
-    /// Under which token; [`Token::NONE`] for a foreign holder.
-    pub token: Token,
+    /// Under which token; `None` for a foreign holder.
+    pub token: Option<Token>,
     /// Whether it is a program that does not speak this protocol.
     pub foreign: bool,
 }

@@ -69,8 +69,8 @@ pub enum JobEnd {
     Unfinished {
         /// Who.
         by: InstanceId,
-        /// Under which token.
-        token: Token,
+        /// Under which token; `None` where the record names none.
+        token: Option<Token>,
     },
     /// The work was never started.
     NotStarted {
@@ -104,7 +104,8 @@ pub struct JobRun {
     settings: JobSettings,
     /// Fixed once the store's clock has been asked, where it must be.
     tick: Option<Tick>,
-    token: Token,
+    /// Of the term that it runs under.
+    token: Option<Token>,
     asked: Option<Request>,
 }
 
@@ -115,7 +116,7 @@ impl JobRun {
             Some(JobTick::Known(tick)) => Some(tick.clone()),
             _ => None,
         };
-        JobRun { settings, tick, token: Token::NONE, asked: None }
+        JobRun { settings, tick, token: None, asked: None }
     }
 
     /// The tick, once it is known.
@@ -150,7 +151,7 @@ impl JobRun {
 
     /// A term was granted.
     pub fn handle_granted(&mut self, token: Token) -> JobStep {
-        self.token = token;
+        self.token = Some(token);
         let rerun_crashed = self.settings.rerun_crashed;
         match self.tick.clone() {
             Some(tick) => self.ask(Request::TickBegin { token, tick, rerun_crashed }),
@@ -217,7 +218,8 @@ impl JobRun {
 
     /// The work ended.
     pub fn handle_worked(&mut self, ended: WorkEnd) -> JobStep {
-        let (token, keep) = (self.token, self.settings.keep);
+        let token = self.token.expect("work runs under a term");
+        let keep = self.settings.keep;
         match (ended, self.tick.clone()) {
             (WorkEnd::Stopped, _) => JobStep::End(JobEnd::Stopped),
             (WorkEnd::Returned(outcome), Some(tick)) => {

@@ -252,9 +252,12 @@ async fn history(
     };
     let seen = watched.seen();
     let own = watched.own();
-    let leader = watched.known_leader(&seen, &own).map(|leader| leader.token);
     // A term runs until its lease is given back, whether or not work may still begin.
-    let token = leader.or(own.ending().and_then(|status| status.token)).map(Token::get);
+    let token = match watched.known_leader(&seen, &own) {
+        Some(leader) => leader.token,
+        None => own.ending().and_then(|status| status.token),
+    };
+    let token = token.map(Token::get);
     let running = terms.last().is_some_and(|term| Some(term.token) == token);
     let age = seen.age().unwrap_or_default();
     let server_time = seen.observation.as_ref().map(|o| o.server_time.as_millis() + whole_ms(age));

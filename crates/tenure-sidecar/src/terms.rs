@@ -1,7 +1,7 @@
 //! From the store's history to terms with gaps between them, as a timeline shows them.
 
 use serde::Serialize;
-use tenure::{HistoryEntry, HistoryKind};
+use tenure::{HistoryEntry, HistoryKind, Token};
 
 use crate::timestamp::Timestamp;
 
@@ -32,7 +32,7 @@ pub(crate) fn terms(entries: &[HistoryEntry]) -> Vec<TermRecord> {
     let mut quarantined = None;
     for entry in entries.iter().rev() {
         let at = Timestamp(entry.at.as_millis());
-        let token = entry.token.get();
+        let token = entry.token.map_or(0, Token::get);
         match &entry.what {
             HistoryKind::Granted => {
                 let ended_at = terms.last().and_then(|term| term.ended_at);
@@ -70,7 +70,7 @@ mod tests {
 
     fn entry(at_ms: u64, id: &str, token: u64, what: HistoryKind) -> HistoryEntry {
         let (at, token) = (ServerTime(at_ms * 1000), Token::new(token).unwrap());
-        HistoryEntry { at, id: InstanceId::seen(id), token, what }
+        HistoryEntry { at, id: InstanceId::seen(id), token: Some(token), what }
     }
 
     #[test]

@@ -104,8 +104,8 @@ pub enum Once<T> {
     Unfinished {
         /// Who.
         by: InstanceId,
-        /// Under which token.
-        token: Token,
+        /// Under which token; `None` where the record names none.
+        token: Option<Token>,
     },
     /// It began here but had to stop: the leadership was lost.
     Interrupted(Reason),
@@ -129,9 +129,10 @@ impl<T> fmt::Display for Once<T> {
                 write!(f, "already done, and failed: {words}")
             }
             Once::RunningElsewhere { by } => write!(f, "{by} is at it"),
-            Once::Unfinished { by, token } => {
+            Once::Unfinished { by, token: Some(token) } => {
                 write!(f, "{by} began it under token {token} and never finished")
             }
+            Once::Unfinished { by, token: None } => write!(f, "{by} began it and never finished"),
             Once::Interrupted(reason) => write!(f, "interrupted: {reason}"),
             Once::Panicked(words) => write!(f, "panicked: {words}"),
             Once::NotNow(reason) => write!(f, "not now: {reason}"),

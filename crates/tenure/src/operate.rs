@@ -174,12 +174,12 @@ impl Observer {
         let Some(leader) = seen.leadership.leader().cloned() else {
             return Ok(Asked::NobodyLeads);
         };
-        if leader.foreign || !leader.token.is_some() {
+        let Some(token) = leader.token.filter(|_| !leader.foreign) else {
             let why = format!("{} does not speak this protocol, so it cannot be asked", leader.id);
             return Ok(Asked::Refused { why });
-        }
+        };
         let stands_for = wish_time(&seen, &leader);
-        let request = Request::Ask { token: leader.token, wish: wish.clone(), stands_for };
+        let request = Request::Ask { token, wish: wish.clone(), stands_for };
         match self.ask(request).await?.outcome {
             Outcome::Done | Outcome::NoSuchTerm => {}
             other => return Err(unexpected(&other, "wish")),

@@ -263,8 +263,10 @@ impl World {
     }
 
     /// Has the leader renew now rather than when it is due, so that it finds out at once.
-    fn have_leader_look(&self, resource: &Resource, token: Token) {
-        self.store.publish(resource, Hint::Wished { token });
+    fn have_leader_look(&self, resource: &Resource, token: Option<Token>) {
+        if let Some(token) = token {
+            self.store.publish(resource, Hint::Wished { token });
+        }
         self.rouse();
     }
 

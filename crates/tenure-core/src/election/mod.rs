@@ -71,7 +71,7 @@ pub struct Election {
     attempt: u64,
     attempt_is_open: bool,
     /// The highest token seen in an answer. Hints never raise it: they may be forged.
-    floor: Token,
+    floor: Option<Token>,
     seen: Seen,
     /// Failures in a row, for the back-off.
     failures: u32,
@@ -156,7 +156,7 @@ impl Election {
             will,
             attempt: 0,
             attempt_is_open: false,
-            floor: Token::NONE,
+            floor: None,
             seen: Seen::default(),
             failures: 0,
             failbacks: 0,

@@ -87,7 +87,7 @@ impl Election {
         };
         self.floor = self.floor.max(answer.view.token);
         if let Outcome::Granted { token } | Outcome::Transferred { token } = answer.outcome {
-            self.floor = self.floor.max(token);
+            self.floor = self.floor.max(Some(token));
         }
         // What stands at a key of another type is nobody's leadership.
         if !matches!(answer.outcome, Outcome::Conflict { .. }) {

@@ -41,7 +41,7 @@ impl Election {
     /// # let tenure = Tenure::with_backend(Arc::new(MemoryBackend::new())).await?;
     /// let election = tenure.election("nightly-report").start().await?;
     /// let written_under = election.run_while_leader(|term| async move { term.token() }).await?;
-    /// assert!(written_under.get() > 0);
+    /// println!("written under {written_under}");
     /// # Ok::<(), tenure::Error>(()) })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

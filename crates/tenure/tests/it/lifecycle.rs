@@ -214,7 +214,7 @@ async fn a_hand_over_names_its_successor_and_leaves_no_overlap() {
     assert!(cid.term().unwrap().token() > first_token);
 
     let history = world.advance_while(world.client("op").await.history(NAME, 10)).await.unwrap();
-    let closed = history.iter().find(|entry| entry.token == first_token).unwrap();
+    let closed = history.iter().find(|entry| entry.token == Some(first_token)).unwrap();
     assert!(
         matches!(&closed.what, HistoryKind::Closed { reason: CloseReason::HandedOver, .. }),
         "{closed:?}"

@@ -63,7 +63,7 @@ async fn an_observer_sees_changes_without_taking_part() {
     let history = world.advance_while(eve.history(NAME, 10)).await.unwrap();
     assert_eq!(history.len(), 2);
     assert!(matches!(history[0].what, HistoryKind::Closed { .. }), "newest first");
-    assert_eq!((history[1].token, &history[1].what), (token, &HistoryKind::Granted));
+    assert_eq!((history[1].token, &history[1].what), (Some(token), &HistoryKind::Granted));
 }
 
 #[tokio::test]

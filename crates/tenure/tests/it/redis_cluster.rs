@@ -248,7 +248,7 @@ async fn servers_without_shards_publish_to_all() {
     assert_eq!(answer.warnings, Vec::<String>::new());
     let Outcome::Granted { token } = answer.outcome else { panic!("{answer:?}") };
     ada.release(token).await.unwrap();
-    hear(&mut ears, &Signal::Hint(Hint::Released { token })).await;
+    hear(&mut ears, &Signal::Hint(Hint::Released { token: Some(token) })).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -223,7 +223,7 @@ async fn a_term_that_was_closed_is_not_revived_by_its_note() {
     ada.release(first).await.unwrap();
     let second = ada.lead(2).await;
     let lost = ada.renew(first).await.unwrap().outcome;
-    assert_eq!(lost, Outcome::Lost(LostWhy::OtherTerm(second)));
+    assert_eq!(lost, Outcome::Lost(LostWhy::OtherTerm(Some(second))));
     let to_bob = Request::Transfer { token: second, to: bob.id.clone(), claim_ttl: LONG };
     assert!(matches!(ada.ask(to_bob).await.unwrap().outcome, Outcome::Transferred { .. }));
     let third = bob.lead(1).await;

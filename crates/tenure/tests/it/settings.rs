@@ -71,7 +71,7 @@ async fn a_third_party_brings_its_own_scheme_and_its_own_connector() {
     });
     let bob = bob.await.unwrap();
     assert!(bob.try_acquire("x").await.unwrap().is_none(), "both share one store");
-    assert_eq!(bob.leader("x").await.unwrap().leader().unwrap().token, term.token());
+    assert_eq!(bob.leader("x").await.unwrap().leader().unwrap().token, Some(term.token()));
 }
 
 #[tokio::test]

@@ -158,12 +158,12 @@ async fn a_tick_that_was_begun_and_not_finished_is_told(stage: Stage) -> Verdict
     let second = bob.lead(1, LONG).await?;
     for tick in &ticks() {
         let told = begin(&bob, second, tick).await?;
-        shaped!(told, Outcome::TickUnfinished { by, token } if by == ada.id && token == first);
+        shaped!(told, Outcome::TickUnfinished { by, token } if by == ada.id && token == Some(first));
         let tick = tick.clone();
         let again = Request::TickBegin { token: second, tick: tick.clone(), rerun_crashed: true };
         shaped!(bob.outcome(again).await?, Outcome::TickRuns);
         let told = look(&ada, &tick).await?;
-        shaped!(told, Outcome::TickUnfinished { by, token } if by == bob.id && token == second);
+        shaped!(told, Outcome::TickUnfinished { by, token } if by == bob.id && token == Some(second));
         shaped!(finish(&bob, second, &tick).await?, Outcome::Done);
         shaped!(look(&ada, &tick).await?, Outcome::TickDone(TickOutcome::Succeeded));
     }

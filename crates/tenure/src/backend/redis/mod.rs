@@ -215,8 +215,11 @@ impl Backend for RedisBackend {
         let (shared, ways) = (Arc::clone(&self.shared), Arc::clone(&self.ways));
         Box::pin(async move {
             let mut answer = shared.answer(&call.request, &replies.await?, &courtesies)?;
-            if is_held(&answer.outcome) && std::mem::take(&mut answer.view.unconfirmed) {
-                shared.confirm(&ways, &call, answer.view.token);
+            if is_held(&answer.outcome)
+                && std::mem::take(&mut answer.view.unconfirmed)
+                && let Some(token) = answer.view.token
+            {
+                shared.confirm(&ways, &call, token);
             }
             Ok(answer)
         })

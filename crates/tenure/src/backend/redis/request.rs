@@ -277,7 +277,7 @@ fn acquire_arguments(acquire: &Acquire) -> Vec<Vec<u8>> {
         decimal(acquire.attempt),
         millis(&acquire.ttl),
         millis(&acquire.fleet_max_ttl),
-        number(&acquire.floor),
+        decimal(acquire.floor.map_or(0, Token::get)),
         past(acquire),
         millis(&acquire.lock_delay),
         flag(acquire.heal.is_some()),
