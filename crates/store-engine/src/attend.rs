@@ -7,15 +7,15 @@
 //! the driver serve its clients through [`Busy`], whose gates admit nothing but commands that
 //! touch no key: the rest is answered with BUSY.
 
-use store_resp::{ReplyWriter, Request};
+use store_resp::Request;
 
 use crate::config::Config;
-use crate::context::{Caller, Context, Propagate};
-use crate::effects::{ServerRequest, Unit};
+use crate::context::Context;
+use crate::effects::ServerRequest;
 use crate::engine::{Outcome, drop_reply, open_session};
 use crate::gate;
 use crate::keyspace::Keyspace;
-use crate::registry::RowId;
+use crate::keyspace::changes::Unit;
 use crate::session::{Origin, Session, SessionId, session_flag};
 use crate::state::ServerState;
 
@@ -92,12 +92,12 @@ impl Busy<'_> {
 
     /// Whether a request asked the server to stop.
     pub fn wants_shutdown(&self) -> bool {
-        self.db.effects.requests.contains(&ServerRequest::Shutdown)
+        self.server.effects.requests.contains(&ServerRequest::Shutdown)
     }
 
     /// Units of requests before the script, which must be durable before their replies leave.
     pub fn take_units(&mut self) -> Vec<Unit> {
-        std::mem::take(&mut self.db.effects.units)
+        std::mem::take(&mut self.db.changes.units)
     }
 
     /// Runs one request if it is of those that may run now, or refuses it. The moment of the
@@ -107,21 +107,9 @@ impl Busy<'_> {
         let (now_us, selected) = (self.db.now_us(), self.db.selected());
         self.db.begin(now_us, session.db);
         session.asked_at_ms = self.db.now_ms();
-        let output = std::mem::take(&mut session.output);
-        let reply_start = output.position();
-        let mut cx = Context {
-            reply: ReplyWriter::onto_output(output, session.protocol),
-            db: self.db,
-            server: self.server,
-            session: &mut session,
-            attendant: &mut NoAttendant,
-            row: RowId::FIRST,
-            caller: Caller::Client,
-            ready_key: None,
-            propagate: Propagate::Verbatim,
-            ran: false,
-            blocked: None,
-        };
+        let reply_start = session.output.position();
+        let mut nobody = NoAttendant;
+        let mut cx = Context::new(self.db, self.server, &mut session, &mut nobody);
         gate::handle(&mut cx, request);
         if cx.session.has(session_flag::REPLY_OFF | session_flag::REPLY_SKIP) {
             drop_reply(&mut cx, reply_start);

@@ -4,11 +4,12 @@
 //! documentation read it.
 
 use store_resp::Request;
+use store_script::{Flags as ScriptFlags, Interpreter};
 
 use crate::context::Context;
-use crate::effects::KeyEvent;
 use crate::error::CommandResult;
 use crate::key_finder::FoundKey;
+use crate::keyspace::changes::KeyEvent;
 
 /// Finds the keys of a request whose places no specification can tell. `None` when its arguments
 /// make no sense.
@@ -17,6 +18,20 @@ pub type FindKeys = fn(Request<'_>) -> Option<Vec<FoundKey>>;
 /// The function behind a row. All gates have been passed; the reply goes to `cx.reply`, and an
 /// error replaces whatever was written.
 pub type Run = fn(&mut Context<'_>, Request<'_>) -> CommandResult;
+
+/// Tells the positions of arguments that are passwords, which MONITOR and SLOWLOG must not show.
+pub type FindSecrets = fn(Request<'_>) -> Vec<usize>;
+
+/// Tells what a request does with its keys, as bits of [`access`], where that depends on its
+/// arguments.
+pub type FindAccess = fn(Request<'_>) -> u32;
+
+/// Tells what the script of a request promises: the flags in its first line or its library.
+/// `None` when it promises nothing or is not found.
+pub type FindScriptFlags = fn(&Interpreter, script: &[u8]) -> Option<ScriptFlags>;
+
+/// What changed in which version of Redis.
+pub type Change = (&'static str, &'static str);
 
 /// Whether a session that listens hears of an event of its own request behind the reply.
 pub type TellBehind = fn(Request<'_>, &KeyEvent) -> bool;
@@ -93,6 +108,22 @@ pub mod flag {
     pub const MAY_REPLICATE: u32 = 1 << 19;
     /// May run a script, and other clients must be served while it does.
     pub const RUNS_SCRIPTS: u32 = 1 << 20;
+    /// Runs between MULTI and EXEC, where everything else is queued.
+    pub const RUNS_IN_MULTI: u32 = 1 << 21;
+    /// Runs what was queued since MULTI: the gates judge it by all of that, too.
+    pub const RUNS_QUEUED: u32 = 1 << 22;
+    /// Ends a transaction without running it, so it needs no memory inside of one.
+    pub const DROPS_QUEUED: u32 = 1 << 23;
+    /// Allowed for a subscribed session in RESP2.
+    pub const ALLOW_SUBSCRIBED: u32 = 1 << 24;
+    /// Answers the error that writes get while the disk or a replica is in trouble: probes see it.
+    pub const TELLS_TROUBLE: u32 = 1 << 25;
+    /// May end the server, also while a script runs.
+    pub const ENDS_SERVER: u32 = 1 << 26;
+    /// Does not use up CLIENT CACHING. On a container, for all its subcommands.
+    pub const KEEPS_CACHING: u32 = 1 << 27;
+    /// For other servers or for tests: COMMAND DOCS says so.
+    pub const SYSTEM: u32 = 1 << 28;
 
     /// Names in the order in which COMMAND tells them.
     pub(crate) const NAMES: &[(u32, &str)] = &[
@@ -253,6 +284,28 @@ impl Group {
     }
 }
 
+/// Which arguments of a request are channels, for the rules of users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channels {
+    /// None.
+    None,
+    /// The first one.
+    First,
+    /// All.
+    All,
+    /// All, and they are patterns.
+    Patterns,
+}
+
+/// Since when nothing new should use a command, and what to use instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deprecated {
+    /// The version of Redis.
+    pub since: &'static str,
+    /// What to use.
+    pub instead: &'static str,
+}
+
 /// One row of the table.
 ///
 /// A row is written as a chain: `Command::new("get", Exactly(2), READ | FAST, get)`, then keys,
@@ -271,6 +324,14 @@ pub struct Command {
     pub keys: &'static [KeySpec],
     /// Finds them where the specifications do not tell all.
     pub find_keys: Option<FindKeys>,
+    /// What it does with its keys, where the specifications say that it depends.
+    pub find_access: Option<FindAccess>,
+    /// Which arguments are channels.
+    pub channels: Channels,
+    /// Which arguments are passwords.
+    pub find_secrets: Option<FindSecrets>,
+    /// What the script that it runs promises.
+    pub find_script_flags: Option<FindScriptFlags>,
     /// Hints for clients that know the tips of Redis 7.0.
     pub tips: &'static [&'static str],
     /// Chapter of the documentation.
@@ -281,6 +342,12 @@ pub struct Command {
     pub complexity: &'static str,
     /// One sentence.
     pub summary: &'static str,
+    /// What it takes, in the notation that `commands/docs` describes.
+    pub arguments: &'static str,
+    /// What changed since.
+    pub history: &'static [Change],
+    /// What to use instead, if nothing new should use it.
+    pub deprecated: Option<Deprecated>,
     /// Rows of the second word, such as CONFIG GET.
     pub subcommands: &'static [Command],
     /// Which of the events that it causes its own session hears of behind the reply, where not
@@ -300,11 +367,18 @@ impl Command {
             categories: 0,
             keys: &[],
             find_keys: None,
+            find_access: None,
+            channels: Channels::None,
+            find_secrets: None,
+            find_script_flags: None,
             tips: &[],
             group: Group::Generic,
             since: "1.0.0",
             complexity: "O(1)",
             summary: "",
+            arguments: "",
+            history: &[],
+            deprecated: None,
             subcommands: &[],
             told_behind: None,
             run,
@@ -342,6 +416,36 @@ impl Command {
         self
     }
 
+    /// With a function that tells what is done with the keys.
+    pub const fn access_found_by(mut self, find_access: FindAccess) -> Self {
+        self.find_access = Some(find_access);
+        self
+    }
+
+    /// With the places of its channels.
+    pub const fn channels(mut self, channels: Channels) -> Self {
+        self.channels = channels;
+        self
+    }
+
+    /// With a function that finds passwords among the arguments.
+    pub const fn secrets_found_by(mut self, find_secrets: FindSecrets) -> Self {
+        self.find_secrets = Some(find_secrets);
+        self
+    }
+
+    /// With a function that tells what the script promises which it runs.
+    pub const fn script_flags_found_by(mut self, find_script_flags: FindScriptFlags) -> Self {
+        self.find_script_flags = Some(find_script_flags);
+        self
+    }
+
+    /// With flags besides those that it has: for containers, which have none of their own.
+    pub const fn also(mut self, flags: u32) -> Self {
+        self.flags |= flags;
+        self
+    }
+
     /// With categories beyond those that follow from the flags.
     pub const fn categories(mut self, categories: u32) -> Self {
         self.categories = categories;
@@ -366,6 +470,24 @@ impl Command {
         self.since = since;
         self.complexity = complexity;
         self.summary = summary;
+        self
+    }
+
+    /// With what it takes.
+    pub const fn arguments(mut self, arguments: &'static str) -> Self {
+        self.arguments = arguments;
+        self
+    }
+
+    /// With what changed in later versions of Redis.
+    pub const fn history(mut self, history: &'static [Change]) -> Self {
+        self.history = history;
+        self
+    }
+
+    /// With what to use instead, and since when.
+    pub const fn deprecated(mut self, since: &'static str, instead: &'static str) -> Self {
+        self.deprecated = Some(Deprecated { since, instead });
         self
     }
 

@@ -61,12 +61,39 @@ pub struct Context<'a> {
     pub(crate) blocked: Option<Box<Blocked>>,
 }
 
+impl<'a> Context<'a> {
+    /// For one request of a session, whose database the keyspace has selected. The reply follows
+    /// what the session has yet to read: [`ReplyWriter::into_output`] goes back to it.
+    #[inline]
+    pub(crate) fn new(
+        db: &'a mut Keyspace,
+        server: &'a mut ServerState,
+        session: &'a mut Session,
+        attendant: &'a mut (dyn Attendant + 'a),
+    ) -> Self {
+        let output = std::mem::take(&mut session.output);
+        Self {
+            reply: ReplyWriter::onto_output(output, session.protocol),
+            db,
+            server,
+            session,
+            attendant,
+            row: RowId::FIRST,
+            caller: Caller::Client,
+            ready_key: None,
+            propagate: Propagate::Verbatim,
+            ran: false,
+            blocked: None,
+        }
+    }
+}
+
 impl Context<'_> {
     /// Propagates `args` instead of the request; more than one call adds more requests.
     ///
     /// For what does not give the same data when replayed: relative times, random choices.
     pub fn propagate_instead(&mut self, args: &[&[u8]]) {
-        if !self.db.effects.propagating {
+        if !self.db.changes.propagating {
             return;
         }
         let request = OwnedRequest::from_args(args.iter().copied());

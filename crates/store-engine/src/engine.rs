@@ -5,28 +5,30 @@ use std::collections::BTreeSet;
 use store_resp::{ReplyWriter, Request};
 use store_types::{Limits, Rng};
 
-use crate::acl::Acl;
+use crate::acl::{self, Acl};
 use crate::attend::{Attendant, NoAttendant};
 use crate::commands;
-use crate::config::Config;
-use crate::context::{Caller, Context, Propagate};
+use crate::config::{self, Config};
+use crate::context::{Caller, Context};
 use crate::effects::{Effects, Unblock};
 use crate::eviction::{self, Eviction};
 use crate::gate;
 use crate::host::Host;
+use crate::keyspace::changes::Unit;
 use crate::keyspace::{ExpiryTurn, Foreseen, Garbage, Keyspace};
 use crate::latency::LatencyMonitor;
 use crate::measure::{TickWork, Unmeasured};
+use crate::news;
 use crate::persistence::Persistence;
+use crate::persistence::snapshot::Saving;
 use crate::pubsub::PubSub;
 use crate::rates::RateMeter;
-use crate::registry::{Registry, RowId};
+use crate::registry::Registry;
 use crate::scripting::Scripting;
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
 use crate::slow_log::SlowLog;
-use crate::snapshot::Saving;
 use crate::state::{DebugSwitches, Identity, Measured, ServerState, Stats, server_gate};
-use crate::tracking::TrackingTable;
+use crate::tracking::{self, TrackingTable};
 
 /// Rounds of waking blocked sessions after one request: each may feed the next.
 const WAKE_ROUNDS_MAX: usize = 1000;
@@ -60,7 +62,7 @@ pub enum NextTick {
 }
 
 /// Keyspace, commands and sessions. Owns no clock, socket or file: moments come in with each
-/// call, and what must happen outside goes out as [`Effects`].
+/// call, and what must happen outside goes out as [`Effects`], units and garbage.
 pub struct Engine {
     pub(crate) keyspace: Keyspace,
     pub(crate) state: ServerState,
@@ -113,6 +115,7 @@ impl Engine {
                 slow_from_us: u64::MAX,
                 tracks_latency: true,
                 debug: DebugSwitches::default(),
+                effects: Effects::default(),
             },
             deadlines: BTreeSet::new(),
             unmeasured: Unmeasured::default(),
@@ -120,9 +123,9 @@ impl Engine {
         };
         engine.state.saving.saved_at_ms = engine.state.identity.started_at_ms;
         engine.state.base_memory = size_of::<Self>() + size_of_val(engine.state.registry.rows());
-        commands::apply_settings(&mut engine.keyspace, &mut engine.state);
+        config::commands::apply_settings(&mut engine.keyspace, &mut engine.state);
         // A line about the default user wins over `requirepass`.
-        commands::load_configured_users(&mut engine.state);
+        acl::commands::load_configured_users(&mut engine.state);
         engine
     }
 
@@ -160,7 +163,7 @@ impl Engine {
     pub fn end_turn(&mut self) {
         if self.state.tracking.has_changed() {
             let limit = self.state.config.settings().clients.output_limits.pubsub;
-            let (sessions, effects) = (&mut self.state.sessions, &mut self.keyspace.effects);
+            let (sessions, effects) = (&mut self.state.sessions, &mut self.state.effects);
             self.state.tracking.broadcast(sessions, effects, limit);
         }
     }
@@ -182,7 +185,7 @@ impl Engine {
 
     /// Whether units are recorded for replicas and files.
     pub fn set_propagating(&mut self, propagating: bool) {
-        self.keyspace.effects.propagating = propagating;
+        self.keyspace.changes.propagating = propagating;
     }
 
     /// From now on runs only scripts with these digests, each forty hexadecimal digits, and no
@@ -191,10 +194,40 @@ impl Engine {
         self.state.scripting.allow_only(digests);
     }
 
-    /// What is to be fetched: sessions with output, sessions to resume, units, requests.
+    /// Whether units are recorded.
+    #[inline]
+    pub fn is_propagating(&self) -> bool {
+        self.keyspace.changes.propagating
+    }
+
+    /// Whether nothing is to be fetched: neither effects nor units nor garbage.
+    #[inline]
+    pub fn is_fetched(&self) -> bool {
+        self.state.effects.is_fetched() && self.keyspace.changes.is_fetched()
+    }
+
+    /// What is to be fetched: sessions with output, sessions to resume, requests to the server.
     #[inline]
     pub fn effects(&mut self) -> &mut Effects {
-        &mut self.keyspace.effects
+        &mut self.state.effects
+    }
+
+    /// What is to be fetched: writes for replicas and files, in order.
+    #[inline]
+    pub fn units(&mut self) -> &mut Vec<Unit> {
+        &mut self.keyspace.changes.units
+    }
+
+    /// What is to be fetched: values to be freed where that delays nobody.
+    #[inline]
+    pub fn take_garbage(&mut self) -> Vec<Garbage> {
+        std::mem::take(&mut self.keyspace.changes.garbage)
+    }
+
+    /// Whether nothing is to be delivered after a request.
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        self.keyspace.changes.is_quiet() && self.state.effects.is_quiet()
     }
 
     /// A client has connected.
@@ -210,7 +243,7 @@ impl Engine {
 
     /// Reads the file of the setting `aclfile`, if there is one. Fails with what is wrong.
     pub fn load_acl_file(&mut self) -> Result<(), String> {
-        commands::load_acl_file(&mut self.state)
+        acl::commands::load_acl_file(&mut self.state)
     }
 
     /// A client went, whatever it was doing.
@@ -246,21 +279,9 @@ impl Engine {
         let Some(mut session) = self.state.sessions.take(id) else { return Outcome::Closing };
         self.keyspace.begin(now_us, session.db);
         session.asked_at_ms = self.keyspace.now_ms();
-        let output = std::mem::take(&mut session.output);
-        let reply_start = output.position();
-        let mut cx = Context {
-            reply: ReplyWriter::onto_output(output, session.protocol),
-            db: &mut self.keyspace,
-            server: &mut self.state,
-            session: &mut session,
-            attendant,
-            row: RowId::FIRST,
-            caller: Caller::Client,
-            ready_key: None,
-            propagate: Propagate::Verbatim,
-            ran: false,
-            blocked: None,
-        };
+        let reply_start = session.output.position();
+        let (db, server) = (&mut self.keyspace, &mut self.state);
+        let mut cx = Context::new(db, server, &mut session, attendant);
         gate::handle(&mut cx, request);
         if cx.session.has(session_flag::REPLY_OFF | session_flag::REPLY_SKIP) {
             drop_reply(&mut cx, reply_start);
@@ -285,7 +306,7 @@ impl Engine {
             return self.drop_torn(session, reply_start);
         }
         self.state.sessions.put_back(session);
-        if !self.keyspace.effects.is_quiet() {
+        if !self.is_quiet() {
             self.deliver(Some(id));
         }
         outcome
@@ -306,13 +327,8 @@ impl Engine {
         session.aside.clear();
         session.flags |= session_flag::CLOSING;
         self.state.sessions.put_back(session);
-        let effects = &mut self.keyspace.effects;
-        effects.unit.requests.clear();
-        effects.news.clear();
-        effects.touched_watchers.clear();
-        effects.lost_watches.clear();
-        effects.ready_keys.clear();
-        effects.has_untold = false;
+        self.keyspace.changes.forget_undelivered();
+        self.state.effects.has_untold = false;
         self.state.tracking.forget_untold();
         Outcome::Closing
     }
@@ -401,7 +417,7 @@ impl Engine {
         }
         self.unmeasured.set_tick(work);
         self.state.stats.memory_peak = self.state.stats.memory_peak.max(self.memory());
-        if !self.keyspace.effects.is_quiet() {
+        if !self.is_quiet() {
             self.deliver(None);
         }
         if soon { NextTick::Soon } else { self.next_tick() }
@@ -455,10 +471,11 @@ impl Engine {
         self.state.base_memory + self.state.acl.users_memory() + self.keyspace.memory()
     }
 
-    /// Bytes in use with all that clients hold and all that waits to be freed.
+    /// Bytes in use with all that clients hold and track, scripts, and all that waits to be freed.
     pub fn memory_in_use(&self) -> usize {
         let waiting = self.keyspace.freeing_stats().pending_bytes;
-        self.memory() + self.state.clients_memory + waiting
+        let kept = self.state.tracking.memory() + self.state.scripting.kept_bytes();
+        self.memory() + self.state.clients_memory + kept + waiting
     }
 
     /// The driver tells how many bytes clients hold. They count for `maxmemory`.
@@ -478,7 +495,7 @@ impl Engine {
 
     /// Sessions that got output from others since the last call.
     pub fn take_written(&mut self) -> Vec<SessionId> {
-        let written = std::mem::take(&mut self.keyspace.effects.written_sessions);
+        let written = std::mem::take(&mut self.state.effects.written_sessions);
         for id in &written {
             if let Some(session) = self.state.sessions.get_mut(*id) {
                 session.flags &= !session_flag::TOLD;
@@ -492,12 +509,12 @@ impl Engine {
         self.keyspace.take_flushed_bytes()
     }
 
-    /// The driver has freed so many values of [`Effects::garbage`] with so many bytes.
+    /// The driver has freed so many values that it [took](Self::take_garbage), with so many bytes.
     pub fn note_freed(&mut self, objects: usize, bytes: usize) {
         self.keyspace.note_freed(objects, bytes);
     }
 
-    /// The driver has no room for this part of [`Effects::garbage`]: it is freed here, a single
+    /// The driver has no room for this part of the garbage: it is freed here, a single
     /// value at once, a whole database in slices, unless too much waits for that.
     pub fn take_back(&mut self, garbage: Garbage) {
         self.keyspace.take_back(garbage);
@@ -545,8 +562,8 @@ impl Engine {
     }
 
     fn resumed(&mut self, session: &Session) {
-        self.keyspace.effects.written_sessions.push(session.id);
-        self.keyspace.effects.resumed_sessions.push(session.id);
+        self.state.effects.written_sessions.push(session.id);
+        self.state.effects.resumed_sessions.push(session.id);
     }
 
     /// Delivers what requests caused for other sessions. `origin` is the session that asked.
@@ -554,7 +571,7 @@ impl Engine {
     fn deliver(&mut self, origin: Option<SessionId>) {
         for _ in 0..WAKE_ROUNDS_MAX {
             self.deliver_signals(origin);
-            let ready = self.keyspace.effects.ready_keys.take();
+            let ready = self.keyspace.changes.ready_keys.take();
             if ready.is_empty() {
                 break;
             }
@@ -562,9 +579,9 @@ impl Engine {
                 self.wake_waiters(db, &key);
             }
         }
-        let unit = std::mem::take(&mut self.keyspace.effects.unit);
+        let unit = std::mem::take(&mut self.keyspace.changes.unit);
         if !unit.requests.is_empty() {
-            self.keyspace.effects.units.push(unit);
+            self.keyspace.changes.units.push(unit);
         }
     }
 
@@ -590,28 +607,28 @@ impl Engine {
     }
 
     fn deliver_signals(&mut self, origin: Option<SessionId>) {
-        for (id, unblock) in std::mem::take(&mut self.keyspace.effects.unblocks) {
+        for (id, unblock) in std::mem::take(&mut self.state.effects.unblocks) {
             self.unblock(id, unblock);
         }
-        for id in std::mem::take(&mut self.keyspace.effects.touched_watchers) {
+        for id in std::mem::take(&mut self.keyspace.changes.touched_watchers) {
             if let Some(session) = self.state.sessions.get_mut(id) {
                 session.flags |= session_flag::WATCH_BROKEN;
             }
         }
-        for lost in std::mem::take(&mut self.keyspace.effects.lost_watches) {
+        for lost in std::mem::take(&mut self.keyspace.changes.lost_watches) {
             if let Some(session) = self.state.sessions.get_mut(lost.watcher) {
                 session.lose_watched(lost.db, &lost.key);
             }
         }
-        if !self.keyspace.effects.news.is_empty() {
+        if !self.keyspace.changes.news.is_empty() {
             // Whoever it is about is in the table.
-            commands::tell_news(&mut self.keyspace, &mut self.state, origin, None);
+            news::tell_news(&mut self.keyspace, &mut self.state, origin, None);
         }
-        if self.keyspace.effects.has_untold {
-            commands::tell_untold(&mut self.keyspace, &mut self.state);
+        if self.state.effects.has_untold {
+            news::tell_untold(&mut self.state);
         }
-        if std::mem::take(&mut self.keyspace.effects.tracking_is_full) {
-            commands::shrink_tracking(&mut self.keyspace, &mut self.state);
+        if std::mem::take(&mut self.state.effects.tracking_is_full) {
+            tracking::commands::shrink_tracking(&mut self.state);
         }
     }
 
@@ -645,20 +662,14 @@ impl Engine {
         };
         let now_us = self.keyspace.now_us();
         self.keyspace.begin(now_us, db);
-        let output = std::mem::take(&mut session.output);
-        let reply_start = output.position();
+        let reply_start = session.output.position();
+        let (db, server) = (&mut self.keyspace, &mut self.state);
+        let mut nobody = NoAttendant;
         let mut cx = Context {
-            reply: ReplyWriter::onto_output(output, session.protocol),
-            db: &mut self.keyspace,
-            server: &mut self.state,
-            session: &mut session,
-            attendant: &mut NoAttendant,
             row: waiting.row,
             caller: Caller::Resumed,
             ready_key: Some(ready_key),
-            propagate: Propagate::Verbatim,
-            ran: false,
-            blocked: None,
+            ..Context::new(db, server, &mut session, &mut nobody)
         };
         gate::call(&mut cx, waiting.request.as_request());
         let still_blocked = cx.blocked.take().is_some();

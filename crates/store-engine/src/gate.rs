@@ -14,11 +14,14 @@ use crate::context::{Caller, Context, Propagate};
 use crate::effects::ServerRequest;
 use crate::error::{CommandError, CommandResult};
 use crate::eviction;
-use crate::load::LoadFailure;
 use crate::measure;
+use crate::news;
+use crate::persistence::load::LoadFailure;
 use crate::registry::RowId;
+use crate::scripting;
 use crate::session::{RequestSize, session_flag};
 use crate::state::server_gate;
+use crate::tracking;
 
 /// Commands that one transaction may queue.
 const QUEUED_MAX: usize = 1 << 20;
@@ -80,7 +83,7 @@ fn handle_gated(cx: &mut Context<'_>, request: Request<'_>) {
     if cx.server.gates & HOLDS == server_gate::PAUSED && waits_for_pause(cx, demands) {
         return postpone(cx, request);
     }
-    if cx.in_multi() && !commands::runs_inside_multi(&cx.server.registry.row(cx.row).full_name) {
+    if is_queued(cx) {
         return queue(cx, request, demands.own);
     }
     let reply_start = cx.reply.len();
@@ -103,11 +106,11 @@ impl Demands {
     fn of(cx: &Context<'_>, request: Request<'_>) -> Self {
         let command = cx.server.registry.row(cx.row).command;
         let own = match command.has(flag::RUNS_SCRIPTS) {
-            true => commands::script_flags(cx, command, request),
+            true => scripting::commands::script_flags(cx, command, request),
             false => command.flags,
         };
         match &cx.session.transaction {
-            Some(held) if command.name == "exec" => {
+            Some(held) if command.has(flag::RUNS_QUEUED) => {
                 Self { own, any: own | held.flags, missing: !own | held.missing_flags }
             }
             _ => Self { own, any: own, missing: !own },
@@ -132,24 +135,29 @@ impl Demands {
 
 /// A request from a file has been through the gates when it first ran.
 fn handle_loaded(cx: &mut Context<'_>, request: Request<'_>) {
-    if cx.in_multi() && !commands::runs_inside_multi(&cx.server.registry.row(cx.row).full_name) {
+    if is_queued(cx) {
         let flags = cx.server.registry.row(cx.row).command.flags;
         return queue(cx, request, flags);
     }
     call(cx, request);
 }
 
+/// Whether the request waits for EXEC.
+fn is_queued(cx: &Context<'_>) -> bool {
+    cx.in_multi() && !cx.server.registry.row(cx.row).command.has(flag::RUNS_IN_MULTI)
+}
+
 /// What only gated requests have to follow their run.
 fn after_call(cx: &mut Context<'_>, request: Request<'_>, reply_start: usize) {
     let listens = cx.session.has(session_flag::SUBSCRIBED | session_flag::HEARS_FOR_OTHERS);
     if listens || !cx.session.aside.is_empty() {
-        commands::tell_beside_reply(cx, request, reply_start);
+        news::tell_beside_reply(cx, request, reply_start);
     }
     if cx.server.gates & server_gate::MONITORED != 0 {
         commands::show_to_monitors(cx, request);
     }
     if cx.session.has(session_flag::TRACKING) {
-        commands::remember_keys(cx, request);
+        tracking::commands::remember_keys(cx, request);
     }
 }
 
@@ -179,11 +187,11 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>, demands: Demands) -> Comman
     }
     if cx.server.gates & server_gate::BUSY_SCRIPT != 0 {
         // No key may go for memory while a script relies on it.
-        commands::check_busy(cx, command)?;
+        scripting::commands::check_busy(cx, command)?;
     } else if cx.server.gates & server_gate::MEMORY_LIMIT != 0 {
         eviction::check(cx, command, demands)?;
     }
-    let is_told = command.name == "ping" || demands.writes();
+    let is_told = command.has(flag::TELLS_TROUBLE) || demands.writes();
     if cx.server.gates & server_gate::DISK_TROUBLE != 0 && is_told {
         return Err(cx.server.persistence.refusal());
     }
@@ -216,19 +224,8 @@ pub(crate) fn check_replicas(cx: &Context<'_>, command: &Command) -> CommandResu
 
 /// In RESP2 a subscribed client cannot tell replies from messages.
 fn check_subscribed(cx: &Context<'_>) -> CommandResult {
-    const ALLOWED: &[&str] = &[
-        "ping",
-        "subscribe",
-        "ssubscribe",
-        "psubscribe",
-        "unsubscribe",
-        "sunsubscribe",
-        "punsubscribe",
-        "quit",
-        "reset",
-    ];
     let row = cx.server.registry.row(cx.row);
-    if ALLOWED.contains(&row.full_name.as_str()) {
+    if row.command.has(flag::ALLOW_SUBSCRIBED) {
         return Ok(());
     }
     Err(CommandError::new(format!(
@@ -255,7 +252,7 @@ fn queue(cx: &mut Context<'_>, request: Request<'_>, flags: u32) {
     if is_limited && is_over {
         let id = cx.session.id;
         cx.session.flags |= session_flag::CLOSING;
-        cx.db.effects.requests.push(ServerRequest::Close(id));
+        cx.server.effects.requests.push(ServerRequest::Close(id));
         return;
     }
     transaction.flags |= flags;
@@ -272,7 +269,7 @@ pub(crate) fn call(cx: &mut Context<'_>, request: Request<'_>) {
     let row = cx.row;
     let command = cx.server.registry.row(row).command;
     let (reply_start, dirty_before) = (cx.reply.len(), cx.db.dirty);
-    if cx.db.effects.propagating {
+    if cx.db.changes.propagating {
         cx.propagate = Propagate::Verbatim;
     }
     let result = (command.run)(cx, request);
@@ -291,7 +288,7 @@ pub(crate) fn call(cx: &mut Context<'_>, request: Request<'_>) {
             note_load_failure(cx, &error);
         }
     }
-    if cx.db.effects.propagating && (cx.db.dirty != dirty_before || is_told_anyway(cx)) {
+    if cx.db.changes.propagating && (cx.db.dirty != dirty_before || is_told_anyway(cx)) {
         propagate(cx, request);
     }
 }
@@ -330,7 +327,7 @@ fn propagate(cx: &mut Context<'_>, request: Request<'_>) {
         return;
     }
     let db = cx.db.selected();
-    let unit = &mut cx.db.effects.unit.requests;
+    let unit = &mut cx.db.changes.unit.requests;
     match std::mem::take(&mut cx.propagate) {
         Propagate::Verbatim | Propagate::Always
             if cx.server.registry.row(cx.row).command.has(flag::WRITE) =>
@@ -365,9 +362,9 @@ pub(crate) fn call_queued(cx: &mut Context<'_>, row: RowId, request: Request<'_>
     if cx.session.has(HEARS) || cx.server.gates & server_gate::MONITORED != 0 {
         after_call(cx, request, reply_start);
     }
-    if cx.db.effects.news.is_large() {
+    if cx.db.changes.news.is_large() {
         // The next command may cause as much again.
-        commands::tell_own_news(cx);
+        news::tell_own_news(cx);
     }
     (cx.row, cx.caller) = outer;
 }
@@ -383,7 +380,7 @@ fn refuse(cx: &mut Context<'_>, error: &CommandError) {
     if cx.in_multi() {
         cx.session.flags |= session_flag::MULTI_BROKEN;
     }
-    if cx.server.registry.row(cx.row).command.name == "exec" {
+    if cx.server.registry.row(cx.row).command.has(flag::RUNS_QUEUED) {
         return abort_exec(cx, error);
     }
     cx.server.stats.count_error(error.code());
@@ -408,10 +405,10 @@ fn handle_unknown(cx: &mut Context<'_>, request: Request<'_>) {
         cx.server.persistence.load_failure = Some(LoadFailure::UnknownCommand(name));
         return;
     }
-    if name.eq_ignore_ascii_case(b"host:") || name.eq_ignore_ascii_case(b"post") {
+    if is_http(name) {
         // A browser was made to talk to us: close before it sends anything worse.
         cx.session.flags |= session_flag::CLOSING;
-        cx.db.effects.requests.push(ServerRequest::Close(cx.session.id));
+        cx.server.effects.requests.push(ServerRequest::Close(cx.session.id));
         return;
     }
     let mut text = b"ERR unknown command '".to_vec();
@@ -428,6 +425,11 @@ fn handle_unknown(cx: &mut Context<'_>, request: Request<'_>) {
         text.extend(b"' ");
     }
     refuse_unknown(cx, &text);
+}
+
+/// Whether a line of an HTTP request begins with this word.
+fn is_http(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"host:") || word.eq_ignore_ascii_case(b"post")
 }
 
 #[cold]

@@ -6,7 +6,7 @@ use std::path::Path;
 use store_persist::rdb::Part;
 
 use crate::config::Config;
-use crate::snapshot::SaveJob;
+use crate::persistence::snapshot::SaveJob;
 
 /// What the process uses, as INFO tells.
 #[derive(Clone, Copy, Debug, Default)]

@@ -19,7 +19,8 @@ pub fn keys_of(command: &Command, request: Request<'_>) -> Option<Vec<FoundKey>>
         return find_keys(request);
     }
     let mut keys = by_specs(command.keys, request)?;
-    if let Some(access) = variable_access(command, request) {
+    if let Some(find_access) = command.find_access {
+        let access = find_access(request);
         keys.iter_mut().for_each(|key| key.access = access);
     }
     Some(keys)
@@ -35,32 +36,6 @@ pub(crate) fn by_specs(specs: &[KeySpec], request: Request<'_>) -> Option<Vec<Fo
         }
     }
     Some(keys)
-}
-
-/// What a command whose row says VARIABLE does with its key in this request.
-fn variable_access(command: &Command, request: Request<'_>) -> Option<u32> {
-    let has = |from, word: &[u8]| request.args_from(from).any(|arg| arg.eq_ignore_ascii_case(word));
-    match command.name {
-        "set" if has(3, b"GET") => Some(access::RW | access::ACCESS | access::UPDATE),
-        "set" => Some(access::OW | access::UPDATE),
-        "bitfield" if reads_bit_fields_only(request) => Some(access::RO | access::ACCESS),
-        "bitfield" => Some(access::RW | access::ACCESS | access::UPDATE),
-        _ => None,
-    }
-}
-
-/// Whether BITFIELD does nothing but read. What makes no sense counts as a change.
-fn reads_bit_fields_only(request: Request<'_>) -> bool {
-    let mut at = 2;
-    while let Some(word) = request.get(at) {
-        let width = match word.to_ascii_uppercase().as_slice() {
-            b"GET" => 3,
-            b"OVERFLOW" => 2,
-            _ => return false,
-        };
-        at += width;
-    }
-    at == request.len()
 }
 
 fn find(spec: &KeySpec, request: Request<'_>, keys: &mut Vec<FoundKey>) -> Option<()> {

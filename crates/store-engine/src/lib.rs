@@ -10,67 +10,102 @@
 //!
 //! # How to add a command
 //!
-//! 1. **Row.** Each family is one file (or folder) in `commands/` with a
-//!    `pub(super) const TABLE: &[Command]`; a new family is named once in `commands/mod.rs`.
-//!    `Command::new("llen", Exactly(2), READ | FAST, llen)`, then `.keys(&[KeySpec::one(1, RO)])`,
-//!    `.categories(category::LIST)`, `.docs(Group::List, "1.0.0", "O(1)", "One sentence.")`.
-//!    Subcommands are rows in a table of their own under `Command::container`.
-//! 2. **Function.** `fn llen(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult`.
+//! Each family is one file (or folder) in `commands/` with its table and its functions; a family
+//! that keeps more than keys has its `commands` beside that, such as `acl/commands.rs`. The row is
+//! the only place that knows the command: nothing else may ask for its name.
+//!
+//! 1. **Row.** In the family's `const TABLE: &[Command]`, in alphabetical order:
+//!
+//!    ```text
+//!    Command::new("llen", Exactly(2), READ | FAST, llen)
+//!        .keys(&[KeySpec::one(1, RO)])
+//!        .categories(category::LIST)
+//!        .docs(Group::List, "1.0.0", "O(1)", "One sentence.")
+//!        .arguments("key#k@0"),
+//!    ```
+//!    A new family is a file that begins with `use super::prelude::*;`, a `mod` line and a line of
+//!    `TABLES` in `commands/mod.rs`. Subcommands are rows in a table of their own:
+//!    `Command::container("config", CONFIG_SUBCOMMANDS)`.
+//! 2. **Flags** say what the gates let through ([`flag`]): a command that changes data is `WRITE`,
+//!    one that may make it larger is `GROWS`, too; one that only reads is `READ`. What has no flag
+//!    yet gets one there, or a field of [`Command`]. COMMAND tells those that are in `flag::NAMES`.
+//! 3. **Keys** are [`KeySpec`]s with bits of [`access`]; the rules of users rest on them. Where
+//!    their places follow from options, `.keys_found_by` has a function for it, and
+//!    `.access_found_by` where what is done with them does. `.channels` says which arguments are
+//!    channels, `.secrets_found_by` which are passwords.
+//! 4. **Docs.** `.arguments` in the notation of `commands/docs`, `.history`, `.deprecated`. For a
+//!    command of Redis the test `command_docs` prints what differs.
+//! 5. **Function.** `fn llen(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult`.
 //!    Arguments are `request.arg(1)` (0 is the name); arity, ACL and the rest were checked.
 //!    The reply goes straight to `cx.reply`; `Err(CommandError)` replaces it.
-//! 3. **Keys.** `cx.db` is the selected database: [`Keyspace::read_as`] to read,
+//! 6. **Values.** `cx.db` is the selected database: [`Keyspace::read_as`] to read,
 //!    [`Keyspace::write_as`] / [`Keyspace::write_or_create`] to change a value of a kind
 //!    (memory is counted when the guard goes out of scope; do not hold it over other calls),
-//!    [`Keyspace::take`] for what became empty. Kinds are the variants of [`Data`];
-//!    settings about encodings are `cx.server.limits`, randomness is `cx.db.random`.
-//! 4. **Tell.** After a change: `cx.db.changed(event_class::LIST, "lpush", key)`: it counts the
+//!    [`Keyspace::take`] for what became empty. Kinds are the variants of [`Data`], with the
+//!    methods of `store_types`; settings about encodings are `cx.server.limits`, randomness is
+//!    `cx.db.random`. `commands/collection.rs` has what several families share.
+//! 7. **Tell.** After a change: `cx.db.changed(event_class::LIST, "lpush", key)`: it counts the
 //!    change, breaks WATCH, invalidates tracking and records the keyspace event. No call means
 //!    nothing is propagated. `cx.db.notify` for a further event of the same change, such as
 //!    `del` when the last element went. `cx.db.signal_ready(key)` when blocked sessions may
-//!    find what they wait for.
-//! 5. **Propagate.** The request itself is propagated when `dirty` grew. What depends on time
+//!    find what they wait for. A session that listens to its own events hears of them before the
+//!    reply; where Redis tells them behind it, the row says `.told_behind(news::most)`.
+//! 8. **Propagate.** The request itself is propagated when `dirty` grew. What depends on time
 //!    or chance says `cx.propagate_instead(&[…])` with absolute times and chosen members.
-//! 6. **Block.** `cx.block(request, keys, timeout_ms, TimeoutReply::NullArray)`: the engine runs
+//! 9. **Block.** `cx.block(request, keys, timeout_ms, TimeoutReply::NullArray)`: the engine runs
 //!    the same function again (`cx.caller == Caller::Resumed`) when a key was signalled.
-//! 7. **Test.** Lines in `store-server/tests/it/cases/<family>.txt` and a generator table in
-//!    `tests/it/generate.rs`: the same words go to us and to redis-server.
+//! 10. **Test.** Lines in `store-server/tests/it/cases/<family>.txt` (a new file is named in
+//!     `compare.rs`) and templates in `generate.rs` there: the same words go to us and to
+//!     redis-server. `UPDATE_DOCS=1 cargo test -p store-server --test it commands_page` writes
+//!     docs/commands.md, which lists the commands of Redis.
 //!
 //! Fields of `cx` can be borrowed apart: hold a value of `cx.db` while writing to `cx.reply`.
 
-mod acl;
-mod attend;
+// The door: requests of sessions, one at a time.
+mod engine;
+mod session;
+
+// The gates, and the row they find.
 mod command;
+mod gate;
+mod key_finder;
+mod registry;
+
+// What the row's function gets, and how long it takes.
+mod context;
+mod error;
+mod measure;
+
+// What it works on: keys, and everything but the keys.
+mod eviction;
+mod keyspace;
+mod rates;
+mod state;
+
+// The functions. What keeps more than keys has its commands beside that.
+mod acl;
 mod commands;
 mod config;
-mod context;
-mod effects;
-mod engine;
-mod error;
-mod eviction;
-mod gate;
-mod host;
-mod key_finder;
-mod keyspace;
 mod latency;
-mod load;
-mod measure;
 mod persistence;
 mod pubsub;
-mod rates;
-mod registry;
 mod scripting;
-mod session;
 mod slow_log;
-mod snapshot;
-mod state;
 mod tracking;
+
+// What leaves the engine: told to other sessions, fetched by the driver, or asked of it.
+mod attend;
+mod effects;
+mod host;
+mod news;
 
 /// The version of Redis whose clients we serve.
 pub const REDIS_VERSION: &str = "7.0.15";
 
 pub use attend::{Attendant, Attended, Busy, NoAttendant};
 pub use command::{
-    Arity, Begin, Command, Find, FindKeys, Group, KeySpec, Run, TellBehind, access, category, flag,
+    Arity, Begin, Change, Channels, Command, Deprecated, Find, FindAccess, FindKeys,
+    FindScriptFlags, FindSecrets, Group, KeySpec, Run, TellBehind, access, category, flag,
 };
 pub use config::{
     AppendSettings, ClientAuth, ClientSettings, Config, ConfigError, EndWish, Include, Kind,
@@ -80,15 +115,15 @@ pub use config::{
     parse_arguments_including, parse_file, parse_file_including, rewrite_file,
 };
 pub use context::{Caller, Context, Propagate, integer, integer_within, integer32, is_word};
-pub use effects::{
-    Effects, KeyEvent, LostWatch, News, NewsQueue, ReadyKeys, ServerRequest, Unblock, Unit,
-    event_class,
-};
+pub use effects::{Effects, ServerRequest, Unblock};
 pub use engine::{Engine, NextTick, Outcome};
 pub use error::{CommandError, CommandResult};
 pub use eviction::Eviction;
 pub use host::{Host, NoHost, SettingRefused, Usage};
 pub use key_finder::{FoundKey, keys_of};
+pub use keyspace::changes::{
+    Changes, KeyEvent, LostWatch, News, NewsQueue, ReadyKeys, Unit, event_class,
+};
 pub use keyspace::memory::size_class;
 pub use keyspace::{
     AccessPolicy, Data, Entry, Expiry, Foreseen, Freeing, FreeingSettings, FreeingStats, Garbage,
@@ -96,7 +131,11 @@ pub use keyspace::{
     SnapshotTurn, StringRef, Value, ValueMut, ValueRef, WaitingKeys, Watches,
 };
 pub use latency::{EventSamples, Histogram, LatencyMonitor};
-pub use load::LoadFailure;
+pub use persistence::load::LoadFailure;
+pub use persistence::snapshot::{
+    LoadOptions, LoadProgress, LoadReport, SaveFailure, SaveJob, SavePoint, Saving, check_snapshot,
+    fact,
+};
 pub use persistence::{AofFacts, Loading, Persistence};
 pub use pubsub::{PubSub, Subscriptions, TopicKind};
 pub use rates::{Amounts, RateMeter};
@@ -106,10 +145,6 @@ pub use session::{
     Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, Transaction, session_flag,
 };
 pub use slow_log::{SlowLog, SlowRequest};
-pub use snapshot::{
-    LoadOptions, LoadProgress, LoadReport, SaveFailure, SaveJob, SavePoint, Saving, check_snapshot,
-    fact,
-};
 pub use state::{DebugSwitches, Identity, Measured, Pause, ServerState, Stats, server_gate};
 pub use store_script::LogLevel;
 pub use tracking::{Tracking, TrackingMode, TrackingTable};

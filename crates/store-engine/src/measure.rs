@@ -10,12 +10,12 @@
 use store_resp::{OwnedRequest, Request};
 
 use crate::command::{Command, flag};
-use crate::commands::{self, Slow};
 use crate::context::{Caller, Context};
 use crate::engine::Engine;
 use crate::gate;
 use crate::registry::RowId;
 use crate::session::{Blocked, SessionId, session_flag};
+use crate::slow_log::commands::{self as slow_log, Slow};
 use crate::state::ServerState;
 
 /// What was executed since the driver last told how long things took.
@@ -134,7 +134,7 @@ impl Engine {
     fn note_slow(&mut self, id: SessionId, slow: Slow<'_>) {
         let Some(session) = self.session_mut(id) else { return };
         let (address, name) = (session.origin.address.clone(), session.name.clone());
-        commands::note_slow(self.state_mut(), slow, (&address, &name));
+        slow_log::note_slow(self.state_mut(), slow, (&address, &name));
     }
 
     /// Tells how long the last [`tick`](Self::tick) took, for the latency monitor.
@@ -143,7 +143,7 @@ impl Engine {
         let at_s = self.keyspace().now_us() / 1_000_000;
         let events = [("expire-cycle", work.expired), ("eviction-cycle", work.evicted)];
         for (event, _) in events.into_iter().filter(|(_, ran)| *ran) {
-            commands::note_latency(self.state_mut(), event, at_s, micros);
+            slow_log::note_latency(self.state_mut(), event, at_s, micros);
         }
     }
 }
@@ -166,7 +166,7 @@ pub(crate) fn call_measured(cx: &mut Context<'_>, request: Request<'_>) {
     };
     // DEBUG SLEEP: the driver rests later, but this command is why.
     let rests = cx.session.has(session_flag::RESTS) && !rested;
-    let rest_us = if rests { cx.db.effects.rest_us } else { 0 };
+    let rest_us = if rests { cx.server.effects.rest_us } else { 0 };
     let micros = ended.saturating_sub(started) + rest_us;
     charge(cx.server, row, micros);
     if micros >= cx.server.slow_from_us {
@@ -176,7 +176,7 @@ pub(crate) fn call_measured(cx: &mut Context<'_>, request: Request<'_>) {
             Caller::Script => ("?:0", &[][..]),
             _ => (cx.session.origin.address.as_str(), cx.session.name.as_slice()),
         };
-        commands::note_slow(cx.server, slow, client);
+        slow_log::note_slow(cx.server, slow, client);
     }
 }
 

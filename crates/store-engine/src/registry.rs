@@ -131,8 +131,8 @@ impl Registry {
             self.script_letters[usize::from(letter.to_ascii_lowercase())] = true;
             self.script_letters[usize::from(letter.to_ascii_uppercase())] = true;
         }
-        let shutdown =
-            self.commands().map(|id| self.row(id)).find(|row| row.full_name == "shutdown");
+        let ends_server = |row: &&Row| row.command.has(flag::ENDS_SERVER);
+        let shutdown = self.commands().map(|id| self.row(id)).find(ends_server);
         self.shutdown_name = shutdown.map_or(Box::default(), |row| row.called.as_bytes().into());
     }
 

@@ -6,17 +6,18 @@ use store_types::Limits;
 
 use crate::acl::Acl;
 use crate::config::Config;
+use crate::effects::Effects;
 use crate::eviction::Eviction;
 use crate::host::Host;
 use crate::latency::LatencyMonitor;
 use crate::persistence::Persistence;
+use crate::persistence::snapshot::Saving;
 use crate::pubsub::PubSub;
 use crate::rates::{Amounts, RateMeter};
 use crate::registry::Registry;
 use crate::scripting::Scripting;
 use crate::session::{SessionId, Sessions};
 use crate::slow_log::SlowLog;
-use crate::snapshot::Saving;
 use crate::tracking::TrackingTable;
 
 /// How many distinct error codes INFO errorstats counts; scripts can make up any.
@@ -194,6 +195,8 @@ pub struct ServerState {
     pub tracks_latency: bool,
     /// What DEBUG turned on.
     pub debug: DebugSwitches,
+    /// What waits to be done after the request, or to be fetched by the driver.
+    pub effects: Effects,
 }
 
 impl ServerState {

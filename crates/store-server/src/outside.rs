@@ -21,6 +21,7 @@ pub(crate) struct Ports {
 /// New listeners, and where old ones stay.
 #[derive(Debug)]
 pub(crate) struct Change {
+    ports: Ports,
     pub(crate) kept: Vec<Place>,
     pub(crate) new: Vec<Listener>,
 }
@@ -29,6 +30,10 @@ pub(crate) struct Change {
 struct Listening {
     /// Where the server listens or is about to.
     places: Vec<Place>,
+    /// The ports that are wanted, also while `bind` names no address.
+    ports: Ports,
+    /// Whether it listened on a port when it started.
+    is_open: bool,
     change: Option<Change>,
 }
 
@@ -48,6 +53,8 @@ impl Outside {
         }
         let mut listening = self.lock();
         listening.places = change.new.iter().map(|listener| listener.place.clone()).collect();
+        listening.ports = ports_of(&listening.places);
+        listening.is_open = ports != Ports::default();
         Ok(change.new)
     }
 
@@ -62,7 +69,7 @@ impl Outside {
         };
         let mut listening = self.lock();
         let change = match changed {
-            Some(name) => Some(relisten(&listening.places, before, after, name)?),
+            Some(name) => Some(relisten(&listening, before, after, name)?),
             None => None,
         };
         let is_other_tls = old.tls != new.tls || old.listen.tls_port != new.listen.tls_port;
@@ -96,6 +103,7 @@ impl Outside {
 
 impl Listening {
     fn accept(&mut self, change: Change) {
+        self.ports = change.ports;
         self.places = change.kept.clone();
         self.places.extend(change.new.iter().map(|listener| listener.place.clone()));
         let mut change = change;
@@ -129,7 +137,7 @@ fn ports_of(places: &[Place]) -> Ports {
 
 /// Ports that did not change stay those in use, which the system may have chosen.
 fn relisten(
-    places: &[Place],
+    listening: &Listening,
     before: &Config,
     after: &Config,
     name: &'static str,
@@ -141,8 +149,8 @@ fn relisten(
     if after.settings().listen.addresses.len() > ADDRESSES_MAX {
         return refuse("Too many bind addresses specified.", None);
     }
-    let used = ports_of(places);
-    if used == Ports::default() {
+    let used = listening.ports;
+    if !listening.is_open {
         return refuse("this server listens nowhere", None);
     }
     let port = |of: fn(&ListenSettings) -> u16, used: Option<u16>| {
@@ -157,7 +165,7 @@ fn relisten(
         tcp: port(|listen| listen.port, used.tcp),
         tls: port(|listen| listen.tls_port, used.tls),
     };
-    listen(after, ports, places).or_else(|error| {
+    listen(after, ports, &listening.places).or_else(|error| {
         let reason = match name {
             "bind" => "Failed to bind to specified addresses.",
             _ => "Unable to listen on this port. Check server logs.",
@@ -167,7 +175,7 @@ fn relisten(
 }
 
 fn listen(config: &Config, ports: Ports, taken: &[Place]) -> Result<Change, ListenError> {
-    let mut change = Change { kept: Vec::new(), new: Vec::new() };
+    let mut change = Change { ports, kept: Vec::new(), new: Vec::new() };
     let plain = (ports.tcp, Place::Tcp as fn(_) -> _);
     for (port, place_at) in [plain, (ports.tls, Place::Tls)] {
         if let Some(port) = port {

@@ -224,9 +224,7 @@ impl ServerBuilder {
         }
         let wanted = self.wanted_ports();
         let folders = self.folders;
-        if persists(&self.config) {
-            folders.own(&dir(&self.config)).map_err(StartError::Data)?;
-        }
+        own_folders(&folders, &self.config).map_err(StartError::Data)?;
         let outside = Outside::default();
         let mut listeners = outside.open(&self.config, wanted)?;
         let ports = outside.ports();
@@ -252,7 +250,7 @@ impl ServerBuilder {
         let (messages, received) = channel();
         remove_leftovers_of(&self.config, &*self.disk);
         let generations = Generations::default();
-        let disk = Arc::new(KnownDisk::new(self.disk));
+        let disk = Arc::new(KnownDisk::new(self.disk, folders.clone()));
         let process = Process::new(&outside, disk.clone(), &generations, &folders, &self.allocator);
         process.prepare(&self.config, &mut self.log);
         let mailbox = Mailbox { messages: messages.clone(), waker: Arc::clone(&waker) };
@@ -434,9 +432,21 @@ fn in_memory() -> Config {
     config
 }
 
+/// Makes sure that no other server writes where this one is about to read and write.
+fn own_folders(folders: &DataFolders, config: &Config) -> Result<(), String> {
+    if persists(config) {
+        folders.own(&dir(config))?;
+    }
+    let append = &config.settings().append.file;
+    match append.is_wanted {
+        true => folders.own_directory(&append.layout.folder()),
+        false => Ok(()),
+    }
+}
+
 fn remove_leftovers_of(config: &Config, disk: &dyn Disk) {
     let snapshot = &config.settings().snapshot;
-    if snapshot.is_automatic() {
+    if persists(config) {
         remove_leftovers(disk, &snapshot.folder.join(&snapshot.file_name));
     }
 }

@@ -1,7 +1,4 @@
-//! The only file that reads a clock.
-//!
-//! Deadlines are counted on a clock that goes on while the host sleeps: a laptop lid or a paused
-//! virtual machine must not stretch a lease. Tests put a clock in its place that they move.
+//! Which clock a client goes by: the system's, or one that tests put in its place and move.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -10,16 +7,8 @@ use tenure_core::Moment;
 
 use crate::driver::Inbox;
 
-#[cfg(not(any(target_os = "linux", target_os = "macos")))]
-compile_error!(
-    "tenure needs a clock that counts through suspend: it knows those of Linux and macOS only"
-);
-
-#[cfg(target_os = "linux")]
-const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
-/// On macOS this one counts through sleep, unlike the one behind `Instant`.
-#[cfg(target_os = "macos")]
-const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+use tenure_backend::clock::system_now;
+pub(crate) use tenure_backend::clock::timer_now;
 
 /// Where readings come from, chosen when a client is made.
 #[derive(Clone, Debug)]
@@ -37,18 +26,6 @@ impl Clock {
             Clock::Manual(clock) => clock.now(),
         }
     }
-}
-
-#[inline]
-fn system_now() -> Moment {
-    let time = rustix::time::clock_gettime(CLOCK);
-    // A clock counted from boot is never negative, and 64 bits of nanoseconds are 584 years.
-    Moment::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
-}
-
-/// Now, as the runtime's timers count it: for time-outs of calls, never for leases.
-pub(crate) fn timer_now() -> tokio::time::Instant {
-    tokio::time::Instant::now()
 }
 
 /// Microseconds since 1970 by the wall clock. Only a store in memory asks: it makes tokens of it.

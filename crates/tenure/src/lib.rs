@@ -45,7 +45,6 @@ mod memory;
 mod observe;
 mod once;
 mod operate;
-mod secret;
 mod state;
 mod status;
 mod term;
@@ -62,8 +61,8 @@ pub use memory::MemoryBackend;
 pub use observe::{Changes, Leadership, Observation, Observer, Vacancy};
 pub use once::{Job, NotStarted, Once, Tick};
 pub use operate::{Asked, Force};
-pub use secret::Secret;
 pub use status::{Counts, Status, Watch};
+pub use tenure_backend::Secret;
 pub use term::Term;
 
 pub use tenure_core::protocol::{

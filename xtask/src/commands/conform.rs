@@ -33,7 +33,7 @@ fn run(words: &[String]) -> Result<(), Failure> {
         };
         command.env(variable, number);
     }
-    command.args(["test", "--quiet", "--package", "tenure", "--lib", "redis::conform::", "--"]);
+    command.args(["test", "--quiet", "--package", "tenure-redis", "--lib", "conform::", "--"]);
     command.args(["--nocapture"]);
     let status = command
         .status()

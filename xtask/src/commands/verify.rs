@@ -2,6 +2,7 @@
 
 mod changelog;
 mod clock;
+mod command_names;
 mod comments;
 mod crates;
 mod hosts;
@@ -64,6 +65,7 @@ const CHECKS: &[Check] = &[
     comments::LINES,
     clock::READS,
     settings::TEXTS,
+    command_names::MATCHED,
     purity::LINTS,
     purity::DEPENDENCIES,
     hosts::NAMES,

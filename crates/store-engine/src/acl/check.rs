@@ -6,7 +6,7 @@ use store_types::glob;
 use super::add_to_log;
 use super::log::Reason;
 use super::user::{Selector, User};
-use crate::command::{Command, access, flag};
+use crate::command::{Channels, Command, access, flag};
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::key_finder::{self, FoundKey};
@@ -161,15 +161,12 @@ fn check_channels(
     command: &Command,
     request: Request<'_>,
 ) -> Result<(), Denied> {
-    let (last, is_pattern) = match command.name {
-        "publish" | "spublish" => (1, false),
-        "subscribe" | "ssubscribe" => (request.len() - 1, false),
-        "psubscribe" => (request.len() - 1, true),
-        _ => return Ok(()),
+    let last = match command.channels {
+        Channels::None => return Ok(()),
+        Channels::First => 1,
+        Channels::All | Channels::Patterns => request.len() - 1,
     };
-    if !command.has(flag::PUBSUB) {
-        return Ok(());
-    }
+    let is_pattern = command.channels == Channels::Patterns;
     let denied = (1..=last).find(|arg| !admits_channel(selector, request.arg(*arg), is_pattern));
     denied.map_or(Ok(()), |arg| Err(Denied { reason: Reason::Channel, arg }))
 }

@@ -7,6 +7,7 @@
 //! What cannot be told apart is denied: no rule, no keys found, no user.
 
 mod check;
+pub(crate) mod commands;
 mod describe;
 mod log;
 mod rules;
@@ -23,7 +24,7 @@ pub(crate) use log::{Denial, DenialLog, Reason};
 pub(crate) use rules::{Rulebook, has_space, merge_selectors};
 pub(crate) use user::User;
 
-use crate::commands;
+use crate::commands::describe_client;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::registry::Registry;
@@ -292,7 +293,7 @@ pub(crate) fn add_to_log(cx: &mut Context<'_>, reason: Reason, object: &[u8], us
         object: object[..object.len().min(OBJECT_MAX)].to_vec(),
         user: user.unwrap_or(&cx.session.user).to_vec(),
         at_ms: cx.db.now_ms(),
-        client: commands::describe_client(cx.server, cx.session, cx.db.now_ms()),
+        client: describe_client(cx.server, cx.session, cx.db.now_ms()),
     };
     let len_max = cx.server.config.settings().logs.acl_len_max;
     cx.server.acl.log.add(denial, len_max);

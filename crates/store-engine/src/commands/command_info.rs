@@ -22,7 +22,8 @@ const COMMAND_SUBCOMMANDS: &[Command] = &[
     Command::new("docs", AtLeast(2), LOADING | STALE, command_docs)
         .categories(category::CONNECTION)
         .tips(&["nondeterministic_output_order"])
-        .docs(Group::Server, "7.0.0", "O(N)", "What commands are for."),
+        .docs(Group::Server, "7.0.0", "O(N)", "What commands are for.")
+        .arguments("?*command-name#s"),
     Command::new("getkeys", AtLeast(4), LOADING | STALE, command_getkeys)
         .categories(category::CONNECTION)
         .docs(Group::Server, "2.8.13", "O(N)", "The keys in a request."),
@@ -35,11 +36,17 @@ const COMMAND_SUBCOMMANDS: &[Command] = &[
     Command::new("info", AtLeast(2), LOADING | STALE, command_info)
         .categories(category::CONNECTION)
         .tips(&["nondeterministic_output_order"])
-        .docs(Group::Server, "2.8.13", "O(N)", "What clients must know of commands."),
+        .docs(Group::Server, "2.8.13", "O(N)", "What clients must know of commands.")
+        .arguments("?*command-name#s")
+        .history(&[("7.0.0", "Without a name, tells of all commands.")]),
     Command::new("list", AtLeast(2), LOADING | STALE, command_list)
         .categories(category::CONNECTION)
         .tips(&["nondeterministic_output_order"])
-        .docs(Group::Server, "7.0.0", "O(N)", "The names of commands."),
+        .docs(Group::Server, "7.0.0", "O(N)", "The names of commands.")
+        .arguments(
+            "?filterby#o=FILTERBY(module-name#s=MODULE category#s=ACLCAT \
+             pattern#p=PATTERN)",
+        ),
 ];
 
 fn command(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {

@@ -3,64 +3,67 @@
 use store_resp::Protocol;
 
 use super::prelude::*;
+use super::secrets;
 use super::transaction::end_transaction;
 use crate::acl;
 use crate::effects::ServerRequest;
 use crate::session::session_flag;
 
+const ALWAYS: u32 = NO_SCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
+/// Whatever state the session is in, this leaves it.
+const LEAVES: u32 = ALWAYS | RUNS_IN_MULTI | DROPS_QUEUED | ALLOW_SUBSCRIBED;
+
 pub(super) const TABLE: &[Command] = &[
-    Command::new(
-        "auth",
-        AtLeast(2),
-        NO_SCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY,
-        auth,
-    )
-    .categories(category::CONNECTION)
-    .docs(
-        Group::Connection,
-        "1.0.0",
-        "O(N)",
-        "Logs in with a password, and a user name if wished.",
-    ),
+    Command::new("auth", AtLeast(2), ALWAYS, auth)
+        .secrets_found_by(|request| (1..request.len()).collect())
+        .categories(category::CONNECTION)
+        .docs(
+            Group::Connection,
+            "1.0.0",
+            "O(N)",
+            "Logs in with a password, and a user name if wished.",
+        )
+        .arguments("?username#s^6.0.0 password#s")
+        .history(&[("6.0.0", "Takes the name of a user.")]),
     Command::new("echo", Exactly(2), LOADING | STALE | FAST, echo)
         .categories(category::CONNECTION)
-        .docs(Group::Connection, "1.0.0", "O(1)", "Returns what it was given."),
-    Command::new(
-        "hello",
-        AtLeast(1),
-        NO_SCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY,
-        hello,
-    )
-    .categories(category::CONNECTION)
-    .docs(
-        Group::Connection,
-        "6.0.0",
-        "O(1)",
-        "Chooses the protocol, logs in and sets the name in one step.",
-    ),
-    Command::new("ping", AtLeast(1), FAST, ping)
+        .docs(Group::Connection, "1.0.0", "O(1)", "Returns what it was given.")
+        .arguments("message#s"),
+    Command::new("hello", AtLeast(1), ALWAYS, hello)
+        .secrets_found_by(|request| secrets::behind(request, "AUTH", 2).collect())
+        .categories(category::CONNECTION)
+        .docs(
+            Group::Connection,
+            "6.0.0",
+            "O(1)",
+            "Chooses the protocol, logs in and sets the name in one step.",
+        )
+        .arguments(
+            "?arguments#b(protover#i ?username_password#b=AUTH(username#s password#s) \
+             ?clientname#s=SETNAME)",
+        )
+        .history(&[("6.2.0", "Without a version, only tells about the connection.")]),
+    Command::new("ping", AtLeast(1), FAST | ALLOW_SUBSCRIBED | TELLS_TROUBLE, ping)
         .categories(category::CONNECTION)
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
-        .docs(Group::Connection, "1.0.0", "O(1)", "Answers, with the given text if there is one."),
-    Command::new(
-        "quit",
-        AtLeast(1),
-        NO_SCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY,
-        quit,
-    )
-    .categories(category::CONNECTION)
-    .docs(Group::Connection, "1.0.0", "O(1)", "Closes the connection after answering."),
-    Command::new(
-        "reset",
-        Exactly(1),
-        NO_SCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY,
-        reset,
-    )
-    .categories(category::CONNECTION)
-    .docs(Group::Connection, "6.2.0", "O(1)", "Puts the connection back to how it began."),
+        .docs(Group::Connection, "1.0.0", "O(1)", "Answers, with the given text if there is one.")
+        .arguments("?message#s"),
+    Command::new("quit", AtLeast(1), LEAVES, quit).categories(category::CONNECTION).docs(
+        Group::Connection,
+        "1.0.0",
+        "O(1)",
+        "Closes the connection after answering.",
+    ),
+    Command::new("reset", Exactly(1), LEAVES, reset).categories(category::CONNECTION).docs(
+        Group::Connection,
+        "6.2.0",
+        "O(1)",
+        "Puts the connection back to how it began.",
+    ),
     Command::new("select", Exactly(2), LOADING | STALE | FAST, select)
         .categories(category::CONNECTION)
-        .docs(Group::Connection, "1.0.0", "O(1)", "Chooses the database of this connection."),
+        .docs(Group::Connection, "1.0.0", "O(1)", "Chooses the database of this connection.")
+        .arguments("index#i"),
 ];
 
 fn ping(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -97,7 +100,7 @@ fn quit(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     cx.reply.ok();
     cx.session.flags |= session_flag::CLOSING;
     let id = cx.session.id;
-    cx.db.effects.requests.push(ServerRequest::CloseAfterOutput(id));
+    cx.server.effects.requests.push(ServerRequest::CloseAfterOutput(id));
     Ok(())
 }
 

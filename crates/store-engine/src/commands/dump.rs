@@ -4,6 +4,7 @@ use store_types::dump::{self as format, RestoreError, Value as Loaded};
 use store_types::lzf::Compressor;
 
 use super::prelude::*;
+use super::secrets;
 use super::strings::stored;
 use crate::key_finder::FoundKey;
 use crate::keyspace::{Data, Expiry, NewValue, Value, saved};
@@ -15,26 +16,57 @@ const MIGRATE_KEYS: &[KeySpec] = &[
 ];
 const CATEGORIES: u32 = category::KEYSPACE | category::DANGEROUS;
 
+const RESTORE: &[Change] = &[
+    ("3.0.0", "Takes REPLACE."),
+    ("5.0.0", "Takes ABSTTL."),
+    ("5.0.0", "Takes IDLETIME and FREQ."),
+];
+
 pub(super) const TABLE: &[Command] = &[
     Command::new("dump", Exactly(2), READ, dump)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::KEYSPACE)
         .tips(&["nondeterministic_output"])
-        .docs(Group::Generic, "2.6.0", "O(N)", "The value at a key as a payload."),
+        .docs(Group::Generic, "2.6.0", "O(N)", "The value at a key as a payload.")
+        .arguments("key#k@0"),
     Command::new("migrate", AtLeast(6), WRITE, migrate)
+        .secrets_found_by(migrate_passwords)
         .keys(MIGRATE_KEYS)
         .keys_found_by(migrated_keys)
         .categories(CATEGORIES)
         .tips(&["nondeterministic_output"])
-        .docs(Group::Generic, "2.6.0", "O(N)", "Checks its arguments; moves nothing anywhere."),
+        .docs(Group::Generic, "2.6.0", "O(N)", "Checks its arguments; moves nothing anywhere.")
+        .arguments(
+            "host#s port#i key_or_empty_string#o(key#k@0 empty_string#t=) \
+             destination-db#i timeout#i ?copy#t=COPY^3.0.0 ?replace#t=REPLACE^3.0.0 \
+             ?authentication#o(?password#s=AUTH^4.0.7 \
+             ?username_password#b=AUTH2^6.0.0(username#s password#s)) \
+             ?*key#k@1=KEYS^3.0.6",
+        )
+        .history(&[
+            ("3.0.0", "Takes COPY and REPLACE."),
+            ("3.0.6", "Takes KEYS."),
+            ("4.0.7", "Takes AUTH."),
+            ("6.0.0", "Takes AUTH2."),
+        ]),
     Command::new("restore", AtLeast(4), WRITE | GROWS, restore)
         .keys(RESTORE_KEYS)
         .categories(CATEGORIES)
-        .docs(Group::Generic, "2.6.0", "O(N)", "Creates a key from a payload."),
-    Command::new("restore-asking", AtLeast(4), WRITE | GROWS | ASKING, restore)
+        .docs(Group::Generic, "2.6.0", "O(N)", "Creates a key from a payload.")
+        .arguments(
+            "key#k@0 ttl#i serialized-value#s ?replace#t=REPLACE^3.0.0 \
+             ?absttl#t=ABSTTL^5.0.0 ?seconds#i=IDLETIME^5.0.0 ?frequency#i=FREQ^5.0.0",
+        )
+        .history(RESTORE),
+    Command::new("restore-asking", AtLeast(4), WRITE | GROWS | ASKING | SYSTEM, restore)
         .keys(RESTORE_KEYS)
         .categories(CATEGORIES)
-        .docs(Group::Server, "3.0.0", "O(N)", "RESTORE under the name that clusters use."),
+        .docs(Group::Server, "3.0.0", "O(N)", "RESTORE under the name that clusters use.")
+        .arguments(
+            "key#k@0 ttl#i serialized-value#s ?replace#t=REPLACE^3.0.0 \
+             ?absttl#t=ABSTTL^5.0.0 ?seconds#i=IDLETIME^5.0.0 ?frequency#i=FREQ^5.0.0",
+        )
+        .history(RESTORE),
 ];
 
 fn dump(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -167,6 +199,10 @@ fn migrated_keys(request: Request<'_>) -> Option<Vec<FoundKey>> {
         };
     }
     Some(vec![key(3)])
+}
+
+fn migrate_passwords(request: Request<'_>) -> Vec<usize> {
+    secrets::behind(request, "AUTH", 1).chain(secrets::behind(request, "AUTH2", 2)).collect()
 }
 
 /// Says what Redis says up to the point where it would connect. The engine does no I/O, and

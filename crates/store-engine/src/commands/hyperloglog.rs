@@ -12,20 +12,24 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("pfadd", AtLeast(2), WRITE | GROWS | FAST, pfadd)
         .keys(&[KeySpec::one(1, RW | INSERT)])
         .categories(category::HYPERLOGLOG)
-        .docs(Group::HyperLogLog, "2.8.9", "O(1)", "Adds elements to a HyperLogLog."),
+        .docs(Group::HyperLogLog, "2.8.9", "O(1)", "Adds elements to a HyperLogLog.")
+        .arguments("key#k@0 ?*element#s"),
     Command::new("pfcount", AtLeast(2), READ | MAY_REPLICATE, pfcount)
         .keys(&[KeySpec::all(1, RW | ACCESS)])
         .categories(category::HYPERLOGLOG)
-        .docs(Group::HyperLogLog, "2.8.9", "O(1)", "How many distinct elements were added."),
-    Command::new("pfdebug", Exactly(3), WRITE | GROWS | ADMIN, pfdebug)
+        .docs(Group::HyperLogLog, "2.8.9", "O(1)", "How many distinct elements were added.")
+        .arguments("*key#k@0"),
+    Command::new("pfdebug", Exactly(3), WRITE | GROWS | ADMIN | SYSTEM, pfdebug)
         .keys(&[KeySpec::one(2, RW | ACCESS)])
         .categories(category::HYPERLOGLOG)
-        .docs(Group::HyperLogLog, "2.8.9", "O(1)", "Looks inside a HyperLogLog."),
+        .docs(Group::HyperLogLog, "2.8.9", "O(1)", "Looks inside a HyperLogLog.")
+        .arguments("subcommand#s key#k@0"),
     Command::new("pfmerge", AtLeast(2), WRITE | GROWS, pfmerge)
         .keys(&[KeySpec::one(1, RW | ACCESS | INSERT), KeySpec::all(2, RO | ACCESS)])
         .categories(category::HYPERLOGLOG)
-        .docs(Group::HyperLogLog, "2.8.9", "O(N)", "Merges several HyperLogLogs into one."),
-    Command::new("pfselftest", Exactly(1), ADMIN, pfselftest)
+        .docs(Group::HyperLogLog, "2.8.9", "O(N)", "Merges several HyperLogLogs into one.")
+        .arguments("destkey#k@0 *sourcekey#k@1"),
+    Command::new("pfselftest", Exactly(1), ADMIN | SYSTEM, pfselftest)
         .categories(category::HYPERLOGLOG)
         .docs(Group::HyperLogLog, "2.8.9", "O(1)", "Tests the estimates on made-up elements."),
 ];

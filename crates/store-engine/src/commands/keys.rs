@@ -6,31 +6,39 @@ use super::prelude::*;
 use crate::context::Propagate;
 use crate::effects::ServerRequest;
 use crate::keyspace::{Entry, Freeing, NewValue, ValueRef};
-use crate::snapshot;
+use crate::persistence::snapshot;
+
+const FLUSH: &[Change] = &[("4.0.0", "Takes ASYNC."), ("6.2.0", "Takes SYNC.")];
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("copy", AtLeast(3), WRITE | GROWS, copy)
         .keys(&[KeySpec::one(1, RO | ACCESS), KeySpec::one(2, OW | UPDATE)])
         .categories(category::KEYSPACE)
-        .docs(Group::Generic, "6.2.0", "O(N)", "Copies a key, to another database if wished."),
+        .docs(Group::Generic, "6.2.0", "O(N)", "Copies a key, to another database if wished.")
+        .arguments("source#k@0 destination#k@1 ?destination-db#i=DB ?replace#t=REPLACE"),
     Command::new("del", AtLeast(2), WRITE, del)
         .keys(&[KeySpec::all(1, RM | DELETE)])
         .categories(category::KEYSPACE)
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
-        .docs(Group::Generic, "1.0.0", "O(N)", "Removes keys."),
+        .docs(Group::Generic, "1.0.0", "O(N)", "Removes keys.")
+        .arguments("*key#k@0"),
     Command::new("exists", AtLeast(2), READ | FAST, exists)
         .keys(&[KeySpec::all(1, RO)])
         .categories(category::KEYSPACE)
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
-        .docs(Group::Generic, "1.0.0", "O(N)", "How many of the keys exist."),
+        .docs(Group::Generic, "1.0.0", "O(N)", "How many of the keys exist.")
+        .arguments("*key#k@0")
+        .history(&[("3.0.3", "Takes several keys.")]),
     Command::new("keys", Exactly(2), READ, keys)
         .categories(category::KEYSPACE | category::DANGEROUS)
         .tips(&["request_policy:all_shards", "nondeterministic_output_order"])
-        .docs(Group::Generic, "1.0.0", "O(N)", "All keys that match a pattern."),
+        .docs(Group::Generic, "1.0.0", "O(N)", "All keys that match a pattern.")
+        .arguments("pattern#p"),
     Command::new("move", Exactly(3), WRITE | FAST, move_key)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::KEYSPACE)
-        .docs(Group::Generic, "1.0.0", "O(1)", "Moves a key to another database."),
+        .docs(Group::Generic, "1.0.0", "O(1)", "Moves a key to another database.")
+        .arguments("key#k@0 db#i"),
     Command::new("randomkey", Exactly(1), READ, randomkey)
         .categories(category::KEYSPACE)
         .tips(&["request_policy:all_shards", "nondeterministic_output"])
@@ -38,25 +46,31 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("rename", Exactly(3), WRITE, rename)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, OW | UPDATE)])
         .categories(category::KEYSPACE)
-        .docs(Group::Generic, "1.0.0", "O(1)", "Gives a key another name, whatever had it before."),
+        .docs(Group::Generic, "1.0.0", "O(1)", "Gives a key another name, whatever had it before.")
+        .arguments("key#k@0 newkey#k@1"),
     Command::new("renamenx", Exactly(3), WRITE | FAST, renamenx)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, OW | INSERT)])
         .categories(category::KEYSPACE)
-        .docs(Group::Generic, "1.0.0", "O(1)", "Gives a key another name unless it is taken."),
+        .docs(Group::Generic, "1.0.0", "O(1)", "Gives a key another name unless it is taken.")
+        .arguments("key#k@0 newkey#k@1")
+        .history(&[("3.2.0", "Both names may be the same.")]),
     Command::new("touch", AtLeast(2), READ | FAST, touch)
         .keys(&[KeySpec::all(1, RO)])
         .categories(category::KEYSPACE)
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
-        .docs(Group::Generic, "3.2.1", "O(N)", "Marks keys as just used."),
+        .docs(Group::Generic, "3.2.1", "O(N)", "Marks keys as just used.")
+        .arguments("*key#k@0"),
     Command::new("type", Exactly(2), READ | FAST, type_of)
         .keys(&[KeySpec::one(1, RO)])
         .categories(category::KEYSPACE)
-        .docs(Group::Generic, "1.0.0", "O(1)", "The kind of value at a key."),
+        .docs(Group::Generic, "1.0.0", "O(1)", "The kind of value at a key.")
+        .arguments("key#k@0"),
     Command::new("unlink", AtLeast(2), WRITE | FAST, unlink)
         .keys(&[KeySpec::all(1, RM | DELETE)])
         .categories(category::KEYSPACE)
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
-        .docs(Group::Generic, "4.0.0", "O(1)", "Removes keys."),
+        .docs(Group::Generic, "4.0.0", "O(1)", "Removes keys.")
+        .arguments("*key#k@0"),
     Command::new("dbsize", Exactly(1), READ | FAST, dbsize)
         .categories(category::KEYSPACE)
         .tips(&["request_policy:all_shards", "response_policy:agg_sum"])
@@ -64,14 +78,19 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("flushall", AtLeast(1), WRITE, flushall)
         .categories(category::KEYSPACE | category::DANGEROUS)
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
-        .docs(Group::Server, "1.0.0", "O(N)", "Removes all keys of all databases."),
+        .docs(Group::Server, "1.0.0", "O(N)", "Removes all keys of all databases.")
+        .arguments("?async#o(async#t=ASYNC^4.0.0 sync#t=SYNC^6.2.0)")
+        .history(FLUSH),
     Command::new("flushdb", AtLeast(1), WRITE, flushdb)
         .categories(category::KEYSPACE | category::DANGEROUS)
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
-        .docs(Group::Server, "1.0.0", "O(N)", "Removes all keys of the database."),
+        .docs(Group::Server, "1.0.0", "O(N)", "Removes all keys of the database.")
+        .arguments("?async#o(async#t=ASYNC^4.0.0 sync#t=SYNC^6.2.0)")
+        .history(FLUSH),
     Command::new("swapdb", Exactly(3), WRITE | FAST, swapdb)
         .categories(category::KEYSPACE | category::DANGEROUS)
-        .docs(Group::Server, "4.0.0", "O(N)", "Exchanges two databases."),
+        .docs(Group::Server, "4.0.0", "O(N)", "Exchanges two databases.")
+        .arguments("index1#i index2#i"),
 ];
 
 fn del(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -288,7 +307,7 @@ fn flushall(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 fn save_emptiness(cx: &mut Context<'_>) {
     if let Err(reason) = snapshot::save_now(cx.db, cx.server) {
         let line = format!("Cannot save after FLUSHALL: {reason}");
-        cx.db.effects.requests.push(ServerRequest::Log(line));
+        cx.server.effects.requests.push(ServerRequest::Log(line));
     }
 }
 

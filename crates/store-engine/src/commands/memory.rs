@@ -44,12 +44,10 @@ const MEMORY_SUBCOMMANDS: &[Command] = &[
         "O(1)",
         "Where memory goes.",
     ),
-    Command::new("usage", AtLeast(3), READ, memory_usage).keys(&[KeySpec::one(2, RO)]).docs(
-        Group::Server,
-        "4.0.0",
-        "O(N)",
-        "Bytes of a key and its value.",
-    ),
+    Command::new("usage", AtLeast(3), READ, memory_usage)
+        .keys(&[KeySpec::one(2, RO)])
+        .docs(Group::Server, "4.0.0", "O(N)", "Bytes of a key and its value.")
+        .arguments("key#k@0 ?count#i=SAMPLES"),
 ];
 
 fn memory_usage(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -88,8 +86,6 @@ pub(super) struct Account {
     pub(super) freeing: usize,
     /// Those of them that `maxmemory` counts.
     pub(super) counted_freeing: usize,
-    /// Keys that clients keep and are to hear of.
-    pub(super) tracking: usize,
     /// What waits to be written to the append-only file.
     pub(super) file_buffer: usize,
 }
@@ -97,7 +93,7 @@ pub(super) struct Account {
 impl Account {
     /// What `maxmemory` does not count.
     pub(super) fn uncounted(&self) -> usize {
-        self.freeing - self.counted_freeing + self.file_buffer + self.tracking
+        self.freeing - self.counted_freeing + self.file_buffer
     }
 
     pub(super) fn dataset_share(&self) -> f64 {
@@ -126,8 +122,7 @@ pub(super) fn account(cx: &Context<'_>) -> Account {
     let databases = || 0..cx.db.database_count();
     let keys = databases().map(|db| cx.db.counts(db).0).sum();
     let tables: usize = databases().map(|db| cx.db.table_memory(db)).sum();
-    let scripts = cx.server.scripting.usage();
-    let scripts = scripts.script_bytes + scripts.library_bytes;
+    let scripts = cx.server.scripting.kept_bytes();
     let others: usize = cx.server.sessions.iter().map(Session::memory).sum();
     let clients = others + cx.session.memory() + cx.reply.output().memory();
     let tracking = cx.server.tracking.memory();
@@ -148,7 +143,6 @@ pub(super) fn account(cx: &Context<'_>) -> Account {
         clients,
         freeing,
         counted_freeing: cx.db.dropped_bytes(),
-        tracking,
         file_buffer,
     }
 }

@@ -1,12 +1,10 @@
 //! The command table, family by family, and what commands and engine share.
 
-mod acl;
 mod bits;
-mod client;
+pub(crate) mod client;
 mod cluster;
 mod collection;
 mod command_info;
-mod config;
 mod connection;
 mod debug;
 mod docs;
@@ -15,25 +13,20 @@ mod element_scan;
 mod expire;
 mod geo;
 mod hashes;
-mod help;
+pub(crate) mod help;
 mod hyperloglog;
 mod info;
 mod keys;
-mod latency;
 mod lists;
 mod memory;
-mod monitor;
-mod news;
+pub(crate) mod monitor;
 mod object;
 mod partial_sort;
-mod prelude;
-mod pubsub;
-mod saving;
+pub(crate) mod prelude;
 mod scan;
-mod scripting;
+pub(crate) mod secrets;
 mod server;
 mod sets;
-mod slowlog;
 mod sort;
 mod sorted_sets;
 mod streams;
@@ -45,28 +38,23 @@ use crate::context::Context;
 use crate::keyspace::Keyspace;
 use crate::session::Session;
 use crate::state::ServerState;
+use crate::{acl, config, latency, persistence, pubsub, scripting, slow_log, tracking};
 #[cfg(test)]
 pub(crate) use docs::made_up::arguments_of as made_up_arguments;
 
-pub(crate) use acl::{load_acl_file, load_configured_users};
-pub(crate) use client::{
-    describe_client, end_pause, remember_keys, shrink_tracking, tell_before_reply,
-};
-pub(crate) use config::apply_settings;
+pub(crate) use client::{describe_client, end_pause};
 pub(crate) use monitor::show_to_monitors;
-pub(crate) use news::{tell_beside_reply, tell_news, tell_own_news, tell_untold};
-pub(crate) use scripting::{check_busy, script_flags};
-pub(crate) use slowlog::{Slow, note_latency, note_slow};
-pub(crate) use transaction::{end_transaction, runs_inside_multi};
+pub(crate) use transaction::end_transaction;
 
-/// All families. Adding one is a line here and a file beside it.
+/// All families. Adding one is a line here and a file beside it. What keeps more than keys has its
+/// commands beside that.
 pub(crate) const TABLES: &[&[Command]] = &[
-    acl::TABLE,
+    acl::commands::TABLE,
     bits::TABLE,
     client::TABLE,
     cluster::TABLE,
     command_info::TABLE,
-    config::TABLE,
+    config::commands::TABLE,
     connection::TABLE,
     debug::TABLE,
     dump::TABLE,
@@ -76,18 +64,18 @@ pub(crate) const TABLES: &[&[Command]] = &[
     hyperloglog::TABLE,
     info::TABLE,
     keys::TABLE,
-    latency::TABLE,
+    latency::commands::TABLE,
     lists::TABLE,
     memory::TABLE,
     monitor::TABLE,
     object::TABLE,
-    pubsub::TABLE,
-    saving::TABLE,
+    pubsub::commands::TABLE,
+    persistence::commands::TABLE,
     scan::TABLE,
-    scripting::TABLE,
+    scripting::commands::TABLE,
     server::TABLE,
     sets::TABLE,
-    slowlog::TABLE,
+    slow_log::commands::TABLE,
     sort::TABLE,
     sorted_sets::TABLE,
     streams::TABLE,
@@ -104,12 +92,12 @@ pub(crate) fn leave_all_modes(cx: &mut Context<'_>) {
 pub(crate) fn forget_session(db: &mut Keyspace, server: &mut ServerState, session: &mut Session) {
     transaction::unwatch_all(db, session);
     leave_modes(db, server, session);
-    client::watch_changes(db, server);
+    tracking::commands::watch_changes(db, server);
     server.postponed.retain(|id| *id != session.id);
 }
 
 fn leave_modes(db: &mut Keyspace, server: &mut ServerState, session: &mut Session) {
     server.pubsub.unsubscribe_all(session);
-    client::leave_tracking(db, server, session);
+    tracking::commands::leave_tracking(db, server, session);
     monitor::leave_monitor(server, session);
 }

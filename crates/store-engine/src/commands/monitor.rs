@@ -1,11 +1,11 @@
-//! MONITOR: every request as it runs. Also which arguments nobody may see.
+//! MONITOR: every request as it runs.
 
 use store_resp::ReplyWriter;
 
-use super::news;
 use super::prelude::*;
-use crate::config::Config;
+use super::secrets;
 use crate::context::Caller;
+use crate::news;
 use crate::pubsub::tell;
 use crate::session::session_flag;
 use crate::state::{ServerState, server_gate};
@@ -50,11 +50,10 @@ pub(crate) fn show_to_monitors(cx: &mut Context<'_>, request: Request<'_>) {
 }
 
 /// Shows a request of any kind to all who watch.
-pub(super) fn show_request(cx: &mut Context<'_>, request: Request<'_>) {
-    let row = cx.server.registry.row(cx.row);
-    let line = line(cx, &row.full_name, request);
+pub(crate) fn show_request(cx: &mut Context<'_>, request: Request<'_>) {
+    let line = line(cx, request);
     let limit = cx.server.config.settings().clients.output_limits.pubsub;
-    let (sessions, effects) = (&mut cx.server.sessions, &mut cx.db.effects);
+    let (sessions, effects) = (&mut cx.server.sessions, &mut cx.server.effects);
     for id in &cx.server.monitors {
         tell(sessions, effects, limit, *id, |output, _| output.extend_from_slice(&line));
     }
@@ -64,7 +63,7 @@ pub(super) fn show_request(cx: &mut Context<'_>, request: Request<'_>) {
     }
 }
 
-fn line(cx: &Context<'_>, name: &str, request: Request<'_>) -> Vec<u8> {
+fn line(cx: &Context<'_>, request: Request<'_>) -> Vec<u8> {
     let now_us = cx.db.now_us();
     let origin = &cx.session.origin;
     let source = match cx.caller {
@@ -75,10 +74,10 @@ fn line(cx: &Context<'_>, name: &str, request: Request<'_>) -> Vec<u8> {
     let mut text =
         format!("{}.{:06} [{} {source}]", now_us / 1_000_000, now_us % 1_000_000, cx.session.db)
             .into_bytes();
-    let secret = secret_args(name, request);
+    let secrets = secrets::of(cx.server.registry.row(cx.row).command, request);
     for (at, arg) in request.args_from(0).enumerate() {
         text.push(b' ');
-        push_quoted(&mut text, if secret(at) { b"(redacted)" } else { arg });
+        push_quoted(&mut text, if secrets.contains(&at) { b"(redacted)" } else { arg });
     }
     let mut writer = ReplyWriter::default();
     writer.simple(&String::from_utf8_lossy(&text));
@@ -101,30 +100,4 @@ pub(super) fn push_quoted(text: &mut Vec<u8>, bytes: &[u8]) {
         }
     }
     text.push(b'"');
-}
-
-/// Which arguments of a request are passwords and must be shown to nobody.
-pub(super) fn secret_args<'r>(name: &str, request: Request<'r>) -> impl Fn(usize) -> bool + 'r {
-    let mut secret: Vec<usize> = Vec::new();
-    let word_at = |word: &str| {
-        (1..request.len()).filter(|at| is_word(request.arg(*at), word)).collect::<Vec<_>>()
-    };
-    match name {
-        "auth" => secret.extend(1..request.len()),
-        "acl|setuser" => secret.extend(2..request.len()),
-        "hello" => secret.extend(word_at("AUTH").into_iter().flat_map(|at| [at + 1, at + 2])),
-        "migrate" => {
-            secret.extend(word_at("AUTH").into_iter().map(|at| at + 1));
-            secret.extend(word_at("AUTH2").into_iter().flat_map(|at| [at + 1, at + 2]));
-        }
-        "config|set" => {
-            let is_secret = |at: &usize| {
-                let name = String::from_utf8_lossy(request.arg(*at));
-                Config::find(&name).is_some_and(|setting| setting.is_secret)
-            };
-            secret.extend((2..request.len()).step_by(2).filter(is_secret).map(|at| at + 1));
-        }
-        _ => {}
-    }
-    move |at| secret.contains(&at)
 }

@@ -16,12 +16,14 @@ const OBJECT_SUBCOMMANDS: &[Command] = &[
         .keys(&[KeySpec::one(2, RO)])
         .categories(category::KEYSPACE)
         .tips(&["nondeterministic_output"])
-        .docs(Group::Generic, "2.2.3", "O(1)", "The form in which a value is kept."),
+        .docs(Group::Generic, "2.2.3", "O(1)", "The form in which a value is kept.")
+        .arguments("key#k@0"),
     Command::new("freq", Exactly(3), READ, object_freq)
         .keys(&[KeySpec::one(2, RO)])
         .categories(category::KEYSPACE)
         .tips(&["nondeterministic_output"])
-        .docs(Group::Generic, "4.0.0", "O(1)", "The logarithmic access counter of a key."),
+        .docs(Group::Generic, "4.0.0", "O(1)", "The logarithmic access counter of a key.")
+        .arguments("key#k@0"),
     Command::new("help", Exactly(2), LOADING | STALE, object_help)
         .categories(category::KEYSPACE)
         .docs(Group::Generic, "6.2.0", "O(1)", "What the subcommands do."),
@@ -29,12 +31,14 @@ const OBJECT_SUBCOMMANDS: &[Command] = &[
         .keys(&[KeySpec::one(2, RO)])
         .categories(category::KEYSPACE)
         .tips(&["nondeterministic_output"])
-        .docs(Group::Generic, "2.2.3", "O(1)", "Seconds since a key was last used."),
+        .docs(Group::Generic, "2.2.3", "O(1)", "Seconds since a key was last used.")
+        .arguments("key#k@0"),
     Command::new("refcount", Exactly(3), READ, object_refcount)
         .keys(&[KeySpec::one(2, RO)])
         .categories(category::KEYSPACE)
         .tips(&["nondeterministic_output"])
-        .docs(Group::Generic, "2.2.3", "O(1)", "How many places share a value."),
+        .docs(Group::Generic, "2.2.3", "O(1)", "How many places share a value.")
+        .arguments("key#k@0"),
 ];
 
 /// Longest string that Redis keeps in one piece with its header.

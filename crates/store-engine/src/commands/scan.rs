@@ -7,7 +7,9 @@ use super::prelude::*;
 pub(super) const TABLE: &[Command] = &[Command::new("scan", AtLeast(2), READ, scan)
     .categories(category::KEYSPACE)
     .tips(&["nondeterministic_output", "request_policy:special"])
-    .docs(Group::Generic, "2.8.0", "O(1)", "Some keys, and a cursor for the next ones.")];
+    .docs(Group::Generic, "2.8.0", "O(1)", "Some keys, and a cursor for the next ones.")
+    .arguments("cursor#i ?pattern#p=MATCH ?count#i=COUNT ?type#s=TYPE^6.0.0")
+    .history(&[("6.0.0", "Takes TYPE.")])];
 
 /// Buckets looked into per wished key when they turn out empty, as in Redis.
 const EMPTY_FACTOR: usize = 10;

@@ -7,18 +7,15 @@ use crate::session::TimeoutReply;
 pub(super) const TABLE: &[Command] = &[
     Command::new("bgrewriteaof", Exactly(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, bgrewriteaof)
         .docs(Group::Server, "1.0.0", "O(1)", "Writes the append-only file anew."),
-    Command::new("failover", AtLeast(1), ADMIN | NO_SCRIPT | STALE, failover).docs(
-        Group::Server,
-        "6.2.0",
-        "O(1)",
-        "Hands the part of the master to a replica.",
-    ),
-    Command::new("lolwut", AtLeast(1), READ | FAST, lolwut).docs(
-        Group::Server,
-        "5.0.0",
-        "",
-        "A drawing, and the version.",
-    ),
+    Command::new("failover", AtLeast(1), ADMIN | NO_SCRIPT | STALE, failover)
+        .docs(Group::Server, "6.2.0", "O(1)", "Hands the part of the master to a replica.")
+        .arguments(
+            "?target#b=TO(host#s port#i ?force#t=FORCE) ?abort#t=ABORT \
+             ?milliseconds#i=TIMEOUT",
+        ),
+    Command::new("lolwut", AtLeast(1), READ | FAST, lolwut)
+        .docs(Group::Server, "5.0.0", "", "A drawing, and the version.")
+        .arguments("?version#i=VERSION"),
     Command::container("module", MODULE_SUBCOMMANDS).docs(
         Group::Server,
         "4.0.0",
@@ -26,27 +23,32 @@ pub(super) const TABLE: &[Command] = &[
         "Modules, which this server does not take.",
     ),
     Command::new("psync", AtLeast(3), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING | NO_MULTI, no_replicas)
-        .docs(Group::Server, "2.8.0", "", "Makes the connection a replica's."),
+        .docs(Group::Server, "2.8.0", "", "Makes the connection a replica's.")
+        .arguments("replicationid#s offset#i"),
     Command::new(
         "replconf",
         AtLeast(1),
-        ADMIN | NO_SCRIPT | LOADING | STALE | ALLOW_BUSY,
+        ADMIN | NO_SCRIPT | LOADING | STALE | ALLOW_BUSY | SYSTEM,
         replconf,
     )
     .docs(Group::Server, "3.0.0", "O(1)", "What replicas tell their master."),
     Command::new("replicaof", Exactly(3), ADMIN | NO_SCRIPT | STALE | NO_ASYNC_LOADING, replicaof)
-        .docs(Group::Server, "5.0.0", "O(1)", "Makes the server a replica or a master."),
+        .docs(Group::Server, "5.0.0", "O(1)", "Makes the server a replica or a master.")
+        .arguments("args#o(host-port#b(host#s port#i) no-one#b(no#t=NO one#t=ONE))"),
     Command::new("role", Exactly(1), NO_SCRIPT | LOADING | STALE | FAST, role)
         .categories(category::ADMIN | category::DANGEROUS)
         .docs(Group::Server, "2.8.12", "O(1)", "Whether the server is master or replica."),
     Command::new("slaveof", Exactly(3), ADMIN | NO_SCRIPT | STALE | NO_ASYNC_LOADING, replicaof)
-        .docs(Group::Server, "1.0.0", "O(1)", "Makes the server a replica or a master."),
+        .docs(Group::Server, "1.0.0", "O(1)", "Makes the server a replica or a master.")
+        .arguments("args#o(host-port#b(host#s port#i) no-one#b(no#t=NO one#t=ONE))")
+        .deprecated("5.0.0", "`REPLICAOF`"),
     Command::new("sync", Exactly(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING | NO_MULTI, no_replicas)
         .docs(Group::Server, "1.0.0", "", "Makes the connection a replica's."),
     Command::new("wait", Exactly(3), NO_SCRIPT, wait)
         .categories(category::CONNECTION)
         .tips(&["request_policy:all_shards", "response_policy:agg_min"])
-        .docs(Group::Generic, "3.0.0", "O(1)", "Waits until replicas have confirmed writes."),
+        .docs(Group::Generic, "3.0.0", "O(1)", "Waits until replicas have confirmed writes.")
+        .arguments("numreplicas#i timeout#i"),
 ];
 
 const MODULE_SUBCOMMANDS: &[Command] = &[
@@ -59,24 +61,15 @@ const MODULE_SUBCOMMANDS: &[Command] = &[
     Command::new("list", Exactly(2), ADMIN | NO_SCRIPT, module_list)
         .tips(&["nondeterministic_output_order"])
         .docs(Group::Server, "4.0.0", "O(N)", "Modules that are loaded: none."),
-    Command::new("load", AtLeast(3), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, no_modules).docs(
-        Group::Server,
-        "4.0.0",
-        "O(1)",
-        "Loads a module: refused.",
-    ),
-    Command::new("loadex", AtLeast(3), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, no_modules).docs(
-        Group::Server,
-        "7.0.0",
-        "O(1)",
-        "Loads a module with settings: refused.",
-    ),
-    Command::new("unload", Exactly(3), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, no_modules).docs(
-        Group::Server,
-        "4.0.0",
-        "O(1)",
-        "Unloads a module: refused.",
-    ),
+    Command::new("load", AtLeast(3), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, no_modules)
+        .docs(Group::Server, "4.0.0", "O(1)", "Loads a module: refused.")
+        .arguments("path#s ?*arg#s"),
+    Command::new("loadex", AtLeast(3), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, no_modules)
+        .docs(Group::Server, "7.0.0", "O(1)", "Loads a module with settings: refused.")
+        .arguments("path#s ?*+configs#b=CONFIG(name#s value#s) ?*args#b=ARGS(arg#s)"),
+    Command::new("unload", Exactly(3), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, no_modules)
+        .docs(Group::Server, "4.0.0", "O(1)", "Unloads a module: refused.")
+        .arguments("name#s"),
 ];
 
 fn bgrewriteaof(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
@@ -86,7 +79,7 @@ fn bgrewriteaof(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
         return Err(CommandError::text(text));
     }
     aof.is_scheduled = true;
-    cx.db.effects.requests.push(ServerRequest::RewriteAof);
+    cx.server.effects.requests.push(ServerRequest::RewriteAof);
     let begins = if cx.server.saving.is_running() { "scheduled" } else { "started" };
     cx.reply.simple(&format!("Background append only file rewriting {begins}"));
     Ok(())
@@ -173,7 +166,7 @@ fn module_list(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 }
 
 fn no_modules(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    if !super::config::allows(cx, cx.server.config.settings().clients.module_command) {
+    if !crate::config::commands::allows(cx, cx.server.config.settings().clients.module_command) {
         return Err(CommandError::text(
             "ERR MODULE command not allowed. If the enable-module-command option is set to \
              \"local\", you can run it from a local connection, otherwise you need to set this \
@@ -181,7 +174,7 @@ fn no_modules(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         ));
     }
     let line = "Modules are compiled for redis-server itself and cannot be loaded".to_owned();
-    cx.db.effects.requests.push(ServerRequest::Log(line));
+    cx.server.effects.requests.push(ServerRequest::Log(line));
     Err(match is_word(request.arg(1), "UNLOAD") {
         true => CommandError::text("ERR Error unloading module: no such module with that name"),
         false => {

@@ -24,12 +24,21 @@ pub(super) const TABLE: &[Command] = &[
         .keys(WRITE_SPECS)
         .keys_found_by(find_keys)
         .categories(CATEGORIES)
-        .docs(Group::Generic, "1.0.0", "O(N+M*log(M))", "Sorts elements, and stores if wished."),
+        .docs(Group::Generic, "1.0.0", "O(N+M*log(M))", "Sorts elements, and stores if wished.")
+        .arguments(
+            "key#k@0 ?pattern#p@1=BY ?offset_count#b=LIMIT(offset#i count#i) \
+             ?*+pattern#p@1=GET ?order#o(asc#t=ASC desc#t=DESC) ?sorting#t=ALPHA \
+             ?destination#k@2=STORE",
+        ),
     Command::new("sort_ro", AtLeast(2), READ, sort_ro)
         .keys(READ_SPECS)
         .keys_found_by(find_keys_ro)
         .categories(CATEGORIES)
-        .docs(Group::Generic, "7.0.0", "O(N+M*log(M))", "Sorts elements, never storing them."),
+        .docs(Group::Generic, "7.0.0", "O(N+M*log(M))", "Sorts elements, never storing them.")
+        .arguments(
+            "key#k@0 ?pattern#p@1=BY ?offset_count#b=LIMIT(offset#i count#i) \
+             ?*+pattern#p@1=GET ?order#o(asc#t=ASC desc#t=DESC) ?sorting#t=ALPHA",
+        ),
 ];
 
 /// The key to sort and, of several, the last one to store in, as the command itself finds it. What

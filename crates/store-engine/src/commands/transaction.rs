@@ -8,11 +8,13 @@ use crate::keyspace::Keyspace;
 use crate::registry::RowId;
 use crate::session::{Session, Transaction, Watched, session_flag};
 
+const PLAIN: u32 = NO_SCRIPT | LOADING | STALE | FAST | ALLOW_BUSY;
 /// EXEC runs scripts that were queued.
-const EXEC: u32 = NO_SCRIPT | LOADING | STALE | SKIP_SLOWLOG | RUNS_SCRIPTS;
+const EXEC: u32 =
+    NO_SCRIPT | LOADING | STALE | SKIP_SLOWLOG | RUNS_SCRIPTS | RUNS_IN_MULTI | RUNS_QUEUED;
 
 pub(super) const TABLE: &[Command] = &[
-    Command::new("discard", Exactly(1), NO_SCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, discard)
+    Command::new("discard", Exactly(1), PLAIN | RUNS_IN_MULTI | DROPS_QUEUED, discard)
         .categories(category::TRANSACTION)
         .docs(Group::Transactions, "2.0.0", "O(N)", "Forgets the commands queued since MULTI."),
     Command::new("exec", Exactly(1), EXEC, exec).categories(category::TRANSACTION).docs(
@@ -21,13 +23,16 @@ pub(super) const TABLE: &[Command] = &[
         "O(1)",
         "Runs the commands queued since MULTI, with nothing in between.",
     ),
-    Command::new("multi", Exactly(1), NO_SCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, multi)
+    Command::new("multi", Exactly(1), PLAIN | RUNS_IN_MULTI, multi)
         .categories(category::TRANSACTION)
         .docs(Group::Transactions, "1.2.0", "O(1)", "Begins to queue commands for EXEC."),
-    Command::new("unwatch", Exactly(1), NO_SCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, unwatch)
-        .categories(category::TRANSACTION)
-        .docs(Group::Transactions, "2.2.0", "O(1)", "Stops watching keys."),
-    Command::new("watch", AtLeast(2), NO_SCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, watch)
+    Command::new("unwatch", Exactly(1), PLAIN, unwatch).categories(category::TRANSACTION).docs(
+        Group::Transactions,
+        "2.2.0",
+        "O(1)",
+        "Stops watching keys.",
+    ),
+    Command::new("watch", AtLeast(2), PLAIN | RUNS_IN_MULTI, watch)
         .keys(&[KeySpec::all(1, RO)])
         .categories(category::TRANSACTION)
         .docs(
@@ -35,13 +40,9 @@ pub(super) const TABLE: &[Command] = &[
             "2.2.0",
             "O(1)",
             "Makes EXEC do nothing if one of the keys changes before.",
-        ),
+        )
+        .arguments("*key#k@0"),
 ];
-
-/// Between MULTI and EXEC everything is queued but these.
-pub(crate) fn runs_inside_multi(name: &str) -> bool {
-    matches!(name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
-}
 
 fn multi(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     if cx.in_multi() {
@@ -149,8 +150,8 @@ pub(super) fn unwatch_all(db: &mut Keyspace, session: &mut Session) {
     }
     session.flags &= !session_flag::WATCH_BROKEN;
     // What this very request has touched is forgotten with the rest.
-    db.effects.touched_watchers.retain(|watcher| *watcher != session.id);
-    db.effects.lost_watches.retain(|lost| lost.watcher != session.id);
+    db.changes.touched_watchers.retain(|watcher| *watcher != session.id);
+    db.changes.lost_watches.retain(|lost| lost.watcher != session.id);
 }
 
 /// Leaves MULTI, and hands out what was queued.

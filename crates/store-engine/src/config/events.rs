@@ -1,6 +1,6 @@
 //! Classes of keyspace events as letters.
 
-use crate::effects::event_class::*;
+use crate::keyspace::changes::event_class::*;
 
 const ALL: u32 =
     GENERIC | STRING | LIST | SET | HASH | SORTED_SET | EXPIRED | EVICTED | STREAM | MODULE;

@@ -3,6 +3,7 @@
 //! Values are kept as their canonical texts, for CONFIG GET and CONFIG REWRITE. Whoever acts on
 //! them takes [`Settings`], which is read from the texts at each change.
 
+pub(crate) mod commands;
 pub(crate) mod events;
 mod file;
 mod rewrite;

@@ -7,9 +7,10 @@
 //!              └► refuses what needs memory while there is nothing to give up
 //! ```
 //! What counts: keys and values, what was there before the first key, what clients hold (as in
-//! Redis: `maxmemory-clients` keeps a slow reader from costing others their keys), and tables that
-//! FLUSHALL let go, which are freed before any key goes. Buffers of files do not, nor do values
-//! that the driver frees, or more would go than is needed.
+//! Redis: `maxmemory-clients` keeps a slow reader from costing others their keys), which keys
+//! clients track, scripts and functions, users, and tables that FLUSHALL let go, which are freed
+//! before any key goes. Buffers of files do not, nor do values that the driver frees, or more
+//! would go than is needed.
 //!
 //! The engine has no clock that goes on while it works, so the work of one turn is counted
 //! instead of timed.
@@ -19,14 +20,14 @@ mod pool;
 
 pub(crate) use policy::Policy;
 
-use crate::command::Command;
-use crate::commands;
+use crate::command::{Command, flag};
 use crate::context::Context;
 use crate::effects::ServerRequest;
 use crate::error::{CommandError, CommandResult};
 use crate::gate::Demands;
 use crate::keyspace::{Keyspace, Scope};
 use crate::state::{ServerState, server_gate};
+use crate::tracking;
 use policy::Order;
 use pool::{Candidate, Pool};
 
@@ -109,8 +110,8 @@ pub(crate) struct EvictionSettings {
 /// The memory gate: makes room, and refuses what needs memory when there is none.
 pub(crate) fn check(cx: &mut Context<'_>, command: &Command, demands: Demands) -> CommandResult {
     let room = make_room(cx.db, cx.server);
-    if !cx.db.effects.news.is_empty() {
-        commands::tell_before_reply(cx);
+    if !cx.db.changes.news.is_empty() {
+        tracking::commands::tell_before_reply(cx);
     }
     if room == Room::Nothing && needs_memory(cx, command, demands) {
         return Err(OUT_OF_MEMORY);
@@ -126,7 +127,7 @@ pub(crate) fn refusal(server: &ServerState) -> Option<CommandError> {
 }
 
 /// Says so in the log when a new limit is below what is in use.
-pub(crate) fn log_if_over(db: &mut Keyspace, server: &ServerState) {
+pub(crate) fn log_if_over(db: &Keyspace, server: &mut ServerState) {
     let used = beside_keys(server) + db.memory();
     let memory_max = server.config.settings().memory.max;
     if memory_max > 0 && used > memory_max {
@@ -135,22 +136,20 @@ pub(crate) fn log_if_over(db: &mut Keyspace, server: &ServerState) {
             Policy::Evict(..) => "keys will be evicted",
         };
         let line = format!("maxmemory {memory_max} is below the {used} bytes in use: {what}");
-        db.effects.requests.push(ServerRequest::Log(line));
+        server.effects.requests.push(ServerRequest::Log(line));
     }
 }
 
 /// Bytes that count for the limit and are no keys.
 fn beside_keys(server: &ServerState) -> usize {
-    server.base_memory + server.clients_memory + server.acl.users_memory()
+    let kept = server.tracking.memory() + server.scripting.kept_bytes();
+    server.base_memory + server.clients_memory + server.acl.users_memory() + kept
 }
 
 fn needs_memory(cx: &Context<'_>, command: &Command, demands: Demands) -> bool {
-    match command.name {
-        "exec" => demands.grows(),
-        "discard" | "quit" | "reset" => false,
-        // Whatever is queued takes memory.
-        _ => demands.grows() || cx.in_multi(),
-    }
+    // Whatever is queued takes memory.
+    let is_kept = cx.in_multi() && !command.has(flag::RUNS_QUEUED | flag::DROPS_QUEUED);
+    demands.grows() || is_kept
 }
 
 /// Gives up keys until memory is within the limit, or the work of a turn is done.

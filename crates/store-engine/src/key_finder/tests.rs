@@ -94,7 +94,7 @@ fn no_command_touches_a_key_that_was_not_checked() {
         }
         for _ in 0..if is_movable(command) { TRIES_MOVABLE } else { TRIES } {
             let mut words: Vec<String> = name.split('|').map(str::to_owned).collect();
-            words.extend(made_up_arguments(&name, &mut random));
+            words.extend(made_up_arguments(command, &mut random));
             if !command.arity.admits(words.len()) || is_exempt(command, &words) {
                 continue;
             }

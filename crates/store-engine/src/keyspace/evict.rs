@@ -2,10 +2,10 @@
 
 use store_resp::OwnedRequest;
 
+use super::changes::{Unit, event_class};
 use super::freeing::{Freeing, free_effort};
 use super::table::Scope;
 use super::{Entry, Found, Keyspace};
-use crate::effects::{Unit, event_class};
 
 impl Keyspace {
     /// How many keys of database `db` are in question.
@@ -46,9 +46,9 @@ impl Keyspace {
         self.stats.evicted += 1;
         self.signal_lost(key);
         self.notify(event_class::EVICTED, "evicted", key);
-        if self.effects.propagating {
+        if self.changes.propagating {
             let request = OwnedRequest::from_args([freeing.command(), key]);
-            self.effects.units.push(Unit { requests: vec![(db, request)] });
+            self.changes.units.push(Unit { requests: vec![(db, request)] });
         }
         self.discard(entry, freeing);
         self.selected = selected;

@@ -3,9 +3,9 @@
 use store_resp::OwnedRequest;
 use store_types::Rng;
 
+use super::changes::event_class;
 use super::table::Scope;
 use super::{Found, Keyspace};
-use crate::effects::event_class;
 
 /// Segments with an ended key that one turn looks through at the least effort: about 2,000
 /// entries each, so a turn stays near a millisecond.
@@ -36,9 +36,9 @@ impl Keyspace {
         // Trackers hear of the event first; with an eviction it is the other way round.
         self.notify(event_class::EXPIRED, "expired", key);
         self.signal_lost(key);
-        if self.effects.propagating {
+        if self.changes.propagating {
             let request = OwnedRequest::from_args([self.freeing.expire.command(), key]);
-            self.effects.unit.requests.push((self.selected, request));
+            self.changes.unit.requests.push((self.selected, request));
         }
     }
 

@@ -235,15 +235,15 @@ impl Keyspace {
     fn hand_out(&mut self, garbage: Garbage) {
         self.freeing_stats.pending_objects += garbage.objects;
         self.freeing_stats.pending_bytes += garbage.bytes;
-        let unfetched = match self.effects.garbage.is_empty() {
+        let unfetched = match self.changes.garbage.is_empty() {
             true => 0,
             false => self.handed_out_bytes,
         };
-        if self.effects.in_script && unfetched > HANDED_OUT_MAX {
+        if self.changes.in_script && unfetched > HANDED_OUT_MAX {
             return self.take_back(garbage);
         }
         self.handed_out_bytes = unfetched + garbage.bytes;
-        self.effects.garbage.push(garbage);
+        self.changes.garbage.push(garbage);
     }
 
     /// The driver has no room for it: it is freed here and now, a table in slices unless too

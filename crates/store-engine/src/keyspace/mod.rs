@@ -4,6 +4,7 @@
 //! effects (events, touched watchers, ready keys) for the engine to deliver.
 
 mod access;
+pub(crate) mod changes;
 mod entry;
 mod evict;
 mod expiry;
@@ -36,7 +37,7 @@ pub use value::{Data, Value};
 pub use waiting::WaitingKeys;
 pub use watch::Watches;
 
-use crate::effects::{Effects, KeyEvent, LostWatch, News, event_class};
+use self::changes::{Changes, KeyEvent, LostWatch, News, event_class};
 use crate::error::CommandError;
 use table::{Place, Table};
 
@@ -107,7 +108,7 @@ pub struct Keyspace {
     /// Seeded randomness for RANDOMKEY and its kind.
     pub random: Rng,
     /// What is to be delivered after the request.
-    pub effects: Effects,
+    pub changes: Changes,
     /// Watched keys.
     pub watches: Watches,
     /// Keys that blocked sessions wait for.
@@ -162,7 +163,7 @@ impl Keyspace {
             dirty: 0,
             stats: KeyStats::default(),
             random,
-            effects: Effects::default(),
+            changes: Changes::default(),
             watches: Watches::default(),
             waiting: WaitingKeys::default(),
         }
@@ -709,7 +710,7 @@ impl Keyspace {
                 self.drop_ended(b, &key);
                 let there = |table: &Table| table.find(self.hash(&key), &key).is_some();
                 if there(&self.databases[a]) || there(&self.databases[b]) {
-                    self.effects.touched_watchers.extend(self.watches.of(db, &key));
+                    self.changes.touched_watchers.extend(self.watches.of(db, &key));
                 }
             }
         }
@@ -717,7 +718,7 @@ impl Keyspace {
         for db in [a, b] {
             // What they wait for may have come, or gone.
             for key in self.waiting.in_db(db) {
-                self.effects.ready_keys.push(db, &key);
+                self.changes.ready_keys.push(db, &key);
             }
         }
     }
@@ -752,9 +753,9 @@ impl Keyspace {
     #[inline]
     pub fn signal_modified(&mut self, key: &[u8]) {
         self.touch_watchers(key);
-        if self.effects.tracking {
-            let by_script = self.effects.in_script;
-            self.effects.news.push(News::Changed { key: Some(key.into()), by_script });
+        if self.changes.tracking {
+            let by_script = self.changes.in_script;
+            self.changes.news.push(News::Changed { key: Some(key.into()), by_script });
         }
     }
 
@@ -763,15 +764,15 @@ impl Keyspace {
         if !self.watches.is_empty() {
             let db = self.selected;
             for watcher in self.watches.of(db, key) {
-                self.effects.lost_watches.push(LostWatch {
+                self.changes.lost_watches.push(LostWatch {
                     watcher: *watcher,
                     db,
                     key: key.into(),
                 });
             }
         }
-        if self.effects.tracking {
-            self.effects.news.push(News::Lost(key.into()));
+        if self.changes.tracking {
+            self.changes.news.push(News::Lost(key.into()));
         }
     }
 
@@ -780,17 +781,17 @@ impl Keyspace {
         if !self.watches.is_empty() {
             // Once is enough: a script may change a key any number of times.
             let watchers = self.watches.take(self.selected, key);
-            self.effects.touched_watchers.extend(watchers);
+            self.changes.touched_watchers.extend(watchers);
         }
     }
 
     /// Records a keyspace event when the setting asks for it.
     #[inline]
     pub fn notify(&mut self, class: u32, name: &'static str, key: &[u8]) {
-        if self.effects.event_mask & class != 0 {
+        if self.changes.event_mask & class != 0 {
             let db = self.selected;
             let event = KeyEvent { db, class, name, key: key.into() };
-            self.effects.news.push(News::Event(event));
+            self.changes.news.push(News::Event(event));
         }
     }
 
@@ -799,29 +800,32 @@ impl Keyspace {
     #[inline]
     pub fn signal_ready(&mut self, key: &[u8]) {
         if self.waiting.contains(self.selected, key) {
-            self.effects.ready_keys.push(self.selected, key);
+            self.changes.ready_keys.push(self.selected, key);
         }
     }
 
     fn signal_flushed(&mut self, db: usize, flushed: &Table) {
         for (key, watchers) in self.watches.in_db(db) {
             if flushed.find(hash(&self.hasher, key), key).is_some() {
-                self.effects.touched_watchers.extend_from_slice(watchers);
+                for watcher in watchers {
+                    let key = key.into();
+                    self.changes.lost_watches.push(LostWatch { watcher: *watcher, db, key });
+                }
             }
         }
         for key in self.waiting.in_db(db) {
             let place = flushed.find(hash(&self.hasher, &key), &key);
             if place.is_some_and(|place| flushed.entry(place).value().is_stream()) {
-                self.effects.ready_keys.push(db, &key);
+                self.changes.ready_keys.push(db, &key);
             }
         }
     }
 
     /// Tells trackers that all keys may be gone, however many databases that means.
     pub(crate) fn signal_all_flushed(&mut self) {
-        if self.effects.tracking {
-            let by_script = self.effects.in_script;
-            self.effects.news.push(News::Changed { key: None, by_script });
+        if self.changes.tracking {
+            let by_script = self.changes.in_script;
+            self.changes.news.push(News::Changed { key: None, by_script });
         }
     }
 }

@@ -29,7 +29,7 @@ fn make_big(world: &mut World, key: &str, kind: &str) {
 }
 
 fn take_garbage(world: &mut World) -> Vec<Garbage> {
-    std::mem::take(&mut world.engine.effects().garbage)
+    world.engine.take_garbage()
 }
 
 fn pending(world: &World) -> (usize, u64) {

@@ -92,7 +92,7 @@ impl World {
     }
 
     pub(crate) fn take_units(&mut self) -> Vec<Unit> {
-        std::mem::take(&mut self.engine.effects().units)
+        std::mem::take(self.engine.units())
     }
 
     /// All keys of all databases with values and expiries, in order.

@@ -15,8 +15,8 @@ use store_resp::Request;
 
 use super::encode::{Encoder, Increment};
 use super::layout::Layout;
-use super::manifest::Manifest;
-use super::plan::write_manifest;
+use super::manifest::{FileKind, Manifest};
+use super::plan::{begun_manifest, write_manifest};
 pub use super::rewrite::Switch;
 use crate::disk::{Disk, DiskFile, SyncFile, is_gone};
 
@@ -612,7 +612,15 @@ impl AppendLog {
 fn tidy(disk: &dyn Disk, layout: &Layout, manifest: &mut Manifest) -> io::Result<()> {
     let names = disk.list(&layout.folder())?;
     manifest.pass_over(layout, &names);
-    for name in names.iter().filter(|name| layout.is_leftover(name)) {
+    let begun = begun_manifest(disk, layout);
+    let is_unused = |name: &str| match layout.parse_name(name) {
+        _ if manifest.lists(name) || manifest.is_empty() => false,
+        // A rewrite was about to list it: all that it has is in the files that count.
+        Some((FileKind::Base, _)) => begun.lists(name),
+        Some(_) => disk.size(&layout.path_of(name)).is_ok_and(|len| len == 0),
+        None => false,
+    };
+    for name in names.iter().filter(|name| layout.is_leftover(name) || is_unused(name)) {
         // One that stays only takes up room.
         let _ = disk.remove(&layout.path_of(name));
     }

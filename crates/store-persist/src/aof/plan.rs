@@ -126,13 +126,19 @@ pub(super) fn read_manifest(disk: &dyn Disk, layout: &Layout) -> Result<Manifest
     }
 }
 
+/// The manifest that somebody was about to let count when they were killed. Empty when there is
+/// none.
+pub(super) fn begun_manifest(disk: &dyn Disk, layout: &Layout) -> Manifest {
+    let begun = disk::read_small(disk, &layout.new_manifest(), MANIFEST_LEN_MAX);
+    begun.ok().and_then(|bytes| Manifest::parse(&bytes).ok()).unwrap_or_default()
+}
+
 /// Without a manifest there is nothing to load, unless it was lost: then there are increments that
 /// have something in them, since nothing is promised before there is a manifest. What a manifest
 /// was about to list when power was lost is no loss: such files are history.
 fn find_unlisted(disk: &dyn Disk, layout: &Layout) -> Result<Vec<ListedFile>, PlanError> {
     let folder = layout.folder();
-    let begun = disk::read_small(disk, &layout.new_manifest(), MANIFEST_LEN_MAX);
-    let begun = begun.ok().and_then(|bytes| Manifest::parse(&bytes).ok()).unwrap_or_default();
+    let begun = begun_manifest(disk, layout);
     let names = disk.list(&folder).map_err(|error| PlanError::Disk { path: folder, error })?;
     let mut history = Vec::new();
     for name in names {

@@ -256,13 +256,15 @@ pub fn create_base(
     manifest.pass_over(layout, &disk.list(&layout.folder())?);
     let path = layout.path_of(&manifest.replace_base(layout, is_rdb));
     let new_base = layout.new_base(generation);
-    let written = write_base(&new_base).and_then(|()| disk.rename(&new_base, &path));
+    let name = manifest.add_increment(layout);
+    let written = write_base(&new_base)
+        .and_then(|()| prepare_manifest(disk, layout, &manifest))
+        .and_then(|()| disk.rename(&new_base, &path));
     // A disk that is full must not stay so because of what nobody will use.
     written.inspect_err(|_| _ = disk.remove(&new_base))?;
-    let name = manifest.add_increment(layout);
     disk.create(&layout.path_of(&name))?;
     disk.sync_folder(&layout.folder())?;
-    write_manifest(disk, layout, &manifest)?;
+    commit_manifest(disk, layout)?;
     Ok(manifest)
 }
 
@@ -294,8 +296,9 @@ pub fn replace_all(
     manifest.pass_over(layout, &disk.list(&layout.folder())?);
     let path = layout.path_of(&manifest.replace_base(layout, is_rdb));
     manifest.retire_increments(0);
+    prepare_manifest(disk, layout, &manifest)?;
     disk.rename(new_base, &path)?;
     disk.sync_folder(&layout.folder())?;
-    write_manifest(disk, layout, &manifest)?;
+    commit_manifest(disk, layout)?;
     Ok(manifest.history.iter().map(|file| layout.path_of(&file.name)).collect())
 }

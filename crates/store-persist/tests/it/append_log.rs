@@ -296,3 +296,31 @@ fn nothing_of_an_earlier_increment_comes_back() {
         assert_eq!(disk.size(increment).unwrap(), 0, "{}", increment.display());
     }
 }
+
+/// A process that is killed again and again must not fill the disk with what nobody reads.
+#[test]
+fn what_a_rewrite_left_when_it_was_killed_is_removed_and_nothing_else() {
+    let (disk, layout) = (Arc::new(SimulatedDisk::seeded(1)), layout());
+    disk.make_folder(&layout.folder()).unwrap();
+    let put = |path: PathBuf, text: &str| {
+        let mut file = disk.create(&path).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        file.sync().unwrap();
+    };
+    let listed = "file f.aof.1.base.aof seq 1 type b\nfile f.aof.1.incr.aof seq 1 type i\n";
+    let begun = "file f.aof.2.base.aof seq 2 type b\nfile f.aof.1.incr.aof seq 1 type i\n";
+    put(layout.manifest(), listed);
+    put(layout.new_manifest(), begun);
+    // The last two are somebody else's: a backup, and writes of a manifest that is lost.
+    let kept = ["f.aof.1.base.aof", "f.aof.1.incr.aof", "f.aof.7.base.rdb", "f.aof.8.incr.aof"];
+    kept.iter().for_each(|name| put(layout.path_of(name), "*1\r\n$4\r\nPING\r\n"));
+    put(layout.path_of("f.aof.2.base.aof"), "all that there was");
+    put(layout.path_of("f.aof.3.incr.aof"), "");
+    let plan = make_plan(&*disk, &layout).unwrap();
+    drop(AppendLog::open(disk.clone(), layout.clone(), plan.manifest, 1).unwrap());
+    let names = disk.list(&layout.folder()).unwrap();
+    let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
+    names.retain(|name| layout.parse_name(name).is_some());
+    names.sort_unstable();
+    assert_eq!(names, kept);
+}

@@ -8,18 +8,18 @@ use crate::client::{Client, Fate};
 impl EventLoop {
     /// Does what the engine asks for, until it asks for nothing more.
     pub(super) fn apply_effects(&mut self) {
-        while !self.engine.effects().is_fetched() {
+        while !self.engine.is_fetched() {
             let written = self.engine.take_written();
             let effects = self.engine.effects();
             let resumed = std::mem::take(&mut effects.resumed_sessions);
             let requests = std::mem::take(&mut effects.requests);
-            let garbage = std::mem::take(&mut effects.garbage);
-            if !effects.units.is_empty() {
-                self.persistence.take_units(self.now_us / 1000, &effects.units);
-                effects.units.clear();
+            let units = self.engine.units();
+            if !units.is_empty() {
+                self.persistence.take_units(self.now_us / 1000, units);
+                units.clear();
             }
             let memory_max = self.engine.config().settings().memory_max();
-            for garbage in garbage {
+            for garbage in self.engine.take_garbage() {
                 if let Err(garbage) = self.freeing.free(garbage, memory_max) {
                     self.engine.take_back(garbage);
                 }

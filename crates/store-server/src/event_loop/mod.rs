@@ -334,7 +334,7 @@ impl EventLoop {
         loop {
             self.apply_effects();
             self.engine.end_turn();
-            if self.engine.effects().is_fetched() {
+            if self.engine.is_fetched() {
                 break;
             }
         }

@@ -5,6 +5,10 @@
 //!
 //! What counts is the file that is locked, not the path: somebody may move the folder away and give
 //! another server one of that name.
+//!
+//! The folder of the append-only file is locked as well, itself and not a file in it: it needs no
+//! right to make files in `dir`, nobody can clean it away while the files in it stay, and it is the
+//! same by whatever link it is reached.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -20,6 +24,8 @@ const NAME: &str = "tenure.lock";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DataFolders {
     held: Arc<Mutex<Vec<Held>>>,
+    /// Folders that are locked themselves.
+    directories: Arc<Mutex<Vec<File>>>,
     /// Whether the disk is a simulated one, which no other process can see.
     is_simulated: bool,
 }
@@ -51,8 +57,34 @@ impl DataFolders {
         Ok(())
     }
 
+    /// Makes sure that no other server writes to the files in this folder, if it is there. To be
+    /// called before they are read. Fails with what to tell when another one has it.
+    pub(crate) fn own_directory(&self, folder: &Path) -> Result<(), String> {
+        if self.is_simulated {
+            return Ok(());
+        }
+        let mut directories = self.directories.lock().unwrap_or_else(PoisonError::into_inner);
+        if directories.iter().any(|held| is_at(held, folder)) {
+            return Ok(());
+        }
+        let opened = match File::open(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened.map_err(|error| format!("{}: {error}", folder.display()))?,
+        };
+        match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(refusal(folder, None)),
+            // Some file systems lock no folders; there the file in `dir` has to do.
+            Err(_) => return Ok(()),
+        }
+        directories.retain(has_name);
+        directories.push(opened);
+        Ok(())
+    }
+
     /// Nothing is written any more.
     pub(crate) fn release(&self) {
+        self.directories.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         for (folder, file) in held.drain(..) {
             let path = folder.join(NAME);
@@ -66,7 +98,8 @@ impl DataFolders {
     }
 }
 
-/// `None` where no file can be made: then none of ours can either, and whoever tries is told.
+/// `None` where no file can be made: no snapshot can be either, and whoever tries is told. The
+/// append-only file may be written all the same, see [`DataFolders::own_directory`].
 fn lock(folder: &Path) -> Result<Option<File>, String> {
     /// The file may be removed by its owner between opening and locking it.
     const TRIES_MAX: usize = 100;
@@ -81,7 +114,7 @@ fn lock(folder: &Path) -> Result<Option<File>, String> {
                 return Ok(Some(file));
             }
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(refusal(folder, &mut file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(refusal(folder, Some(&mut file))),
             Err(error) => return Err(format!("cannot lock {}: {error}", path.display())),
         }
     }
@@ -106,19 +139,21 @@ fn open(path: &Path) -> io::Result<File> {
     made.or_else(|_| File::open(path))
 }
 
-fn refusal(folder: &Path, file: &mut File) -> String {
-    const PID_LEN_MAX: u64 = 20;
-    let mut text = String::new();
-    let read = file.rewind().and_then(|()| file.take(PID_LEN_MAX).read_to_string(&mut text));
-    let owner = match text.trim().parse::<u32>() {
-        Ok(pid) if read.is_ok() => format!(" (process {pid})"),
-        _ => String::new(),
-    };
+fn refusal(folder: &Path, file: Option<&mut File>) -> String {
+    let owner = file.and_then(owner_in).map(|pid| format!(" (process {pid})")).unwrap_or_default();
     format!(
         "the folder {} is in use by another server{owner}: stop that one first, or give this one a \
          folder of its own with the setting dir",
         folder.display()
     )
+}
+
+/// The process that a lock file names.
+fn owner_in(file: &mut File) -> Option<u32> {
+    const PID_LEN_MAX: u64 = 20;
+    let mut text = String::new();
+    file.rewind().and_then(|()| file.take(PID_LEN_MAX).read_to_string(&mut text)).ok()?;
+    text.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -139,6 +174,28 @@ mod tests {
         second.release();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
         DataFolders::simulated().own(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_folder_of_files_has_one_owner_by_whatever_name() {
+        let folder = testkit::TempFolder::create();
+        let (files, link) = (folder.path().join("files"), folder.path().join("link"));
+        std::os::unix::fs::symlink(&files, &link).unwrap();
+        let (first, second) = (DataFolders::default(), DataFolders::default());
+        first.own_directory(&files).unwrap();
+        second.own_directory(&files).unwrap();
+        std::fs::create_dir(&files).unwrap();
+        first.own_directory(&files).unwrap();
+        first.own_directory(&link).unwrap();
+        second.own_directory(&link).unwrap_err();
+        // One that was made anew under the name is another one.
+        std::fs::remove_dir(&files).unwrap();
+        std::fs::create_dir(&files).unwrap();
+        second.own_directory(&files).unwrap();
+        let error = first.own_directory(&files).unwrap_err();
+        assert!(error.contains("in use by another server"), "{error}");
+        second.release();
+        first.own_directory(&files).unwrap();
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use store_persist::disk::{Disk, DiskFile, FileIdentity};
 
+use super::DataFolders;
+
 /// A file that this process knows.
 #[derive(Clone, Copy, Debug)]
 enum Known {
@@ -21,12 +23,13 @@ enum Known {
 /// Hands everything on, and remembers.
 pub(crate) struct KnownDisk {
     inner: Arc<dyn Disk>,
+    folders: DataFolders,
     files: Mutex<BTreeMap<PathBuf, Known>>,
 }
 
 impl KnownDisk {
-    pub(crate) fn new(inner: Arc<dyn Disk>) -> Self {
-        Self { inner, files: Mutex::default() }
+    pub(crate) fn new(inner: Arc<dyn Disk>, folders: DataFolders) -> Self {
+        Self { inner, folders, files: Mutex::default() }
     }
 
     /// Whether what stands at `path` is what this process wrote there or loaded from there. A file
@@ -120,7 +123,9 @@ impl Disk for KnownDisk {
     }
 
     fn make_folder(&self, path: &Path) -> io::Result<()> {
-        self.inner.make_folder(path)
+        self.inner.make_folder(path)?;
+        // What is written there must be read by no other server, and be written by none.
+        self.folders.own_directory(path).map_err(io::Error::other)
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {

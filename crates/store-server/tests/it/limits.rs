@@ -269,6 +269,32 @@ fn ports_change_while_the_server_runs() {
     assert_eq!(Connection::tcp(taken).words("PING"), Reply::Simple("PONG".into()));
 }
 
+/// A password that is changed on its way in locks its owner out, and lets others in.
+#[test]
+fn bytes_that_are_no_text_are_no_setting() {
+    let server = Server::builder().start().unwrap();
+    let mut connection = connect(&server);
+    let words: [&[u8]; 4] = [b"CONFIG", b"SET", b"requirepass", b"s\xffcret"];
+    let Some(Reply::Error(text)) = connection.ask(&words) else { panic!("it was taken") };
+    assert!(text.contains("'requirepass'") && text.contains("UTF-8"), "{text}");
+    assert_eq!(connection.words("PING"), Reply::Simple("PONG".into()));
+    assert_eq!(connect(&server).words("PING"), Reply::Simple("PONG".into()));
+}
+
+/// `bind ""` closes all ports; the settings remember which they were.
+#[test]
+fn a_server_that_stopped_listening_can_be_told_to_listen_again() {
+    let server = Server::builder().any_port().start().unwrap();
+    let port = server.port().unwrap();
+    let mut inside = connect(&server);
+    assert_eq!(inside.ask(&["CONFIG", "SET", "bind", ""]), Some(ok()));
+    wait_until("the port is closed", GENEROUS, || {
+        std::net::TcpStream::connect(("127.0.0.1", port)).is_err()
+    });
+    assert_eq!(inside.words("CONFIG SET bind 127.0.0.1"), ok());
+    assert_eq!(Connection::tcp(port).words("PING"), Reply::Simple("PONG".into()));
+}
+
 #[test]
 fn a_server_that_listens_nowhere_cannot_be_told_to_listen() {
     let server = Server::builder().start().unwrap();

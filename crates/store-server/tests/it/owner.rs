@@ -34,6 +34,30 @@ fn a_second_server_is_refused_in_the_same_folder() {
     drop(appending().unwrap());
 }
 
+/// Whoever cleans the lock file away, or keeps it from being made, lets no second server in; nor
+/// does a link to the files.
+#[test]
+fn the_files_have_one_owner_without_any_lock_file() {
+    let folder = TempFolder::create();
+    let (dir, other) = (folder.path().join("d"), folder.path().join("other"));
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::create_dir(&other).unwrap();
+    let start = |dir: &Path| Server::builder().persist(dir).start();
+    let first = start(&dir).unwrap();
+    assert_eq!(connect(&first).words("SET who first"), ok());
+    std::os::unix::fs::symlink(dir.join("appendonlydir"), other.join("appendonlydir")).unwrap();
+    std::fs::remove_file(dir.join("tenure.lock")).unwrap();
+    // No file can be made there.
+    std::fs::create_dir(dir.join("tenure.lock")).unwrap();
+    for dir in [&dir, &other] {
+        let error = start(dir).err().expect("it is refused").to_string();
+        assert!(error.contains("appendonlydir") && error.contains("in use"), "{error}");
+    }
+    drop(first);
+    let second = start(&other).unwrap();
+    assert_eq!(connect(&second).words("GET who"), Reply::Bulk(b"first".to_vec()));
+}
+
 #[test]
 fn a_server_that_keeps_nothing_takes_the_folder_when_it_first_writes_there() {
     let folder = TempFolder::create();

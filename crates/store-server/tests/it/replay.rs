@@ -124,7 +124,7 @@ impl World {
     }
 
     fn take_units(&mut self, stream: Stream) {
-        let units = std::mem::take(&mut self.engine.effects().units);
+        let units = std::mem::take(self.engine.units());
         for unit in units.iter().filter(|_| stream == Stream::Propagated) {
             let requests = unit.requests.iter().map(|(db, request)| (*db, request.as_request()));
             let from = self.bytes.len();

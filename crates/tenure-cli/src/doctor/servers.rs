@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 use tenure::backend::QuorumBackend;
-use tenure::backend::redis::{ClusterSurvey, RedisUrl, SentinelSurvey, Shard, Topology};
+use tenure::backend::redis::{
+    ClusterSurvey, RedisUrl, SentinelSurvey, Shard, SurveyError, Topology,
+};
 use tenure::config::Config;
 use tenure::{Resource, StoreError, StoreErrorKind};
 
@@ -107,8 +109,8 @@ pub(super) fn examine(config: &Config, elections: &[Resource]) -> Result<Examine
         }
         // Stores of other kinds have their own doctors; what is wrong with an address of ours is
         // told when it is connected to.
-        Ok(_) | Err(tenure::Error::Connect(_)) => Ok(Examined::default()),
-        Err(error) => Err(blame_on(&about, error)),
+        Ok(_) | Err(SurveyError::Connect(_)) => Ok(Examined::default()),
+        Err(error) => Err(blame_on(&about, error.into())),
     }
 }
 

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use store_server::Server;
 use tokio::net::UnixStream;
 
-use super::redis::{Connector, Dialing, Login, RedisBackend, Stream, script_digests};
+use tenure_redis::{Connector, Dialing, Login, RedisBackend, Stream, script_digests};
+
 use super::{Backend, ConnectError, Connecting};
 
 /// The scheme of addresses that mean a store of the client's own.

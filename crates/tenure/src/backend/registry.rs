@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Backend, ConnectError, Connecting, QuorumBackend, redis};
+use super::{Connecting, address};
 
 /// Starts a backend for an address.
 pub type Starter = Arc<dyn Fn(String) -> Connecting + Send + Sync>;
@@ -27,18 +27,13 @@ pub struct Registry {
 }
 
 impl Default for Registry {
-    /// Knows `redis`, `rediss` and `unix`, the first two also with `+sentinel`, `+cluster` and
-    /// `+quorum`, and `embedded` with the feature of that name.
+    /// With the feature `redis`: `redis`, `rediss` and `unix`, the first two also with `+sentinel`,
+    /// `+cluster` and `+quorum`. With the feature `embedded`: `embedded`.
     fn default() -> Self {
         let mut registry = Registry { starters: BTreeMap::new() };
-        let plain = ["redis", "rediss", "unix"];
-        let many = ["redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"];
-        for scheme in plain.into_iter().chain(many) {
-            registry.register(scheme, |address| Box::pin(async move { open_redis(&address) }));
-        }
-        for scheme in super::quorum::SCHEMES {
+        for scheme in address::SCHEMES {
             registry
-                .register(scheme, |address| Box::pin(async move { open_quorum(&address).await }));
+                .register(scheme, |address| Box::pin(async move { address::open(&address).await }));
         }
         #[cfg(feature = "embedded")]
         registry.register(super::embedded::SCHEME, |address| {
@@ -71,13 +66,7 @@ impl Registry {
         let scheme = address.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
         match scheme.and_then(|scheme| self.starters.get(&scheme)) {
             Some(start) => start(address),
-            // The Redis parser knows the forms that people bring along, and what to write instead.
-            None => Box::pin(async move {
-                match redis::RedisUrl::parse(&address) {
-                    Err(error) => Err(error),
-                    Ok(_) => open_redis(&address),
-                }
-            }),
+            None => Box::pin(async move { address::open_unnamed(&address).await }),
         }
     }
 }
@@ -86,12 +75,4 @@ impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.schemes()).finish()
     }
-}
-
-fn open_redis(address: &str) -> Result<Arc<dyn Backend>, ConnectError> {
-    Ok(Arc::new(redis::RedisBackend::open(address)?))
-}
-
-async fn open_quorum(address: &str) -> Result<Arc<dyn Backend>, ConnectError> {
-    Ok(Arc::new(QuorumBackend::open(address).await?))
 }

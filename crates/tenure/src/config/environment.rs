@@ -8,8 +8,8 @@ use super::layers::{Leaves, Lost, lay_text, locate, unknown};
 use super::origin::{Origin, Path};
 use super::problem::{Problem, Problems};
 use super::schema::{ROOT, each_leaf};
-use super::suggest::nearest;
 use super::variables::{Environment, value_of};
+use tenure_backend::nearest;
 
 /// What every variable of ours begins with.
 pub(super) const PREFIX: &str = "TENURE_";

@@ -7,9 +7,9 @@ use std::path;
 use super::origin::{Origin, Path, Place};
 use super::problem::{ConfigError, Problem, Problems};
 use super::schema::{Kind, Preset, ROOT, Row, Shape, each_leaf};
-use super::suggest::nearest;
 use super::value::{Node, Parsed, Value, describe};
 use super::variables::{Environment, fill, split};
+use tenure_backend::nearest;
 
 /// A value and where it comes from.
 #[derive(Clone, Debug)]

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::duration::{format_duration, parse_duration};
 use super::schema::Kind;
 use super::store::shown_address;
-use super::suggest::nearest;
 use super::variables::Piece;
 use crate::Secret;
+use tenure_backend::nearest;
 
 /// A value as a format gives it, with its line. No `Debug`: it may hold a secret.
 pub(super) struct Node {

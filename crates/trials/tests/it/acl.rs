@@ -84,8 +84,7 @@ fn the_page_lists_what_the_scripts_call_and_nothing_else() {
     let commands: BTreeSet<&str> = commands.lines().collect();
     let mut called: BTreeSet<String> =
         ["eval", "evalsha", "subscribe", "unsubscribe"].map(str::to_owned).into();
-    for script in std::fs::read_dir(repository("crates/tenure/src/backend/redis/scripts")).unwrap()
-    {
+    for script in std::fs::read_dir(repository("crates/tenure-redis/src/scripts")).unwrap() {
         let script = std::fs::read_to_string(script.unwrap().path()).unwrap();
         // Commands stand there in quotes and capitals; so do some of their options.
         let lines = script.lines().map(|line| line.split("--").next().unwrap_or_default());
@@ -101,7 +100,7 @@ fn the_page_lists_what_the_scripts_call_and_nothing_else() {
     let granted: BTreeSet<String> =
         rules.split(' ').filter_map(|rule| rule.strip_prefix('+')).map(str::to_owned).collect();
     assert_eq!(granted, called);
-    let reference = repository("crates/tenure/src/backend/redis/mod.rs");
+    let reference = repository("crates/tenure-redis/src/lib.rs");
     let reference = std::fs::read_to_string(reference).unwrap().replace("\n//!", "");
     assert!(reference.contains(&rules), "the reference of the backend differs from the page");
 }

@@ -138,6 +138,68 @@ fn purity() -> Vec<Planted> {
     ]
 }
 
+fn commands_by_name() -> Planted {
+    let table = "Command::new(\n    \"exec\", f),\nCommand::container(\"auth\", TABLE)\n";
+    let wrong = "\
+fn a(command: &Command) {
+    let (last, is_pattern) = match command.name {
+    if row.full_name == \"exec\" {
+    if ALLOWED.contains(&row.full_name.as_str()) {
+    if is_word(request.arg(0), \"EXEC\") {
+    if request.arg(0)[0] == b'e' {
+}
+fn b(name: &str) {
+    matches!(name, \"exec\" | \"discard\")
+}
+fn c() {
+    let name = &row.full_name;
+    match name {
+        \"auth\" => 1,
+    }
+    ALLOWED.contains(&name.as_str())
+}
+";
+    let right = "\
+fn a(command: &Command, request: Request) {
+    if command.has(flag::RUNS_QUEUED) {}
+    let name = &row.full_name;
+    format!(\"ERR '{name}' command\");
+    match registry.find(request.arg(0)) {}
+    is_word(request.arg(1), \"EXEC\")
+}
+fn b(name: &str) {
+    match name {
+        \"appendonly\" => 1,
+    }
+}
+";
+    Planted {
+        rule: "commands by name",
+        wrong: Tree::of(&[
+            ("crates/store-engine/src/commands/a.rs", table),
+            ("crates/store-engine/src/gate.rs", wrong),
+            ("crates/store-server/src/run.rs", "command.name.starts_with(\"client\")\n"),
+        ]),
+        found: &[
+            "crates/store-engine/src/gate.rs:2",
+            "crates/store-engine/src/gate.rs:3",
+            "crates/store-engine/src/gate.rs:4",
+            "crates/store-engine/src/gate.rs:5",
+            "crates/store-engine/src/gate.rs:6",
+            "crates/store-engine/src/gate.rs:9",
+            "crates/store-engine/src/gate.rs:13",
+            "crates/store-engine/src/gate.rs:16",
+            "crates/store-server/src/run.rs:1",
+        ],
+        right: Tree::of(&[
+            ("crates/store-engine/src/commands/a.rs", table),
+            ("crates/store-engine/src/gate.rs", right),
+            ("crates/store-engine/src/registry.rs", wrong),
+            ("crates/store-client/src/lib.rs", wrong),
+        ]),
+    }
+}
+
 fn words() -> Vec<Planted> {
     let read = "let now = Instant::now();\n";
     let leftovers = ["todo", "unimplemented", "dbg"].map(|name| format!("    {name}!();\n"));
@@ -153,6 +215,7 @@ fn words() -> Vec<Planted> {
                 ("crates/store-engine/src/config/rewrite.rs", "config.text_of(setting)\n"),
             ]),
         },
+        commands_by_name(),
         Planted {
             rule: "clock",
             wrong: Tree::of(&[

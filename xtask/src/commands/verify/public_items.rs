@@ -19,7 +19,12 @@ use crate::repository;
 /// The committed list.
 const LIST: &str = "crates/tenure/public-items.txt";
 /// The crates that are read, with their folders: those that the first may re-export from.
-const CRATES: &[(&str, &str)] = &[("tenure", "tenure"), ("tenure_core", "tenure-core")];
+const CRATES: &[(&str, &str)] = &[
+    ("tenure", "tenure"),
+    ("tenure_core", "tenure-core"),
+    ("tenure_backend", "tenure-backend"),
+    ("tenure_redis", "tenure-redis"),
+];
 const ROOT: &str = "tenure";
 /// What the second figure leaves out: the same surface once more, for plain threads.
 const FACADE: &str = "tenure::blocking";

@@ -34,6 +34,19 @@ struct Operation {
     overflow: Overflow,
 }
 
+/// BITFIELD may do nothing but read. What makes no sense counts as a change.
+pub(super) fn access_of_bitfield(request: Request<'_>) -> u32 {
+    let mut at = 2;
+    while let Some(word) = request.get(at) {
+        at += match word {
+            word if is_word(word, "GET") => 3,
+            word if is_word(word, "OVERFLOW") => 2,
+            _ => return RW | ACCESS | UPDATE,
+        };
+    }
+    if at == request.len() { RO | ACCESS } else { RW | ACCESS | UPDATE }
+}
+
 pub(super) fn bitfield(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let operations = parse(cx, request)?;
     if operations.iter().all(|operation| operation.action == Action::Get) {

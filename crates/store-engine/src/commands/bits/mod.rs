@@ -2,18 +2,23 @@
 
 mod field;
 
-use super::news;
 use super::prelude::*;
 use super::strings::check_len;
 use crate::keyspace::{Expiry, NewValue, StringRef};
+use crate::news;
 use field::{bitfield, bitfield_ro};
+
+const BITS: &[Change] = &[("7.0.0", "Takes BYTE and BIT.")];
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("bitcount", AtLeast(2), READ, bitcount)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::BITMAP)
-        .docs(Group::Bitmap, "2.6.0", "O(N)", "Counts the set bits of a string."),
+        .docs(Group::Bitmap, "2.6.0", "O(N)", "Counts the set bits of a string.")
+        .arguments("key#k@0 ?index#b(start#i end#i ?index_unit#o^7.0.0(byte#t=BYTE bit#t=BIT))")
+        .history(BITS),
     Command::new("bitfield", AtLeast(2), WRITE | GROWS, bitfield)
+        .access_found_by(field::access_of_bitfield)
         .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE | VARIABLE)])
         .categories(category::BITMAP)
@@ -22,27 +27,43 @@ pub(super) const TABLE: &[Command] = &[
             "3.2.0",
             "O(1)",
             "Reads and writes integers of any width within a string.",
+        )
+        .arguments(
+            "key#k@0 ?*operation#o(encoding_offset#b=GET(encoding#s offset#i) \
+             write#b(?wrap_sat_fail#o=OVERFLOW(wrap#t=WRAP sat#t=SAT fail#t=FAIL) \
+             write_operation#o(encoding_offset_value#b=SET(encoding#s offset#i \
+             value#i) encoding_offset_increment#b=INCRBY(encoding#s offset#i \
+             increment#i))))",
         ),
     Command::new("bitfield_ro", AtLeast(2), READ | FAST, bitfield_ro)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::BITMAP)
-        .docs(Group::Bitmap, "6.0.0", "O(1)", "Reads integers of any width within a string."),
+        .docs(Group::Bitmap, "6.0.0", "O(1)", "Reads integers of any width within a string.")
+        .arguments("key#k@0 ?*+encoding_offset#b=GET(encoding#s offset#i)"),
     Command::new("bitop", AtLeast(4), WRITE | GROWS, bitop)
         .keys(&[KeySpec::one(2, OW | UPDATE), KeySpec::all(3, RO | ACCESS)])
         .categories(category::BITMAP)
-        .docs(Group::Bitmap, "2.6.0", "O(N)", "Combines strings bit by bit."),
+        .docs(Group::Bitmap, "2.6.0", "O(N)", "Combines strings bit by bit.")
+        .arguments("operation#s destkey#k@0 *key#k@1"),
     Command::new("bitpos", AtLeast(3), READ, bitpos)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::BITMAP)
-        .docs(Group::Bitmap, "2.8.7", "O(N)", "The first set or clear bit of a string."),
+        .docs(Group::Bitmap, "2.8.7", "O(N)", "The first set or clear bit of a string.")
+        .arguments(
+            "key#k@0 bit#i ?index#b(start#i ?end_index#b(end#i \
+             ?index_unit#o^7.0.0(byte#t=BYTE bit#t=BIT)))",
+        )
+        .history(BITS),
     Command::new("getbit", Exactly(3), READ | FAST, getbit)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::BITMAP)
-        .docs(Group::Bitmap, "2.2.0", "O(1)", "One bit of a string."),
+        .docs(Group::Bitmap, "2.2.0", "O(1)", "One bit of a string.")
+        .arguments("key#k@0 offset#i"),
     Command::new("setbit", Exactly(4), WRITE | GROWS, setbit)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::BITMAP)
-        .docs(Group::Bitmap, "2.2.0", "O(1)", "Sets one bit of a string and returns it as it was."),
+        .docs(Group::Bitmap, "2.2.0", "O(1)", "Sets one bit of a string and returns it as it was.")
+        .arguments("key#k@0 offset#i value#i"),
 ];
 
 const OFFSET: CommandError = CommandError::text("ERR bit offset is not an integer or out of range");

@@ -90,18 +90,18 @@ fn close_matching(cx: &mut Context<'_>, conditions: &Conditions<'_>, skips_own: 
     let own = !skips_own && conditions.admit(cx.session);
     if own {
         cx.session.flags |= session_flag::CLOSING;
-        cx.db.effects.requests.push(ServerRequest::CloseAfterOutput(cx.session.id));
+        cx.server.effects.requests.push(ServerRequest::CloseAfterOutput(cx.session.id));
     }
     ids.len() + usize::from(own)
 }
 
 /// Closes a session other than the running one. It hears, takes and keeps nothing from now on.
-pub(in crate::commands) fn kill(db: &mut Keyspace, server: &mut ServerState, id: SessionId) {
+pub(crate) fn kill(db: &mut Keyspace, server: &mut ServerState, id: SessionId) {
     let Some(mut session) = server.sessions.take(id) else { return };
     session.flags |= session_flag::CLOSING;
     // What it has not been sent yet it will not get any more.
     session.output.clear();
     crate::commands::forget_session(db, server, &mut session);
     server.sessions.put_back(session);
-    db.effects.requests.push(ServerRequest::Close(id));
+    server.effects.requests.push(ServerRequest::Close(id));
 }

@@ -3,102 +3,135 @@
 mod kill;
 mod list;
 mod pause;
-mod tracking;
 
 use super::connection::set_name;
 use super::prelude::*;
 use crate::effects::Unblock;
 use crate::session::session_flag;
+use crate::tracking::commands::{
+    client_caching, client_getredir, client_tracking, client_trackinginfo,
+};
 use kill::client_kill;
-pub(super) use kill::kill;
+pub(crate) use kill::kill;
 pub(crate) use list::describe_client;
 use list::{client_info, client_list};
 pub(crate) use pause::end_pause;
 use pause::{client_pause, client_unpause};
-use tracking::{client_caching, client_getredir, client_tracking, client_trackinginfo};
-pub(super) use tracking::{leave_tracking, watch_changes};
-pub(crate) use tracking::{remember_keys, shrink_tracking, tell_before_reply};
 
-pub(super) const TABLE: &[Command] = &[Command::container("client", CLIENT_SUBCOMMANDS).docs(
-    Group::Connection,
-    "2.4.0",
-    "O(1)",
-    "About this connection and others.",
-)];
+pub(super) const TABLE: &[Command] = &[Command::container("client", CLIENT_SUBCOMMANDS)
+    .also(KEEPS_CACHING)
+    .docs(Group::Connection, "2.4.0", "O(1)", "About this connection and others.")];
 
 const PLAIN: u32 = NO_SCRIPT | LOADING | STALE;
 
-const CLIENT_SUBCOMMANDS: &[Command] =
-    &[
-        Command::new("caching", Exactly(3), PLAIN, client_caching)
-            .categories(category::CONNECTION)
-            .docs(
-                Group::Connection,
-                "6.0.0",
-                "O(1)",
-                "Whether the keys of the next command are tracked.",
-            ),
-        Command::new("getname", Exactly(2), PLAIN, client_getname)
-            .categories(category::CONNECTION)
-            .docs(Group::Connection, "2.6.9", "O(1)", "The name of this connection."),
-        Command::new("getredir", Exactly(2), PLAIN, client_getredir)
-            .categories(category::CONNECTION)
-            .docs(Group::Connection, "6.0.0", "O(1)", "Which connection hears of tracked keys."),
-        Command::new("help", Exactly(2), LOADING | STALE, client_help)
-            .categories(category::CONNECTION)
-            .docs(Group::Connection, "5.0.0", "O(1)", "What the subcommands do."),
-        Command::new("id", Exactly(2), PLAIN, client_id).categories(category::CONNECTION).docs(
+const CLIENT_SUBCOMMANDS: &[Command] = &[
+    Command::new("caching", Exactly(3), PLAIN, client_caching)
+        .categories(category::CONNECTION)
+        .docs(
             Group::Connection,
-            "5.0.0",
+            "6.0.0",
             "O(1)",
-            "The number of this connection.",
+            "Whether the keys of the next command are tracked.",
+        )
+        .arguments("mode#o(yes#t=YES no#t=NO)"),
+    Command::new("getname", Exactly(2), PLAIN, client_getname)
+        .categories(category::CONNECTION)
+        .docs(Group::Connection, "2.6.9", "O(1)", "The name of this connection."),
+    Command::new("getredir", Exactly(2), PLAIN, client_getredir)
+        .categories(category::CONNECTION)
+        .docs(Group::Connection, "6.0.0", "O(1)", "Which connection hears of tracked keys."),
+    Command::new("help", Exactly(2), LOADING | STALE, client_help)
+        .categories(category::CONNECTION)
+        .docs(Group::Connection, "5.0.0", "O(1)", "What the subcommands do."),
+    Command::new("id", Exactly(2), PLAIN, client_id).categories(category::CONNECTION).docs(
+        Group::Connection,
+        "5.0.0",
+        "O(1)",
+        "The number of this connection.",
+    ),
+    Command::new("info", Exactly(2), PLAIN, client_info)
+        .categories(category::CONNECTION)
+        .tips(&["nondeterministic_output"])
+        .docs(Group::Connection, "6.2.0", "O(1)", "What is known of this connection."),
+    Command::new("kill", AtLeast(3), ADMIN | PLAIN, client_kill)
+        .categories(category::CONNECTION)
+        .docs(Group::Connection, "2.4.0", "O(N)", "Closes connections.")
+        .arguments(
+            "filter#o(ip:port#s!2.8.12 *new-format#o(?client-id#i=ID^2.8.12 \
+             ?normal_master_slave_pubsub#o=TYPE^2.8.12(normal#t=NORMAL \
+             master#t=MASTER^3.2.0 slave#t=SLAVE replica#t=REPLICA^5.0.0 \
+             pubsub#t=PUBSUB) ?username#s=USER ?ip:port#s=ADDR ?ip:port#s=LADDR^6.2.0 \
+             ?yes/no#s=SKIPME))",
+        )
+        .history(&[
+            ("2.8.12", "Takes filters by name."),
+            ("2.8.12", "Takes ID."),
+            ("3.2.0", "TYPE may be master."),
+            ("5.0.0", "TYPE may be replica, besides slave."),
+            ("6.2.0", "Takes LADDR."),
+        ]),
+    Command::new("list", AtLeast(2), ADMIN | PLAIN, client_list)
+        .categories(category::CONNECTION)
+        .tips(&["nondeterministic_output"])
+        .docs(Group::Connection, "2.4.0", "O(N)", "What is known of all connections.")
+        .arguments(
+            "?normal_master_replica_pubsub#o=TYPE^5.0.0(normal#t=NORMAL \
+             master#t=MASTER replica#t=REPLICA pubsub#t=PUBSUB) \
+             ?id#b=ID^6.2.0(*client-id#i)",
+        )
+        .history(&[
+            ("2.8.12", "Tells id."),
+            ("5.0.0", "Takes TYPE."),
+            ("6.0.0", "Tells user."),
+            ("6.2.0", "Tells argv-mem, tot-mem, laddr and redir; takes ID."),
+            ("7.0.0", "Tells resp, multi-mem, rbs and rbp."),
+            ("7.0.3", "Tells ssub."),
+        ]),
+    Command::new("no-evict", Exactly(3), ADMIN | PLAIN, client_no_evict)
+        .categories(category::CONNECTION)
+        .docs(
+            Group::Connection,
+            "7.0.0",
+            "O(1)",
+            "Keeps this connection when client memory is short.",
+        )
+        .arguments("enabled#o(on#t=ON off#t=OFF)"),
+    Command::new("pause", AtLeast(3), ADMIN | PLAIN, client_pause)
+        .categories(category::CONNECTION)
+        .docs(Group::Connection, "2.9.50", "O(1)", "Holds all requests, or all writes, back.")
+        .arguments("timeout#i ?mode#o^6.2.0(write#t=WRITE all#t=ALL)")
+        .history(&[("6.2.0", "Takes WRITE and ALL.")]),
+    Command::new("reply", Exactly(3), PLAIN, client_reply)
+        .categories(category::CONNECTION)
+        .docs(Group::Connection, "3.2.0", "O(1)", "Whether this connection wants replies.")
+        .arguments("on_off_skip#o(on#t=ON off#t=OFF skip#t=SKIP)"),
+    Command::new("setname", Exactly(3), PLAIN, client_setname)
+        .categories(category::CONNECTION)
+        .docs(Group::Connection, "2.6.9", "O(1)", "Names this connection.")
+        .arguments("connection-name#s"),
+    Command::new("tracking", AtLeast(3), PLAIN, client_tracking)
+        .categories(category::CONNECTION)
+        .docs(
+            Group::Connection,
+            "6.0.0",
+            "O(1)",
+            "Whether this connection hears when keys it read change.",
+        )
+        .arguments(
+            "status#o(on#t=ON off#t=OFF) ?client-id#i=REDIRECT ?*+prefix#s=PREFIX \
+             ?bcast#t=BCAST ?optin#t=OPTIN ?optout#t=OPTOUT ?noloop#t=NOLOOP",
         ),
-        Command::new("info", Exactly(2), PLAIN, client_info)
-            .categories(category::CONNECTION)
-            .tips(&["nondeterministic_output"])
-            .docs(Group::Connection, "6.2.0", "O(1)", "What is known of this connection."),
-        Command::new("kill", AtLeast(3), ADMIN | PLAIN, client_kill)
-            .categories(category::CONNECTION)
-            .docs(Group::Connection, "2.4.0", "O(N)", "Closes connections."),
-        Command::new("list", AtLeast(2), ADMIN | PLAIN, client_list)
-            .categories(category::CONNECTION)
-            .tips(&["nondeterministic_output"])
-            .docs(Group::Connection, "2.4.0", "O(N)", "What is known of all connections."),
-        Command::new("no-evict", Exactly(3), ADMIN | PLAIN, client_no_evict)
-            .categories(category::CONNECTION)
-            .docs(
-                Group::Connection,
-                "7.0.0",
-                "O(1)",
-                "Keeps this connection when client memory is short.",
-            ),
-        Command::new("pause", AtLeast(3), ADMIN | PLAIN, client_pause)
-            .categories(category::CONNECTION)
-            .docs(Group::Connection, "2.9.50", "O(1)", "Holds all requests, or all writes, back."),
-        Command::new("reply", Exactly(3), PLAIN, client_reply)
-            .categories(category::CONNECTION)
-            .docs(Group::Connection, "3.2.0", "O(1)", "Whether this connection wants replies."),
-        Command::new("setname", Exactly(3), PLAIN, client_setname)
-            .categories(category::CONNECTION)
-            .docs(Group::Connection, "2.6.9", "O(1)", "Names this connection."),
-        Command::new("tracking", AtLeast(3), PLAIN, client_tracking)
-            .categories(category::CONNECTION)
-            .docs(
-                Group::Connection,
-                "6.0.0",
-                "O(1)",
-                "Whether this connection hears when keys it read change.",
-            ),
-        Command::new("trackinginfo", Exactly(2), PLAIN, client_trackinginfo)
-            .categories(category::CONNECTION)
-            .docs(Group::Connection, "6.2.0", "O(1)", "How this connection tracks keys."),
-        Command::new("unblock", AtLeast(3), ADMIN | PLAIN, client_unblock)
-            .categories(category::CONNECTION)
-            .docs(Group::Connection, "5.0.0", "O(log N)", "Ends the wait of a blocked connection."),
-        Command::new("unpause", Exactly(2), ADMIN | PLAIN, client_unpause)
-            .categories(category::CONNECTION)
-            .docs(Group::Connection, "6.2.0", "O(N)", "Lets requests run again."),
-    ];
+    Command::new("trackinginfo", Exactly(2), PLAIN, client_trackinginfo)
+        .categories(category::CONNECTION)
+        .docs(Group::Connection, "6.2.0", "O(1)", "How this connection tracks keys."),
+    Command::new("unblock", AtLeast(3), ADMIN | PLAIN, client_unblock)
+        .categories(category::CONNECTION)
+        .docs(Group::Connection, "5.0.0", "O(log N)", "Ends the wait of a blocked connection.")
+        .arguments("client-id#i ?timeout_error#o(timeout#t=TIMEOUT error#t=ERROR)"),
+    Command::new("unpause", Exactly(2), ADMIN | PLAIN, client_unpause)
+        .categories(category::CONNECTION)
+        .docs(Group::Connection, "6.2.0", "O(N)", "Lets requests run again."),
+];
 
 fn client_id(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     cx.reply.integer(cx.session.id.number as i64);
@@ -164,7 +197,7 @@ fn client_unblock(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let found = u64::try_from(number).ok().and_then(|number| cx.server.sessions.find(number));
     let waiting = found.filter(|session| session.blocked.is_some());
     let is_ended = |session: &crate::session::Session| {
-        cx.db.effects.unblocks.iter().any(|(id, _)| *id == session.id)
+        cx.server.effects.unblocks.iter().any(|(id, _)| *id == session.id)
     };
     let waiting =
         waiting.filter(|session| !session.has(session_flag::CLOSING) && !is_ended(session));
@@ -174,8 +207,8 @@ fn client_unblock(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         // As in Redis: whatever is ended counts as failed, and so does ending it with an error.
         cx.server.registry.stats_mut(row).failed += 1;
         cx.server.registry.stats_mut(cx.row).failed += u64::from(unblock == Unblock::Error);
-        super::slowlog::note_unblocked(cx, id, row);
-        cx.db.effects.unblocks.push((id, unblock));
+        crate::slow_log::commands::note_unblocked(cx, id, row);
+        cx.server.effects.unblocks.push((id, unblock));
     }
     Ok(())
 }

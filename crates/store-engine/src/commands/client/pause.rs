@@ -44,7 +44,7 @@ pub(crate) fn end_pause(db: &mut Keyspace, server: &mut ServerState) {
         if let Some(session) = server.sessions.get_mut(id) {
             session.flags &= !(session_flag::BLOCKED | session_flag::POSTPONED);
             session.postponed = None;
-            db.effects.resumed_sessions.push(id);
+            server.effects.resumed_sessions.push(id);
         }
     }
 }

@@ -9,13 +9,13 @@ use super::prelude::*;
 use crate::config::rewrite_whole_file;
 use crate::effects::ServerRequest;
 use crate::keyspace::{Data, Entry, Expiry, Freeing, NewValue, ValueRef};
+use crate::persistence::snapshot::{self, LoadOptions};
 use crate::session::session_flag;
-use crate::snapshot::{self, LoadOptions};
 
 pub(super) const TABLE: &[Command] = &[Command::new(
     "debug",
     AtLeast(2),
-    ADMIN | NO_SCRIPT | LOADING | STALE,
+    ADMIN | NO_SCRIPT | LOADING | STALE | SYSTEM,
     debug,
 )
 .docs(Group::Server, "1.0.0", "O(1)", "Looks inside, for tests.")];
@@ -84,7 +84,7 @@ const REFUSED: &[&str] = &[
 ];
 
 fn debug(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    if !super::config::allows(cx, cx.server.config.settings().clients.debug_command) {
+    if !crate::config::commands::allows(cx, cx.server.config.settings().clients.debug_command) {
         return Err(CommandError::text(
             "ERR DEBUG command not allowed. If the enable-debug-command option is set to \
              \"local\", you can run it from a local connection, otherwise you need to set this \
@@ -116,7 +116,7 @@ fn sleep(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let text = String::from_utf8_lossy(request.arg(2));
     let seconds: f64 = text.trim().parse().unwrap_or(0.0);
     let seconds = if seconds.is_finite() { seconds.clamp(0.0, SECONDS_MAX) } else { 0.0 };
-    cx.db.effects.rest_us = (seconds * 1e6) as u64;
+    cx.server.effects.rest_us = (seconds * 1e6) as u64;
     cx.session.flags |= session_flag::RESTS;
     cx.reply.ok();
     Ok(())
@@ -171,7 +171,7 @@ fn replybuffer(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn rewrite_whole_config(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    super::config::rewrite(cx, rewrite_whole_file)
+    crate::config::commands::rewrite(cx, rewrite_whole_file)
 }
 
 /// Saves, empties and loads the server. NOSAVE loads what was saved before, NOFLUSH keeps what is
@@ -215,7 +215,7 @@ fn reload(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if let Err(error) = loaded {
         // The file is another by now, or has keys that are there: a part of it is in memory.
         let reason = format!("DEBUG RELOAD: {}", refused(error));
-        cx.db.effects.requests.push(ServerRequest::Fail(reason.clone()));
+        cx.server.effects.requests.push(ServerRequest::Fail(reason.clone()));
         return Err(failed(reason));
     }
     cx.reply.ok();
@@ -237,7 +237,7 @@ fn load_aof(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
              aof_rewrite_in_progress:0",
         ));
     }
-    cx.db.effects.requests.push(ServerRequest::LoadAof);
+    cx.server.effects.requests.push(ServerRequest::LoadAof);
     cx.reply.ok();
     Ok(())
 }
@@ -261,7 +261,7 @@ fn error(_: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 
 fn log(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let line = format!("DEBUG LOG: {}", String::from_utf8_lossy(request.arg(2)));
-    cx.db.effects.requests.push(ServerRequest::Log(line));
+    cx.server.effects.requests.push(ServerRequest::Log(line));
     cx.reply.ok();
     Ok(())
 }

@@ -1,8 +1,9 @@
-//! Requests made up after what the tables say that commands take.
+//! Requests made up after what the rows say that commands take.
 
 use testkit::Random;
 
-use super::{Argument, arguments, find, parse};
+use super::{Argument, parse};
+use crate::command::Command;
 
 /// What stands for values, numbers and keys alike: numbers, ends of ranges, and words that are
 /// options elsewhere.
@@ -49,12 +50,11 @@ pub(crate) const KEYS: &[&str] = &[
     "KEYS", "LIMIT", "GROUP", "2",
 ];
 
-/// Arguments for the command called `name` (`xgroup|create`), its name not among them. Options come
-/// in any order and more than once. About half of the lines are as they should be; the others have
-/// something exchanged, added or left out.
-pub(crate) fn arguments_of(name: &str, random: &mut Random) -> Vec<String> {
-    let text = find(arguments::ARGUMENTS, name).copied().unwrap_or_default();
-    let mut arguments = parse(text);
+/// Arguments for a command, its name not among them. Options come in any order and more than once.
+/// About half of the lines are as they should be; the others have something exchanged, added or
+/// left out.
+pub(crate) fn arguments_of(command: &Command, random: &mut Random) -> Vec<String> {
+    let mut arguments = parse(command.arguments);
     shuffle_options(&mut arguments, random);
     let mut words = Vec::new();
     write_all(&arguments, random, &mut words);

@@ -1,6 +1,6 @@
 //! COMMAND DOCS: what commands take, and what became of them from version to version.
 //!
-//! Arguments stand in `arguments.rs` in a notation of their own, one text per command:
+//! Rows tell their arguments in a notation of its own:
 //!
 //! ```text
 //! ?*name#type@spec=TOKEN^since!deprecated(inner inner)
@@ -8,11 +8,9 @@
 //! with `?` for optional, `*` for repeated, `+` for repeated with its token, `@` and the number of
 //! the key specification, and the type as one letter.
 
-mod arguments;
-mod history;
-
 use store_resp::ReplyWriter;
 
+use crate::command::flag;
 use crate::registry::{Registry, RowId};
 
 /// Letters of types.
@@ -31,18 +29,17 @@ const TYPES: &[(char, &str)] = &[
 /// Replies with all that is known of a command and its subcommands.
 pub(super) fn document(registry: &Registry, id: RowId, reply: &mut ReplyWriter) {
     let row = registry.row(id);
-    let (command, name) = (row.command, row.full_name.as_str());
-    let deprecated = history::DEPRECATED.iter().find(|(known, ..)| *known == name);
-    let is_system = history::SYSTEM.contains(&name);
-    let changes = find(history::HISTORY, name).copied().unwrap_or_default();
-    let arguments = find(arguments::ARGUMENTS, name).map(|text| parse(text)).unwrap_or_default();
+    let command = row.command;
+    let deprecated = command.deprecated;
+    let is_system = command.has(flag::SYSTEM);
+    let arguments = parse(command.arguments);
     let facts = [
         ("summary", command.summary),
         ("since", command.since),
         ("group", command.group.name()),
         ("complexity", command.complexity),
-        ("deprecated_since", deprecated.map_or("", |(_, since, _)| since)),
-        ("replaced_by", deprecated.map_or("", |(.., instead)| instead)),
+        ("deprecated_since", deprecated.map_or("", |it| it.since)),
+        ("replaced_by", deprecated.map_or("", |it| it.instead)),
     ];
     let begun = reply.begin();
     let mut count = 0;
@@ -57,10 +54,10 @@ pub(super) fn document(registry: &Registry, id: RowId, reply: &mut ReplyWriter) 
         reply.simple(if is_system { "syscmd" } else { "deprecated" });
         count += 1;
     }
-    if !changes.is_empty() {
+    if !command.history.is_empty() {
         reply.bulk(b"history");
-        reply.set(changes.len());
-        for (version, what) in changes {
+        reply.set(command.history.len());
+        for (version, what) in command.history {
             reply.array(2);
             reply.bulk(version.as_bytes());
             reply.bulk(what.as_bytes());
@@ -82,11 +79,6 @@ pub(super) fn document(registry: &Registry, id: RowId, reply: &mut ReplyWriter) 
         count += 1;
     }
     reply.end_map(begun, count);
-}
-
-fn find<'t, T>(table: &'t [(&str, T)], name: &str) -> Option<&'t T> {
-    let at = table.binary_search_by(|(known, _)| (*known).cmp(name)).ok()?;
-    Some(&table[at].1)
 }
 
 /// One argument, as far as its text says.
@@ -203,12 +195,6 @@ pub(crate) mod made_up;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_tables_are_sorted() {
-        assert!(arguments::ARGUMENTS.is_sorted_by_key(|(name, _)| *name));
-        assert!(history::HISTORY.is_sorted_by_key(|(name, _)| *name));
-    }
 
     #[test]
     fn the_notation_is_read() {

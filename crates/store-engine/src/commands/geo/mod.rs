@@ -8,8 +8,8 @@ use store_types::number::{Extended, IntText, parse_f64};
 use store_types::{Inserted, SortedSet};
 
 use super::collection::count_further;
-use super::news;
 use super::prelude::*;
+use crate::news;
 use search::{georadius, georadiusbymember, geosearch, geosearchstore};
 
 const STORE_KEYS_BY_MEMBER: &[KeySpec] = &[
@@ -23,50 +23,107 @@ const STORE_KEYS: &[KeySpec] = &[
     KeySpec::after("STOREDIST", 6, OW | UPDATE),
 ];
 
+const UNIT: &[Change] = &[("7.0.0", "Units may be written in capitals.")];
+
 pub(super) const TABLE: &[Command] = &[
     Command::new("geoadd", AtLeast(5), WRITE | GROWS, geoadd)
         .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::GEO)
-        .docs(Group::Geo, "3.2.0", "O(log N)", "Adds members at positions."),
+        .docs(Group::Geo, "3.2.0", "O(log N)", "Adds members at positions.")
+        .arguments(
+            "key#k@0 ?condition#o^6.2.0(nx#t=NX xx#t=XX) ?change#t=CH^6.2.0 \
+             *longitude_latitude_member#b(longitude#d latitude#d member#s)",
+        )
+        .history(&[("6.2.0", "Takes CH, NX and XX.")]),
     Command::new("geodist", AtLeast(4), READ, geodist)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::GEO)
-        .docs(Group::Geo, "3.2.0", "O(1)", "How far two members are apart."),
+        .docs(Group::Geo, "3.2.0", "O(1)", "How far two members are apart.")
+        .arguments("key#k@0 member1#s member2#s ?unit#o(m#t=M km#t=KM ft#t=FT mi#t=MI)"),
     Command::new("geohash", AtLeast(2), READ, geohash)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::GEO)
-        .docs(Group::Geo, "3.2.0", "O(1)", "The positions of members as geohashes."),
+        .docs(Group::Geo, "3.2.0", "O(1)", "The positions of members as geohashes.")
+        .arguments("key#k@0 *member#s"),
     Command::new("geopos", AtLeast(2), READ, geopos)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::GEO)
-        .docs(Group::Geo, "3.2.0", "O(1)", "The positions of members."),
+        .docs(Group::Geo, "3.2.0", "O(1)", "The positions of members.")
+        .arguments("key#k@0 *member#s"),
     Command::new("georadius", AtLeast(6), WRITE | GROWS, georadius)
         .keys(STORE_KEYS)
         .keys_found_by(search::georadius_keys)
         .categories(category::GEO)
-        .docs(Group::Geo, "3.2.0", "O(N+log M)", "Members around a position."),
+        .docs(Group::Geo, "3.2.0", "O(N+log M)", "Members around a position.")
+        .arguments(
+            "key#k@0 longitude#d latitude#d radius#d unit#o(m#t=M km#t=KM ft#t=FT \
+             mi#t=MI) ?withcoord#t=WITHCOORD ?withdist#t=WITHDIST ?withhash#t=WITHHASH \
+             ?count#b(count#i=COUNT ?any#t=ANY^6.2.0) ?order#o(asc#t=ASC desc#t=DESC) \
+             ?key#k@1=STORE ?key#k@2=STOREDIST",
+        )
+        .history(&[("6.2.0", "COUNT takes ANY."), ("7.0.0", "Units may be written in capitals.")])
+        .deprecated("6.2.0", "`GEOSEARCH` or `GEOSEARCHSTORE`, `BYRADIUS`"),
     Command::new("georadius_ro", AtLeast(6), READ, search::georadius_ro)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::GEO)
-        .docs(Group::Geo, "3.2.10", "O(N+log M)", "Members around a position, never stored."),
+        .docs(Group::Geo, "3.2.10", "O(N+log M)", "Members around a position, never stored.")
+        .arguments(
+            "key#k@0 longitude#d latitude#d radius#d unit#o(m#t=M km#t=KM ft#t=FT \
+             mi#t=MI) ?withcoord#t=WITHCOORD ?withdist#t=WITHDIST ?withhash#t=WITHHASH \
+             ?count#b(count#i=COUNT ?any#t=ANY^6.2.0) ?order#o(asc#t=ASC desc#t=DESC)",
+        )
+        .history(&[("6.2.0", "COUNT takes ANY.")])
+        .deprecated("6.2.0", "`GEOSEARCH … BYRADIUS`"),
     Command::new("georadiusbymember", AtLeast(5), WRITE | GROWS, georadiusbymember)
         .keys(STORE_KEYS_BY_MEMBER)
         .keys_found_by(search::georadiusbymember_keys)
         .categories(category::GEO)
-        .docs(Group::Geo, "3.2.0", "O(N+log M)", "Members around a member."),
+        .docs(Group::Geo, "3.2.0", "O(N+log M)", "Members around a member.")
+        .arguments(
+            "key#k@0 member#s radius#d unit#o(m#t=M km#t=KM ft#t=FT mi#t=MI) \
+             ?withcoord#t=WITHCOORD ?withdist#t=WITHDIST ?withhash#t=WITHHASH \
+             ?count#b(count#i=COUNT ?any#t=ANY) ?order#o(asc#t=ASC desc#t=DESC) \
+             ?key#k@1=STORE ?key#k@2=STOREDIST",
+        )
+        .history(UNIT)
+        .deprecated("6.2.0", "`GEOSEARCH` or `GEOSEARCHSTORE`, `FROMMEMBER … BYRADIUS`"),
     Command::new("georadiusbymember_ro", AtLeast(5), READ, search::georadiusbymember_ro)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::GEO)
-        .docs(Group::Geo, "3.2.10", "O(N+log M)", "Members around a member, never stored."),
+        .docs(Group::Geo, "3.2.10", "O(N+log M)", "Members around a member, never stored.")
+        .arguments(
+            "key#k@0 member#s radius#d unit#o(m#t=M km#t=KM ft#t=FT mi#t=MI) \
+             ?withcoord#t=WITHCOORD ?withdist#t=WITHDIST ?withhash#t=WITHHASH \
+             ?count#b(count#i=COUNT ?any#t=ANY) ?order#o(asc#t=ASC desc#t=DESC)",
+        )
+        .deprecated("6.2.0", "`GEOSEARCH … FROMMEMBER … BYRADIUS`"),
     Command::new("geosearch", AtLeast(7), READ, geosearch)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::GEO)
-        .docs(Group::Geo, "6.2.0", "O(N+log M)", "Members within a circle or a box."),
+        .docs(Group::Geo, "6.2.0", "O(N+log M)", "Members within a circle or a box.")
+        .arguments(
+            "key#k@0 from#o(member#s=FROMMEMBER \
+             longitude_latitude#b=FROMLONLAT(longitude#d latitude#d)) \
+             by#o(circle#b(radius#d=BYRADIUS unit#o(m#t=M km#t=KM ft#t=FT mi#t=MI)) \
+             box#b(width#d=BYBOX height#d unit#o(m#t=M km#t=KM ft#t=FT mi#t=MI))) \
+             ?order#o(asc#t=ASC desc#t=DESC) ?count#b(count#i=COUNT ?any#t=ANY) \
+             ?withcoord#t=WITHCOORD ?withdist#t=WITHDIST ?withhash#t=WITHHASH",
+        )
+        .history(UNIT),
     Command::new("geosearchstore", AtLeast(8), WRITE | GROWS, geosearchstore)
         .keys(&[KeySpec::one(1, OW | UPDATE), KeySpec::one(2, RO | ACCESS)])
         .categories(category::GEO)
-        .docs(Group::Geo, "6.2.0", "O(N+log M)", "Stores the members within a circle or a box."),
+        .docs(Group::Geo, "6.2.0", "O(N+log M)", "Stores the members within a circle or a box.")
+        .arguments(
+            "destination#k@0 source#k@1 from#o(member#s=FROMMEMBER \
+             longitude_latitude#b=FROMLONLAT(longitude#d latitude#d)) \
+             by#o(circle#b(radius#d=BYRADIUS unit#o(m#t=M km#t=KM ft#t=FT mi#t=MI)) \
+             box#b(width#d=BYBOX height#d unit#o(m#t=M km#t=KM ft#t=FT mi#t=MI))) \
+             ?order#o(asc#t=ASC desc#t=DESC) ?count#b(count#i=COUNT ?any#t=ANY) \
+             ?storedist#t=STOREDIST",
+        )
+        .history(UNIT),
 ];
 
 /// Parses a longitude and the latitude behind it.
@@ -182,7 +239,7 @@ fn propagate_added(
     first: usize,
     scores: &[(f64, &[u8])],
 ) {
-    if !cx.db.effects.propagating {
+    if !cx.db.changes.propagating {
         return;
     }
     let texts: Vec<IntText> = scores.iter().map(|(score, _)| IntText::new(*score as i64)).collect();

@@ -3,8 +3,8 @@
 use store_types::{Element, Set};
 
 use super::super::collection::{count_from, key_count, look_set, reply_element};
-use super::super::news;
 use super::super::prelude::*;
+use crate::news;
 
 /// What is made of several sets.
 #[derive(Clone, Copy, PartialEq, Eq)]

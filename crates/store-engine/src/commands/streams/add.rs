@@ -70,7 +70,7 @@ pub(super) fn xadd(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult 
     if trimmed > 0 {
         cx.db.notify(event_class::STREAM, "xtrim", key);
     }
-    if cx.db.effects.propagating {
+    if cx.db.changes.propagating {
         let id = (options.id_at, text.as_bytes());
         propagate(cx, request, Some(id), options.trimming, (len, first_id));
     }
@@ -137,7 +137,7 @@ pub(super) fn xtrim(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult
         cx.db.changed_after_event(event_class::STREAM, "xtrim", key);
         cx.db.signal_modified(key);
         count_further(cx, removed as usize - 1);
-        if cx.db.effects.propagating {
+        if cx.db.changes.propagating {
             propagate(cx, request, None, options.trimming, (len, first_id));
         }
     }

@@ -61,7 +61,7 @@ pub(super) struct Claims<'a> {
 
 impl<'a> Claims<'a> {
     pub(super) fn new(cx: &Context<'_>, key: &'a [u8], group: &'a [u8]) -> Self {
-        let requests = cx.db.effects.propagating.then(Vec::new);
+        let requests = cx.db.changes.propagating.then(Vec::new);
         Self { key, group, requests, changes: 0 }
     }
 

@@ -8,9 +8,9 @@ mod set;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::news;
 use super::prelude::*;
 use crate::keyspace::NewValue;
+use crate::news;
 use counter::{decr, decrby, incr, incrby, incrbyfloat};
 use edit::{append, getrange, setrange, strlen};
 pub(super) use edit::{check_len, string_max};
@@ -21,80 +21,99 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("append", Exactly(3), WRITE | GROWS | FAST, append)
         .keys(&[KeySpec::one(1, RW | INSERT)])
         .categories(category::STRING)
-        .docs(Group::String, "2.0.0", "O(1)", "Adds to the end of a string."),
+        .docs(Group::String, "2.0.0", "O(1)", "Adds to the end of a string.")
+        .arguments("key#k@0 value#s"),
     Command::new("decr", Exactly(2), WRITE | GROWS | FAST, decr)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::STRING)
-        .docs(Group::String, "1.0.0", "O(1)", "Subtracts one from the integer in a string."),
+        .docs(Group::String, "1.0.0", "O(1)", "Subtracts one from the integer in a string.")
+        .arguments("key#k@0"),
     Command::new("decrby", Exactly(3), WRITE | GROWS | FAST, decrby)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::STRING)
-        .docs(Group::String, "1.0.0", "O(1)", "Subtracts from the integer in a string."),
+        .docs(Group::String, "1.0.0", "O(1)", "Subtracts from the integer in a string.")
+        .arguments("key#k@0 decrement#i"),
     Command::new("get", Exactly(2), READ | FAST, get)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::STRING)
-        .docs(Group::String, "1.0.0", "O(1)", "The string at a key."),
+        .docs(Group::String, "1.0.0", "O(1)", "The string at a key.")
+        .arguments("key#k@0"),
     Command::new("getdel", Exactly(2), WRITE | FAST, getdel)
         .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE)])
         .categories(category::STRING)
-        .docs(Group::String, "6.2.0", "O(1)", "The string at a key, which is removed."),
+        .docs(Group::String, "6.2.0", "O(1)", "The string at a key, which is removed.")
+        .arguments("key#k@0"),
     Command::new("getex", AtLeast(2), WRITE | FAST, getex)
         .told_behind(news::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::STRING)
-        .docs(Group::String, "6.2.0", "O(1)", "The string at a key, whose expiry is changed."),
+        .docs(Group::String, "6.2.0", "O(1)", "The string at a key, whose expiry is changed.")
+        .arguments(
+            "key#k@0 ?expiration#o(seconds#i=EX milliseconds#i=PX \
+             unix-time-seconds#u=EXAT unix-time-milliseconds#u=PXAT persist#t=PERSIST)",
+        ),
     Command::new("getrange", Exactly(4), READ, getrange)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::STRING)
-        .docs(Group::String, "2.4.0", "O(N)", "A part of a string."),
+        .docs(Group::String, "2.4.0", "O(N)", "A part of a string.")
+        .arguments("key#k@0 start#i end#i"),
     Command::new("getset", Exactly(3), WRITE | GROWS | FAST, getset)
         .told_behind(news::changes)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::STRING)
-        .docs(Group::String, "1.0.0", "O(1)", "Sets a string and returns the one before."),
+        .docs(Group::String, "1.0.0", "O(1)", "Sets a string and returns the one before.")
+        .arguments("key#k@0 value#s")
+        .deprecated("6.2.0", "`SET … GET`"),
     Command::new("incr", Exactly(2), WRITE | GROWS | FAST, incr)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::STRING)
-        .docs(Group::String, "1.0.0", "O(1)", "Adds one to the integer in a string."),
+        .docs(Group::String, "1.0.0", "O(1)", "Adds one to the integer in a string.")
+        .arguments("key#k@0"),
     Command::new("incrby", Exactly(3), WRITE | GROWS | FAST, incrby)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::STRING)
-        .docs(Group::String, "1.0.0", "O(1)", "Adds to the integer in a string."),
+        .docs(Group::String, "1.0.0", "O(1)", "Adds to the integer in a string.")
+        .arguments("key#k@0 increment#i"),
     Command::new("incrbyfloat", Exactly(3), WRITE | GROWS | FAST, incrbyfloat)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::STRING)
-        .docs(Group::String, "2.6.0", "O(1)", "Adds to the number in a string."),
+        .docs(Group::String, "2.6.0", "O(1)", "Adds to the number in a string.")
+        .arguments("key#k@0 increment#d"),
     Command::new("lcs", AtLeast(3), READ, lcs)
         .keys(&[KeySpec::range(1, 1, 1, RO | ACCESS)])
         .categories(category::STRING)
-        .docs(Group::String, "7.0.0", "O(N*M)", "The longest common subsequence of two strings."),
+        .docs(Group::String, "7.0.0", "O(N*M)", "The longest common subsequence of two strings.")
+        .arguments(
+            "key1#k@0 key2#k@0 ?len#t=LEN ?idx#t=IDX ?len#i=MINMATCHLEN \
+             ?withmatchlen#t=WITHMATCHLEN",
+        ),
     Command::new("mget", AtLeast(2), READ | FAST, mget)
         .keys(&[KeySpec::all(1, RO | ACCESS)])
         .categories(category::STRING)
         .tips(&["request_policy:multi_shard"])
-        .docs(Group::String, "1.0.0", "O(N)", "The strings at several keys."),
+        .docs(Group::String, "1.0.0", "O(N)", "The strings at several keys.")
+        .arguments("*key#k@0"),
     Command::new("mset", AtLeast(3), WRITE | GROWS, mset)
         .keys(&[KeySpec::range(1, -1, 2, OW | UPDATE)])
         .categories(category::STRING)
         .tips(&["request_policy:multi_shard", "response_policy:all_succeeded"])
-        .docs(Group::String, "1.0.1", "O(N)", "Sets several strings at once."),
+        .docs(Group::String, "1.0.1", "O(N)", "Sets several strings at once.")
+        .arguments("*key_value#b(key#k@0 value#s)"),
     Command::new("msetnx", AtLeast(3), WRITE | GROWS, msetnx)
         .keys(&[KeySpec::range(1, -1, 2, OW | INSERT)])
         .categories(category::STRING)
         .tips(&["request_policy:multi_shard", "response_policy:agg_min"])
-        .docs(
-            Group::String,
-            "1.0.1",
-            "O(N)",
-            "Sets several strings unless one of the keys exists.",
-        ),
+        .docs(Group::String, "1.0.1", "O(N)", "Sets several strings unless one of the keys exists.")
+        .arguments("*key_value#b(key#k@0 value#s)"),
     Command::new("psetex", Exactly(4), WRITE | GROWS, psetex)
         .keys(&[KeySpec::one(1, OW | UPDATE)])
         .categories(category::STRING)
-        .docs(Group::String, "2.6.0", "O(1)", "Sets a string that ends after milliseconds."),
+        .docs(Group::String, "2.6.0", "O(1)", "Sets a string that ends after milliseconds.")
+        .arguments("key#k@0 milliseconds#i value#s"),
     Command::new("set", AtLeast(3), WRITE | GROWS, set)
         .told_behind(set::told_behind_set)
+        .access_found_by(set::access_of_set)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE | VARIABLE)])
         .categories(category::STRING)
         .docs(
@@ -102,27 +121,45 @@ pub(super) const TABLE: &[Command] = &[
             "1.0.0",
             "O(1)",
             "Sets a string, under conditions and with an expiry if wished.",
-        ),
+        )
+        .arguments(
+            "key#k@0 value#s ?condition#o^2.6.12(nx#t=NX xx#t=XX) ?get#t=GET^6.2.0 \
+             ?expiration#o(seconds#i=EX^2.6.12 milliseconds#i=PX^2.6.12 \
+             unix-time-seconds#u=EXAT^6.2.0 unix-time-milliseconds#u=PXAT^6.2.0 \
+             keepttl#t=KEEPTTL^6.0.0)",
+        )
+        .history(&[
+            ("2.6.12", "Takes EX, PX, NX and XX."),
+            ("6.0.0", "Takes KEEPTTL."),
+            ("6.2.0", "Takes GET, EXAT and PXAT."),
+            ("7.0.0", "NX and GET may come together."),
+        ]),
     Command::new("setex", Exactly(4), WRITE | GROWS, setex)
         .keys(&[KeySpec::one(1, OW | UPDATE)])
         .categories(category::STRING)
-        .docs(Group::String, "2.0.0", "O(1)", "Sets a string that ends after seconds."),
+        .docs(Group::String, "2.0.0", "O(1)", "Sets a string that ends after seconds.")
+        .arguments("key#k@0 seconds#i value#s"),
     Command::new("setnx", Exactly(3), WRITE | GROWS | FAST, setnx)
         .keys(&[KeySpec::one(1, OW | INSERT)])
         .categories(category::STRING)
-        .docs(Group::String, "1.0.0", "O(1)", "Sets a string unless the key exists."),
+        .docs(Group::String, "1.0.0", "O(1)", "Sets a string unless the key exists.")
+        .arguments("key#k@0 value#s"),
     Command::new("setrange", Exactly(4), WRITE | GROWS, setrange)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::STRING)
-        .docs(Group::String, "2.2.0", "O(1)", "Overwrites a part of a string."),
+        .docs(Group::String, "2.2.0", "O(1)", "Overwrites a part of a string.")
+        .arguments("key#k@0 offset#i value#s"),
     Command::new("strlen", Exactly(2), READ | FAST, strlen)
         .keys(&[KeySpec::one(1, RO)])
         .categories(category::STRING)
-        .docs(Group::String, "2.2.0", "O(1)", "The length of a string."),
+        .docs(Group::String, "2.2.0", "O(1)", "The length of a string.")
+        .arguments("key#k@0"),
     Command::new("substr", Exactly(4), READ, getrange)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::STRING)
-        .docs(Group::String, "1.0.0", "O(N)", "A part of a string, by the older name."),
+        .docs(Group::String, "1.0.0", "O(N)", "A part of a string, by the older name.")
+        .arguments("key#k@0 start#i end#i")
+        .deprecated("2.0.0", "`GETRANGE`"),
 ];
 
 /// Argument `index` in the form in which a string is kept. A large one is kept without a copy.

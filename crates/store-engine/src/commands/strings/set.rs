@@ -3,11 +3,11 @@
 use store_resp::SHARED_MIN;
 
 use super::super::expire::{Unit, deadline};
-use super::super::news;
 use super::super::prelude::*;
 use super::{reply_shared, stored_arg};
-use crate::effects::KeyEvent;
+use crate::keyspace::changes::KeyEvent;
 use crate::keyspace::{Expiry, StringRef};
+use crate::news;
 
 pub(super) fn get(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     match cx.db.read_string(request.arg(1))? {
@@ -57,6 +57,12 @@ struct Ends {
     arg: usize,
     unit: Unit,
     is_absolute: bool,
+}
+
+/// SET reads only with GET.
+pub(super) fn access_of_set(request: Request<'_>) -> u32 {
+    let gets = request.args_from(3).any(|arg| is_word(arg, "GET"));
+    if gets { RW | ACCESS | UPDATE } else { OW | UPDATE }
 }
 
 pub(super) fn set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use store_persist::aof::{self, FsyncPolicy, Layout};
 
 use super::super::Texts;
-use crate::snapshot::SavePoint;
+use crate::persistence::snapshot::SavePoint;
 
 /// The snapshot file, and the folder of all files.
 #[derive(Clone, Debug)]

@@ -1,0 +1,222 @@
+//! What happened to keys and is not told yet: the keyspace notes it, the engine delivers it after
+//! each request.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use store_resp::OwnedRequest;
+
+use super::Garbage;
+use crate::session::SessionId;
+
+/// What happened to keys, and what of it is wanted at all.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Which classes of events are wanted (`notify-keyspace-events`).
+    pub event_mask: u32,
+    /// Whether some session tracks keys.
+    pub tracking: bool,
+    /// Whether units are wanted at all: without replicas and file, nobody pays for them.
+    pub propagating: bool,
+    /// Whether a script runs.
+    pub in_script: bool,
+    /// What happened to keys, in this order, and nobody was told yet.
+    pub news: NewsQueue,
+    /// Sessions whose watched keys changed.
+    pub touched_watchers: Vec<SessionId>,
+    /// Watched keys that ended or were evicted.
+    pub lost_watches: Vec<LostWatch>,
+    /// Keys that got something a blocked session may wait for.
+    pub ready_keys: ReadyKeys,
+    /// Requests of the unit being built.
+    pub unit: Unit,
+    /// For the server: finished units in order.
+    pub units: Vec<Unit>,
+    /// For the server: values to be freed where that delays nobody; it tells the engine by
+    /// `Engine::note_freed`. Whoever drops them at once frees them here.
+    pub garbage: Vec<Garbage>,
+}
+
+impl Changes {
+    /// Whether the engine has nothing to deliver.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.news.is_empty()
+            && self.touched_watchers.is_empty()
+            && self.lost_watches.is_empty()
+            && self.ready_keys.is_empty()
+            && self.unit.requests.is_empty()
+    }
+
+    /// Whether the server has nothing to fetch.
+    #[inline]
+    pub(crate) fn is_fetched(&self) -> bool {
+        self.units.is_empty() && self.garbage.is_empty()
+    }
+
+    /// Forgets what was to be delivered.
+    pub(crate) fn forget_undelivered(&mut self) {
+        self.unit.requests.clear();
+        self.news.clear();
+        self.touched_watchers.clear();
+        self.lost_watches.clear();
+        self.ready_keys.clear();
+    }
+}
+
+/// Classes of keyspace events, numbered as in Redis so that the setting reads the same.
+pub mod event_class {
+    /// Publish on `__keyspace@<db>__:<key>`.
+    pub const KEYSPACE: u32 = 1 << 0;
+    /// Publish on `__keyevent@<db>__:<event>`.
+    pub const KEYEVENT: u32 = 1 << 1;
+    /// Commands of no kind in particular.
+    pub const GENERIC: u32 = 1 << 2;
+    /// Strings.
+    pub const STRING: u32 = 1 << 3;
+    /// Lists.
+    pub const LIST: u32 = 1 << 4;
+    /// Sets.
+    pub const SET: u32 = 1 << 5;
+    /// Hashes.
+    pub const HASH: u32 = 1 << 6;
+    /// Sorted sets.
+    pub const SORTED_SET: u32 = 1 << 7;
+    /// Keys that ended.
+    pub const EXPIRED: u32 = 1 << 8;
+    /// Keys given up for memory.
+    pub const EVICTED: u32 = 1 << 9;
+    /// Streams.
+    pub const STREAM: u32 = 1 << 10;
+    /// Reads of keys that are not there.
+    pub const KEY_MISS: u32 = 1 << 11;
+    /// Modules; no event of ours has it, the setting does.
+    pub const MODULE: u32 = 1 << 13;
+    /// Keys that are new.
+    pub const NEW: u32 = 1 << 14;
+}
+
+/// One keyspace event, recorded only when the setting asks for its class.
+#[derive(Clone, Debug)]
+pub struct KeyEvent {
+    /// Database of the key.
+    pub db: usize,
+    /// One bit of [`event_class`].
+    pub class: u32,
+    /// Its name, such as `set`.
+    pub name: &'static str,
+    /// The key.
+    pub key: Box<[u8]>,
+}
+
+/// What happened to keys, for those who want to hear of it.
+#[derive(Debug)]
+pub enum News {
+    /// An event that the setting asks for.
+    Event(KeyEvent),
+    /// A command changed a key. Only while some session tracks.
+    Changed {
+        /// The key; `None` stands for all of them.
+        key: Option<Box<[u8]>>,
+        /// Whether a script called the command.
+        by_script: bool,
+    },
+    /// This key ended or was evicted, recorded as changes are: nobody changed it, so even a
+    /// session that is not told of its own changes is told of this.
+    Lost(Box<[u8]>),
+}
+
+impl News {
+    fn memory(&self) -> usize {
+        let key = match self {
+            News::Event(event) => Some(&event.key),
+            News::Changed { key, .. } => key.as_ref(),
+            News::Lost(key) => Some(key),
+        };
+        size_of::<Self>() + key.map_or(0, |key| key.len())
+    }
+}
+
+/// News in order, with the memory that they take.
+#[derive(Debug, Default)]
+pub struct NewsQueue {
+    queue: Vec<News>,
+    bytes: usize,
+}
+
+impl NewsQueue {
+    /// So much is told before a script or transaction goes on: it may cause any number of news.
+    const BYTES_MAX: usize = 256 * 1024;
+
+    pub(crate) fn push(&mut self, news: News) {
+        self.bytes += news.memory();
+        self.queue.push(news);
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether so much waits that it must not wait until the request is over.
+    #[inline]
+    pub(crate) fn is_large(&self) -> bool {
+        self.bytes > Self::BYTES_MAX
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<News> {
+        std::mem::take(self).queue
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Keys that somebody waits for, in the order in which they first got something. Each is there
+/// once, however often a script adds to it.
+#[derive(Debug, Default)]
+pub struct ReadyKeys {
+    order: Vec<(usize, Box<[u8]>)>,
+    known: BTreeMap<usize, BTreeSet<Box<[u8]>>>,
+}
+
+impl ReadyKeys {
+    pub(crate) fn push(&mut self, db: usize, key: &[u8]) {
+        let known = self.known.entry(db).or_default();
+        if !known.contains(key) {
+            known.insert(key.into());
+            self.order.push((db, key.into()));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<(usize, Box<[u8]>)> {
+        std::mem::take(self).order
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// One write as replicas and the append-only file get it: all or nothing.
+#[derive(Debug, Default)]
+pub struct Unit {
+    /// Requests with the database each runs in.
+    pub requests: Vec<(usize, OwnedRequest)>,
+}
+
+/// A key that was watched is gone, though no command removed it.
+#[derive(Debug)]
+pub struct LostWatch {
+    /// Who watched it.
+    pub watcher: SessionId,
+    /// Its database.
+    pub db: usize,
+    /// Its name.
+    pub key: Box<[u8]>,
+}

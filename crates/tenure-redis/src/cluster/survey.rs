@@ -1,0 +1,288 @@
+//! Asks nodes which of them has which slot.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use redis::Value;
+use tenure_core::{StoreError, StoreErrorKind};
+
+use super::address::ClusterAddress;
+use super::map::SlotMap;
+use super::slot::Slot;
+use crate::SurveyError;
+use crate::dial::Route;
+use crate::error;
+use crate::node::Node;
+use crate::text::cleaned;
+use crate::url::RedisUrl;
+
+/// How long one node may take to answer.
+const ASK_TIMEOUT: Duration = Duration::from_millis(1500);
+/// How long one is waited for before the next is asked beside it. All at once would be three times
+/// the connections whenever a whole fleet looks for its store.
+const NEXT_ASKED_AFTER: Duration = Duration::from_millis(150);
+/// How many of the known nodes may be asked, beside one that the address names: a node that was cut
+/// off tells an old story, so others are asked each time.
+const KNOWN_ASKED: usize = 2;
+
+/// Whom to ask in turn: everyone that the address names as long as nothing is known, then a few.
+pub(super) fn nodes_to_ask(address: &ClusterAddress, map: Option<&SlotMap>) -> Vec<Node> {
+    let mut nodes = map.map_or(address.seeds(), SlotMap::nodes).to_vec();
+    fastrand::shuffle(&mut nodes);
+    if map.is_none() {
+        return nodes;
+    }
+    nodes.truncate(KNOWN_ASKED);
+    // Names may lead elsewhere by now, which nobody else would tell.
+    let seed = fastrand::choice(address.seeds()).filter(|seed| !nodes.contains(seed));
+    nodes.extend(seed.cloned());
+    nodes
+}
+
+/// The first answer of `nodes`. The error is the one that a person can do most about.
+pub(super) async fn survey(
+    address: Arc<ClusterAddress>,
+    nodes: Vec<Node>,
+) -> Result<SlotMap, StoreError> {
+    let mut asking = FuturesUnordered::new();
+    let mut failures = Vec::new();
+    let mut others = nodes.iter();
+    asking.extend(others.next().map(|node| ask(&address, node)));
+    while !asking.is_empty() {
+        tokio::select! {
+            Some((node, answer)) = asking.next() => match answer {
+                Ok(map) => return Ok(map),
+                Err(error) => failures.push((node, error)),
+            },
+            () = tokio::time::sleep(NEXT_ASKED_AFTER), if !others.as_slice().is_empty() => {}
+        }
+        asking.extend(others.next().map(|node| ask(&address, node)));
+    }
+    Err(verdict(&failures))
+}
+
+async fn ask<'a>(
+    address: &ClusterAddress,
+    node: &'a Node,
+) -> (&'a Node, Result<SlotMap, StoreError>) {
+    let route = match Route::to(&address.node_at(node)) {
+        Ok(route) => route,
+        Err(error) => return (node, Err(StoreError::unreachable(error.to_string()))),
+    };
+    let asking = async {
+        let mut line = route.open_unchecked().await?;
+        let mut question = redis::cmd("CLUSTER");
+        question.arg("SLOTS");
+        // Some servers' errors come as values, some as errors.
+        match line.connection.send_packed_command(&question).await {
+            Ok(Value::ServerError(error)) => Err(refusal(address, node, error::from_reply(&error))),
+            Ok(reply) => SlotMap::parse(&reply, node).map_err(|fault| {
+                StoreError::unexpected(format!("{node} answered {fault} to CLUSTER SLOTS"))
+            }),
+            Err(error) => Err(refusal(address, node, error::from_connection(&error))),
+        }
+    };
+    (node, route.within(ASK_TIMEOUT, asking).await)
+}
+
+/// A server that knows no clusters says so in words of its own.
+fn refusal(address: &ClusterAddress, node: &Node, error: StoreError) -> StoreError {
+    let said = error.message();
+    let is_alone = said.contains("cluster support disabled") || said.contains("unknown command");
+    if error.kind() != StoreErrorKind::Unexpected || !is_alone {
+        return error;
+    }
+    StoreError::wrong_address(format!("{node} is no node of a cluster ({})", cleaned(said)))
+        .with_next_step(format!("write {} in the store's address", address.node_at(node)))
+}
+
+fn verdict(failures: &[(&Node, StoreError)]) -> StoreError {
+    let lasting = failures.iter().find(|(_, error)| !error.is_temporary());
+    let Some((node, error)) = lasting.or(failures.first()) else {
+        return StoreError::unreachable("no node was asked");
+    };
+    match error.kind() {
+        StoreErrorKind::Denied => error.clone().at(&format!("the node at {node}")),
+        // One that is silent now may be of a cluster.
+        StoreErrorKind::WrongAddress if failures.iter().any(|(_, error)| error.is_temporary()) => {
+            error.clone().with_kind(StoreErrorKind::Unreachable)
+        }
+        _ if !error.is_temporary() => error.clone(),
+        _ => error::of_silent(("node", failures.len()), &node.to_string(), error),
+    }
+}
+
+/// How many nodes are asked beside those that the address names.
+const OTHERS_ASKED_MAX: usize = 256;
+
+/// A cluster as its nodes tell of it.
+#[derive(Debug)]
+pub struct ClusterSurvey {
+    /// The nodes that do not tell anything, with the reason.
+    pub silent: Vec<(String, StoreError)>,
+    address: ClusterAddress,
+    map: SlotMap,
+}
+
+/// The nodes that have a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// The one that serves it.
+    pub owner: RedisUrl,
+    /// Those that would take over.
+    pub replicas: Vec<RedisUrl>,
+}
+
+impl ClusterSurvey {
+    /// Asks all of them, and all that they know of. Fails when none of them answers.
+    pub(crate) async fn take(address: ClusterAddress) -> Result<Self, SurveyError> {
+        if let Some(seed) = address.seeds().first() {
+            Route::to(&address.node_at(seed))?;
+        }
+        let (mut told, mut failures) = ask_each(&address, address.seeds().to_vec()).await;
+        if told.is_empty() {
+            let failures: Vec<_> =
+                failures.iter().map(|(node, error)| (node, error.clone())).collect();
+            return Err(verdict(&failures).into());
+        }
+        let asked = |node: &&Node| address.seeds().contains(node);
+        let known: BTreeSet<Node> = told.iter().flat_map(|(_, map)| map.nodes().to_vec()).collect();
+        let others = known.iter().filter(|node| !asked(node)).take(OTHERS_ASKED_MAX).cloned();
+        let (more, silent) = ask_each(&address, others.collect()).await;
+        told.extend(more);
+        failures.extend(silent);
+        let silent = failures.into_iter().map(|(node, error)| (node.to_string(), error)).collect();
+        Ok(ClusterSurvey { silent, address, map: put_together(&told) })
+    }
+
+    /// The slots that nobody serves: `0-99, 5460`. `None` when there are none.
+    pub fn missing_slots(&self) -> Option<String> {
+        self.map.gaps()
+    }
+
+    /// The slot in which a key lies.
+    pub fn slot_of(&self, key: &str) -> u16 {
+        Slot::of(key).number()
+    }
+
+    /// The nodes that have the slot of a key. `None` when nobody serves it.
+    pub fn shard_of(&self, key: &str) -> Option<Shard> {
+        self.map.owner(Slot::of(key)).map(|owner| self.shard(owner))
+    }
+
+    /// All that serve slots.
+    pub fn shards(&self) -> Vec<Shard> {
+        let owners = self.map.nodes().iter().filter(|node| self.map.is_owner(node));
+        owners.map(|owner| self.shard(owner)).collect()
+    }
+
+    fn shard(&self, owner: &Node) -> Shard {
+        let replicas = self.map.replicas_of(owner).map(|node| self.address.node_at(node));
+        Shard { owner: self.address.node_at(owner), replicas: replicas.collect() }
+    }
+}
+
+type Told = Vec<(Node, SlotMap)>;
+type Failures = Vec<(Node, StoreError)>;
+
+async fn ask_each(address: &ClusterAddress, nodes: Vec<Node>) -> (Told, Failures) {
+    let answers = join_all(nodes.iter().map(|node| ask(address, node))).await;
+    let (mut told, mut failures) = (Vec::new(), Vec::new());
+    for (node, answer) in answers {
+        match answer {
+            Ok(map) => told.push((node.clone(), map)),
+            Err(error) => failures.push((node.clone(), error)),
+        }
+    }
+    (told, failures)
+}
+
+/// One map of what many tell. A slot is served by whoever says so of itself; what others say counts
+/// only for those who do not answer, because a node may not have heard of a change.
+fn put_together(told: &[(Node, SlotMap)]) -> SlotMap {
+    let votes = |(_, map): &&(Node, SlotMap)| told.iter().filter(|(_, other)| other == map).count();
+    let most = told.iter().max_by_key(votes).map(|(_, map)| map);
+    let mut map = most.expect("somebody told something").clone();
+    for (node, _) in told {
+        map.forget(node);
+    }
+    for (node, of_node) in told {
+        for slot in of_node.owned_by(node) {
+            map.learn(slot, node);
+        }
+        // An owner knows its replicas best.
+        for replica in of_node.replicas_of(node) {
+            map.learn_replica(node, replica);
+        }
+    }
+    map
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_person_can_mend_is_told_before_silence() {
+        let node = Node { host: "a".into(), port: 1 };
+        let silent = || (&node, StoreError::unreachable("refused"));
+        let denied = || (&node, StoreError::denied("NOAUTH").with_next_step("do this"));
+        let text = verdict(&[silent(), denied()]).to_string();
+        assert!(text.contains("the node at a:1: NOAUTH; do this"), "{text}");
+        let text = verdict(&[silent(), silent()]).to_string();
+        assert!(text.contains("none of 2 nodes answers (the one at a:1: refused)"), "{text}");
+        let text = verdict(&[silent()]).to_string();
+        assert!(text.contains("the node at a:1 does not answer: refused"), "{text}");
+        let alone = || (&node, StoreError::wrong_address("no node of a cluster"));
+        assert_eq!(verdict(&[alone(), alone()]).kind(), StoreErrorKind::WrongAddress);
+        assert_eq!(verdict(&[alone(), silent()]).kind(), StoreErrorKind::Unreachable);
+    }
+
+    #[test]
+    fn a_few_of_many_are_asked_and_one_that_the_address_names() {
+        let address = ClusterAddress::parse("redis+cluster://seed-1,seed-2").unwrap();
+        assert_eq!(nodes_to_ask(&address, None).len(), 2);
+        let asked = Node { host: "a".into(), port: 1 };
+        let mut map = SlotMap::parse(&Value::Array(vec![]), &asked).unwrap();
+        for port in 1..100 {
+            let slot = super::super::slot::Slot::numbered(u64::from(port)).unwrap();
+            map.learn(slot, &Node { host: "known".into(), port });
+        }
+        let asked = nodes_to_ask(&address, Some(&map));
+        assert_eq!(asked.len(), 3);
+        assert!(asked[2].host.starts_with("seed-"), "{asked:?}");
+    }
+
+    #[test]
+    fn a_slot_is_served_by_whoever_says_so_of_itself() {
+        let node = |port| Node { host: "h".into(), port };
+        let slot = |number| Slot::numbered(number).unwrap();
+        let told = |owned: [u16; 3]| {
+            let mut map = SlotMap::parse(&Value::Array(vec![]), &node(1)).unwrap();
+            for (number, port) in (0..).zip(owned) {
+                map.learn(slot(number), &node(port));
+            }
+            map
+        };
+        // One has given slot 0 away and another has taken slot 1; the third has heard of neither,
+        // and neither has the fourth, which is down, whose slot is its own as far as anybody knows.
+        let mut first = told([1, 1, 4]);
+        first.forget(&node(1));
+        let map = put_together(&[
+            (node(1), first),
+            (node(2), told([1, 2, 4])),
+            (node(3), told([1, 1, 4])),
+            (node(5), told([1, 1, 4])),
+        ]);
+        let owners = [0, 1, 2].map(|number| map.owner(slot(number)).map(|node| node.port));
+        assert_eq!(owners, [None, Some(2), Some(4)]);
+
+        let mut knowing = told([1, 2, 4]);
+        knowing.learn_replica(&node(2), &node(9));
+        let map = put_together(&[(node(2), knowing), (node(3), told([1, 2, 4]))]);
+        assert_eq!(map.replicas_of(&node(2)).collect::<Vec<_>>(), [&node(9)]);
+    }
+}

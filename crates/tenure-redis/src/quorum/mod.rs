@@ -1,0 +1,124 @@
+//! Elections on a majority of several independent nodes.
+//!
+//! In: [`Call`]s. Each becomes a round (`tenure_core::quorum`) over the nodes' own backends; what
+//! the round decides is the answer. Nothing is decided here: requests and replies are carried, and
+//! a node that does not answer in time does not count.
+
+mod address;
+mod calling;
+mod ears;
+mod standing;
+mod survey;
+
+use std::fmt;
+use std::sync::Arc;
+
+use tenure_core::protocol::Call;
+use tenure_core::quorum::Quorum;
+use tenure_core::{Resource, StoreError};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use self::address::FORM;
+pub(crate) use self::address::QuorumAddress;
+use self::ears::Ears;
+use self::standing::Nodes;
+use crate::{RedisBackend, RedisUrl};
+use tenure_backend::{
+    Backend, Calling, ConnectError, Connection, Listening, SignalSink, Subscription,
+};
+
+/// Elections on a majority of several independent nodes, as one store.
+///
+/// ```no_run
+/// # use tenure_redis::QuorumBackend;
+/// # async fn example() -> Result<(), tenure_backend::ConnectError> {
+/// let backend = QuorumBackend::open("redis+quorum://10.0.0.1,10.0.0.2,10.0.0.3").await?;
+/// # Ok(()) }
+/// ```
+pub struct QuorumBackend {
+    nodes: Arc<Nodes>,
+    state: watch::Receiver<Connection>,
+    watching: AbortHandle,
+    place: String,
+}
+
+impl QuorumBackend {
+    /// The nodes at an address such as `redis+quorum://host1,host2,host3`. Fails when the address
+    /// or a file that it names is unusable, and when a node that answers is none that can count: a
+    /// replica, a part of a cluster, a sentinel, or the same server as another. Nodes that do not
+    /// answer are no failure: they may come back.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, in which its connections are to live.
+    pub async fn open(address: &str) -> Result<Self, ConnectError> {
+        let address = QuorumAddress::parse(address)?;
+        let absent = survey::check(&address).await?;
+        let open = |url| -> Result<Arc<dyn Backend>, ConnectError> {
+            Ok(Arc::new(RedisBackend::open_url(url)?))
+        };
+        let nodes = address.nodes().iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        Self::build(nodes, absent, address.to_string())
+    }
+
+    /// The nodes that an address names, for tools that look at each of them. `None` when it names
+    /// no quorum.
+    pub fn nodes_of(address: &str) -> Option<Result<Vec<RedisUrl>, ConnectError>> {
+        FORM.is_meant(address).then(|| Ok(QuorumAddress::parse(address)?.nodes().to_vec()))
+    }
+
+    /// A quorum of these nodes, each a backend of its own that leads to one server. `place` is
+    /// shown to people. Fails when they are fewer than three or an even number.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn over(nodes: Vec<Arc<dyn Backend>>, place: String) -> Result<Self, ConnectError> {
+        Self::build(nodes, Vec::new(), place)
+    }
+
+    fn build(
+        nodes: Vec<Arc<dyn Backend>>,
+        absent: Vec<Option<StoreError>>,
+        place: String,
+    ) -> Result<Self, ConnectError> {
+        let quorum = Quorum::of(nodes.len());
+        let quorum = quorum.map_err(|error| ConnectError::Address(error.to_string()))?;
+        let (state, watching) = standing::watch(quorum, &nodes);
+        let nodes = Arc::new(Nodes::new(quorum, nodes, absent));
+        Ok(QuorumBackend { nodes, state, watching, place })
+    }
+}
+
+impl Drop for QuorumBackend {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
+}
+
+impl Backend for QuorumBackend {
+    fn call(&self, call: Call) -> Calling {
+        calling::begin(&self.nodes, call)
+    }
+
+    fn subscribe(&self, resource: &Resource) -> Subscription {
+        ears::subscribe(self.nodes.quorum, self.nodes.backends(), resource)
+    }
+
+    fn listen(&self, resource: &Resource, sink: SignalSink) -> Listening {
+        Ears::new(self.nodes.quorum, sink).listen(self.nodes.backends(), resource)
+    }
+
+    fn connection(&self) -> watch::Receiver<Connection> {
+        self.state.clone()
+    }
+
+    fn describe(&self) -> String {
+        self.place.clone()
+    }
+}
+
+impl fmt::Debug for QuorumBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("QuorumBackend").field(&self.place).finish()
+    }
+}

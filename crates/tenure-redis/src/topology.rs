@@ -1,0 +1,62 @@
+//! What stands behind an address, for tools that look at each server.
+
+use tenure_backend::ConnectError;
+use tenure_core::StoreError;
+
+use super::cluster::{ClusterAddress, ClusterSurvey};
+use super::sentinel::{SentinelAddress, SentinelSurvey};
+use super::url::RedisUrl;
+
+/// Why nobody could be looked at.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SurveyError {
+    /// The address or a file that it names is unusable.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// Nobody answered as hoped.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+}
+
+/// What stands behind an address. For a quorum, see [`QuorumBackend::nodes_of`].
+///
+/// ```no_run
+/// # use tenure_redis::Topology;
+/// # async fn example() -> Result<(), tenure_redis::SurveyError> {
+/// if let Topology::Cluster(survey) = Topology::survey("redis+cluster://10.0.0.1,10.0.0.2").await? {
+///     println!("slots without an owner: {:?}", survey.missing_slots());
+///     println!("the election lives on {:?}", survey.shard_of("tenure:nightly-report"));
+/// }
+/// # Ok(()) }
+/// ```
+///
+/// [`QuorumBackend::nodes_of`]: crate::QuorumBackend::nodes_of
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Topology {
+    /// One server.
+    One(RedisUrl),
+    /// A master that sentinels name.
+    Sentinels(SentinelSurvey),
+    /// A cluster.
+    Cluster(ClusterSurvey),
+}
+
+impl Topology {
+    /// Asks everybody that the address names, all at once and each for a moment. Fails when the
+    /// address or a file that it names is not usable, and when nobody can be asked.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn survey(address: &str) -> Result<Self, SurveyError> {
+        if SentinelAddress::is_meant(address) {
+            let survey = SentinelSurvey::take(SentinelAddress::parse(address)?).await?;
+            return Ok(Topology::Sentinels(survey));
+        }
+        if ClusterAddress::is_meant(address) {
+            let survey = ClusterSurvey::take(ClusterAddress::parse(address)?).await?;
+            return Ok(Topology::Cluster(survey));
+        }
+        Ok(Topology::One(RedisUrl::parse(address)?))
+    }
+}
