@@ -1,6 +1,6 @@
 //! One process in a world: its host's clock, its connection, its work.
 
-use tenure_core::protocol::{Answer, Tick, Token};
+use tenure_core::protocol::{Answer, TickId, Token};
 use tenure_core::quorum::{HintCount, Round};
 use tenure_core::{Moment, Timing};
 
@@ -76,11 +76,11 @@ pub(crate) struct Work {
     pub(crate) believed_until: Moment,
     pub(crate) was_lost: bool,
     /// The tick that it is for, where it is the work of a job.
-    pub(crate) tick: Option<Tick>,
+    pub(crate) tick: Option<TickId>,
 }
 
 impl Work {
-    pub(crate) fn is_on(&self, tick: &Tick) -> bool {
+    pub(crate) fn is_on(&self, tick: &TickId) -> bool {
         self.runs_under.is_some() && self.tick.as_ref() == Some(tick)
     }
 }

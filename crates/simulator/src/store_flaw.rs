@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_core::ServerTime;
 use tenure_core::memory_store::MemoryStore;
-use tenure_core::protocol::{Acquire, Answer, Ballot, Call, Hint, Outcome, Request, Tick, Token};
+use tenure_core::protocol::{Acquire, Answer, Ballot, Call, Hint, Outcome, Request, TickId, Token};
 
 use crate::flaw::Flaw;
 use crate::people::LOWEST;
@@ -77,8 +77,8 @@ impl Flaw {
                 | Request::TickReopen { tick, .. }
                 | Request::TickLook { tick },
             ) => {
-                if let Tick::Period { number, .. } = tick {
-                    *tick = Tick::Number(*number);
+                if let TickId::Period { number, .. } = tick {
+                    *tick = TickId::Number(*number);
                 }
             }
             (Flaw::AbandonWithoutAttempt, Request::Abandon { attempt }) => {

@@ -88,9 +88,9 @@ pub enum Reason {
     /// The lock delay after a crash is running.
     LockDelay(Duration),
     /// An operator paused the election.
-    PausedByOperator,
-    /// The application paused this instance.
-    PausedHere,
+    Paused,
+    /// The application has this instance stand back.
+    StandsBack,
     /// The application is not ready to lead.
     NotReady,
     /// Work did not beat in time.
@@ -142,8 +142,8 @@ impl Reason {
             Reason::Reserved(_) => "reserved",
             Reason::Quarantine { .. } => "quarantine",
             Reason::LockDelay(_) => "lock-delay",
-            Reason::PausedByOperator => "paused",
-            Reason::PausedHere => "paused-here",
+            Reason::Paused => "paused",
+            Reason::StandsBack => "stands-back",
             Reason::NotReady => "not-ready",
             Reason::WorkStalled => "work-stalled",
             Reason::WorkFailed(_) => "work-failed",

@@ -190,7 +190,7 @@ pub enum Request {
         /// The own term.
         token: Token,
         /// Which tick.
-        tick: Tick,
+        tick: TickId,
         /// Whether a tick that somebody began and never finished runs again.
         rerun_crashed: bool,
     },
@@ -199,7 +199,7 @@ pub enum Request {
         /// The own term.
         token: Token,
         /// Which tick.
-        tick: Tick,
+        tick: TickId,
         /// How it ended.
         outcome: TickOutcome,
         /// How long the outcome of a named tick is kept.
@@ -211,12 +211,12 @@ pub enum Request {
         /// The own term.
         token: Token,
         /// Which tick.
-        tick: Tick,
+        tick: TickId,
     },
     /// How a tick stands, without taking part.
     TickLook {
         /// Which tick.
-        tick: Tick,
+        tick: TickId,
     },
 }
 
@@ -562,7 +562,7 @@ pub enum HistoryKind {
 
 /// Which run of a recurring or named job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Tick {
+pub enum TickId {
     /// The tick with this number: everything up to the highest finished number counts as done, for
     /// ever.
     Number(u64),

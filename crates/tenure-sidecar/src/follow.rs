@@ -311,14 +311,14 @@ impl Drop for Holding {
 
 /// Tells the hooks as soon as work has to stop, and lets go of the term when they have ended.
 async fn hold(term: tenure::Term, hooks: Arc<Hooks>, id: String) {
-    term.stopping().await;
+    term.wait_until_stopping().await;
     let reason = term.stop_reason().map_or("unknown", |reason| reason.code());
     let (name, token) = (term.resource().name().to_owned(), term.token().get());
     let loss = Happening { turn: Turn::Loss, name: name.clone(), id, token, reason };
     hooks.tell(&Arc::new(loss));
     tokio::select! {
         () = hooks.loss_told(&name, token) => {}
-        () = term.lost() => {}
+        () = term.wait_until_over() => {}
     }
 }
 

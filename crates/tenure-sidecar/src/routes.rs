@@ -10,7 +10,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
-use tenure::{Asked, SeenLeader, Token};
+use tenure::{AskOutcome, SeenLeader, Token};
 
 use crate::extract::{PathName, QueryWords};
 use crate::json::Json;
@@ -308,7 +308,7 @@ async fn hand_over(
 }
 
 /// What came of asking a leader.
-fn answer(watched: &Watched, asked: Result<Asked, tenure::Error>) -> Response {
+fn answer(watched: &Watched, asked: Result<AskOutcome, tenure::Error>) -> Response {
     #[derive(Serialize)]
     struct Outcome {
         outcome: &'static str,
@@ -318,19 +318,19 @@ fn answer(watched: &Watched, asked: Result<Asked, tenure::Error>) -> Response {
     }
     let id = |leader: &SeenLeader| leader.id.to_string();
     let (status, outcome, why, leader) = match asked {
-        Ok(Asked::Done { leader }) => {
+        Ok(AskOutcome::Done { leader }) => {
             let text = match &leader {
                 Some(leader) => format!("{} leads now", leader.id.name()),
                 None => "it gave way; nobody leads yet".to_owned(),
             };
             (StatusCode::OK, "done", text, leader.as_ref().map(id))
         }
-        Ok(Asked::Refused { why }) => {
+        Ok(AskOutcome::Refused { why }) => {
             // Whoever refused goes on, as was just seen.
             let leader = watched.known_leader(&watched.seen(), &watched.own());
             (StatusCode::CONFLICT, "refused", why, leader.as_ref().map(id))
         }
-        Ok(Asked::NotAnswered { leader }) => {
+        Ok(AskOutcome::NotAnswered { leader }) => {
             let text = format!("{} did not answer: it may be stuck", leader.id.name());
             (StatusCode::GATEWAY_TIMEOUT, "not-answered", text, Some(id(&leader)))
         }

@@ -430,12 +430,12 @@ impl Watched {
         let Some(election) = &self.election else { return };
         while let Ok(term) = election.wait_for_leadership().await {
             // Held to the end of this turn, beside the guard of a promise made before it was here.
-            term.stopping().await;
+            term.wait_until_stopping().await;
             let until = self.lock_promise().until.take();
             if let Some(until) = until {
                 tokio::select! {
                     () = tokio::time::sleep_until(until.into()) => {}
-                    () = term.lost() => {}
+                    () = term.wait_until_over() => {}
                 }
             }
             self.lock_promise().guard = None;

@@ -20,7 +20,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const EXPIRY_GRAIN: Duration = Duration::from_millis(2);
 
 impl Tenure {
-    /// Looks at the election about `name` without taking part in it.
+    /// Looks at the election about `name` without taking part in it; see [`Observer`].
     pub fn observe(&self, name: &str) -> Result<Observer, Error> {
         let resource = self.client().resource(name)?;
         Ok(Observer { client: Arc::clone(self.client()), resource })
@@ -33,19 +33,9 @@ impl Tenure {
         let resource = Resource::with_key(name, key)?;
         Ok(Observer { client: Arc::clone(self.client()), resource })
     }
-
-    /// Who leads `name` now, asked of the store. Having no leader is an answer, not an error.
-    pub async fn leader(&self, name: &str) -> Result<Leadership, Error> {
-        self.observe(name)?.leader().await
-    }
-
-    /// The latest `count` entries of the history of `name`, newest first.
-    pub async fn history(&self, name: &str, count: usize) -> Result<Vec<HistoryEntry>, Error> {
-        self.observe(name)?.history(count).await
-    }
 }
 
-/// Somebody who looks on.
+/// One election seen from outside: who leads, who takes part, and what an operator may do.
 #[derive(Clone, Debug)]
 pub struct Observer {
     client: Arc<Client>,
@@ -120,7 +110,7 @@ pub enum Vacancy {
         /// How long the store keeps it for that one unless it tries again.
         left: Duration,
     },
-    /// Leases from before a loss of data, or an operator's [`clear`](Tenure::clear), may still be
+    /// Leases from before a loss of data, or an operator's [`clear`](Observer::clear), may still be
     /// believed in.
     Quarantine {
         /// How long to wait.
@@ -179,7 +169,7 @@ impl Observer {
         })
     }
 
-    /// Who leads now.
+    /// Who leads now, asked of the store. Having no leader is an answer, not an error.
     pub async fn leader(&self) -> Result<Leadership, Error> {
         let answer = self.ask(Request::Observe { members: false }).await?;
         Ok(Leadership::of(&answer.view))

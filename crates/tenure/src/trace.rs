@@ -173,10 +173,7 @@ fn log_trouble(state: &ElectionState, reason: &Reason, circumstances: Circumstan
 fn is_wait(reason: &Reason) -> bool {
     matches!(
         reason,
-        Reason::Quarantine { .. }
-            | Reason::PausedByOperator
-            | Reason::LockDelay(_)
-            | Reason::Conflict(_)
+        Reason::Quarantine { .. } | Reason::Paused | Reason::LockDelay(_) | Reason::Conflict(_)
     )
 }
 
@@ -195,7 +192,7 @@ pub(crate) fn log_wait(state: &ElectionState, reason: &Reason, circumstances: Ci
             tracing::warn!(target: "tenure", resource, id, reason = code, %detail,
                 "cannot contend");
         }
-        Reason::Quarantine { .. } | Reason::PausedByOperator | Reason::LockDelay(_) => {
+        Reason::Quarantine { .. } | Reason::Paused | Reason::LockDelay(_) => {
             tracing::info!(target: "tenure", resource, id, reason = code, %detail, "waits");
         }
         _ => {}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::protocol::{
     Acquire, Ballot, Call, CloseReason, Hint, HistoryKind, LostWhy, MemberRecord, Outcome, Request,
-    Tick, TickOutcome, Token, WishKind,
+    TickId, TickOutcome, Token, WishKind,
 };
 use crate::{InstanceId, Resource, ServerTime};
 
@@ -526,7 +526,7 @@ fn history_tells_how_each_term_ended() {
 fn a_tick_runs_once_across_the_fleet() {
     let mut desk = Desk::new();
     let token = desk.lead("ada", 1);
-    for tick in [Tick::Number(7), Tick::Named("import".into())] {
+    for tick in [TickId::Number(7), TickId::Named("import".into())] {
         let begin =
             |token, rerun_crashed| Request::TickBegin { token, tick: tick.clone(), rerun_crashed };
         let finish = Request::TickFinish {
@@ -549,7 +549,7 @@ fn a_tick_runs_once_across_the_fleet() {
         assert_eq!(desk.ask("bob", look), failed);
         assert_eq!(desk.ask("ada", begin(token, true)), failed);
     }
-    let earlier = Request::TickLook { tick: Tick::Number(3) };
+    let earlier = Request::TickLook { tick: TickId::Number(3) };
     assert_eq!(desk.ask("bob", earlier), Outcome::TickDone(TickOutcome::Succeeded));
 }
 
@@ -566,7 +566,7 @@ fn a_tick_that_has_just_ended_stays_known_among_many_series() {
     }
     let token = desk.lead("ada", 1);
     let period = Duration::from_secs(1);
-    let tick = Tick::Period { number: desk.now.0 / 1_000_000, period };
+    let tick = TickId::Period { number: desk.now.0 / 1_000_000, period };
     let begin = Request::TickBegin { token, tick: tick.clone(), rerun_crashed: true };
     assert_eq!(desk.ask("ada", begin.clone()), Outcome::TickRuns);
     desk.wait(2_000);
@@ -576,7 +576,7 @@ fn a_tick_that_has_just_ended_stays_known_among_many_series() {
     let done = Outcome::TickDone(TickOutcome::Succeeded);
     assert_eq!(desk.ask("bob", Request::TickLook { tick: tick.clone() }), done);
 
-    let other = Tick::Period { number: desk.now.0 / 3_000_000, period: 3 * period };
+    let other = TickId::Period { number: desk.now.0 / 3_000_000, period: 3 * period };
     let begin_other = Request::TickBegin { token, tick: other, rerun_crashed: true };
     assert_eq!(desk.ask("ada", begin_other), Outcome::TickRuns);
     assert_eq!(desk.ask("ada", begin), done, "nor does another series end it");
@@ -586,7 +586,7 @@ fn a_tick_that_has_just_ended_stays_known_among_many_series() {
 fn a_crashed_tick_runs_again_only_when_asked_to() {
     let mut desk = Desk::new();
     let begin =
-        |token, rerun_crashed| Request::TickBegin { token, tick: Tick::Number(1), rerun_crashed };
+        |token, rerun_crashed| Request::TickBegin { token, tick: TickId::Number(1), rerun_crashed };
     let crashed = desk.lead("ada", 1);
     desk.ask("ada", begin(crashed, false));
     desk.wait(3_001);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::memory_store::MemoryStore;
 use crate::protocol::{
     Acquire, Answer, Ballot, Call, CloseReason, Hint, HistoryKind, LostWhy, MemberRecord, Outcome,
-    Request, Tick, Token, WishKind,
+    Request, TickId, Token, WishKind,
 };
 use crate::{
     Election, InstanceId, Moment, Output, Resource, ServerTime, Settings, StoreError,
@@ -408,7 +408,7 @@ fn what_comes_after_the_deadline_does_not_count() {
 #[test]
 fn a_tick_is_refused_with_what_to_do() {
     let mut nodes = Nodes::new(3);
-    let tick = Tick::Number(1);
+    let tick = TickId::Number(1);
     let got = nodes.ask("ada", Request::TickLook { tick });
     let refused = got.as_ref().unwrap_err();
     assert_eq!(refused.kind(), StoreErrorKind::WrongAddress);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tenure_core::memory_store::{FIELDS, Life, MemoryStore, Word};
 use tenure_core::protocol::{
-    Acquire, Answer, Ballot, Call, CloseReason, MemberRecord, Outcome, Request, Tick, TickOutcome,
-    WishKind,
+    Acquire, Answer, Ballot, Call, CloseReason, MemberRecord, Outcome, Request, TickId,
+    TickOutcome, WishKind,
 };
 use tenure_core::{InstanceId, Resource, ServerTime, Token};
 use testkit::Random;
@@ -359,13 +359,13 @@ impl Story {
 
     fn tick(&mut self, token: Token) -> Request {
         let tick = match self.random.in_range(0..4) {
-            0 => Tick::Named("import".into()),
-            1 => Tick::Number(self.random.in_range(0..5)),
+            0 => TickId::Named("import".into()),
+            1 => TickId::Number(self.random.in_range(0..5)),
             _ => {
                 let period = Duration::from_secs(*self.random.choose(&[1, 60]));
                 let passed = self.now / u64::try_from(period.as_micros()).unwrap_or(1);
                 let number = passed + self.random.in_range(0..4) - 2;
-                Tick::Period { number, period }
+                TickId::Period { number, period }
             }
         };
         match self.random.in_range(0..6) {

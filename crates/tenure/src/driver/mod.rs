@@ -244,12 +244,12 @@ impl Driver {
     fn grant_wishes(&mut self, key: ElectionKey) {
         let Some(entry) = self.elections.get_mut(&key) else { return };
         let mut wishes = entry.state.take_wishes();
-        let paused = entry.pause_changed(&wishes);
+        let stands_back = entry.standing_back_changed(&wishes);
         let hand_overs = entry.take_hand_overs(&mut wishes);
         self.turn(key, |machine, now| {
-            match paused {
-                Some(true) => machine.pause(now),
-                Some(false) => machine.resume(now),
+            match stands_back {
+                Some(true) => machine.stand_back(now),
+                Some(false) => machine.contend_again(now),
                 None => {}
             }
             entry::grant(machine, now, wishes, hand_overs);

@@ -234,7 +234,7 @@ async fn without_a_majority_nobody_leads_and_everyone_is_told_why() {
     let term = election.wait_for_leadership_within(PATIENT).await.unwrap();
     nodes.0[0].kill();
     nodes.0[2].kill();
-    tokio::time::timeout(PATIENT, term.lost()).await.expect("the lease ends");
+    tokio::time::timeout(PATIENT, term.wait_until_over()).await.expect("the lease ends");
     let token = term.token();
     drop(term);
     let begun = Instant::now();
@@ -388,7 +388,7 @@ async fn a_deleted_key_is_put_back_by_the_next_renewal() {
 async fn a_tick_is_refused_with_what_to_do() {
     let nodes = Nodes::servers();
     let tenure = Tenure::connect(&nodes.url()).await.unwrap();
-    let ran = tenure.once("job", Tick::Number(1), |_| async { Ok::<_, String>(()) }).await;
+    let ran = tenure.once("job", Tick::number(1), |_| async { Ok::<_, String>(()) }).await;
     let error = ran.unwrap_err();
     let Error::Store(error) = error else { panic!("{error:?}") };
     assert_eq!(error.kind(), tenure_core::StoreErrorKind::WrongAddress, "{error:?}");

@@ -346,8 +346,8 @@ async fn one_bad_answer_in_a_batch_hurts_nobody_else() {
     assert!(matches!(outcomes[3], Outcome::TickUnknown), "{outcomes:?}");
 }
 
-fn tick() -> tenure_core::protocol::Tick {
-    tenure_core::protocol::Tick::Number(1)
+fn tick() -> tenure_core::protocol::TickId {
+    tenure_core::protocol::TickId::Number(1)
 }
 
 #[tokio::test]

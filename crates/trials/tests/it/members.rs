@@ -60,7 +60,9 @@ async fn everybody_beats_and_is_seen_with_all_it_told_about_itself() {
     }
     on_bob.election.set_ready(true);
     wait_for_member(&observer, "bob", |bob| bob.record.ready).await;
-    wait_until("the leader to see its rival", GENEROUS, || on_ada.election.members().len() == 2);
+    wait_until("the leader to see its rival", GENEROUS, || {
+        on_ada.election.status().seen_members.len() == 2
+    });
     on_bob.election.stop().await;
     assert_eq!(member(&observer, "bob").await, None, "who leaves is a member no more");
 }
