@@ -173,6 +173,11 @@ impl InstanceId {
         &self.0
     }
 
+    /// Whether it stands for no instance: a mark that keeps everybody out, such as `~quarantine`.
+    pub fn is_mark(&self) -> bool {
+        self.0.starts_with('~')
+    }
+
     /// The configured part, without the nonce.
     pub fn name(&self) -> &str {
         self.0.rsplit_once('_').map_or(&*self.0, |(name, _)| name)

@@ -75,7 +75,7 @@ impl Leadership {
                 let left = view.pttl.unwrap_or_default();
                 Leadership::Vacant(Vacancy::Unconfirmed { by: id.clone(), left })
             }
-            (Some(id), _) if !id.as_str().starts_with('~') => Leadership::Led {
+            (Some(id), _) if !id.is_mark() => Leadership::Led {
                 leader: SeenLeader { id: id.clone(), token: view.token, foreign: view.foreign },
                 remaining: view.pttl,
             },

@@ -107,7 +107,7 @@ impl Election {
     }
 
     fn note_leader(&mut self, now: Moment, view: &View) {
-        let holder = view.holder.clone().filter(|id| !is_reserved_word(id));
+        let holder = view.holder.clone().filter(|id| !id.is_mark());
         if let Some(holder) = &holder {
             self.seen.last_holder = Some(holder.clone());
         }
@@ -158,7 +158,7 @@ impl Election {
     }
 
     fn note_endless_holder(&mut self, now: Moment, view: &View) {
-        let endless = view.holder.clone().filter(|id| view.pttl.is_none() && !is_reserved_word(id));
+        let endless = view.holder.clone().filter(|id| view.pttl.is_none() && !id.is_mark());
         match (&self.seen.endless, endless) {
             (Some((known, _)), Some(holder)) if *known == holder => {}
             (_, Some(holder)) => {
@@ -206,9 +206,4 @@ impl Election {
     pub(super) fn wants_members(&self, now: Moment) -> bool {
         self.seen.members_due_at <= now
     }
-}
-
-/// Values at the key that stand for no holder, such as the one that keeps rivals out meanwhile.
-fn is_reserved_word(id: &InstanceId) -> bool {
-    id.as_str().starts_with('~')
 }

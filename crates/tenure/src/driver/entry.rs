@@ -262,7 +262,7 @@ impl Entry {
         self.note_trouble(&event.kind);
         if let (EventKind::Lost { reason, .. }, Some(code)) =
             (&event.kind, self.policy.exit_on_loss)
-            && is_involuntary(reason)
+            && reason.is_involuntary()
         {
             exit(code);
         }
@@ -433,11 +433,6 @@ pub(super) fn grant(
     }
 }
 
-/// Whether a term ended against this instance's will.
-pub(crate) fn is_involuntary(reason: &Reason) -> bool {
-    reason.is_involuntary()
-}
-
 fn is_farewell(output: &Output) -> bool {
     matches!(output, Output::Ask { request, .. } if Purpose::of(request) == Purpose::Farewell)
 }
@@ -458,7 +453,7 @@ fn note(status: &mut Status, event: &Event) -> bool {
         }
         EventKind::Lost { reason, .. } => {
             status.counts.ends += 1;
-            status.counts.losses += u64::from(is_involuntary(reason));
+            status.counts.losses += u64::from(reason.is_involuntary());
             (status.token, status.ends_at) = (None, None);
         }
         EventKind::ElectionFailed { .. } => {

@@ -26,8 +26,8 @@ use crate::clock::Clock;
 use crate::identity;
 use crate::state::ElectionState;
 
+pub(crate) use entry::Policy;
 use entry::{Entry, PendingAsk, Purpose};
-pub(crate) use entry::{Policy, is_involuntary};
 pub(crate) use inbox::{ElectionKey, Inbox, Message, Reply};
 use sleepers::Sleepers;
 
