@@ -4,10 +4,10 @@
 //! cargo run -p tenure-examples --bin background_worker [redis://127.0.0.1]
 //! ```
 //! Start it twice. One works, the other waits. Stop the first with Ctrl-C and the second goes on at
-//! once, because the lease was given back; kill it with `kill -9` and the second goes on when the
+//! once, because the lease was released; kill it with `kill -9` and the second goes on when the
 //! lease has ended, and not before.
 //!
-//! `run_while_leader` does the hard part. It calls `work` anew for each term, and drops it before
+//! `run_while_leader` does the hard part. It calls `work` for each term, and drops it before
 //! the lease can end for anybody else: when the store is unreachable, when this process was frozen
 //! for too long, when an operator asks for the leadership back.
 

@@ -42,8 +42,8 @@ async fn warm_up() {
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-/// Says how this instance stands, at each change, until the election is over. A real service opens
-/// its doors when it becomes active and closes them when it stops being so.
+/// Shows the state of this instance, at each change, until the election is over. A real service
+/// opens its doors when it becomes active and closes them when it stops being so.
 async fn follow(election: &Election) {
     let mut watch = election.watch();
     let mut last = None;

@@ -22,7 +22,7 @@ pub enum AdminError {
     /// FORGET of oneself.
     #[error("I tried hard but I can't forget myself...")]
     ForgetMyself,
-    /// FORGET of the own master.
+    /// FORGET of this node's master.
     #[error("Can't forget my master!")]
     ForgetMaster,
     /// ADDSLOTS of a slot that has an owner.

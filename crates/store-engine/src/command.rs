@@ -238,7 +238,7 @@ pub mod category {
     }
 }
 
-/// The chapter of the documentation a command stands in.
+/// The chapter of the documentation a command is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Group {

@@ -2,7 +2,7 @@
 
 use store_resp::{OwnedRequest, ReplyWriter, Request};
 
-use crate::attend::Attendant;
+use crate::busy::BusyHandler;
 use crate::error::{CommandError, CommandResult};
 use crate::keyspace::Keyspace;
 use crate::registry::RowId;
@@ -43,7 +43,7 @@ pub struct Context<'a> {
     /// Who asks.
     pub session: &'a mut Session,
     /// The driver, to serve others while a script runs.
-    pub(crate) attendant: &'a mut (dyn Attendant + 'a),
+    pub(crate) busy_handler: &'a mut (dyn BusyHandler + 'a),
     /// Where the reply goes.
     pub reply: ReplyWriter,
     /// Which row runs.
@@ -69,7 +69,7 @@ impl<'a> Context<'a> {
         db: &'a mut Keyspace,
         server: &'a mut ServerState,
         session: &'a mut Session,
-        attendant: &'a mut (dyn Attendant + 'a),
+        busy_handler: &'a mut (dyn BusyHandler + 'a),
     ) -> Self {
         let output = std::mem::take(&mut session.output);
         Self {
@@ -77,7 +77,7 @@ impl<'a> Context<'a> {
             db,
             server,
             session,
-            attendant,
+            busy_handler,
             row: RowId::FIRST,
             caller: Caller::Client,
             ready_key: None,

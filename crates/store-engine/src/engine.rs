@@ -6,14 +6,13 @@ use store_resp::{ReplyWriter, Request};
 use store_types::{Limits, Rng};
 
 use crate::acl::{self, Acl};
-use crate::attend::{Attendant, NoAttendant};
+use crate::busy::{BusyHandler, NoBusyHandler};
 use crate::commands;
 use crate::config::{self, Config};
 use crate::context::{Caller, Context};
 use crate::effects::{Effects, Unblock};
 use crate::eviction::{self, Eviction};
 use crate::gate;
-use crate::host::Host;
 use crate::keyspace::changes::Unit;
 use crate::keyspace::{ExpiryTurn, Foreseen, Garbage, Keyspace};
 use crate::latency::LatencyMonitor;
@@ -21,6 +20,7 @@ use crate::measure::{TickWork, Unmeasured};
 use crate::news;
 use crate::persistence::Persistence;
 use crate::persistence::snapshot::Saving;
+use crate::platform::Platform;
 use crate::pubsub::PubSub;
 use crate::rates::RateMeter;
 use crate::registry::Registry;
@@ -35,7 +35,7 @@ const WAKE_ROUNDS_MAX: usize = 1000;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ExecuteOutcome {
     /// Answered, or queued: the next request of the session may run.
     Ready,
     /// The session waits: keep its further requests until it is named in
@@ -76,7 +76,12 @@ pub struct Engine {
 
 impl Engine {
     /// An empty store. The same seed, moments and requests give the same replies.
-    pub fn new(config: Config, mut identity: Identity, seed: u64, host: Box<dyn Host>) -> Self {
+    pub fn new(
+        config: Config,
+        mut identity: Identity,
+        seed: u64,
+        platform: Box<dyn Platform>,
+    ) -> Self {
         let mut random = Rng::seeded(seed);
         if identity.run_id.is_empty() {
             identity.run_id = hex_id(&mut random);
@@ -95,7 +100,7 @@ impl Engine {
                 identity,
                 measured: Measured::default(),
                 persistence: Persistence::default(),
-                host,
+                platform,
                 base_memory: 0,
                 clients_memory: 0,
                 limits: Limits { hash_seed: random.next_u64(), ..Limits::default() },
@@ -262,26 +267,28 @@ impl Engine {
     /// Runs one request of a session at a moment in unix microseconds. The reply is appended to
     /// the session's output. A script runs for as long as it likes.
     #[inline]
-    pub fn execute(&mut self, now_us: u64, id: SessionId, request: Request<'_>) -> Outcome {
-        self.execute_attended(now_us, id, request, &mut NoAttendant)
+    pub fn execute(&mut self, now_us: u64, id: SessionId, request: Request<'_>) -> ExecuteOutcome {
+        self.execute_with(now_us, id, request, &mut NoBusyHandler)
     }
 
     /// Runs one request like [`execute`](Self::execute); when it is a script that runs for too
-    /// long, `attendant` is called now and then to serve other clients meanwhile.
+    /// long, `busy_handler` is called now and then to serve other clients meanwhile.
     #[inline]
-    pub fn execute_attended(
+    pub fn execute_with(
         &mut self,
         now_us: u64,
         id: SessionId,
         request: Request<'_>,
-        attendant: &mut dyn Attendant,
-    ) -> Outcome {
-        let Some(mut session) = self.state.sessions.take(id) else { return Outcome::Closing };
+        busy_handler: &mut dyn BusyHandler,
+    ) -> ExecuteOutcome {
+        let Some(mut session) = self.state.sessions.take(id) else {
+            return ExecuteOutcome::Closing;
+        };
         self.keyspace.begin(now_us, session.db);
         session.asked_at_ms = self.keyspace.now_ms();
         let reply_start = session.output.position();
         let (db, server) = (&mut self.keyspace, &mut self.state);
-        let mut cx = Context::new(db, server, &mut session, attendant);
+        let mut cx = Context::new(db, server, &mut session, busy_handler);
         gate::handle(&mut cx, request);
         if cx.session.has(session_flag::REPLY_OFF | session_flag::REPLY_SKIP) {
             drop_reply(&mut cx, reply_start);
@@ -299,7 +306,7 @@ impl Engine {
             | session_flag::POSTPONED
             | session_flag::RESTS;
         let outcome = match session.flags & ENDINGS {
-            0 => Outcome::Ready,
+            0 => ExecuteOutcome::Ready,
             endings => self.unusual_outcome(&mut session, endings),
         };
         if self.state.gates & server_gate::TORN != 0 {
@@ -313,16 +320,16 @@ impl Engine {
     }
 
     /// Whether a request may run a script or end the server, so that it is worth preparing for
-    /// [`execute_attended`](Self::execute_attended). The rest is spared that.
+    /// [`execute_with`](Self::execute_with). The rest is spared that.
     #[inline]
-    pub fn needs_attendant(&self, request: Request<'_>) -> bool {
-        self.state.registry.needs_attendant(request.arg(0))
+    pub fn needs_busy_handler(&self, request: Request<'_>) -> bool {
+        self.state.registry.needs_busy_handler(request.arg(0))
     }
 
     /// Nobody is told of what a script did that was ended in the middle of its writes, or of what
     /// came after it: neither files nor clients nor those who wait for keys.
     #[cold]
-    fn drop_torn(&mut self, mut session: Box<Session>, reply_start: usize) -> Outcome {
+    fn drop_torn(&mut self, mut session: Box<Session>, reply_start: usize) -> ExecuteOutcome {
         session.output.truncate(reply_start);
         session.aside.clear();
         session.flags |= session_flag::CLOSING;
@@ -330,23 +337,27 @@ impl Engine {
         self.keyspace.changes.forget_undelivered();
         self.state.effects.has_untold = false;
         self.state.tracking.forget_untold();
-        Outcome::Closing
+        ExecuteOutcome::Closing
     }
 
     #[cold]
-    fn unusual_outcome(&mut self, session: &mut Session, endings: u32) -> Outcome {
+    fn unusual_outcome(&mut self, session: &mut Session, endings: u32) -> ExecuteOutcome {
         session.flags &= !session_flag::RESTS;
         if session.has(session_flag::OVERRUN) {
             // A part of what it was to read would mislead it.
             session.output.clear();
         }
         if endings & session_flag::CLOSING != 0 {
-            return Outcome::Closing;
+            return ExecuteOutcome::Closing;
         }
         if endings & session_flag::POSTPONED != 0 {
-            return Outcome::Postponed;
+            return ExecuteOutcome::Postponed;
         }
-        if endings & session_flag::BLOCKED != 0 { Outcome::Blocked } else { Outcome::Rest }
+        if endings & session_flag::BLOCKED != 0 {
+            ExecuteOutcome::Blocked
+        } else {
+            ExecuteOutcome::Rest
+        }
     }
 
     /// Begins to fetch the memory that these requests of a session will need. Their first
@@ -664,7 +675,7 @@ impl Engine {
         self.keyspace.begin(now_us, db);
         let reply_start = session.output.position();
         let (db, server) = (&mut self.keyspace, &mut self.state);
-        let mut nobody = NoAttendant;
+        let mut nobody = NoBusyHandler;
         let mut cx = Context {
             row: waiting.row,
             caller: Caller::Resumed,

@@ -94,32 +94,31 @@ mod slow_log;
 mod tracking;
 
 // What leaves the engine: told to other sessions, fetched by the driver, or asked of it.
-mod attend;
+mod busy;
 mod effects;
-mod host;
 mod news;
+mod platform;
 
 /// The version of Redis whose clients we serve.
 pub const REDIS_VERSION: &str = "7.0.15";
 
-pub use attend::{Attendant, Attended, Busy, NoAttendant};
+pub use busy::{Busy, BusyDecision, BusyHandler, NoBusyHandler};
 pub use command::{
     Arity, Begin, Change, Channels, Command, Deprecated, Find, FindAccess, FindKeys,
     FindScriptFlags, FindSecrets, Group, KeySpec, Run, TellBehind, access, category, flag,
 };
 pub use config::{
-    AppendSettings, ClientAuth, ClientSettings, Config, ConfigError, EndWish, Include, Kind,
-    ListenSettings, LogSettings, OomMode, OomSettings, OutputLimit, OutputLimits, Permission,
-    ProcessSettings, Remark, SETTINGS, Setting, Settings, SnapshotSettings, Supervision,
+    AppendSettings, ClientAuth, ClientSettings, Config, ConfigError, Include, Kind, ListenSettings,
+    LogSettings, OomMode, OomSettings, OutputLimit, OutputLimits, Permission, ProcessSettings,
+    Remark, SETTINGS, Setting, Settings, ShutdownOptions, SnapshotSettings, Supervision,
     SystemLogSettings, TlsSettings, argument_lines, name_matches, parse_arguments,
     parse_arguments_including, parse_file, parse_file_including, rewrite_file,
 };
 pub use context::{Caller, Context, Propagate, integer, integer_within, integer32, is_word};
 pub use effects::{Effects, ServerRequest, Unblock};
-pub use engine::{Engine, NextTick, Outcome};
+pub use engine::{Engine, ExecuteOutcome, NextTick};
 pub use error::{CommandError, CommandResult};
 pub use eviction::Eviction;
-pub use host::{Host, NoHost, SettingRefused, Usage};
 pub use key_finder::{FoundKey, keys_of};
 pub use keyspace::changes::{
     Changes, KeyEvent, LostWatch, News, NewsQueue, ReadyKeys, Unit, event_class,
@@ -137,6 +136,7 @@ pub use persistence::snapshot::{
     fact,
 };
 pub use persistence::{AofFacts, Loading, Persistence};
+pub use platform::{NoPlatform, Platform, SettingRefused, Usage};
 pub use pubsub::{PubSub, Subscriptions, TopicKind};
 pub use rates::{Amounts, RateMeter};
 pub use registry::{CallStats, Registry, Row, RowId};

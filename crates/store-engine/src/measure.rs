@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! execute ─► Unmeasured ─► finish(micros): shared among the requests since the last finish
-//! EXEC, script ─► call_measured: by the attendant's clock, each command by itself
+//! EXEC, script ─► call_measured: by the handler's clock, each command by itself
 //! ```
 //! The engine has no clock: the driver tells how long requests took together. What was refused,
 //! queued, or waits for a key, took no time; what waited is measured when it is served.
@@ -157,10 +157,10 @@ pub(crate) fn call_measured(cx: &mut Context<'_>, request: Request<'_>) {
         // Less than a microsecond: Redis counts as much.
         return charge(cx.server, row, 0);
     }
-    let started_at_us = cx.attendant.now_us();
+    let started_at_us = cx.busy_handler.now_us();
     let rested = cx.session.has(session_flag::RESTS);
     gate::call(cx, request);
-    let ended_at_us = cx.attendant.now_us();
+    let ended_at_us = cx.busy_handler.now_us();
     let (Some(started), Some(ended)) = (started_at_us, ended_at_us) else {
         return charge(cx.server, row, 0);
     };

@@ -140,7 +140,7 @@ impl Registry {
     /// the server. Says so of some others, too: it looks at one byte and the length, since every
     /// request is asked about.
     #[inline]
-    pub(crate) fn needs_attendant(&self, name: &[u8]) -> bool {
+    pub(crate) fn needs_busy_handler(&self, name: &[u8]) -> bool {
         name.first().is_some_and(|letter| self.script_letters[usize::from(*letter)])
             || name.eq_ignore_ascii_case(&self.shutdown_name)
     }
@@ -333,15 +333,17 @@ mod tests {
     #[test]
     fn a_renamed_command_that_needs_the_driver_is_known_as_one() {
         let mut registry = Registry::new();
-        assert!(registry.needs_attendant(b"EVAL") && registry.needs_attendant(b"exec"));
-        assert!(registry.needs_attendant(b"function") && !registry.needs_attendant(b"luarun"));
+        assert!(registry.needs_busy_handler(b"EVAL") && registry.needs_busy_handler(b"exec"));
+        assert!(
+            registry.needs_busy_handler(b"function") && !registry.needs_busy_handler(b"luarun")
+        );
         registry.rename("eval", "luarun").unwrap();
-        assert!(registry.needs_attendant(b"luarun") && registry.needs_attendant(b"LUARUN"));
-        assert!(registry.needs_attendant(b"ShutDown") && !registry.needs_attendant(b"bye"));
+        assert!(registry.needs_busy_handler(b"luarun") && registry.needs_busy_handler(b"LUARUN"));
+        assert!(registry.needs_busy_handler(b"ShutDown") && !registry.needs_busy_handler(b"bye"));
         registry.rename("shutdown", "bye").unwrap();
-        assert!(registry.needs_attendant(b"bye") && !registry.needs_attendant(b"shutdown"));
+        assert!(registry.needs_busy_handler(b"bye") && !registry.needs_busy_handler(b"shutdown"));
         for name in ["get", "set", "ping", "hset", "incr", "zadd", "mget", ""] {
-            assert!(!registry.needs_attendant(name.as_bytes()), "{name} is spared");
+            assert!(!registry.needs_busy_handler(name.as_bytes()), "{name} is spared");
         }
     }
 

@@ -8,10 +8,10 @@ use crate::acl::Acl;
 use crate::config::Config;
 use crate::effects::Effects;
 use crate::eviction::Eviction;
-use crate::host::Host;
 use crate::latency::LatencyMonitor;
 use crate::persistence::Persistence;
 use crate::persistence::snapshot::Saving;
+use crate::platform::Platform;
 use crate::pubsub::PubSub;
 use crate::rates::{Amounts, RateMeter};
 use crate::registry::Registry;
@@ -156,7 +156,7 @@ pub struct ServerState {
     /// What the driver tells of files.
     pub persistence: Persistence,
     /// The driver, for what it alone can do.
-    pub host: Box<dyn Host>,
+    pub platform: Box<dyn Platform>,
     /// Bytes in use before the first key.
     pub base_memory: usize,
     /// Bytes that clients hold, as the driver last told.

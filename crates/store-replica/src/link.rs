@@ -62,7 +62,7 @@ enum Step {
     Auth,
     /// Something about this server, which a primary need not understand.
     Introduction,
-    /// What was asked for: more of the own history, or everything.
+    /// What was asked for: more of this server's history, or everything.
     Psync {
         is_partial: bool,
     },

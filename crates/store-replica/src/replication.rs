@@ -220,7 +220,7 @@ impl Replication {
         true
     }
 
-    /// The own history becomes what the new primary is asked to continue.
+    /// This server's history becomes what the new primary is asked to continue.
     pub(crate) fn begin_following(&mut self, now: Moment, primary: Address) {
         self.forget_selected();
         self.end_link();

@@ -36,7 +36,7 @@ struct Parts {
 
 #[derive(Debug)]
 struct Part {
-    /// Where it stands in the plain bytes: before the byte at this position.
+    /// Where it is in the plain bytes: before the byte at this position.
     at: usize,
     text: Arc<Vec<u8>>,
     range: Range<usize>,

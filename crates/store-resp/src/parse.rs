@@ -16,7 +16,7 @@ const UNAUTHENTICATED_ARGS_MAX: i64 = 10;
 const UNAUTHENTICATED_BULK_MAX: i64 = 16 * 1024;
 /// Arguments from this length on get a buffer of their own, as in Redis.
 const LARGE_MIN: usize = 32 * 1024;
-/// Reserve for spans at most this many at once on the word of a header.
+/// Reserve for spans at most this many at once, whatever a header says.
 const SPANS_RESERVED_MAX: i64 = 64;
 
 /// What a client may send, by what the server knows of it.
@@ -83,7 +83,7 @@ pub enum ProtocolError {
     UnauthenticatedBulkLength,
 }
 
-/// Where the parser stands in the request at the front of the buffer.
+/// Where the parser is in the request at the front of the buffer.
 ///
 /// ```text
 /// Start ──'*'──► Header of argument ──'$'──► Body of argument, or LargeBody ──┐

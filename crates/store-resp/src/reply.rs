@@ -1,7 +1,7 @@
 //! The client's side: replies out of bytes.
 //!
 //! A server that was taken over or swapped controls every byte here, so nesting is capped and
-//! memory is never set aside on the word of a header.
+//! memory is never reserved because a header says so.
 
 use crate::number::parse_integer;
 

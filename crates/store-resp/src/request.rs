@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-/// Where one argument stands in the bytes of its request.
+/// Where one argument is in the bytes of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     start: u32,
@@ -69,12 +69,12 @@ impl<'a> Request<'a> {
         &self.large[span.start as usize]
     }
 
-    /// Whether any argument stands in a buffer of its own.
+    /// Whether any argument is in a buffer of its own.
     pub fn has_shared(&self) -> bool {
         self.spans.iter().any(|span| span.len == LARGE)
     }
 
-    /// Argument `index` if it stands in a buffer of its own, to be kept without a copy.
+    /// Argument `index` if it is in a buffer of its own, to be kept without a copy.
     #[inline]
     pub fn shared(&self, index: usize) -> Option<&'a Arc<Vec<u8>>> {
         let span = self.spans[index];

@@ -82,7 +82,7 @@ pub(crate) struct Slot {
     pub(crate) answered_at: Moment,
     /// When a subscription last said anything.
     pub(crate) heard_at: Moment,
-    /// The own end of the connection.
+    /// This sentinel's end of the connection.
     pub(crate) local_host: Option<String>,
     users: usize,
 }

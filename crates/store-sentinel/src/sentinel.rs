@@ -172,8 +172,8 @@ impl Sentinel {
         }
     }
 
-    /// A connection is open. `local_host` is the own end of it, where others reach this sentinel
-    /// unless it announces something else.
+    /// A connection is open. `local_host` is this sentinel's end of it, where others reach this
+    /// sentinel unless it announces something else.
     pub fn handle_link_up(&mut self, now: Moment, link: LinkId, local_host: &str) {
         self.watch_clock(now);
         let Some(id) = self.core.links.find(link) else { return };

@@ -4,26 +4,21 @@
 //! need no more of the loop: what is closed or left over is noted for the loop's next turn.
 
 use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use mio::{Events, Interest, Poll, Token};
-use store_engine::{Attendant, Attended, Busy, Origin, Outcome, session_flag};
+use mio::{Events, Poll, Token};
+use store_engine::{Busy, BusyDecision, BusyHandler, ExecuteOutcome, session_flag};
 use store_resp::{Limits, Parsed};
 
-use crate::client::{Client, Fate, ReadOutcome};
+use crate::acceptor::{Acceptor, Admission, LISTENER_BASE};
+use crate::client::{Client, CloseState, ReadOutcome};
+use crate::clients::Clients;
 use crate::clock::Clock;
-use crate::event_loop::{
-    ACCEPTS_MAX, EVENTS_MAX, Handshakes, LISTENER_BASE, Message, WAKER, find_listener, refusal,
-};
-use crate::listen::Listener;
-use crate::newcomers::{Newcomers, is_new};
+use crate::event_loop::{EVENTS_MAX, Message, WAKER};
 use crate::persistence::Persistence;
 use crate::server::StopSignal;
-use crate::stream::Stream;
-use crate::tls::TlsSlot;
 
 /// Read at once per client; nobody has much to say to a busy server.
 const READ_LEN: usize = 16 * 1024;
@@ -31,20 +26,13 @@ const READ_LEN: usize = 16 * 1024;
 const UNREAD_MAX: usize = 1024 * 1024;
 
 /// The parts of the loop that serve clients while the engine is at work.
-pub(crate) struct Attending<'a> {
+pub(crate) struct BusyLoop<'a> {
     pub(crate) poll: &'a mut Poll,
     /// The one whose script runs is not among them.
-    pub(crate) clients: &'a mut Vec<Option<Box<Client>>>,
-    pub(crate) listeners: &'a [Listener],
-    pub(crate) tls: &'a TlsSlot,
-    pub(crate) handshakes: &'a mut Handshakes,
-    pub(crate) newcomers: &'a mut Newcomers,
+    pub(crate) clients: &'a mut Clients,
+    pub(crate) acceptor: &'a mut Acceptor,
     pub(crate) messages: &'a Receiver<Message>,
     pub(crate) clock: &'a Clock,
-    pub(crate) to_read: &'a mut Vec<usize>,
-    pub(crate) to_write: &'a mut Vec<usize>,
-    pub(crate) to_close: &'a mut Vec<usize>,
-    pub(crate) to_accept: &'a mut Vec<usize>,
     pub(crate) persistence: &'a mut Persistence,
     /// Whether replies may leave: what they promise is durable.
     pub(crate) may_write: bool,
@@ -62,30 +50,31 @@ pub(crate) struct Scratch {
     buffer: Vec<u8>,
 }
 
-impl Attendant for Attending<'_> {
+impl BusyHandler for BusyLoop<'_> {
     fn now_us(&mut self) -> Option<u64> {
         Some(self.clock.now_us())
     }
 
-    fn what_an_end_loses(&mut self) -> Option<String> {
+    fn loss_on_exit(&mut self) -> Option<String> {
         self.persistence.look_before_end(self.clock.now_us() / 1000).err()
     }
 
-    fn attend(&mut self, busy: &mut Busy<'_>) -> Attended {
+    fn handle_busy(&mut self, busy: &mut Busy<'_>) -> BusyDecision {
         let mut scratch = self.scratch.take().unwrap_or_else(|| self.look_everywhere(busy));
-        for slot in std::mem::take(self.to_read) {
+        for slot in std::mem::take(&mut self.clients.to_read) {
             self.serve(slot, busy, &mut scratch.buffer);
         }
-        for index in std::mem::take(self.to_accept) {
-            self.accept(index, busy);
-        }
+        self.admit(busy, |acceptor, to| {
+            acceptor.accept_more(to);
+            acceptor.accept_again(to);
+        });
         // When the system's queue fails, the loop will meet the same and say so.
         if self.poll.poll(&mut scratch.events, Some(Duration::ZERO)).is_ok() {
             for event in &scratch.events {
                 match event.token() {
                     WAKER => self.take_messages(busy),
                     Token(index) if index >= LISTENER_BASE => {
-                        self.accept(index - LISTENER_BASE, busy);
+                        self.admit(busy, |acceptor, to| acceptor.accept(index - LISTENER_BASE, to));
                     }
                     Token(slot) => self.serve(slot, busy, &mut scratch.buffer),
                 }
@@ -93,13 +82,13 @@ impl Attendant for Attending<'_> {
         }
         self.scratch = Some(scratch);
         if busy.wants_shutdown() || self.is_forced.load(Ordering::SeqCst) && *self.is_stopping {
-            return Attended::StopNow;
+            return BusyDecision::StopNow;
         }
-        if *self.is_stopping { Attended::Stop } else { Attended::Continue }
+        if *self.is_stopping { BusyDecision::Stop } else { BusyDecision::Continue }
     }
 }
 
-impl Attending<'_> {
+impl BusyLoop<'_> {
     /// The loop has taken events whose turn had not come when the script began, and the system
     /// tells each only once: so everyone is asked.
     fn look_everywhere(&mut self, busy: &mut Busy<'_>) -> Scratch {
@@ -108,9 +97,10 @@ impl Attending<'_> {
         let (now_ms, units) = (self.clock.now_us() / 1000, busy.take_units());
         self.may_write = self.persistence.before_early_replies(now_ms, &units).is_ok();
         self.take_messages(busy);
-        self.to_accept.extend(self.listeners.iter().map(|listener| listener.number));
-        let slots = 0..self.clients.len();
-        self.to_read.extend(slots.filter(|slot| self.clients[*slot].is_some()));
+        self.acceptor.look_everywhere();
+        let slots = self.clients.iter().map(|client| client.session.slot());
+        let slots: Vec<usize> = slots.collect();
+        self.clients.to_read.extend(slots);
         Scratch { events: Events::with_capacity(EVENTS_MAX), buffer: vec![0; READ_LEN] }
     }
 
@@ -122,102 +112,55 @@ impl Attending<'_> {
                     self.persistence.handle_event(self.clock.now_us() / 1000, event);
                 }
                 Message::Attach(stream) => {
-                    let descriptor = i64::from(stream.as_raw_fd());
-                    let origin =
-                        Origin { is_local: true, is_unix: true, descriptor, ..Origin::default() };
-                    let stream = mio::net::UnixStream::from_std(stream);
-                    self.open(Stream::Unix(stream), origin, busy);
+                    self.admit(busy, |acceptor, to| acceptor.attach(stream, to));
                 }
             }
         }
     }
 
-    fn accept(&mut self, number: usize, busy: &mut Busy<'_>) {
-        let Some(listener) = find_listener(self.listeners, number) else { return };
-        let keepalive = busy.config().settings().clients.keepalive;
-        for _ in 0..ACCEPTS_MAX {
-            match listener.accept(keepalive, self.tls) {
-                Ok((stream, origin)) => self.open(stream, origin, busy),
-                Err(error) => match error.kind() {
-                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
-                    io::ErrorKind::WouldBlock => return,
-                    // Most likely out of descriptors: the loop looks again.
-                    _ => break,
-                },
-            }
-        }
-        self.to_accept.push(number);
-    }
-
-    fn open(&mut self, mut stream: Stream, origin: Origin, busy: &mut Busy<'_>) {
-        let is_handshaking = stream.is_handshaking();
-        let refusal = refusal(busy.state(), &origin);
-        let is_newcomer = is_handshaking || !origin.is_unix && busy.state().needs_login();
-        if let Some(refusal) = refusal {
-            // A client that is refused may not read; it is not worth waiting for.
-            let _ = io::Write::write(&mut stream, refusal.text().as_bytes());
-            return;
-        }
-        let is_new = |id| is_new(busy.state(), self.clients, id);
-        if is_newcomer && let Some(goes) = self.newcomers.make_room(&origin, is_new) {
-            self.close(goes.slot());
-        }
-        let from = is_newcomer.then(|| origin.clone());
-        let session = busy.open_session(self.clock.now_us(), origin);
-        if let Some(origin) = &from {
-            self.newcomers.add(session, origin);
-        }
-        let slot = session.slot();
-        if self.clients.len() <= slot {
-            self.clients.resize_with(slot + 1, || None);
-        }
-        let mut client = Box::new(Client::new(stream, session));
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if self.poll.registry().register(&mut client.stream, Token(slot), interest).is_err() {
-            client.fate = Fate::Closes;
-            self.to_close.push(slot);
-        }
-        self.clients[slot] = Some(client);
-        if is_handshaking {
-            self.handshakes.add(self.clock.now_us() / 1000, session);
-        }
+    /// Lets the acceptor take clients in; the loop hears of the rest afterwards.
+    fn admit<'b>(
+        &mut self,
+        busy: &mut Busy<'b>,
+        accept: impl FnOnce(&mut Acceptor, &mut Admission<'_, Busy<'b>>),
+    ) {
+        let mut admission = Admission {
+            registry: self.poll.registry(),
+            clients: self.clients,
+            sessions: busy,
+            now_us: self.clock.now_us(),
+        };
+        accept(self.acceptor, &mut admission);
     }
 
     /// Reads what a client says, answers it, and writes what it has not got yet.
     fn serve(&mut self, slot: usize, busy: &mut Busy<'_>, buffer: &mut [u8]) {
-        let Some(mut client) = self.clients.get_mut(slot).and_then(Option::take) else {
+        let Some(mut client) = self.clients.take(slot) else {
             // The one whose script runs: the loop looks at it afterwards.
             return self.later(slot);
         };
         client.waits_to_read = false;
-        if client.fate == Fate::Lives {
+        if client.closing == CloseState::Open {
             self.read(&mut client, busy, buffer);
         }
-        if client.fate == Fate::Lives {
+        if client.closing == CloseState::Open {
             self.answer(&mut client, busy);
         }
-        if self.may_write && client.fate != Fate::Closes && write(&mut client, busy).is_err() {
-            client.fate = Fate::Closes;
+        if self.may_write && client.closing != CloseState::Now && write(&mut client, busy).is_err()
+        {
+            client.closing = CloseState::Now;
         }
-        match client.fate {
-            Fate::Lives => {}
-            Fate::ClosesAfterOutput => self.to_write.push(slot),
-            Fate::Closes => self.to_close.push(slot),
+        match client.closing {
+            CloseState::Open => {}
+            CloseState::AfterOutput => self.clients.to_write.push(slot),
+            CloseState::Now => self.clients.to_close.push(slot),
         }
-        self.clients[slot] = Some(client);
-    }
-
-    /// The loop closes it once the script is done.
-    fn close(&mut self, slot: usize) {
-        if let Some(client) = self.clients.get_mut(slot).and_then(Option::as_mut) {
-            client.fate = Fate::Closes;
-            self.to_close.push(slot);
-        }
+        self.clients.put_back(client);
     }
 
     fn later(&mut self, slot: usize) {
-        if !self.to_read.contains(&slot) {
-            self.to_read.push(slot);
+        if !self.clients.to_read.contains(&slot) {
+            self.clients.to_read.push(slot);
         }
     }
 
@@ -236,7 +179,7 @@ impl Attending<'_> {
                 }
             }
             ReadOutcome::Nothing => {}
-            ReadOutcome::Ended | ReadOutcome::Failed(_) => client.fate = Fate::Closes,
+            ReadOutcome::Ended | ReadOutcome::Failed(_) => client.closing = CloseState::Now,
         }
     }
 
@@ -258,7 +201,7 @@ impl Attending<'_> {
                     let outcome = busy.execute(client.session, request);
                     client.parser.clear();
                     at += consumed;
-                    if outcome == Outcome::Closing {
+                    if outcome == ExecuteOutcome::Closing {
                         at = input.len();
                         break;
                     }
@@ -268,7 +211,7 @@ impl Attending<'_> {
                         let line = format!("-ERR Protocol error: {error}\r\n");
                         session.output.extend_from_slice(line.as_bytes());
                     }
-                    client.fate = Fate::ClosesAfterOutput;
+                    client.closing = CloseState::AfterOutput;
                     at = input.len();
                     break;
                 }

@@ -22,15 +22,15 @@ const DRAINED_MIN: usize = 16 * 1024;
 /// Pieces given to the system at once.
 const SLICES_MAX: usize = 16;
 
-/// What a client is about to become.
+/// Whether and when a client is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// Goes on.
-    Lives,
-    /// Closed as soon as its output is written.
-    ClosesAfterOutput,
-    /// Closed at the end of the turn.
-    Closes,
+pub(crate) enum CloseState {
+    /// Not yet.
+    Open,
+    /// As soon as its output is written.
+    AfterOutput,
+    /// At the end of the turn.
+    Now,
 }
 
 /// A connected client.
@@ -43,7 +43,7 @@ pub(crate) struct Client {
     pub(crate) parked: Option<OwnedRequest>,
     /// Bytes that are no whole request yet, or wait for the session to be free.
     pub(crate) input: Vec<u8>,
-    pub(crate) fate: Fate,
+    pub(crate) closing: CloseState,
     /// Whether it is in the list of clients to write to.
     pub(crate) wants_write: bool,
     /// Whether the stream took less than it was given: there will be an event when it takes more.
@@ -80,7 +80,7 @@ impl Client {
             parser: RequestParser::taking_large(),
             parked: None,
             input: Vec::new(),
-            fate: Fate::Lives,
+            closing: CloseState::Open,
             wants_write: false,
             is_choked: false,
             has_arrived: false,

@@ -20,20 +20,22 @@
 //! Dropping the server stops it. No global state and no signal handler is touched; the allocator
 //! is told to give memory back after much was freed, see [`Allocator`].
 
+mod acceptor;
 mod allocator;
 mod busy;
 mod client;
+mod clients;
 mod clock;
 mod event_loop;
 mod freeing;
 mod listen;
 mod newcomers;
 mod oom_score;
-mod outside;
 mod persistence;
 mod process;
 mod replace_file;
 mod server;
+mod sockets;
 mod stream;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;

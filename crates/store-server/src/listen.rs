@@ -48,7 +48,7 @@ pub enum ListenError {
 
 /// Where to listen, and what is spoken there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ListenAddress {
     Tcp(SocketAddr),
     Tls(SocketAddr),
     Unix(PathBuf),
@@ -58,7 +58,7 @@ pub(crate) enum Place {
 #[derive(Debug)]
 pub(crate) struct Listener {
     /// As it was bound: with the port that the system chose, if it was to.
-    pub(crate) place: Place,
+    pub(crate) address: ListenAddress,
     /// By which the loop knows it.
     pub(crate) number: usize,
     socket: Socket,
@@ -83,14 +83,16 @@ impl Listener {
                 let (stream, peer) = listener.accept()?;
                 tune(&stream, keepalive);
                 let origin = origin(&stream, peer);
-                match self.place {
-                    Place::Tls(_) => Ok((Stream::Tls(Box::new(tls.receive(stream)?)), origin)),
+                match self.address {
+                    ListenAddress::Tls(_) => {
+                        Ok((Stream::Tls(Box::new(tls.receive(stream)?)), origin))
+                    }
                     _ => Ok((Stream::Tcp(stream), origin)),
                 }
             }
             Socket::Unix(listener, _) => {
                 let (stream, _) = listener.accept()?;
-                let Place::Unix(path) = &self.place else {
+                let ListenAddress::Unix(path) = &self.address else {
                     return Err(io::ErrorKind::Unsupported.into());
                 };
                 let name = format!("{}:0", path.display());
@@ -107,7 +109,7 @@ impl Listener {
     }
 
     pub(crate) fn is_unix(&self) -> bool {
-        matches!(self.place, Place::Unix(_))
+        matches!(self.address, ListenAddress::Unix(_))
     }
 
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
@@ -120,7 +122,8 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let (Place::Unix(path), Socket::Unix(_, identity)) = (&self.place, &self.socket)
+        if let (ListenAddress::Unix(path), Socket::Unix(_, identity)) =
+            (&self.address, &self.socket)
             && identity_of(path) == *identity
         {
             // Somebody else may remove it in this moment, which is fine.
@@ -187,22 +190,22 @@ fn bound(config: &Config) -> Result<Vec<Bound>, ListenError> {
 pub(crate) fn listen_tcp(
     config: &Config,
     port: u16,
-    place_at: fn(SocketAddr) -> Place,
-    taken: &[Place],
-) -> Result<(Vec<Place>, Vec<Listener>), ListenError> {
+    address_at: fn(SocketAddr) -> ListenAddress,
+    taken: &[ListenAddress],
+) -> Result<(Vec<ListenAddress>, Vec<Listener>), ListenError> {
     let (mut kept, mut listeners) = (Vec::new(), Vec::new());
     let mut port = port;
     for Bound { ip, is_optional } in bound(config)? {
-        let place = place_at(SocketAddr::new(ip, port));
-        if taken.contains(&place) {
-            kept.push(place);
+        let address = address_at(SocketAddr::new(ip, port));
+        if taken.contains(&address) {
+            kept.push(address);
             continue;
         }
         match listen_on(config, SocketAddr::new(ip, port)) {
             Ok((socket, address)) => {
                 port = address.port();
                 let socket = Socket::Tcp(socket);
-                listeners.push(Listener { place: place_at(address), number: 0, socket });
+                listeners.push(Listener { address: address_at(address), number: 0, socket });
             }
             Err(_) if is_optional => {}
             Err(source) => {
@@ -247,7 +250,7 @@ pub(crate) fn listen_unix(config: &Config, path: &Path) -> Result<Listener, List
     let listener = std::os::unix::net::UnixListener::from(listener);
     listener.set_nonblocking(true).map_err(fail)?;
     let socket = Socket::Unix(UnixListener::from_std(listener), identity_of(path));
-    Ok(Listener { place: Place::Unix(path.to_owned()), number: 0, socket })
+    Ok(Listener { address: ListenAddress::Unix(path.to_owned()), number: 0, socket })
 }
 
 /// Locks a folder for a moment. Whoever holds it longer than a start takes is no server of ours,

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use store_engine::{Origin, ServerState, SessionId, session_flag};
 
-use crate::client::Client;
+use crate::clients::Clients;
 
 /// All of them. Each may hold a mebibyte before it is refused, and cost a signature.
 const NEWCOMERS_MAX: usize = 1000;
@@ -61,10 +61,9 @@ impl Newcomers {
 }
 
 /// Whether a session has yet to show who it is.
-pub(crate) fn is_new(state: &ServerState, clients: &[Option<Box<Client>>], id: SessionId) -> bool {
-    let client = clients.get(id.slot()).and_then(Option::as_ref);
+pub(crate) fn is_new(state: &ServerState, clients: &Clients, id: SessionId) -> bool {
     let session = state.sessions.get(id);
-    client.is_some_and(|client| client.session == id && client.stream.is_handshaking())
+    clients.of(id).is_some_and(|client| client.stream.is_handshaking())
         || session.is_some_and(|session| session.has(session_flag::NEEDS_AUTH))
 }
 
@@ -82,7 +81,7 @@ fn remote_network(origin: &Origin) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use store_engine::{Config, Engine, Identity, NoHost};
+    use store_engine::{Config, Engine, Identity, NoPlatform};
 
     use super::*;
 
@@ -97,8 +96,8 @@ mod tests {
 
     impl Door {
         fn new() -> Self {
-            let host = Box::new(NoHost);
-            let engine = Engine::new(Config::default(), Identity::default(), 1, host);
+            let platform = Box::new(NoPlatform);
+            let engine = Engine::new(Config::default(), Identity::default(), 1, platform);
             Self { newcomers: Newcomers::default(), engine }
         }
 

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use mio::net::TcpStream;
 use store_engine::Config;
 
-/// Why TLS cannot be had.
+/// Why TLS is not available.
 #[derive(Debug, thiserror::Error)]
 #[error("{setting}: {reason}")]
 pub struct TlsError {

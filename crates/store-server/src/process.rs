@@ -5,21 +5,21 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use store_engine::{Config, Host, LogLevel, SaveJob, SettingRefused, Usage};
+use store_engine::{Config, LogLevel, Platform, SaveJob, SettingRefused, Usage};
 use store_persist::disk::{Disk, exists, folder_of};
 use store_persist::rdb::Part;
 
 use crate::allocator::Allocator;
 use crate::oom_score::OomScore;
-use crate::outside::Outside;
 use crate::persistence::snapshot::{self, Generations};
 use crate::persistence::{DataFolders, layout};
 use crate::replace_file::replace_file;
+use crate::sockets::Sockets;
 
 /// The process this server runs in.
 #[derive(Clone)]
 pub(crate) struct Process {
-    outside: Outside,
+    sockets: Sockets,
     /// Where data lies.
     disk: Arc<dyn Disk>,
     /// Shared with the saves in the background.
@@ -31,14 +31,14 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn new(
-        outside: &Outside,
+        sockets: &Sockets,
         disk: Arc<dyn Disk>,
         generations: &Generations,
         folders: &DataFolders,
         allocator: &Arc<dyn Allocator>,
     ) -> Self {
         Self {
-            outside: outside.clone(),
+            sockets: sockets.clone(),
             disk,
             generations: generations.clone(),
             folders: folders.clone(),
@@ -55,7 +55,7 @@ impl Process {
     }
 }
 
-impl Host for Process {
+impl Platform for Process {
     fn usage(&self) -> Usage {
         let page = rustix::param::page_size() as u64;
         let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second();
@@ -87,7 +87,7 @@ impl Host for Process {
         }
         allow_clients(before, after)?;
         self.oom_score.follow(before, after)?;
-        self.outside.follow(before, after)
+        self.sockets.follow(before, after)
     }
 
     fn read_file(&self, path: &str) -> Result<String, String> {

@@ -9,19 +9,21 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use mio::{Poll, Waker};
-use store_engine::{Config, ConfigError, EndWish, Engine, Identity, LogLevel, parse_arguments};
+use store_engine::{
+    Config, ConfigError, Engine, Identity, LogLevel, ShutdownOptions, parse_arguments,
+};
 use store_persist::disk::Disk;
 
 use crate::allocator::{Allocator, SystemAllocator};
 use crate::clock::Clock;
-use crate::event_loop::{EventLoop, Message, Ties, WAKER};
+use crate::event_loop::{EventLoop, Message, Shared, WAKER};
 use crate::listen::{ListenError, listen_unix};
-use crate::outside::{OpenError, Outside, Ports};
 use crate::persistence::snapshot::{Generations, remove_leftovers};
 use crate::persistence::{
     DataFolders, FileDisk, History, KnownDisk, Loader, Mailbox, Persistence, dir, persists,
 };
 use crate::process::Process;
+use crate::sockets::{OpenError, Ports, Sockets};
 use crate::tls::TlsError;
 
 /// Where log lines go.
@@ -217,7 +219,7 @@ impl ServerBuilder {
     /// Listens, starts the server's thread, and returns once data is loaded. Clients that come
     /// earlier are told to wait.
     ///
-    /// Fails when a setting was wrong, a socket cannot be had or the data makes no sense.
+    /// Fails when a setting was wrong, a socket cannot be opened or the data makes no sense.
     pub fn start(mut self) -> Result<Server, StartError> {
         if let Some(error) = self.errors {
             return Err(error.into());
@@ -225,9 +227,9 @@ impl ServerBuilder {
         let wanted = self.wanted_ports();
         let folders = self.folders;
         own_folders(&folders, &self.config).map_err(StartError::Data)?;
-        let outside = Outside::default();
-        let mut listeners = outside.open(&self.config, wanted)?;
-        let ports = outside.ports();
+        let sockets = Sockets::default();
+        let mut listeners = sockets.open(&self.config, wanted)?;
+        let ports = sockets.ports();
         if let Some(path) = &self.unix_socket {
             listeners.push(listen_unix(&self.config, path)?);
         }
@@ -251,7 +253,7 @@ impl ServerBuilder {
         remove_leftovers_of(&self.config, &*self.disk);
         let generations = Generations::default();
         let disk = Arc::new(KnownDisk::new(self.disk, folders.clone()));
-        let process = Process::new(&outside, disk.clone(), &generations, &folders, &self.allocator);
+        let process = Process::new(&sockets, disk.clone(), &generations, &folders, &self.allocator);
         process.prepare(&self.config, &mut self.log);
         let mailbox = Mailbox { messages: messages.clone(), waker: Arc::clone(&waker) };
         let persistence = Persistence::new(disk.clone(), folders, &self.config, mailbox, history);
@@ -265,15 +267,15 @@ impl ServerBuilder {
         }
         engine.load_acl_file().map_err(StartError::Acl)?;
         let is_forced = Arc::new(AtomicBool::new(false));
-        let ties = Ties {
-            outside,
+        let shared = Shared {
+            sockets,
             waker: waker.clone(),
             generations,
             is_forced: is_forced.clone(),
             allocator: self.allocator,
         };
         let mut event_loop =
-            EventLoop::new(poll, engine, listeners, received, self.log, persistence, ties)?;
+            EventLoop::new(poll, engine, listeners, received, self.log, persistence, shared)?;
         let (ready, started) = channel();
         let thread = std::thread::Builder::new()
             .name("tenure-store".to_owned())
@@ -386,7 +388,7 @@ pub enum StopSignal {
 
 impl StopSignal {
     /// How the server is to end then.
-    pub(crate) fn wish(self, config: &Config) -> EndWish {
+    pub(crate) fn shutdown_options(self, config: &Config) -> ShutdownOptions {
         match self {
             Self::Interrupt => config.settings().process.on_interrupt,
             Self::Terminate => config.settings().process.on_terminate,

@@ -45,14 +45,14 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         Listening::forwarding(self.subscribe(resource), sink)
     }
 
-    /// How the connection stands, kept up to date.
+    /// The state of the connection, kept up to date.
     fn connection(&self) -> watch::Receiver<Connection>;
 
     /// Where the store is, for people. Never contains a secret.
     fn describe(&self) -> String;
 }
 
-/// How the connection to a store stands.
+/// The state of the connection to a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Connection {
     /// The first attempt is under way.

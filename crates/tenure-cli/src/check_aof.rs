@@ -22,11 +22,11 @@ const MANIFEST_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Check an append-only file: every byte is read as at a start.
 ///
-/// FILE is a manifest, which stands for all files it lists, or one of them. Damage is told with its
-/// place. Where the last file is cut short or damaged, it can be cut behind what is whole: with
-/// --fix at once, at a terminal after a question, else not at all.
+/// FILE is a manifest, which stands for all files it lists, or one of them. It says where a file is
+/// damaged. If the last file is cut short or damaged, it can be cut after the last whole request:
+/// with --fix at once, at a terminal after a question, otherwise not at all.
 ///
-/// A snapshot at the front is read into memory, as a server does that starts with the file. So this
+/// A snapshot at the front is read into memory, as a server that starts with the file does. So this
 /// needs as much memory as that server. Requests are read, but not run.
 ///
 /// Exit code: 0 when all is whole or was made so, 65 when it is damaged, 66 when it cannot be read.
@@ -37,10 +37,10 @@ Examples:
 pub(crate) struct Arguments {
     /// appendonly.aof.manifest, or a file beside it.
     file: PathBuf,
-    /// Cut the file behind what is whole, without asking.
+    /// Cut the file after the last whole request, without asking.
     #[arg(long)]
     fix: bool,
-    /// How many databases the server has that is to load it (its setting `databases`).
+    /// How many databases the server that loads it has (its setting `databases`).
     #[arg(long, value_name = "N", default_value_t = 16,
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     databases: u32,
@@ -262,7 +262,8 @@ fn describe(file: &Checked) -> String {
         Outcome::Requests(report) => {
             let Report { requests, valid_len, summed_len, .. } = report;
             format!(
-                ", {requests} requests, whole up to offset {valid_len}, checksums up to {summed_len}"
+                ", {requests} requests, whole up to offset {valid_len}, checksums up to \
+                 {summed_len}"
             )
         }
         Outcome::Hopeless(_) => String::new(),

@@ -24,8 +24,8 @@ const SHOWN_MAX: usize = 100;
 
 /// Check a snapshot file (RDB): it is read as at a start, and nothing is changed.
 ///
-/// The file is read twice: once to tell what is in it, and once into memory, as a server does that
-/// starts with it. So this needs as much memory as that server.
+/// The file is read twice: once to tell what is in it, and once into memory, as a server that
+/// starts with it does. So this needs as much memory as that server.
 ///
 /// Exit code: 0 when the file is whole and a server would start with it, 65 when it would not, 66
 /// when it cannot be read.
@@ -36,7 +36,7 @@ Examples:
 pub(crate) struct Arguments {
     /// The file, such as dump.rdb.
     file: PathBuf,
-    /// How many databases the server has that is to load it (its setting `databases`).
+    /// How many databases the server that loads it has (its setting `databases`).
     #[arg(long, value_name = "N", default_value_t = 16,
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     databases: u32,
@@ -144,7 +144,7 @@ impl Found {
         for (db, count) in &self.databases {
             line(&format!("  database {db}"), count.to_string());
         }
-        line("with an end", format!("{}, of which {} are over", self.volatile, self.ended));
+        line("with expiry", format!("{}, of which {} have expired", self.volatile, self.ended));
         line("functions", self.functions.to_string());
         if self.empty > 0 {
             line("empty", format!("{} keys, which are not loaded", self.empty));

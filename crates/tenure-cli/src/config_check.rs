@@ -19,8 +19,8 @@ pub(crate) enum Command {
 /// Check the configuration and print each value with its origin.
 ///
 /// Reads what every other command reads: the file, its profile, TENURE_… variables and flags.
-/// Secrets are stars. Exits with 78 when something is wrong, an address that cannot work included;
-/// whether anybody is there is not asked.
+/// Secrets are shown as stars. Exits with 78 when something is wrong, for example an address that
+/// cannot work. It does not connect to the store.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -113,11 +113,11 @@ fn as_text(config: &Config) -> String {
     });
     let mut text = table(&["SETTING", "VALUE", "FROM"], &rows.collect::<Vec<_>>());
     if is_switched_off(config) {
-        text += "\nelections are switched off (TENURE_ENABLED or enabled = false): every instance acts \
-                 alone, and no store is asked\n";
+        text += "\nelections are switched off (TENURE_ENABLED or enabled = false): every instance \
+                 acts alone, and no store is asked\n";
     } else if config.store.url().is_none() {
-        text += "\nno store is named, so it is the local one, which coordinates this machine only: see \
-                 `tenure local status`, or set --store or TENURE_STORE\n";
+        text += "\nno store is named, so the local store is used, which coordinates this machine \
+                 only: see `tenure local status`, or set --store or TENURE_STORE\n";
     }
     text
 }

@@ -249,19 +249,23 @@ impl Stage {
 
     async fn pause(&mut self, operator: &Tenure) -> Result<(), Failure> {
         let victim = self.leader_name();
-        self.say(&format!("{victim} is frozen (SIGSTOP), as by a long pause of its host"));
+        self.say(&format!("{victim} is frozen (SIGSTOP), as when its host pauses for long"));
         let stopped_at = clock::now();
         self.signal(victim, Signal::STOP);
         let led = self.next_leader(operator, "the freeze", stopped_at).await;
         self.linger(TTL / 2).await;
-        self.say(&format!("{victim} thaws, and knows at once that it leads no more"));
+        self.say(&format!(
+            "{victim} runs again (SIGCONT), and knows at once that it no longer leads"
+        ));
         self.signal(victim, Signal::CONT);
         led
     }
 
     async fn farewell(&mut self, operator: &Tenure) -> Result<(), Failure> {
         let leaver = self.leader_name();
-        self.say(&format!("{leaver} is asked to end (SIGTERM): it stops working, then lets go"));
+        self.say(&format!(
+            "{leaver} is asked to end (SIGTERM): it stops its work, then releases the lease"
+        ));
         let asked_at = clock::now();
         self.signal(leaver, Signal::TERM);
         self.next_leader(operator, "the signal", asked_at).await?;
@@ -296,7 +300,7 @@ impl Stage {
                 () = &mut pause => return,
                 Some(line) = self.said.recv() => {
                     if self.hear(&line).is_some() {
-                        self.say(&format!("{} leads, unasked: the machine stalled", line.name));
+                        self.say(&format!("{} leads without being asked: the machine stalled", line.name));
                     }
                 }
             }

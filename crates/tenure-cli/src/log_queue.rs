@@ -34,7 +34,7 @@ pub(crate) struct LogQueue {
     started: OnceLock<bool>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// Everything is written, or given up.
+    /// Everything is written, or abandoned.
     idle: Notify,
 }
 

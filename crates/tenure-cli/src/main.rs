@@ -194,7 +194,7 @@ mod tests {
         let (mut words, mut word, mut quoted) = (Vec::new(), None::<String>, false);
         for c in line.chars() {
             match c {
-                '\'' => {
+                '\'' | '"' => {
                     quoted = !quoted;
                     word.get_or_insert_default();
                 }
@@ -236,21 +236,63 @@ mod tests {
         look_at("tenure", &Arguments::command());
     }
 
+    /// The documents for users: their names, and what they say.
+    fn papers() -> Vec<(String, String)> {
+        let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let pages = std::fs::read_dir(top.join("docs")).unwrap();
+        let pages = pages.map(|entry| entry.unwrap().path());
+        let pages = pages.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
+        pages
+            .chain([top.join("README.md"), top.join("deploy/README.md")])
+            .map(|path| (path.display().to_string(), std::fs::read_to_string(path).unwrap()))
+            .collect()
+    }
+
     #[test]
     fn what_the_papers_tell_people_to_type_is_right() {
-        let papers = [
-            ("README.md", include_str!("../../../README.md")),
-            ("command.md", include_str!("../../../docs/command.md")),
-            ("sidecar.md", include_str!("../../../docs/sidecar.md")),
-            ("client.md", include_str!("../../../docs/client.md")),
-            ("store.md", include_str!("../../../docs/store.md")),
-        ];
-        for (name, text) in papers {
+        let with_examples = ["README.md", "command.md", "sidecar.md", "client.md", "store.md"];
+        let mut checked = std::collections::BTreeMap::new();
+        for (name, text) in papers() {
             let blocks = text.split("```").skip(1).step_by(2);
             let shell = blocks.filter_map(|block| block.strip_prefix("sh\n"));
-            let checked: usize = shell.map(|block| check_examples(name, block)).sum();
-            assert!(checked > 0, "{name} has no example");
+            let count: usize = shell.map(|block| check_examples(&name, block)).sum();
+            checked.insert(name, count);
+        }
+        for name in with_examples.into_iter().chain(["faq.md"]) {
+            let count = checked.iter().filter(|(path, _)| path.ends_with(name));
+            assert!(count.map(|(_, count)| count).sum::<usize>() > 0, "{name} has no example");
         }
         assert!(check_examples("the tour", usage::TOUR) > 5);
+    }
+
+    /// A mention leaves out what the sentence is not about, but what it has must be there.
+    #[test]
+    fn what_the_papers_mention_exists() {
+        use clap::error::ErrorKind;
+        let mut mentions = 0;
+        for (name, text) in papers() {
+            let prose = text.split("```").step_by(2).collect::<Vec<_>>().join("\n\n");
+            let code = prose.split("\n\n").flat_map(|part| part.split('`').skip(1).step_by(2));
+            let code = code.map(|span| span.split_whitespace().collect::<Vec<_>>().join(" "));
+            for mention in code.filter(|span| span.starts_with("tenure ")) {
+                // A general form, such as `tenure COMMAND --help`, is no command.
+                if mention.starts_with("tenure COMMAND") {
+                    continue;
+                }
+                mentions += 1;
+                let Err(error) = Arguments::try_parse_from(words(&mention)) else { continue };
+                let is_short = matches!(
+                    error.kind(),
+                    ErrorKind::MissingRequiredArgument
+                        | ErrorKind::MissingSubcommand
+                        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                        | ErrorKind::DisplayHelp
+                        | ErrorKind::DisplayVersion
+                );
+                let lacks_value = error.to_string().contains("none was supplied");
+                assert!(is_short || lacks_value, "{name}: `{mention}`: {error}");
+            }
+        }
+        assert!(mentions > 60, "{mentions}");
     }
 }

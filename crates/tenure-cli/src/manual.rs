@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use crate::exit::{self, Failure};
 use crate::output::result;
 
-/// Print completions for a shell, to be sourced or put where it looks for them.
+/// Print completions for a shell, to be sourced or saved where the shell looks for them.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:

@@ -13,7 +13,7 @@ use crate::store_options::Target;
 /// A member that was silent for this many of its own leases is taken for gone.
 const SILENT_LEASES_MAX: u32 = 3;
 
-/// List who takes part: the leader, standbys, and those not heard of lately.
+/// List who takes part: the leader, the standbys, and members that are silent.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -117,7 +117,7 @@ pub(crate) fn silence(now: ServerTime, member: &Member) -> Duration {
     now.since(member.beat_at)
 }
 
-/// Whether it was heard of within a few of its own leases.
+/// Whether it has sent a heartbeat within a few of its own leases.
 pub(crate) fn is_alive(now: ServerTime, member: &Member) -> bool {
     silence(now, member) <= member.record.ttl.saturating_mul(SILENT_LEASES_MAX)
 }

@@ -31,8 +31,8 @@ const LEAVE_MAX: Duration = Duration::from_secs(4);
 /// The same where that time is used up already.
 const LAST_WORD_MAX: Duration = Duration::from_millis(500);
 
-/// How a tick that is left to people is run all the same.
-const BY_PEOPLE: &str = "look at what it has done; without `--on-crash skip` it is run again";
+/// How a tick that is left to an operator is run all the same.
+const BY_PEOPLE: &str = "check what it has done; without `--on-crash skip` it is run again";
 
 /// Run a program once per tick, whichever instance comes first.
 ///
@@ -83,10 +83,10 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum OnCrash {
-    /// Run it again: half of its effects may be there.
+    /// Run it again, though it may have done part of its work.
     #[default]
     Rerun,
-    /// Leave it to people.
+    /// Leave it to an operator.
     Skip,
 }
 
@@ -199,7 +199,7 @@ async fn keep(
     Some(Kept { ended, signals })
 }
 
-/// Runs the program under its term, and tells how that went before the term is given up.
+/// Runs the program under its term, and tells how that went before the term is released.
 async fn supervise(
     supervisor: &mut Supervisor,
     term: Term,
@@ -344,7 +344,7 @@ impl Turn {
                 if matches!(once, Ok(OnceOutcome::Unrecorded(_))) =>
             {
                 let left = self.left_unrecorded();
-                talk(&format!("terminated before the store could be told that it ran: {left}"));
+                talk(&format!("terminated before its run could be recorded: {left}"));
                 Ok(code_of_signal(signal))
             }
             (Some(signal), None) if matches!(once, Ok(OnceOutcome::Interrupted(_))) => {
@@ -415,14 +415,14 @@ impl Turn {
             }
             (OnceOutcome::Unrecorded(_), Some(Ended::ByItself(ending))) => {
                 let left = self.left_unrecorded();
-                talk(&format!("it ran, but the store could not be told: {left}"));
+                talk(&format!("it ran, but the store could not record it: {left}"));
                 code_of(ending).max(exit::NO)
             }
             (_, Some(Ended::ByItself(ending) | Ended::Leaving(ending))) => code_of(ending),
             (_, Some(Ended::Stuck)) => exit::NO,
             (OnceOutcome::AlreadyDone(outcome), _) => self.done(&outcome),
             (OnceOutcome::RunningElsewhere { by }, _) => {
-                talk(&format!("skipped: {} runs it", plain(by.as_str())));
+                talk(&format!("skipped: {} is running it", plain(by.as_str())));
                 0
             }
             (OnceOutcome::Unfinished { by, token }, _) => {
@@ -453,7 +453,7 @@ impl Turn {
     /// What becomes of a tick whose program ran, and not to its end.
     fn left_begun(&self) -> String {
         match self.on_crash {
-            OnCrash::Rerun => "the tick is open, so it is run again".to_owned(),
+            OnCrash::Rerun => "the tick is open, so it will be run again".to_owned(),
             OnCrash::Skip => format!("the tick counts as begun and is skipped: {BY_PEOPLE}"),
         }
     }
@@ -469,7 +469,7 @@ impl Turn {
     /// What becomes of a tick whose program did not run, where the store may know it as begun.
     fn perhaps_begun(&self) -> String {
         match self.on_crash {
-            OnCrash::Rerun => "the tick is open, so it is run again".to_owned(),
+            OnCrash::Rerun => "the tick is open, so it will be run again".to_owned(),
             OnCrash::Skip => {
                 format!(
                     "the store may count the tick as begun, and then it is skipped: {BY_PEOPLE}"

@@ -36,9 +36,9 @@ pub(crate) struct Resume {
 
 /// For emergencies: end a stuck term without its holder.
 ///
-/// Asks first. Refuses while the holder was heard of lately, unless forced; `tenure resign` is the
-/// way then. Tokens go on growing, and nobody leads until every lease that might be believed in is
-/// over. Exits with 1 when there is no term to end.
+/// Asks first. Refuses while the holder is not silent, unless forced: use `tenure resign` then.
+/// Tokens go on growing, and nobody leads until no instance can hold an old lease. Exits with 1
+/// when there is no term to end.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -47,7 +47,7 @@ pub(crate) struct Clear {
     /// Why, for the history.
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Do it even if the holder was heard of lately.
+    /// Clear even if the holder sent a heartbeat recently.
     #[arg(long)]
     force: bool,
     /// Do not ask.
@@ -94,7 +94,7 @@ pub(crate) fn clear(arguments: Clear) -> Result<ExitCode, Failure> {
         // Whoever was asked may have taken a while to answer.
         let now = looker.wait(looker.observer.look())?;
         if now.leadership.leader() != seen.leadership.leader() {
-            let why = "meanwhile somebody else leads, or nobody: nothing was done; look again";
+            let why = "the leader has changed meanwhile: nothing was done; check again";
             return Err(Failure::new(exit::NO, format!("{}: {why}", plain(name))));
         }
     }
@@ -102,7 +102,7 @@ pub(crate) fn clear(arguments: Clear) -> Result<ExitCode, Failure> {
         true => looker.wait(looker.observer.force_clear(&arguments.reason))?,
         false => looker.wait(looker.observer.clear(&arguments.reason))?,
     }
-    result(&format!("{} is cleared: nobody leads until old leases are over", plain(name)));
+    result(&format!("{} is cleared: nobody leads until old leases have ended", plain(name)));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -116,7 +116,7 @@ fn nothing_to_clear(seen: &Observation) -> Option<&'static str> {
             Some("an operator paused it (`tenure resume` ends that), there is nothing to clear")
         }
         Leadership::Vacant(Vacancy::Quarantine { .. }) => {
-            Some("old leases are waited out already, there is nothing to clear")
+            Some("old leases are being waited out, there is nothing to clear")
         }
         _ => None,
     }
@@ -125,7 +125,7 @@ fn nothing_to_clear(seen: &Observation) -> Option<&'static str> {
 /// Asks a person; anything but yes is a no.
 fn confirm(question: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::usage("nobody is there to be asked: add --yes"));
+        return Err(Failure::usage("nobody can be asked without a terminal: add --yes"));
     }
     let mut stderr = std::io::stderr();
     let _ = write!(stderr, "{question} Type yes: ");

@@ -30,14 +30,14 @@ Examples:
 pub(crate) struct Arguments {
     /// The elections to take part in.
     names: Vec<String>,
-    /// An election only to look at; may be given several times.
+    /// An election to observe without taking part; may be given several times.
     #[arg(long, value_name = "NAME")]
     observe: Vec<String>,
     /// The address to listen on; 127.0.0.1:8420 by default. Beyond loopback it needs a token or
     /// client certificates, set in the configuration.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// What people call this instance; host and process id by default.
+    /// The name of this instance; host and process id by default.
     #[arg(long, value_name = "NAME")]
     id: Option<String>,
     /// How long a lease lasts without renewal; 10s by default.
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 /// Renewals have a thread of their own in the library; this one only answers.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| Failure::new(exit::NO, format!("no runtime: {error}")))
+    runtime.map_err(|error| Failure::new(exit::NO, format!("cannot start the runtime: {error}")))
 }
 
 async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -131,8 +131,9 @@ struct HangUps {
 
 impl HangUps {
     fn listen() -> Result<Self, Failure> {
-        let signals = signal(SignalKind::hangup())
-            .map_err(|error| Failure::new(exit::NO, format!("no signals: {error}")))?;
+        let signals = signal(SignalKind::hangup()).map_err(|error| {
+            Failure::new(exit::NO, format!("cannot listen to signals: {error}"))
+        })?;
         let is_daemon = !std::io::stdin().is_terminal() && !std::io::stderr().is_terminal();
         Ok(HangUps { signals, is_daemon })
     }
@@ -147,7 +148,7 @@ impl HangUps {
                     tracing::info!(target: "tenure", "SIGHUP: certificates were read again");
                 }
                 Some(Err(error)) => tracing::warn!(target: "tenure", %error,
-                    "SIGHUP: certificates cannot be used, those from before still are"),
+                    "SIGHUP: the certificates cannot be used, the previous ones stay in use"),
             }
         }
     }
@@ -169,8 +170,10 @@ fn with_ttl(loader: Loader, names: &[String], ttl: &str) -> Loader {
 
 /// Resolves on the first of the signals that ask a program to end.
 pub(crate) fn asked_to_end() -> Result<impl Future<Output = ()>, Failure> {
-    let listen =
-        |kind| signal(kind).map_err(|error| Failure::new(exit::NO, format!("no signals: {error}")));
+    let listen = |kind| {
+        signal(kind)
+            .map_err(|error| Failure::new(exit::NO, format!("cannot listen to signals: {error}")))
+    };
     let (mut terminate, mut interrupt) =
         (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     somebody_listens();

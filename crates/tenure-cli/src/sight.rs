@@ -122,8 +122,8 @@ impl OnLooker {
             Some(unknown) => Err(Failure::new(
                 exit::UNREACHABLE,
                 format!(
-                    "{}: answers of the store take longer ({:?}) than the lease they tell of: check \
-                     the network to it",
+                    "{}: the store's answers take longer ({:?}) than the lease that they report: \
+                     check the network to it",
                     unknown.text(),
                     sight.age(),
                 ),

@@ -15,10 +15,10 @@ use crate::{local, output};
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreOptions {
-    /// The store's address, such as redis://127.0.0.1, or of several servers; --help has them all.
+    /// The store's address, such as redis://127.0.0.1; --help lists all forms.
     ///
     /// One server: redis://host:port/db, with TLS rediss://host?ca=FILE, or unix:///path.
-    /// The master that sentinels name: redis+sentinel://host1,host2,host3/master-name.
+    /// The primary that sentinels name: redis+sentinel://host1,host2,host3/master-name.
     /// A cluster, by any of its nodes: redis+cluster://host1,host2.
     /// A majority of independent servers: redis+quorum://host1,host2,host3.
     /// TLS for the last three: rediss+sentinel://, rediss+cluster://, rediss+quorum://.
@@ -36,10 +36,10 @@ pub(crate) struct StoreOptions {
     /// redis+quorum:// address is a mode of its own and takes neither.
     #[arg(long, value_name = "MODE", value_parser = ["available", "strict"])]
     pub(crate) mode: Option<String>,
-    /// How many replicas must have a grant in mode strict: all that the master has.
+    /// How many replicas must have a grant in mode strict: all that the primary has.
     #[arg(long, value_name = "N", requires = "mode")]
     pub(crate) replicas: Option<u32>,
-    /// What precedes the name in every key; `tenure:` by default.
+    /// The start of every key, before the name; `tenure:` by default.
     #[arg(long, value_name = "TEXT")]
     pub(crate) prefix: Option<String>,
 }
@@ -84,7 +84,7 @@ impl StoreOptions {
             return match mode {
                 "strict" if config.enabled => Err(Failure::usage(
                     "--mode strict waits for replicas, and the local store has none: name a store \
-                     by --store",
+                     with --store",
                 )),
                 _ => Ok(loader),
             };
@@ -106,7 +106,7 @@ impl StoreOptions {
         if is_strict && self.replicas.is_none() && !options.iter().any(counts) {
             return Err(Failure::usage(
                 "--mode strict needs the number of replicas that must confirm a grant: add \
-                 --replicas N, N = how many replicas the master has",
+                 --replicas N, N = how many replicas the primary has",
             ));
         }
         let own =
@@ -181,7 +181,7 @@ pub(crate) fn blame_on(store: &str, error: tenure::Error) -> Failure {
         false => format!("{store}: "),
     };
     let or_another = match failure.code {
-        exit::UNREACHABLE => ", or name another by --store",
+        exit::UNREACHABLE => ", or name another with --store",
         _ => "",
     };
     Failure { message: format!("{place}{}{next}{or_another}", failure.message), ..failure }
@@ -249,21 +249,22 @@ mod tests {
         let unreachable = unreachable.with_next_step("start the store");
         assert_eq!(
             of(unreachable),
-            "store unreachable: redis://h:1/0: refused; start the store, or name another by --store"
+            "store unreachable: redis://h:1/0: refused; start the store, or name another with \
+             --store"
         );
         let silent = of(StoreError::timed_out(std::time::Duration::from_secs(3)));
         assert!(
             silent.starts_with("redis://h:1/0: no answer from the store within 3s"),
             "{silent}"
         );
-        assert!(silent.ends_with("; start it, or name another by --store"), "{silent}");
+        assert!(silent.ends_with("; start it, or name another with --store"), "{silent}");
         assert_eq!(
             of(StoreError::denied("NOPERM")),
             "redis://h:1/0: store denies access: NOPERM; see docs/acl.md for what the login needs"
         );
-        let odd = StoreError::unexpected("it is no sentinel").with_next_step("write redis://h");
+        let odd = StoreError::unexpected("it is not a sentinel").with_next_step("write redis://h");
         let odd = of(odd);
-        assert!(odd.ends_with("it is no sentinel; write redis://h"), "{odd}");
+        assert!(odd.ends_with("it is not a sentinel; write redis://h"), "{odd}");
         let odd = of(StoreError::unexpected("a number"));
         assert!(odd.ends_with("a number; check the store's address, and what runs there"), "{odd}");
     }

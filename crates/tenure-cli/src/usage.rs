@@ -10,17 +10,17 @@ use crate::output;
 pub(crate) const TOUR: &str = "\
 tenure: one leader among many processes, and the store it needs
 
-See it: three instances, killed and handed over before your eyes:
+See it work, with three instances that are killed and hand over:
   tenure demo
 
 Run a program on one instance at a time; the others wait, and take over:
   tenure run nightly -- ./worker                                       on this machine
   tenure run nightly --store redis://redis.internal -- ./worker        on many
 
-Run a program once per hour, whichever instance comes first:
+Run a program once per hour, on whichever instance comes first:
   tenure once report --every 1h -- ./report
 
-Who leads, who else takes part, what happened, what is wrong:
+See who leads, who takes part, what happened and what is wrong:
   tenure who nightly       tenure status nightly       tenure watch nightly
   tenure history nightly   tenure doctor nightly
 

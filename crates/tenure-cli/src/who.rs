@@ -88,7 +88,7 @@ fn quarantine_why(vacancy: &Vacancy) -> Option<&str> {
 pub(crate) fn vacancy(why: &Vacancy) -> String {
     match why {
         Vacancy::Quarantine { left, why } => format!(
-            "leases from before may still be believed in, {} left: {}",
+            "an earlier leader may still believe in its lease, {} left: {}",
             duration(*left),
             plain(why)
         ),
@@ -103,7 +103,7 @@ pub(crate) fn vacancy(why: &Vacancy) -> String {
             let by = plain(by.as_str());
             format!(
                 "{by} was granted it, but fewer replicas than mode strict asks for have confirmed \
-                 that: attach the missing ones (INFO replication on the master lists those that \
+                 that: attach the missing ones (INFO replication on the primary lists those that \
                  are there), or remove them for good and set replicas=N to how many are left"
             )
         }

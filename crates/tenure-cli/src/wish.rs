@@ -32,7 +32,7 @@ pub(crate) struct HandOver {
     target: Target,
 }
 
-/// Ask the leader to step down; whoever is next may lead.
+/// Ask the leader to step down, so that another instance can lead.
 ///
 /// Its work ends first. Waits until that is done (0), refused with a reason (1) or not answered
 /// (75).

@@ -217,7 +217,7 @@ impl fmt::Display for Reason {
             Reason::Reserved(left) => write!(f, "reserved for a successor, {left:?} left"),
             Reason::Quarantine { left, why } => write!(
                 f,
-                "waiting {left:?} because {}: leases granted before may still be believed in{}",
+                "waiting {left:?} because {}: an earlier leader may still believe in its lease{}",
                 plain(why),
                 // Where there is a record, somebody led before.
                 match why.starts_with("the store has no record") {

@@ -113,7 +113,7 @@ impl Resource {
         Ok(Resource { place: Arc::new(place) })
     }
 
-    /// What people call it.
+    /// The name that it was given.
     pub fn name(&self) -> &str {
         &self.place.name
     }

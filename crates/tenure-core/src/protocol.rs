@@ -160,7 +160,7 @@ pub enum Request {
     },
     /// Answer a wish with no. Only the holder may.
     Refuse {
-        /// The own term.
+        /// This instance's term.
         token: Token,
         /// Why not, for the one who asked.
         reason: String,
@@ -172,7 +172,7 @@ pub enum Request {
     },
     /// End a pause.
     Resume,
-    /// Break glass: end whatever term there is. Keeps the token floor and quarantines.
+    /// For emergencies: end whatever term there is. Keeps the token floor and quarantines.
     Clear {
         /// What history shall say.
         reason: String,
@@ -185,18 +185,18 @@ pub enum Request {
         /// At most this many.
         count: usize,
     },
-    /// Start a tick inside the own term, unless it has run before.
+    /// Start a tick inside this instance's term, unless it has run before.
     TickBegin {
-        /// The own term.
+        /// This instance's term.
         token: Token,
         /// Which tick.
         tick: TickId,
         /// Whether a tick that somebody began and never finished runs again.
         rerun_crashed: bool,
     },
-    /// Record how a tick ended, inside the own term.
+    /// Record how a tick ended, inside this instance's term.
     TickFinish {
-        /// The own term.
+        /// This instance's term.
         token: Token,
         /// Which tick.
         tick: TickId,
@@ -205,10 +205,10 @@ pub enum Request {
         /// How long the outcome of a named tick is kept.
         keep: Duration,
     },
-    /// Take the begin of a tick back whose work could not be started, inside the own term: as if
-    /// nobody had begun it.
+    /// Take back the begin of a tick whose work could not be started, inside this instance's term:
+    /// as if nobody had begun it.
     TickReopen {
-        /// The own term.
+        /// This instance's term.
         token: Token,
         /// Which tick.
         tick: TickId,
@@ -353,9 +353,9 @@ pub struct MemberRecord {
     pub priority: i32,
     /// Whether it may lead now.
     pub ready: bool,
-    /// Whether it is on its way out.
+    /// Whether it is leaving.
     pub departing: bool,
-    /// Whether its work stopped beating.
+    /// Whether its work has stalled.
     pub stalled: bool,
     /// The version of the application, compared number by number.
     pub version: String,

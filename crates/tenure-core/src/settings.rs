@@ -17,8 +17,8 @@ pub struct Settings {
     pub timing: Timing,
     /// How often to contend.
     pub contest: Contest,
-    /// The higher is preferred as leader: it tries first, and others give way to it under
-    /// [`Failback`].
+    /// Instances with a higher priority are preferred: they try first, and others hand over to them
+    /// under [`Failback`].
     pub priority: i32,
     /// Whether it may lead from the start.
     pub ready: bool,
@@ -26,7 +26,7 @@ pub struct Settings {
     pub version: String,
     /// Free text shown beside the member.
     pub metadata: BTreeMap<String, String>,
-    /// Whether a leader gives way to a higher priority, and how patiently.
+    /// Whether a leader hands over to a higher priority, and how patiently.
     pub failback: Option<Failback>,
     /// Work must beat at least this often, else the leader steps down.
     pub require_beat: Option<Duration>,
@@ -82,12 +82,12 @@ pub enum Contest {
     OneShot,
 }
 
-/// How patiently a leader gives way to a higher priority.
+/// How patiently a leader hands over to a higher priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failback {
     /// The other must have been ready for this long; doubled after each time it did not last.
     pub delay: Duration,
-    /// The own term must have lasted this long.
+    /// This instance's term must have lasted this long.
     pub min_tenure: Duration,
 }
 

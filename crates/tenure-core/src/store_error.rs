@@ -14,7 +14,7 @@ pub enum StoreErrorKind {
     /// The store cannot serve writes for a while (loading, failing over, out of memory, busy).
     NotNow,
     /// The connected node is not the primary, or not any more: look for the new one. It may be
-    /// promoted, and sentinels may learn of their master, so waiting may help.
+    /// promoted, and sentinels may learn of their primary, so waiting may help.
     WrongNode,
     /// What the address leads to cannot serve this, however long one waits: a person has to write
     /// another address.

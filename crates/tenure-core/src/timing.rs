@@ -86,10 +86,11 @@ enum TimingFault {
     /// No renewal would fit before work has to stop.
     #[error(
         "renew_every {renew_every:?} + one try {try_timeout:?} + stop_grace {stop_grace:?} exceed \
-         the {usable:?} that a {ttl:?} lease leaves: lengthen ttl, or shorten renew_every or stop_grace"
+         the {usable:?} that a {ttl:?} lease leaves: lengthen ttl, or shorten renew_every or \
+         stop_grace"
     )]
     BudgetExceeded {
-        /// From one renewal to the next.
+        /// How often the lease is renewed.
         renew_every: Duration,
         /// How long one try may take.
         try_timeout: Duration,
@@ -100,14 +101,14 @@ enum TimingFault {
         /// The lease that counts: the shortest in the fleet.
         ttl: Duration,
     },
-    /// The fleet's bounds exclude the own lease.
-    #[error("{what} {given:?} contradicts the own ttl {ttl:?}: {hint}")]
+    /// The fleet's bounds exclude this instance's lease.
+    #[error("{what} {given:?} contradicts this instance's ttl {ttl:?}: {hint}")]
     FleetContradiction {
         /// Which setting it is.
         what: &'static str,
         /// What was given.
         given: Duration,
-        /// The own lease.
+        /// This instance's lease.
         ttl: Duration,
         /// What to do.
         hint: &'static str,
@@ -137,7 +138,7 @@ impl Timing {
                 what: "fleet_max_ttl",
                 given: fleet_max_ttl,
                 ttl,
-                hint: "it must be at least the own ttl",
+                hint: "it must be at least this instance's ttl",
             }
             .into());
         }
@@ -184,7 +185,7 @@ impl Timing {
         self.ttl
     }
 
-    /// From one renewal to the next.
+    /// How often the lease is renewed.
     pub fn renew_every(&self) -> Duration {
         self.renew_every
     }

@@ -100,7 +100,7 @@ impl Form {
         let insecure = match fragment {
             "" => false,
             "insecure" => true,
-            _ => return Err("after # only `insecure` may stand".into()),
+            _ => return Err("only `insecure` is allowed after #".into()),
         };
         let needless = |what: &str| Err(format!("{what} needs {}://", self.schemes[1]));
         let [ca, cert, key] = ["ca", "cert", "key"].map(|name| options.take(name));
@@ -165,7 +165,7 @@ impl Parts {
             None => Ok(&self.hosts),
             Some((_, Host { node, .. })) => {
                 let kind = self.form.host;
-                Err(format!("the {kind} {node} stands there twice: name each {kind} once"))
+                Err(format!("the {kind} {node} is given twice: name each {kind} once"))
             }
         }
     }
@@ -208,7 +208,7 @@ impl Options {
             let (name, value) = pair.split_once('=').ok_or("an option after ? has no =")?;
             let (name, value) = (decoded(name)?, decoded(value)?);
             if options.0.iter().any(|(known, _)| *known == name) {
-                return Err(format!("the option {:?} stands there twice", cleaned(&name)));
+                return Err(format!("the option {:?} is given twice", cleaned(&name)));
             }
             options.0.push((name, value));
         }
@@ -226,7 +226,7 @@ impl Options {
         Mode::from_options(self.take("mode").as_deref(), self.take("replicas").as_deref())
     }
 
-    /// The number of the database: the option counts before what stands in the path.
+    /// The number of the database: the option counts before what is in the path.
     pub(crate) fn take_database(&mut self, in_path: &str) -> Result<u32, String> {
         let in_path = Some(in_path.to_owned()).filter(|database| !database.is_empty());
         let Some(text) = self.take("db").or(in_path) else { return Ok(0) };
@@ -271,7 +271,7 @@ pub(super) fn parse_place(place: &str, form: &Form) -> Result<Node, String> {
             let (host, after) = rest.split_once(']').ok_or("the [ of the host has no ]")?;
             match after.strip_prefix(':') {
                 None if !after.is_empty() => {
-                    return Err("after the ] of the host only : and a port may stand".into());
+                    return Err("only : and a port are allowed after the ] of the host".into());
                 }
                 port => (host, port),
             }
@@ -364,7 +364,7 @@ mod tests {
             ("x://[::1]7", "only : and a port"),
             ("x://::1,b", "[::1]"),
             ("x://a,b?k", "has no ="),
-            ("x://a,b?k=1&k=2", "\"k\" stands there twice"),
+            ("x://a,b?k=1&k=2", "\"k\" is given twice"),
             ("x://a,b#x", "insecure"),
             ("xs://a?key=/f", "go together"),
         ];

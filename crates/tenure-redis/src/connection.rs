@@ -8,7 +8,7 @@
 //!                      ▲ line (open connection)  │ overdue, broken, wrong node, out of step
 //!                      └──── dialling ◄──────────┘
 //! ```
-//! A line on which an answer is overdue is not given up at once: a little later a new one is
+//! A line on which an answer is overdue is not abandoned at once: a little later a new one is
 //! dialled beside it, and whichever answers first is used from then on, while the other may still
 //! bring the answers that are on their way. Meanwhile nothing more is sent. So a busy server is not
 //! asked twice by whoever waits for it, nor called by all at once, and a dead connection holds up
@@ -48,8 +48,8 @@ const BATCH_CALLS_MAX: usize = 128;
 const BATCHES_IN_FLIGHT_MAX: usize = 256;
 /// No line is suspected before an answer took this long, however impatient the caller.
 const SUSPECT_AFTER: Duration = Duration::from_millis(100);
-/// A line under suspicion is given up to this part of the time that its answer already took, before
-/// another is dialled: little enough that a leader renews on the other in time.
+/// A line under suspicion is kept for at most this part of the time that its answer already took,
+/// before another is dialled: little enough that a leader renews on the other in time.
 const SUSPECT_SHARE: u32 = 2;
 /// The wait between tries while the store refuses the credentials: a person has to act first.
 const DENIED_WAIT: Duration = Duration::from_secs(2);
@@ -471,7 +471,7 @@ impl Keeper {
     fn follow(&mut self) {
         self.retired = self.open.take().or(self.retired.take());
         self.state.send_replace(Connection::Down(StoreError::wrong_node(
-            "another server is the master now",
+            "another server is the primary now",
         )));
         self.dialling = Dialling::Now(self.dial());
     }

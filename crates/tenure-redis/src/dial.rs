@@ -49,7 +49,8 @@ pub type Dialing = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Se
 
 /// Opens streams to one store: bring your own for tunnels, proxies or streams inside a process.
 pub trait Connector: Send + Sync + 'static {
-    /// Opens a fresh stream. Called again for every reconnect, so it should look up names anew.
+    /// Opens a fresh stream. Called again for every reconnect, so it should resolve names each
+    /// time.
     fn connect(&self) -> Dialing;
 
     /// Where the streams lead, for people. Must not contain a secret.
@@ -62,8 +63,8 @@ pub trait Connector: Send + Sync + 'static {
         self.describe()
     }
 
-    /// Changes whenever streams should be opened anew, for those that can tell: the store has moved
-    /// to another place. `None` where a broken stream is the only sign.
+    /// Changes whenever streams should be opened again, for those that can tell: the store has
+    /// moved to another place. `None` where a broken stream is the only sign.
     fn moved(&self) -> Option<watch::Receiver<u64>> {
         None
     }
@@ -98,14 +99,14 @@ impl Route {
         Ok(Route::Streams { connector: Arc::new(Address::new(url)?), login: url.login.clone() })
     }
 
-    /// The route to whichever master sentinels name. Must be called inside a runtime.
+    /// The route to whichever primary sentinels name. Must be called inside a runtime.
     pub(super) fn by_sentinels(address: SentinelAddress) -> Result<Self, ConnectError> {
         let sentinels = Sentinels::start(address)?;
         let login = sentinels.login();
         Ok(Route::Streams { connector: Arc::new(sentinels), login })
     }
 
-    /// Changes when connections should be made anew, where somebody tells.
+    /// Changes when connections should be made again, where somebody tells.
     pub(super) fn moved(&self) -> Option<watch::Receiver<u64>> {
         match self {
             Route::Streams { connector, .. } => connector.moved(),
@@ -167,7 +168,7 @@ impl Route {
             StoreErrorKind::WrongNode if self.moved().is_some() => {
                 let what = format!("{}: it is a replica that the sentinels name", self.describe());
                 StoreError::not_now(what)
-                    .with_next_step("wait: they name the new master once a fail-over is over")
+                    .with_next_step("wait: they name the new primary when the failover is over")
             }
             StoreErrorKind::Unreachable if !self.is_encrypted() => {
                 StoreError::unreachable(format!("{} at the first request", error.message()))
@@ -313,7 +314,7 @@ impl Line {
     /// What to do about a connection that has ended; another one is opened in any case.
     fn remedy(&self) -> &'static str {
         match SentinelAddress::is_meant(&self.place) {
-            true => "wait until the sentinels promote a replica, or start the master again",
+            true => "wait until the sentinels promote a replica, or start the primary again",
             false => "start the store again if it is down; its log says why it ended this",
         }
     }

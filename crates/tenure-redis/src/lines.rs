@@ -2,7 +2,7 @@
 //!
 //! A server that waits for replicas leaves everything behind on that connection lying. So in mode
 //! `strict` what promises something (grants, renewals, ticks, fences, pauses) has a connection to
-//! itself, and whoever looks, beats or gives back is not held up by a replica that is not there.
+//! itself, and whoever looks, beats or releases is not held up by a replica that is not there.
 //! Nothing rests on the order between the two:
 //! each request names its term or attempt, and one that comes too late is refused.
 

@@ -22,7 +22,7 @@ use tenure_backend::{Connection, Listening, SignalSink, Subscription};
 
 /// The wait before the next try when subscribing is not allowed: a person has to act first.
 pub(super) const DENIED_WAIT: Duration = Duration::from_secs(30);
-/// How often channels without a subscriber are given up.
+/// How often channels without a subscriber are unsubscribed.
 pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// The subscriptions of a backend.
@@ -32,7 +32,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Starts the task in the current runtime. It connects once there is a subscription, and anew
+    /// Starts the task in the current runtime. It connects once there is a subscription, and again
     /// whenever the connections for `requests` were replaced: the store may be another one then.
     pub(super) fn start(route: Route, requests: &Lines, warnings: Arc<Warnings>) -> Self {
         let shared = Arc::new(Audience::default());

@@ -14,10 +14,10 @@ const REPLICAS_MAX: u32 = 64;
 /// promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The master has it. What a failover forgets is waited out.
+    /// The primary has it. What a failover forgets is waited out.
     #[default]
     Available,
-    /// So many replicas have it, too, so that an old master that was cut off grants nothing. A
+    /// So many replicas have it, too, so that an old primary that was cut off grants nothing. A
     /// server without a record may have been flushed, however long it has run: where an operator
     /// asks for more than the default, that is not risked.
     Strict {
@@ -38,11 +38,11 @@ impl Mode {
             (Some("strict"), Some(replicas)) => Ok(Mode::Strict { replicas }),
             (Some("strict"), None) => Err("mode=strict needs the number of replicas that must \
                                            confirm: add &replicas=N, N = how many replicas the \
-                                           master has"
+                                           primary has"
                 .into()),
             (None, Some(count)) => Err(format!(
                 "replicas={count} needs mode=strict: write ?mode=strict&replicas={count} if the \
-                 master has so many replicas"
+                 primary has so many replicas"
             )),
             (Some("available"), Some(count)) => Err(format!(
                 "mode=available waits for no replica: write ?mode=strict&replicas={count}, or \
@@ -79,8 +79,8 @@ impl Mode {
         match answer {
             Some(Value::Int(count)) if *count >= i64::from(replicas) => Ok(()),
             Some(Value::Int(count)) => Err(StoreError::not_now(format!(
-                "{count} of {replicas} replicas confirmed it in time; attach the missing ones (INFO \
-                 replication on the master lists those that are there)"
+                "{count} of {replicas} replicas confirmed it in time; attach the missing ones \
+                 (INFO replication on the primary lists those that are there)"
             ))),
             Some(Value::ServerError(error)) => Err(super::error::from_reply(error)),
             _ => Err(StoreError::unexpected("no number in answer to WAIT")),
@@ -109,7 +109,7 @@ mod tests {
         let strict = Mode::from_options(Some("strict"), Some("2")).unwrap();
         assert_eq!(strict.to_string(), "mode=strict&replicas=2");
         let cases = [
-            (Some("strict"), None, "add &replicas=N, N = how many replicas the master has"),
+            (Some("strict"), None, "add &replicas=N, N = how many replicas the primary has"),
             (None, Some("2"), "write ?mode=strict&replicas=2"),
             (Some("available"), Some("3"), "write ?mode=strict&replicas=3"),
             (Some("strict"), Some("0"), "number from 1 to"),

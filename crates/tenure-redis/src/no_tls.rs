@@ -1,4 +1,4 @@
-//! What stands in for encrypted streams in a program that was built without them.
+//! The replacement for encrypted streams in a program that was built without them.
 
 use std::io;
 

@@ -74,8 +74,8 @@ impl Step {
         )
     }
 
-    /// Makes it an attempt that is no term before replicas have it. No server's age speaks for it
-    /// then: see [`Mode::Strict`](super::mode::Mode::Strict).
+    /// Makes it an attempt that is no term before replicas have it. No server's age counts then:
+    /// see [`Mode::Strict`](super::mode::Mode::Strict).
     pub(super) fn await_replicas(&mut self) {
         if self.script != Script::Acquire {
             return;
@@ -294,7 +294,7 @@ fn acquire_arguments(acquire: &Acquire) -> Vec<Vec<u8>> {
     ]
 }
 
-/// What speaks for a store that has no record: the user, its age, or nothing.
+/// Why a store without a record may be believed: the user, its age, or nothing.
 fn past(acquire: &Acquire) -> Vec<u8> {
     match (acquire.fresh_store, acquire.age_counts) {
         (false, false) => text(AGE_SAYS_NOTHING),

@@ -1,4 +1,4 @@
-//! Text from a store on its way to people and back: shortened, and without control characters.
+//! Text from a store that users are shown, and back: shortened, and without control characters.
 
 use tenure_core::text::is_deceptive;
 

@@ -36,7 +36,7 @@ pub enum SurveyError {
 pub enum Topology {
     /// One server.
     One(RedisUrl),
-    /// A master that sentinels name.
+    /// A primary that sentinels name.
     Sentinels(SentinelSurvey),
     /// A cluster.
     Cluster(ClusterSurvey),

@@ -59,7 +59,7 @@ impl Place {
 /// Files for an encrypted connection; without `ca` the system's certificate authorities count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Certificates of the authorities that count.
+    /// Certificates of the authorities to trust.
     pub ca: Option<PathBuf>,
     /// Our own certificate, for servers that ask for one.
     pub cert: Option<PathBuf>,
@@ -90,8 +90,8 @@ impl RedisUrl {
     pub(super) fn warning(&self) -> Option<String> {
         match &self.place {
             Place::Tls { tls, .. } if tls.insecure => Some(format!(
-                "INSECURE: {self} takes any certificate, so anybody on the way can read and change \
-                 everything; remove #insecure and name the issuer with ?ca=FILE"
+                "INSECURE: {self} accepts any certificate, so anybody on the network path can read \
+                 and change everything; remove #insecure and name the issuer with ?ca=FILE"
             )),
             _ => None,
         }
@@ -134,7 +134,7 @@ impl fmt::Display for Suffix {
     }
 }
 
-/// A host as it stands in an address.
+/// A host as it is in an address.
 pub(super) struct Host<'a>(pub(super) &'a str);
 
 impl fmt::Display for Host<'_> {
@@ -209,7 +209,7 @@ fn parse_unix(rest: &str) -> Result<RedisUrl, String> {
     Ok(RedisUrl { place: Place::Unix { path: path.into() }, login, mode })
 }
 
-/// Other ways of writing an address that people bring along: refused with what to write instead.
+/// Other ways of writing an address that people know: refused with what to write instead.
 fn refuse_other_forms(address: &str) -> String {
     let mut parts = address.split(',').map(str::trim).filter(|part| !part.is_empty());
     let place = parts.next().unwrap_or_default();
@@ -230,7 +230,7 @@ fn refuse_other_forms(address: &str) -> String {
     }
     let option = |name: &str| options.iter().find(|(n, _)| n == name).map(|(_, value)| *value);
     if option("servicename").is_some() {
-        return "serviceName= names a master behind sentinels: write \
+        return "serviceName= is a master name of sentinels: write \
                 redis+sentinel://USER:PASSWORD@host1,host2,host3/MASTER"
             .into();
     }
@@ -310,7 +310,7 @@ mod tests {
             ("redis://host/70000", "database"),
             ("redis://host?pool=5", "unknown option \"pool\""),
             ("redis://host?ca=/x", "needs rediss://"),
-            ("redis://host?db=1&db=2", "\"db\" stands there twice"),
+            ("redis://host?db=1&db=2", "\"db\" is given twice"),
             ("redis://u:c4nary@a,b:7000", "several hosts"),
             ("redis://host#insecure", "needs rediss://"),
             ("rediss://host#whatever", "insecure"),

@@ -47,7 +47,7 @@ pub enum GuardOutput {
     Leave,
 }
 
-/// What a guard says to people.
+/// What a guard says on stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardWord {
     /// The wrapper has ended, so the program of this group was killed.

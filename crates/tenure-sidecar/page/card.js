@@ -56,7 +56,7 @@ export class Card {
         this.timeline.node),
       el("div", { class: "columns" },
         el("div", { class: "block grow" }, el("h3", {}, "Members"), this.table("members",
-          ["Instance", "Stands", "Priority", "Heartbeat", ""], this.members)),
+          ["Instance", "State", "Priority", "Heartbeat", ""], this.members)),
         el("div", { class: "block" }, el("h3", { class: "latency-title" }, "Renewals"), this.latency)),
       el("details", { class: "block" },
         el("summary", {}, "Latest terms"),
@@ -79,7 +79,7 @@ export class Card {
 
   // ------------------------------------------------------------------ what came in
 
-  /** How it stands, as of now. */
+  /** Its state, as of now. */
   update(view) {
     const before = this.view;
     this.view = view;
@@ -178,8 +178,8 @@ export class Card {
     this.leader.title = plain(leader?.id ?? "");
     this.resign.hidden = !leader || leader.foreign || !view.enabled || Boolean(this.lost) || view.store.state === "down";
     const since = this.silentSince();
-    const silence = since !== null ? `No word from the sidecar since ${timeOfDay(since)}.`
-      : unknown ? "Nothing was heard from the store since then." : null;
+    const silence = since !== null ? `The sidecar has been silent since ${timeOfDay(since)}.`
+      : unknown ? "The store has been silent since then." : null;
     const problem = view.store.error ?? silence ?? view.warnings[0] ?? vacancy?.text ?? null;
     this.note.hidden = problem === null;
     if (problem !== null) say(this.note, problem);
@@ -283,7 +283,7 @@ export class Card {
     if (!leader) return undefined;
     return ask({
       title: `Let ${leader.instance} resign?`,
-      text: `${leader.instance} leads ${this.name}. It is asked to stop its work and give the leadership back; whoever is next takes over.`,
+      text: `${leader.instance} leads ${this.name}. It is asked to stop its work and to release the leadership; another instance then takes over.`,
       yes: "Resign",
       act: () => post(`resign/${encodeURIComponent(this.name)}`),
     });
@@ -302,12 +302,12 @@ export class Card {
 }
 
 function standing(view) {
-  if (!view.takes_part) return "looks on";
+  if (!view.takes_part) return "observer";
   if (view.role === "leader") return "leads here";
   return view.role;
 }
 
-function memberStands(member, unknown) {
+function memberState(member, unknown) {
   if (unknown) return "unknown";
   if (!member.alive) return "silent";
   if (member.leads) return "leads";
@@ -319,7 +319,7 @@ function memberStands(member, unknown) {
 /** One member's line. */
 class MemberRow {
   constructor(card, member) {
-    this.stands = document.createTextNode("");
+    this.state = document.createTextNode("");
     this.priority = el("td", { class: "number" });
     this.level = svg("rect", { class: "level", height: 6, rx: 3 });
     this.ago = el("span");
@@ -327,7 +327,7 @@ class MemberRow {
     this.node = el("tr", { data: { id: member.id } },
       el("th", { scope: "row", title: member.id }, member.instance,
         member.is_self ? el("span", { class: "self" }, "this one") : null),
-      el("td", {}, el("span", { class: "dot", "aria-hidden": "true" }), this.stands),
+      el("td", {}, el("span", { class: "dot", "aria-hidden": "true" }), this.state),
       this.priority,
       el("td", { class: "beat" }, el("span", { class: "pulse" },
         svg("svg", { viewBox: "0 0 48 6", "aria-hidden": "true" },
@@ -341,7 +341,7 @@ class MemberRow {
     const beatAgo = member.beat_ms_ago + (unknown ? card.age() : 0);
     this.node.dataset.leads = member.leads && Boolean(leader);
     this.node.dataset.alive = member.alive && !unknown;
-    say(this.stands, memberStands(member, unknown));
+    say(this.state, memberState(member, unknown));
     say(this.priority, String(member.priority));
     const share = Math.max(0, Math.min(1, 1 - beatAgo / (member.ttl_ms * 3)));
     this.level.setAttribute("width", (48 * share).toFixed(1));

@@ -7,14 +7,14 @@ import { probe } from "./wire.js";
 const TRIES = 3;
 const AGAIN_AFTER = 30e3;
 const AGAIN_MIN = 1000;
-// Younger than this is as good as new: no reason to ask anew.
+// Younger than this is as good as new: no reason to ask again.
 const LATE = 1500;
 
 let anchor = null;
 let asking = false;
 let askedAt = null;
 
-/** A reading of both our clocks: one stands still while the machine sleeps, the other may be set. */
+/** A reading of both our clocks: one stops while the machine sleeps, the other may be set. */
 export const reading = () => ({ ticks: performance.now(), wall: Date.now() });
 
 /** Milliseconds since a reading, by whichever clock says more. */

@@ -65,7 +65,7 @@ function showLink() {
   const all = [...cards.values()];
   const silences = all.map((known) => known.silentSince()).filter((since) => since !== null);
   if (all.some((known) => known.missesStore())) link("lost", "store unreachable");
-  else if (silences.length > 0) link("lost", `no word from the sidecar since ${timeOfDay(Math.min(...silences))}`);
+  else if (silences.length > 0) link("lost", `the sidecar has been silent since ${timeOfDay(Math.min(...silences))}`);
   else if (all.some((known) => known.view?.unknown)) link("lost", "who leads is unknown");
   else link("live", "live");
 }
@@ -75,7 +75,7 @@ const on = {
     if (kind === "entry") write(data);
     else if (kind === "resource") card(data.name).update(data);
     else if (kind === "missed") aside(`${data.count} entries were missed`);
-    else if (kind === "restarted") aside("the sidecar was started anew");
+    else if (kind === "restarted") aside("the sidecar was restarted");
     title();
   },
   up() {

@@ -9,7 +9,7 @@ const HEAD = 26;
 const FOOT = 22;
 const GUTTER_MIN = 84;
 const GUTTER_MAX = 170;
-// After this many pixels of drift everything is placed anew.
+// After this many pixels of drift everything is redrawn.
 const DRIFT_MAX = 30;
 export const WINDOWS = [
   { label: "1 min", ms: 60e3 }, { label: "10 min", ms: 600e3 },

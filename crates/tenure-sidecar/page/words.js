@@ -28,13 +28,13 @@ const clock = new Intl.DateTimeFormat(undefined, {
 export const timeOfDay = (iso) => clock.format(new Date(iso));
 
 const REASONS = {
-  "released": "given back",
+  "released": "released",
   "handed-over": "handed over",
   "work-stalled": "work stalled",
   "work-failed": "work failed",
-  "lease-ended": "stopped by its own clock",
+  "lease-ended": "lease ended",
   "too-late": "granted too late",
-  "expired": "not heard of again",
+  "expired": "expired",
   "vanished": "key deleted",
   "cleared": "cleared by an operator",
 };

@@ -105,7 +105,7 @@ async fn check(State(access): State<Arc<Access>>, request: Request, next: Next) 
 }
 
 fn unauthorized() -> Response {
-    let refusal = problem(StatusCode::UNAUTHORIZED, "bring Authorization: Bearer TOKEN along");
+    let refusal = problem(StatusCode::UNAUTHORIZED, "send Authorization: Bearer TOKEN");
     ([(WWW_AUTHENTICATE, "Bearer")], refusal).into_response()
 }
 

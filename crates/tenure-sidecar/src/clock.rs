@@ -1,5 +1,5 @@
-//! The only file that reads a clock. Leases are counted by the library's own; what is read here
-//! is shown to people and says how old something is.
+//! The only file that reads a clock. Leases are counted by the library's own; what is read here is
+//! only shown, and says how old something is.
 
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

@@ -52,7 +52,7 @@ impl Peer {
     }
 }
 
-/// A connection's place, given back by being dropped.
+/// A connection's place, freed by being dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     connections: Arc<Connections>,
@@ -91,7 +91,7 @@ impl Connections {
         let mut open = self.lock();
         if let Some(slowest) = who_goes(&open, peer) {
             open.remove(&slowest);
-            tracing::debug!(target: "tenure", "sidecar: a slow connection makes room");
+            tracing::debug!(target: "tenure", "sidecar: closed a slow connection to make room");
         }
         open.insert(number, Open { peer, moved_at: Arc::clone(&moved_at), _end: end });
         let count = open.len();

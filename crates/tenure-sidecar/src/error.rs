@@ -14,20 +14,21 @@ pub enum SidecarError {
     #[error("no election is configured: name one in [elections.NAME] or sidecar.observe")]
     NothingToWatch,
     /// The same resource twice.
-    #[error("{name:?} is both taken part in and observed, or named twice: keep one")]
+    #[error("{name:?} is named twice, or is both taken part in and observed: keep one")]
     NamedTwice {
         /// Which.
         name: String,
     },
     /// An address that is none.
-    #[error("sidecar.listen: {given:?} is no address: write 127.0.0.1:8420 or [::1]:8420")]
+    #[error("sidecar.listen: {given:?} is not an address: write 127.0.0.1:8420 or [::1]:8420")]
     Address {
         /// What was given.
         given: String,
     },
     /// The address is taken, or not ours.
     #[error(
-        "cannot listen on {address}: {source}; choose another with --http of `tenure run`, --listen, or sidecar.listen"
+        "cannot listen on {address}: {source}; choose another with --http of `tenure run`, \
+         --listen, or sidecar.listen"
     )]
     Listen {
         /// Where.

@@ -110,7 +110,7 @@ fn while_watched(seen: &Seen) -> Duration {
     seen.leader_ttl().map_or(most, |ttl| (ttl / 6).clamp(least, most))
 }
 
-/// What a person who looks on would call a change.
+/// What a person who observes would call a change.
 fn write_down(
     journal: &Journal,
     watched: &Watched,
@@ -244,16 +244,16 @@ pub(crate) fn vacancy_word(vacancy: &Vacancy) -> &'static str {
 pub(crate) fn vacancy_text(vacancy: &Vacancy) -> String {
     match vacancy {
         Vacancy::Quarantine { why, .. } => {
-            format!("leases from before may still be believed in: {why}")
+            format!("an earlier leader may still believe in its lease: {why}")
         }
         Vacancy::Paused { .. } => "an operator paused the election".to_owned(),
-        Vacancy::Reserved { to, .. } => format!("{} may take over", to.name()),
+        Vacancy::Reserved { to, .. } => format!("it is reserved for {}", to.name()),
         Vacancy::Unconfirmed { by, .. } => format!(
             "{} was granted it, but fewer replicas than mode strict asks for have confirmed that: \
              attach the missing ones (INFO replication)",
             by.name()
         ),
-        _ => "the next candidate may".to_owned(),
+        _ => "the next candidate may lead".to_owned(),
     }
 }
 
@@ -280,7 +280,7 @@ pub(crate) async fn listen(
     }
 }
 
-/// When a term is given back.
+/// When a term is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Release {
     /// At once; hooks are told beside it.
@@ -296,7 +296,7 @@ struct Listener {
     release: Release,
     /// The term that the hooks know of.
     leads_under: Option<Token>,
-    /// What keeps the term from being given back before the hooks were told.
+    /// What keeps the term from being released before the hooks were told.
     holding: Option<Holding>,
 }
 
@@ -309,7 +309,7 @@ impl Drop for Holding {
     }
 }
 
-/// Tells the hooks as soon as work has to stop, and lets go of the term when they have ended.
+/// Tells the hooks as soon as work has to stop, and releases the term when they have ended.
 async fn hold(term: tenure::Term, hooks: Arc<Hooks>, id: String) {
     term.wait_until_stopping().await;
     let reason = term.stop_reason().map_or("unknown", |reason| reason.code());
@@ -428,13 +428,13 @@ fn what(kind: &EventKind) -> Option<What> {
         },
         EventKind::Overrun { token } => What {
             kind: "overrun",
-            text: "work was still running when it had to be gone".to_owned(),
+            text: "work was still running at the end of its grace".to_owned(),
             token: Some(token.get()),
             ..What::default()
         },
         EventKind::Lost { token, reason } => What {
             kind: "lost",
-            text: format!("this instance leads no more: {reason}"),
+            text: format!("this instance no longer leads: {reason}"),
             reason: Some(reason.code()),
             token: Some(token.get()),
             ..What::default()

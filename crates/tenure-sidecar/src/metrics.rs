@@ -73,7 +73,7 @@ impl Scrape {
             ("tenure_lease_remaining_seconds", "What is left of this instance's lease", |w| {
                 Some(w.status()?.remaining.unwrap_or_default().as_secs_f64())
             }),
-            ("tenure_renewal_age_seconds", "Since the term was granted or renewed", |w| {
+            ("tenure_renewal_age_seconds", "Time since the last grant or renewal", |w| {
                 Some(w.renewal_age()?.as_secs_f64())
             }),
             ("tenure_members", "Members that the store lists", |w| {
@@ -84,11 +84,15 @@ impl Scrape {
                 Some(seen.current()?.members.iter().filter(|member| member.record.ready).count()
                     as f64)
             }),
-            ("tenure_store_round_trip_seconds", "How long the last look took", |w| {
-                let seen = w.seen();
-                Some(seen.round_trip.filter(|_| seen.error.is_none())?.as_secs_f64())
-            }),
-            ("tenure_seen_age_seconds", "Since the store last showed who leads", |w| {
+            (
+                "tenure_store_round_trip_seconds",
+                "How long the last request for the state took",
+                |w| {
+                    let seen = w.seen();
+                    Some(seen.round_trip.filter(|_| seen.error.is_none())?.as_secs_f64())
+                },
+            ),
+            ("tenure_seen_age_seconds", "Time since the store last showed who leads", |w| {
                 Some(w.seen().age()?.as_secs_f64())
             }),
             ("tenure_paused", "1 while an operator has paused the election", |w| {
@@ -109,19 +113,15 @@ impl Scrape {
             ("tenure_terms_ended", "Terms of this instance that ended", |w| {
                 Some(w.status()?.counts.ends)
             }),
-            ("tenure_losses", "Terms that ended against this instance's will", |w| {
-                Some(w.status()?.counts.losses)
-            }),
-            ("tenure_renewals", "Renewals that came through", |w| {
-                Some(w.status()?.counts.renewals)
-            }),
-            ("tenure_renewals_failed", "Renewals that did not", |w| {
+            ("tenure_losses", "Terms that this instance lost", |w| Some(w.status()?.counts.losses)),
+            ("tenure_renewals", "Renewals that succeeded", |w| Some(w.status()?.counts.renewals)),
+            ("tenure_renewals_failed", "Renewals that failed", |w| {
                 Some(w.status()?.counts.renewals_failed)
             }),
             ("tenure_attempts_failed", "Attempts that did not lead to a term", |w| {
                 Some(w.status()?.counts.attempts_failed)
             }),
-            ("tenure_leader_changes", "New terms that were seen, of whomever", |w| {
+            ("tenure_leader_changes", "New terms that were seen, of any instance", |w| {
                 Some(w.seen().leader_changes)
             }),
         ];
@@ -186,11 +186,11 @@ impl Scrape {
         let up = self.0.resources.iter().all(|watched| watched.reach(&connection) == Reach::Up);
         single(encoder, "tenure_store_up", "1 while the store answers", &NO_LABELS, yes(up))?;
         let streams = self.0.streams.count() as f64;
-        single(encoder, "tenure_event_streams", "Who follows events now", &NO_LABELS, streams)?;
+        single(encoder, "tenure_event_streams", "Open streams of events", &NO_LABELS, streams)?;
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         single(encoder, "tenure_build", "The version, as a label", &version, 1.0)?;
 
-        let help = "What came of the hooks";
+        let help = "Hooks by outcome";
         let mut family =
             encoder.encode_descriptor("tenure_hooks", help, None, MetricType::Counter)?;
         for (index, (turn, tally)) in self.0.hooks.tallies().enumerate() {

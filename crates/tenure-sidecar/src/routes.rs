@@ -67,7 +67,10 @@ pub(crate) fn problem(status: StatusCode, error: impl Into<String>) -> Response 
 fn unknown(shared: &Shared, name: &str) -> Response {
     let known: Vec<&str> = shared.resources.iter().map(|watched| watched.name()).collect();
     let known = known.join(", ");
-    problem(StatusCode::NOT_FOUND, format!("{name:?} is not watched here; known: {known}"))
+    problem(
+        StatusCode::NOT_FOUND,
+        format!("{name:?} is not an election of this sidecar; known: {known}"),
+    )
 }
 
 /// Answers about a moment must not be kept.
@@ -321,7 +324,7 @@ fn answer(watched: &Watched, asked: Result<AskOutcome, tenure::Error>) -> Respon
         Ok(AskOutcome::Done { leader }) => {
             let text = match &leader {
                 Some(leader) => format!("{} leads now", leader.id.name()),
-                None => "it gave way; nobody leads yet".to_owned(),
+                None => "it stepped down; nobody leads yet".to_owned(),
             };
             (StatusCode::OK, "done", text, leader.as_ref().map(id))
         }

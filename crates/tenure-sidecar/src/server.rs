@@ -145,7 +145,8 @@ impl Server {
         let certificates = certificates.map(Arc::new);
         if certificates.is_none() && !address.ip().is_loopback() {
             tracing::warn!(target: "tenure", %address,
-                "sidecar: tokens travel unencrypted; set sidecar.tls unless something else does");
+                "sidecar: tokens are sent unencrypted; set sidecar.tls unless something else \
+                 encrypts");
         }
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|source| SidecarError::Listen { address, source })?;
@@ -281,7 +282,8 @@ impl Service {
         };
         match tokio::time::timeout(self.caller_timeout, acceptor.accept(stream)).await {
             Ok(Ok(stream)) => self.converse(stream, farewell).await,
-            Ok(Err(error)) => tracing::debug!(target: "tenure", %error, "sidecar: no trust"),
+            Ok(Err(error)) => tracing::debug!(target: "tenure", %error, "sidecar: TLS handshake \
+                                                                         failed"),
             Err(_) => {}
         }
     }

@@ -189,7 +189,7 @@ impl SidecarBuilder {
         self
     }
 
-    /// Whether hooks on loss come first: then a term is given back only when they have ended, or
+    /// Whether hooks on loss come first: then a term is released only when they have ended, or
     /// when the grace for stopping work (`stop_grace`) is over. By default both begin at once.
     pub fn release_after_hooks(mut self, is_so: bool) -> Self {
         self.release = if is_so { Release::AfterHooks } else { Release::AtOnce };

@@ -10,11 +10,11 @@ use crate::timestamp::Timestamp;
 pub(crate) struct TermRecord {
     /// Whose.
     pub(crate) id: String,
-    /// What people call it.
+    /// The name that it was given.
     pub(crate) instance: String,
     pub(crate) token: u64,
     pub(crate) began_at: Timestamp,
-    /// `None` while history does not know its end: it runs, or its leader was not heard of again.
+    /// `None` while history does not know its end: it runs, or its lease expired.
     pub(crate) ended_at: Option<Timestamp>,
     /// How it ended, in a stable word.
     pub(crate) reason: Option<&'static str>,
@@ -69,8 +69,8 @@ mod tests {
     use tenure::{CloseReason, InstanceId, ServerTime, Token};
 
     fn entry(at_ms: u64, id: &str, token: u64, what: HistoryKind) -> HistoryEntry {
-        let (at, token) = (ServerTime(at_ms * 1000), Token::new(token).unwrap());
-        HistoryEntry { at, id: InstanceId::seen(id), token: Some(token), what }
+        let (at, token) = (ServerTime(at_ms * 1000), Token::new(token));
+        HistoryEntry { at, id: InstanceId::seen(id), token, what }
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Files {
             })),
             (None, None, None) => Ok(None),
             (None, None, Some(_)) => Err(broken(
-                "client_ca_file needs a certificate of our own: set cert_file, key_file",
+                "client_ca_file needs a certificate of its own: set cert_file and key_file",
             )),
             _ => Err(broken("cert_file and key_file belong together: set both")),
         }
@@ -126,7 +126,7 @@ impl Certificates {
         match self.reload() {
             Ok(()) => tracing::info!(target: "tenure", "sidecar: certificates were read again"),
             Err(error) => tracing::warn!(target: "tenure", %error,
-                "sidecar: renewed certificates cannot be used, those from before still are"),
+                "sidecar: the renewed certificates cannot be used, the previous ones stay in use"),
         }
     }
 

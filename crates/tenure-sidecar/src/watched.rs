@@ -19,7 +19,7 @@ pub(crate) const HISTORY_READ_MAX: usize = 200;
 /// How long a look is believed that showed no lease: much longer than the pause between two looks,
 /// so only a store that does not answer gets there.
 const BELIEVED_MAX: Duration = Duration::from_secs(10);
-/// Why the store is called down while nothing but the own election has asked it.
+/// Why the store is called down while nothing but this instance's election has asked it.
 const OWN_UNANSWERED: &str = "the store did not answer the last request of this instance's \
                               election: it is busy, stopped or cut off";
 /// Why it is called down while a look is under way and nothing is known any more.
@@ -55,10 +55,10 @@ pub(crate) struct Seen {
     pub(crate) error: Option<String>,
     /// Whether that was because the store did not answer it.
     pub(crate) is_unanswered: bool,
-    /// How many requests of the own election had no answer by the last one that a look had.
+    /// How many requests of this instance's election had no answer by the last one that a look had.
     own_unanswered: u64,
     pub(crate) terms: Arc<[TermRecord]>,
-    /// How often somebody else, or the same one anew, was found to lead.
+    /// How often somebody else, or the same one again, was found to lead.
     pub(crate) leader_changes: u64,
 }
 
@@ -88,7 +88,7 @@ impl Seen {
         self.age()?.checked_sub(self.believed_for()?).filter(|over| !over.is_zero())
     }
 
-    /// How long what was seen counts, from the look on.
+    /// How long what was seen counts, from the moment of the look.
     pub(crate) fn believed_for(&self) -> Option<Duration> {
         match self.observation.as_ref()?.leadership {
             Leadership::Led { remaining: Some(left), .. } => Some(left),
@@ -132,10 +132,10 @@ pub(crate) enum Reach {
     Down(String),
 }
 
-/// How this instance stands, read once so that one answer does not contradict itself.
+/// This instance's state, read once so that one answer does not contradict itself.
 #[derive(Debug)]
 pub(crate) struct Own {
-    /// `None` where it only looks on.
+    /// `None` where it only observes.
     pub(crate) status: Option<Status>,
     /// Whether it leads and work may begin. The one judgement that all answers and metrics share:
     /// a term that ends, or can no longer be renewed in time, is held but not led.
@@ -143,7 +143,7 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// The term that it holds without leading, until it is given back or runs out.
+    /// The term that it holds without leading, until it is released or runs out.
     pub(crate) fn ending(&self) -> Option<&Status> {
         self.status.as_ref().filter(|status| status.token.is_some() && !self.leads)
     }
@@ -215,7 +215,7 @@ impl Watched {
         self.is_held() && !leads && seen.unknown_for().is_some()
     }
 
-    /// How this instance stands now.
+    /// This instance's state now.
     pub(crate) fn own(&self) -> Own {
         let is_leader = self.election.as_ref().is_some_and(Election::is_leader);
         let status = self.status();
@@ -277,7 +277,8 @@ impl Watched {
         !self.is_held() || self.has_heard(&self.seen.borrow())
     }
 
-    /// Whether the latest request of the own election had no answer, and no look had one since.
+    /// Whether the latest request of this instance's election had no answer, and no look had one
+    /// since.
     fn is_own_unanswered(&self, seen: &Seen) -> bool {
         self.status().is_some_and(|status| {
             status.unanswered && status.counts.unanswered > seen.own_unanswered
@@ -400,8 +401,7 @@ impl Watched {
     // ------------------------------------------------------------------ promises
 
     /// A leadership to act on, if this instance leads now. Decided at this very moment by the
-    /// election's own clock. Whatever is promised is kept: the term is given to nobody else until
-    /// the promise is over.
+    /// election's own clock. No other instance can become leader until every promise is over.
     pub(crate) fn promise(&self) -> Option<Promised> {
         let election = self.election.as_ref()?;
         let mut promise = self.lock_promise();
@@ -424,7 +424,7 @@ impl Watched {
         Some(Promised { token, valid_for, remaining })
     }
 
-    /// Takes a guard on each term and lets go of it when work has to stop and every promise is
+    /// Takes a guard on each term and drops it when work has to stop and every promise is
     /// over. Ends with the election.
     pub(crate) async fn keep_promises(&self) {
         let Some(election) = &self.election else { return };

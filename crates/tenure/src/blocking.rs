@@ -59,7 +59,7 @@ impl Wake for Unpark {
 
 /// A client whose calls wait; see [`crate::Tenure`].
 ///
-/// Leaderships are given back when the last handle is dropped, in the background; call
+/// Leaderships are released when the last handle is dropped, in the background; call
 /// [`shutdown`](Self::shutdown) before the program ends, to be certain.
 #[derive(Clone, Debug)]
 pub struct Tenure {
@@ -174,7 +174,7 @@ impl Election {
         self.inner.is_leader()
     }
 
-    /// How this instance stands, at this moment.
+    /// This instance's state at this moment.
     #[must_use]
     pub fn status(&self) -> Status {
         self.inner.status()
@@ -203,7 +203,7 @@ impl Election {
         wait(self.inner.wait_for_leadership_within(limit)).map(|inner| Term { inner })
     }
 
-    /// Runs `work` on this thread whenever this instance leads, anew for each term; see
+    /// Runs `work` on this thread whenever this instance leads, once per term; see
     /// [`crate::Election::run_while_leader`]. A thread cannot be cut off: `work` must look at
     /// [`Term::is_stopping`] often, and what it does after its grace is told as an overrun.
     pub fn run_while_leader<F, T>(&self, mut work: F) -> Result<T, Error>
@@ -261,7 +261,7 @@ impl Election {
         wait(self.inner.hand_over(to))
     }
 
-    /// Gives the term to the best member that is ready.
+    /// Hands over to the best member that is ready.
     pub fn hand_over_to_best(&self) -> Result<InstanceId, Error> {
         wait(self.inner.hand_over_to_best())
     }
@@ -305,12 +305,12 @@ impl Observer {
         Ok(std::iter::from_fn(move || Some(wait(changes.next()))))
     }
 
-    /// Asks the leader to step down, and waits for what comes of it.
+    /// Asks the leader to step down, and waits for the outcome.
     pub fn ask_to_resign(&self) -> Result<AskOutcome, Error> {
         wait(self.inner.ask_to_resign())
     }
 
-    /// Asks the leader to hand over to `to`, and waits for what comes of it.
+    /// Asks the leader to hand over to `to`, and waits for the outcome.
     pub fn ask_to_hand_over(&self, to: &str) -> Result<AskOutcome, Error> {
         wait(self.inner.ask_to_hand_over(to))
     }
@@ -330,7 +330,7 @@ impl Observer {
         wait(self.inner.clear(reason))
     }
 
-    /// Like [`clear`](Self::clear), although the leader was heard of lately.
+    /// Like [`clear`](Self::clear), although the leader is alive.
     pub fn force_clear(&self, reason: &str) -> Result<(), Error> {
         wait(self.inner.force_clear(reason))
     }

@@ -63,7 +63,7 @@ impl TenureBuilder {
         self
     }
 
-    /// What people call this instance; `{host}_{pid}` by default. Two processes under one name are
+    /// The name of this instance; `{host}_{pid}` by default. Two processes under one name are
     /// still two instances: each start adds a nonce.
     pub fn instance(mut self, name: &str) -> Self {
         self.instance = Some(name.to_owned());
@@ -120,7 +120,7 @@ impl TenureBuilder {
         self
     }
 
-    /// From one renewal to the next; a third of the lease by default.
+    /// How often to renew the lease; a third of the ttl by default.
     pub fn renew_every(mut self, renew_every: Duration) -> Self {
         self.defaults.timing.renew_every = Some(renew_every);
         self

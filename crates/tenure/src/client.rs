@@ -33,7 +33,7 @@ const CALL_TIMEOUT_SLACK: Duration = Duration::from_millis(250);
 ///
 /// Cheap to clone. Its work is done by two threads of its own, which end some time after the last
 /// handle of the client and of its elections is gone. A program that ends should await
-/// [`shutdown`](Tenure::shutdown): only then is it certain that leaderships were given back.
+/// [`shutdown`](Tenure::shutdown): only then is it certain that leaderships were released.
 #[derive(Clone, Debug)]
 pub struct Tenure {
     client: Arc<Client>,
@@ -79,12 +79,12 @@ impl Tenure {
         &self.client.id
     }
 
-    /// Where the store is, for people. Never contains a secret.
+    /// The store's address, for display. Never contains a secret.
     pub fn store(&self) -> String {
         self.client.backend.describe()
     }
 
-    /// How the connection to the store stands.
+    /// The state of the connection to the store.
     pub fn connection(&self) -> Connection {
         self.client.backend.connection().borrow().clone()
     }

@@ -29,7 +29,7 @@ struct Shared {
 }
 
 /// Bounded by the elections there are: each stands here once, and once more for each term that was
-/// given up, until the moment for which it was queued has come.
+/// abandoned, until the moment for which it was queued has come.
 #[derive(Default)]
 struct Queue {
     due: BTreeMap<(Moment, u64), Weak<ElectionState>>,

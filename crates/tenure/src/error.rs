@@ -80,7 +80,8 @@ pub enum Error {
     },
     /// The store says something that must not be overridden without force.
     #[error(
-        "{name:?} is led by {holder}, which was heard of lately: ask it to resign, or force it"
+        "{name:?} is led by {holder}, which has sent a heartbeat recently: ask it to resign, or \
+         force it"
     )]
     HolderAlive {
         /// The resource.

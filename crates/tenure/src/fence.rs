@@ -127,7 +127,7 @@ pub enum FenceParseError {
 
 /// A newer leader has been here: stop working, do not retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("token {given} is refused: a leader with token {highest} has been here")]
+#[error("token {given} is refused: a leader with token {highest} has already written")]
 pub struct StaleToken {
     /// The token that was refused.
     pub given: Token,
@@ -174,7 +174,7 @@ impl<T> SharedFence<T> {
         read(&self.lock().1)
     }
 
-    /// The fence as it stands, to be stored.
+    /// The current fence, to be stored.
     pub fn fence(&self) -> Fence {
         self.lock().0.clone()
     }

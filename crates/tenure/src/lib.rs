@@ -18,7 +18,7 @@
 //!
 //! The way through it: a [`Tenure`] is the client, made by a [`TenureBuilder`]. An [`Election`] is
 //! a handle on one led resource, made by an [`ElectionBuilder`]. A [`Term`] is the guard that work
-//! holds while it leads. [`Observer`]s look on, [`Job`]s run once, [`testing`] holds elections in
+//! holds while it leads. [`Observer`]s only read, [`Job`]s run once, [`testing`] holds elections in
 //! memory whose clock a test moves, and [`blocking`] serves programs without a runtime.
 //!
 //! Nothing here needs a particular runtime: a client has a thread of its own, and what it returns

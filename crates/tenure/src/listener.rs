@@ -66,7 +66,7 @@ where
 pub(crate) struct Listener {
     queue: EventQueue,
     unregistered: AtomicBool,
-    /// Whether a thread is at it or on its way.
+    /// Whether a thread runs it or is about to.
     scheduled: AtomicBool,
     callback: Mutex<Callback>,
     pool: mpsc::UnboundedSender<Arc<Listener>>,

@@ -1,4 +1,4 @@
-//! Looking on: who leads, who takes part and what happened, without taking part.
+//! Observing: who leads, who takes part and what happened, without taking part.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Tenure {
     }
 }
 
-/// One election seen from outside: who leads, who takes part, and what an operator may do.
+/// An observer of an election: who leads, who takes part, and what an operator may do.
 #[derive(Clone, Debug)]
 pub struct Observer {
     client: Arc<Client>,
@@ -93,7 +93,7 @@ impl Leadership {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Vacancy {
-    /// The next candidate may.
+    /// The next candidate may lead.
     Free,
     /// A leader handed over, and its successor has not taken over yet.
     Reserved {
@@ -110,8 +110,8 @@ pub enum Vacancy {
         /// How long the store keeps it for that one unless it tries again.
         left: Duration,
     },
-    /// Leases from before a loss of data, or an operator's [`clear`](Observer::clear), may still be
-    /// believed in.
+    /// After a loss of data, or an operator's [`clear`](Observer::clear), an earlier leader may
+    /// still believe in its lease.
     Quarantine {
         /// How long to wait.
         left: Duration,
@@ -135,7 +135,7 @@ pub struct Observation {
     pub members: Vec<Member>,
     /// What the leader is asked for.
     pub wish: Option<Wish>,
-    /// For how long no new term is granted on an operator's word.
+    /// For how long an operator has paused the election.
     pub paused_for: Option<Duration>,
     /// The store's clock, with which the members' moments compare.
     pub server_time: ServerTime,
@@ -266,7 +266,7 @@ impl Changes {
     }
 }
 
-/// Whether somebody who looks on would call it a change. Heartbeats and clocks are none.
+/// Whether somebody who observes would call it a change. Heartbeats and clocks are none.
 fn differs(before: &Observation, after: &Observation) -> bool {
     let members = |observation: &Observation| {
         let records = observation.members.iter().map(|m| (m.id.clone(), m.record.clone()));

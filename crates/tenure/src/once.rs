@@ -35,8 +35,8 @@ pub struct Tick(JobTick);
 impl Tick {
     /// The current period of this length, by the store's clock: the same for all instances,
     /// whatever their own clocks say. Periods are counted from 1970 in UTC, so a day begins at
-    /// midnight UTC. Each length has a record of its own: who changes an hour to a day begins a
-    /// new count.
+    /// midnight UTC. Each length has a record of its own: changing an hour to a day begins
+    /// a new count.
     pub fn every(period: Duration) -> Self {
         Tick(JobTick::Every(period))
     }
@@ -71,7 +71,7 @@ impl Tick {
     }
 }
 
-/// What became of work that is to run once.
+/// The outcome of a job.
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
 #[must_use = "it may not have run"]
@@ -80,7 +80,7 @@ pub enum OnceOutcome<T> {
     Ran(T),
     /// It ran here, to its end, but the store could not be told while the term lasted. For
     /// everybody else it was begun and never finished: it may run again, or, without
-    /// [`Job::rerun_crashed`], is left to people.
+    /// [`Job::rerun_crashed`], is left to an operator.
     Unrecorded(T),
     /// It could not be started here, for this reason; see [`Job::run_startable`]. The tick is
     /// still open.
@@ -113,14 +113,14 @@ impl<T> fmt::Display for OnceOutcome<T> {
         match self {
             OnceOutcome::Ran(_) => f.write_str("ran here"),
             OnceOutcome::Unrecorded(_) => {
-                f.write_str("ran here, but the store could not be told: it counts as unfinished")
+                f.write_str("ran here, but the store could not record it: it counts as unfinished")
             }
             OnceOutcome::NotStarted(why) => write!(f, "could not be started: {why}"),
             OnceOutcome::AlreadyDone(TickOutcome::Succeeded) => f.write_str("already done"),
             OnceOutcome::AlreadyDone(TickOutcome::Failed(words)) => {
                 write!(f, "already done, and failed: {words}")
             }
-            OnceOutcome::RunningElsewhere { by } => write!(f, "{by} is at it"),
+            OnceOutcome::RunningElsewhere { by } => write!(f, "{by} is running it"),
             OnceOutcome::Unfinished { by, token: Some(token) } => {
                 write!(f, "{by} began it under token {token} and never finished")
             }
@@ -186,7 +186,7 @@ impl Tenure {
         self.job(name).tick(tick).run(work).await
     }
 
-    /// Work that is to run once under the leadership of `name`, with settings.
+    /// A job under the leadership of `name`, with settings.
     pub fn job(&self, name: &str) -> Job {
         Job {
             client: Arc::clone(self.client()),
@@ -251,7 +251,7 @@ impl Job {
     ///
     /// A store that does not answer meanwhile, or cannot serve just now, is waited for as well;
     /// when the limit is over, the reason in [`Error::TimedOut`] says so. What only a person can
-    /// mend, such as a login that is refused, ends the wait at once.
+    /// fix, such as a login that is refused, ends the wait at once.
     pub fn wait_for_outcome(mut self, limit: Duration) -> Self {
         self.waits = Some(limit);
         self
@@ -530,7 +530,7 @@ impl<'a> Turn<'a> {
         once
     }
 
-    /// What speaks against running it.
+    /// Why it is not run now.
     fn refused<T>(&self, term: &Term, end: JobEnd) -> Result<OnceOutcome<T>, Error> {
         Ok(match end {
             JobEnd::AlreadyDone(outcome) => OnceOutcome::AlreadyDone(outcome),
@@ -596,7 +596,7 @@ impl<'a> Turn<'a> {
                 "the outcome of a tick could not be recorded: it counts as begun"
             }
             Ok(Some(JobEnd::NotStarted { is_reopened: false })) => {
-                "the store could not be told that a tick was not started: it counts as begun"
+                "the store could not record that a tick was not started: it counts as begun"
             }
             end => return matches!(end, Ok(Some(JobEnd::Ran { is_recorded: true }))),
         };
@@ -649,7 +649,7 @@ fn may_pass(error: &Error) -> bool {
     matches!(error, Error::Store(error) if error.is_temporary())
 }
 
-/// Waits for a message that may change how a tick stands. Members come and go with every try:
+/// Waits for a message that may change the state of a tick. Members come and go with every try:
 /// looking again because of them would keep all who wait busy with each other.
 async fn next_of_interest(messages: &mut Subscription) -> Option<()> {
     loop {

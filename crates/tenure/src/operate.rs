@@ -29,14 +29,14 @@ const SILENT_LEASES_MAX: u32 = 3;
 /// The longest pause: an operator who forgets it must not stop elections for ever.
 const PAUSE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// What came of asking a leader for something.
+/// The outcome of asking a leader for something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "the leader may have refused"]
 pub enum AskOutcome {
     /// It did so.
     Done {
-        /// Who leads since. `None` when nobody is there to lead, or did so in time.
+        /// Who leads now. `None` when there is no candidate, or none led in time.
         leader: Option<SeenLeader>,
     },
     /// It said no.
@@ -60,7 +60,7 @@ impl AskOutcome {
     }
 }
 
-/// Whether the leader was heard of lately. Of a stranger nobody knows.
+/// Whether the leader is alive. Of another program that is not known.
 fn is_alive(leader: &SeenLeader, seen: &Observation) -> bool {
     match seen.members.iter().find(|member| member.id == leader.id) {
         Some(member) => heard_lately(member, seen.server_time),
@@ -89,15 +89,15 @@ fn longest_lease(seen: &Observation, own: Duration) -> Duration {
 }
 
 impl Observer {
-    /// Asks the leader to step down, and waits for what comes of it: for the next leader, too, if
-    /// there is a candidate, for a few seconds at the most. Its work ends before anybody else
+    /// Asks the leader to step down, and waits for the outcome: for the next leader, too, if there
+    /// is a candidate, for a few seconds at the most. Its work ends before anybody else
     /// leads.
     pub async fn ask_to_resign(&self) -> Result<AskOutcome, Error> {
         self.ask_leader(WishKind::Resign).await
     }
 
     /// Asks the leader to hand over to the member called `to`, by name or whole id, and waits for
-    /// what comes of it. Done is done: by then that member leads.
+    /// the outcome. When it is done, that member leads.
     pub async fn ask_to_hand_over(&self, to: &str) -> Result<AskOutcome, Error> {
         self.ask_leader(WishKind::HandOver { to: to.to_owned() }).await
     }
@@ -107,7 +107,7 @@ impl Observer {
     pub async fn pause(&self, lasts: Duration) -> Result<(), Error> {
         if lasts.is_zero() || lasts > PAUSE_MAX {
             let [lasts, most] = [lasts, PAUSE_MAX].map(format_duration);
-            let why = format!("{lasts} is no pause: choose one of at most {most}");
+            let why = format!("{lasts} is not a valid pause: choose one of at most {most}");
             return Err(Error::Setting { setting: "pause", why });
         }
         self.expect_done(Request::Pause { lasts }, "pause").await
@@ -118,10 +118,10 @@ impl Observer {
         self.expect_done(Request::Resume, "resume").await
     }
 
-    /// Ends whatever term there is without its holder, for the `reason` that history will show.
-    /// Nobody leads until every lease that might be believed in is over.
+    /// For emergencies: ends whatever term there is, for the `reason` that history will show.
+    /// Nobody leads until no instance can hold an old lease.
     ///
-    /// Refuses with [`Error::HolderAlive`] while the leader was heard of lately.
+    /// Refuses with [`Error::HolderAlive`] while the leader is alive.
     pub async fn clear(&self, reason: &str) -> Result<(), Error> {
         let seen = self.look().await?;
         match seen.leadership.leader().filter(|leader| is_alive(leader, &seen)) {
@@ -133,8 +133,7 @@ impl Observer {
         }
     }
 
-    /// Like [`clear`](Self::clear), although the leader was heard of lately: the operator knows
-    /// better.
+    /// Like [`clear`](Self::clear), although the leader is alive.
     pub async fn force_clear(&self, reason: &str) -> Result<(), Error> {
         let seen = self.look().await?;
         self.clear_seen(&seen, reason).await

@@ -1,4 +1,4 @@
-//! How an election stands, for everyone who wants to look: the latest state, never a backlog.
+//! The state of an election, for everyone who wants to look: the latest, never a backlog.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::backend::Connection;
 use crate::clock::Clock;
 
-/// How an election stands, as seen by this instance at one moment.
+/// The state of an election, as seen by this instance at one moment.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Status {
@@ -18,9 +18,9 @@ pub struct Status {
     pub resource: Resource,
     /// Who this instance is.
     pub id: InstanceId,
-    /// How it stands. Never says that a term is held whose time has passed.
+    /// Its state. Never says that a term is held whose time has passed.
     pub role: Role,
-    /// Why it stands like that.
+    /// Why it has this role.
     pub reason: Reason,
     /// The number of the term it holds.
     pub token: Option<Token>,
@@ -32,20 +32,20 @@ pub struct Status {
     pub seen_leader: Option<SeenLeader>,
     /// The members as last seen.
     pub seen_members: Arc<[Member]>,
-    /// How the connection to the store stands.
+    /// The state of the connection to the store.
     pub connection: Connection,
     /// Whether elections are switched on. Off means: alone, leading, without a store.
     pub enabled: bool,
     /// The time budget: lease, renewal, grace.
     pub timing: Timing,
-    /// The latest warning that still stands: what it speaks of was so when last looked at.
+    /// The latest warning that still applies, as of the last look.
     pub warning: Option<Arc<str>>,
-    /// Whether the latest request of this election was given up without an answer. What the store
+    /// Whether the latest request of this election was abandoned without an answer. What the store
     /// refuses it has answered.
     pub unanswered: bool,
     /// What happened so far, in numbers.
     pub counts: Counts,
-    /// A term was given up and the store has not confirmed it yet.
+    /// A term was released and the store has not confirmed it yet.
     pub(crate) parting: bool,
     pub(crate) ends_at: Option<Moment>,
 }
@@ -58,15 +58,15 @@ pub struct Counts {
     pub terms: u64,
     /// Terms ended, for whatever reason.
     pub ends: u64,
-    /// Terms ended against this instance's will.
+    /// Terms that this instance lost.
     pub losses: u64,
-    /// Renewals that came through.
+    /// Renewals that succeeded.
     pub renewals: u64,
-    /// Renewals that did not.
+    /// Renewals that failed.
     pub renewals_failed: u64,
     /// Attempts that did not lead to a term.
     pub attempts_failed: u64,
-    /// Requests of whatever kind that were given up without an answer.
+    /// Requests of whatever kind that were abandoned without an answer.
     pub unanswered: u64,
     /// Events told; the number of the latest.
     pub events: u64,
@@ -154,7 +154,7 @@ impl Watch {
         Watch { receiver, clock, seen }
     }
 
-    /// How it stands now.
+    /// Its state now.
     pub fn status(&self) -> Status {
         self.receiver.borrow().clone().at(self.clock.now())
     }

@@ -15,10 +15,10 @@ use crate::{Election, Error};
 /// One leadership, held by whatever works in its name.
 ///
 /// A term ends when its lease cannot be renewed in time, when the store says so, or when this
-/// instance gives it up. Then [`wait_until_stopping`](Term::wait_until_stopping) comes first, and
-/// the guard should be dropped soon: while guards live, work counts as running, and the resource is
-/// given to nobody else until they are gone or the lease is over. A guard that outlives its term
-/// keeps its own instance from contending again.
+/// instance releases it. Then [`wait_until_stopping`](Term::wait_until_stopping) comes first, and
+/// the guard should be dropped soon: while guards live, work counts as running, and no other
+/// instance can become leader until they are gone or the lease is over. A guard that outlives its
+/// term keeps its own instance from contending again.
 ///
 /// Only a [`token`](Term::token) that the resource itself checks keeps a late write out.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Term {
         self.term.valid_until()
     }
 
-    /// Resolves when a renewal that ends from now on was answered, refused or given up on. A look
+    /// Resolves when a renewal that ends from now on was answered, refused or abandoned. A look
     /// at [`ends_at`](Self::ends_at) after this call and before awaiting it misses nothing.
     pub fn wait_for_renewal(&self) -> impl Future<Output = ()> + '_ {
         self.term.renewal_settled()
@@ -95,7 +95,7 @@ impl Term {
         self.election.must_stop(&self.term)
     }
 
-    /// Waits until work has to stop: the lease runs out, or the term is being given up.
+    /// Waits until work has to stop: the lease runs out, or the term is being released.
     pub async fn wait_until_stopping(&self) {
         self.term.reaches(Phase::Stopping).await;
     }
@@ -127,7 +127,7 @@ impl Term {
         self.renew_until(|| self.remaining() >= least).await
     }
 
-    /// Renews now rather than when it is due; whether that came through.
+    /// Renews now instead of when it is due. Returns whether it succeeded.
     #[must_use]
     pub async fn renew(&self) -> bool {
         let before = self.term.valid_until();
@@ -150,7 +150,7 @@ impl Term {
         satisfied() && self.is_valid() && !self.is_stopping()
     }
 
-    /// Gives the term up and waits until the store was told, as far as it answers. Other guards
+    /// Releases the term and waits until the store has confirmed that, if it answers. Other guards
     /// of the same term are waited for within the stop grace.
     pub async fn resign(self) {
         let (election, token, owner) = self.into_parts();
@@ -163,8 +163,8 @@ impl Term {
         }
     }
 
-    /// Gives the term to the member called `to`, and returns who it was once that member leads by
-    /// the store's word. Whoever calls this has ended its work.
+    /// Hands over to the member called `to`, and returns its id once the store says that it leads.
+    /// End your work before you call this.
     ///
     /// Fails with [`Error::Refused`] as [`Election::hand_over`] does: when `to` cannot take over,
     /// this instance still leads, and [`Election::term`] gives a new guard.
@@ -315,7 +315,7 @@ impl TermState {
         token.child_token()
     }
 
-    /// A renewal was answered, refused or given up on.
+    /// A renewal was answered, refused or abandoned.
     pub(crate) fn settle_renewal(&self) {
         self.renewal_settled.notify_waiters();
     }

@@ -48,7 +48,7 @@ use crate::{Tenure, TenureBuilder};
 const BEGINNING: Moment = Moment::from_nanos(1_000_000_000_000);
 /// How often tasks of the test get a turn before the world counts as at rest.
 const TURNS: usize = 16;
-/// How often to look again, before a world that does not come to rest is given up on.
+/// How often to look again, before a world that does not come to rest is abandoned.
 const ROUNDS_MAX: usize = 10_000;
 /// The pause between two looks at busy threads, and how many of them make ten seconds.
 const LOOK_EVERY: Duration = Duration::from_micros(50);

@@ -62,7 +62,7 @@ macro_rules! news {
     };
 }
 
-/// Writes an event to the log, unless it is of no interest to people.
+/// Writes an event to the log, if it is of interest there.
 pub(crate) fn log(state: &ElectionState, event: &Event, circumstances: Circumstances) {
     let resource = state.resource.name();
     let id = state.id.as_str();

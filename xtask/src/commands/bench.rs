@@ -12,7 +12,7 @@ pub(crate) const COMMAND: Command = Command {
                                          about ten minutes. --only PART: command, outage
   cargo xtask bench store [--quick]      our server beside redis-server in turn, each on a core of its
                                          own: speed, memory, stalls, snapshots, start, idling; about ten
-                                         minutes. --only PART: speed, stall, snapshot, append, memory
+                                         minutes. --only PART: speed, get, stall, snapshot, append, memory
   cargo xtask bench eviction [--quick]   hit rates of every eviction policy, ours and redis-server's,
                                          asked for the same keys; two minutes
 

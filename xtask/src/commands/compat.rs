@@ -54,7 +54,7 @@ where something is missing, a line says what, and that is no failure. Logs lie b
 
 /// One session, family by family.
 const FAMILIES: &str = "generate::made_up_commands_get_equal_replies";
-/// What each command counts, in which order it is heard of, and many sessions at once.
+/// What each command counts, in which order it is told, and many sessions at once.
 const MORE: [&str; 3] = [
     "crowd::counts::made_up_commands_count_the_same_on_both_servers",
     "crowd::order::a_session_hears_of_its_request_in_the_order_of_redis",

@@ -7,7 +7,7 @@ pub(crate) const COMMAND: Command = Command {
     name: "conform",
     summary: "compares the store that simulations believe in with real ones, by seeded stories",
     details: "\
-Plays requests, words of foreign programs, clocks that step, restarts, fail-overs and older data to
+Plays requests, words of foreign programs, clocks that step, restarts, failovers and older data to
 the model, to a redis-server and to our own store. After each event the answers, the hints and
 every key, field and expiry must be equal. Scripts with mistakes that we once made must differ.
 

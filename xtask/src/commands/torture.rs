@@ -19,7 +19,7 @@ behind proxies, as a line then says.
   --topology NAME  only stores of this kind: single, own (one of our own stores), sentinel,
                    cluster, quorum or own-quorum (three of our own stores)
   --mode NAME      only this mode: available, strict or quorum
-  --row NAME       only the row of this name, for example \"isolated master\"
+  --row NAME       only the row of this name, for example \"isolated primary\"
   --before REV     a fleet of two versions: every other start of an instance is of the one that
                    git knows as REV, so that places are upgraded and rolled back all the time
   --seed N         repeats a run's choices; what the machine does with them is its own affair

@@ -10,6 +10,7 @@ mod links;
 mod macros;
 #[cfg(test)]
 mod planted;
+mod prose;
 mod protocol;
 mod public_items;
 mod publishing;
@@ -18,6 +19,8 @@ mod rust;
 mod settings;
 mod sizes;
 mod tree;
+mod walks;
+mod words;
 
 use std::fmt;
 
@@ -34,7 +37,7 @@ Reads all files of the repository and prints one line per finding:
   path:line: what is wrong — what to do
 
   --list                   list the rules
-  --update-public-items    write the list of the public items of `tenure` anew
+  --update-public-items    update the list of the public items of `tenure`
 
 It builds nothing and takes less than a second. Its rules stand in CONTRIBUTING.md.",
     run,
@@ -76,9 +79,13 @@ const CHECKS: &[Check] = &[
     public_items::LISTED,
     publishing::MANIFESTS,
     links::TARGETS,
+    links::INDEX,
     protocol::NAMES,
     protocol::CITATIONS,
     changelog::UNRELEASED,
+    walks::STEPS,
+    words::PHRASES,
+    words::NAMES,
 ];
 
 /// Checks all rules, printing what breaks them.

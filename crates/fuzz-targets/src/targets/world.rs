@@ -1,6 +1,6 @@
 //! An engine without sockets, one session, and a clock that stands still.
 
-use store_engine::{Config, Engine, Identity, NoHost, Origin, SessionId, parse_arguments};
+use store_engine::{Config, Engine, Identity, NoPlatform, Origin, SessionId, parse_arguments};
 use store_resp::{OwnedRequest, Reply, ReplyParser, Request};
 
 const NOW_US: u64 = 1_700_000_000_000_000;
@@ -18,7 +18,7 @@ impl World {
         // Small, so that SETRANGE and APPEND with large numbers do not only test the allocator.
         let settings = ["--proto-max-bulk-len", "1mb"].map(str::to_owned);
         parse_arguments(&mut config, &settings).expect("the setting exists");
-        let mut engine = Engine::new(config, Identity::default(), 7, Box::new(NoHost));
+        let mut engine = Engine::new(config, Identity::default(), 7, Box::new(NoPlatform));
         let session = engine.open_session(NOW_US, Origin::default());
         Self { engine, session }
     }

@@ -261,7 +261,7 @@ fn acl_genpass(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     }
     let digits = (bits as usize).div_ceil(4);
     let mut secret = vec![0; digits.div_ceil(2)];
-    if !cx.server.host.fill_secret(&mut secret) {
+    if !cx.server.platform.fill_secret(&mut secret) {
         return Err(CommandError::text("ERR this server has no source of secrets"));
     }
     let mut text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -360,7 +360,7 @@ fn acl_save(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let mut text = lines.join(&b'\n');
     text.push(b'\n');
     let path = cx.server.config.settings().clients.acl_file.as_str();
-    if let Err(reason) = cx.server.host.write_file(path, &text) {
+    if let Err(reason) = cx.server.platform.write_file(path, &text) {
         let line = format!("Writing ACL file for ACL SAVE: {reason}");
         cx.server.effects.requests.push(ServerRequest::Log(line));
         return Err(CommandError::text(
@@ -391,7 +391,7 @@ pub(crate) fn load_acl_file(server: &mut ServerState) -> Result<(), String> {
         return Ok(());
     }
     let text = server
-        .host
+        .platform
         .read_file(&path)
         .map_err(|reason| format!("Error loading ACLs, opening file '{path}': {reason}"))?;
     let users = acl::parse_file(rulebook(server), &path, &text)?;

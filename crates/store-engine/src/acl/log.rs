@@ -72,7 +72,7 @@ impl DenialLog {
         self.entries.clear();
     }
 
-    /// Bytes of all entries: a client's name stands in them.
+    /// Bytes of all entries: a client's name is in them.
     pub(crate) fn memory(&self) -> usize {
         let entry = |it: &Denial| it.object.capacity() + it.user.capacity() + it.client.capacity();
         let texts: usize = self.entries.iter().map(entry).sum();

@@ -68,7 +68,7 @@ fn info(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 
 fn time(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     // The moment of a request stands still for keys; the time goes on within scripts and EXEC.
-    let now_us = cx.attendant.now_us().unwrap_or_else(|| cx.db.now_us());
+    let now_us = cx.busy_handler.now_us().unwrap_or_else(|| cx.db.now_us());
     cx.reply.array(2);
     cx.reply.bulk_integer((now_us / 1_000_000) as i64);
     cx.reply.bulk_integer((now_us % 1_000_000) as i64);
@@ -141,7 +141,7 @@ fn clients(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
 fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     let (account, freeing) = (account(cx), cx.db.freeing_stats());
     let scripts = cx.server.scripting.usage();
-    let machine_bytes = cx.server.host.usage().machine_bytes;
+    let machine_bytes = cx.server.platform.usage().machine_bytes;
     let (used, peak, resident) = (account.used, account.peak, account.resident);
     let fragmentation = format!("{:.2}", account.fragmentation());
     let over = account.fragmentation_bytes();
@@ -194,7 +194,7 @@ fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "mem_clients_normal" => account.clients,
         "mem_cluster_links" => 0,
         "mem_aof_buffer" => account.file_buffer,
-        "mem_allocator" => cx.server.host.allocator_name(),
+        "mem_allocator" => cx.server.platform.allocator_name(),
         "active_defrag_running" => 0,
         "lazyfree_pending_objects" => freeing.pending_objects,
         "lazyfreed_objects" => freeing.freed_objects,
@@ -368,7 +368,7 @@ fn replication(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
 }
 
 fn cpu(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
-    let usage = cx.server.host.usage();
+    let usage = cx.server.platform.usage();
     let seconds = |micros: u64| format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
     facts!(text,
         "used_cpu_sys" => seconds(usage.cpu_system_us),

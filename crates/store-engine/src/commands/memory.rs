@@ -138,7 +138,7 @@ pub(super) fn account(cx: &Context<'_>) -> Account {
         base,
         overhead,
         dataset: used - overhead,
-        resident: cx.server.host.usage().resident_bytes as usize,
+        resident: cx.server.platform.usage().resident_bytes as usize,
         keys,
         clients,
         freeing,
@@ -272,7 +272,7 @@ fn findings(cx: &Context<'_>, account: &Account) -> Vec<String> {
 }
 
 fn memory_malloc_stats(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    let name = cx.server.host.allocator_name();
+    let name = cx.server.platform.allocator_name();
     let text = format!("The program around this store uses {name}; it is not asked for numbers.");
     cx.reply.verbatim("txt", text.as_bytes());
     Ok(())
@@ -281,7 +281,7 @@ fn memory_malloc_stats(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 /// What FLUSHALL let go is freed at once, and the allocator is told to give it back.
 fn memory_purge(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     while cx.db.drop_some() {}
-    cx.server.host.give_back_memory();
+    cx.server.platform.give_back_memory();
     cx.reply.ok();
     Ok(())
 }

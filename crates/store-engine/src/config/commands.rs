@@ -102,7 +102,7 @@ fn config_set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         changed.map_err(|reason| refused(&name, &reason))?;
         seen.push(setting);
     }
-    if let Err(refusal) = cx.server.host.follow_settings(&cx.server.config, &mut config) {
+    if let Err(refusal) = cx.server.platform.follow_settings(&cx.server.config, &mut config) {
         cx.server.effects.requests.extend(refusal.log.map(ServerRequest::Log));
         return Err(refused(refusal.setting, &refusal.reason));
     }
@@ -178,7 +178,7 @@ pub(crate) fn rewrite(cx: &mut Context<'_>, renew: fn(&Config, &str) -> String) 
     config.set_user_lines(&lines);
     let renew = |text: &str| renew(&config, text);
     cx.server
-        .host
+        .platform
         .rewrite_config(path, &renew)
         .map_err(|reason| CommandError::new(format!("ERR Rewriting config file: {reason}")))?;
     cx.reply.ok();
@@ -220,7 +220,7 @@ pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
         server.registry.reset_histograms();
     }
     server.acl.follow_requirepass(&clients.password);
-    let keeps_files = server.host.keeps_files();
+    let keeps_files = server.platform.keeps_files();
     server.saving.points = if keeps_files { snapshot.points.clone() } else { Vec::new() };
     for (gate, is_set) in [
         (server_gate::MEMORY_LIMIT, memory.max > 0),

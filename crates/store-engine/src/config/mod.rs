@@ -20,8 +20,8 @@ pub(crate) use rewrite::rewrite_whole_file;
 pub(crate) use setting::memory as parse_memory;
 pub use setting::{Kind, Remark, Setting};
 pub use settings::{
-    AppendSettings, ClientAuth, ClientSettings, EndWish, ListenSettings, LogSettings, OomMode,
-    OomSettings, OutputLimit, OutputLimits, Permission, ProcessSettings, Settings,
+    AppendSettings, ClientAuth, ClientSettings, ListenSettings, LogSettings, OomMode, OomSettings,
+    OutputLimit, OutputLimits, Permission, ProcessSettings, Settings, ShutdownOptions,
     SnapshotSettings, Supervision, SystemLogSettings, TlsSettings,
 };
 pub use table::SETTINGS;

@@ -9,8 +9,8 @@ mod process;
 pub use clients::{ClientSettings, OutputLimit, OutputLimits, Permission};
 pub use files::{AppendSettings, SnapshotSettings};
 pub use process::{
-    ClientAuth, EndWish, ListenSettings, OomMode, OomSettings, ProcessSettings, Supervision,
-    SystemLogSettings, TlsSettings,
+    ClientAuth, ListenSettings, OomMode, OomSettings, ProcessSettings, ShutdownOptions,
+    Supervision, SystemLogSettings, TlsSettings,
 };
 
 use store_script::LogLevel;

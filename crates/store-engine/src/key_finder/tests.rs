@@ -8,7 +8,7 @@ use crate::command::{Group, flag};
 use crate::commands::made_up_arguments;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::host::NoHost;
+use crate::platform::NoPlatform;
 use crate::session::Origin;
 use crate::state::Identity;
 
@@ -24,8 +24,8 @@ struct World {
 
 impl World {
     fn filled(seed: u64) -> Self {
-        let host = Box::new(NoHost);
-        let engine = Engine::new(Config::default(), Identity::default(), seed, host);
+        let platform = Box::new(NoPlatform);
+        let engine = Engine::new(Config::default(), Identity::default(), seed, platform);
         let mut world = Self { engine };
         world.fill();
         world

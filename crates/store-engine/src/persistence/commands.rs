@@ -41,7 +41,7 @@ fn bgsave(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         Some(word) if request.len() == 2 && is_word(word, "SCHEDULE") => true,
         Some(_) => return Err(CommandError::SYNTAX),
     };
-    if !cx.server.host.keeps_files() {
+    if !cx.server.platform.keeps_files() {
         return Err(CommandError::text("ERR This server keeps its data in memory only"));
     }
     if cx.server.saving.is_running() && !cx.server.saving.is_cancelled() {
@@ -130,14 +130,15 @@ fn what_append_only_lacks(cx: &mut Context<'_>, saves_not: bool) -> Option<Strin
     let is_wanted = cx.server.config.settings().append.file.is_wanted
         && cx.server.persistence.loading.is_none();
     // The driver may have yet to hear that it is turned on.
-    let is_starting = is_wanted && cx.server.host.keeps_files() && (aof.is_starting || !aof.is_on);
+    let is_starting =
+        is_wanted && cx.server.platform.keeps_files() && (aof.is_starting || !aof.is_on);
     let failure = aof.trouble.as_ref().or(aof.start_failure.as_ref().filter(|_| is_starting));
     let failure = match failure {
         Some(_) if saves_not => return None,
         None if is_starting => return Some("Writing initial AOF, can't exit.".to_owned()),
         None if saves_not => return None,
         // What was told last may be a second old.
-        None => cx.attendant.what_an_end_loses()?,
+        None => cx.busy_handler.loss_on_exit()?,
         Some(reason) => reason.clone(),
     };
     Some(format!("Cannot write the append-only file before the end: {failure}"))

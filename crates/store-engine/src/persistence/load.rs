@@ -2,7 +2,7 @@
 
 use store_resp::Request;
 
-use crate::engine::{Engine, Outcome, open_session};
+use crate::engine::{Engine, ExecuteOutcome, open_session};
 use crate::keyspace::Freeing;
 use crate::persistence::Loading;
 use crate::persistence::snapshot;
@@ -95,7 +95,7 @@ impl Engine {
         session.output.clear();
         match noted.or(rejected) {
             Some(failure) => Err(failure),
-            None if outcome != Outcome::Ready || !is_loader => Err(LoadFailure::NoChange),
+            None if outcome != ExecuteOutcome::Ready || !is_loader => Err(LoadFailure::NoChange),
             None => Ok(()),
         }
     }

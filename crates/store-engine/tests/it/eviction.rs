@@ -130,7 +130,7 @@ fn keys_without_an_end_are_safe_from_volatile_policies() {
 #[test]
 fn without_a_policy_writes_are_refused_and_all_else_runs() {
     let mut world = limited(3, "noeviction", 100);
-    for number in 0..100 {
+    for number in 0..400 {
         world.run(&format!("SET key:{number:09} value"));
     }
     let held = count(&mut world, "DBSIZE");
@@ -161,7 +161,7 @@ fn what_goes_is_close_to_what_an_exact_policy_would_choose() {
             }
             world.pass(1000);
         }
-        for number in 0..100 {
+        for number in 0..400 {
             // Better in every respect than what is there.
             world.run(&format!("SET new:{number:09} value EX 100000"));
             for _ in 0..if policy == "allkeys-lfu" { 150 } else { 0 } {

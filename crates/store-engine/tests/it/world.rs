@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use store_engine::{
-    Config, Engine, Identity, NextTick, NoHost, Origin, SessionId, Unit, parse_arguments,
+    Config, Engine, Identity, NextTick, NoPlatform, Origin, SessionId, Unit, parse_arguments,
 };
 use store_resp::{OwnedRequest, Reply, ReplyParser, Request};
 use testkit::Random;
@@ -23,7 +23,7 @@ impl World {
         let mut config = Config::default();
         let settings: Vec<String> = settings.iter().map(|word| (*word).to_owned()).collect();
         parse_arguments(&mut config, &settings).unwrap();
-        let engine = Engine::new(config, Identity::default(), seed, Box::new(NoHost));
+        let engine = Engine::new(config, Identity::default(), seed, Box::new(NoPlatform));
         Self { engine, now_ms: 1_000_000, sessions: BTreeMap::new() }
     }
 

@@ -11,7 +11,7 @@ use store_types::crc64::crc64;
 
 /// What a line with a checksum begins with.
 pub(super) const SUM_MARK: &[u8] = b"#SUM:";
-/// What stands in place of the first checksum of a file.
+/// What a file has in place of its first checksum.
 pub(super) const SUM_BEGIN: &[u8] = b"begin";
 
 /// An increment that another one continues.

@@ -244,7 +244,7 @@ impl AppendLog {
         }
     }
 
-    /// What follows stands in a file of its own, or behind what another process wrote.
+    /// What follows is in a file of its own, or behind what another process wrote.
     pub(super) fn begin_file(&mut self, file: OpenFile) {
         self.file = file;
         self.syncing = None;

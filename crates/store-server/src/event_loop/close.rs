@@ -3,7 +3,7 @@
 use store_engine::session_flag;
 
 use super::EventLoop;
-use crate::client::Fate;
+use crate::client::CloseState;
 
 /// How long a client may take to authenticate.
 const AUTHENTICATION_MS_MAX: u64 = 60_000;
@@ -30,8 +30,8 @@ impl EventLoop {
         self.next_client_check_ms = now_ms + CLIENT_CHECK_MS;
         self.check_soft_limits();
         let idle_ms_max = self.engine.config().settings().clients.idle_seconds_max * 1000;
-        for slot in 0..self.clients.len() {
-            let Some(client) = &self.clients[slot] else { continue };
+        for slot in self.clients.slots() {
+            let Some(client) = self.clients.get(slot) else { continue };
             let Some(session) = self.engine.session_mut(client.session) else { continue };
             let waits = session.has(session_flag::BLOCKED | session_flag::SUBSCRIBED)
                 || session.has(session_flag::MONITOR);
@@ -40,7 +40,7 @@ impl EventLoop {
             let idles = idle_ms_max > 0 && idle_ms > idle_ms_max && !waits;
             let stalls = session.has(session_flag::NEEDS_AUTH) && age_ms > AUTHENTICATION_MS_MAX;
             if idles || stalls {
-                self.doom(slot, Fate::Closes);
+                self.clients.close_later(slot, CloseState::Now);
             }
         }
     }
@@ -51,38 +51,27 @@ impl EventLoop {
         if !std::mem::take(&mut self.watches_output) {
             return;
         }
-        for slot in 0..self.clients.len() {
-            let Some(client) = &self.clients[slot] else { continue };
-            if client.over_soft_since_ms.is_none() || client.fate == Fate::Closes {
+        for slot in self.clients.slots() {
+            let Some(client) = self.clients.get(slot) else { continue };
+            if client.over_soft_since_ms.is_none() || client.closing == CloseState::Now {
                 continue;
             }
             let session = self.engine.session_mut(client.session);
             let left = session.map_or(0, |session| session.output.unread());
             self.check_output(slot, left);
-            if self.clients[slot].as_ref().is_some_and(|client| client.fate == Fate::Closes) {
-                self.to_close.push(slot);
+            if self.clients.get(slot).is_some_and(|client| client.closing == CloseState::Now) {
+                self.clients.to_close.push(slot);
             }
-        }
-    }
-
-    pub(super) fn doom(&mut self, slot: usize, fate: Fate) {
-        if let Some(mut client) = self.clients.get_mut(slot).and_then(Option::take) {
-            client.fate = fate;
-            match fate {
-                Fate::Closes => self.to_close.push(slot),
-                _ => self.want_write(&mut client),
-            }
-            self.clients[slot] = Some(client);
         }
     }
 
     pub(super) fn close_clients(&mut self) {
-        for slot in std::mem::take(&mut self.to_close) {
-            if let Some(mut client) = self.clients[slot].take() {
+        for slot in std::mem::take(&mut self.clients.to_close) {
+            if let Some(mut client) = self.clients.take(slot) {
                 // It is closed next; deregistering cannot matter.
                 let _ = self.poll.registry().deregister(&mut client.stream);
                 self.shrinking.note_freed(client.counted_memory);
-                self.clients_memory = self.clients_memory.saturating_sub(client.counted_memory);
+                self.clients.memory = self.clients.memory.saturating_sub(client.counted_memory);
                 self.engine.close_session(client.session);
             }
         }

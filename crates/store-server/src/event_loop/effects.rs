@@ -1,9 +1,9 @@
 //! What the engine asks the loop to do.
 
-use store_engine::{LogLevel, ServerRequest, SessionId};
+use store_engine::{LogLevel, ServerRequest};
 
 use super::EventLoop;
-use crate::client::{Client, Fate};
+use crate::client::CloseState;
 
 impl EventLoop {
     /// Does what the engine asks for, until it asks for nothing more.
@@ -25,7 +25,7 @@ impl EventLoop {
                 }
             }
             for id in written {
-                if self.client_of(id).is_some() {
+                if self.clients.of(id).is_some() {
                     self.write_told(id.slot());
                 }
             }
@@ -33,33 +33,28 @@ impl EventLoop {
                 self.apply(request);
             }
             for id in resumed {
-                if self.client_of(id).is_some()
-                    && let Some(mut client) = self.clients[id.slot()].take()
+                if self.clients.of(id).is_some()
+                    && let Some(mut client) = self.clients.take(id.slot())
                 {
                     self.run_waiting(&mut client);
-                    self.clients[id.slot()] = Some(client);
+                    self.clients.put_back(client);
                 }
             }
         }
     }
 
-    pub(super) fn client_of(&self, id: SessionId) -> Option<&Client> {
-        let client = self.clients.get(id.slot())?.as_ref()?;
-        (client.session == id).then_some(client)
-    }
-
     fn apply(&mut self, request: ServerRequest) {
         match request {
-            ServerRequest::Close(id) if self.client_of(id).is_some() => {
-                self.doom(id.slot(), Fate::Closes);
+            ServerRequest::Close(id) if self.clients.of(id).is_some() => {
+                self.clients.close_later(id.slot(), CloseState::Now);
             }
-            ServerRequest::CloseAfterOutput(id) if self.client_of(id).is_some() => {
-                self.doom(id.slot(), Fate::ClosesAfterOutput);
+            ServerRequest::CloseAfterOutput(id) if self.clients.of(id).is_some() => {
+                self.clients.close_later(id.slot(), CloseState::AfterOutput);
             }
             ServerRequest::Close(_) | ServerRequest::CloseAfterOutput(_) => {}
             ServerRequest::Shutdown => (self.is_stopping, self.is_settled) = (true, true),
             ServerRequest::SaveStarted(job) => self.begin_save(*job),
-            ServerRequest::SaveCancelled => _ = self.ties.generations.advance(),
+            ServerRequest::SaveCancelled => _ = self.shared.generations.advance(),
             ServerRequest::Log(text) => self.log(LogLevel::Notice, &text),
             ServerRequest::SettingsChanged => {
                 self.log_level = self.engine.config().settings().logs.level;

@@ -8,44 +8,42 @@
 use store_engine::{LogLevel, session_flag};
 
 use super::EventLoop;
-use crate::client::Fate;
+use crate::client::CloseState;
 
 impl EventLoop {
     /// Counts what a client holds now.
     pub(super) fn count_memory(&mut self, slot: usize) {
-        let Some(client) = self.clients[slot].as_mut() else { return };
-        let Some(session) = self.engine.session_mut(client.session) else { return };
-        (session.query_bytes, session.query_capacity) = client.query_bytes();
-        let memory = size_of_val(&**client) + session.memory();
-        let before = std::mem::replace(&mut client.counted_memory, memory);
-        self.clients_memory = self.clients_memory + memory - before;
+        let Some(client) = self.clients.get(slot) else { return };
+        if let Some(session) = self.engine.session_mut(client.session) {
+            self.clients.count_memory(session);
+        }
     }
 
     /// Counts all clients whose replies share values with the keyspace: what is removed there
     /// becomes theirs.
     pub(super) fn count_shared(&mut self) {
         if self.engine.count_orphans() {
-            (0..self.clients.len()).for_each(|slot| self.count_memory(slot));
+            self.clients.slots().for_each(|slot| self.count_memory(slot));
         }
     }
 
     /// Closes the largest clients until the others keep within the limit. Those who said CLIENT
     /// NO-EVICT stay.
     pub(super) fn evict_clients(&mut self) {
-        self.engine.set_clients_memory(self.clients_memory);
+        self.engine.set_clients_memory(self.clients.memory);
         let memory_max = self.engine.config().settings().clients.memory_max;
-        if memory_max == 0 || self.clients_memory <= memory_max {
+        if memory_max == 0 || self.clients.memory <= memory_max {
             return;
         }
         let mut by_size = Vec::new();
-        for client in self.clients.iter().flatten().filter(|client| client.fate == Fate::Lives) {
+        for client in self.clients.iter().filter(|client| client.closing == CloseState::Open) {
             let session = self.engine.session_mut(client.session);
             if session.is_some_and(|session| !session.has(session_flag::NO_EVICT)) {
                 by_size.push((client.counted_memory, client.session.slot()));
             }
         }
         by_size.sort_unstable_by(|a, b| b.cmp(a));
-        let mut left = self.clients_memory;
+        let mut left = self.clients.memory;
         for (memory, slot) in by_size {
             if left <= memory_max {
                 break;
@@ -53,7 +51,7 @@ impl EventLoop {
             left -= memory;
             self.engine.measured_mut().evicted_clients += 1;
             self.log(LogLevel::Notice, &format!("Evicting client that holds {memory} bytes"));
-            self.doom(slot, Fate::Closes);
+            self.clients.close_later(slot, CloseState::Now);
         }
     }
 }

@@ -89,7 +89,7 @@ impl EventLoop {
     pub(super) fn end_with(&mut self, reason: String) {
         self.failure = Some(reason);
         self.is_stopping = true;
-        self.to_write.clear();
+        self.clients.to_write.clear();
     }
 
     /// Nothing follows: what is to be kept is made durable.
@@ -103,7 +103,7 @@ impl EventLoop {
             }
         };
         // A save that is nearly done does not take the name any more: the folder is given up.
-        self.ties.generations.advance();
+        self.shared.generations.advance();
         self.persistence.folders.release();
         self.write_notes();
         closed.map_err(|reason| {

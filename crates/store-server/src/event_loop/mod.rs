@@ -31,27 +31,24 @@ use std::time::Duration;
 use mio::{Events, Poll, Token, Waker};
 use store_engine::{Engine, LogLevel, NextTick};
 
-pub(crate) use accept::{ACCEPTS_MAX, Handshakes, find_listener, refusal};
 pub(crate) use files::Ready;
 
+use crate::acceptor::{Acceptor, LISTENER_BASE};
 use crate::allocator::Allocator;
-use crate::client::Client;
+use crate::clients::Clients;
 use crate::clock::{Clock, thread_cpu};
 use crate::freeing::Freeing;
 use crate::listen::Listener;
-use crate::newcomers::Newcomers;
-use crate::outside::Outside;
 use crate::persistence::snapshot::{Generations, Saver};
 use crate::persistence::{FileEvent, Loader, Persistence};
 use crate::server::{Log, StartError, StopSignal};
+use crate::sockets::Sockets;
 use read::Arrival;
 use run::Pending;
 use shrink::Shrinking;
 
 /// Token of the waker.
 pub(crate) const WAKER: Token = Token(usize::MAX);
-/// Clients have their slot as token, listeners these.
-pub(crate) const LISTENER_BASE: usize = usize::MAX / 2;
 /// Events taken from the system at once.
 pub(crate) const EVENTS_MAX: usize = 1024;
 /// Processor time is asked for once per so much time in turns, since asking costs a system
@@ -72,8 +69,8 @@ pub(crate) enum Message {
 }
 
 /// What the loop shares with its handle and its helpers.
-pub(crate) struct Ties {
-    pub(crate) outside: Outside,
+pub(crate) struct Shared {
+    pub(crate) sockets: Sockets,
     pub(crate) waker: Arc<Waker>,
     pub(crate) generations: Generations,
     pub(crate) is_forced: Arc<AtomicBool>,
@@ -84,14 +81,12 @@ pub(crate) struct Ties {
 pub(crate) struct EventLoop {
     pub(crate) poll: Poll,
     pub(crate) engine: Engine,
-    pub(crate) listeners: Vec<Listener>,
-    next_listener: usize,
     pub(crate) messages: Receiver<Message>,
     sink: Log,
     /// `loglevel`: what matters less is not logged.
     log_level: LogLevel,
-    /// By slot. Boxed, since they are taken out while their requests run.
-    clients: Vec<Option<Box<Client>>>,
+    clients: Clients,
+    acceptor: Acceptor,
     clock: Clock,
     /// The clock when it was last read.
     now_us: u64,
@@ -104,28 +99,11 @@ pub(crate) struct EventLoop {
     spare_output: Vec<u8>,
     /// Scratch for the requests of one client that are run at once.
     batch: Vec<Pending>,
-    /// Clients with output to write at the end of the turn.
-    to_write: Vec<usize>,
-    /// Clients whose streams may have more, and whose turn is over.
-    to_read: Vec<usize>,
-    to_close: Vec<usize>,
-    /// Clients that have yet to agree on TLS.
-    handshakes: Handshakes,
-    newcomers: Newcomers,
-    /// Listeners that could not be accepted from, and when to try again.
-    stalled_listeners: Vec<usize>,
-    accepts_again_at_ms: Option<u64>,
-    /// When the log last said so.
-    accept_told_at_ms: Option<u64>,
-    /// Listeners that may have more clients.
-    to_accept: Vec<usize>,
     next_client_check_ms: u64,
     freeing: Freeing,
     shrinking: Shrinking,
     /// Whether some client has more unread output than it may have for long.
     watches_output: bool,
-    /// Bytes that clients hold.
-    clients_memory: usize,
     /// Processor time of the thread when it was last asked for, and time in turns since.
     cpu_before: Duration,
     unmeasured_us: u64,
@@ -133,7 +111,7 @@ pub(crate) struct EventLoop {
     persistence: Persistence,
     /// Why the server ends, when nobody asked it to.
     failure: Option<String>,
-    ties: Ties,
+    shared: Shared,
     is_stopping: bool,
     /// Whether it goes on only until a rewrite has ended, and has said so.
     waits_for_rewrite: bool,
@@ -151,20 +129,17 @@ impl EventLoop {
         messages: Receiver<Message>,
         log: Log,
         persistence: Persistence,
-        ties: Ties,
+        shared: Shared,
     ) -> io::Result<Self> {
         let log_level = engine.config().settings().logs.level;
         let mut event_loop = Self {
             poll,
             engine,
-            listeners: Vec::new(),
-            next_listener: 0,
             messages,
             sink: log,
             log_level,
-            handshakes: Handshakes::default(),
-            newcomers: Newcomers::default(),
-            clients: Vec::new(),
+            clients: Clients::default(),
+            acceptor: Acceptor::new(shared.sockets.tls.clone()),
             clock: Clock::new(),
             now_us: 0,
             turn_started_us: 0,
@@ -172,31 +147,23 @@ impl EventLoop {
             read_buffers: Vec::new(),
             spare_output: Vec::new(),
             batch: Vec::new(),
-            to_write: Vec::new(),
-            to_read: Vec::new(),
-            to_close: Vec::new(),
-            stalled_listeners: Vec::new(),
-            accepts_again_at_ms: None,
-            accept_told_at_ms: None,
-            to_accept: Vec::new(),
             next_client_check_ms: 0,
             freeing: Freeing::default(),
             shrinking: Shrinking::at_start(),
             watches_output: false,
-            clients_memory: 0,
             cpu_before: Duration::ZERO,
             unmeasured_us: 0,
-            saver: Saver::new(persistence.disk.clone(), ties.generations.clone()),
+            saver: Saver::new(persistence.disk.clone(), shared.generations.clone()),
             persistence,
             failure: None,
-            ties,
+            shared,
             is_stopping: false,
             waits_for_rewrite: false,
             stop_signal: None,
             is_settled: false,
         };
         for listener in listeners {
-            event_loop.listen(listener)?;
+            event_loop.acceptor.listen(event_loop.poll.registry(), listener)?;
         }
         Ok(event_loop)
     }
@@ -241,12 +208,11 @@ impl EventLoop {
         let step_ms = step_us / 1000;
         self.engine.clock_stepped(step_us);
         self.persistence.clock_stepped(step_ms);
-        self.handshakes.clock_stepped(step_ms);
+        self.acceptor.clock_stepped(step_ms);
         // These come too early at the worst.
         self.next_client_check_ms = 0;
         self.shrinking.clock_stepped();
-        self.accepts_again_at_ms = self.accepts_again_at_ms.map(|_| 0);
-        for client in self.clients.iter_mut().flatten() {
+        for client in self.clients.iter_mut() {
             let since = client.over_soft_since_ms.as_mut();
             since.into_iter().for_each(|at| *at = at.saturating_add_signed(step_ms));
         }
@@ -270,7 +236,7 @@ impl EventLoop {
     /// How long nothing can be due.
     fn sleep_max(&self) -> Option<Duration> {
         let is_walking = self.persistence.is_busy() || self.saver.is_busy();
-        if !self.to_read.is_empty() || !self.to_accept.is_empty() || is_walking {
+        if !self.clients.to_read.is_empty() || self.acceptor.has_more() || is_walking {
             return Some(Duration::ZERO);
         }
         let now_ms = self.now_us / 1000;
@@ -280,11 +246,10 @@ impl EventLoop {
             NextTick::Never => None,
         };
         let check_at = self.checks_clients().then_some(self.next_client_check_ms);
-        let handshake_at = self.handshakes.next_at_ms();
         let files_at = self.persistence.wakes_at_ms();
-        let accept_at = self.accepts_again_at_ms;
+        let accept_at = self.acceptor.wakes_at_ms();
         let shrink_at = self.shrinking.next_at_ms();
-        let moments = [engine_at, check_at, handshake_at, files_at, accept_at, shrink_at];
+        let moments = [engine_at, check_at, files_at, accept_at, shrink_at];
         let wake_at = moments.into_iter().flatten().min()?;
         Some(Duration::from_millis(wake_at.saturating_sub(now_ms)))
     }
@@ -293,22 +258,24 @@ impl EventLoop {
         if let Some((objects, bytes)) = self.freeing.take_freed() {
             self.engine.note_freed(objects, bytes);
         }
-        for slot in std::mem::take(&mut self.to_read) {
-            if let Some(client) = self.clients[slot].as_mut() {
+        for slot in std::mem::take(&mut self.clients.to_read) {
+            if let Some(client) = self.clients.get_mut(slot) {
                 client.waits_to_read = false;
             }
             self.read_in_turn(slot);
         }
-        for listener in std::mem::take(&mut self.to_accept) {
-            self.accept(listener);
+        if self.acceptor.has_more() {
+            self.admit(Acceptor::accept_more);
         }
         for event in events {
             match event.token() {
                 WAKER => self.take_messages(),
-                Token(index) if index >= LISTENER_BASE => self.accept(index - LISTENER_BASE),
+                Token(index) if index >= LISTENER_BASE => {
+                    self.admit(|acceptor, to| acceptor.accept(index - LISTENER_BASE, to));
+                }
                 Token(slot) => {
                     if event.is_writable() && self.awaits_room(slot) {
-                        self.resume_writing(slot);
+                        self.clients.write_later(slot);
                     }
                     let is_ended = event.is_read_closed() || event.is_error();
                     if event.is_readable() || is_ended {
@@ -316,7 +283,7 @@ impl EventLoop {
                     }
                     if is_ended {
                         // Last bytes and end come as one event: the end is read in the next turn.
-                        self.read_later(slot);
+                        self.clients.read_later(slot);
                     }
                 }
             }
@@ -328,8 +295,7 @@ impl EventLoop {
             self.engine.tick(self.now_us);
             self.engine.finish_tick(self.clock.now_us() - self.now_us);
         }
-        self.accept_again(self.now_us / 1000);
-        self.check_handshakes(self.now_us / 1000);
+        self.check_acceptor();
         self.check_clients(self.now_us / 1000);
         loop {
             self.apply_effects();
@@ -346,6 +312,16 @@ impl EventLoop {
         self.close_clients();
         self.shrink(self.now_us / 1000);
         self.now_us = self.clock.now_us();
+    }
+
+    /// Goes on with listeners and handshakes whose time has come.
+    fn check_acceptor(&mut self) {
+        let now_ms = self.now_us / 1000;
+        if self.acceptor.wakes_at_ms().is_some_and(|at| at <= now_ms) {
+            self.admit(Acceptor::accept_again);
+            self.acceptor.check_handshakes(now_ms, &mut self.clients);
+            self.follow_acceptor();
+        }
     }
 
     fn log(&mut self, level: LogLevel, text: &str) {

@@ -4,7 +4,7 @@ use store_engine::{Foreseen, LogLevel};
 use store_resp::glimpse_key;
 
 use super::{EventLoop, UNAUTHENTICATED_INPUT_MAX};
-use crate::client::{Client, Fate, ReadOutcome};
+use crate::client::{Client, CloseState, ReadOutcome};
 
 /// A turn that has lasted this long leaves the other clients to the next one, so that replies
 /// are written and timers kept.
@@ -32,28 +32,19 @@ impl EventLoop {
     /// Reads from a client, unless the turn has lasted long enough.
     pub(super) fn read_in_turn(&mut self, slot: usize) {
         if self.now_us - self.turn_started_us > TURN_US_MAX {
-            self.read_later(slot);
+            self.clients.read_later(slot);
         } else {
             self.read_client(slot);
         }
     }
 
-    pub(super) fn read_later(&mut self, slot: usize) {
-        if let Some(client) = self.clients.get_mut(slot).and_then(Option::as_mut)
-            && !client.waits_to_read
-        {
-            client.waits_to_read = true;
-            self.to_read.push(slot);
-        }
-    }
-
     fn read_client(&mut self, slot: usize) {
-        if self.client_at(slot).is_some_and(|client| client.has_arrived) {
+        if self.clients.get(slot).is_some_and(|client| client.has_arrived) {
             // What it sent before comes first, and may be the last that it asks for.
             self.run_arrivals();
         }
-        let Some(client) = self.clients.get_mut(slot).and_then(Option::as_mut) else { return };
-        if client.fate == Fate::Closes {
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        if client.closing == CloseState::Now {
             return;
         }
         if let Some(outcome) = client.read_large() {
@@ -74,7 +65,9 @@ impl EventLoop {
                 return;
             }
             ReadOutcome::Nothing => {}
-            ReadOutcome::Ended | ReadOutcome::Failed(_) => self.doom(slot, Fate::Closes),
+            ReadOutcome::Ended | ReadOutcome::Failed(_) => {
+                self.clients.close_later(slot, CloseState::Now)
+            }
         }
         self.read_buffers.push(buffer);
     }
@@ -83,7 +76,7 @@ impl EventLoop {
     fn take_large(&mut self, slot: usize, outcome: ReadOutcome) {
         let ReadOutcome::Bytes(count) = outcome else {
             if !matches!(outcome, ReadOutcome::Nothing) {
-                self.doom(slot, Fate::Closes);
+                self.clients.close_later(slot, CloseState::Now);
             }
             return;
         };
@@ -94,15 +87,15 @@ impl EventLoop {
         self.run_arrivals();
         self.measure_requests(None);
         self.take_input(slot, &[]);
-        if self.client_at(slot).is_some_and(|client| client.may_read) {
-            self.read_later(slot);
+        if self.clients.get(slot).is_some_and(|client| client.may_read) {
+            self.clients.read_later(slot);
         }
     }
 
     /// Takes note of what a client sent. It runs when a few others have been read from: until
     /// then the memory that it needs is fetched.
     fn arrive(&mut self, slot: usize, buffer: Vec<u8>, len: usize) {
-        let Some(client) = self.clients[slot].as_mut() else { return };
+        let Some(client) = self.clients.get_mut(slot) else { return };
         client.has_arrived = true;
         let (session, may_read) = (client.session, client.may_read);
         let key = match client.input.is_empty() {
@@ -115,7 +108,7 @@ impl EventLoop {
         }
         self.arrivals.push(Arrival { slot, buffer, len, foreseen });
         if may_read {
-            self.read_later(slot);
+            self.clients.read_later(slot);
         }
         let bytes: usize = self.arrivals.iter().map(|arrival| arrival.len).sum();
         if self.arrivals.len() == ARRIVALS_MAX || bytes >= ARRIVED_LEN_MAX {
@@ -151,20 +144,16 @@ impl EventLoop {
     /// before their turn comes.
     pub(super) fn hand_out_arrivals(&mut self) {
         for arrival in &mut self.arrivals {
-            if let Some(client) = self.clients.get_mut(arrival.slot).and_then(Option::as_mut) {
+            if let Some(client) = self.clients.get_mut(arrival.slot) {
                 client.input.extend_from_slice(&arrival.buffer[..arrival.len]);
                 arrival.len = 0;
             }
         }
     }
 
-    fn client_at(&self, slot: usize) -> Option<&Client> {
-        self.clients.get(slot)?.as_deref()
-    }
-
     /// Whether a client may write again what it could not.
     pub(super) fn awaits_room(&self, slot: usize) -> bool {
-        self.client_at(slot).is_some_and(Client::awaits_room)
+        self.clients.get(slot).is_some_and(Client::awaits_room)
     }
 
     /// A handshake takes long enough to count as a part of the turn. What was written meanwhile
@@ -174,12 +163,12 @@ impl EventLoop {
         if let ReadOutcome::Failed(error) = outcome {
             self.log(LogLevel::Verbose, &format!("Error accepting a client connection: {error}"));
         }
-        self.resume_writing(slot);
+        self.clients.write_later(slot);
     }
 
     /// Runs the requests in `bytes`, or in what the client sent before and `bytes`.
     fn take_input(&mut self, slot: usize, bytes: &[u8]) {
-        let Some(mut client) = self.clients[slot].take() else { return };
+        let Some(mut client) = self.clients.take(slot) else { return };
         client.has_arrived = false;
         if client.input.is_empty() {
             let consumed = self.run_requests(&mut client, bytes);
@@ -195,7 +184,7 @@ impl EventLoop {
         if is_partial {
             self.check_input(&mut client);
         }
-        self.clients[slot] = Some(client);
+        self.clients.put_back(client);
         if is_partial {
             self.count_memory(slot);
         }
@@ -218,8 +207,8 @@ impl EventLoop {
         if client.query_bytes().0 > input_max {
             let text = "Closing client that reached max query buffer length";
             self.log(LogLevel::Warning, text);
-            client.fate = Fate::Closes;
-            self.to_close.push(client.session.slot());
+            client.closing = CloseState::Now;
+            self.clients.to_close.push(client.session.slot());
         }
     }
 }

@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use store_engine::{LogLevel, Outcome, SessionId, session_flag};
+use store_engine::{ExecuteOutcome, LogLevel, SessionId, session_flag};
 use store_resp::{Limits, Parsed, ProtocolError, Request};
 
 use super::{EventLoop, UNAUTHENTICATED_OUTPUT_MAX};
-use crate::busy::Attending;
-use crate::client::{Client, Fate, OWN_OUTPUT_MAX};
+use crate::busy::BusyLoop;
+use crate::client::{Client, CloseState, OWN_OUTPUT_MAX};
 
 /// Requests of one client parsed ahead, so that their memory is fetched while others run.
 const BATCH_MAX: usize = 16;
@@ -48,40 +48,42 @@ impl EventLoop {
             return 0;
         }
         let mut consumed = 0;
-        while client.fate == Fate::Lives {
+        while client.closing == CloseState::Open {
             let end = self.gather(client, bytes, consumed);
             let ran = self.run_batch(client, bytes, &mut consumed);
             if self.is_past_hard_limit(client) {
                 self.log(LogLevel::Warning, "Closing client that asks for more than it reads");
-                client.fate = Fate::Closes;
-                self.to_close.push(client.session.slot());
+                client.closing = CloseState::Now;
+                self.clients.to_close.push(client.session.slot());
                 return bytes.len();
             }
             self.write_early(client, EARLY_WRITE_LEN);
             match (ran, end) {
-                (Outcome::Blocked | Outcome::Postponed, _) => {
+                (ExecuteOutcome::Blocked | ExecuteOutcome::Postponed, _) => {
                     client.parser.reset();
                     break;
                 }
                 // What else it sent does not matter any more.
-                (Outcome::Closing, _) => {
+                (ExecuteOutcome::Closing, _) => {
                     consumed = bytes.len();
                     break;
                 }
-                (Outcome::Ready | Outcome::Rest, Gathered::Full) => client.parser.clear(),
-                (Outcome::Ready | Outcome::Rest, Gathered::Incomplete { start }) => {
+                (ExecuteOutcome::Ready | ExecuteOutcome::Rest, Gathered::Full) => {
+                    client.parser.clear()
+                }
+                (ExecuteOutcome::Ready | ExecuteOutcome::Rest, Gathered::Incomplete { start }) => {
                     client.parser.clear();
                     consumed = start;
                     break;
                 }
-                (Outcome::Ready | Outcome::Rest, Gathered::Malformed(error)) => {
+                (ExecuteOutcome::Ready | ExecuteOutcome::Rest, Gathered::Malformed(error)) => {
                     self.refuse(client, error);
                     consumed = bytes.len();
                 }
             }
         }
         self.write_early(client, OWN_OUTPUT_MAX);
-        self.want_write(client);
+        self.clients.want_write(client);
         consumed
     }
 
@@ -132,7 +134,12 @@ impl EventLoop {
     }
 
     /// Runs the gathered requests, as far as the session goes along.
-    fn run_batch(&mut self, client: &mut Client, bytes: &[u8], consumed: &mut usize) -> Outcome {
+    fn run_batch(
+        &mut self,
+        client: &mut Client,
+        bytes: &[u8],
+        consumed: &mut usize,
+    ) -> ExecuteOutcome {
         let id = client.session;
         let batch = std::mem::take(&mut self.batch);
         let parser = &client.parser;
@@ -141,14 +148,14 @@ impl EventLoop {
         if batch.len() > 1 {
             self.engine.prefetch(id, batch.iter().map(request));
         }
-        let mut outcome = Outcome::Ready;
+        let mut outcome = ExecuteOutcome::Ready;
         for pending in &batch {
             let request = request(pending);
-            outcome = match self.engine.needs_attendant(request) {
-                true => self.execute_attended(id, request),
+            outcome = match self.engine.needs_busy_handler(request) {
+                true => self.execute_with(id, request),
                 false => self.engine.execute(self.now_us, id, request),
             };
-            if outcome == Outcome::Postponed {
+            if outcome == ExecuteOutcome::Postponed {
                 // Its bytes stay, and are read again when the session is resumed; large arguments
                 // are no longer among them.
                 *consumed = pending.start;
@@ -158,15 +165,15 @@ impl EventLoop {
                 }
                 break;
             }
-            if outcome == Outcome::Rest {
+            if outcome == ExecuteOutcome::Rest {
                 std::thread::sleep(Duration::from_micros(self.engine.effects().rest_us));
-                outcome = Outcome::Ready;
+                outcome = ExecuteOutcome::Ready;
             }
             *consumed = pending.end;
             if !self.engine.was_quick(request) || self.engine.unmeasured() == QUICK_MAX {
                 self.measure_requests(Some((id, request)));
             }
-            if outcome != Outcome::Ready {
+            if outcome != ExecuteOutcome::Ready {
                 break;
             }
         }
@@ -180,43 +187,38 @@ impl EventLoop {
     fn run_parked(&mut self, client: &mut Client) -> bool {
         let Some(parked) = client.parked.take() else { return true };
         let request = parked.as_request();
-        let outcome = match self.engine.needs_attendant(request) {
-            true => self.execute_attended(client.session, request),
+        let outcome = match self.engine.needs_busy_handler(request) {
+            true => self.execute_with(client.session, request),
             false => self.engine.execute(self.now_us, client.session, request),
         };
-        if outcome == Outcome::Postponed {
+        if outcome == ExecuteOutcome::Postponed {
             client.parked = Some(parked);
             return false;
         }
         self.measure_requests(Some((client.session, request)));
-        self.want_write(client);
-        matches!(outcome, Outcome::Ready | Outcome::Rest)
+        self.clients.want_write(client);
+        matches!(outcome, ExecuteOutcome::Ready | ExecuteOutcome::Rest)
     }
 
     /// Runs a request that may take long, serving other clients meanwhile.
-    fn execute_attended(&mut self, id: SessionId, request: Request<'_>) -> Outcome {
+    fn execute_with(&mut self, id: SessionId, request: Request<'_>) -> ExecuteOutcome {
         self.hand_out_arrivals();
-        let mut attending = Attending {
+        let mut busy_loop = BusyLoop {
             poll: &mut self.poll,
             clients: &mut self.clients,
-            listeners: &self.listeners,
-            tls: &self.ties.outside.tls,
-            handshakes: &mut self.handshakes,
-            newcomers: &mut self.newcomers,
+            acceptor: &mut self.acceptor,
             messages: &self.messages,
             clock: &self.clock,
-            to_read: &mut self.to_read,
-            to_write: &mut self.to_write,
-            to_close: &mut self.to_close,
-            to_accept: &mut self.to_accept,
             persistence: &mut self.persistence,
             may_write: true,
             is_stopping: &mut self.is_stopping,
             stop_signal: &mut self.stop_signal,
-            is_forced: &self.ties.is_forced,
+            is_forced: &self.shared.is_forced,
             scratch: None,
         };
-        self.engine.execute_attended(self.now_us, id, request, &mut attending)
+        let outcome = self.engine.execute_with(self.now_us, id, request, &mut busy_loop);
+        self.follow_acceptor();
+        outcome
     }
 
     /// Reads the clock, and charges the time since it was last read to what ran meanwhile.
@@ -235,6 +237,6 @@ impl EventLoop {
             let line = format!("-ERR Protocol error: {error}\r\n");
             session.output.extend_from_slice(line.as_bytes());
         }
-        client.fate = Fate::ClosesAfterOutput;
+        client.closing = CloseState::AfterOutput;
     }
 }

@@ -14,27 +14,28 @@ impl EventLoop {
             return true;
         }
         let signal = self.stop_signal;
-        let wish = signal.map(|signal| signal.wish(self.engine.config())).unwrap_or_default();
+        let options =
+            signal.map(|signal| signal.shutdown_options(self.engine.config())).unwrap_or_default();
         let aof = &self.engine.state().persistence.aof;
         let has_no_base = aof.is_starting && aof.start_failure.is_none();
-        if wish.nosave && (!has_no_base || wish.force) {
+        if options.nosave && (!has_no_base || options.force) {
             return true;
         }
         let now_us = self.clock.now_us();
         let appended = self.persistence.prepare_end(now_us / 1000, &mut self.engine);
-        if appended.is_err() && !wish.force && self.awaits_base() {
+        if appended.is_err() && !options.force && self.awaits_base() {
             return false;
         }
         self.waits_for_rewrite = false;
-        if wish.nosave {
+        if options.nosave {
             return true;
         }
         let appended = appended.map_err(|reason| format!("the append-only file: {reason}"));
-        let saved = self.engine.save_before_end(now_us, wish.save);
+        let saved = self.engine.save_before_end(now_us, options.save);
         let Err(reason) = saved.and(appended) else { return true };
-        let is_forced = self.ties.is_forced.load(Ordering::SeqCst) || wish.force;
-        let fate = if is_forced { "its data is lost" } else { "it cannot end" };
-        self.log(LogLevel::Warning, &format!("The server cannot save, so {fate}: {reason}"));
+        let is_forced = self.shared.is_forced.load(Ordering::SeqCst) || options.force;
+        let result = if is_forced { "its data is lost" } else { "it cannot end" };
+        self.log(LogLevel::Warning, &format!("The server cannot save, so {result}: {reason}"));
         self.is_stopping = is_forced;
         is_forced
     }
@@ -59,7 +60,7 @@ impl EventLoop {
         if let Err(reason) = self.persistence.folders.own(folder_of(&job.path)) {
             return self.saver.refuse(&mut self.engine, reason);
         }
-        let waker = self.ties.waker.clone();
+        let waker = self.shared.waker.clone();
         // A loop that cannot be woken looks once its clients have something to say.
         self.saver.begin(job, &mut self.engine, move || _ = waker.wake());
     }

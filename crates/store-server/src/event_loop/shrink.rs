@@ -117,13 +117,13 @@ impl EventLoop {
         self.shrinking.note_freed(flushed);
         let in_use = self.engine.memory_in_use();
         if self.shrinking.look(now_ms, in_use) || self.has_surplus(now_ms, in_use) {
-            self.ties.allocator.give_back();
+            self.shared.allocator.give_back();
         }
     }
 
     fn has_surplus(&mut self, now_ms: u64, in_use: usize) -> bool {
         // Of a program that does other things, too, the size says nothing about the store.
-        if !self.ties.allocator.serves_store_alone() {
+        if !self.shared.allocator.serves_store_alone() {
             return false;
         }
         private_bytes().is_some_and(|taken| self.shrinking.surplus.look(now_ms, in_use, taken))

@@ -3,43 +3,30 @@
 use store_engine::{LogLevel, session_flag};
 
 use super::{EventLoop, UNAUTHENTICATED_OUTPUT_MAX};
-use crate::client::{Client, Fate};
+use crate::client::{Client, CloseState};
 
 impl EventLoop {
-    pub(super) fn want_write(&mut self, client: &mut Client) {
-        if !client.wants_write {
-            client.wants_write = true;
-            self.to_write.push(client.session.slot());
-        }
-    }
-
     /// Somebody else wrote to the client's output. One that takes no more for now is looked at
     /// by its limits instead.
     pub(super) fn write_told(&mut self, slot: usize) {
-        let Some(client) = self.clients.get(slot).and_then(Option::as_ref) else { return };
+        let Some(client) = self.clients.get(slot) else { return };
         if !client.is_choked {
-            return self.resume_writing(slot);
+            return self.clients.write_later(slot);
         }
         let session = self.engine.session_mut(client.session);
         let left = session.map_or(0, |session| session.output.unread());
         self.check_output(slot, left);
-        if self.clients[slot].as_ref().is_some_and(|client| client.fate == Fate::Closes) {
-            self.to_close.push(slot);
+        if self.clients.get(slot).is_some_and(|client| client.closing == CloseState::Now) {
+            self.clients.to_close.push(slot);
         }
         self.count_memory(slot);
     }
 
-    pub(super) fn resume_writing(&mut self, slot: usize) {
-        let Some(mut client) = self.clients.get_mut(slot).and_then(Option::take) else { return };
-        self.want_write(&mut client);
-        self.clients[slot] = Some(client);
-    }
-
     pub(super) fn write_clients(&mut self) {
         let (mut written, mut writes) = (0, 0);
-        let mut to_write = std::mem::take(&mut self.to_write);
+        let mut to_write = std::mem::take(&mut self.clients.to_write);
         for slot in to_write.drain(..) {
-            let Some(client) = self.clients[slot].as_mut() else { continue };
+            let Some(client) = self.clients.get_mut(slot) else { continue };
             client.wants_write = false;
             let Some(session) = self.engine.session_mut(client.session) else { continue };
             match client.write(&mut session.output, &mut self.spare_output) {
@@ -47,21 +34,21 @@ impl EventLoop {
                     written += count as u64;
                     writes += u64::from(count > 0);
                 }
-                Err(_) => client.fate = Fate::Closes,
+                Err(_) => client.closing = CloseState::Now,
             }
             let left = session.output.unread();
             if left > 0 {
                 self.check_output(slot, left);
-            } else if client.fate == Fate::ClosesAfterOutput && !client.stream.has_unsent() {
-                client.fate = Fate::Closes;
+            } else if client.closing == CloseState::AfterOutput && !client.stream.has_unsent() {
+                client.closing = CloseState::Now;
             }
-            if self.clients[slot].as_ref().is_some_and(|client| client.fate == Fate::Closes) {
-                self.to_close.push(slot);
+            if self.clients.get(slot).is_some_and(|client| client.closing == CloseState::Now) {
+                self.clients.to_close.push(slot);
             }
             self.count_memory(slot);
         }
         // Nothing above asks for more writes, so the list comes back with its memory.
-        self.to_write = to_write;
+        self.clients.to_write = to_write;
         let measured = self.engine.measured_mut();
         measured.output_bytes += written;
         measured.writes += writes;
@@ -84,8 +71,8 @@ impl EventLoop {
                 measured.writes += 1;
             }
             Err(_) => {
-                client.fate = Fate::Closes;
-                self.to_close.push(client.session.slot());
+                client.closing = CloseState::Now;
+                self.clients.to_close.push(client.session.slot());
             }
         }
     }
@@ -94,7 +81,7 @@ impl EventLoop {
     pub(super) fn check_output(&mut self, slot: usize, left: usize) {
         let now_ms = self.now_us / 1000;
         let limits = self.engine.config().settings().clients.output_limits;
-        let Some(client) = self.clients[slot].as_mut() else { return };
+        let Some(client) = self.clients.get_mut(slot) else { return };
         let Some(session) = self.engine.session_mut(client.session) else { return };
         let limit = match session.has(session_flag::SUBSCRIBED) {
             true => limits.pubsub,
@@ -113,7 +100,7 @@ impl EventLoop {
             || since.is_some_and(|since| now_ms.saturating_sub(since) >= soft_ms)
             || session.has(session_flag::NEEDS_AUTH) && left > UNAUTHENTICATED_OUTPUT_MAX;
         if is_over {
-            client.fate = Fate::Closes;
+            client.closing = CloseState::Now;
             let text = "Closing client that does not read its replies";
             self.log(LogLevel::Warning, text);
         }

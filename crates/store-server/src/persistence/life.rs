@@ -88,7 +88,7 @@ struct CleanEnd {
 }
 
 /// The life to go on with: the last one, when it ended cleanly with these files and no other
-/// start went on with it, else `fresh`. Listening nowhere speaks for a new folder only.
+/// start went on with it, else `fresh`. Listening nowhere counts for a new folder only.
 pub(crate) fn resume(
     disk: &dyn Disk,
     dir: &Path,

@@ -14,7 +14,7 @@ use store_engine::Config;
 
 pub(crate) use stream::TlsStream;
 
-/// Why TLS cannot be had: which setting, and what is wrong with it.
+/// Why TLS is not available: which setting, and what is wrong with it.
 #[derive(Debug, thiserror::Error)]
 #[error("{setting}: {reason}")]
 pub struct TlsError {

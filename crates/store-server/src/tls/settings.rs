@@ -30,7 +30,7 @@ const SUITES: &[(&str, CipherSuite)] = &[
     ("TLS_CHACHA20_POLY1305_SHA256", CipherSuite::TLS13_CHACHA20_POLY1305_SHA256),
 ];
 
-/// What the settings ask for. Fails at the first that cannot be had.
+/// What the settings ask for. Fails at the first that is not supported.
 pub(super) fn server_config(settings: &TlsSettings) -> Result<ServerConfig, TlsError> {
     refuse_unsupported(settings)?;
     let provider = Arc::new(provider(settings)?);

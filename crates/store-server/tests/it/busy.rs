@@ -62,6 +62,24 @@ fn an_endless_script_is_ended_by_script_kill_whatever_it_catches() {
 }
 
 #[test]
+fn a_client_too_many_is_refused_and_counted_while_a_script_runs() {
+    let server = Server::builder().any_port().setting("busy-reply-threshold", "20");
+    let server = server.setting("maxclients", "2").start().unwrap();
+    let (mut caller, mut early) = (connect(&server), connect(&server));
+    early.words("PING");
+    caller.send(&["EVAL", ENDLESS, "0"]);
+    wait_until_busy(&mut early);
+
+    let refused = error(connect(&server).receive());
+    assert_eq!(refused, "ERR max number of clients reached");
+    assert_eq!(early.words("SCRIPT KILL"), Reply::Simple("OK".into()));
+    error(caller.receive());
+    let Reply::Bulk(stats) = early.words("INFO stats") else { panic!("no text") };
+    let stats = String::from_utf8(stats).unwrap();
+    assert!(stats.contains("rejected_connections:1\r\n"), "{stats}");
+}
+
+#[test]
 fn requests_read_together_with_an_endless_script_are_answered_once_and_in_order() {
     let server = Server::builder()
         .any_port()

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use store_engine::{
-    Config, Engine, Identity, NextTick, NoHost, Origin, Outcome, SessionId, parse_arguments,
+    Config, Engine, ExecuteOutcome, Identity, NextTick, NoPlatform, Origin, SessionId,
+    parse_arguments,
 };
 use store_persist::aof::{CommandReader, Encoder};
 use store_resp::{OwnedRequest, Reply, ReplyParser};
@@ -78,7 +79,7 @@ fn engine(seed: u64) -> Engine {
     let mut config = Config::default();
     let settings = ["--enable-debug-command", "yes", "--save", ""].map(str::to_owned);
     parse_arguments(&mut config, &settings).unwrap();
-    Engine::new(config, Identity::default(), seed, Box::new(NoHost))
+    Engine::new(config, Identity::default(), seed, Box::new(NoPlatform))
 }
 
 impl World {
@@ -105,12 +106,12 @@ impl World {
             let outcome = self.engine.execute(self.now_ms * 1000, id, request.as_request());
             self.engine.finish(None, 1);
             match outcome {
-                Outcome::Closing => {
+                ExecuteOutcome::Closing => {
                     self.engine.close_session(id);
                     self.sessions.remove(&line.connection);
                 }
-                Outcome::Blocked | Outcome::Postponed => self.pass(50),
-                Outcome::Ready | Outcome::Rest => {}
+                ExecuteOutcome::Blocked | ExecuteOutcome::Postponed => self.pass(50),
+                ExecuteOutcome::Ready | ExecuteOutcome::Rest => {}
             }
             if let Some(session) = self.engine.session_mut(id) {
                 session.output.clear();

@@ -40,7 +40,7 @@ enum Kind {
     Value(u8),
 }
 
-/// One run as it stands in the bytes.
+/// One run as it is in the bytes.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     kind: Kind,

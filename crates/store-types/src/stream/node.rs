@@ -29,7 +29,7 @@ pub(super) struct Head {
     first_entry: Option<Place>,
 }
 
-/// An entry as it stands in its node.
+/// An entry as it is in its node.
 #[derive(Clone)]
 pub(super) struct RawEntry<'a> {
     pub(super) id: StreamId,

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 /// elsewhere.
 ///
 /// The store is the one of --url, --host and --port, --socket, or --local; else that of
-/// TENURE_STORE; else 127.0.0.1:6379. A password in TENURE_STORE or REDISCLI_AUTH stands in no
-/// process list.
+/// TENURE_STORE; else 127.0.0.1:6379. A password in TENURE_STORE or REDISCLI_AUTH is not visible
+/// in the process list.
 ///
 /// Exit codes: 0, 1 when the store answered with an error, 64 usage, 69 store unreachable.
 #[derive(Debug, clap::Args)]
@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
     /// Encrypt the connection; see also --cacert, --cert, --key, --insecure.
     #[arg(long)]
     pub(super) tls: bool,
-    /// Certificates of the authorities that count.
+    /// Certificates of the authorities to trust.
     #[arg(long, value_name = "FILE", requires = "tls")]
     pub(super) cacert: Option<PathBuf>,
     /// Our own certificate.
@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
     /// The private key of --cert.
     #[arg(long, value_name = "FILE", requires_all = ["tls", "cert"])]
     pub(super) key: Option<PathBuf>,
-    /// Take any certificate: anybody on the way can read and change everything.
+    /// Accept any certificate: anybody on the network path can read and change everything.
     #[arg(long, requires = "tls")]
     pub(super) insecure: bool,
     /// Give up connecting after this many seconds.
@@ -101,10 +101,10 @@ pub(super) struct Shape {
     /// Replies as they are, even on a terminal.
     #[arg(long, conflicts_with = "no_raw")]
     pub(super) raw: bool,
-    /// Readable replies, even where standard output is no terminal.
+    /// Readable replies, even where standard output is not a terminal.
     #[arg(long)]
     pub(super) no_raw: bool,
-    /// What stands between the elements of a raw reply [default: a line break].
+    /// The separator between the elements of a raw reply [default: a line break].
     #[arg(short = 'd', value_name = "TEXT")]
     pub(super) delimiter: Option<String>,
 }
@@ -118,7 +118,7 @@ pub(super) struct Work {
     /// Run the command this many times; -1 for ever.
     #[arg(short = 'r', value_name = "TIMES", default_value_t = 1, allow_negative_numbers = true)]
     pub(super) repeat: i64,
-    /// Wait this many seconds between repetitions (and looks of --stat and --latency).
+    /// Wait this many seconds between repetitions (and samples of --stat and --latency).
     #[arg(short = 'i', value_name = "SECONDS", default_value_t = 0.0)]
     pub(super) interval: f64,
     /// Fail on an error reply. Always so; accepted because redis-cli has it.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use store_engine::{Config, Engine, Identity, NoHost, Origin};
+use store_engine::{Config, Engine, Identity, NoPlatform, Origin};
 use store_resp::{OwnedRequest, Reply, ReplyParser};
 
 /// All that is known of one command.
@@ -27,7 +27,8 @@ pub(super) struct Book {
 impl Book {
     /// The commands of our own store.
     pub(super) fn built_in() -> Self {
-        let mut engine = Engine::new(Config::default(), Identity::default(), 0, Box::new(NoHost));
+        let mut engine =
+            Engine::new(Config::default(), Identity::default(), 0, Box::new(NoPlatform));
         let session = engine.open_session(0, Origin { is_local: true, ..Origin::default() });
         let request = OwnedRequest::from_args([&b"COMMAND"[..], b"DOCS"]);
         engine.execute(0, session, request.as_request());

@@ -71,7 +71,7 @@ impl Client {
         is_lost
     }
 
-    /// The next command connects anew.
+    /// The next command connects again.
     pub(super) fn disconnect(&mut self) {
         self.connection = None;
         self.in_transaction = false;

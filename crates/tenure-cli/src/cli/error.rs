@@ -27,7 +27,7 @@ pub(super) enum ClientError {
     #[error("no answer in time: it is busy, stopped or cut off")]
     Silent,
     /// What came back is no reply.
-    #[error("the store's answer is no RESP ({0}): is this the port of a Redis or Valkey?")]
+    #[error("the store's answer is not RESP ({0}): is this the port of Redis or Valkey?")]
     Garbage(#[from] ReplyError),
     /// Ctrl-C while waiting.
     #[error("interrupted")]

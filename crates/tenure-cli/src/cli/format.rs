@@ -140,7 +140,7 @@ impl<'a> Numbering<'a> {
         Self { width, mark, prefix, inner: format!("{prefix}{}", " ".repeat(width + 2)) }
     }
 
-    /// The first element stands in the line that the aggregate began in.
+    /// The first element is in the line that the aggregate began in.
     fn begin(&self, out: &mut Vec<u8>, index: usize) {
         let Self { width, mark, prefix, .. } = self;
         let prefix = if index == 0 { "" } else { prefix };

@@ -1,6 +1,6 @@
 //! Finds where a reply ends, reading every byte once however it arrives.
 //!
-//! `ReplyParser` starts anew whenever bytes are missing, which is quadratic for a reply of many
+//! `ReplyParser` starts again whenever bytes are missing, which is quadratic for a reply of many
 //! elements. This keeps count of the elements still open, so that the parser runs once per reply,
 //! and bulk input need not build replies at all.
 

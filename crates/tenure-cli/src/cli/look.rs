@@ -55,7 +55,7 @@ fn refused(client: &Client, reply: &Reply) -> Result<Outcome, ClientError> {
     Ok(Outcome::ErrorReply)
 }
 
-/// Round trips of PING: smallest, greatest and mean, on one line that is written anew.
+/// Round trips of PING: smallest, greatest and mean, on one line that is overwritten.
 pub(super) fn latency(client: &mut Client, work: &Work) -> Result<Outcome, ClientError> {
     /// A hundred samples a second, unless told otherwise.
     const BETWEEN: Duration = Duration::from_millis(10);

@@ -37,8 +37,8 @@ impl Target {
         }
         if matches!(&place, Place::Tls { tls, .. } if tls.insecure) {
             eprintln!(
-                "tenure cli: INSECURE: any certificate is taken, so anybody on the way can read \
-                 and change everything; name the issuer with --cacert or ?ca=FILE"
+                "tenure cli: INSECURE: any certificate is accepted, so anybody on the network path \
+                 can read and change everything; name the issuer with --cacert or ?ca=FILE"
             );
         }
         if let Some(user) = &arguments.user {
@@ -133,7 +133,7 @@ fn password(arguments: &Arguments) -> Result<Option<Secret>, ClientError> {
     if let Some(password) = &arguments.password {
         if !arguments.no_auth_warning {
             eprintln!(
-                "tenure cli: a password given with -a stands in the process list: set \
+                "tenure cli: a password given with -a is visible in the process list: set \
                  REDISCLI_AUTH or TENURE_STORE instead"
             );
         }

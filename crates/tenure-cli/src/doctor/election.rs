@@ -75,14 +75,14 @@ impl ElectionFacts<'_> {
         let member = self.seen.members.iter().find(|member| member.id == leader.id)?;
         let id = plain(leader.id.as_str());
         if member.record.stalled {
-            let what = format!("{id} leads but its work does not beat: nothing is processed");
+            let what = format!("{id} leads but its work makes no progress");
             return Some(Finding::new(Code::LeaderStalled, what, "look at the work's own log"));
         }
         if is_alive(self.seen.server_time, member) {
             return None;
         }
         let silent = duration(silence(self.seen.server_time, member));
-        let what = format!("{id} holds the lease but was not heard of for {silent}");
+        let what = format!("{id} holds the lease but has been silent for {silent}");
         let next = "look at that host; `tenure clear` ends the term if it is gone";
         Some(Finding::new(Code::LeaderSilent, what, next))
     }
@@ -91,7 +91,8 @@ impl ElectionFacts<'_> {
         let led = self.seen.leadership.leader().is_some();
         match self.living().as_slice() {
             [] if !led => {
-                let what = "no candidate was heard of lately, so nobody can lead".to_owned();
+                let what =
+                    "no candidate has sent a heartbeat recently, so nobody can lead".to_owned();
                 Some(Finding::new(Code::NoCandidate, what, "start one with `tenure run`"))
             }
             [one] => {
@@ -115,11 +116,12 @@ impl ElectionFacts<'_> {
             }
             Vacancy::Quarantine { left, why } => {
                 let what = format!(
-                    "leases from before may still be believed in, {} left: {}",
+                    "an earlier leader may still believe in its lease, {} left: {}",
                     duration(*left),
                     plain(why)
                 );
-                let next = "wait: it ends by itself (a clean restart of Tenure's own store needs no such wait)";
+                let next = "wait: it ends by itself (after a clean restart of Tenure's own store \
+                            there is no such wait)";
                 Some(Finding::new(Code::Quarantine, what, next))
             }
             _ => {
@@ -128,9 +130,9 @@ impl ElectionFacts<'_> {
                     member.record.ready && !member.record.stalled && !member.record.departing
                 });
                 (!living.is_empty() && none_ready).then(|| {
-                    let what = "candidates are there, but none is ready".to_owned();
-                    let next =
-                        "`tenure members` shows why; a stalled one beats again after a check";
+                    let what = "there are candidates, but none is ready".to_owned();
+                    let next = "`tenure members` shows why; a stalled one is ready again after a \
+                                successful health check";
                     Finding::new(Code::NoneReady, what, next)
                 })
             }
@@ -158,11 +160,8 @@ impl ElectionFacts<'_> {
         ttls.sort_unstable();
         let (shortest, longest) = (ttls.first()?, ttls.last()?);
         (shortest != longest).then(|| {
-            let what = format!(
-                "members use leases from {} to {}",
-                duration(*shortest),
-                duration(*longest)
-            );
+            let what =
+                format!("members use ttls from {} to {}", duration(*shortest), duration(*longest));
             let next = "give all the same ttl, or set fleet_min_ttl and fleet_max_ttl to those";
             Finding::new(Code::DifferentTtls, what, next)
         })

@@ -36,7 +36,7 @@ Examples:
 pub(crate) struct Arguments {
     /// The elections.
     names: Vec<String>,
-    /// Say what is looked for, and look at nothing.
+    /// List what it looks for, and check nothing.
     #[arg(long)]
     list: bool,
     #[command(flatten)]
@@ -95,11 +95,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 fn local_store(config: &Config) -> Finding {
     let reach = local::reach().unwrap_or_else(|| "only this machine is coordinated".to_owned());
     let what = format!(
-        "no store is named, so this is the local one: {reach}; every other host and account elects a \
-         leader of its own"
+        "no store is named, so this is the local one: {reach}; every other host and account elects \
+         a leader of its own"
     );
-    let next = "name a store that all hosts reach by --store or TENURE_STORE; nothing, if this \
-                account of this machine is all there is";
+    let next = "set --store or TENURE_STORE to a store that all hosts can reach; nothing to do if \
+                only this account on this machine takes part";
     Finding::new(Code::LocalStore, what, next).about(&config.store.to_string())
 }
 
@@ -129,10 +129,10 @@ fn list(output: OutputOptions) {
 
 fn as_text(tenure: &Tenure, names: &[String], servers: &[Seen], findings: &[Finding]) -> String {
     let looked = match names {
-        [] => "no election: name some to have them looked at".to_owned(),
+        [] => "no election: give their names to check them".to_owned(),
         names => names.join(", "),
     };
-    let mut text = format!("looked at {} and {looked}\n", tenure.store());
+    let mut text = format!("checked {} and {looked}\n", tenure.store());
     text.extend(servers.iter().filter_map(Seen::as_text));
     for finding in findings {
         text += &finding.as_text();
@@ -146,7 +146,7 @@ fn as_text(tenure: &Tenure, names: &[String], servers: &[Seen], findings: &[Find
 fn configuration(config: &Config) -> Vec<Finding> {
     let each = |warning: &tenure::config::Warning| {
         let what = format!("{}: {}", warning.key, warning.text);
-        Finding::new(Code::Configuration, what, "`tenure config check` shows where it stands")
+        Finding::new(Code::Configuration, what, "`tenure config check` shows where it is set")
             .about(&warning.origin.to_string())
     };
     config.warnings().iter().map(each).collect()

@@ -130,10 +130,10 @@ fn look_at_one(server: Candidate, about: &str) -> Result<Examined, Failure> {
         Err(why) => {
             let (place, next) = match part {
                 Part::Master => (
-                    format!("{about}: the master at {place}"),
+                    format!("{about}: the primary at {place}"),
                     "start it, or see why the sentinels do not replace it",
                 ),
-                _ => (about.to_owned(), "start it, or name another by --store"),
+                _ => (about.to_owned(), "start it, or name another with --store"),
             };
             Err(Failure::new(exit::UNREACHABLE, format!("{place}: {why}: {next}")))
         }
@@ -156,7 +156,7 @@ fn nodes_of_quorum(nodes: Vec<RedisUrl>, elections: &[Resource], about: &str) ->
     if there < majority {
         let what = format!("{there} of {count} nodes answer and {majority} must: nobody can lead");
         let next = match there {
-            0 => "start them, or name others by --store".to_owned(),
+            0 => "start them, or name others with --store".to_owned(),
             _ => format!("start {} or more of those that are named below", majority - there),
         };
         examined.findings.insert(0, Finding::new(Code::QuorumLost, what, &next).about(about));
@@ -186,8 +186,8 @@ fn behind_sentinels(
             ),
             Ok(None) => (
                 Code::SentinelStray,
-                "it watches no master of that name".to_owned(),
-                "SENTINEL MONITOR there, or take it out of the address",
+                "it watches no primary of that name".to_owned(),
+                "run SENTINEL MONITOR there, or remove it from the address",
             ),
             Ok(Some(named)) => (
                 Code::SentinelStray,
@@ -195,8 +195,8 @@ fn behind_sentinels(
                     Some(most) => format!("it names {named}, and most name {most}"),
                     None => format!("it names {named}, and others do not"),
                 },
-                "SENTINEL RESET there if it was cut off; take it out of the address if it watches \
-                 others",
+                "run SENTINEL RESET there if it was cut off; remove it from the address if it \
+                 watches other servers",
             ),
         };
         findings.push(Finding::new(code, what, next).about(&answer.sentinel));
@@ -212,7 +212,7 @@ fn behind_sentinels(
         // A master that nobody knows is one that a person has to name otherwise.
         Err(error) if error.is_temporary() && error.kind() != StoreErrorKind::WrongNode => {
             let next =
-                "wait for a failover to end; if none is under way, see which sentinels stray";
+                "wait for the failover to end; if there is none, see which sentinels disagree";
             findings.push(Finding::new(Code::NoMaster, error.to_string(), next).about(about));
             Ok(Examined { findings, servers: Vec::new() })
         }
@@ -231,7 +231,7 @@ fn in_a_cluster(
     // Owners are looked at below.
     let is_owner = |node: &str| owners.iter().any(|owner| place_of(&owner.url) == node);
     for (node, error) in survey.silent.iter().filter(|(node, _)| !is_owner(node)) {
-        let next = "start it, or take it out of the cluster and the address";
+        let next = "start it, or remove it from the cluster and the address";
         findings.push(Finding::new(Code::NodeDown, words(error), next).about(node));
     }
     if let Some(gaps) = survey.missing_slots() {
@@ -240,10 +240,10 @@ fn in_a_cluster(
         let lost = if lost.is_empty() { String::new() } else { format!(" ({})", lost.join(", ")) };
         let what = format!("no node serves the slots {gaps}{lost}");
         let next = "redis-cli --cluster fix HOST:PORT gives them an owner; by default a cluster \
-                    with a gap serves nothing";
+                    with unserved slots refuses all requests";
         findings.push(Finding::new(Code::MissingSlots, what, next).about(about));
     }
-    let next = "start it; its replicas take over meanwhile, and nobody leads there without one";
+    let next = "start it; a replica takes over meanwhile, and without a replica nobody leads there";
     let mut examined = examined(look(owners), next);
     examined.findings.append(&mut findings);
     examined
@@ -326,7 +326,7 @@ fn look(servers: Vec<Candidate>) -> Vec<Looked> {
             scope.spawn(move || StoreFacts::gather(url, part, &held))
         };
         let looking: Vec<_> = servers.iter().map(begin).collect();
-        let gone = |_| Err("it could not be looked at".to_owned());
+        let gone = |_| Err("it could not be checked".to_owned());
         looking.into_iter().map(|looking| looking.join().unwrap_or_else(gone)).collect()
     });
     servers.into_iter().zip(looked).collect()

@@ -274,7 +274,7 @@ impl StoreFacts {
             Some("OOM") => "CONFIG SET maxmemory to more, or remove keys that nobody needs",
             Some("NOREPLICAS") => "attach replicas, or CONFIG SET min-replicas-to-write to fewer",
             Some("MISCONF") if said.contains("AOF") => {
-                "free space on its disk; it goes on by itself, and its log says why it failed"
+                "free space on its disk; it recovers by itself, and its log says why it failed"
             }
             Some("MISCONF") => {
                 "free space on its disk, then BGSAVE there; its log says why it failed"
@@ -290,7 +290,7 @@ impl StoreFacts {
             return None;
         }
         let what = format!(
-            "{} knows no sharded channels, so every message goes to every node",
+            "{} has no sharded channels, so every message goes to every node",
             self.version()
         );
         Some(Finding::new(Code::NoShards, what, "upgrade the cluster to Redis 7.0 or newer"))
@@ -301,15 +301,15 @@ impl StoreFacts {
         if self.pace_error > PACE_ERROR_MAX {
             let percent = self.pace_error * 100.0;
             let what = format!(
-                "its clock goes {percent:.1} % faster or slower than ours; leases allow for 1 %"
+                "its clock runs {percent:.1} % faster or slower than ours; leases allow for 1 %"
             );
-            let next = "look at the time service of both hosts; mutual exclusion is not given";
+            let next = "check the time service of both hosts; mutual exclusion is not guaranteed";
             found.push(Finding::new(Code::ClockDrift, what, next));
         }
         if self.clock_offset > CLOCK_OFFSET_MAX {
             let what = format!(
-                "its wall clock is {:.1?} off ours: no harm to elections, but history is hard to \
-                 read",
+                "its wall clock differs from ours by {:.1?}: elections are not affected, but the \
+                 history is hard to read",
                 self.clock_offset
             );
             found.push(Finding::new(Code::ClockOffset, what, "run a time service on both hosts"));

@@ -31,7 +31,7 @@ fn connect_within(socket: &Path, limit: Duration) -> io::Result<UnixStream> {
 }
 
 /// Whether a store answers there, within `limit` for each of the two steps. One that only accepts
-/// may be on its way out.
+/// may be ending.
 pub(super) fn greet(socket: &Path, limit: Duration) -> io::Result<()> {
     let mut stream = connect_within(socket, limit)?;
     ask_within(&mut stream, &["PING"], limit).map(drop)

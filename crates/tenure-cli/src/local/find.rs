@@ -38,7 +38,7 @@ impl std::fmt::Display for Silence {
             Some((pid, why)) => {
                 write!(f, "the local store, process {pid}, does not answer ({why})")
             }
-            None => f.write_str("the local store has been starting or ending all the time"),
+            None => f.write_str("the local store kept starting and stopping"),
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn keep(tenure: &Tenure) {
     let keeping = std::thread::Builder::new().name("local-store".to_owned());
     let kept = keeping.spawn(move || watch_over(&tenure));
     if let Err(error) = kept {
-        talk(&format!("nobody will start the local store again if it crashes: {error}"));
+        talk(&format!("the local store will not be restarted if it crashes: {error}"));
     }
 }
 

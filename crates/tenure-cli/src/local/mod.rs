@@ -53,10 +53,10 @@ const IDLE_DEFAULT: &str = "10m";
 const TURN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two looks whether it is there.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// A log that is longer begins anew, beside the old one.
+/// When a log is longer than this, a new one is begun beside the old one.
 const LOG_LEN_MAX: u64 = 1 << 20;
 
-/// Look after the local store, which is used when nobody names another.
+/// Manage the local store, which is used when no other store is named.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Status(Status),
@@ -64,8 +64,8 @@ pub(crate) enum Command {
     Stop(Stop),
 }
 
-/// Say whether it runs, where, and what it keeps. Exits with 1 when it does not run, and with 69
-/// when it runs and does not answer.
+/// Say whether it is running, where, and what it keeps. Exits with 1 when it is not running, and
+/// with 69 when it does not answer.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -82,19 +82,19 @@ pub(crate) struct Status {
 Examples:
   tenure local start --idle 8h")]
 pub(crate) struct Start {
-    /// How long it stays without anybody.
+    /// How long it keeps running without connections.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = IDLE_DEFAULT)]
     idle: Duration,
 }
 
-/// End it. Refuses while somebody uses it, unless forced. One that does not answer is ended by
+/// Stop it. Refuses while it is in use, unless forced. One that does not answer is ended by a
 /// signal, if forced.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
   tenure local stop")]
 pub(crate) struct Stop {
-    /// Do it even if somebody uses it, or it does not answer.
+    /// Stop it even if it is in use or does not answer.
     #[arg(long)]
     force: bool,
 }
@@ -227,7 +227,7 @@ pub(crate) fn socket() -> Result<PathBuf, Failure> {
         Found::Running(socket) => Ok(socket),
         Found::Silent(silence) => Err(Failure::new(exit::UNREACHABLE, silence.to_string())),
         Found::Absent { .. } => {
-            let why = "the local store does not run: tenure local start";
+            let why = "the local store is not running: tenure local start";
             Err(Failure::new(exit::UNREACHABLE, why))
         }
     }
@@ -262,14 +262,14 @@ fn not_started(place: &Place, error: &io::Error) -> Failure {
     if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) {
         return unusable(&place.state, error);
     }
-    let next = format!("see {}, or name a store by --store", place.log().display());
+    let next = format!("see {}, or name a store with --store", place.log().display());
     Failure::new(exit::UNREACHABLE, format!("the local store does not start: {error}: {next}"))
 }
 
 /// Makes sure that a store listens, and returns where.
 fn ensure(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
     let failed = |error: io::Error| not_started(place, &error);
-    let mut seen = "others have been starting it all the time".to_owned();
+    let mut seen = "other processes kept starting it".to_owned();
     // By the clock: a look at a store that is stopped takes seconds.
     let given_up_at = clock::steady() + TURN_TIMEOUT;
     while clock::steady() < given_up_at {
@@ -295,7 +295,7 @@ fn start_in_turn(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
         return Ok(socket);
     }
     let mut child = spawn(place, idle).map_err(|error| not_started(place, &error))?;
-    let mut seen = "it did not come up in time".to_owned();
+    let mut seen = "it did not start in time".to_owned();
     let given_up_at = clock::steady() + TURN_TIMEOUT;
     while clock::steady() < given_up_at {
         match find(place)? {
@@ -304,7 +304,7 @@ fn start_in_turn(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
             Found::Absent { .. } => {}
         }
         if let Some(status) = child.try_wait().map_err(|error| not_started(place, &error))? {
-            seen = last_words(place).unwrap_or_else(|| format!("it ended at once ({status})"));
+            seen = last_words(place).unwrap_or_else(|| format!("it exited at once ({status})"));
             if status.code() == Some(i32::from(exit::CONFIGURATION)) {
                 return Err(Failure::new(exit::CONFIGURATION, seen));
             }
@@ -345,7 +345,7 @@ fn last_words(place: &Place) -> Option<String> {
 
 fn stop(place: &Place, force: bool) -> Result<ExitCode, Failure> {
     let failed = |error: io::Error| {
-        Failure::new(exit::NO, format!("the local store does not end: {error}: try again"))
+        Failure::new(exit::NO, format!("the local store does not stop: {error}: try again"))
     };
     match find(place)? {
         Found::Running(socket) => match ask_to_end(&socket, force)? {
@@ -353,11 +353,11 @@ fn stop(place: &Place, force: bool) -> Result<ExitCode, Failure> {
             Asked::Refuses { pid, .. } if force => end_by_signal(place, pid).map_err(failed)?,
             Asked::Refuses { why, .. } => {
                 let next = format!(
-                    "see {} for what it cannot write, mend that and try again, or add --force, \
+                    "see {} for what it cannot write, fix that and try again, or add --force, \
                      which loses what was not written",
                     place.log().display()
                 );
-                let why = format!("the local store does not end: {why}: {next}");
+                let why = format!("the local store does not stop: {why}: {next}");
                 return Err(Failure::new(exit::NO, why));
             }
         },
@@ -369,13 +369,13 @@ fn stop(place: &Place, force: bool) -> Result<ExitCode, Failure> {
             return Err(Failure::new(exit::UNREACHABLE, format!("{silence}: {next}")));
         }
         Found::Absent { .. } => {
-            result("the local store does not run");
+            result("the local store is not running");
             return Ok(ExitCode::SUCCESS);
         }
     }
     match is_free_within(place, TURN_TIMEOUT).map_err(failed)? {
         true => {
-            result("the local store has ended");
+            result("the local store has stopped");
             Ok(ExitCode::SUCCESS)
         }
         false => Err(failed(io::Error::from(io::ErrorKind::TimedOut))),
@@ -394,13 +394,13 @@ enum Asked {
 
 fn ask_to_end(socket: &Path, force: bool) -> Result<Asked, Failure> {
     let failed = |error: io::Error| {
-        Failure::new(exit::NO, format!("the local store does not end: {error}: try again"))
+        Failure::new(exit::NO, format!("the local store does not stop: {error}: try again"))
     };
     let mut stream = connect(socket).map_err(failed)?;
     // Its own two connections count as well.
     let others = other_clients(&mut stream).map_err(failed)?.saturating_sub(2);
     if others > 0 && !force {
-        let why = format!("{others} clients use the local store: end them first, or add --force");
+        let why = format!("{others} clients use the local store: stop them first, or add --force");
         return Err(Failure::new(exit::NO, why));
     }
     let pid = info(&mut stream, "server", "process_id").map_err(failed)?;
@@ -430,7 +430,7 @@ fn status(place: &Place, output: OutputOptions) -> Result<ExitCode, Failure> {
         let json = json!({ "running": false, "socket": null, "state": state });
         output.print(&json, || {
             format!(
-                "the local store does not run; the next command that needs it starts it\n\
+                "the local store is not running; the next command that needs it starts it\n\
                  data      {state}"
             )
         });

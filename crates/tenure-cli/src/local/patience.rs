@@ -43,6 +43,6 @@ pub(super) fn wait_for_answer(place: &Place, silence: &Silence) -> Result<PathBu
         }
     }
     let limit = duration(limit);
-    let next = "`tenure local stop --force` ends it, or name a store by --store";
+    let next = "`tenure local stop --force` ends it, or name a store with --store";
     Err(Failure::new(exit::UNREACHABLE, format!("{silence} within {limit}: {next}")))
 }

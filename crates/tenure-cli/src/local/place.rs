@@ -13,9 +13,9 @@ use super::file_system;
 use crate::exit::{self, Failure};
 use crate::output::plain;
 
-/// What to do where the local store cannot be had.
-pub(super) const NEXT: &str = "name a store by --store or TENURE_STORE, or set XDG_STATE_HOME to a \
-                               folder on a disk of this machine, for all commands alike";
+/// What to do where the local store is not available.
+pub(super) const NEXT: &str = "name a store with --store or TENURE_STORE, or set XDG_STATE_HOME to \
+                               a folder on a disk of this machine, for all commands alike";
 /// In the data folder; the store holds it for life.
 pub(super) const LOCK_FILE: &str = "local.lock";
 /// The variable that names the data folder's parent for those who want it elsewhere.
@@ -77,7 +77,7 @@ impl Place {
     fn check(&self) -> io::Result<()> {
         if let Some(kind) = file_system::network_kind(&self.state)? {
             return Err(io::Error::other(format!(
-                "it is on {kind}, where another machine could have a store on it, too"
+                "it is on {kind}, where another machine could run a store on it, too"
             )));
         }
         match fs::metadata(&self.state) {
@@ -167,13 +167,13 @@ pub(super) fn own(folder: &Path) -> io::Result<()> {
 
 fn check_owner(found: &fs::Metadata) -> io::Result<()> {
     if !found.is_dir() {
-        return Err(io::Error::other("it is no folder"));
+        return Err(io::Error::other("it is not a folder"));
     }
     if found.uid() != getuid().as_raw() {
         return Err(io::Error::other("it belongs to another user"));
     }
     if found.mode() & 0o077 != 0 {
-        return Err(io::Error::other("others may look into it: chmod it to 700"));
+        return Err(io::Error::other("other users can read it: run chmod 700 on it"));
     }
     Ok(())
 }

@@ -53,13 +53,13 @@ pub(super) fn serve(place: &Place, idle: Duration) -> Result<(), Failure> {
         let why = session.serve_while_used(&owner, &ends, idle).map_err(failed)?;
         if why == Why::Replaced {
             // Nothing is written any more: what has the folder's name may belong to another store.
-            log(LogLevel::Warning, "The data folder was moved or removed, leaving at once");
+            log(LogLevel::Warning, "The data folder was moved or removed: stopping at once");
             std::process::exit(i32::from(exit::NO));
         }
         session.server.stopper().stop();
         session.server.wait().map_err(failed)?;
         match why {
-            Why::Hidden => log(LogLevel::Warning, "The socket was removed, making another"),
+            Why::Hidden => log(LogLevel::Warning, "The socket was removed: creating it again"),
             Why::Signal => return owner.leave(&Said::Ended).map_err(failed),
             _ => return owner.leave(&Said::Nothing).map_err(failed),
         }
@@ -149,7 +149,7 @@ impl<'a> Owner<'a> {
             }
             std::thread::sleep(PREDECESSOR_LOOK_EVERY);
         }
-        Err(failed(io::Error::other(format!("{holder} has it and does not end"))))
+        Err(failed(io::Error::other(format!("{holder} holds it and does not stop"))))
     }
 
     fn begin(place: &'a Place, mut lock: Lock, name: Name, has_data: bool) -> io::Result<Self> {
@@ -278,7 +278,7 @@ impl Session {
                 false => quiet_for = Duration::ZERO,
             }
             if quiet_for >= idle && self.may_leave(owner, &mut ear) {
-                log(LogLevel::Notice, "Nobody has been here for a while, leaving");
+                log(LogLevel::Notice, "No connections for a while: stopping");
                 return Ok(Why::Unused);
             }
         }

@@ -26,7 +26,7 @@ pub(crate) struct HealthCheck {
 }
 
 impl HealthCheck {
-    /// How often the work must be heard of.
+    /// How often the work must beat.
     pub(super) fn require_beat(&self) -> Duration {
         self.every * PERIODS_WITHOUT_SUCCESS_MAX
     }

@@ -53,7 +53,7 @@ Examples:
   tenure run nightly --health-cmd 'test -e /run/worker.ok' --health-every 2s -- ./worker
   tenure run nightly --wait-timeout 1m --on-loss exit -- sh -c 'echo term $TENURE_TOKEN'")]
 pub(crate) struct Arguments {
-    /// After losing the leadership against its will: contend again (the default), or exit.
+    /// After losing the leadership: contend again (the default), or exit.
     #[arg(long, value_name = "WHAT", value_parser = ["recontend", "exit"])]
     on_loss: Option<String>,
     /// The exit code of a loss with `--on-loss exit`.
@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
     /// while the store cannot be reached.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     wait_timeout: Option<Duration>,
-    /// A shell command that succeeds while the program's work goes on; when it does not for three
+    /// A shell command that succeeds while the program makes progress; if it fails for three
     /// periods, the leader steps down.
     #[arg(long, value_name = "COMMAND")]
     health_cmd: Option<String>,
@@ -91,16 +91,16 @@ pub(crate) struct Arguments {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Election")]
 pub(crate) struct ElectionOptions {
-    /// What people call this instance; host and process id by default.
+    /// The name of this instance; host and process id by default.
     #[arg(long, value_name = "NAME")]
     id: Option<String>,
     /// How long a lease lasts without renewal; 10s by default.
     #[arg(long, value_name = "DURATION")]
     ttl: Option<String>,
-    /// From one renewal to the next; a third of the ttl by default.
+    /// How often to renew the lease; a third of the ttl by default.
     #[arg(long, value_name = "DURATION")]
     renew_every: Option<String>,
-    /// Who has the higher number is preferred as leader; 0 by default.
+    /// Instances with a higher priority are preferred; 0 by default.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     priority: Option<String>,
     /// How long the program gets to stop before the lease ends; 30 % of the ttl by default.
@@ -218,8 +218,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 /// Runs a command that lasts, on a runtime of one thread.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|error| Failure::new(exit::NO, format!("no runtime: {error}")))?;
+    let runtime = runtime
+        .map_err(|error| Failure::new(exit::NO, format!("cannot start the runtime: {error}")))?;
     runtime.block_on(work)
 }
 
@@ -304,7 +304,7 @@ impl Wrapper {
         }
     }
 
-    /// Gives up a term whose program is gone, so that the next has a token of its own.
+    /// Releases a term whose program is gone, so that the next has a token of its own.
     async fn stand_down(&mut self, term: Term) {
         let was_ill = matches!(term.stop_reason(), Some(Reason::WorkStalled));
         let Some(check) = self.check.as_ref().filter(|_| was_ill) else {
@@ -420,7 +420,7 @@ pub(crate) fn code_of_signal(signal: Signal) -> u8 {
     exit::of_signal(signal.as_raw() as u8)
 }
 
-/// Gives back what is held, as far as the store answers.
+/// Releases what is held, as far as the store answers.
 pub(crate) async fn leave(tenure: &Tenure) {
     let _ = tokio::time::timeout(LEAVE_TIMEOUT, tenure.shutdown()).await;
 }

@@ -25,7 +25,7 @@ pub(super) fn leave_terminal() -> io::Result<()> {
 }
 
 /// Starts the same program with the same words, to run without us and without a terminal. A
-/// process that has threads cannot be split in two, and one that starts anew needs not be.
+/// process that has threads cannot be split in two, and one that starts itself again need not be.
 pub(super) fn start_again() -> io::Result<()> {
     Command::new(own_program())
         .args(std::env::args_os().skip(1))

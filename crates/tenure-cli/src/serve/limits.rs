@@ -88,10 +88,10 @@ fn choose_processors(list: &str) -> anyhow::Result<()> {
     for part in list.split(',') {
         let range = processors(part).filter(|range| range.1 < CpuSet::MAX_CPU && range.2 > 0);
         let (first, last, step) =
-            range.with_context(|| format!("server_cpulist: '{part}' is no processor"))?;
+            range.with_context(|| format!("server_cpulist: '{part}' is not a processor"))?;
         (first..=last).step_by(step).for_each(|number| set.set(number));
     }
-    sched_setaffinity(None, &set).with_context(|| format!("server_cpulist {list} cannot be had"))
+    sched_setaffinity(None, &set).with_context(|| format!("server_cpulist {list} cannot be used"))
 }
 
 /// First, last and step of `3`, `2-4` or `0-6:2`.

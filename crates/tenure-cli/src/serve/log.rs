@@ -45,7 +45,7 @@ impl Logger {
         Ok(Self { level: config.settings().logs.level, file, system: system.map(Arc::new) })
     }
 
-    /// Whether lines go to whoever started us and to nobody else.
+    /// Whether lines go only to the terminal or pipe that we were started with.
     pub(super) fn is_stdout(&self) -> bool {
         self.file.is_none() && self.system.is_none()
     }

@@ -28,7 +28,7 @@ impl Supervisor {
         let is_there = std::env::var_os(VARIABLE).is_some();
         match config.settings().process.supervised {
             Supervision::Upstart => {
-                bail!("supervised upstart is not supported: say systemd, auto or no")
+                bail!("supervised upstart is not supported: use systemd, auto or no")
             }
             Supervision::Systemd | Supervision::Auto if is_there => Ok(Self::Systemd),
             _ => Ok(Self::Nobody),

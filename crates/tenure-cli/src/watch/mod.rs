@@ -214,8 +214,8 @@ impl View<'_> {
     /// Until somebody wants to leave. Drawing never waits for the store.
     async fn follow(&self, mut changes: Changes) -> Result<(), Failure> {
         let screen = Screen::enter();
-        let mut screen =
-            screen.map_err(|error| Failure::new(exit::NO, format!("no view: {error}")))?;
+        let mut screen = screen
+            .map_err(|error| Failure::new(exit::NO, format!("cannot use the terminal: {error}")))?;
         let (hints, mut looks) = self.keep_looking();
         let mut knowledge = Knowledge::default();
         let place = self.looker.tenure.store();

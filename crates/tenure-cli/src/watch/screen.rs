@@ -136,7 +136,7 @@ fn size() -> (usize, usize) {
     }
 }
 
-/// What is pressed, read by a thread of its own: reading a terminal cannot be given up.
+/// What is pressed, read by a thread of its own: reading a terminal cannot be cancelled.
 fn keys() -> mpsc::Receiver<u8> {
     let (pressed, keys) = mpsc::channel(KEYS_MAX);
     if isatty(io::stdin()) {

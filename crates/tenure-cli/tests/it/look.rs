@@ -208,7 +208,7 @@ fn a_narrow_watch_keeps_its_columns_and_says_when_nobody_can_tell_who_leads() {
                 "leader    unknown since",
                 "last seen: ada-on",
                 "NO ANSWER",
-                "or name another by --store",
+                "or name another with --store",
             ],
         )
     });

@@ -6,6 +6,7 @@ mod check_rdb;
 mod cli;
 mod closing;
 mod crash;
+mod cron;
 mod demo;
 mod deploy;
 mod diary;

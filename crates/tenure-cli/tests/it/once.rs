@@ -176,7 +176,7 @@ fn a_run_that_cannot_be_recorded_says_what_becomes_of_its_tick() {
         assert_eq!(runner.wait(GENEROUS).code(), Some(1));
         stage.store.resume();
         let log = log_of(&stage);
-        assert!(log.contains("it ran, but the store could not be told") && log.contains(says));
+        assert!(log.contains("it ran, but the store could not record it") && log.contains(says));
         assert_eq!(log.contains("may run again"), flags.is_empty(), "{log}");
         let words =
             [&["once", "migrate", "--tick", "v1", "--wait"], flags, &["--", "echo", "again"]];
@@ -201,7 +201,7 @@ fn a_run_that_is_terminated_while_it_is_recorded_ends_soon() {
         assert_eq!(runner.wait(GENEROUS).code(), Some(143));
         stage.store.resume();
         let log = log_of(&stage);
-        let told = "terminated before the store could be told that it ran: ";
+        let told = "terminated before its run could be recorded: ";
         assert!(log.contains(&format!("{told}{says}")), "{log}");
         assert!(!log.contains("overrun"), "{log}");
     }

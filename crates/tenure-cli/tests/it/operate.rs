@@ -82,7 +82,7 @@ on_every_store! {
         assert!(unasked.err.contains("--yes"), "{unasked:?}");
         let refused = stage.tenure(&[&clear[..], &["--yes"]].concat());
         assert_eq!(refused.code, 1, "{refused:?}");
-        assert!(refused.err.contains("heard of lately"), "{refused:?}");
+        assert!(refused.err.contains("heartbeat recently"), "{refused:?}");
         let forced = stage.tenure(&[&clear[..], &["--yes", "--force"]].concat());
         assert_eq!(forced.code, 0, "{forced:?}");
         let history = stage.json(&["history", NAME]);

@@ -126,7 +126,7 @@ fn what_is_no_quorum_is_refused_with_78() {
     let (first, second) = (nodes.place(0), nodes.place(1));
     let cases = [
         (format!("redis+quorum://{first}"), "1 node is too few"),
-        (format!("redis+quorum://{first},{second},{first}"), "stands there twice"),
+        (format!("redis+quorum://{first},{second},{first}"), "is given twice"),
     ];
     for (address, expected) in cases {
         let mut command = plain_command(&["who", NAME]);

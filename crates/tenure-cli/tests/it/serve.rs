@@ -56,7 +56,7 @@ fn a_wrong_setting_stops_the_start_with_the_line_and_the_reason() {
         ("port 0\nsupervised upstart\n", &["upstart is not supported"]),
         ("port 0\nlogfile /nosuch/log\n", &["logfile /nosuch/log"]),
         ("port 0\ndir /nosuch\n", &["dir /nosuch"]),
-        ("port 0\nserver_cpulist x\n", &["server_cpulist: 'x' is no processor"]),
+        ("port 0\nserver_cpulist x\n", &["server_cpulist: 'x' is not a processor"]),
         ("port 0\ntls-port 1\ntls-key-file-pass x\n", &["tls-key-file-pass"]),
     ] {
         let text = refusal(&folder, lines);

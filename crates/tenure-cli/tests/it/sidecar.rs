@@ -148,7 +148,7 @@ fn what_cannot_work_is_told_in_one_line() {
     for (words, code, told) in [
         (&["--config", empty][..], 78, "no election is configured"),
         (&["report", "--listen", "0.0.0.0:0"], 78, "callers must identify themselves"),
-        (&["report", "--listen", "nowhere"], 78, "is no address"),
+        (&["report", "--listen", "nowhere"], 78, "is not an address"),
         (&["report", "--observe", "report"], 78, "named twice"),
         (&["report", "--replicas", "1"], 64, "--mode"),
         (&["report", "--mode", "strct"], 64, "'strict'"),

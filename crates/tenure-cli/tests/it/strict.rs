@@ -69,9 +69,9 @@ fn how_many_replicas_is_asked_for_in_the_words_that_were_used() {
     let store = "redis://127.0.0.1:1";
     let flag = told(&["who", NAME, "--store", store, "--mode", "strict"]);
     assert!(flag.contains("--replicas N") && !flag.contains("&replicas"), "{flag}");
-    assert!(flag.contains("how many replicas the master has"), "{flag}");
+    assert!(flag.contains("how many replicas the primary has"), "{flag}");
     let address = told(&["who", NAME, "--store", &format!("{store}?mode=strict")]);
-    assert!(address.contains("&replicas=N, N = how many replicas the master has"), "{address}");
+    assert!(address.contains("&replicas=N, N = how many replicas the primary has"), "{address}");
     let number = told(&["who", NAME, "--store", &format!("{store}?replicas=2")]);
     assert!(number.contains("?mode=strict&replicas=2"), "{number}");
 }

@@ -34,7 +34,7 @@ fn elections_that_are_switched_off_are_told_once_and_not_called_granted() {
     let file = folder.write("tenure.toml", "defaults.enabled = false\n");
     let said = Said::of(plain_command(&["config", "check", "--config", file.to_str().unwrap()]));
     assert!(said.out.contains("elections are switched off"), "{said:?}");
-    assert!(!said.out.contains("it is the local one"), "{said:?}");
+    assert!(!said.out.contains("the local store is used"), "{said:?}");
 }
 
 /// Whatever `tenure sidecar` refuses, `config check` refuses in the same words, and says where.
@@ -44,7 +44,7 @@ fn the_check_refuses_what_the_sidecar_refuses() {
     for (text, named) in [
         ("[sidecar]\nlisten = \"0.0.0.0:1\"\n", "not loopback"),
         ("[sidecar]\ntoken = \"short\"\n", "sidecar.token has 5 characters"),
-        ("[sidecar]\nlisten = \"here\"\n", "no address"),
+        ("[sidecar]\nlisten = \"here\"\n", "not an address"),
         ("[sidecar]\ntls.cert_file = \"none.pem\"\n", "belong together"),
         ("[elections.\"\"]\n", "elections.\"\""),
     ] {

@@ -43,7 +43,7 @@ fn an_address_that_cannot_work_is_refused_before_anybody_connects() {
         ("redis+quorum://h1,h2", "2 nodes are too few"),
         ("redis+quorum://h1", "1 node is too few"),
         ("redis+quorum://h1,h2,h3?mode=strict&replicas=1", "mode"),
-        ("redis+sentinel://h", "name of the master is missing"),
+        ("redis+sentinel://h", "master name is missing"),
         ("rediss://h?ca=/no/such.pem", "/no/such.pem"),
     ] {
         for words in [&["config", "check"][..], &["who", "job"], &["run", "job", "--", "true"]] {
@@ -85,11 +85,11 @@ impl Servers {
             (format!("redis://{sentinel}"), ["is a sentinel", "write redis+sentinel://"]),
             (
                 format!("redis+sentinel://127.0.0.1:{master}/main"),
-                ["no sentinel", "write redis://"],
+                ["not a sentinel", "write redis://"],
             ),
             (
                 format!("redis+cluster://127.0.0.1:{master}"),
-                ["no node of a cluster", "write redis://"],
+                ["not a node of a cluster", "write redis://"],
             ),
         ]
     }
@@ -101,7 +101,7 @@ impl Servers {
             (self.replica.url(), [named, "name the primary".to_owned()]),
             (
                 format!("redis+sentinel://{}/nobody", self.sentinels.hosts()),
-                ["watches no master".to_owned(), "check the name".to_owned()],
+                ["watches no primary".to_owned(), "check the name".to_owned()],
             ),
         ]
     }

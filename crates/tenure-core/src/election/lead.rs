@@ -10,7 +10,7 @@ use crate::{
 use super::farewell::Farewell;
 use super::{Election, HandOver, LeaseAsk, Source, Stage};
 
-/// How many steps after a grant that some nodes do not hold it is renewed: a rival has given back
+/// How many steps after a grant that some nodes do not hold it is renewed: a rival has released
 /// by then what it got.
 const EARLY_STEPS: u32 = 4;
 
@@ -80,7 +80,7 @@ impl Election {
         self.tell(now, EventKind::Acquired { token, ends_at });
     }
 
-    /// Why a grant is given back unused.
+    /// Why a grant is released unused.
     fn declines(&self, now: Moment, ends_at: Moment) -> Option<Reason> {
         if self.will.stops {
             Some(Reason::Stopped)
@@ -242,7 +242,7 @@ impl Election {
         self.tell(now, EventKind::StopWork { token, by, reason });
     }
 
-    /// The term that is being given up is so because of this request.
+    /// The running term ends because of this request.
     pub(super) fn answer_on_transfer(&mut self, request: HandOver) {
         if let Stage::Leading(term) = &mut self.stage
             && let Some(yielding) = &mut term.yielding
@@ -282,7 +282,7 @@ impl Election {
         }
     }
 
-    /// A term that was being given up when its lease ended is still given up for that reason.
+    /// A term that was about to end when its lease ended still ends for that reason.
     fn end_of_lease(&self, late: Duration) -> (Reason, Option<InstanceId>) {
         match self.term().and_then(|term| term.yielding.as_ref()) {
             Some(yielding) => (yielding.reason.clone(), yielding.successor.clone()),
@@ -321,7 +321,7 @@ impl Election {
         Some((term.token, now + self.settings.timing.kill_margin()))
     }
 
-    /// The store itself said that the term is over: nothing is left to be given back.
+    /// The store itself said that the term is over: there is nothing left to release.
     fn close_lost_term(&mut self, now: Moment, reason: Reason) {
         let Some(term) = self.term() else { return };
         let (token, request) = (term.token, self.hand_over_awaited());

@@ -244,7 +244,7 @@ impl Election {
     }
 
     /// Work under this term was stopped because too little was left of its lease, by somebody who
-    /// looked at the clock before this machine did. The term is given up as if it had looked then.
+    /// looked at the clock before this machine did. The term is released as if it had looked then.
     pub fn lease_ran_out(&mut self, now: Moment, token: Token) {
         self.catch_up(now);
         if self.token() == Some(token) {
@@ -362,7 +362,7 @@ impl Election {
         self.term().map(|term| term.ends_at)
     }
 
-    /// How this instance stands, as last told.
+    /// This instance's state, as last told.
     pub fn role(&self) -> Role {
         self.role
     }

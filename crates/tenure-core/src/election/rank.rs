@@ -17,7 +17,7 @@ pub(super) const HEAD_START_MAX: Duration = Duration::from_millis(250);
 /// The least distance between two ranks.
 const STEP_MIN: Duration = Duration::from_millis(5);
 
-/// The distance between two ranks: enough for the earlier one's grant to be heard of.
+/// The distance between two ranks: enough to learn of the earlier one's grant.
 pub(super) fn step(round_trip: Duration) -> Duration {
     STEP_MIN.max(round_trip * 2).min(HEAD_START_MAX)
 }
@@ -60,11 +60,11 @@ pub(super) fn may_lead(member: &Member, server_time: ServerTime) -> Result<(), &
     let ttl = member.record.ttl.clamp(Duration::from_secs(1), TTL_MAX);
     let silent_max = ttl * SILENT_LEASES_MAX;
     if server_time.since(member.beat_at) > silent_max {
-        Err("it has not been heard of lately")
+        Err("it is silent")
     } else if member.record.departing {
-        Err("it is on its way out")
+        Err("it is leaving")
     } else if member.record.stalled {
-        Err("its work stopped beating")
+        Err("its work has stalled")
     } else if !member.record.ready {
         Err("it is not ready")
     } else {
@@ -113,7 +113,7 @@ pub(super) fn best_successor(
         .map(|member| member.id.clone())
 }
 
-/// The member that a leader of `my_priority` should give way to after it was ready for `delay`.
+/// The member that a leader of `my_priority` should hand over to after it was ready for `delay`.
 pub(super) fn failback_target(
     members: &[Member],
     server_time: ServerTime,

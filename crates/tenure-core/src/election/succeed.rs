@@ -170,7 +170,7 @@ impl Election {
         }
     }
 
-    /// Doubles each time the other did not last, so that a flapping node is given up on.
+    /// Doubles each time the other did not last, so that a flapping node is tried less and less.
     fn failback_delay(&self, failback: Failback) -> Duration {
         let factor = 1u32 << self.failbacks.min(16);
         failback.delay.saturating_mul(factor).min(Failback::DELAY_MAX.max(failback.delay))

@@ -18,7 +18,7 @@ pub(super) struct Seen {
     members_rest_until: Moment,
     /// How long this instance lets others list them first.
     members_turn: Duration,
-    /// When a change of the members was last heard of that no list can show yet.
+    /// When we last learned of a change of the members that no list can show yet.
     members_changed_at: Option<Moment>,
     /// The store's clock when it listed the members. Later readings would make all of them look
     /// silent: the list is kept for as long as a member may be silent.
@@ -49,7 +49,7 @@ const WARNINGS_STANDING_MAX: usize = 32;
 /// Members are listed again after this many leases: they change slowly.
 const LIST_LEASES: u32 = 3;
 /// The distance between two lists in a fleet. Each member lists all others: left to themselves,
-/// five hundred that heard of a change or found their store again would keep it busy for longer
+/// five hundred that learned of a change or found their store again would keep it busy for longer
 /// than any of them waits, and all would have to ask again.
 const LIST_DISTANCE: Duration = Duration::from_millis(20);
 
@@ -147,7 +147,8 @@ impl Election {
     }
 
     /// A store that does not answer has enough to do: the next request costs it as little as
-    /// possible. Who knows no members yet has no turn either; then chance tells them apart.
+    /// possible. An instance that knows no members yet has no turn either; then chance tells them
+    /// apart.
     fn put_off_list(&mut self, now: Moment) {
         let rest = match self.seen.members.is_empty() {
             true => self.random.below(self.settings.timing.ttl()),

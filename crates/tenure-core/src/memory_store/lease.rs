@@ -1,4 +1,4 @@
-//! Holding the resource: extending, giving back, handing on. See the scripts of the same names.
+//! Holding the resource: extending, releasing, handing on. See the scripts of the same names.
 
 use std::time::Duration;
 

@@ -129,7 +129,7 @@ impl MemoryStore {
         (answer, hints)
     }
 
-    /// Carries out one call as a replica does, or a master that takes no writes: whoever cannot
+    /// Carries out one call as a replica does, or a primary that takes no writes: whoever cannot
     /// write has no say about terms, and answers only those who read.
     pub fn execute_read_only(
         &mut self,
@@ -214,7 +214,7 @@ impl MemoryStore {
     }
 
     /// Lets a node that nobody holds, and that waits for nothing, know no term from `token` on, as
-    /// if it had never heard of them.
+    /// if it never knew them.
     pub fn forget_terms_from(&mut self, now: ServerTime, resource: &Resource, token: Token) {
         let is_free = self.keys.get(now, resource.key()).is_none();
         let Some(record) = self.record_mut(now, resource) else { return };

@@ -68,7 +68,8 @@ impl Step<'_> {
         Outcome::Done
     }
 
-    /// Break glass. Whoever led may believe in its lease for a while: nobody follows before that.
+    /// For emergencies. Whoever led may believe in its lease for a while: nobody follows before
+    /// that.
     pub(super) fn clear(&mut self, reason: &str, quarantine: Duration) -> Outcome {
         if let Some(what) = self.conflict.clone() {
             return Outcome::Conflict { what };

@@ -59,7 +59,7 @@ fn holds_alike(view: &View, other: &View) -> bool {
 }
 
 /// Whether these views show who holds the resource, or that nobody does, and whether it is paused.
-/// A node that has not heard of the last word yet may be among those that answered first.
+/// A node that does not know the newest state yet may be among those that answered first.
 pub(super) fn is_decided<'a>(
     views: impl Iterator<Item = &'a View> + Clone,
     quorum: Quorum,

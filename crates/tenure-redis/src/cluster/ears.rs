@@ -260,7 +260,7 @@ impl NodeEars {
         }
     }
 
-    /// Gives back what the node does not serve. `true` when another command is to be tried.
+    /// Returns what the node does not serve. `true` when another command is to be tried.
     fn judge(&mut self, names: &[Arc<str>], replies: &[Value]) -> Result<bool, StoreError> {
         let mut turned_away = Vec::new();
         for (name, reply) in names.iter().zip(replies) {

@@ -15,11 +15,11 @@ const GAPS_SHOWN_MAX: usize = 3;
 /// Which node has which slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SlotMap {
-    /// Masters and replicas.
+    /// Primaries and replicas.
     nodes: Vec<Node>,
-    /// By slot: the place of its master in `nodes`.
+    /// By slot: the place of its primary in `nodes`.
     owners: Vec<Option<u16>>,
-    /// Masters and their replicas by their places in `nodes`, each pair once.
+    /// Primaries and their replicas by their places in `nodes`, each pair once.
     replicas: BTreeSet<(u16, u16)>,
 }
 
@@ -31,7 +31,7 @@ impl SlotMap {
         let mut places = HashMap::new();
         for stretch in list(reply)? {
             let [first, last, master, replicas @ ..] = list(stretch)? else {
-                return Err("a stretch of slots without a master".into());
+                return Err("a range of slots without a primary".into());
             };
             let (first, last) = (slot(first)?, slot(last)?);
             let master = map.place_of(node(master, asked)?, &mut places)?;
@@ -40,7 +40,7 @@ impl SlotMap {
                 map.replicas.insert((master, replica));
             }
             let stretch = map.owners.get_mut(first.index()..=last.index());
-            stretch.ok_or("a stretch of slots that ends before it begins")?.fill(Some(master));
+            stretch.ok_or("a range of slots that ends before it begins")?.fill(Some(master));
         }
         Ok(map)
     }
@@ -50,7 +50,7 @@ impl SlotMap {
         self.owners[slot.index()].and_then(|place| self.nodes.get(usize::from(place)))
     }
 
-    /// Masters and replicas.
+    /// Primaries and replicas.
     pub(super) fn nodes(&self) -> &[Node] {
         &self.nodes
     }

@@ -40,7 +40,7 @@ use crate::request::Step;
 use tenure_backend::Connection;
 use tenure_backend::clock::timer_now;
 
-/// How often one request is sent on before it is given up: two nodes may disagree for a moment and
+/// How often one request is sent on before it is abandoned: two nodes may disagree for a moment and
 /// send it to and fro.
 const HOPS_MAX: u32 = 5;
 /// The wait before a request whose keys are on their way is sent again; it grows by itself.
@@ -305,8 +305,8 @@ impl Router {
         if errand.hops > HOPS_MAX {
             let slot = errand.slot;
             return errand.end(Err(StoreError::not_now(format!(
-                "slot {slot} was sent from node to node {HOPS_MAX} times, last to {to}, for the nodes \
-                 disagree about its owner; redis-cli --cluster check {to} tells more"
+                "slot {slot} was sent from node to node {HOPS_MAX} times, last to {to}, for the \
+                 nodes disagree about its owner; redis-cli --cluster check {to} tells more"
             ))));
         }
         self.send(errand, to, manner);

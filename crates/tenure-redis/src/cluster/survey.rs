@@ -95,7 +95,7 @@ fn refusal(address: &ClusterAddress, node: &Node, error: StoreError) -> StoreErr
     if error.kind() != StoreErrorKind::Unexpected || !is_alone {
         return error;
     }
-    StoreError::wrong_address(format!("{node} is no node of a cluster ({})", cleaned(said)))
+    StoreError::wrong_address(format!("{node} is not a node of a cluster ({})", cleaned(said)))
         .with_next_step(format!("write {} in the store's address", address.node_at(node)))
 }
 
@@ -201,7 +201,7 @@ async fn ask_each(address: &ClusterAddress, nodes: Vec<Node>) -> (Told, Failures
 }
 
 /// One map of what many tell. A slot is served by whoever says so of itself; what others say counts
-/// only for those who do not answer, because a node may not have heard of a change.
+/// only for those who do not answer, because a node may not know of a change yet.
 fn put_together(told: &[(Node, SlotMap)]) -> SlotMap {
     let votes = |(_, map): &&(Node, SlotMap)| told.iter().filter(|(_, other)| other == map).count();
     let most = told.iter().max_by_key(votes).map(|(_, map)| map);
@@ -236,7 +236,7 @@ mod tests {
         assert!(text.contains("none of 2 nodes answers (the one at a:1: refused)"), "{text}");
         let text = verdict(&[silent()]).to_string();
         assert!(text.contains("the node at a:1 does not answer: refused"), "{text}");
-        let alone = || (&node, StoreError::wrong_address("no node of a cluster"));
+        let alone = || (&node, StoreError::wrong_address("not a node of a cluster"));
         assert_eq!(verdict(&[alone(), alone()]).kind(), StoreErrorKind::WrongAddress);
         assert_eq!(verdict(&[alone(), silent()]).kind(), StoreErrorKind::Unreachable);
     }

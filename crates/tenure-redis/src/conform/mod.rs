@@ -3,7 +3,7 @@
 //! and everything in the store must be equal.
 //!
 //! A seed makes a story (`story`): requests of several instances with different settings, words of
-//! foreign programs, clocks that move either way, restarts, fail-overs, older data put back,
+//! foreign programs, clocks that move either way, restarts, failovers, older data put back,
 //! servers that take no writes. It is played to the model and to real servers (`real`), which are a
 //! redis-server and our own store. `cargo xtask conform` runs many seeds, a test of every run some.
 //!

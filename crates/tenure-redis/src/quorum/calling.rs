@@ -99,7 +99,7 @@ impl Flight {
     }
 }
 
-/// The reply with the name of its node wherever it speaks to people.
+/// The reply with the name of its node in every text.
 fn from(place: &str, reply: Reply) -> Reply {
     let mut answer = reply.map_err(|error| named(place, error))?;
     for warning in &mut answer.warnings {

@@ -68,7 +68,7 @@ impl QuorumBackend {
     }
 
     /// A quorum of these nodes, each a backend of its own that leads to one server. `place` is
-    /// shown to people. Fails when they are fewer than three or an even number.
+    /// what users are shown. Fails when they are fewer than three or an even number.
     ///
     /// # Panics
     /// Outside a tokio runtime.

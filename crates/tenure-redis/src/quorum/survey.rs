@@ -53,7 +53,7 @@ fn verdict(names: &[String], known: &[Option<NodeFacts>]) -> Result<(), String> 
         let name = &names[index];
         if facts.is_replica {
             return Err(format!(
-                "{name} is a replica, but a quorum counts independent nodes: name its master, or \
+                "{name} is a replica, but a quorum counts independent nodes: name its primary, or \
                  detach it by REPLICAOF NO ONE"
             ));
         }

@@ -8,7 +8,7 @@ use crate::node::{Node, Nodes};
 use crate::url::{Login, RedisUrl, Suffix};
 use tenure_backend::{ConnectError, Secret};
 
-/// How a master behind sentinels is written.
+/// How a primary behind sentinels is written.
 static FORM: Form = Form {
     schemes: ["redis+sentinel", "rediss+sentinel"],
     text: "redis+sentinel://[user:password@]host1,host2,host3/master-name[/db] (rediss+sentinel:// \
@@ -22,7 +22,7 @@ static FORM: Form = Form {
 pub(crate) struct SentinelAddress {
     sentinels: Vec<Node>,
     sentinel_access: Access,
-    /// The name under which the sentinels watch the master.
+    /// The name under which the sentinels watch the primary.
     pub(super) master: String,
     access: Access,
 }
@@ -58,7 +58,7 @@ impl SentinelAddress {
         self.access.to(node)
     }
 
-    /// Who logs in to the master, and to which database.
+    /// Who logs in to the primary, and to which database.
     pub(super) fn login(&self) -> &Login {
         &self.access.login
     }
@@ -89,7 +89,7 @@ fn parse(address: &str) -> Result<SentinelAddress, String> {
     let (master, database) = parts.path.split_once('/').unwrap_or((&parts.path, ""));
     let master = decoded(master)?;
     if master.is_empty() || master.contains(char::is_whitespace) {
-        return Err(format!("the name of the master is missing: write {}", FORM.text));
+        return Err(format!("the master name is missing: write {}", FORM.text));
     }
     let database = parts.options.take_database(database)?;
     let access = Access {
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_bad_address_says_what_to_write_and_keeps_the_secret() {
         let cases = [
-            ("redis+sentinel://u:c4nary@a,b", "name of the master is missing"),
+            ("redis+sentinel://u:c4nary@a,b", "master name is missing"),
             ("redis+sentinel://u:c4nary@/main", "host is missing"),
             ("redis+sentinel://a,a:26379/main", "twice"),
             ("redis+sentinel://a,b:x/main", "port is not"),

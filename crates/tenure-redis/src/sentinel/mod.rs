@@ -1,8 +1,8 @@
-//! A store whose master is named by sentinels.
+//! A store whose primary is named by sentinels.
 //!
-//! In: the sentinels' addresses and the name under which they watch the master. Out: streams to
-//! whichever server they agree on, asked anew for every connection, and a word when that changes.
-//! Whether the server really is a master is asked when the connection is greeted.
+//! In: the sentinels' addresses and the name under which they watch the primary. Out: streams to
+//! whichever server they agree on, asked again for every connection, and a word when that changes.
+//! Whether the server really is a primary is asked when the connection is greeted.
 
 mod address;
 mod verdict;
@@ -27,11 +27,11 @@ use super::url::{Login, RedisUrl};
 use crate::SurveyError;
 use tenure_backend::ConnectError;
 
-/// How long one sentinel may take to name the master. The others are asked at the same time, so a
+/// How long one sentinel may take to name the primary. The others are asked at the same time, so a
 /// dead one costs this much once.
 const ASK_TIMEOUT: Duration = Duration::from_millis(700);
 
-/// Streams to the master that the sentinels name.
+/// Streams to the primary that the sentinels name.
 pub(super) struct Sentinels {
     shared: Arc<Shared>,
     moved: watch::Receiver<u64>,
@@ -58,7 +58,7 @@ impl Sentinels {
         Ok(Sentinels { shared, moved, watcher })
     }
 
-    /// Who logs in to the master.
+    /// Who logs in to the primary.
     pub(super) fn login(&self) -> Login {
         self.shared.address.login().clone()
     }
@@ -92,7 +92,7 @@ impl Connector for Sentinels {
 
     fn place(&self) -> String {
         match &*locked(&self.shared.dialled) {
-            Some(node) => format!("{} (master {node})", self.shared.address),
+            Some(node) => format!("{} (primary {node})", self.shared.address),
             None => self.describe(),
         }
     }
@@ -102,7 +102,7 @@ impl Connector for Sentinels {
     }
 }
 
-/// What helps where the master that sentinels name cannot be reached, if they have a part in it.
+/// What helps where the primary that sentinels name cannot be reached, if they have a part in it.
 fn promotion_advice(kind: io::ErrorKind) -> Option<&'static str> {
     match kind {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => {
@@ -118,12 +118,12 @@ fn promotion_advice(kind: io::ErrorKind) -> Option<&'static str> {
     }
 }
 
-/// What sentinels say of a master.
+/// What sentinels say of a primary.
 #[derive(Debug)]
 pub struct SentinelSurvey {
     /// The sentinels, as the address names them.
     pub sentinels: Vec<SentinelAnswer>,
-    /// The master that more than half of them name. The error says why there is none.
+    /// The primary that more than half of them name. The error says why there is none.
     pub master: Result<RedisUrl, StoreError>,
 }
 
@@ -132,7 +132,7 @@ pub struct SentinelSurvey {
 pub struct SentinelAnswer {
     /// Where it is.
     pub sentinel: String,
-    /// Where the master is; `None` when it watches none of that name.
+    /// Where the primary is; `None` when it watches none of that name.
     pub master: Result<Option<String>, StoreError>,
 }
 

@@ -11,14 +11,14 @@ use crate::text::cleaned;
 /// One sentinel's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Named {
-    /// The master is there.
+    /// The primary is there.
     At(Node),
-    /// It watches no master of this name.
+    /// It watches no primary of this name.
     Unknown,
 }
 
-/// The master, if most of the sentinels that the address names point to the same one. One that was
-/// cut off goes on naming an old master, and a login must not be sent to whomever a single one
+/// The primary, if most of the sentinels that the address names point to the same one. One that was
+/// cut off goes on naming an old primary, and a login must not be sent to a server that only one
 /// names: those that are silent count against it.
 pub(super) fn verdict(
     master: &str,
@@ -44,7 +44,7 @@ pub(super) fn verdict(
         Some(_) => Err(disagreement(&votes)),
         // They may be told of it yet.
         None if !ignorant.is_empty() => Err(StoreError::wrong_node(format!(
-            "the sentinel at {} watches no master {:?}",
+            "the sentinel at {} watches no primary {:?}",
             ignorant[0],
             cleaned(master)
         ))
@@ -56,7 +56,7 @@ pub(super) fn verdict(
     }
 }
 
-/// One master, named by too few.
+/// One primary, named by too few.
 struct Heard<'a> {
     node: &'a Node,
     voters: &'a [&'a str],
@@ -68,18 +68,16 @@ impl Heard<'_> {
     fn by_too_few(&self, asked: usize) -> StoreError {
         let silent = self.silent.first().map(|(sentinel, error)| format!("{sentinel}: {error}"));
         let ignorant =
-            self.ignorant.first().map(|sentinel| format!("{sentinel} watches no such master"));
+            self.ignorant.first().map(|sentinel| format!("{sentinel} watches no such primary"));
         let other = silent.or(ignorant).unwrap_or_default();
         StoreError::not_now(format!(
-            "the master at {} is named by {} of {asked} sentinels ({}), and more than half must: a \
-             login is not sent on the word of fewer ({other})",
+            "the primary at {} is named by {} of {asked} sentinels ({}), and more than half must \
+             name it before a login is sent ({other})",
             self.node,
             self.voters.len(),
             self.voters.join(", "),
         ))
-        .with_next_step(
-            "start the others, or leave those out of the address that are gone for good",
-        )
+        .with_next_step("start the others, or remove those from the address that are gone for good")
     }
 }
 
@@ -87,9 +85,10 @@ fn disagreement(votes: &BTreeMap<&Node, Vec<&str>>) -> StoreError {
     let sides =
         votes.iter().map(|(node, voters)| format!("{node} is named by {}", voters.join(", ")));
     let sides = sides.collect::<Vec<_>>().join(", ");
-    StoreError::not_now(format!("the sentinels disagree about the master ({sides})"))
+    StoreError::not_now(format!("the sentinels disagree about the primary ({sides})"))
         .with_next_step(
-            "wait: they agree once a fail-over is over, and `tenure doctor` tells who strays",
+            "wait: they agree when the failover is over; `tenure doctor` shows which of them \
+             disagree",
         )
 }
 
@@ -102,7 +101,7 @@ fn silence(silent: &[(&str, &StoreError)]) -> StoreError {
     match error.kind() {
         StoreErrorKind::Unexpected if error.message().contains("unknown command") => {
             let why = StoreError::wrong_address(format!(
-                "{sentinel} is no sentinel ({})",
+                "{sentinel} is not a sentinel ({})",
                 error.message()
             ))
             .with_next_step(format!(
@@ -171,11 +170,11 @@ mod tests {
             (vec![down(), down(), at(3)], "10.0.0.1:3 is named by 1 of 3 sentinels (s2)"),
             (vec![Ok(Named::Unknown), at(3)], "is named by 1 of 2 sentinels (s1)"),
             (vec![at(1), at(2), down()], "disagree about the master (10.0.0.1:1 is named by s0"),
-            (vec![Ok(Named::Unknown), down()], "watches no master \"main\""),
+            (vec![Ok(Named::Unknown), down()], "watches no primary \"main\""),
             (vec![down(), down()], "none of 2 sentinels answers (the one at s0: refused)"),
             (vec![down()], "the sentinel at s0 does not answer: refused"),
-            (vec![no_sentinel()], "cannot work: s0 is no sentinel"),
-            (vec![down(), no_sentinel()], "unreachable: s1 is no sentinel"),
+            (vec![no_sentinel()], "cannot work: s0 is not a sentinel"),
+            (vec![down(), no_sentinel()], "unreachable: s1 is not a sentinel"),
             (
                 vec![down(), Err(StoreError::denied("NOAUTH").with_next_step("do this"))],
                 "the sentinel at s1: NOAUTH; give the sentinels' own login by ?sentinel_user=",

@@ -1,4 +1,4 @@
-//! Listens to the sentinels for word of a new master.
+//! Listens to the sentinels for word of a new primary.
 //!
 //! A message only says when to look; the sentinels are asked for the address anyway.
 
@@ -19,12 +19,12 @@ const SWITCHED: &str = "+switch-master";
 /// How often the sentinels are asked all the same: the one we listen to may be cut off.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// The one that announces a new master knows of it before the others, and most must agree. They
+/// The one that announces a new primary knows of it before the others, and most must agree. They
 /// are asked again at this pace, so many times.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(250);
 const LOOKS_MAX: usize = 20;
 
-/// Counts `tell` up whenever the master is another one than the last stream leads to. Ends when it
+/// Counts `tell` up whenever the primary is another one than the last stream leads to. Ends when it
 /// is aborted.
 pub(super) async fn run(shared: Arc<Shared>, tell: watch::Sender<u64>) {
     let mut backoff = Backoff::default();
@@ -67,7 +67,7 @@ async fn listen(
     }
 }
 
-/// Whom the master of this name was before, if a message is about it.
+/// Which server the primary of this name was before, if a message is about it.
 fn left_by(master: &str, message: &[u8]) -> Option<Node> {
     let mut words = std::str::from_utf8(message).ok()?.split(' ');
     if words.next()? != master {
@@ -85,7 +85,7 @@ async fn look_until_most_agree(shared: &Shared, tell: &watch::Sender<u64>, left:
     }
 }
 
-/// The master that most name; told when it is another one than before.
+/// The primary that most name; told when it is another one than before.
 async fn look(shared: &Shared, tell: &watch::Sender<u64>) -> Option<Node> {
     let node = shared.find_master().await.ok()?;
     let has_moved = locked(&shared.last).as_ref().is_some_and(|last| *last != node);

@@ -180,7 +180,7 @@ impl Wrapper {
         self.look_for_end();
     }
 
-    /// Nothing is left, or nothing more can be done. The term may be given back.
+    /// Nothing is left, or nothing more can be done. The term may be released.
     fn finish(&mut self, now: Moment) {
         let Some(program) = self.program.take() else { return };
         self.outputs.push_back(Output::Over(program.outcome()));

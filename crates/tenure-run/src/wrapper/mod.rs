@@ -103,7 +103,7 @@ pub enum SentSignal {
     Passed(i32),
 }
 
-/// What a wrapper says to people.
+/// What a wrapper says on stderr.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
     /// The guard is being replaced.
@@ -137,7 +137,7 @@ pub enum GuardTrouble {
 pub enum Outcome {
     /// The program ended by itself, or by a signal from outside.
     ByItself(Ending),
-    /// Its term is over, or had to be given up; how the leader ended, if it had begun.
+    /// Its term is over, or had to be abandoned; how the leader ended, if it had begun.
     WithItsTerm(Option<Ending>),
     /// Its term was over before it ran anything.
     NeverRan,

@@ -76,7 +76,7 @@ impl Hook {
         Hook { turn: Turn::Gain, action: Action::Command(command.into()) }
     }
 
-    /// Runs `command` in a shell when this instance leads no more.
+    /// Runs `command` in a shell when this instance stops leading.
     pub fn command_on_loss(command: impl Into<String>) -> Self {
         Hook { turn: Turn::Loss, action: Action::Command(command.into()) }
     }
@@ -87,7 +87,7 @@ impl Hook {
         Ok(Hook { turn: Turn::Gain, action: Action::Webhook(webhook::Webhook::new(url)?) })
     }
 
-    /// Posts to `url` when this instance leads no more.
+    /// Posts to `url` when this instance stops leading.
     pub fn webhook_on_loss(url: &Secret) -> Result<Self, WebhookError> {
         Ok(Hook { turn: Turn::Loss, action: Action::Webhook(webhook::Webhook::new(url)?) })
     }
@@ -226,7 +226,7 @@ impl Hooks {
             let is_unsettled = |(_, r): &(&String, &Arc<ResourceHooks>)| !r.lock().is_settled();
             for (resource, _) in self.resources.iter().filter(is_unsettled) {
                 tracing::warn!(target: "tenure", resource,
-                    "hooks have not ended within {FAREWELL_MAX:?}: they are given up");
+                    "hooks have not ended within {FAREWELL_MAX:?}: they are abandoned");
             }
         }
     }

@@ -59,7 +59,7 @@ pub(super) struct Order {
     deliveries: Vec<Delivery>,
     /// The newest news, once what is being told was told.
     waiting: Option<Arc<Happening>>,
-    /// The last term whose loss was heard of.
+    /// The last term whose loss is known.
     lost_token: Option<u64>,
     last_number: u64,
     outputs: VecDeque<Output>,
@@ -158,7 +158,7 @@ impl Order {
         self.deliveries.is_empty() && self.waiting.is_none()
     }
 
-    /// Whether the loss of this term was heard of.
+    /// Whether the loss of this term is known.
     pub(super) fn has_lost(&self, token: u64) -> bool {
         self.lost_token == Some(token)
     }

@@ -75,7 +75,7 @@ impl Webhook {
                 let name = ServerName::try_from(self.host.clone())
                     .map_err(|error| format!("cannot check the certificate: {error}"))?;
                 let stream = connector()?.connect(name, stream).await;
-                let stream = stream.map_err(|error| format!("no trust: {error}"))?;
+                let stream = stream.map_err(|error| format!("TLS handshake failed: {error}"))?;
                 self.exchange(stream, happening).await
             }
         }

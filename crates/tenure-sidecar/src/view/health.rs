@@ -112,7 +112,7 @@ fn part(watched: &Watched, connection: &Connection, standby_is_degraded: bool) -
         }
         (Role::Suspect, None) => (
             HealthStatus::Degraded,
-            format!("{name}: leads no more: no renewal came through in time"),
+            format!("{name}: no longer leads: no renewal succeeded in time"),
         ),
         (Role::Leader | Role::Yielding, None) if is_leader => {
             (HealthStatus::Healthy, format!("{name}: leads"))
@@ -121,9 +121,9 @@ fn part(watched: &Watched, connection: &Connection, standby_is_degraded: bool) -
             (HealthStatus::Healthy, format!("{name}: stops its work ({})", status.reason))
         }
         (_, None) if standby_is_degraded => {
-            (HealthStatus::Degraded, format!("{name}: stands by ({})", status.reason))
+            (HealthStatus::Degraded, format!("{name}: standby ({})", status.reason))
         }
-        (_, None) => (HealthStatus::Healthy, format!("{name}: stands by ({})", status.reason)),
+        (_, None) => (HealthStatus::Healthy, format!("{name}: standby ({})", status.reason)),
     };
     let (role, reason) = (status.role.as_str(), status.reason.code());
     Part { status: health, description, is_leader, role, reason }
@@ -149,7 +149,7 @@ fn observer_part(watched: &Watched, connection: &Connection, strict: bool) -> Pa
         _ if seen.observation.is_none() => {
             (without_store(strict), format!("{name}: nothing is known yet"))
         }
-        _ => (HealthStatus::Healthy, format!("{name}: looks on")),
+        _ => (HealthStatus::Healthy, format!("{name}: observer")),
     };
     Part { status, description, is_leader: false, role: "observer", reason: "observes" }
 }

@@ -1,4 +1,4 @@
-//! One resource: who leads, who takes part, and how this instance stands.
+//! One resource: who leads, who takes part, and the state of this instance.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,23 +20,23 @@ use crate::watched::{Own, Reach, Seen, Watched};
 const SILENT_LEASES_MAX: u32 = 3;
 /// Why nobody leads between the end of this instance's leadership and that of its lease.
 pub(super) const ENDING: &str =
-    "the term of this instance is over, and its lease not given back yet";
+    "the term of this instance is over, and its lease is not released yet";
 
 /// One element of `resources` in `/status`; what `/events` sends as `resource`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Resource {
     pub(crate) name: String,
     pub(crate) key: String,
-    /// Whether this instance takes part or only looks on.
+    /// Whether this instance takes part or only observes.
     pub(crate) takes_part: bool,
     /// Off: alone, leading, without a store.
     pub(crate) enabled: bool,
-    /// How this instance stands; `observer` where it only looks on.
+    /// This instance's state; `observer` where it only observes.
     pub(crate) role: &'static str,
     pub(crate) reason: Option<Reason>,
     pub(crate) is_leader: bool,
     pub(crate) token: Option<u64>,
-    /// What is left of the own lease.
+    /// What is left of this instance's lease.
     pub(crate) remaining_ms: Option<u64>,
     pub(crate) renewed_ms_ago: Option<u64>,
     pub(crate) ttl_ms: Option<u64>,
@@ -113,7 +113,7 @@ pub(crate) struct Member {
     pub(crate) ready_for_ms: Option<u64>,
     pub(crate) departing: bool,
     pub(crate) stalled: bool,
-    /// Heard of within three of its leases.
+    /// Has sent a heartbeat within three of its leases.
     pub(crate) alive: bool,
     pub(crate) beat_ms_ago: u64,
     pub(crate) ttl_ms: u64,
@@ -211,11 +211,11 @@ pub(crate) fn unknown(watched: &Watched, seen: &Seen) -> Option<Unknown> {
         since,
         for_ms: whole_ms(seen.unknown_for().unwrap_or_default()),
         last_leader,
-        text: format!("who leads is unknown since {since_text}; when last seen, {last}"),
+        text: format!("who leads has been unknown since {since_text}; when last seen, {last}"),
     })
 }
 
-/// The lease that counts here: the own, else the leader's.
+/// The lease that counts here: this instance's, else the leader's.
 fn lease(own: Option<&Status>, seen: &Seen) -> Option<Duration> {
     own.map(|status| status.timing.ttl()).or_else(|| seen.leader_ttl())
 }

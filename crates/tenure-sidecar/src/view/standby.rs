@@ -34,7 +34,7 @@ pub(crate) struct Standby {
     pub(crate) resources: BTreeMap<String, Standby>,
 }
 
-/// How a resource stands, in those words.
+/// The state of a resource, in those words.
 pub(crate) fn standby(watched: &Watched, instance_id: &str, connection: &Connection) -> Standby {
     let (own, seen) = (watched.own(), watched.seen());
     let is_held = watched.is_held();

@@ -107,7 +107,7 @@ fn a_hand_over_is_asked_first_then_done() {
     browser.press("\u{e004}");
     browser.press("\u{e007}");
     browser.wait_text("#ask-outcome", |text| {
-        text.contains("ada leads now") || text.contains("gave way")
+        text.contains("ada leads now") || text.contains("stepped down")
     });
     browser.wait_text(".leader", |text| text == "ada");
     check_manners(&browser, &served, &[]);
@@ -130,7 +130,7 @@ fn a_lost_connection_is_told_and_comes_back() {
     browser.wait_text("#link-text", |text| text == "live");
     let notice = "return document.getElementById('notice').checkVisibility()";
     wait_until("the notice is gone", GENEROUS, || browser.run(notice) == false);
-    browser.wait_text("#journal", |text| text.contains("the sidecar was started anew"));
+    browser.wait_text("#journal", |text| text.contains("the sidecar was restarted"));
     // While nobody answered, the browser itself said so.
     check_manners(&browser, &again, &["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING"]);
 }
@@ -207,8 +207,8 @@ fn late_events_are_not_taken_for_news() {
     network.set_rules(Rule::HalfOpen);
     browser.wait_text(".leader", |text| text == "Unknown");
     // It is the sidecar that is not heard: nothing is known against the store.
-    browser.wait_text("#link-text", |text| text.starts_with("no word from the sidecar since"));
-    browser.wait_text(".note", |text| text.starts_with("No word from the sidecar since"));
+    browser.wait_text("#link-text", |text| text.starts_with("the sidecar has been silent since"));
+    browser.wait_text(".note", |text| text.starts_with("The sidecar has been silent since"));
     let shown = "window.shown = []; new MutationObserver(() => window.shown.push(
         document.querySelector('.leader').innerText)).observe(
         document.querySelector('.leader'), { childList: true, characterData: true, subtree: true })";

@@ -28,9 +28,9 @@ pub struct ElectionConfig {
     pub renew_every: Option<Duration>,
     /// How long work gets to stop before the lease ends; `None` for 30 % of the ttl.
     pub stop_grace: Option<Duration>,
-    /// Who has the higher number is preferred as leader.
+    /// Instances with a higher priority are preferred.
     pub priority: i32,
-    /// Whether a leader gives way to a higher priority, and how patiently.
+    /// Whether a leader hands over to a higher priority, and how patiently.
     pub failback: Option<Failback>,
     /// Work must beat at least this often, else the leader steps down.
     pub require_beat: Option<Duration>,

@@ -26,7 +26,7 @@ pub struct Place {
     pub file: Arc<str>,
     /// Counted from 1.
     pub line: usize,
-    /// The profile whose section it stands in.
+    /// The profile whose section it is in.
     pub profile: Option<Arc<str>>,
     /// The variables that were put into the value.
     pub variables: Vec<String>,

@@ -26,11 +26,11 @@ pub struct Config {
     pub store: StoreConfig,
     /// What every key in the store starts with.
     pub prefix: String,
-    /// What people call this process; `None` for host and process id.
+    /// The name of this process; `None` for host and process id.
     pub instance: Option<String>,
-    /// Off: this is the only instance, so it leads at once and needs no store.
+    /// Off: there is no election; this instance leads at once and needs no store.
     pub enabled: bool,
-    /// What holds for every election that does not say otherwise.
+    /// Settings for every election that does not set its own.
     pub defaults: ElectionConfig,
     /// The elections that were named, defaults filled in.
     pub elections: BTreeMap<String, ElectionConfig>,
@@ -216,8 +216,9 @@ impl Config {
                 Some((path, leaf))
             });
             for (path, leaf) in given.take(1) {
-                let text = "INSECURE: any certificate is accepted, so anybody on the way can pose as \
-                            the store; name the authority with store.tls.ca_file instead";
+                let text = "INSECURE: any certificate is accepted, so anybody on the network path \
+                            can pose as the store; name the authority with store.tls.ca_file \
+                            instead";
                 warn(path, leaf, text.to_owned());
             }
         }

@@ -76,31 +76,32 @@ pub(super) const ROOT: &[Row] = &[
         name: "instance",
         shape: Leaf(Text),
         default: Unset("`HOST_PID`"),
-        meaning: "What people call this process. A nonce is added: two with one name never both lead.",
+        meaning: "The name of this process. A random part is added, so that two of the same name \
+                  never both lead.",
     },
     Row {
         name: "enabled",
         shape: Leaf(Switch),
         default: Value("true"),
-        meaning: "Off: this is the only instance, so it leads at once and needs no store.",
+        meaning: "Off: there is no election; this instance leads at once and needs no store.",
     },
     Row {
         name: "defaults",
         shape: Table { rows: DEFAULTS, shorthand: None },
         default: Preset::None,
-        meaning: "What holds for every election that does not say otherwise.",
+        meaning: "Settings for every election that does not set its own.",
     },
     Row {
         name: "elections",
         shape: Map { placeholder: "NAME", each: &Table { rows: ELECTION, shorthand: None } },
         default: Preset::None,
-        meaning: "What holds for the election `NAME` alone.",
+        meaning: "Settings for the election `NAME` alone.",
     },
     Row {
         name: "sidecar",
         shape: Table { rows: SIDECAR, shorthand: None },
         default: Preset::None,
-        meaning: "How `tenure sidecar` is served, who may ask it, and whom it tells.",
+        meaning: "How `tenure sidecar` is served, who may call it, and its hooks.",
     },
 ];
 
@@ -115,7 +116,7 @@ const SIDECAR: &[Row] = &[
         name: "token",
         shape: Leaf(Secret),
         default: Unset("none"),
-        meaning: "The bearer token that callers must bring along.",
+        meaning: "The bearer token that callers must send.",
     },
     Row {
         name: "token_file",
@@ -127,13 +128,13 @@ const SIDECAR: &[Row] = &[
         name: "hosts",
         shape: Leaf(Text),
         default: Unset("`localhost` and addresses"),
-        meaning: "Further host names under which it may be asked, separated by commas.",
+        meaning: "Further host names under which it may be called, separated by commas.",
     },
     Row {
         name: "observe",
         shape: Leaf(Text),
         default: Unset("none"),
-        meaning: "Elections that are only looked at, separated by commas.",
+        meaning: "Elections to observe without taking part, separated by commas.",
     },
     Row {
         name: "standby_is_degraded",
@@ -151,7 +152,7 @@ const SIDECAR: &[Row] = &[
         name: "on_loss",
         shape: Leaf(Command),
         default: Unset("none"),
-        meaning: "A shell command to run when this instance leads no more.",
+        meaning: "A shell command to run when this instance stops leading.",
     },
     Row {
         name: "on_gain_url",
@@ -163,14 +164,14 @@ const SIDECAR: &[Row] = &[
         name: "on_loss_url",
         shape: Leaf(Hook),
         default: Unset("none"),
-        meaning: "An address to post to when this instance leads no more.",
+        meaning: "An address to post to when this instance stops leading.",
     },
     Row {
         name: "on_loss_first",
         shape: Leaf(Switch),
         default: Value("false"),
-        meaning: "Whether the lease is given back only when `on_loss` and `on_loss_url` have \
-                  ended, or `stop_grace` is over.",
+        meaning: "Whether the lease is released only after `on_loss` and `on_loss_url` have ended, \
+                  or `stop_grace` is over.",
     },
     Row {
         name: "tls",
@@ -293,7 +294,8 @@ const TLS: &[Row] = &[
         name: "insecure",
         shape: Leaf(Switch),
         default: Value("false"),
-        meaning: "Accepts any certificate, so anyone on the way can pose as the store. Tests only.",
+        meaning: "Accepts any certificate, so anyone on the network path can pose as the store. \
+                  Tests only.",
     },
 ];
 
@@ -302,7 +304,7 @@ const FAILBACK: &[Row] = &[
         name: "enabled",
         shape: Leaf(Switch),
         default: Unset("off; on if `delay` or `min_tenure` is set"),
-        meaning: "Whether a leader gives way to a ready instance of higher priority.",
+        meaning: "Whether a leader hands over to a ready instance with a higher priority.",
     },
     Row {
         name: "delay",
@@ -314,7 +316,7 @@ const FAILBACK: &[Row] = &[
         name: "min_tenure",
         shape: Leaf(Duration),
         default: Unset("`1m`"),
-        meaning: "How long the own term must have lasted.",
+        meaning: "How long this instance must have led.",
     },
 ];
 
@@ -342,7 +344,7 @@ pub(super) const ELECTION: &[Row] = &[
         name: "renew_every",
         shape: Leaf(Duration),
         default: Unset("a third of `ttl`"),
-        meaning: "From one renewal to the next.",
+        meaning: "How often the lease is renewed.",
     },
     Row {
         name: "stop_grace",
@@ -354,13 +356,13 @@ pub(super) const ELECTION: &[Row] = &[
         name: "priority",
         shape: Leaf(Whole { min: i32::MIN as i64, max: i32::MAX as i64 }),
         default: Value("0"),
-        meaning: "Who has the higher number is preferred as leader.",
+        meaning: "Instances with a higher priority are preferred.",
     },
     Row {
         name: "failback",
         shape: Table { rows: FAILBACK, shorthand: Some("enabled") },
         default: Preset::None,
-        meaning: "Giving way to a higher priority. A plain `true` or `false` is its `enabled`.",
+        meaning: "Handing over to a higher priority. A plain `true` or `false` is its `enabled`.",
     },
     Row {
         name: "require_beat",
@@ -390,19 +392,20 @@ pub(super) const ELECTION: &[Row] = &[
         name: "heartbeat_prefix",
         shape: Leaf(Text),
         default: Unset("no such key"),
-        meaning: "While leading, a heartbeat is kept at this and the id, for Sovereign's instances.",
+        meaning: "While leading, a heartbeat is kept at this and the id, for Sovereign's \
+                  instances.",
     },
     Row {
         name: "fresh_store",
         shape: Leaf(Switch),
         default: Value("false"),
-        meaning: "Vouches that nobody led before: skips the wait on an empty store.",
+        meaning: "Says that nobody led before: skips the wait on an empty store.",
     },
     Row {
         name: "on_loss",
         shape: Leaf(OneOf(&["recontend", "exit"])),
         default: Value("recontend"),
-        meaning: "After losing a term against its will: contend again, or exit with code 1.",
+        meaning: "After losing a term: contend again, or exit with code 1.",
     },
     Row {
         name: "abort_on_overrun",

@@ -16,7 +16,7 @@ use crate::Secret;
 pub struct SidecarConfig {
     /// The address to listen on.
     pub listen: String,
-    /// What callers must bring along; needed beyond loopback unless they show certificates.
+    /// What callers must send; needed beyond loopback unless they show certificates.
     pub token: Option<Secret>,
     /// Names under which browsers may reach it, beside `localhost` and addresses.
     pub hosts: Vec<String>,
@@ -32,13 +32,13 @@ pub struct SidecarConfig {
     pub client_ca_file: Option<PathBuf>,
     /// A command to run when this instance begins to lead.
     pub on_gain: Option<String>,
-    /// A command to run when it leads no more.
+    /// A command to run when it stops leading.
     pub on_loss: Option<String>,
     /// An address to post to when this instance begins to lead.
     pub on_gain_url: Option<Secret>,
-    /// An address to post to when it leads no more.
+    /// An address to post to when it stops leading.
     pub on_loss_url: Option<Secret>,
-    /// Whether a lease is given back only when what runs on loss has ended.
+    /// Whether a lease is released only when what runs on loss has ended.
     pub on_loss_first: bool,
 }
 

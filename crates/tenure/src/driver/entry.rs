@@ -38,7 +38,7 @@ pub(super) struct Entry {
     policy: Policy,
     circumstances: Circumstances,
     pub(super) asks: Vec<PendingAsk>,
-    /// The moment under which this election stands in the driver's timers.
+    /// The moment under which this election is in the driver's timers.
     pub(super) timer: Moment,
     cuts_off_at: Moment,
     /// What the machine was last told about work, and about holding back.

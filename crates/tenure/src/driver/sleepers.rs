@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 /// leaves one behind when its answer comes first.
 const SWEPT_FROM: usize = 256;
 
-/// Whoever waits, by the moment. At most twice as many as wait, or a few: those that were given up
+/// Whoever waits, by the moment. At most twice as many as wait, or a few: those that were abandoned
 /// are dropped whenever there are twice as many as were left after the last time.
 pub(super) struct Sleepers {
     waiting: BTreeMap<(Moment, u64), oneshot::Sender<()>>,

@@ -38,7 +38,7 @@ pub struct ElectionBuilder {
     queues: Vec<Arc<EventQueue>>,
 }
 
-/// What to do when leadership is lost against this instance's will. To be told of it, see
+/// What to do when this instance loses the leadership. To hear of it, see
 /// [`ElectionBuilder::on_event`] and [`Reason::is_involuntary`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -46,7 +46,7 @@ pub enum OnLoss {
     /// Contend again.
     #[default]
     Recontend,
-    /// End the process with this code, for an orchestrator to start it anew.
+    /// End the process with this code, for an orchestrator to start it again.
     Exit(i32),
 }
 
@@ -99,7 +99,7 @@ impl ElectionBuilder {
         self
     }
 
-    /// From one renewal to the next; a third of the lease by default.
+    /// How often to renew the lease; a third of the ttl by default.
     pub fn renew_every(mut self, renew_every: Duration) -> Self {
         self.timing.renew_every = Some(renew_every);
         self
@@ -123,7 +123,7 @@ impl ElectionBuilder {
         self
     }
 
-    /// Who has the higher number is preferred as leader; 0 by default.
+    /// Instances with a higher priority are preferred; 0 by default.
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self
@@ -148,14 +148,14 @@ impl ElectionBuilder {
         self
     }
 
-    /// Whether this instance, while leading, gives way to a higher priority, and how patiently.
+    /// Whether this instance, while leading, hands over to a higher priority, and how patiently.
     pub fn failback(mut self, failback: Failback) -> Self {
         self.failback = Some(failback);
         self
     }
 
     /// Requires a [`beat`](Election::beat) of the work at least this often while leading; without
-    /// it the term is given up.
+    /// it the term is released.
     pub fn require_beat(mut self, every: Duration) -> Self {
         self.require_beat = Some(every);
         self
@@ -167,7 +167,7 @@ impl ElectionBuilder {
         self
     }
 
-    /// Vouches that nobody led this resource before, so that its first leader need not wait.
+    /// Says that nobody led this resource before, so that its first leader need not wait.
     pub fn fresh_store(mut self, fresh_store: bool) -> Self {
         self.fresh_store = fresh_store;
         self
@@ -194,7 +194,7 @@ impl ElectionBuilder {
         self
     }
 
-    /// What to do when leadership is lost against this instance's will.
+    /// What to do when this instance loses the leadership.
     pub fn on_loss(mut self, on_loss: OnLoss) -> Self {
         self.policy.exit_on_loss = match on_loss {
             OnLoss::Recontend => None,
@@ -242,9 +242,9 @@ impl ElectionBuilder {
         self.start_as(Contest::Lasting).await
     }
 
-    /// Tries once. The term is renewed while the guard lives and given back when it is dropped;
-    /// `None` when somebody else leads, or nobody may just now. Fails when the store does not
-    /// answer.
+    /// Tries once. The term is renewed while the guard lives and released when it is dropped;
+    /// `None` when somebody else leads, or nobody may lead at the moment. Fails when the store does
+    /// not answer.
     pub async fn try_acquire(self) -> Result<Option<Term>, Error> {
         match self.attempt().await? {
             Attempt::Granted(term) => Ok(Some(term)),

@@ -1,4 +1,4 @@
-//! The handle of an election: how it stands, and what the application wants of it.
+//! The handle of an election: its state, and what the application wants of it.
 
 mod builder;
 mod hand_over;
@@ -76,7 +76,7 @@ impl Election {
         self.handle.state.is_leader()
     }
 
-    /// How this instance stands, at this moment: its role, the reason, the term, the leader and the
+    /// This instance's state at this moment: its role, the reason, the term, and the leader and the
     /// members as last seen.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -179,16 +179,16 @@ impl Election {
         self.state().wish(|wishes| wishes.stands_back = false);
     }
 
-    /// Gives the term up: work stops, then the store is told, then this returns. Stays a
-    /// candidate, but lets ready rivals go first. Does nothing without a term.
+    /// Stops the work, releases the term, then returns. Stays a candidate, but lets other
+    /// ready members go first. Does nothing without a term.
     pub async fn resign(&self) {
         let Some(token) = self.state().status.borrow().token else { return };
         self.state().wish(|wishes| wishes.resigns = true);
         wait_until_given_up(self.state(), token).await;
     }
 
-    /// Gives the term to the member called `to`, by name or whole id, and returns who it was once
-    /// that member leads by the store's word.
+    /// Hands over to the member called `to`, by name or whole id, and returns its id once the store
+    /// says that it leads.
     ///
     /// Fails with [`Error::Refused`] and the reason: `to` cannot take over, and this instance goes
     /// on leading; or the term ended and `to` did not take over in time.
@@ -197,13 +197,13 @@ impl Election {
         hand_over(self.state(), Successor::Named(to.to_owned())).await
     }
 
-    /// Gives the term to the best member that is ready; see [`hand_over`](Self::hand_over).
+    /// Hands over to the best member that is ready; see [`hand_over`](Self::hand_over).
     pub async fn hand_over_to_best(&self) -> Result<InstanceId, Error> {
         hand_over(self.state(), Successor::Best).await
     }
 
-    /// Leaves for good: work stops, then the store is told, as far as it answers, then this
-    /// returns.
+    /// Leaves the election for good: stops the work, releases the term if the store answers,
+    /// then returns.
     pub async fn stop(&self) {
         self.state().stop();
         self.state().stopped().await;

@@ -23,13 +23,13 @@ pub(crate) enum Ended<T> {
 }
 
 impl Election {
-    /// Runs `work` whenever this instance leads, anew for each term.
+    /// Runs `work` whenever this instance leads, once per term.
     ///
     /// When `work` returns by itself, the election is stopped, which gives the term back, and its
     /// value is returned. When the term ends, `work` is told by [`Term::wait_until_stopping`] and
     /// [`Term::cancellation`], and its future is dropped at the end of its grace; what it returns
     /// after it was told is dropped, too, for it was interrupted. When it panics, the term is
-    /// given up and this instance holds back for a while. In both cases it contends again, and
+    /// abandoned and this instance holds back for a while. In both cases it contends again, and
     /// `work` never runs twice at a time.
     ///
     /// Fails once the election was stopped.

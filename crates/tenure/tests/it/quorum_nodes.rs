@@ -144,10 +144,10 @@ async fn what_cannot_be_a_node_is_refused_by_name_and_with_what_to_do() {
     let sentinel = group.hosts().split(',').next().unwrap().to_owned();
     let cases: [(String, [&str; 3]); 7] = [
         (format!("{a},{b},{sentinel}"), [&sentinel, "is a sentinel", "name the port of a server"]),
-        (format!("{a},{b},{replica}"), [&replica, "is a replica", "name its master"]),
+        (format!("{a},{b},{replica}"), [&replica, "is a replica", "name its primary"]),
         (format!("{a},{cluster},{b}"), [&cluster, "part of a cluster", "stand alone"]),
         (format!("{a},{b},{again}"), [&a, &again, "the same server under two names"]),
-        (format!("{a},{b},{a}"), [&a, "stands there twice", "name each node once"]),
+        (format!("{a},{b},{a}"), [&a, "is given twice", "name each node once"]),
         (format!("{a},{b},{c},{d}"), ["4 nodes", "an even number", "one more or one fewer"]),
         (a.clone(), ["1 node is too few", "three or more", "a machine of its own"]),
     ];

@@ -37,10 +37,10 @@ async fn a_single_server_is_no_cluster() {
     let error = trouble(&address).await;
     assert_eq!(error.kind(), StoreErrorKind::WrongAddress, "{error:?}");
     let advice = format!("write redis://127.0.0.1:{port}/0 in the store's address");
-    assert_says(&error, &["is no node of a cluster", &advice]);
+    assert_says(&error, &["is not a node of a cluster", &advice]);
     // Nobody has to wait for it.
     let ada = Actor::at(&address, "job");
-    assert_says(&ada.acquire(1).await.unwrap_err(), &["is no node of a cluster"]);
+    assert_says(&ada.acquire(1).await.unwrap_err(), &["is not a node of a cluster"]);
     assert_eq!(server.cli(&["DBSIZE"]), "0");
 }
 
@@ -53,7 +53,7 @@ async fn a_sentinel_is_neither_a_store_nor_a_cluster() {
     assert_eq!(error.kind(), StoreErrorKind::WrongAddress, "{error:?}");
     assert_says(&error, &[sentinel, "is a sentinel", "redis+sentinel://"]);
     let error = trouble(&format!("redis+cluster://{sentinel}")).await;
-    assert_says(&error, &["is no node of a cluster"]);
+    assert_says(&error, &["is not a node of a cluster"]);
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn a_server_is_no_sentinel() {
     let port = server.port();
     let error = trouble(&format!("redis+sentinel://127.0.0.1:{port}/main")).await;
     assert_eq!(error.kind(), StoreErrorKind::WrongAddress, "{error:?}");
-    assert_says(&error, &["is no sentinel", "write redis://"]);
+    assert_says(&error, &["is not a sentinel", "write redis://"]);
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn a_master_that_no_sentinel_knows_is_named() {
     let group = SentinelGroup::start(0);
     let error = trouble(&format!("redis+sentinel://{}/nobody", group.hosts())).await;
     assert_eq!(error.kind(), StoreErrorKind::WrongNode, "{error:?}");
-    assert_says(&error, &["watches no master \"nobody\"", "SENTINEL MASTERS"]);
+    assert_says(&error, &["watches no primary \"nobody\"", "SENTINEL MASTERS"]);
 }
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn sentinels_that_disagree_are_named_with_what_they_say() {
     let error = trouble(&address).await;
     assert_eq!(error.kind(), StoreErrorKind::NotNow, "{error:?}");
     let masters = [&one, &other].map(|group| group.servers[0].port().to_string());
-    assert_says(&error, &["disagree about the master", &masters[0], &masters[1]]);
+    assert_says(&error, &["disagree about the primary", &masters[0], &masters[1]]);
     assert_says(&error, &[&first(&one), &first(&other)]);
 }
 

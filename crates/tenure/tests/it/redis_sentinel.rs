@@ -88,7 +88,7 @@ async fn both_layers_may_ask_for_a_password() {
         (format!(":c4nary@{hosts}/{master}?sentinel_password=of-sentinels"), "login is refused"),
         (
             format!(":of-servers@{hosts}/nobody?sentinel_password=of-sentinels"),
-            "watches no master \"nobody\"",
+            "watches no primary \"nobody\"",
         ),
         ("127.0.0.1:1,127.0.0.1:2/main".to_owned(), "none of 2 sentinels answers"),
     ];

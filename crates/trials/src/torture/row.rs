@@ -184,7 +184,7 @@ const OF_REPLICATION: [Fault; 7] = [
     RollingRestart,
 ];
 
-/// Leaves an old master alive: promised in `strict` alone.
+/// Leaves an old primary alive: promised in `strict` alone.
 const OF_TWO_MASTERS: [Fault; 3] = [CutMaster, CutMasterOneWay, PauseMasterForLong];
 
 /// Everything that is run, in its order.
@@ -239,12 +239,12 @@ fn sentinel(mode: Mode) -> Group {
             Row::breaks("clock step", StepClock),
             Row::holds(&dead_master),
             Row::mixed_leases(&[KillInstance, PauseInstance, KillMaster, RollingRestart]),
-            Row::open("old master alive", &two_masters),
-            Row::breaks("isolated master", IsolateMasterWithLeader),
+            Row::open("old primary alive", &two_masters),
+            Row::breaks("isolated primary", IsolateMasterWithLeader),
         ],
         Mode::Strict | Mode::Quorum => vec![
             Row { name: "promised: flush", ..Row::holds(&[Flush]) },
-            Row { name: "promised: isolated master", ..Row::holds(&[IsolateMasterWithLeader]) },
+            Row { name: "promised: isolated primary", ..Row::holds(&[IsolateMasterWithLeader]) },
             Row::breaks("clock step", StepClock),
             Row::ticks(&[&OF_INSTANCES[..], &[PauseServer, KillMaster, KillLaggedMaster]].concat()),
             Row::holds(&[dead_master, two_masters].concat()),
@@ -264,7 +264,7 @@ fn cluster(mode: Mode) -> Group {
             // In a cluster the age of a node speaks for nobody, so even a newcomer waits.
             Row::open("flush", &[Flush]),
             Row::holds(&dead_master),
-            Row::open("old master alive", &two_masters),
+            Row::open("old primary alive", &two_masters),
             Row::breaks("clock step", StepClock),
             // The last: it leaves a cluster of two masters behind.
             Row { name: "promised: fixed after a loss", ..Row::holds(&[FixAfterLoss]) },

@@ -65,7 +65,7 @@ async fn impossible_timings_name_the_rule_they_break() {
         (|e| e.renew_every(Duration::ZERO), &["renew_every is zero", "leave it out"]),
         (|e| e.renew_every(seconds(10)), &["renew_every 10s", "lengthen ttl, or shorten"]),
         (|e| e.stop_grace(millis(1)), &["stop_grace 1ms", "lengthen it"]),
-        (|e| e.fleet_max_ttl(seconds(1)), &["fleet_max_ttl 1s", "at least the own ttl"]),
+        (|e| e.fleet_max_ttl(seconds(1)), &["fleet_max_ttl 1s", "at least this instance's ttl"]),
     ];
     for (change, parts) in cases {
         let error = change(tenure.election("job")).start().await.unwrap_err();

@@ -48,12 +48,12 @@ fn a_single_server_keeps_its_promises_and_breaks_where_none_is_given() {
 
 #[test]
 fn an_isolated_master_makes_two_leaders_in_mode_available() {
-    run(Topology::Sentinel, Mode::Available, &["isolated master"], 2);
+    run(Topology::Sentinel, Mode::Available, &["isolated primary"], 2);
 }
 
 #[test]
 fn an_isolated_master_makes_no_second_leader_in_mode_strict() {
-    run(Topology::Sentinel, Mode::Strict, &["promised: isolated master"], 1);
+    run(Topology::Sentinel, Mode::Strict, &["promised: isolated primary"], 1);
 }
 
 #[test]

@@ -87,7 +87,7 @@ pub(super) fn compare(name: &str) -> Result<usize, Failure> {
 }
 
 impl Client {
-    /// The folder with its packages. Fails when they cannot be had.
+    /// The folder with its packages. Fails when they cannot be installed.
     fn prepare(&self) -> Result<PathBuf, String> {
         let Language { program, advice, install, .. } = self.language;
         if !install::is_there(program) {

@@ -122,8 +122,8 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     SUITES.iter().map(|suite| suite.name)
 }
 
-/// Runs the tests of `name`, if there are some and they can be had; a line says when they cannot.
-/// Returns how many end otherwise on our store.
+/// Runs the tests of `name`, if there are some and they can be installed; a line says when they
+/// cannot. Returns how many end otherwise on our store.
 pub(super) fn compare(name: &str) -> Result<usize, Failure> {
     let Some(suite) = SUITES.iter().find(|suite| suite.name == name) else { return Ok(0) };
     if !install::is_there("python3") {
@@ -153,7 +153,7 @@ impl Suite {
         install::folder_of(&format!("{}-tests", self.name))
     }
 
-    /// Where its tests are, with what they need. Fails when that cannot be had.
+    /// Where its tests are, with what they need. Fails when that cannot be installed.
     fn prepare(&self) -> Result<PathBuf, String> {
         let folder = self.folder();
         let release = format!("{}=={}", self.package, self.version);

@@ -8,6 +8,24 @@ pub(super) const TARGETS: Check = Check {
     run: |tree| tree.with_extension("md").flat_map(|file| dead_links(tree, file)).collect(),
 };
 
+/// Whoever looks for something finds every page in the index by task.
+pub(super) const INDEX: Check = Check {
+    name: "index",
+    run: |tree| {
+        let Some(index) = tree.get("docs/README.md") else { return Vec::new() };
+        let linked: Vec<&str> = index.lines().flat_map(|(_, line)| targets(line)).collect();
+        let pages = tree.with_extension("md").filter_map(|file| {
+            Some(file.path.strip_prefix("docs/")?).filter(|name| *name != "README.md")
+        });
+        let missing = pages.filter(|name| !linked.contains(name));
+        let told = missing.map(|name| {
+            let what = format!("no task in the index leads to `{name}`");
+            Finding::new(&index.path, 1, what, "say what a reader of that page wants to do")
+        });
+        told.collect()
+    },
+};
+
 fn dead_links(tree: &Tree, file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut in_code = false;

@@ -15,11 +15,21 @@ struct Planted {
 
 #[test]
 fn every_rule_finds_what_was_planted_for_it_and_nothing_in_the_mended_files() {
-    let planted: Vec<Planted> =
-        [sizes(), comments(), purity(), words(), crates(), public_items(), publishing(), papers()]
-            .into_iter()
-            .flatten()
-            .collect();
+    let planted: Vec<Planted> = [
+        sizes(),
+        comments(),
+        purity(),
+        words(),
+        crates(),
+        public_items(),
+        publishing(),
+        papers(),
+        english(),
+        walks(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     for check in CHECKS {
         let planted: Vec<_> = planted.iter().filter(|planted| planted.rule == check.name).collect();
         assert!(!planted.is_empty(), "nothing is planted for {}", check.name);
@@ -468,6 +478,16 @@ fn papers() -> Vec<Planted> {
             ]),
         },
         Planted {
+            rule: "index",
+            wrong: Tree::of(&[
+                ("docs/README.md", "| do it | [a](a.md#part) |\n"),
+                ("docs/a.md", ""),
+                ("docs/b.md", ""),
+            ]),
+            found: &["docs/README.md:1"],
+            right: Tree::of(&[("docs/README.md", "[a](a.md)\n"), ("docs/a.md", ""), ("b.md", "")]),
+        },
+        Planted {
             rule: "protocol names",
             wrong: Tree::of(&[
                 (
@@ -509,6 +529,174 @@ fn papers() -> Vec<Planted> {
             wrong: Tree::of(&[("CHANGELOG.md", "# Changelog\n\n## 0.1.0\n")]),
             found: &["CHANGELOG.md:1"],
             right: Tree::of(&[("CHANGELOG.md", "# Changelog\n\n## Unreleased\n\n## 0.1.0\n")]),
+        },
+    ]
+}
+
+/// Sentences that we once wrote, beside what they say.
+fn english() -> Vec<Planted> {
+    let glossary = include_str!("../../../../docs/glossary.md");
+    let row = |wrong: &[(&str, &str)], found: &'static [&'static str], right: &[(&str, &str)]| {
+        let with_glossary = |files: &[(&str, &str)]| {
+            let page = [("docs/glossary.md", glossary)];
+            Tree::of(&page.iter().chain(files).copied().collect::<Vec<_>>())
+        };
+        Planted { rule: "words", wrong: with_glossary(wrong), found, right: with_glossary(right) }
+    };
+    vec![
+        row(
+            &[
+                ("README.md", "Higher\nleads rather.\n\nWho knows redis-cli knows it.\n"),
+                ("docs/command.md", "Where the store is stands in `--store`.\n"),
+                ("docs/library.md", "It is the own by default.\n\nA client came.\n"),
+                ("deploy/a.yaml", "summary: ended by a fail-over\n"),
+            ],
+            &[
+                "README.md:2",
+                "README.md:4",
+                "docs/command.md:1",
+                "docs/library.md:1",
+                "docs/library.md:3",
+                "deploy/a.yaml:1",
+            ],
+            &[
+                ("README.md", "Instances with a higher priority are preferred.\n"),
+                ("docs/command.md", "Set the store with `--store`. `stands in` is code.\n"),
+                ("docs/library.md", "The own store is one of them.\n\n```text\nThe own\n```\n"),
+                ("docs/store.md", "Memory is given back.\n"),
+                ("CHANGELOG.md", "The term was given back.\n"),
+                ("deploy/a.yaml", "summary: it fails. Over there\n"),
+            ],
+        ),
+        row(
+            &[
+                (
+                    "crates/tenure/src/a.rs",
+                    "/// Work that runs once,\n/// before it runs.\nfn f() {\n    let a = \"the \
+                     term \\\n        was given back\";\n}\n",
+                ),
+                ("crates/tenure/src/b.rs", "/// Whether to override what speaks against it.\n"),
+                (
+                    "crates/tenure-cli/src/c.rs",
+                    "/// The master is there.\nlet b = \"no master\";\n",
+                ),
+                (
+                    "crates/tenure-sidecar/src/d.rs",
+                    "/// What was promised is kept: the term is given to nobody else.\n",
+                ),
+                (
+                    "crates/tenure-sidecar/page/a.js",
+                    "return \"looks on\";\nheads([\"Instance\", \"Stands\"]);\n",
+                ),
+                (
+                    "crates/tenure-sidecar/src/openapi.json",
+                    "{\"description\": \"How it stands.\"}\n",
+                ),
+            ],
+            &[
+                "crates/tenure/src/a.rs:1",
+                "crates/tenure/src/a.rs:4",
+                "crates/tenure/src/b.rs:1",
+                "crates/tenure-cli/src/c.rs:1",
+                "crates/tenure-cli/src/c.rs:2",
+                "crates/tenure-sidecar/src/d.rs:1",
+                "crates/tenure-sidecar/src/d.rs:1",
+                "crates/tenure-sidecar/page/a.js:1",
+                "crates/tenure-sidecar/page/a.js:2",
+                "crates/tenure-sidecar/src/openapi.json:1",
+            ],
+            &[
+                ("crates/tenure/src/a.rs", "/// A job that has not run yet.\n// given back\n"),
+                ("crates/tenure/tests/it/a.rs", "/// It was given back.\n"),
+                (
+                    "crates/tenure-cli/src/c.rs",
+                    "/// The master name, as in `role:master`.\nlet b = is(\"master\");\n",
+                ),
+                ("crates/store-engine/src/c.rs", "/// The master is there.\n"),
+                ("crates/tenure-sidecar/page/a.js", "return \"observer\";\n"),
+            ],
+        ),
+        Planted {
+            rule: "words",
+            wrong: Tree::of(&[(
+                "docs/glossary.md",
+                "# Glossary\n\n## Words that we do not use\n\n| `a b` | c | here |\n",
+            )]),
+            found: &["docs/glossary.md:5"],
+            right: Tree::of(&[("README.md", "The own.\n")]),
+        },
+        Planted {
+            rule: "words",
+            wrong: Tree::of(&[("docs/glossary.md", "# Glossary\n")]),
+            found: &["docs/glossary.md:1"],
+            right: Tree::of(&[(
+                "docs/glossary.md",
+                "## Words that we do not use\n\n| `a b` | c | elections |\n",
+            )]),
+        },
+        Planted {
+            rule: "names of types",
+            wrong: Tree::of(&[
+                ("docs/glossary.md", glossary),
+                ("crates/a/src/b.rs", "\npub(super) struct Herald;\n"),
+            ]),
+            found: &["crates/a/src/b.rs:2"],
+            right: Tree::of(&[
+                ("docs/glossary.md", glossary),
+                ("crates/a/src/b.rs", "struct Heralded;\n// struct Herald\nlet herald = Herald;\n"),
+            ]),
+        },
+    ]
+}
+
+fn walks() -> Vec<Planted> {
+    let page = "\
+# Architecture
+
+### Walk: GET
+
+| file | called as | |
+|---|---|---|
+| `a/src/read.rs` | | reads |
+| `a/src/engine.rs` | `execute` | runs |
+| `a/src/set.rs` | `get` | answers |
+| `a/src/write.rs` | `write` | writes |
+
+## Another part
+
+| `no/file.rs` | `none` | is no step |
+";
+    let files = [
+        ("ARCHITECTURE.md", page),
+        ("a/src/read.rs", "fn read() { engine.execute(); write(); }\n"),
+        ("a/src/engine.rs", "pub(crate) fn execute() { get(); }\n"),
+        ("a/src/set.rs", "fn get() {}\n"),
+        ("a/src/write.rs", "fn write() { write(); }\n"),
+    ];
+    let right = || Tree::of(&files);
+    let row = |path: &str, text: &str, found: &'static [&'static str]| {
+        let changed = files.map(|(name, was)| (name, if name == path { text } else { was }));
+        let left = changed.into_iter().filter(|(_, text)| !text.is_empty());
+        let wrong = Tree::of(&left.collect::<Vec<_>>());
+        Planted { rule: "walks", wrong, found, right: right() }
+    };
+    let long: String = (0..14).map(|at| format!("| `a/src/{at}.rs` | `next` | |\n")).collect();
+    let way: Vec<(String, &str)> =
+        (0..14).map(|at| (format!("a/src/{at}.rs"), "fn next() { next(); }\n")).collect();
+    let long = format!("### Walk: a grant\n{long}");
+    let mut crowd: Vec<(&str, &str)> = way.iter().map(|(path, text)| (&path[..], *text)).collect();
+    crowd.push(("ARCHITECTURE.md", &long));
+    vec![
+        row("a/src/set.rs", "", &["ARCHITECTURE.md:9"]),
+        row("a/src/read.rs", "fn read() { executed(); write(); }\n", &["ARCHITECTURE.md:8"]),
+        row("a/src/read.rs", "fn read() { engine.execute(); }\n", &["ARCHITECTURE.md:10"]),
+        row("a/src/set.rs", "fn got() { get(); }\n", &["ARCHITECTURE.md:9"]),
+        row("ARCHITECTURE.md", "### Walk: GET\n", &["ARCHITECTURE.md:1"]),
+        Planted {
+            rule: "walks",
+            wrong: Tree::of(&crowd),
+            found: &["ARCHITECTURE.md:1"],
+            right: right(),
         },
     ]
 }

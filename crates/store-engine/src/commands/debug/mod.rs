@@ -201,10 +201,10 @@ fn reload(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let path = snapshot::path(cx.server);
     let refused = |error| format!("{}: {error}", path.display());
     // Loaded aside first: what cannot be loaded must not take the place of what is there.
-    let file = cx.server.host.open_file(&path).map_err(failed)?;
+    let file = cx.server.platform.open_file(&path).map_err(failed)?;
     let now_us = cx.db.now_ms() * 1000;
     snapshot::load_aside(cx.server, file, now_us).map_err(|error| failed(refused(error)))?;
-    let file = cx.server.host.open_file(&path).map_err(failed)?;
+    let file = cx.server.platform.open_file(&path).map_err(failed)?;
     if flushes {
         (0..cx.db.database_count()).for_each(|db| _ = cx.db.flush(db, Freeing::Now));
         if let Some(interpreter) = cx.server.scripting.interpreter.as_mut() {
@@ -226,7 +226,7 @@ fn reload(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 /// more. A file that cannot be loaded ends the server, as in Redis.
 fn load_aof(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let aof = &cx.server.persistence.aof;
-    if !aof.is_on && !cx.server.host.has_append_file(&cx.server.config) {
+    if !aof.is_on && !cx.server.platform.has_append_file(&cx.server.config) {
         return Err(CommandError::text(
             "ERR There is no append-only file to load: CONFIG SET appendonly yes makes one",
         ));

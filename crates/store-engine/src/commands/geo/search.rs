@@ -254,7 +254,7 @@ impl Parser<'_, '_> {
         Ok(query)
     }
 
-    /// What stands in front of the options; returns where those begin.
+    /// What is in front of the options; returns where those begin.
     fn fixed(&self, query: &mut Query) -> Result<usize, CommandError> {
         match self.form {
             Form::Search => Ok(2),

@@ -10,7 +10,7 @@ struct Options {
     match_len_min: i64,
 }
 
-/// Where a run of common bytes stands in both strings, ends inclusive.
+/// The position of a run of common bytes in both strings, ends inclusive.
 struct Match {
     a: (usize, usize),
     b: (usize, usize),

@@ -83,9 +83,9 @@ pub struct ProcessSettings {
     /// `oom-score-adj` and its values.
     pub oom: OomSettings,
     /// `shutdown-on-sigint`.
-    pub on_interrupt: EndWish,
+    pub on_interrupt: ShutdownOptions,
     /// `shutdown-on-sigterm`.
-    pub on_terminate: EndWish,
+    pub on_terminate: ShutdownOptions,
 }
 
 /// Who is told when the server is ready.
@@ -132,7 +132,7 @@ pub enum OomMode {
 
 /// What a signal that ends the server asks for; nothing for the usual.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EndWish {
+pub struct ShutdownOptions {
     /// Save, even without save points.
     pub save: bool,
     /// Do not save.
@@ -204,8 +204,8 @@ impl ProcessSettings {
             avoids_huge_pages: texts.is_on("disable-thp"),
             shows_logo: texts.is_on("always-show-logo"),
             oom: OomSettings::read(texts),
-            on_interrupt: EndWish::parse(texts.text("shutdown-on-sigint")),
-            on_terminate: EndWish::parse(texts.text("shutdown-on-sigterm")),
+            on_interrupt: ShutdownOptions::parse(texts.text("shutdown-on-sigint")),
+            on_terminate: ShutdownOptions::parse(texts.text("shutdown-on-sigterm")),
         }
     }
 }
@@ -225,7 +225,7 @@ impl OomSettings {
     }
 }
 
-impl EndWish {
+impl ShutdownOptions {
     fn parse(text: &str) -> Self {
         let says = |wanted: &str| text.split(' ').any(|word| word == wanted);
         Self { save: says("save"), nosave: says("nosave"), now: says("now"), force: says("force") }

@@ -8,8 +8,8 @@ use store_script::{AclAnswer, Existing, Host, LogLevel, Protocol, Replication, T
 
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::host::NoHost;
 use crate::keyspace::{FileEntry, FileValue, Keyspace, Unplaced};
+use crate::platform::NoPlatform;
 use crate::state::{Identity, ServerState};
 
 /// How a file is loaded.
@@ -116,7 +116,7 @@ pub fn check_snapshot<R: Read>(
     let setting = Config::find("databases").expect("it is in the table");
     config.set(setting, &[&databases.max(1).to_string()]).expect("any number but zero is one");
     // Which seed does not matter: nobody sees an order.
-    let mut engine = Engine::new(config, Identity::default(), 1, Box::new(NoHost));
+    let mut engine = Engine::new(config, Identity::default(), 1, Box::new(NoPlatform));
     engine.load_snapshot(now_us, input, options, progress)
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn load_aside(
         aside.copy(&server.config, setting);
     }
     // Which seed does not matter: nobody sees an order.
-    let mut engine = Engine::new(aside, Identity::default(), 1, Box::new(NoHost));
+    let mut engine = Engine::new(aside, Identity::default(), 1, Box::new(NoPlatform));
     engine.state.debug.skips_checksums = server.debug.skips_checksums;
     engine.load_snapshot(now_us, input, LoadOptions::default(), &mut |_| {}).map(drop)
 }

@@ -191,7 +191,7 @@ pub(crate) fn save_now(db: &mut Keyspace, server: &mut ServerState) -> Result<()
     let key_delay_us = server.config.settings().snapshot.save_delay_us;
     let job = SaveJob { path: path(server), head: head(db, server, false), key_delay_us };
     let dirty = db.dirty;
-    let written = server.host.save_snapshot(&job, &mut || next_parts(db));
+    let written = server.platform.save_snapshot(&job, &mut || next_parts(db));
     // A file that could not be written leaves the walk in the middle.
     db.abandon_snapshot("the file could not be written");
     while db.has_snapshot() {

@@ -12,7 +12,7 @@ use super::*;
 use crate::config::Config;
 use crate::effects::ServerRequest;
 use crate::engine::NextTick;
-use crate::host::NoHost;
+use crate::platform::NoPlatform;
 use crate::session::{Origin, SessionId};
 use crate::state::Identity;
 
@@ -31,7 +31,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let identity = Identity::default();
-        let mut engine = Engine::new(Config::default(), identity, seed, Box::new(NoHost));
+        let mut engine = Engine::new(Config::default(), identity, seed, Box::new(NoPlatform));
         let session = engine.open_session(START_MS * 1000, Origin::default());
         Self { engine, session, now_ms: START_MS }
     }
@@ -333,12 +333,12 @@ fn a_snapshot_whose_parts_nobody_writes_is_given_up() {
     assert!(matches!(world.engine.snapshot_turn(0), SnapshotTurn::Settling | SnapshotTurn::Idle));
 }
 
-/// A host with files that nobody ever sees.
+/// A platform with files that nobody ever sees.
 struct Shelf;
 
-impl crate::host::Host for Shelf {
-    fn usage(&self) -> crate::host::Usage {
-        crate::host::Usage::default()
+impl crate::platform::Platform for Shelf {
+    fn usage(&self) -> crate::platform::Usage {
+        crate::platform::Usage::default()
     }
 
     fn rewrite_config(&self, _: &str, _: &dyn Fn(&str) -> String) -> Result<(), String> {

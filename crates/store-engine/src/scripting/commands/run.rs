@@ -7,7 +7,7 @@ use store_script::{
 };
 
 use crate::acl;
-use crate::attend::{Attended, Busy};
+use crate::busy::{Busy, BusyDecision};
 use crate::commands::prelude::*;
 use crate::context::Caller;
 use crate::effects::ServerRequest;
@@ -100,7 +100,7 @@ fn begin(cx: &mut Context<'_>, request: Request<'_>, kind: ScriptKind) -> Runnin
     /// Arguments of the request that FUNCTION STATS shows at most, and bytes of each.
     const SHOWN_ARGS_MAX: usize = 32;
     const SHOWN_BYTES_MAX: usize = 128;
-    let started_at_us = cx.attendant.now_us();
+    let started_at_us = cx.busy_handler.now_us();
     let shown = |arg: &[u8]| arg[..arg.len().min(SHOWN_BYTES_MAX)].to_vec();
     Running {
         kind,
@@ -331,7 +331,7 @@ impl Host for ScriptHost<'_, '_> {
 
     fn tick(&mut self) -> Tick {
         let threshold_ms = self.cx.server.config.settings().busy_after_ms;
-        let Some(now_us) = self.cx.attendant.now_us() else { return Tick::Continue };
+        let Some(now_us) = self.cx.busy_handler.now_us() else { return Tick::Continue };
         let Some(running) = self.cx.server.scripting.running.as_mut() else {
             return Tick::Continue;
         };
@@ -342,14 +342,14 @@ impl Host for ScriptHost<'_, '_> {
         }
         self.cx.server.gates |= server_gate::BUSY_SCRIPT;
         let mut busy = Busy { db: self.cx.db, server: self.cx.server };
-        let attended = self.cx.attendant.attend(&mut busy);
+        let attended = self.cx.busy_handler.handle_busy(&mut busy);
         let running = self.cx.server.scripting.running.as_ref();
         let is_killed = running.is_some_and(|running| running.is_killed);
         let has_written = running.is_some_and(|running| running.has_written);
         let is_stopped = match attended {
-            Attended::Continue => false,
-            Attended::Stop => !has_written,
-            Attended::StopNow => true,
+            BusyDecision::Continue => false,
+            BusyDecision::Stop => !has_written,
+            BusyDecision::StopNow => true,
         };
         if is_stopped && has_written {
             self.cx.server.gates |= server_gate::TORN;

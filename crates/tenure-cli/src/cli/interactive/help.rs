@@ -12,8 +12,9 @@ To get help about store commands type:
       \"help <tab>\" to get a list of possible help topics
       \"quit\" to exit
 
-Others: \"clear\" clears the screen, \"connect <host> <port>\" goes elsewhere, \"5 PING\" pings five
-times. Ctrl-C leaves SUBSCRIBE, MONITOR and commands that block. Lines with passwords are not kept.
+Others: \"clear\" clears the screen, \"connect <host> <port>\" connects elsewhere, \"5 PING\"
+pings five times. Ctrl-C leaves SUBSCRIBE, MONITOR and commands that block. Lines with passwords
+are not kept.
 
 ";
 

@@ -125,14 +125,14 @@ fn attempt(client: &mut Client, words: &[Vec<u8>]) -> Result<(), ClientError> {
     let was_in_transaction = client.in_transaction;
     if client.notice_loss() {
         let place = client.target.name();
-        let gone = if was_in_transaction { " The transaction is gone." } else { "" };
-        eprintln!("(the connection was lost; connecting to {place} anew.{gone})");
+        let gone = if was_in_transaction { " The transaction was discarded." } else { "" };
+        eprintln!("(the connection was lost; connecting to {place} again.{gone})");
     }
     let watch = Stopwatch::start();
     match client.run(words) {
         Ok(_) => {}
         Err(ClientError::Interrupted) => {
-            eprintln!("(left by Ctrl-C; connected anew)");
+            eprintln!("(interrupted by Ctrl-C; connected again)");
             reconnect(client);
         }
         Err(error @ ClientError::Lost(_)) => {
@@ -160,7 +160,7 @@ fn reconnect(client: &mut Client) {
 fn connect(client: &mut Client, words: &[Vec<u8>]) {
     let text = |at: usize| String::from_utf8_lossy(&words[at]).into_owned();
     let Ok(port) = text(2).parse() else {
-        return eprintln!("Error: {:?} is no port", text(2));
+        return eprintln!("Error: {:?} is not a port", text(2));
     };
     client.target.place = tenure::backend::redis::Place::Tcp { host: text(1), port };
     client.disconnect();

@@ -149,7 +149,7 @@ fn a_lost_store_is_told_and_found_again() {
     terminal.sees("(TX)> ");
     server.restart();
     terminal.press("incr a\r");
-    terminal.sees("The transaction is gone.");
+    terminal.sees("The transaction was discarded.");
     terminal.sees("(integer) 1");
 }
 

@@ -29,7 +29,7 @@ fn a_port_that_speaks_something_else_is_told() {
     });
     let output = run(tenure_cli(&["-p", &port, "PING"]), b"");
     assert_eq!(output.status.code(), Some(69));
-    assert!(stderr(&output).contains("no RESP"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("not RESP"), "{}", stderr(&output));
     web.join().unwrap();
 }
 

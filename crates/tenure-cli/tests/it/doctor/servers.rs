@@ -238,8 +238,12 @@ fn an_address_that_leads_to_something_else_has_to_be_changed() {
     let port = server.port();
     let cases = [
         (format!("redis+sentinel://{}/mian", group.hosts()), "\"mian\"", "SENTINEL MASTERS"),
-        (format!("redis+sentinel://127.0.0.1:{port}/main"), "is no sentinel", "write redis://"),
-        (format!("redis+cluster://127.0.0.1:{port}"), "is no node of a cluster", "write redis://"),
+        (format!("redis+sentinel://127.0.0.1:{port}/main"), "is not a sentinel", "write redis://"),
+        (
+            format!("redis+cluster://127.0.0.1:{port}"),
+            "is not a node of a cluster",
+            "write redis://",
+        ),
         (format!("redis://{}", first_of(&group.hosts())), "is a sentinel", "redis+sentinel://"),
     ];
     for (store, named, next) in cases {

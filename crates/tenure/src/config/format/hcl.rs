@@ -143,7 +143,7 @@ fn insert(members: &mut Members, name: &str, node: Node) -> Result<(), SyntaxErr
                 insert(known, &name, node)?;
             }
         }
-        (Some(_), node) => return Err(refusal(node.line, &format!("{name:?} stands here twice"))),
+        (Some(_), node) => return Err(refusal(node.line, &format!("{name:?} is given twice"))),
     }
     Ok(())
 }

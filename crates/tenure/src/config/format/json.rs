@@ -124,7 +124,7 @@ impl<'de> Visitor<'de> for Place<'_> {
         let mut table: Vec<(String, Node)> = Vec::new();
         while let Some(name) = members.next_key::<String>()? {
             if table.iter().any(|(known, _)| *known == name) {
-                return Err(Error::custom(format!("{name:?} stands here twice")));
+                return Err(Error::custom(format!("{name:?} is given twice")));
             }
             let line = self.line.get();
             let node = members.next_value_seed(inner)?;

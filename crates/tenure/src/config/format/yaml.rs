@@ -73,7 +73,7 @@ impl<'a, I: Iterator<Item = Result<(Event<'a>, Span), ScanError>>> Reader<'a, I>
                 (_, line) => return refuse(line, "a name must be plain text"),
             };
             if members.iter().any(|(known, _)| *known == name) {
-                return refuse(line, &format!("{name:?} stands here twice"));
+                return refuse(line, &format!("{name:?} is given twice"));
             }
             let (first, value_line) = self.next()?;
             let node = self.node(first, value_line, depth)?;

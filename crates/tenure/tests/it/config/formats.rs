@@ -151,7 +151,7 @@ fn yaml_knows_its_lines_and_keeps_to_plain_values() {
         ("prefix: &a x\ninstance: *a", "file:2: aliases are not supported"),
         ("prefix: !!str x", "file:1: tags are not supported"),
         ("prefix: a\n---\nprefix: b", "file:2: a second document"),
-        ("prefix: a\nprefix: b", "file:2: \"prefix\" stands here twice"),
+        ("prefix: a\nprefix: b", "file:2: \"prefix\" is given twice"),
         ("prefix:", "file:1: prefix: null says nothing"),
         ("- a", "file:1: file: expects a table of settings"),
         ("prefix: [a, b]", "file:1: prefix: expects text, found a list"),

@@ -371,7 +371,7 @@ fn text_that_is_not_of_its_format_is_refused_with_its_line() {
         (
             Format::Json,
             "{\n\"prefix\": \"a\",\n\"prefix\": \"b\"\n}",
-            ":3: \"prefix\" stands here twice",
+            ":3: \"prefix\" is given twice",
         ),
         (Format::Json, "[]", ":1: file: expects a table of settings"),
         (Format::Json, "", ":1: EOF while parsing a value"),

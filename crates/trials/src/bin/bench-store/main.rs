@@ -51,10 +51,16 @@ fn main() -> Outcome {
     Ok(())
 }
 
-const USAGE: &str = "known are --quick and --only speed, stall, snapshot, append or memory";
+const USAGE: &str = "known are --quick and --only speed, get, stall, snapshot, append or memory";
 
 fn speed_alone(scale: &Scale, _: &mut Figures) -> Outcome {
     speed::measure(scale)?.print();
+    Ok(())
+}
+
+/// One command, in half a minute.
+fn get_alone(scale: &Scale, _: &mut Figures) -> Outcome {
+    speed::measure_one(scale, "get")?.print();
     Ok(())
 }
 
@@ -64,6 +70,7 @@ type Measure = fn(&Scale, &mut Figures) -> Outcome;
 fn only(what: &str) -> Outcome<Measure> {
     match what {
         "speed" => Ok(speed_alone),
+        "get" => Ok(get_alone),
         "stall" => Ok(stall::measure),
         "snapshot" => Ok(snapshot::measure),
         "append" => Ok(append::measure),

@@ -60,9 +60,18 @@ pub(crate) struct Speeds {
 }
 
 pub(crate) fn measure(scale: &Scale) -> Outcome<Speeds> {
+    measure_some(scale, |_| true)
+}
+
+/// The rows of one command.
+pub(crate) fn measure_one(scale: &Scale, test: &str) -> Outcome<Speeds> {
+    measure_some(scale, |name| name == test)
+}
+
+fn measure_some(scale: &Scale, is_wanted: impl Fn(&str) -> bool) -> Outcome<Speeds> {
     let mut rows = Vec::new();
     for &value_len in scale.value_lens {
-        for Test { name, .. } in TESTS {
+        for Test { name, .. } in TESTS.iter().filter(|test| is_wanted(test.name)) {
             for (pipeline, _) in PIPELINES {
                 rows.push(Row { test: name, value_len, pipeline, best: PerSide::default() });
             }

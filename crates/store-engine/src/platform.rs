@@ -33,7 +33,7 @@ pub struct SettingRefused {
 }
 
 /// The driver as the engine sees it. The engine itself touches neither files nor the system.
-pub trait Host: Send {
+pub trait Platform: Send {
     /// What the process uses now.
     fn usage(&self) -> Usage;
 
@@ -86,11 +86,11 @@ pub trait Host: Send {
     fn fill_secret(&self, bytes: &mut [u8]) -> bool;
 }
 
-/// A host that knows nothing, for tests of the engine alone.
+/// A platform that knows nothing, for tests of the engine alone.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NoHost;
+pub struct NoPlatform;
 
-impl Host for NoHost {
+impl Platform for NoPlatform {
     fn usage(&self) -> Usage {
         Usage::default()
     }

@@ -1,7 +1,7 @@
 //! Serving other clients while a script runs for too long.
 //!
 //! ```text
-//! Engine::execute ► script ► tick ► Attendant::attend(busy) ► Busy::execute(session, request)
+//! Engine::execute_with ► script ► tick ► BusyHandler::handle_busy ► Busy::execute
 //! ```
 //! The script has the engine; the driver has the sockets. Every now and then the script lets
 //! the driver serve its clients through [`Busy`], whose gates admit nothing but commands that
@@ -12,7 +12,7 @@ use store_resp::Request;
 use crate::config::Config;
 use crate::context::Context;
 use crate::effects::ServerRequest;
-use crate::engine::{Outcome, drop_reply, open_session};
+use crate::engine::{ExecuteOutcome, drop_reply, open_session};
 use crate::gate;
 use crate::keyspace::Keyspace;
 use crate::keyspace::changes::Unit;
@@ -20,24 +20,24 @@ use crate::session::{Origin, Session, SessionId, session_flag};
 use crate::state::ServerState;
 
 /// The driver, as a script sees it that runs for too long.
-pub trait Attendant {
+pub trait BusyHandler {
     /// Unix microseconds, from a clock that goes on while a request runs. Without one, no
     /// script ever runs for too long.
     fn now_us(&mut self) -> Option<u64>;
 
     /// Serves the clients that have something to say, without waiting for any.
-    fn attend(&mut self, busy: &mut Busy<'_>) -> Attended;
+    fn handle_busy(&mut self, busy: &mut Busy<'_>) -> BusyDecision;
 
     /// Why an end at this moment would lose what the append-only file is to keep: whether its files
     /// are whole and where they belong. `None` where it would not.
-    fn what_an_end_loses(&mut self) -> Option<String> {
+    fn loss_on_exit(&mut self) -> Option<String> {
         None
     }
 }
 
 /// What came of serving clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attended {
+pub enum BusyDecision {
     /// The script may go on.
     Continue,
     /// The server is to stop. A script that has written is waited for, since half of it must not
@@ -50,15 +50,15 @@ pub enum Attended {
 
 /// For engines that nobody drives: scripts run until they end.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NoAttendant;
+pub struct NoBusyHandler;
 
-impl Attendant for NoAttendant {
+impl BusyHandler for NoBusyHandler {
     fn now_us(&mut self) -> Option<u64> {
         None
     }
 
-    fn attend(&mut self, _: &mut Busy<'_>) -> Attended {
-        Attended::Continue
+    fn handle_busy(&mut self, _: &mut Busy<'_>) -> BusyDecision {
+        BusyDecision::Continue
     }
 }
 
@@ -102,13 +102,15 @@ impl Busy<'_> {
 
     /// Runs one request if it is of those that may run now, or refuses it. The moment of the
     /// script stays the moment of everything.
-    pub fn execute(&mut self, id: SessionId, request: Request<'_>) -> Outcome {
-        let Some(mut session) = self.server.sessions.take(id) else { return Outcome::Closing };
+    pub fn execute(&mut self, id: SessionId, request: Request<'_>) -> ExecuteOutcome {
+        let Some(mut session) = self.server.sessions.take(id) else {
+            return ExecuteOutcome::Closing;
+        };
         let (now_us, selected) = (self.db.now_us(), self.db.selected());
         self.db.begin(now_us, session.db);
         session.asked_at_ms = self.db.now_ms();
         let reply_start = session.output.position();
-        let mut nobody = NoAttendant;
+        let mut nobody = NoBusyHandler;
         let mut cx = Context::new(self.db, self.server, &mut session, &mut nobody);
         gate::handle(&mut cx, request);
         if cx.session.has(session_flag::REPLY_OFF | session_flag::REPLY_SKIP) {
@@ -118,6 +120,6 @@ impl Busy<'_> {
         self.db.begin(now_us, selected);
         let is_closing = session.has(session_flag::CLOSING);
         self.server.sessions.put_back(session);
-        if is_closing { Outcome::Closing } else { Outcome::Ready }
+        if is_closing { ExecuteOutcome::Closing } else { ExecuteOutcome::Ready }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use store_engine::{Config, ListenSettings, SettingRefused};
 
-use crate::listen::{ListenError, Listener, Place, listen_tcp};
+use crate::listen::{ListenAddress, ListenError, Listener, listen_tcp};
 use crate::tls::{TlsError, TlsSlot};
 
 /// Ports to listen on; 0 stands for one that the system chooses.
@@ -22,14 +22,14 @@ pub(crate) struct Ports {
 #[derive(Debug)]
 pub(crate) struct Change {
     ports: Ports,
-    pub(crate) kept: Vec<Place>,
+    pub(crate) kept: Vec<ListenAddress>,
     pub(crate) new: Vec<Listener>,
 }
 
 #[derive(Debug, Default)]
 struct Listening {
     /// Where the server listens or is about to.
-    places: Vec<Place>,
+    addresses: Vec<ListenAddress>,
     /// The ports that are wanted, also while `bind` names no address.
     ports: Ports,
     /// Whether it listened on a port when it started.
@@ -39,12 +39,12 @@ struct Listening {
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Outside {
+pub(crate) struct Sockets {
     pub(crate) tls: TlsSlot,
     listening: Arc<Mutex<Listening>>,
 }
 
-impl Outside {
+impl Sockets {
     /// Listens for the first time.
     pub(crate) fn open(&self, config: &Config, ports: Ports) -> Result<Vec<Listener>, OpenError> {
         let change = listen(config, ports, &[])?;
@@ -52,8 +52,8 @@ impl Outside {
             self.tls.load(config)?;
         }
         let mut listening = self.lock();
-        listening.places = change.new.iter().map(|listener| listener.place.clone()).collect();
-        listening.ports = ports_of(&listening.places);
+        listening.addresses = change.new.iter().map(|listener| listener.address.clone()).collect();
+        listening.ports = ports_of(&listening.addresses);
         listening.is_open = ports != Ports::default();
         Ok(change.new)
     }
@@ -93,7 +93,7 @@ impl Outside {
 
     /// The ports in use: plain, and TLS.
     pub(crate) fn ports(&self) -> Ports {
-        ports_of(&self.lock().places)
+        ports_of(&self.lock().addresses)
     }
 
     fn lock(&self) -> MutexGuard<'_, Listening> {
@@ -104,12 +104,12 @@ impl Outside {
 impl Listening {
     fn accept(&mut self, change: Change) {
         self.ports = change.ports;
-        self.places = change.kept.clone();
-        self.places.extend(change.new.iter().map(|listener| listener.place.clone()));
+        self.addresses = change.kept.clone();
+        self.addresses.extend(change.new.iter().map(|listener| listener.address.clone()));
         let mut change = change;
         // Sockets of a change that the loop has not seen yet.
         let unseen = self.change.take().map_or_else(Vec::new, |earlier| earlier.new);
-        change.new.extend(unseen.into_iter().filter(|old| change.kept.contains(&old.place)));
+        change.new.extend(unseen.into_iter().filter(|old| change.kept.contains(&old.address)));
         self.change = Some(change);
     }
 }
@@ -123,13 +123,13 @@ pub(crate) enum OpenError {
     Tls(#[from] TlsError),
 }
 
-fn ports_of(places: &[Place]) -> Ports {
+fn ports_of(addresses: &[ListenAddress]) -> Ports {
     let mut ports = Ports::default();
-    for place in places {
-        match place {
-            Place::Tcp(address) => ports.tcp = Some(address.port()),
-            Place::Tls(address) => ports.tls = Some(address.port()),
-            Place::Unix(_) => {}
+    for address in addresses {
+        match address {
+            ListenAddress::Tcp(address) => ports.tcp = Some(address.port()),
+            ListenAddress::Tls(address) => ports.tls = Some(address.port()),
+            ListenAddress::Unix(_) => {}
         }
     }
     ports
@@ -165,7 +165,7 @@ fn relisten(
         tcp: port(|listen| listen.port, used.tcp),
         tls: port(|listen| listen.tls_port, used.tls),
     };
-    listen(after, ports, &listening.places).or_else(|error| {
+    listen(after, ports, &listening.addresses).or_else(|error| {
         let reason = match name {
             "bind" => "Failed to bind to specified addresses.",
             _ => "Unable to listen on this port. Check server logs.",
@@ -174,12 +174,12 @@ fn relisten(
     })
 }
 
-fn listen(config: &Config, ports: Ports, taken: &[Place]) -> Result<Change, ListenError> {
+fn listen(config: &Config, ports: Ports, taken: &[ListenAddress]) -> Result<Change, ListenError> {
     let mut change = Change { ports, kept: Vec::new(), new: Vec::new() };
-    let plain = (ports.tcp, Place::Tcp as fn(_) -> _);
-    for (port, place_at) in [plain, (ports.tls, Place::Tls)] {
+    let plain = (ports.tcp, ListenAddress::Tcp as fn(_) -> _);
+    for (port, address_at) in [plain, (ports.tls, ListenAddress::Tls)] {
         if let Some(port) = port {
-            let (kept, new) = listen_tcp(config, port, place_at, taken)?;
+            let (kept, new) = listen_tcp(config, port, address_at, taken)?;
             change.kept.extend(kept);
             change.new.extend(new);
         }
