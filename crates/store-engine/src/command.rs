@@ -31,7 +31,7 @@ pub type FindAccess = fn(Request<'_>) -> u32;
 pub type FindScriptFlags = fn(&Interpreter, script: &[u8]) -> Option<ScriptFlags>;
 
 /// What changed in which version of Redis.
-pub type Change = (&'static str, &'static str);
+pub type HistoryEntry = (&'static str, &'static str);
 
 /// Whether a session that listens hears of an event of its own request behind the reply.
 pub type TellBehind = fn(Request<'_>, &KeyEvent) -> bool;
@@ -345,7 +345,7 @@ pub struct Command {
     /// What it takes, in the notation that `commands/docs` describes.
     pub arguments: &'static str,
     /// What changed since.
-    pub history: &'static [Change],
+    pub history: &'static [HistoryEntry],
     /// What to use instead, if nothing new should use it.
     pub deprecated: Option<Deprecated>,
     /// Rows of the second word, such as CONFIG GET.
@@ -480,7 +480,7 @@ impl Command {
     }
 
     /// With what changed in later versions of Redis.
-    pub const fn history(mut self, history: &'static [Change]) -> Self {
+    pub const fn history(mut self, history: &'static [HistoryEntry]) -> Self {
         self.history = history;
         self
     }

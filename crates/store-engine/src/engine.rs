@@ -14,11 +14,11 @@ use crate::effects::{Effects, Unblock};
 use crate::eviction::{self, Eviction};
 use crate::gate;
 use crate::keyspace::changes::Unit;
-use crate::keyspace::{ExpiryTurn, Foreseen, Garbage, Keyspace};
+use crate::keyspace::{ExpiryTurn, Garbage, Keyspace, PrefetchHandle};
 use crate::latency::LatencyMonitor;
 use crate::measure::{TickWork, Unmeasured};
 use crate::news;
-use crate::persistence::Persistence;
+use crate::persistence::PersistenceStatus;
 use crate::persistence::snapshot::Saving;
 use crate::platform::Platform;
 use crate::pubsub::PubSub;
@@ -99,7 +99,7 @@ impl Engine {
                 stats: Stats::default(),
                 identity,
                 measured: Measured::default(),
-                persistence: Persistence::default(),
+                persistence: PersistenceStatus::default(),
                 platform,
                 base_memory: 0,
                 clients_memory: 0,
@@ -373,20 +373,20 @@ impl Engine {
     /// The first of three steps that fetch the memory which a request of a session will need, when
     /// other work is done in between: to be called as soon as `key` is known.
     #[inline]
-    pub fn foresee(&self, id: SessionId, key: &[u8]) -> Option<Foreseen> {
+    pub fn foresee(&self, id: SessionId, key: &[u8]) -> Option<PrefetchHandle> {
         let session = self.state.sessions.get(id)?;
         Some(self.keyspace.foresee(session.db, key))
     }
 
     /// The second step.
     #[inline]
-    pub fn prefetch_entry(&self, foreseen: Foreseen) {
+    pub fn prefetch_entry(&self, foreseen: PrefetchHandle) {
         self.keyspace.prefetch_entry(foreseen);
     }
 
     /// The third step, shortly before the request runs.
     #[inline]
-    pub fn prefetch_value(&self, foreseen: Foreseen) {
+    pub fn prefetch_value(&self, foreseen: PrefetchHandle) {
         self.keyspace.prefetch_value(foreseen);
     }
 

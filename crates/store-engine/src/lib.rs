@@ -104,8 +104,8 @@ pub const REDIS_VERSION: &str = "7.0.15";
 
 pub use busy::{Busy, BusyDecision, BusyHandler, NoBusyHandler};
 pub use command::{
-    Arity, Begin, Change, Channels, Command, Deprecated, Find, FindAccess, FindKeys,
-    FindScriptFlags, FindSecrets, Group, KeySpec, Run, TellBehind, access, category, flag,
+    Arity, Begin, Channels, Command, Deprecated, Find, FindAccess, FindKeys, FindScriptFlags,
+    FindSecrets, Group, HistoryEntry, KeySpec, Run, TellBehind, access, category, flag,
 };
 pub use config::{
     AppendSettings, ClientAuth, ClientSettings, Config, ConfigError, Include, Kind, ListenSettings,
@@ -125,8 +125,8 @@ pub use keyspace::changes::{
 };
 pub use keyspace::memory::size_class;
 pub use keyspace::{
-    AccessPolicy, Data, Entry, Expiry, Foreseen, Freeing, FreeingSettings, FreeingStats, Garbage,
-    KeyStats, Keyspace, NewValue, Object, SnapshotForm, SnapshotKind, SnapshotProgress,
+    AccessPolicy, Data, Entry, Expiry, Freeing, FreeingSettings, FreeingStats, Garbage, KeyStats,
+    Keyspace, NewValue, Object, PrefetchHandle, SnapshotForm, SnapshotKind, SnapshotProgress,
     SnapshotTurn, StringRef, Value, ValueMut, ValueRef, WaitingKeys, Watches,
 };
 pub use latency::{EventSamples, Histogram, LatencyMonitor};
@@ -135,7 +135,7 @@ pub use persistence::snapshot::{
     LoadOptions, LoadProgress, LoadReport, SaveFailure, SaveJob, SavePoint, Saving, check_snapshot,
     fact,
 };
-pub use persistence::{AofFacts, Loading, Persistence};
+pub use persistence::{AofFacts, Loading, PersistenceStatus};
 pub use platform::{NoPlatform, Platform, SettingRefused, Usage};
 pub use pubsub::{PubSub, Subscriptions, TopicKind};
 pub use rates::{Amounts, RateMeter};

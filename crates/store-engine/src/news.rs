@@ -22,7 +22,7 @@ use crate::pubsub::commands::{deliver, each_channel};
 use crate::session::{SessionId, session_flag};
 use crate::state::ServerState;
 use crate::tracking::commands::watch_changes;
-use crate::tracking::{About, Origin, Own};
+use crate::tracking::{ChangeOrigin, NoticeSubject, RunningSession};
 
 /// Tells everybody what happened. `own` is the session that runs, unless it is in the table of
 /// sessions.
@@ -30,7 +30,7 @@ pub(crate) fn tell_news(
     db: &mut Keyspace,
     server: &mut ServerState,
     running: Option<SessionId>,
-    mut own: Option<Own<'_>>,
+    mut own: Option<RunningSession<'_>>,
 ) {
     let mask = db.changes.event_mask;
     let limit = server.config.settings().clients.output_limits.pubsub;
@@ -42,7 +42,7 @@ pub(crate) fn tell_news(
                     deliver(server, channel, text, &mut |frame| {
                         if let Some(own) = &mut own {
                             let bytes = frame_bytes(frame, own.protocol);
-                            (own.hear)(About::Event(&event), bytes);
+                            (own.hear)(NoticeSubject::Event(&event), bytes);
                         }
                     });
                 });
@@ -52,7 +52,7 @@ pub(crate) fn tell_news(
             News::Lost(key) => (Some(key), None, false),
         };
         let outputs = (&mut server.sessions, &mut server.effects, limit);
-        let origin = Origin { running, cause, by_script };
+        let origin = ChangeOrigin { running, cause, by_script };
         server.tracking.tell_change(key, origin, outputs, own.as_mut());
     }
     server.effects.has_untold = server.tracking.has_untold();
@@ -76,8 +76,13 @@ pub(crate) fn tell_own_news(cx: &mut Context<'_>) {
     let mut heard = Vec::new();
     let (id, protocol) = (cx.session.id, client_protocol(cx));
     let is_subscribed = cx.session.has(session_flag::SUBSCRIBED);
-    let hear = &mut |_: About<'_>, bytes: Vec<u8>| heard.extend(bytes);
-    tell_news(cx.db, cx.server, Some(id), Some(Own { id, protocol, is_subscribed, hear }));
+    let hear = &mut |_: NoticeSubject<'_>, bytes: Vec<u8>| heard.extend(bytes);
+    tell_news(
+        cx.db,
+        cx.server,
+        Some(id),
+        Some(RunningSession { id, protocol, is_subscribed, hear }),
+    );
     hear_bytes(cx, &heard);
 }
 
@@ -96,11 +101,16 @@ pub(crate) fn tell_beside_reply(cx: &mut Context<'_>, request: Request<'_>, repl
     let (mut before, mut behind, mut heard) = (Vec::new(), Vec::new(), Vec::new());
     let (id, protocol) = (cx.session.id, client_protocol(cx));
     let is_subscribed = cx.session.has(session_flag::SUBSCRIBED);
-    let hear = &mut |about: About<'_>, bytes: Vec<u8>| match about {
-        About::Event(event) => heard.push((event.clone(), bytes)),
-        About::Change(key) => heard.push((event_of_change(key), bytes)),
+    let hear = &mut |about: NoticeSubject<'_>, bytes: Vec<u8>| match about {
+        NoticeSubject::Event(event) => heard.push((event.clone(), bytes)),
+        NoticeSubject::Change(key) => heard.push((event_of_change(key), bytes)),
     };
-    tell_news(cx.db, cx.server, Some(id), Some(Own { id, protocol, is_subscribed, hear }));
+    tell_news(
+        cx.db,
+        cx.server,
+        Some(id),
+        Some(RunningSession { id, protocol, is_subscribed, hear }),
+    );
     let is_aside = is_aside(cx);
     for (mut event, bytes) in heard {
         if event.name == CHANGE && cx.db.look(&event.key).is_none() {

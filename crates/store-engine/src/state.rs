@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::effects::Effects;
 use crate::eviction::Eviction;
 use crate::latency::LatencyMonitor;
-use crate::persistence::Persistence;
+use crate::persistence::PersistenceStatus;
 use crate::persistence::snapshot::Saving;
 use crate::platform::Platform;
 use crate::pubsub::PubSub;
@@ -154,7 +154,7 @@ pub struct ServerState {
     /// What the driver counted.
     pub measured: Measured,
     /// What the driver tells of files.
-    pub persistence: Persistence,
+    pub persistence: PersistenceStatus,
     /// The driver, for what it alone can do.
     pub platform: Box<dyn Platform>,
     /// Bytes in use before the first key.

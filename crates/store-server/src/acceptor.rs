@@ -14,7 +14,7 @@ use crate::client::{Client, CloseState};
 use crate::clients::Clients;
 use crate::listen::Listener;
 use crate::newcomers::{Newcomers, is_new};
-use crate::sockets::Change;
+use crate::sockets::ListenerChange;
 use crate::stream::Stream;
 use crate::tls::TlsSlot;
 
@@ -130,7 +130,7 @@ impl Acceptor {
     }
 
     /// Listens where changed settings say.
-    pub(crate) fn change_listeners(&mut self, registry: &Registry, change: Change) {
+    pub(crate) fn change_listeners(&mut self, registry: &Registry, change: ListenerChange) {
         self.listeners
             .retain(|listener| listener.is_unix() || change.kept.contains(&listener.address));
         for listener in change.new {

@@ -16,7 +16,7 @@ const WAITING_BYTES_MIN: usize = 16 * 1024 * 1024;
 
 /// The thread, started when it is first needed.
 #[derive(Default)]
-pub(crate) struct Freeing {
+pub(crate) struct FreeingThread {
     worker: Option<Worker>,
     waiting_bytes: usize,
     waiting_objects: usize,
@@ -36,7 +36,7 @@ struct Freed {
     bytes: AtomicUsize,
 }
 
-impl Freeing {
+impl FreeingThread {
     /// Has garbage freed. Gives it back when too much waits already by the measure of
     /// `maxmemory`, 0 without one, or when there is no thread to be had.
     pub(crate) fn free(&mut self, garbage: Garbage, memory_max: usize) -> Result<(), Garbage> {
@@ -103,7 +103,7 @@ fn free_all(garbage: &Receiver<Garbage>, freed: &Freed) {
     }
 }
 
-impl Drop for Freeing {
+impl Drop for FreeingThread {
     fn drop(&mut self) {
         if let Some(Worker { sender, thread, .. }) = self.worker.take() {
             drop(sender);

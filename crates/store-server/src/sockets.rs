@@ -20,7 +20,7 @@ pub(crate) struct Ports {
 
 /// New listeners, and where old ones stay.
 #[derive(Debug)]
-pub(crate) struct Change {
+pub(crate) struct ListenerChange {
     ports: Ports,
     pub(crate) kept: Vec<ListenAddress>,
     pub(crate) new: Vec<Listener>,
@@ -34,7 +34,7 @@ struct Listening {
     ports: Ports,
     /// Whether it listened on a port when it started.
     is_open: bool,
-    change: Option<Change>,
+    change: Option<ListenerChange>,
 }
 
 /// See the module.
@@ -87,7 +87,7 @@ impl Sockets {
     }
 
     /// What the loop has to do about its listeners, once.
-    pub(crate) fn take_change(&self) -> Option<Change> {
+    pub(crate) fn take_change(&self) -> Option<ListenerChange> {
         self.lock().change.take()
     }
 
@@ -102,7 +102,7 @@ impl Sockets {
 }
 
 impl Listening {
-    fn accept(&mut self, change: Change) {
+    fn accept(&mut self, change: ListenerChange) {
         self.ports = change.ports;
         self.addresses = change.kept.clone();
         self.addresses.extend(change.new.iter().map(|listener| listener.address.clone()));
@@ -141,7 +141,7 @@ fn relisten(
     before: &Config,
     after: &Config,
     name: &'static str,
-) -> Result<Change, SettingRefused> {
+) -> Result<ListenerChange, SettingRefused> {
     /// Addresses that Redis listens on.
     const ADDRESSES_MAX: usize = 16;
     let refuse =
@@ -174,8 +174,12 @@ fn relisten(
     })
 }
 
-fn listen(config: &Config, ports: Ports, taken: &[ListenAddress]) -> Result<Change, ListenError> {
-    let mut change = Change { ports, kept: Vec::new(), new: Vec::new() };
+fn listen(
+    config: &Config,
+    ports: Ports,
+    taken: &[ListenAddress],
+) -> Result<ListenerChange, ListenError> {
+    let mut change = ListenerChange { ports, kept: Vec::new(), new: Vec::new() };
     let plain = (ports.tcp, ListenAddress::Tcp as fn(_) -> _);
     for (port, address_at) in [plain, (ports.tls, ListenAddress::Tls)] {
         if let Some(port) = port {

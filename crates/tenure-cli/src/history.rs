@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure::{HistoryEntry, HistoryKind, InstanceId, ServerTime, Token};
+use tenure::{CloseReason, HistoryEntry, HistoryKind, InstanceId, ServerTime, Token};
 
 use crate::exit::Failure;
 use crate::output::{OutputOptions, duration, moment, plain, table};
@@ -66,11 +66,11 @@ pub(crate) struct PastTerm {
     pub(crate) token: Option<Token>,
     /// `None` when the beginning is older than the record.
     pub(crate) began_at: Option<ServerTime>,
-    /// `None` while it lasts.
+    /// `None` while it lasts, and where the store forgot when it ended.
     pub(crate) ended_at: Option<ServerTime>,
     pub(crate) reason: Option<&'static str>,
     pub(crate) detail: String,
-    /// From the end of the term before to the beginning of this one.
+    /// From the end of the term before to the beginning of this one, where that is known.
     pub(crate) gap: Option<Duration>,
 }
 
@@ -78,6 +78,8 @@ pub(crate) struct PastTerm {
 pub(crate) fn past(entries: &[HistoryEntry]) -> Vec<Past> {
     let mut stretches: Vec<Past> = Vec::new();
     let mut last_end: Option<ServerTime> = None;
+    // Of the newest quarantine: how many stretches came before it.
+    let mut before_quarantine = 0;
     for entry in entries.iter().rev() {
         match &entry.what {
             HistoryKind::Granted => {
@@ -86,13 +88,24 @@ pub(crate) fn past(entries: &[HistoryEntry]) -> Vec<Past> {
                 stretches.push(Past::Term(term));
             }
             HistoryKind::Closed { reason, detail } => {
-                last_end = Some(entry.at);
-                let term = open_term(&mut stretches, entry);
-                term.ended_at = Some(entry.at);
-                term.reason = Some(reason.as_str());
-                term.detail.clone_from(detail);
+                let index = open_term(&mut stretches, entry);
+                let is_cut = is_told_by_store(reason.as_str()) && index < before_quarantine;
+                last_end = (!is_cut).then_some(entry.at);
+                if let Past::Term(term) = &mut stretches[index] {
+                    term.ended_at = last_end;
+                    term.reason = Some(reason.as_str());
+                    term.detail.clone_from(detail);
+                }
             }
             HistoryKind::Quarantined { detail } => {
+                // What the store forgot may have been a later end, and other terms.
+                last_end = None;
+                if let Some(Past::Term(term)) = stretches.last_mut()
+                    && term.reason.is_some_and(is_told_by_store)
+                {
+                    term.ended_at = None;
+                }
+                before_quarantine = stretches.len();
                 stretches.push(Past::Quarantine { at: entry.at, detail: detail.clone() });
             }
             _ => {}
@@ -102,19 +115,21 @@ pub(crate) fn past(entries: &[HistoryEntry]) -> Vec<Past> {
     stretches
 }
 
-/// The term that `entry` closes; a new one when its beginning is not in the record.
-fn open_term<'a>(stretches: &'a mut Vec<Past>, entry: &HistoryEntry) -> &'a mut PastTerm {
+/// Whether the store concluded the end from what it knew, rather than hearing of it.
+fn is_told_by_store(reason: &str) -> bool {
+    let concluded = [CloseReason::Expired, CloseReason::Vanished];
+    concluded.iter().any(|one| one.as_str() == reason)
+}
+
+/// Where the term is that `entry` closes; a new one when its beginning is not in the record.
+fn open_term(stretches: &mut Vec<Past>, entry: &HistoryEntry) -> usize {
     let found = stretches
         .iter()
         .rposition(|stretch| matches!(stretch, Past::Term(term) if term.token == entry.token));
-    let index = found.unwrap_or_else(|| {
+    found.unwrap_or_else(|| {
         stretches.push(Past::Term(PastTerm::of(entry)));
         stretches.len() - 1
-    });
-    match &mut stretches[index] {
-        Past::Term(term) => term,
-        Past::Quarantine { .. } => unreachable!("only terms are looked for and added"),
-    }
+    })
 }
 
 impl PastTerm {
@@ -206,11 +221,10 @@ pub(crate) fn past_rows(terms: &[Past], leader: Option<Token>) -> Vec<Vec<String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure::CloseReason;
 
     fn entry(at: u64, token: u64, what: HistoryKind) -> HistoryEntry {
-        let token = Token::new(token).unwrap();
-        HistoryEntry { at: ServerTime(at), id: InstanceId::seen("ada"), token: Some(token), what }
+        let token = Token::new(token);
+        HistoryEntry { at: ServerTime(at), id: InstanceId::seen("ada"), token, what }
     }
 
     fn closed() -> HistoryKind {
@@ -232,6 +246,32 @@ mod tests {
         assert_eq!(newest.lasted(), None);
         assert_eq!(oldest.lasted(), Some(Duration::from_micros(4_000)));
         assert_eq!(oldest.reason, Some("released"));
+    }
+
+    /// The store came back with older data: who led until when, and who else, is forgotten.
+    #[test]
+    fn across_a_loss_of_data_neither_end_nor_gap_is_known() {
+        let lost = || HistoryKind::Quarantined { detail: "store restarted".to_owned() };
+        let expired =
+            || HistoryKind::Closed { reason: CloseReason::Expired, detail: String::new() };
+        let granted = || HistoryKind::Granted;
+        let before = [entry(9, 2, granted()), entry(7, 0, lost()), entry(5, 1, expired())];
+        let after = [entry(9, 2, granted()), entry(7, 1, expired()), entry(6, 0, lost())];
+        for newer in [before, after] {
+            let entries: Vec<_> = newer.into_iter().chain([entry(1, 1, granted())]).collect();
+            let terms = past(&entries);
+            let [Past::Term(newest), Past::Quarantine { .. }, Past::Term(oldest)] = &terms[..]
+            else {
+                panic!("two terms and a quarantine, not {terms:?}")
+            };
+            assert_eq!((newest.gap, oldest.lasted()), (None, None), "{terms:?}");
+            assert_eq!(oldest.reason, Some("expired"));
+        }
+        // What the leader itself said counts.
+        let told = [entry(7, 0, lost()), entry(5, 1, closed()), entry(1, 1, granted())];
+        let terms = past(&told);
+        let Some(Past::Term(term)) = terms.last() else { panic!("a term, not {terms:?}") };
+        assert_eq!(term.lasted(), Some(Duration::from_micros(4)));
     }
 
     #[test]

@@ -138,13 +138,21 @@ fn check_descriptors() -> Result<(), Failure> {
 /// What was asked for. How long a command may wait counts from here on.
 fn parse() -> Result<Arguments, clap::Error> {
     let words = Arguments::command().try_get_matches()?;
-    let limit = words.subcommand().and_then(|(_, words)| {
-        words.try_get_one::<Duration>("wait_timeout").ok().flatten().copied()
-    });
-    if let Some(limit) = limit {
-        local::wait_at_most(limit);
+    if let Some(wait) = words.subcommand().and_then(|(name, words)| patience(name, words)) {
+        local::be_patient(wait);
     }
     Arguments::from_arg_matches(&words)
+}
+
+/// How long the commands that wait for what may pass do so: `run`, and `once` if told to.
+fn patience(name: &str, words: &clap::ArgMatches) -> Option<local::Wait> {
+    let limit = words.try_get_one::<Duration>("wait_timeout").ok().flatten().copied();
+    match limit {
+        Some(limit) => Some(local::Wait::AtMost(limit)),
+        None if name == "run" => Some(local::Wait::Endless),
+        None if name == "once" && words.get_flag("wait") => Some(local::Wait::Endless),
+        None => None,
+    }
 }
 
 fn dispatch(command: Command) -> Result<ExitCode, Failure> {
@@ -187,6 +195,22 @@ mod tests {
     #[test]
     fn the_tree_of_commands_is_sound() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn what_waits_for_a_store_that_may_come_back_has_no_other_limit_than_its_own() {
+        let of = |line: &str| {
+            let matches = Arguments::command().try_get_matches_from(line.split(' ')).unwrap();
+            let (name, words) = matches.subcommand().unwrap();
+            patience(name, words)
+        };
+        let minute = Some(local::Wait::AtMost(Duration::from_secs(60)));
+        assert_eq!(of("tenure run job -- true"), Some(local::Wait::Endless));
+        assert_eq!(of("tenure run job --wait-timeout 1m -- true"), minute);
+        assert_eq!(of("tenure once job --tick 1 --wait -- true"), Some(local::Wait::Endless));
+        assert_eq!(of("tenure once job --tick 1 --wait --wait-timeout 1m -- true"), minute);
+        assert_eq!(of("tenure once job -- true"), None);
+        assert_eq!(of("tenure who job"), None);
     }
 
     /// The words of a line as a shell would split them, up to what is the shell's own.

@@ -432,7 +432,8 @@ impl Turn {
                 u8::from(self.waits)
             }
             (OnceOutcome::NotNow(reason), _) => {
-                talk(&format!("not now: {reason}"));
+                let next = if self.waits { "try again" } else { "try again then, or add --wait" };
+                talk(&format!("not now: {reason}; {next}"));
                 exit::TIMED_OUT
             }
             (OnceOutcome::Interrupted(reason), None) => {
@@ -453,7 +454,7 @@ impl Turn {
     /// What becomes of a tick whose program ran, and not to its end.
     fn left_begun(&self) -> String {
         match self.on_crash {
-            OnCrash::Rerun => "the tick is open, so it will be run again".to_owned(),
+            OnCrash::Rerun => "the tick is open, so the next call runs it again".to_owned(),
             OnCrash::Skip => format!("the tick counts as begun and is skipped: {BY_PEOPLE}"),
         }
     }
@@ -469,7 +470,7 @@ impl Turn {
     /// What becomes of a tick whose program did not run, where the store may know it as begun.
     fn perhaps_begun(&self) -> String {
         match self.on_crash {
-            OnCrash::Rerun => "the tick is open, so it will be run again".to_owned(),
+            OnCrash::Rerun => "the tick is open, so the next call runs it again".to_owned(),
             OnCrash::Skip => {
                 format!(
                     "the store may count the tick as begun, and then it is skipped: {BY_PEOPLE}"

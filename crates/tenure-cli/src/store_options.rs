@@ -173,7 +173,10 @@ pub(crate) fn blame_on(store: &str, error: tenure::Error) -> Failure {
     let tenure::Error::Store(trouble) = &error else { return Failure::from(error) };
     let next = match trouble.next_step() {
         Some(_) => String::new(),
-        None => format!("; {}", usual_step(trouble.kind())),
+        None => format!(
+            "; {}",
+            refusal_step(trouble.message()).unwrap_or_else(|| usual_step(trouble.kind()))
+        ),
     };
     let failure = Failure::from(error);
     let place = match failure.message.contains(store) {
@@ -185,6 +188,19 @@ pub(crate) fn blame_on(store: &str, error: tenure::Error) -> Failure {
         _ => "",
     };
     Failure { message: format!("{place}{}{next}{or_another}", failure.message), ..failure }
+}
+
+/// What to do where a server refuses to write: its own first word says why.
+pub(crate) fn refusal_step(said: &str) -> Option<&'static str> {
+    Some(match said.split_whitespace().next()? {
+        "OOM" => "CONFIG SET maxmemory to more, or remove keys that nobody needs",
+        "NOREPLICAS" => "attach replicas, or CONFIG SET min-replicas-to-write to fewer",
+        "MISCONF" if said.contains("AOF") => {
+            "free space on its disk; it recovers by itself, and its log says why it failed"
+        }
+        "MISCONF" => "free space on its disk, then BGSAVE there; its log says why it failed",
+        _ => return None,
+    })
 }
 
 /// What to do where the library knows nothing better.

@@ -107,6 +107,8 @@ pub(crate) fn vacancy(why: &Vacancy) -> String {
                  are there), or remove them for good and set replicas=N to how many are left"
             )
         }
-        _ => "it is free (is any candidate running? `tenure members` lists them)".to_owned(),
+        _ => "it is free (is any candidate running? `tenure members` lists them; `tenure doctor NAME` \
+              tells whether the store refuses writes)"
+            .to_owned(),
     }
 }

@@ -373,7 +373,7 @@ mod tests {
             assert!(error.contains(expected), "{address}: {error}");
         }
         assert!(
-            FORM.parse("x://a,b,A:7").unwrap().hosts().unwrap_err().contains("node A:7 stands")
+            FORM.parse("x://a,b,A:7").unwrap().hosts().unwrap_err().contains("node A:7 is given")
         );
     }
 }

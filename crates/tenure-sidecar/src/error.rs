@@ -11,7 +11,10 @@ pub enum SidecarError {
     #[error(transparent)]
     Tenure(#[from] tenure::Error),
     /// Nothing to serve.
-    #[error("no election is configured: name one in [elections.NAME] or sidecar.observe")]
+    #[error(
+        "no election is configured: write `tenure sidecar NAME`, or name one in [elections.NAME] or \
+         sidecar.observe"
+    )]
     NothingToWatch,
     /// The same resource twice.
     #[error("{name:?} is named twice, or is both taken part in and observed: keep one")]

@@ -1,7 +1,7 @@
 //! From the store's history to terms with gaps between them, as a timeline shows them.
 
 use serde::Serialize;
-use tenure::{HistoryEntry, HistoryKind, Token};
+use tenure::{CloseReason, HistoryEntry, HistoryKind, Token};
 
 use crate::timestamp::Timestamp;
 
@@ -20,7 +20,8 @@ pub(crate) struct TermRecord {
     pub(crate) reason: Option<&'static str>,
     /// The successor, or an operator's words.
     pub(crate) detail: Option<String>,
-    /// How long nobody led before it, by the store's clock; `None` for the first that is known.
+    /// How long nobody led before it, by the store's clock; `None` for the first that is known, and
+    /// where the store forgot when the term before it ended.
     pub(crate) gap_ms: Option<u64>,
     /// Why nobody could lead in that gap, if the store had lost its past.
     pub(crate) quarantined: Option<String>,
@@ -36,6 +37,7 @@ pub(crate) fn terms(entries: &[HistoryEntry]) -> Vec<TermRecord> {
         match &entry.what {
             HistoryKind::Granted => {
                 let ended_at = terms.last().and_then(|term| term.ended_at);
+                let ended_at = ended_at.filter(|_| quarantined.is_none());
                 terms.push(TermRecord {
                     id: entry.id.to_string(),
                     instance: entry.id.name().to_owned(),
@@ -50,12 +52,21 @@ pub(crate) fn terms(entries: &[HistoryEntry]) -> Vec<TermRecord> {
             }
             HistoryKind::Closed { reason, detail } => {
                 if let Some(term) = terms.iter_mut().rev().find(|term| term.token == token) {
-                    term.ended_at = Some(at.max(term.began_at));
+                    let is_known = quarantined.is_none() || !is_told_by_store(reason.as_str());
+                    term.ended_at = is_known.then(|| at.max(term.began_at));
                     term.reason = Some(reason.as_str());
                     term.detail = Some(detail.clone()).filter(|detail| !detail.is_empty());
                 }
             }
-            HistoryKind::Quarantined { detail } => quarantined = Some(detail.clone()),
+            HistoryKind::Quarantined { detail } => {
+                // What the store forgot may have been a later end.
+                if let Some(term) = terms.last_mut()
+                    && term.reason.is_some_and(is_told_by_store)
+                {
+                    term.ended_at = None;
+                }
+                quarantined = Some(detail.clone());
+            }
             // A word that a newer version wrote.
             _ => {}
         }
@@ -63,10 +74,16 @@ pub(crate) fn terms(entries: &[HistoryEntry]) -> Vec<TermRecord> {
     terms
 }
 
+/// Whether the store concluded the end from what it knew, rather than hearing of it.
+fn is_told_by_store(reason: &str) -> bool {
+    let concluded = [CloseReason::Expired, CloseReason::Vanished];
+    concluded.iter().any(|one| one.as_str() == reason)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure::{CloseReason, InstanceId, ServerTime, Token};
+    use tenure::{InstanceId, ServerTime};
 
     fn entry(at_ms: u64, id: &str, token: u64, what: HistoryKind) -> HistoryEntry {
         let (at, token) = (ServerTime(at_ms * 1000), Token::new(token));
@@ -86,6 +103,21 @@ mod tests {
         assert_eq!((terms[0].instance.as_str(), terms[0].reason), ("ada", Some("handed-over")));
         assert_eq!((terms[0].gap_ms, terms[1].gap_ms), (None, Some(50)));
         assert_eq!((terms[0].ended_at, terms[1].ended_at), (Some(Timestamp(1200)), None));
+    }
+
+    #[test]
+    fn across_a_loss_of_data_neither_end_nor_gap_is_known() {
+        let expired = HistoryKind::Closed { reason: CloseReason::Expired, detail: String::new() };
+        let lost = HistoryKind::Quarantined { detail: "store restarted".to_owned() };
+        let entries = [
+            entry(9, "bob_1", 8, HistoryKind::Granted),
+            entry(6, "~quarantine", 0, lost),
+            entry(5, "ada_1", 7, expired),
+            entry(1, "ada_1", 7, HistoryKind::Granted),
+        ];
+        let terms = terms(&entries);
+        assert_eq!((terms[0].ended_at, terms[0].reason), (None, Some("expired")));
+        assert_eq!(terms[1].gap_ms, None);
     }
 
     #[test]

@@ -123,15 +123,15 @@ fn auth(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 
 /// The options of HELLO.
 #[derive(Default)]
-struct Greeting<'a> {
+struct HelloOptions<'a> {
     protocol: Option<Protocol>,
     login: Option<(&'a [u8], &'a [u8])>,
     name: Option<&'a [u8]>,
 }
 
 fn hello(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let greeting = parse_greeting(request)?;
-    if let Some((user, password)) = greeting.login {
+    let options = parse_hello(request)?;
+    if let Some((user, password)) = options.login {
         acl::authenticate(cx, request.arg(0), user, password)?;
     }
     if cx.session.has(session_flag::NEEDS_AUTH) {
@@ -141,10 +141,10 @@ fn hello(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
              select the RESP protocol version at the same time",
         ));
     }
-    if let Some(name) = greeting.name {
+    if let Some(name) = options.name {
         set_name(cx, name)?;
     }
-    if let Some(protocol) = greeting.protocol {
+    if let Some(protocol) = options.protocol {
         cx.session.protocol = protocol;
         cx.reply.set_protocol(protocol);
     }
@@ -152,12 +152,12 @@ fn hello(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     Ok(())
 }
 
-fn parse_greeting(request: Request<'_>) -> Result<Greeting<'_>, CommandError> {
-    let mut greeting = Greeting::default();
+fn parse_hello(request: Request<'_>) -> Result<HelloOptions<'_>, CommandError> {
+    let mut options = HelloOptions::default();
     if let Some(version) = request.get(1) {
         let not_integer = "ERR Protocol version is not an integer or out of range";
         let version = store_resp::parse_integer(version).ok_or(CommandError::text(not_integer))?;
-        greeting.protocol = Some(match version {
+        options.protocol = Some(match version {
             2 => Protocol::Resp2,
             3 => Protocol::Resp3,
             _ => return Err(CommandError::text("NOPROTO unsupported protocol version")),
@@ -166,10 +166,10 @@ fn parse_greeting(request: Request<'_>) -> Result<Greeting<'_>, CommandError> {
     let mut at = 2;
     while let Some(word) = request.get(at) {
         if is_word(word, "AUTH") && at + 2 < request.len() {
-            greeting.login = Some((request.arg(at + 1), request.arg(at + 2)));
+            options.login = Some((request.arg(at + 1), request.arg(at + 2)));
             at += 3;
         } else if is_word(word, "SETNAME") && at + 1 < request.len() {
-            greeting.name = Some(request.arg(at + 1));
+            options.name = Some(request.arg(at + 1));
             at += 2;
         } else {
             let option = String::from_utf8_lossy(word);
@@ -177,7 +177,7 @@ fn parse_greeting(request: Request<'_>) -> Result<Greeting<'_>, CommandError> {
             return Err(CommandError::new(text));
         }
     }
-    Ok(greeting)
+    Ok(options)
 }
 
 fn greet(cx: &mut Context<'_>) {

@@ -16,7 +16,7 @@ const MIGRATE_KEYS: &[KeySpec] = &[
 ];
 const CATEGORIES: u32 = category::KEYSPACE | category::DANGEROUS;
 
-const RESTORE: &[Change] = &[
+const RESTORE: &[HistoryEntry] = &[
     ("3.0.0", "Takes REPLACE."),
     ("5.0.0", "Takes ABSTTL."),
     ("5.0.0", "Takes IDLETIME and FREQ."),

@@ -4,8 +4,8 @@ use super::prelude::*;
 use crate::keyspace::changes::KeyEvent;
 use crate::news;
 
-const CONDITION: &[Change] = &[("7.0.0", "Takes NX, XX, GT and LT.")];
-const MISSING: &[Change] = &[("2.8.0", "Answers -2 when there is no key.")];
+const CONDITION: &[HistoryEntry] = &[("7.0.0", "Takes NX, XX, GT and LT.")];
+const MISSING: &[HistoryEntry] = &[("2.8.0", "Answers -2 when there is no key.")];
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("expire", AtLeast(3), WRITE | FAST, expire)
@@ -80,33 +80,33 @@ fn told_behind(request: Request<'_>, event: &KeyEvent) -> bool {
 
 /// In what unit a time was given.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(super) enum TimeUnit {
     Seconds,
     Milliseconds,
 }
 
 /// The unix millisecond `amount` units after `base_ms`, or `None` when that overflows.
-pub(super) fn deadline(amount: i64, unit: Unit, base_ms: u64) -> Option<i64> {
-    let factor = if unit == Unit::Seconds { 1000 } else { 1 };
+pub(super) fn deadline(amount: i64, unit: TimeUnit, base_ms: u64) -> Option<i64> {
+    let factor = if unit == TimeUnit::Seconds { 1000 } else { 1 };
     amount.checked_mul(factor)?.checked_add_unsigned(base_ms)
 }
 
 fn expire(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let base = cx.db.now_ms();
-    set_expiry(cx, request, Unit::Seconds, base)
+    set_expiry(cx, request, TimeUnit::Seconds, base)
 }
 
 fn pexpire(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let base = cx.db.now_ms();
-    set_expiry(cx, request, Unit::Milliseconds, base)
+    set_expiry(cx, request, TimeUnit::Milliseconds, base)
 }
 
 fn expireat(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    set_expiry(cx, request, Unit::Seconds, 0)
+    set_expiry(cx, request, TimeUnit::Seconds, 0)
 }
 
 fn pexpireat(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    set_expiry(cx, request, Unit::Milliseconds, 0)
+    set_expiry(cx, request, TimeUnit::Milliseconds, 0)
 }
 
 /// The conditions NX, XX, GT and LT.
@@ -158,7 +158,7 @@ fn parse_conditions(request: Request<'_>) -> Result<Conditions, CommandError> {
 fn set_expiry(
     cx: &mut Context<'_>,
     request: Request<'_>,
-    unit: Unit,
+    unit: TimeUnit,
     base_ms: u64,
 ) -> CommandResult {
     let key = request.arg(1);

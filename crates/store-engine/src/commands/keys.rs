@@ -8,7 +8,7 @@ use crate::effects::ServerRequest;
 use crate::keyspace::{Entry, Freeing, NewValue, ValueRef};
 use crate::persistence::snapshot;
 
-const FLUSH: &[Change] = &[("4.0.0", "Takes ASYNC."), ("6.2.0", "Takes SYNC.")];
+const FLUSH: &[HistoryEntry] = &[("4.0.0", "Takes ASYNC."), ("6.2.0", "Takes SYNC.")];
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("copy", AtLeast(3), WRITE | GROWS, copy)

@@ -120,7 +120,7 @@ pub(crate) const PREFETCH_MAX: usize = 16;
 
 /// A key that will be looked up soon. Any change of the keyspace in between does no harm.
 #[derive(Clone, Copy, Debug)]
-pub struct Foreseen {
+pub struct PrefetchHandle {
     db: usize,
     hash: u64,
 }
@@ -306,21 +306,21 @@ impl Keyspace {
 
     /// The first step of fetching what a lookup of `key` in database `db` will touch.
     #[inline]
-    pub(crate) fn foresee(&self, db: usize, key: &[u8]) -> Foreseen {
+    pub(crate) fn foresee(&self, db: usize, key: &[u8]) -> PrefetchHandle {
         let hash = self.hash(key);
         self.databases[db].prefetch_bucket(hash);
-        Foreseen { db, hash }
+        PrefetchHandle { db, hash }
     }
 
     /// The second step, when the bucket is there: the entry, as far as one can tell.
     #[inline]
-    pub(crate) fn prefetch_entry(&self, foreseen: Foreseen) {
+    pub(crate) fn prefetch_entry(&self, foreseen: PrefetchHandle) {
         self.databases[foreseen.db].prefetch_entry(foreseen.hash);
     }
 
     /// The third step, when the entry's beginning is there: the rest of it.
     #[inline]
-    pub(crate) fn prefetch_value(&self, foreseen: Foreseen) {
+    pub(crate) fn prefetch_value(&self, foreseen: PrefetchHandle) {
         if let Some(entry) = self.databases[foreseen.db].prefetch_entry(foreseen.hash) {
             entry.prefetch_value();
         }

@@ -80,7 +80,7 @@ impl Default for AofFacts {
 
 /// All of it.
 #[derive(Clone, Debug, Default)]
-pub struct Persistence {
+pub struct PersistenceStatus {
     /// Data being loaded, if it is.
     pub loading: Option<Loading>,
     /// The append-only file.
@@ -89,7 +89,7 @@ pub struct Persistence {
     pub(crate) load_failure: Option<LoadFailure>,
 }
 
-impl Persistence {
+impl PersistenceStatus {
     /// What commands that change data are answered with while files cannot be written.
     pub(crate) fn refusal(&self) -> CommandError {
         let reason = self.aof.trouble.as_deref().unwrap_or("unknown");

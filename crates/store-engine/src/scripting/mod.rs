@@ -14,7 +14,7 @@ pub struct Scripting {
     /// Away while a script runs: it cannot be used by what the script calls.
     pub(crate) interpreter: Option<Interpreter>,
     /// The script that runs.
-    pub(crate) running: Option<Running>,
+    pub(crate) running: Option<RunningScript>,
     /// The only scripts that may be loaded; libraries may not at all then.
     known: Option<BTreeSet<Digest>>,
 }
@@ -24,7 +24,7 @@ const UNKNOWN_CODE: CommandError =
 
 /// A running script.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningScript {
     pub(crate) kind: ScriptKind,
     /// The function, or `eval`.
     pub(crate) name: Vec<u8>,

@@ -31,6 +31,12 @@ pub(crate) fn client_tracking(cx: &mut Context<'_>, request: Request<'_>) -> Com
         if let Some(session) = tracking.redirect.and_then(|id| cx.server.sessions.get_mut(id)) {
             session.flags |= session_flag::HEARS_FOR_OTHERS;
         }
+        if !cx.session.has(session_flag::TRACKING) {
+            // What happened before, in the same transaction perhaps, is not for it.
+            tell_own_news(cx);
+            cx.server.tracking.forget_untold();
+            cx.server.effects.has_untold = false;
+        }
         cx.server.tracking.enable(cx.session, tracking);
         cx.db.changes.tracking = true;
     } else if is_word(request.arg(2), "OFF") {

@@ -127,7 +127,7 @@ impl Untold {
 
 /// In whose request a key changed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin {
+pub(crate) struct ChangeOrigin {
     /// The session that runs.
     pub(crate) running: Option<SessionId>,
     /// The session that changed the key. What ended or was evicted, nobody changed.
@@ -138,16 +138,16 @@ pub(crate) struct Origin {
 
 /// The session that runs, which is not in the table meanwhile, and how it hears of changes that
 /// others redirect to it.
-pub(crate) struct Own<'a> {
+pub(crate) struct RunningSession<'a> {
     pub(crate) id: SessionId,
     pub(crate) protocol: Protocol,
     pub(crate) is_subscribed: bool,
     /// Gets what it is about, and the message.
-    pub(crate) hear: &'a mut dyn FnMut(About<'_>, Vec<u8>),
+    pub(crate) hear: &'a mut dyn FnMut(NoticeSubject<'_>, Vec<u8>),
 }
 
 /// What a message to the running session is about.
-pub(crate) enum About<'a> {
+pub(crate) enum NoticeSubject<'a> {
     Event(&'a KeyEvent),
     /// A key, or all of them.
     Change(Option<&'a [u8]>),
@@ -158,7 +158,7 @@ struct Notice<'a, 'o> {
     sessions: &'a mut Sessions,
     effects: &'a mut Effects,
     limit: OutputLimit,
-    own: Option<&'a mut Own<'o>>,
+    own: Option<&'a mut RunningSession<'o>>,
 }
 
 impl TrackingTable {
@@ -251,9 +251,9 @@ impl TrackingTable {
     pub(crate) fn tell_change(
         &mut self,
         key: Option<Box<[u8]>>,
-        Origin { running, cause, by_script }: Origin,
+        ChangeOrigin { running, cause, by_script }: ChangeOrigin,
         (sessions, effects, limit): (&mut Sessions, &mut Effects, OutputLimit),
-        own: Option<&mut Own<'_>>,
+        own: Option<&mut RunningSession<'_>>,
     ) {
         let mut notice = Notice { sessions, effects, limit, own };
         let Some(key) = key else {
@@ -429,7 +429,7 @@ impl TrackingTable {
     }
 }
 
-impl Own<'_> {
+impl RunningSession<'_> {
     fn hear_change(&mut self, key: Option<&[u8]>, write_keys: &dyn Fn(&mut ReplyWriter)) {
         let mut writer = ReplyWriter::new(self.protocol);
         match self.protocol {
@@ -445,7 +445,7 @@ impl Own<'_> {
             Protocol::Resp2 => return,
         }
         write_keys(&mut writer);
-        (self.hear)(About::Change(key), writer.into_bytes());
+        (self.hear)(NoticeSubject::Change(key), writer.into_bytes());
     }
 }
 

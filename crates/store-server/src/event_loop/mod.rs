@@ -37,7 +37,7 @@ use crate::acceptor::{Acceptor, LISTENER_BASE};
 use crate::allocator::Allocator;
 use crate::clients::Clients;
 use crate::clock::{Clock, thread_cpu};
-use crate::freeing::Freeing;
+use crate::freeing::FreeingThread;
 use crate::listen::Listener;
 use crate::persistence::snapshot::{Generations, Saver};
 use crate::persistence::{FileEvent, Loader, Persistence};
@@ -100,7 +100,7 @@ pub(crate) struct EventLoop {
     /// Scratch for the requests of one client that are run at once.
     batch: Vec<Pending>,
     next_client_check_ms: u64,
-    freeing: Freeing,
+    freeing: FreeingThread,
     shrinking: Shrinking,
     /// Whether some client has more unread output than it may have for long.
     watches_output: bool,
@@ -148,7 +148,7 @@ impl EventLoop {
             spare_output: Vec::new(),
             batch: Vec::new(),
             next_client_check_ms: 0,
-            freeing: Freeing::default(),
+            freeing: FreeingThread::default(),
             shrinking: Shrinking::at_start(),
             watches_output: false,
             cpu_before: Duration::ZERO,

@@ -1,6 +1,6 @@
 //! Bytes that come in, until they are requests.
 
-use store_engine::{Foreseen, LogLevel};
+use store_engine::{LogLevel, PrefetchHandle};
 use store_resp::glimpse_key;
 
 use super::{EventLoop, UNAUTHENTICATED_INPUT_MAX};
@@ -25,7 +25,7 @@ pub(super) struct Arrival {
     slot: usize,
     buffer: Vec<u8>,
     len: usize,
-    foreseen: Option<Foreseen>,
+    foreseen: Option<PrefetchHandle>,
 }
 
 impl EventLoop {

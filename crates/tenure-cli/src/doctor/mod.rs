@@ -68,9 +68,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let tenure = store_options::connect(config)?;
     let is_lost = findings.iter().any(|finding| finding.code == Code::QuorumLost);
     // Without a majority there is nothing to be known of an election.
+    let is_refused = findings.iter().any(|finding| finding.code == Code::WritesRefused);
     for name in names.iter().filter(|_| !is_lost) {
         let found = election(&tenure, name)?;
-        let is_new = |found: &Finding| !is_told(found, &findings);
+        // Candidates cannot say that they are there while nothing can be written.
+        let of_silence = [Code::NeverStarted, Code::NoCandidate, Code::OneCandidate];
+        let is_known = |code: Code| !is_refused || !of_silence.contains(&code);
+        let is_new = |found: &Finding| !is_told(found, &findings) && is_known(found.code);
         let found: Vec<_> = found.into_iter().filter(is_new).collect();
         findings.extend(found);
     }
@@ -171,8 +175,9 @@ fn election(tenure: &Tenure, name: &str) -> Result<Vec<Finding>, Failure> {
             return Ok(vec![Finding::new(Code::ForeignKey, what, next).about(name)]);
         }
         Err(tenure::Error::Store(error)) if error.kind() == tenure::StoreErrorKind::Denied => {
-            let found = Finding::new(Code::Acl, error.to_string(), "grant what docs/acl.md lists");
-            return Ok(vec![found.about(name)]);
+            let next = error.next_step().unwrap_or("grant what docs/acl.md lists");
+            let what = error.clone().without_next_step().to_string();
+            return Ok(vec![Finding::new(Code::Acl, what, next).about(name)]);
         }
         // The store itself answered before, so this is about the election.
         Err(tenure::Error::Store(error)) => {

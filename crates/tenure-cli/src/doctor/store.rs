@@ -12,6 +12,7 @@ use super::rights::{Extras, Rights};
 use crate::cli::Conversation;
 use crate::clock;
 use crate::output::plain;
+use crate::store_options::refusal_step;
 
 /// How long connecting and each answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -270,18 +271,9 @@ impl StoreFacts {
 
     fn writes(&self) -> Option<Finding> {
         let said = self.write_refusal.as_ref()?;
-        let next = match said.split_whitespace().next() {
-            Some("OOM") => "CONFIG SET maxmemory to more, or remove keys that nobody needs",
-            Some("NOREPLICAS") => "attach replicas, or CONFIG SET min-replicas-to-write to fewer",
-            Some("MISCONF") if said.contains("AOF") => {
-                "free space on its disk; it recovers by itself, and its log says why it failed"
-            }
-            Some("MISCONF") => {
-                "free space on its disk, then BGSAVE there; its log says why it failed"
-            }
-            _ => "look at the server's log",
-        };
-        let what = format!("the store refuses writes, so nobody can lead: {}", plain(said));
+        let next = refusal_step(said).unwrap_or("look at the server's log");
+        let what =
+            format!("the store refuses writes, so nobody can begin to lead: {}", plain(said));
         Some(Finding::new(Code::WritesRefused, what, next))
     }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal};
 
 use super::lock::{Lock, Said, is_held};
 use super::place::Place;
@@ -16,18 +16,25 @@ use crate::clock;
 /// How long it gets to end in order before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Ends the process that the lock names: asks it first, which also lets one that was stopped go on,
-/// then kills it. Those who use it do not start another. Fails when it is no store of this folder.
-pub(super) fn end_by_signal(place: &Place, pid: u32) -> io::Result<()> {
+/// Ends the process that holds the lock, which may be the one that is `named`: asks it first, which
+/// also lets one that was stopped go on, then kills it. Those who use it do not start another.
+/// Fails when no store of this folder can be seen.
+pub(super) fn end_by_signal(place: &Place, named: Option<u32>) -> io::Result<()> {
+    let lock = place.lock();
+    let named_store = named.filter(|pid| is_store_of(*pid, &lock).unwrap_or(false));
+    let Some(pid) = named_store.or_else(|| holder(&lock)) else {
+        return Err(io::Error::other(format!(
+            "no process that has {} can be seen",
+            lock.display()
+        )));
+    };
     let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let number = number.ok_or(io::ErrorKind::InvalidData)?;
     let process = pidfd_open(number, PidfdFlags::empty())?;
     // After it was opened: no other process can take the number from here on.
-    if !is_store_of(pid, &place.lock())? {
-        return Err(io::Error::other(format!(
-            "process {pid} is not the store that has {}",
-            place.lock().display()
-        )));
+    if !is_store_of(pid, &lock)? {
+        let why = format!("process {pid} is not the store that has {}", lock.display());
+        return Err(io::Error::other(why));
     }
     pidfd_send_signal(&process, Signal::TERM)?;
     pidfd_send_signal(&process, Signal::CONT)?;
@@ -38,10 +45,21 @@ pub(super) fn end_by_signal(place: &Place, pid: u32) -> io::Result<()> {
         }
     }
     // It was told to end, as by `SHUTDOWN`: nobody is to miss it.
-    if let Some(mut lock) = Lock::try_take(&place.lock())? {
+    if let Some(lock) = Lock::try_take(&lock)? {
+        let _ = fs::remove_dir(place.running());
         lock.say(&Said::Nothing)?;
     }
     Ok(())
+}
+
+/// The store that has this very lock open, if it can be seen from here: whatever the lock says.
+pub(super) fn holder(lock: &Path) -> Option<u32> {
+    let user = getuid().as_raw();
+    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let is_ours = entry.metadata().is_ok_and(|found| found.uid() == user);
+        (is_ours && is_store_of(pid, lock).unwrap_or(false)).then_some(pid)
+    })
 }
 
 /// Whether this process serves a folder and has that very lock open.
@@ -49,12 +67,17 @@ fn is_store_of(pid: u32, lock: &Path) -> io::Result<bool> {
     let words = fs::read(format!("/proc/{pid}/cmdline"))?;
     let mut words = words.split(|byte| *byte == 0).skip(1);
     let serves = words.next() == Some(b"local") && words.next() == Some(b"serve");
-    let lock = fs::metadata(lock)?;
-    let is_lock = |entry: fs::DirEntry| {
+    Ok(serves && has_open(Path::new(&format!("/proc/{pid}")), lock)?)
+}
+
+/// Whether the process of this folder in `/proc` has that very file open.
+pub(super) fn has_open(process: &Path, file: &Path) -> io::Result<bool> {
+    let file = fs::metadata(file)?;
+    let is_file = |entry: fs::DirEntry| {
         let found = fs::metadata(entry.path());
-        found.is_ok_and(|found| (found.dev(), found.ino()) == (lock.dev(), lock.ino()))
+        found.is_ok_and(|found| (found.dev(), found.ino()) == (file.dev(), file.ino()))
     };
-    Ok(serves && fs::read_dir(format!("/proc/{pid}/fd"))?.flatten().any(is_lock))
+    Ok(fs::read_dir(process.join("fd"))?.flatten().any(is_file))
 }
 
 /// Whether nobody holds the lock, at the latest after `limit`.

@@ -8,11 +8,16 @@ use std::time::Duration;
 
 use rustix::process::getuid;
 
+use super::LOOK_EVERY;
 use super::account::Machine;
 use super::ask::{ANSWER_TIMEOUT, greet};
+use super::end::holder;
 use super::lock::{Said, Whereabouts, is_held};
+use super::patience::UNTOLD_MAX;
 use super::place::{Place, folder_in};
+use crate::clock;
 use crate::exit::{self, Failure};
+use crate::output::talk;
 
 /// What is known of the store of a data folder.
 #[derive(Debug)]
@@ -27,18 +32,31 @@ pub(super) enum Found {
 
 /// A store that has the lock and does not answer.
 #[derive(Clone, Debug)]
-pub(super) struct Silence {
-    /// Its process and what was seen of it; `None` while it has not said where it is.
-    pub(super) seen: Option<(u32, String)>,
+pub(super) enum Silence {
+    /// The lock says where it is, and there it does not answer.
+    NoAnswer { pid: u32, why: String },
+    /// The lock does not say where it is: it is starting or ending, or somebody wrote over the lock
+    /// and it cannot fix that.
+    NoAddress,
+}
+
+impl Silence {
+    /// The process of the store, as far as that can be seen from here.
+    pub(super) fn pid(&self, place: &Place) -> Option<u32> {
+        match self {
+            Silence::NoAnswer { pid, .. } => Some(*pid),
+            Silence::NoAddress => holder(&place.lock()),
+        }
+    }
 }
 
 impl std::fmt::Display for Silence {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.seen {
-            Some((pid, why)) => {
+        match self {
+            Silence::NoAnswer { pid, why } => {
                 write!(f, "the local store, process {pid}, does not answer ({why})")
             }
-            None => f.write_str("the local store kept starting and stopping"),
+            Silence::NoAddress => f.write_str("the local store is starting or ending"),
         }
     }
 }
@@ -57,30 +75,68 @@ pub(super) fn find_within(place: &Place, patience: Duration) -> Result<Found, Fa
     })?
 }
 
+/// The same, where a store that is starting or ending is waited for, at most for `limit`, and one
+/// that does not answer for as long as an answer may take. After a second it says so.
+pub(super) fn find_settled(place: &Place, limit: Duration) -> Result<Found, Failure> {
+    let began_at = clock::steady();
+    let mut is_told = false;
+    loop {
+        let found = find_within(place, limit.clamp(UNTOLD_MAX, ANSWER_TIMEOUT))?;
+        let waited = clock::steady().saturating_duration_since(began_at);
+        let (silence, limit) = match &found {
+            Found::Silent(silence @ Silence::NoAddress) => (silence, limit),
+            Found::Silent(silence) => (silence, limit.min(ANSWER_TIMEOUT)),
+            Found::Running(_) | Found::Absent { .. } => return Ok(found),
+        };
+        if waited >= limit {
+            return Ok(found);
+        }
+        if waited >= UNTOLD_MAX && !is_told {
+            talk(&format!("{silence}: waiting for it"));
+            is_told = true;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
 fn look(place: &Place, patience: Duration) -> io::Result<Result<Found, Failure>> {
     // In this order: a store says where it is after it took the lock.
     let held = is_held(&place.lock())?;
     let said = Said::read(&place.lock())?;
-    if let Said::Serves(there) = &said
-        && !Machine::here().shares_locks_with(&there.machine)
-    {
-        return Ok(Err(is_elsewhere(place, there)));
-    }
-    Ok(match (held, said) {
-        (true, Said::Serves(there)) => Ok(match greet(&there.socket, patience) {
+    let elsewhere = match &said {
+        Said::Serves(there) if !Machine::here().shares_locks_with(&there.machine) => {
+            Some(is_elsewhere(place, there))
+        }
+        _ => None,
+    };
+    Ok(match (held, said, elsewhere) {
+        (true, Said::Serves(there), None) => Ok(match greet(&there.socket, patience) {
             Ok(()) => Found::Running(there.socket),
             Err(error) => {
                 let why = format!("{}: {}", there.socket.display(), in_words(&error));
-                Found::Silent(Silence { seen: Some((there.pid, why)) })
+                Found::Silent(Silence::NoAnswer { pid: there.pid, why })
             }
         }),
-        (true, _) => Ok(Found::Silent(Silence { seen: None })),
-        (false, Said::Nothing) => match of_earlier_version(&place.state) {
-            Some(earlier) => earlier.found(),
-            None => Ok(Found::Absent { is_missed: false }),
+        // Whoever holds it is here, whatever is written in it: a backup may have been copied over
+        // it. The store says again where it is; until then it is looked for.
+        (true, _, elsewhere) => match (find_by_socket(place, patience), elsewhere) {
+            (Some(socket), _) => Ok(Found::Running(socket)),
+            (None, Some(failure)) => Err(failure),
+            (None, None) => Ok(Found::Silent(Silence::NoAddress)),
         },
-        (false, _) => Ok(Found::Absent { is_missed: true }),
+        (false, _, Some(failure)) => Err(failure),
+        (false, Said::Nothing, None) => match of_earlier_version(&place.state) {
+            Some(earlier) => earlier.found(),
+            // A store that was told to end has removed it.
+            None => Ok(Found::Absent { is_missed: place.running().is_dir() }),
+        },
+        (false, Said::Ended | Said::Serves(_), None) => Ok(Found::Absent { is_missed: true }),
     })
+}
+
+/// The socket at which a store of this folder answers, though nothing says where that is.
+fn find_by_socket(place: &Place, patience: Duration) -> Option<PathBuf> {
+    place.sockets().into_iter().find(|socket| greet(socket, patience).is_ok())
 }
 
 fn is_elsewhere(place: &Place, there: &Whereabouts) -> Failure {

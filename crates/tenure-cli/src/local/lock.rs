@@ -2,8 +2,8 @@
 //! for life and in which it says where it is.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -41,11 +41,23 @@ impl Lock {
         (ours.dev(), ours.ino()) == (there.dev(), there.ino())
     }
 
-    /// Writes what others find. Short enough to be written at once.
-    pub(super) fn say(&mut self, said: &Said) -> io::Result<()> {
-        self.file.set_len(0)?;
-        self.file.seek(SeekFrom::Start(0))?;
-        self.file.write_all(said.to_text().as_bytes())
+    /// Writes what others find. Short enough to be written at once, and written over what is there:
+    /// on a full disk that still succeeds.
+    pub(super) fn say(&self, said: &Said) -> io::Result<()> {
+        let text = said.to_text();
+        self.file.write_all_at(text.as_bytes(), 0)?;
+        self.file.set_len(text.len() as u64)
+    }
+
+    /// Whether others find exactly this.
+    pub(super) fn says(&self, said: &Said) -> io::Result<bool> {
+        let text = said.to_text();
+        let mut found = vec![0; text.len()];
+        if self.file.metadata()?.len() != text.len() as u64 {
+            return Ok(false);
+        }
+        self.file.read_exact_at(&mut found, 0)?;
+        Ok(found == text.as_bytes())
     }
 
     /// Holds it for as long as this process lives.

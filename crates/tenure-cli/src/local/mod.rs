@@ -23,22 +23,23 @@ mod store;
 mod trace;
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, ExitCode, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
 use store_resp::Reply;
+use store_server::LogLevel;
 use tenure::config::{Config, Loader, Origin};
 
-use self::ask::{ask, connect, info, other_clients};
-use self::end::{end_by_signal, is_free_within};
-use self::find::{Found, Silence, find, find_within, left_by_earlier_versions};
+use self::ask::{ANSWER_TIMEOUT, ask, connect, info, other_clients};
+use self::end::{end_by_signal, has_open, holder, is_free_within};
+use self::find::{Found, find, find_settled, find_within, left_by_earlier_versions};
 pub(crate) use self::keep::keep;
-use self::lock::{Lock, Said};
-use self::patience::{UNTOLD_MAX, wait_for_answer};
-pub(crate) use self::patience::{left_to_wait, wait_at_most};
+use self::lock::Lock;
+use self::patience::{NEXT, UNTOLD_MAX, wait_for_answer};
+pub(crate) use self::patience::{Wait, be_patient, left_to_wait};
 use self::place::{LOCK_FILE, Place, ignored_variable, unusable};
 use crate::clock;
 use crate::exit::{self, Failure};
@@ -105,11 +106,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Status(arguments) => status(&Place::of_user()?, arguments.output),
         Command::Start(arguments) => {
             let place = Place::prepared()?;
-            match find_within(&place, UNTOLD_MAX)? {
-                Found::Silent(silence) if silence.seen.is_some() => {
-                    talk(&format!("{silence}: waiting for it"));
-                }
-                _ => {}
+            if let Found::Silent(silence) = find_within(&place, UNTOLD_MAX)? {
+                talk(&format!("{silence}: waiting for it"));
             }
             let socket = ensure(&place, arguments.idle)?;
             result(&socket.display().to_string());
@@ -125,7 +123,10 @@ pub(crate) fn serve() -> Result<ExitCode, Failure> {
     close_inherited();
     let mut words = std::env::args().skip_while(|word| word != "--idle").skip(1);
     let idle = words.next().unwrap_or_else(|| IDLE_DEFAULT.to_owned());
-    store::serve(&Place::prepared()?, duration(&idle).map_err(Failure::usage)?)?;
+    let idle = duration(&idle).map_err(Failure::usage)?;
+    let served = Place::prepared().and_then(|place| store::serve(&place, idle));
+    // Whoever started it hears this on its stderr, and the log keeps it.
+    served.inspect_err(|failure| store::log(LogLevel::Warning, &failure.message))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -168,13 +169,9 @@ pub(crate) fn is_store(process: &Path) -> bool {
     is_asked && (is_own_program(&process.join("exe")) || holds_lock(process))
 }
 
-/// Whether the lock of the folder that this process works in names it.
+/// Whether this process has the lock of the folder that it works in, whatever that says.
 fn holds_lock(process: &Path) -> bool {
-    let number = process.file_name().and_then(|name| name.to_str()?.parse().ok());
-    match Said::read(&process.join("cwd").join(LOCK_FILE)) {
-        Ok(Said::Serves(there)) => Some(there.pid) == number,
-        _ => false,
-    }
+    has_open(process, &process.join("cwd").join(LOCK_FILE)).unwrap_or(false)
 }
 
 /// Adds the local store to a configuration that names none, starts it if need be, and says whom it
@@ -183,11 +180,11 @@ pub(crate) fn lay(loader: Loader) -> Result<Loader, Failure> {
     let place = Place::of_user()?;
     let left = left_by_earlier_versions(&place)?.filter(|_| !place.has_data());
     tell_ignored_variable();
+    let began_at = clock::steady();
     let socket = match find_within(&place, UNTOLD_MAX)? {
         Found::Running(socket) => socket,
-        // A store that has only just started says so soon, and those who start it wait for that.
-        Found::Silent(silence) if silence.seen.is_some() => wait_for_answer(&place, &silence)?,
-        _ => start_apart()?,
+        Found::Silent(silence) => wait_for_answer(&place, silence, began_at)?,
+        Found::Absent { .. } => start_apart()?,
     };
     talk(&format!(
         "no store is named: {}; for more than that set --store or TENURE_STORE{}",
@@ -223,9 +220,11 @@ fn under_sudo() -> String {
 
 /// The socket of the store that runs. Starts none.
 pub(crate) fn socket() -> Result<PathBuf, Failure> {
-    match find(&Place::of_user()?)? {
+    match find_settled(&Place::of_user()?, ANSWER_TIMEOUT)? {
         Found::Running(socket) => Ok(socket),
-        Found::Silent(silence) => Err(Failure::new(exit::UNREACHABLE, silence.to_string())),
+        Found::Silent(silence) => {
+            Err(Failure::new(exit::UNREACHABLE, format!("{silence}: {NEXT}")))
+        }
         Found::Absent { .. } => {
             let why = "the local store is not running: tenure local start";
             Err(Failure::new(exit::UNREACHABLE, why))
@@ -258,6 +257,14 @@ fn start_apart() -> Result<PathBuf, Failure> {
 }
 
 fn not_started(place: &Place, error: &io::Error) -> Failure {
+    if is_full(&place.state) {
+        let state = place.state.display();
+        let next = format!("free some space on the disk of {state}, or name a store with --store");
+        return Failure::new(
+            exit::UNREACHABLE,
+            format!("the local store does not start: {error}: {next}"),
+        );
+    }
     // What trying again does not help is no outage.
     if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) {
         return unusable(&place.state, error);
@@ -266,16 +273,27 @@ fn not_started(place: &Place, error: &io::Error) -> Failure {
     Failure::new(exit::UNREACHABLE, format!("the local store does not start: {error}: {next}"))
 }
 
+/// With less than this, a store cannot begin what it keeps.
+const SPACE_MIN: u64 = 64 * 1024;
+
+/// Whether the disk of a folder has no room, as far as the system tells.
+fn is_full(folder: &Path) -> bool {
+    rustix::fs::statvfs(folder).is_ok_and(|disk| {
+        let has_no_files_left = disk.f_files > 0 && disk.f_favail == 0;
+        disk.f_bavail.saturating_mul(disk.f_frsize) < SPACE_MIN || has_no_files_left
+    })
+}
+
 /// Makes sure that a store listens, and returns where.
 fn ensure(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
     let failed = |error: io::Error| not_started(place, &error);
-    let mut seen = "other processes kept starting it".to_owned();
+    let mut seen = None;
     // By the clock: a look at a store that is stopped takes seconds.
     let given_up_at = clock::steady() + TURN_TIMEOUT;
     while clock::steady() < given_up_at {
         match find(place)? {
             Found::Running(socket) => return Ok(socket),
-            Found::Silent(silence) => seen = silence.to_string(),
+            Found::Silent(silence) => seen = Some(silence),
             Found::Absent { .. } => {
                 if let Some(turn) = Lock::try_take(&place.turn()).map_err(failed)? {
                     let started = start_in_turn(place, idle);
@@ -286,7 +304,10 @@ fn ensure(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
         }
         std::thread::sleep(LOOK_EVERY);
     }
-    Err(failed(io::Error::other(seen)))
+    Err(match seen {
+        Some(silence) => Failure::new(exit::UNREACHABLE, format!("{silence}: {NEXT}")),
+        None => failed(io::Error::other("other processes kept starting it")),
+    })
 }
 
 /// Starts it, unless whoever had the turn before has.
@@ -294,7 +315,7 @@ fn start_in_turn(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
     if let Found::Running(socket) = find(place)? {
         return Ok(socket);
     }
-    let mut child = spawn(place, idle).map_err(|error| not_started(place, &error))?;
+    let (mut child, said) = spawn(place, idle).map_err(|error| not_started(place, &error))?;
     let mut seen = "it did not start in time".to_owned();
     let given_up_at = clock::steady() + TURN_TIMEOUT;
     while clock::steady() < given_up_at {
@@ -304,7 +325,7 @@ fn start_in_turn(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
             Found::Absent { .. } => {}
         }
         if let Some(status) = child.try_wait().map_err(|error| not_started(place, &error))? {
-            seen = last_words(place).unwrap_or_else(|| format!("it exited at once ({status})"));
+            seen = last_words(said).unwrap_or_else(|| format!("it exited at once ({status})"));
             if status.code() == Some(i32::from(exit::CONFIGURATION)) {
                 return Err(Failure::new(exit::CONFIGURATION, seen));
             }
@@ -321,36 +342,47 @@ fn as_nobodys(process: &mut Process) -> &mut Process {
     process.env_remove(MARK).env_remove(OUTER_MARKS)
 }
 
-fn spawn(place: &Place, idle: Duration) -> io::Result<std::process::Child> {
+/// The process, and what it says while it starts: a full disk takes no log.
+fn spawn(place: &Place, idle: Duration) -> io::Result<(std::process::Child, io::PipeReader)> {
     if fs::metadata(place.log()).is_ok_and(|log| log.len() > LOG_LEN_MAX) {
         fs::rename(place.log(), place.old_log())?;
     }
     let log = File::options().create(true).append(true).open(place.log())?;
     let idle = tenure::config::format_duration(idle);
-    as_nobodys(&mut Process::new(own_program()))
+    let (said, stderr) = io::pipe()?;
+    let child = as_nobodys(&mut Process::new(own_program()))
         .args(["local", "serve", LOCKED, "--idle", &idle])
         .current_dir(&place.state)
         .stdin(Stdio::null())
-        .stderr(log.try_clone()?)
+        .stderr(stderr)
         .stdout(log)
-        .spawn()
+        .spawn()?;
+    Ok((child, said))
 }
 
-/// What a store that did not start said last.
-fn last_words(place: &Place) -> Option<String> {
-    let log = fs::read_to_string(place.log()).ok()?;
-    let line = log.lines().next_back()?.strip_prefix("tenure: ")?;
-    Some(plain(line))
+/// The most of it that is read.
+const LAST_WORDS_LEN_MAX: u64 = 16 * 1024;
+
+/// What a store that has ended while it was starting said last.
+fn last_words(said: io::PipeReader) -> Option<String> {
+    let mut bytes = Vec::new();
+    said.take(LAST_WORDS_LEN_MAX).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let line = text.lines().rfind(|line| !line.trim().is_empty())?;
+    Some(plain(line.strip_prefix("tenure: ").unwrap_or(line)))
 }
 
 fn stop(place: &Place, force: bool) -> Result<ExitCode, Failure> {
     let failed = |error: io::Error| {
         Failure::new(exit::NO, format!("the local store does not stop: {error}: try again"))
     };
-    match find(place)? {
+    let patience = if force { UNTOLD_MAX * 2 } else { TURN_TIMEOUT };
+    match find_settled(place, patience)? {
         Found::Running(socket) => match ask_to_end(&socket, force)? {
             Asked::Ends => {}
-            Asked::Refuses { pid, .. } if force => end_by_signal(place, pid).map_err(failed)?,
+            Asked::Refuses { pid, .. } if force => {
+                end_by_signal(place, Some(pid)).map_err(failed)?
+            }
             Asked::Refuses { why, .. } => {
                 let next = format!(
                     "see {} for what it cannot write, fix that and try again, or add --force, \
@@ -361,8 +393,8 @@ fn stop(place: &Place, force: bool) -> Result<ExitCode, Failure> {
                 return Err(Failure::new(exit::NO, why));
             }
         },
-        Found::Silent(Silence { seen: Some((pid, _)) }) if force => {
-            end_by_signal(place, pid).map_err(failed)?;
+        Found::Silent(silence) if force => {
+            end_by_signal(place, silence.pid(place)).map_err(failed)?;
         }
         Found::Silent(silence) => {
             let next = "try again, or add --force to end it by signal";
@@ -396,36 +428,52 @@ fn ask_to_end(socket: &Path, force: bool) -> Result<Asked, Failure> {
     let failed = |error: io::Error| {
         Failure::new(exit::NO, format!("the local store does not stop: {error}: try again"))
     };
-    let mut stream = connect(socket).map_err(failed)?;
     // Its own two connections count as well.
-    let others = other_clients(&mut stream).map_err(failed)?.saturating_sub(2);
+    let looked = connect(socket).and_then(|mut stream| {
+        let others = other_clients(&mut stream)?.saturating_sub(2);
+        let pid = info(&mut stream, "server", "process_id")?.trim().parse::<u32>();
+        Ok((stream, others, pid.map_err(|_| io::ErrorKind::InvalidData)?))
+    });
+    let (mut stream, others, pid) = match looked {
+        Err(error) if is_gone(&error) => return Ok(Asked::Ends),
+        looked => looked.map_err(failed)?,
+    };
     if others > 0 && !force {
         let why = format!("{others} clients use the local store: stop them first, or add --force");
         return Err(Failure::new(exit::NO, why));
     }
-    let pid = info(&mut stream, "server", "process_id").map_err(failed)?;
-    let pid = pid.trim().parse().map_err(|_| failed(io::ErrorKind::InvalidData.into()))?;
     match ask(&mut stream, &["SHUTDOWN"]) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Asked::Ends),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(Asked::Ends),
+        Err(error) if is_gone(&error) => Ok(Asked::Ends),
         Err(error) => Err(failed(error)),
         Ok(Reply::Error(why)) => Ok(Asked::Refuses { pid, why: plain(why.trim_end_matches('.')) }),
         Ok(other) => Err(failed(io::Error::other(format!("{other:?}")))),
     }
 }
 
-/// `running`, `socket` (null when it does not run), `state`, `persists`, `clients`, `pid`,
-/// `uptime_s`; of one that does not answer `running`, `answers` (false), `pid`, `state`.
+/// Whether a store that answered a moment ago has closed its connections: somebody else ends it.
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
+    let kinds = [UnexpectedEof, ConnectionReset, ConnectionRefused, BrokenPipe, NotFound];
+    kinds.contains(&error.kind())
+}
+
+/// `running`, `socket` (null when it does not run), `state`, `persists`, `writes`, `clients`,
+/// `pid`, `uptime_s`; of one that does not answer `running`, `answers` (false), `pid` (null
+/// where it cannot be seen), `state`.
 fn status(place: &Place, output: OutputOptions) -> Result<ExitCode, Failure> {
     let state = place.state.display().to_string();
-    let socket = match find(place)? {
+    let socket = match find_settled(place, ANSWER_TIMEOUT)? {
         Found::Running(socket) => Some(socket),
-        Found::Silent(Silence { seen: Some((pid, _)) }) => {
-            return Ok(tell_silent(pid, &state, output));
+        Found::Silent(silence) => {
+            return Ok(tell_silent(silence.pid(place), &state, output));
         }
-        Found::Silent(_) | Found::Absent { .. } => None,
+        Found::Absent { .. } => None,
     };
     let seen = socket.as_deref().and_then(look);
+    // One that answered and does no more is ending, or hangs.
+    if socket.is_some() && seen.is_none() && !is_free_within(place, UNTOLD_MAX).unwrap_or(true) {
+        return Ok(tell_silent(holder(&place.lock()), &state, output));
+    }
     let (Some(seen), Some(socket)) = (seen, socket) else {
         let json = json!({ "running": false, "socket": null, "state": state });
         output.print(&json, || {
@@ -442,12 +490,17 @@ fn status(place: &Place, output: OutputOptions) -> Result<ExitCode, Failure> {
         "socket": socket,
         "state": state,
         "persists": seen.persists,
+        "writes": if seen.cannot_write { "refused" } else { "ok" },
         "clients": seen.clients,
         "pid": seen.pid,
         "uptime_s": seen.uptime_s,
     });
     output.print(&json, || {
         let keeps = match seen.persists {
+            true if seen.cannot_write => {
+                "nothing new: its append-only file cannot be written, so it refuses writes; free \
+                 space on its disk (store.log says what failed)"
+            }
             true => "append-only file, so tokens and history survive a restart",
             false => "nothing: this build keeps data in memory only",
         };
@@ -463,11 +516,12 @@ fn status(place: &Place, output: OutputOptions) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell_silent(pid: u32, state: &str, output: OutputOptions) -> ExitCode {
+fn tell_silent(pid: Option<u32>, state: &str, output: OutputOptions) -> ExitCode {
     let json = json!({ "running": true, "answers": false, "pid": pid, "state": state });
     output.print(&json, || {
+        let process = pid.map_or_else(String::new, |pid| format!(", process {pid},"));
         format!(
-            "the local store runs, process {pid}, and does not answer; `tenure local stop --force` \
+            "the local store runs{process} and does not answer; `tenure local stop --force` \
              ends it\ndata      {state}"
         )
     });
@@ -476,6 +530,8 @@ fn tell_silent(pid: u32, state: &str, output: OutputOptions) -> ExitCode {
 
 struct Seen {
     persists: bool,
+    /// The last write to the append-only file failed.
+    cannot_write: bool,
     clients: u64,
     pid: u64,
     uptime_s: u64,
@@ -483,11 +539,13 @@ struct Seen {
 
 fn look(socket: &Path) -> Option<Seen> {
     let mut stream = connect(socket).ok()?;
+    let written = info(&mut stream, "persistence", "aof_last_write_status").ok()?;
     let mut number = |section: &str, field: &str| {
         info(&mut stream, section, field).ok()?.trim().parse::<u64>().ok()
     };
     Some(Seen {
         persists: number("persistence", "aof_enabled") == Some(1),
+        cannot_write: written.trim() == "err",
         clients: number("clients", "connected_clients")?.saturating_sub(3),
         pid: number("server", "process_id")?,
         uptime_s: number("server", "uptime_in_seconds")?,

@@ -50,6 +50,8 @@ pub(super) fn serve(place: &Place, idle: Duration) -> Result<(), Failure> {
     heed_signals(end.clone()).map_err(failed)?;
     for number in 0_u64.. {
         let session = Session::start(&mut owner, number, &end)?;
+        // Whoever started it has heard enough; from here on the log alone is told.
+        let _ = rustix::stdio::dup2_stderr(io::stdout());
         let why = session.serve_while_used(&owner, &ends, idle).map_err(failed)?;
         if why == Why::Replaced {
             // Nothing is written any more: what has the folder's name may belong to another store.
@@ -106,7 +108,7 @@ fn clients_max() -> Result<u64, Failure> {
 }
 
 /// A line of the log, if it can be written: a full disk is no reason to end.
-fn log(level: LogLevel, text: &str) {
+pub(super) fn log(level: LogLevel, text: &str) {
     let _ = writeln!(io::stdout().lock(), "{}", log_line::format(level, text));
 }
 
@@ -114,6 +116,8 @@ fn log(level: LogLevel, text: &str) {
 struct Owner<'a> {
     place: &'a Place,
     lock: Lock,
+    /// What the lock says.
+    said: Said,
     trace: Trace,
     /// Whether nobody can hold a lease that the store does not know of: it is the first one.
     is_first: bool,
@@ -152,24 +156,34 @@ impl<'a> Owner<'a> {
         Err(failed(io::Error::other(format!("{holder} holds it and does not stop"))))
     }
 
-    fn begin(place: &'a Place, mut lock: Lock, name: Name, has_data: bool) -> io::Result<Self> {
+    fn begin(place: &'a Place, lock: Lock, name: Name, has_data: bool) -> io::Result<Self> {
         lock.say(&Said::Nothing)?;
         let trace = Trace::of(place);
         let is_first = trace.is_absent() && !has_data;
         trace.leave()?;
         bar_earlier_versions(place)?;
-        Ok(Owner { place, lock, trace, is_first, clients_max: CLIENTS_MIN, _name: name })
+        let said = Said::Nothing;
+        Ok(Owner { place, lock, said, trace, is_first, clients_max: CLIENTS_MIN, _name: name })
     }
 
     /// Says where it is, once it can be reached there.
     fn tell(&mut self, socket: &Path) -> io::Result<()> {
         let (machine, pid) = (Machine::here(), std::process::id());
         let socket = socket.to_owned();
-        self.lock.say(&Said::Serves(Whereabouts { machine, pid, socket }))
+        self.said = Said::Serves(Whereabouts { machine, pid, socket });
+        self.lock.say(&self.said)
+    }
+
+    /// Says it again where somebody wrote over it: by a backup that is copied over the folder, say.
+    fn tell_again(&self) {
+        // What cannot be read or written now is tried at the next look.
+        if matches!(self.lock.says(&self.said), Ok(false)) && self.lock.say(&self.said).is_ok() {
+            log(LogLevel::Warning, "Somebody wrote over local.lock, writing it again");
+        }
     }
 
     /// Everything is on disk; whoever starts the next store may rely on it.
-    fn leave(mut self, said: &Said) -> io::Result<()> {
+    fn leave(self, said: &Said) -> io::Result<()> {
         fs::remove_dir(self.place.running())?;
         self.lock.say(said)
     }
@@ -270,6 +284,7 @@ impl Session {
             if id_of(&self.socket).ok() != Some(self.socket_id) {
                 return Ok(Why::Hidden);
             }
+            owner.tell_again();
             if look.is_multiple_of(LOOKS_PER_TRACE) {
                 let _ = owner.trace.leave();
             }

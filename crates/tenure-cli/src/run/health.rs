@@ -1,14 +1,20 @@
 //! The health check: a command that says whether the child's work goes on.
 
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tenure_run::Ending;
+use tokio::net::unix::pipe;
+use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior};
 
 use super::supervise::{code_of, ending};
+use crate::log_queue;
 use crate::output::{plain, talk};
 
 /// Without a success for this many periods the leader steps down: one slow check is no illness.
@@ -44,6 +50,8 @@ pub(super) struct Health {
     environment: Vec<(&'static str, String)>,
     ticks: Interval,
     running: Option<Pid>,
+    /// Where the stderr of checks goes; `None` where there can be no pipe.
+    stderr: Option<CheckStderr>,
 }
 
 impl Health {
@@ -52,7 +60,10 @@ impl Health {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The first tick comes at once, before the child can be up.
         ticks.reset();
-        Health { check, environment, ticks, running: None }
+        let stderr = CheckStderr::open().inspect_err(|error| {
+            talk(&format!("what health checks say is not shown: no pipe for it: {error}"));
+        });
+        Health { check, environment, ticks, running: None, stderr: stderr.ok() }
     }
 
     pub(super) async fn tick(&mut self) {
@@ -73,7 +84,9 @@ impl Health {
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(&self.check.command).process_group(0);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let stderr = self.stderr.as_ref().and_then(CheckStderr::for_check);
         command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(stderr.unwrap_or_else(Stdio::null));
         match command.spawn() {
             Ok(child) => self.running = Some(Pid::from_child(&child)),
             Err(error) => talk(&format!("health check does not start: {error}")),
@@ -87,6 +100,9 @@ impl Health {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         let Ok(Some(status)) = waitid(WaitId::Pid(pid), options) else { return false };
         self.running = None;
+        if let Some(stderr) = &self.stderr {
+            stderr.pass_on_now();
+        }
         let ending = ending(&status);
         if ending != Ending::Exited(0) {
             let (command, code) = (plain(&self.check.command), code_of(ending));
@@ -111,5 +127,66 @@ impl Drop for Health {
         if let Some(pid) = self.take() {
             let _ = kill_process_group(pid, Signal::KILL);
         }
+    }
+}
+
+/// How much of what a check says is passed on at once.
+const CHUNK_LEN: usize = 4096;
+/// How many such pieces, before others have a turn.
+const CHUNKS_MAX: usize = 16;
+
+/// The stderr of checks, passed on through the queue of the log: a check that has something to say
+/// never waits for whoever reads the log, which would cost the leadership.
+#[derive(Debug)]
+struct CheckStderr {
+    writer: io::PipeWriter,
+    reader: Arc<pipe::Receiver>,
+    passing: JoinHandle<()>,
+}
+
+impl CheckStderr {
+    fn open() -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        let reader = Arc::new(pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?);
+        let passing = tokio::spawn(pass_on(Arc::clone(&reader)));
+        Ok(CheckStderr { writer, reader, passing })
+    }
+
+    /// The same end for each check: what one leaves behind holds nothing open but that.
+    fn for_check(&self) -> Option<Stdio> {
+        self.writer.try_clone().ok().map(Stdio::from)
+    }
+
+    /// What was said so far, so that it is told before what came of the check.
+    fn pass_on_now(&self) {
+        let mut chunk = [0; CHUNK_LEN];
+        for _ in 0..CHUNKS_MAX {
+            match rustix::io::read(self.reader.as_fd(), &mut chunk) {
+                Ok(len) if len > 0 => log_queue::write(&chunk[..len]),
+                _ => return,
+            }
+        }
+    }
+}
+
+impl Drop for CheckStderr {
+    fn drop(&mut self) {
+        self.pass_on_now();
+        self.passing.abort();
+    }
+}
+
+async fn pass_on(reader: Arc<pipe::Receiver>) {
+    let mut chunk = vec![0; CHUNK_LEN];
+    while reader.readable().await.is_ok() {
+        for _ in 0..CHUNKS_MAX {
+            match reader.try_read(&mut chunk) {
+                Ok(0) => return,
+                Ok(len) => log_queue::write(&chunk[..len]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => return,
+            }
+        }
+        tokio::task::yield_now().await;
     }
 }

@@ -55,7 +55,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let mut farewells = Signals::listen()?;
         // A reader that stalls must not keep us from ending.
         STDOUT.start();
-        let live = std::io::stdout().is_terminal() && !arguments.output.json;
+        // A terminal that moves no cursor gets lines.
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let live = std::io::stdout().is_terminal() && !is_dumb && !arguments.output.json;
         let following = async {
             match live {
                 true => View { name: &name, looker: &looker }.follow(changes).await,

@@ -238,16 +238,24 @@ fn a_home_that_cannot_be_written_is_refused_unless_a_store_is_there() {
 fn a_full_disk_is_told_and_nothing_panics() {
     let folder = TempFolder::create();
     let path = folder.path().display();
-    let setup =
-        format!("mount -t tmpfs -o size=16k none {path} && head -c 1m /dev/zero > {path}/x; :");
-    let Some(mut command) = among_mounts(&setup, &["run", "job", "--", "true"]) else { return };
-    let said = Said::of({
-        command.env("XDG_STATE_HOME", folder.path());
-        command
-    });
-    assert!([69, 78].contains(&said.code), "{said:?}");
-    assert!(said.err.contains("No space left") && said.err.contains("--store"), "{said:?}");
-    assert!(!said.err.contains("panicked"), "{said:?}");
+    // Nothing is left, or so little that the store gets further before it fails.
+    for left in [0, 4096, 8192] {
+        let filled = 16384 - left;
+        let setup = format!(
+            "mount -t tmpfs -o size=16k none {path} && mkdir -m 700 {path}/tenure && \
+             head -c {filled} /dev/zero > {path}/x; :"
+        );
+        let Some(mut command) = among_mounts(&setup, &["run", "job", "--", "true"]) else { return };
+        let said = Said::of({
+            command.env("XDG_STATE_HOME", folder.path());
+            command
+        });
+        assert_eq!(said.code, 69, "{said:?}");
+        for part in ["No space left on device", "free some space", "--store"] {
+            assert!(said.err.contains(part), "{left}: {part}: {said:?}");
+        }
+        assert!(!said.err.contains("panicked"), "{said:?}");
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod headless;
 mod hostile;
 mod instance;
 mod local;
+mod local_lock;
 mod local_place;
 mod local_silent;
 mod look;

@@ -1,6 +1,8 @@
 //! Bad input: one line that names the thing and the next step, and the documented code.
 
-use testkit::RedisServer;
+use std::os::unix::fs::PermissionsExt;
+
+use testkit::{RedisServer, TempFolder};
 
 use crate::stage::{Kind, NAME, Said, Stage, plain_command};
 
@@ -296,5 +298,40 @@ fn a_wrapper_with_too_few_descriptors_does_not_contend() {
         });
         assert_eq!(said.code, 78, "{said:?}");
         assert!(said.err.contains("ulimit -n"), "{said:?}");
+    }
+}
+
+/// Whoever writes it names the store and the commands to run; whoever reads it has its secrets.
+#[test]
+fn a_configuration_file_that_everybody_may_write_is_refused_and_secrets_are_for_its_owner() {
+    let folder = TempFolder::create();
+    let check = |text: &str, mode: u32| {
+        let file = folder.write("tenure.toml", text);
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+        let mut command = plain_command(&["config", "check"]);
+        command.env("TENURE_CONFIG", &file).env("SECRET", "p");
+        Said::of(command)
+    };
+    let secrets = [
+        "store = { host = 'h', password = 'p' }",
+        "store = 'redis://u:p@h'",
+        "[sidecar]\ntoken = '0123456789abcdef'",
+        "[sidecar]\non_gain_url = 'https://u:p@h/x'",
+    ];
+    let plain = [
+        "store = 'redis://h'",
+        "[sidecar]\non_gain = 'true'",
+        "store = { host = 'h', password = '${SECRET}' }",
+    ];
+    for text in secrets.into_iter().chain(plain) {
+        let said = check(text, 0o640);
+        assert!(said.code == 0 && !said.err.contains("chmod"), "{text}: {said:?}");
+        let said = check(text, 0o644);
+        assert_eq!(said.code, 0, "{text}: {said:?}");
+        let is_warned = said.err.contains("tenure.toml") && said.err.contains("chmod 600");
+        assert_eq!(is_warned, secrets.contains(&text), "{text}: {said:?}");
+        let said = check(text, 0o666);
+        assert_eq!((said.code, said.err.lines().count()), (78, 1), "{text}: {said:?}");
+        assert!(said.err.contains("tenure.toml") && said.err.contains("chmod 600"), "{said:?}");
     }
 }

@@ -62,6 +62,50 @@ fn a_lease_is_renewed_though_nobody_reads_the_log() {
     assert!(!stage.key_exists(), "the term is given back");
 }
 
+/// Without one that succeeds for three periods, the term would end.
+#[test]
+fn a_health_check_that_talks_costs_no_leadership_though_nobody_reads_the_log() {
+    let stage = Stage::on(Kind::Own);
+    let (_reader, writer) = stalled();
+    let check = ["--health-cmd", "echo chatter >&2", "--health-every", "1s"];
+    let words = ["run", NAME, "--ttl", "1500ms"];
+    let program = ["--", "sh", "-c", "sleep 5; exit 7"];
+    let mut command = stage.command(&[&words[..], &check, &program].concat());
+    command.stderr(writer);
+    let mut wrapper = Process::spawn(command);
+    assert_eq!(wrapper.wait(GENEROUS).code(), Some(7), "in its first term");
+}
+
+/// What a check says is in the log, where somebody reads it.
+#[test]
+fn what_a_health_check_says_is_told() {
+    let stage = Stage::on(Kind::Own);
+    let log = stage.folder.path().join("log");
+    let check = ["--health-cmd", "echo it is ill >&2; false", "--health-every", "200ms"];
+    let program = ["--", "sleep", "600"];
+    let mut command = stage.command(&[&["run", NAME][..], &check, &program].concat());
+    command.stderr(File::create(&log).unwrap());
+    let _wrapper = Process::spawn(command);
+    wait_until("the check to be heard", GENEROUS, || {
+        let text = std::fs::read_to_string(&log).unwrap();
+        let said = text.find("it is ill\n");
+        said.is_some_and(|said| text[said..].contains("health check failed with 1"))
+    });
+}
+
+#[test]
+fn a_hook_that_talks_comes_to_its_end_though_nobody_reads_the_log() {
+    let stage = Stage::on(Kind::Own);
+    let (_reader, writer) = stalled();
+    let told = stage.folder.path().join("told");
+    let mut command = stage.command(&["sidecar", NAME, "--listen", "127.0.0.1:0"]);
+    let hook = format!("echo chatter; echo chatter >&2; echo > {}", told.display());
+    command.env("TENURE_SIDECAR__ON_GAIN", hook).stderr(writer);
+    let _sidecar = Process::spawn(command);
+    // Blocked, it would never come so far.
+    wait_until("the hook to end", GENEROUS, || told.exists());
+}
+
 /// With a guard, it would end the program in time; without one, nobody but the wrapper does.
 #[test]
 fn a_program_is_stopped_before_anything_is_said_about_it() {

@@ -169,7 +169,7 @@ mod tests {
         let cases = [
             (vec![down(), down(), at(3)], "10.0.0.1:3 is named by 1 of 3 sentinels (s2)"),
             (vec![Ok(Named::Unknown), at(3)], "is named by 1 of 2 sentinels (s1)"),
-            (vec![at(1), at(2), down()], "disagree about the master (10.0.0.1:1 is named by s0"),
+            (vec![at(1), at(2), down()], "disagree about the primary (10.0.0.1:1 is named by s0"),
             (vec![Ok(Named::Unknown), down()], "watches no primary \"main\""),
             (vec![down(), down()], "none of 2 sentinels answers (the one at s0: refused)"),
             (vec![down()], "the sentinel at s0 does not answer: refused"),

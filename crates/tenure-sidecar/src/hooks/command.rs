@@ -4,9 +4,10 @@ use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
-use super::{Happening, Interrupted};
+use super::{Happening, Interrupted, Turn};
 
 /// Runs a command to its end, or until it is interrupted: then it is killed with all it started,
 /// and seen to be gone. Dropping the future kills it as well.
@@ -25,6 +26,8 @@ pub(super) async fn run(
         .env("TENURE_REASON", happening.reason)
         .envs(outer_ids().map(|ids| ("OUTER_TENURE_IDS", ids)))
         .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true)
         .spawn();
@@ -32,6 +35,13 @@ pub(super) async fn run(
         Ok(child) => child,
         Err(error) => return Ok(Err(format!("cannot start /bin/sh: {error}"))),
     };
+    // Whatever the hook leaves behind may go on talking, so nobody waits for the end of it.
+    if let Some(stdout) = child.stdout.take() {
+        tokio::spawn(pass_on(stdout, happening.turn, happening.name.clone()));
+    }
+    if let Some(stderr) = child.stderr.take() {
+        tokio::spawn(pass_on(stderr, happening.turn, happening.name.clone()));
+    }
     let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     let mut whole = Group(group);
     let status = tokio::select! {
@@ -49,6 +59,35 @@ pub(super) async fn run(
         Ok(status) => Err(format!("ended with {status}")),
         Err(error) => Err(format!("cannot wait for it: {error}")),
     })
+}
+
+/// The longest line that is logged whole.
+const LINE_LEN_MAX: usize = 4096;
+
+/// Logs what a hook says, line by line. It never waits for whoever reads the log of this process,
+/// and so never takes longer than it needs.
+async fn pass_on(mut said: impl AsyncRead + Unpin, turn: Turn, resource: String) {
+    let log = |line: &[u8]| {
+        let line = String::from_utf8_lossy(line);
+        let (resource, hook) = (resource.as_str(), turn.as_str());
+        tracing::info!(target: "tenure", resource, hook, "the hook says: {}", line.trim_end());
+    };
+    let mut waiting = Vec::new();
+    let mut chunk = vec![0; LINE_LEN_MAX];
+    while let Ok(len @ 1..) = said.read(&mut chunk).await {
+        waiting.extend_from_slice(&chunk[..len]);
+        while let Some(end) = waiting.iter().position(|byte| *byte == b'\n') {
+            log(&waiting[..end]);
+            waiting.drain(..=end);
+        }
+        if waiting.len() >= LINE_LEN_MAX {
+            log(&waiting);
+            waiting.clear();
+        }
+    }
+    if !waiting.is_empty() {
+        log(&waiting);
+    }
 }
 
 /// Where this process is the program of a wrapper: whose, which the id above hides from the guard

@@ -11,7 +11,7 @@ use super::environment::{self, FILE_VARIABLE, PROFILE_VARIABLE};
 use super::format::Format;
 use super::layers::{FileLayer, Leaves, lay_argument};
 use super::origin::{Origin, Place};
-use super::problem::{ConfigError, Fault, Problems};
+use super::problem::{ConfigError, Fault, Problem, Problems};
 use super::value::{Node, Value};
 use super::variables::Environment;
 
@@ -140,7 +140,11 @@ impl Loader {
         }
         let secret = |file: &FilePath| read_secret(file);
         let profile = self.chosen_profile().map(|(name, _)| name.to_owned());
-        Config::resolve(leaves, profile, &secret, problems)
+        let file = match self.source.clone().or_else(|| self.named_file().ok().flatten()) {
+            Some(Source::File(file)) => Some(file),
+            _ => None,
+        };
+        Config::resolve(leaves, profile, file.as_deref(), &secret, problems)
     }
 
     fn chosen_profile(&self) -> Option<(&str, Origin)> {
@@ -178,7 +182,10 @@ impl Loader {
                 Some((profile, origin)) => Err(unknown_profile(profile, origin, None).into()),
             };
         };
-        let file = source.open()?;
+        let file = source.open().map_err(|error| match &self.source {
+            None => named_by_variable(error),
+            Some(_) => error,
+        })?;
         let mut layer = FileLayer {
             file: &file.name,
             profile: None,
@@ -227,6 +234,7 @@ impl Source {
             Source::Text { format, name, text } => (format, name, PathBuf::new(), text),
             Source::File(file) => {
                 let format = Format::of_file(&file)?;
+                refuse_writable(&file)?;
                 let text = read(&file, CONFIG_LEN_MAX)?;
                 let whole = std::path::absolute(&file).unwrap_or_else(|_| file.clone());
                 let folder = whole.parent().map(FilePath::to_owned).unwrap_or_default();
@@ -257,6 +265,17 @@ impl Source {
     }
 }
 
+/// Says who named a file that cannot be read.
+fn named_by_variable(error: ConfigError) -> ConfigError {
+    match error.problems().first().map(Problem::fault) {
+        Some(Fault::Unreadable { file, reason }) if error.problems().len() == 1 => {
+            let reason = format!("{reason} ({FILE_VARIABLE} names it)");
+            Fault::Unreadable { file: file.clone(), reason }.into()
+        }
+        _ => error,
+    }
+}
+
 fn unknown_profile(profile: &str, origin: Origin, file: Option<&ConfigFile>) -> Fault {
     let known: Vec<&str> = match file {
         Some(file) => file.profiles.iter().map(|(name, _)| name.as_str()).collect(),
@@ -275,9 +294,15 @@ fn unknown_profile(profile: &str, origin: Origin, file: Option<&ConfigFile>) -> 
 const PIPE_LOOKS_MAX: u32 = 200;
 const PIPE_LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// The text of a file that holds a secret. One that anybody may write is refused: whoever does
-/// decides where this process logs in, and as whom.
+/// The text of a file that holds a secret.
 fn read_secret(file: &FilePath) -> Result<String, ConfigError> {
+    refuse_writable(file)?;
+    read(file, SECRET_LEN_MAX)
+}
+
+/// Refuses a file that anybody may write: whoever does decides where this process logs in, and as
+/// whom, and by a hook which commands it runs.
+fn refuse_writable(file: &FilePath) -> Result<(), ConfigError> {
     const OTHERS_WRITE: u32 = 0o002;
     let metadata = std::fs::metadata(file);
     if let Ok(metadata) = metadata
@@ -287,7 +312,7 @@ fn read_secret(file: &FilePath) -> Result<String, ConfigError> {
         let reason = "every user of this host may write it: chmod 600 it".to_owned();
         return Err(Fault::Unreadable { file: file.to_owned(), reason }.into());
     }
-    read(file, SECRET_LEN_MAX)
+    Ok(())
 }
 
 /// The text of a file, up to a limit: a mistyped name may be a device that never ends, or a pipe

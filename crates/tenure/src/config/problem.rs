@@ -60,6 +60,10 @@ impl Problem {
             _ => None,
         }
     }
+
+    pub(super) fn fault(&self) -> &Fault {
+        &self.0
+    }
 }
 
 /// What is wrong.

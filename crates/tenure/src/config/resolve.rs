@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
 use tenure_core::{InstanceId, NameError, Resource};
@@ -112,10 +112,12 @@ impl Config {
         &self.warnings
     }
 
-    /// Checks the values that count as a whole, beside the `problems` found before.
+    /// Checks the values that count as a whole, beside the `problems` found before. `file` is the
+    /// configuration file, if there is one.
     pub(super) fn resolve(
         mut leaves: Leaves,
         profile: Option<String>,
+        file: Option<&FilePath>,
         read: ReadFile<'_>,
         mut problems: Problems,
     ) -> Result<Self, ConfigError> {
@@ -154,6 +156,7 @@ impl Config {
         config.warnings = foreign;
         config.warnings.extend(config.find_warnings(&leaves));
         config.warnings.extend(exposed_files(&leaves));
+        config.warnings.extend(file.and_then(|file| exposed_secret(&leaves, file)));
         Ok(config)
     }
 
@@ -234,18 +237,45 @@ impl Config {
     }
 }
 
-/// Files with a secret that every user of the host may read.
-fn exposed_files(leaves: &Leaves) -> Vec<Warning> {
+/// Whether every user of the host may read the file.
+fn is_readable_by_all(file: impl AsRef<FilePath>) -> bool {
     use std::os::unix::fs::PermissionsExt;
     const OTHERS_READ: u32 = 0o004;
+    std::fs::metadata(file).is_ok_and(|found| found.permissions().mode() & OTHERS_READ != 0)
+}
+
+/// The first secret in the configuration file itself, where every user of the host may read that.
+fn exposed_secret(leaves: &Leaves, file: &FilePath) -> Option<Warning> {
+    let is_secret = |leaf: &Leaf| match &leaf.parsed {
+        Parsed::Secret(_) => true,
+        Parsed::Address(url) | Parsed::Hook(url) => {
+            url.reveal().contains('@') || url.reveal().contains("password=")
+        }
+        _ => false,
+    };
+    // What a variable puts in is not in the file.
+    let is_in_file = |leaf: &Leaf| match &leaf.origin {
+        Origin::File(place) => place.variables.is_empty(),
+        _ => false,
+    };
+    let (path, leaf) = leaves.iter().find(|(_, leaf)| is_in_file(leaf) && is_secret(leaf))?;
+    let text = format!(
+        "every user of this host may read {}, which holds this secret: chmod 600 it",
+        file.display()
+    );
+    let warning = Warning { key: path.to_string(), origin: leaf.origin.clone(), text };
+    is_readable_by_all(file).then_some(warning)
+}
+
+/// Files with a secret that every user of the host may read.
+fn exposed_files(leaves: &Leaves) -> Vec<Warning> {
     let names = [["store", "password_file"], ["store", "url_file"], ["sidecar", "token_file"]];
     let exposed = names.into_iter().map(Path::of).filter_map(|path| {
         let leaf = leaves.get(&path)?;
         let Parsed::Text(file) = &leaf.parsed else { return None };
-        let mode = std::fs::metadata(file).ok()?.permissions().mode();
         let text = format!("every user of this host may read {file}: chmod 600 it");
         let warning = Warning { key: path.to_string(), origin: leaf.origin.clone(), text };
-        (mode & OTHERS_READ != 0).then_some(warning)
+        is_readable_by_all(file).then_some(warning)
     });
     exposed.collect()
 }

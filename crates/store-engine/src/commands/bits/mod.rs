@@ -8,7 +8,7 @@ use crate::keyspace::{Expiry, NewValue, StringRef};
 use crate::news;
 use field::{bitfield, bitfield_ro};
 
-const BITS: &[Change] = &[("7.0.0", "Takes BYTE and BIT.")];
+const BITS: &[HistoryEntry] = &[("7.0.0", "Takes BYTE and BIT.")];
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("bitcount", AtLeast(2), READ, bitcount)

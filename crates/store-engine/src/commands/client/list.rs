@@ -42,7 +42,7 @@ impl ClientType {
 
 /// What the running session holds beside itself: its output is with the reply, and its request
 /// with the driver.
-struct Running<'a> {
+struct RunningSession<'a> {
     output: &'a Output,
     request: Request<'a>,
 }
@@ -55,7 +55,7 @@ pub(crate) fn describe_client(server: &ServerState, session: &Session, now_ms: u
 fn describe(
     server: &ServerState,
     session: &Session,
-    running: Option<Running<'_>>,
+    running: Option<RunningSession<'_>>,
     now_ms: u64,
 ) -> String {
     let output = running.as_ref().map_or(&session.output, |running| running.output);
@@ -137,7 +137,7 @@ fn flags(session: &Session) -> String {
 }
 
 pub(super) fn client_info(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let running = Running { output: cx.reply.output(), request };
+    let running = RunningSession { output: cx.reply.output(), request };
     let line = describe(cx.server, cx.session, Some(running), cx.db.now_ms()) + "\n";
     cx.reply.verbatim("txt", line.as_bytes());
     Ok(())
@@ -167,8 +167,8 @@ pub(super) fn client_list(cx: &mut Context<'_>, request: Request<'_>) -> Command
     let now_ms = cx.db.now_ms();
     let mut text = String::new();
     for session in sessions {
-        let running =
-            (session.id == cx.session.id).then(|| Running { output: cx.reply.output(), request });
+        let running = (session.id == cx.session.id)
+            .then(|| RunningSession { output: cx.reply.output(), request });
         text.push_str(&describe(cx.server, session, running, now_ms));
         text.push('\n');
     }

@@ -23,7 +23,7 @@ const STORE_KEYS: &[KeySpec] = &[
     KeySpec::after("STOREDIST", 6, OW | UPDATE),
 ];
 
-const UNIT: &[Change] = &[("7.0.0", "Units may be written in capitals.")];
+const UNIT: &[HistoryEntry] = &[("7.0.0", "Units may be written in capitals.")];
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("geoadd", AtLeast(5), WRITE | GROWS, geoadd)

@@ -14,10 +14,10 @@ use inside::{lindex, linsert, lpos, lrange, lrem, lset, ltrim};
 use moves::{blmove, brpoplpush, lmove, rpoplpush};
 use take::{blmpop, blpop, brpop, lmpop};
 
-const TIMEOUT: &[Change] = &[("6.0.0", "The timeout may have a fraction.")];
-const COUNT: &[Change] = &[("6.2.0", "Takes a count.")];
-const MANY_ELEMENTS_2: &[Change] = &[("2.4.0", "Takes several elements.")];
-const MANY_ELEMENTS_4: &[Change] = &[("4.0.0", "Takes several elements.")];
+const TIMEOUT: &[HistoryEntry] = &[("6.0.0", "The timeout may have a fraction.")];
+const COUNT: &[HistoryEntry] = &[("6.2.0", "Takes a count.")];
+const MANY_ELEMENTS_2: &[HistoryEntry] = &[("2.4.0", "Takes several elements.")];
+const MANY_ELEMENTS_4: &[HistoryEntry] = &[("4.0.0", "Takes several elements.")];
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("blmove", Exactly(6), WRITE | GROWS | NO_SCRIPT | BLOCKING, blmove)

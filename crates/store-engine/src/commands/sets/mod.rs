@@ -10,7 +10,7 @@ use algebra::{sdiff, sdiffstore, sinter, sintercard, sinterstore, sunion, sunion
 use members::{sadd, scard, sismember, smembers, smismember, smove, srem, sscan};
 use random::{spop, srandmember};
 
-const MANY_MEMBERS: &[Change] = &[("2.4.0", "Takes several members.")];
+const MANY_MEMBERS: &[HistoryEntry] = &[("2.4.0", "Takes several members.")];
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("sadd", AtLeast(3), WRITE | GROWS | FAST, sadd)

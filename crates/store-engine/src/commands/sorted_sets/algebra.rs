@@ -66,7 +66,7 @@ fn number_or_zero(score: f64) -> f64 {
 }
 
 /// What a request asks for, beyond its keys.
-struct Wish {
+struct AlgebraOptions {
     /// Positions of the first key and behind the last.
     keys: (usize, usize),
     /// One per key, or none when all are 1.
@@ -77,7 +77,7 @@ struct Wish {
     limit: usize,
 }
 
-impl Wish {
+impl AlgebraOptions {
     /// Parses from the number of keys at `at` on, after the kinds of all keys were checked: that
     /// is the order in which Redis complains.
     fn parse(
@@ -91,7 +91,7 @@ impl Wish {
         for at in keys.0..keys.1 {
             check_kind(cx, request.arg(at))?;
         }
-        let mut wish = Self {
+        let mut options = Self {
             keys,
             weights: Vec::new(),
             aggregate: Aggregate::Sum,
@@ -103,23 +103,23 @@ impl Wish {
         while let Some(word) = request.get(at) {
             let left = request.len() - at;
             if combines && left > keys.1 - keys.0 && is_word(word, "WEIGHTS") {
-                wish.weights = parse_weights(request, at + 1, keys.1 - keys.0)?;
-                at += 1 + wish.weights.len();
+                options.weights = parse_weights(request, at + 1, keys.1 - keys.0)?;
+                at += 1 + options.weights.len();
             } else if combines && left >= 2 && is_word(word, "AGGREGATE") {
-                wish.aggregate = Aggregate::parse(request.arg(at + 1))?;
+                options.aggregate = Aggregate::parse(request.arg(at + 1))?;
                 at += 2;
             } else if purpose == Purpose::Reply && is_word(word, "WITHSCORES") {
-                wish.with_scores = true;
+                options.with_scores = true;
                 at += 1;
             } else if purpose == Purpose::Count && left >= 2 && is_word(word, "LIMIT") {
                 let error = CommandError::text("ERR LIMIT can't be negative");
-                wish.limit = count_from(request.arg(at + 1), 0, error)?;
+                options.limit = count_from(request.arg(at + 1), 0, error)?;
                 at += 2;
             } else {
                 return Err(CommandError::SYNTAX);
             }
         }
-        Ok(wish)
+        Ok(options)
     }
 
     fn sources<'a>(&self, db: &'a Keyspace, request: Request<'_>) -> Vec<Source<'a>> {
@@ -313,14 +313,14 @@ pub(super) fn zdiff(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult
 }
 
 fn reply_result(cx: &mut Context<'_>, request: Request<'_>, operation: Operation) -> CommandResult {
-    let wish = Wish::parse(cx, request, 1, operation, Purpose::Reply)?;
-    let sources = wish.sources(cx.db, request);
-    let result = compute(sources, operation, wish.aggregate, &cx.server.limits);
-    begin_pairs(&mut cx.reply, result.len(), wish.with_scores);
+    let options = AlgebraOptions::parse(cx, request, 1, operation, Purpose::Reply)?;
+    let sources = options.sources(cx.db, request);
+    let result = compute(sources, operation, options.aggregate, &cx.server.limits);
+    begin_pairs(&mut cx.reply, result.len(), options.with_scores);
     for (member, score) in result.iter() {
-        begin_pair(&mut cx.reply, wish.with_scores);
+        begin_pair(&mut cx.reply, options.with_scores);
         reply_element(&mut cx.reply, member);
-        if wish.with_scores {
+        if options.with_scores {
             cx.reply.double(score);
         }
     }
@@ -345,23 +345,23 @@ fn store_result(
     operation: Operation,
     event: &'static str,
 ) -> CommandResult {
-    let wish = Wish::parse(cx, request, 2, operation, Purpose::Store)?;
-    let sources = wish.sources(cx.db, request);
+    let options = AlgebraOptions::parse(cx, request, 2, operation, Purpose::Store)?;
+    let sources = options.sources(cx.db, request);
     let limits = &cx.server.limits;
-    let mut result = compute(sources, operation, wish.aggregate, limits);
+    let mut result = compute(sources, operation, options.aggregate, limits);
     result.compact(limits);
     store_or_delete(cx, request.arg(1), result, event);
     Ok(())
 }
 
 pub(super) fn zintercard(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let wish = Wish::parse(cx, request, 1, Operation::Intersection, Purpose::Count)?;
-    let mut sources = wish.sources(cx.db, request);
+    let options = AlgebraOptions::parse(cx, request, 1, Operation::Intersection, Purpose::Count)?;
+    let mut sources = options.sources(cx.db, request);
     sources.sort_by_key(|source| source.content.len());
     let mut len = 0;
-    intersect(&sources, wish.aggregate, &mut |_, _| {
+    intersect(&sources, options.aggregate, &mut |_, _| {
         len += 1;
-        len != wish.limit
+        len != options.limit
     });
     cx.reply.count(len);
     Ok(())

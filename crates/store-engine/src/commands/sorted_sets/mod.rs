@@ -19,7 +19,7 @@ use range::{
     zremrangebyrank, zremrangebyscore, zrevrange, zrevrangebylex, zrevrangebyscore,
 };
 
-const TIMEOUT: &[Change] = &[("6.0.0", "The timeout may have a fraction.")];
+const TIMEOUT: &[HistoryEntry] = &[("6.0.0", "The timeout may have a fraction.")];
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("bzmpop", AtLeast(5), WRITE | BLOCKING | MOVABLE_KEYS, bzmpop)

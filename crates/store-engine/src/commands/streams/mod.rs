@@ -24,7 +24,7 @@ use read::{xread, xreadgroup};
 const XREAD_KEYS: &[KeySpec] = &[KeySpec::all_after("STREAMS", 1, 2, RO | ACCESS)];
 const XREADGROUP_KEYS: &[KeySpec] = &[KeySpec::all_after("STREAMS", 4, 2, RO | ACCESS)];
 
-const EXCLUSIVE: &[Change] = &[("6.2.0", "Bounds may be exclusive.")];
+const EXCLUSIVE: &[HistoryEntry] = &[("6.2.0", "Bounds may be exclusive.")];
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("xack", AtLeast(4), WRITE | FAST, xack)

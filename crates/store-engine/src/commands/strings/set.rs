@@ -2,7 +2,7 @@
 
 use store_resp::SHARED_MIN;
 
-use super::super::expire::{Unit, deadline};
+use super::super::expire::{TimeUnit, deadline};
 use super::super::prelude::*;
 use super::{reply_shared, stored_arg};
 use crate::keyspace::changes::KeyEvent;
@@ -55,7 +55,7 @@ struct Options {
 #[derive(Clone, Copy)]
 struct Ends {
     arg: usize,
-    unit: Unit,
+    unit: TimeUnit,
     is_absolute: bool,
 }
 
@@ -168,12 +168,12 @@ pub(super) fn told_behind_set(request: Request<'_>, event: &KeyEvent) -> bool {
     request.args_from(3).any(|word| is_word(word, "GET")) && news::changes(request, event)
 }
 
-fn expiry_word(word: &[u8]) -> Option<(Unit, bool)> {
+fn expiry_word(word: &[u8]) -> Option<(TimeUnit, bool)> {
     let words = [
-        ("EX", Unit::Seconds, false),
-        ("PX", Unit::Milliseconds, false),
-        ("EXAT", Unit::Seconds, true),
-        ("PXAT", Unit::Milliseconds, true),
+        ("EX", TimeUnit::Seconds, false),
+        ("PX", TimeUnit::Milliseconds, false),
+        ("EXAT", TimeUnit::Seconds, true),
+        ("PXAT", TimeUnit::Milliseconds, true),
     ];
     let found = words.into_iter().find(|(name, ..)| is_word(word, name));
     found.map(|(_, unit, is_absolute)| (unit, is_absolute))
@@ -208,17 +208,17 @@ pub(super) fn setnx(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult
 }
 
 pub(super) fn setex(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    set_with_expiry(cx, request, Unit::Seconds, "setex")
+    set_with_expiry(cx, request, TimeUnit::Seconds, "setex")
 }
 
 pub(super) fn psetex(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    set_with_expiry(cx, request, Unit::Milliseconds, "psetex")
+    set_with_expiry(cx, request, TimeUnit::Milliseconds, "psetex")
 }
 
 fn set_with_expiry(
     cx: &mut Context<'_>,
     request: Request<'_>,
-    unit: Unit,
+    unit: TimeUnit,
     command: &str,
 ) -> CommandResult {
     let (key, value) = (request.arg(1), request.arg(3));

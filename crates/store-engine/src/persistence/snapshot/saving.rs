@@ -56,7 +56,7 @@ pub struct Saving {
     /// How long the last one in the background took.
     pub last_seconds: Option<u64>,
     /// The running one: when it began, and the changes by then.
-    running: Option<Running>,
+    running: Option<RunningSave>,
     /// Whether one is to begin as soon as possible.
     pub is_scheduled: bool,
     /// Good saves since the start or CONFIG RESETSTAT.
@@ -69,7 +69,7 @@ pub struct Saving {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Running {
+struct RunningSave {
     started_at_ms: u64,
     dirty: u64,
 }
@@ -110,7 +110,7 @@ impl Saving {
 
     #[cfg(test)]
     pub(super) fn pretend_running(&mut self) {
-        self.running = Some(Running { started_at_ms: 0, dirty: 0 });
+        self.running = Some(RunningSave { started_at_ms: 0, dirty: 0 });
     }
 
     /// Whether the running save is already given up.
@@ -167,7 +167,7 @@ pub(crate) fn begin_save(db: &mut Keyspace, server: &mut ServerState) -> bool {
     let key_delay_us = server.config.settings().snapshot.save_delay_us;
     let job = SaveJob { path: path(server), head: head(db, server, false), key_delay_us };
     let now_ms = db.now_ms();
-    server.saving.running = Some(Running { started_at_ms: now_ms, dirty: db.dirty });
+    server.saving.running = Some(RunningSave { started_at_ms: now_ms, dirty: db.dirty });
     server.saving.tried_at_ms = now_ms;
     server.saving.is_scheduled = false;
     server.saving.is_cancelled = false;

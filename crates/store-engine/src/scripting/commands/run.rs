@@ -14,7 +14,7 @@ use crate::effects::ServerRequest;
 use crate::eviction;
 use crate::gate;
 use crate::registry::RowId;
-use crate::scripting::{Running, ScriptKind};
+use crate::scripting::{RunningScript, ScriptKind};
 use crate::session::session_flag;
 use crate::state::server_gate;
 
@@ -71,7 +71,7 @@ pub(super) fn run(
         true => keys.iter().copied().map(Box::from).collect(),
         false => Vec::new(),
     };
-    let running = Running { tracked_keys, ..begin(cx, request, start.kind) };
+    let running = RunningScript { tracked_keys, ..begin(cx, request, start.kind) };
     cx.server.scripting.running = Some(running);
     let mut reply = std::mem::replace(&mut cx.reply, ReplyWriter::new(client)).into_output();
     let reply_start = reply.position();
@@ -96,13 +96,13 @@ pub(super) fn run(
     Ok(())
 }
 
-fn begin(cx: &mut Context<'_>, request: Request<'_>, kind: ScriptKind) -> Running {
+fn begin(cx: &mut Context<'_>, request: Request<'_>, kind: ScriptKind) -> RunningScript {
     /// Arguments of the request that FUNCTION STATS shows at most, and bytes of each.
     const SHOWN_ARGS_MAX: usize = 32;
     const SHOWN_BYTES_MAX: usize = 128;
     let started_at_us = cx.busy_handler.now_us();
     let shown = |arg: &[u8]| arg[..arg.len().min(SHOWN_BYTES_MAX)].to_vec();
-    Running {
+    RunningScript {
         kind,
         name: match kind {
             ScriptKind::Function => shown(request.arg(1)),

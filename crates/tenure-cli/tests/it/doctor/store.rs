@@ -106,6 +106,9 @@ planted! {
         stage.store.cli(&["CONFIG", "SET", "maxmemory", "1"]);
         assert!(refusal().contains("OOM"), "the server's own words");
         assert_eq!(stage.store.cli(&["DBSIZE"]), "0", "nothing was written to find that out");
+        let told = stage.tenure(&["doctor", NAME]);
+        assert!(told.out.contains("maxmemory"), "{told:?}");
+        assert!(!told.out.contains("tenure run"), "no candidate could be heard of: {told:?}");
         codes(&stage)
     }
 
