@@ -10,7 +10,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use tenure::{Once, Term, Tick};
+use tenure::{OnceOutcome, Term, Tick};
 
 /// Short, to have something to look at.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -24,9 +24,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let look = async {
         loop {
             match tenure.once("example-cron", Tick::every(PERIOD), report).await {
-                Ok(Once::Ran(Ok(rows))) => println!("ran: {rows} rows"),
+                Ok(OnceOutcome::Ran(Ok(rows))) => println!("ran: {rows} rows"),
                 // Kept as the outcome of this tick; the next tick gets its own chance.
-                Ok(Once::Ran(Err(error))) => println!("failed: {error}"),
+                Ok(OnceOutcome::Ran(Err(error))) => println!("failed: {error}"),
                 Ok(other) => println!("skipped: {other:?}"),
                 Err(error) => eprintln!("not known: {error}"),
             }

@@ -52,7 +52,7 @@ async fn work_as(name: &str, store: &str) -> Outcome {
     let election = tenure.election(RESOURCE).fresh_store(true).start().await?;
     let leading = election.run_while_leader(|term| async move {
         println!("leads under token {}", term.token());
-        term.stopping().await;
+        term.wait_until_stopping().await;
         println!("stops working");
     });
     tokio::select! {
@@ -81,7 +81,7 @@ async fn look(store: &str) -> Outcome {
     let operator = Tenure::connect(store).await?;
     let other = stage.other_than(&first);
     let asked_at = Instant::now();
-    let answer = operator.ask_to_hand_over(RESOURCE, &other).await?;
+    let answer = operator.observe(RESOURCE)?.ask_to_hand_over(&other).await?;
     if !answer.is_done() {
         return Err(format!("the hand-over did not take place: {answer:?}").into());
     }

@@ -49,7 +49,7 @@ async fn follow(election: &Election) {
     let mut last = None;
     loop {
         let status = watch.status();
-        let leader = status.leader.as_ref().map(|leader| leader.id.to_string());
+        let leader = status.seen_leader.as_ref().map(|leader| leader.id.to_string());
         let now = (status.role, leader.clone());
         if last.as_ref() != Some(&now) {
             match status.role {
@@ -59,7 +59,7 @@ async fn follow(election: &Election) {
             }
             last = Some(now);
         }
-        if watch.changed().await.is_none() {
+        if watch.wait_for_change().await.is_none() {
             return;
         }
     }

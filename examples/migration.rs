@@ -12,7 +12,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tenure::{Once, Term, Tick, TickOutcome};
+use tenure::{OnceOutcome, Term, Tick, TickOutcome};
 
 /// A new name for each migration. It runs once under its name, for ever.
 const MIGRATION: &str = "0007-index-on-orders";
@@ -23,11 +23,11 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let job = tenure.job("example-migration").tick(Tick::named(MIGRATION));
     let outcome = job.wait_for_outcome(Duration::from_secs(60)).run(migrate).await?;
     let code = match outcome {
-        Once::Ran(Ok(rows)) => {
+        OnceOutcome::Ran(Ok(rows)) => {
             println!("migrated {rows} rows here");
             ExitCode::SUCCESS
         }
-        Once::AlreadyDone(TickOutcome::Succeeded) => {
+        OnceOutcome::AlreadyDone(TickOutcome::Succeeded) => {
             println!("migrated elsewhere");
             ExitCode::SUCCESS
         }

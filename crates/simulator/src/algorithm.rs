@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::protocol::{Answer, Hint, Request, Tick, Token};
+use tenure_core::protocol::{Answer, Hint, Request, TickId, Token};
 use tenure_core::{Event, Moment, StoreError};
 
 use crate::runner::WorkEnd;
@@ -43,8 +43,8 @@ pub(crate) trait Algorithm {
 /// A term as its holder sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Belief {
-    /// [`Token::NONE`] where an algorithm has no tokens.
-    pub(crate) token: Token,
+    /// `None` where an algorithm has no tokens.
+    pub(crate) token: Option<Token>,
     pub(crate) until: Moment,
 }
 
@@ -71,12 +71,12 @@ pub(crate) enum Output {
     Tell(Event),
     /// Begin the work of a job, in the own term; with its tick, where it has one.
     Run {
-        tick: Option<Tick>,
+        tick: Option<TickId>,
         reruns_crashed: bool,
     },
     /// Tell what became of a run.
     Report {
-        tick: Tick,
+        tick: TickId,
         how: JobReport,
         reruns_crashed: bool,
     },

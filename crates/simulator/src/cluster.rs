@@ -363,7 +363,7 @@ fn is_other_term(before: &Fingerprint, request: &Request, from: &Caller) -> bool
         | Request::Adopt { token, .. }
         | Request::Release { token, .. }
         | Request::Transfer { token, .. }
-        | Request::PassOn { token, .. } => before.token == *token,
+        | Request::PassOn { token, .. } => before.token == Some(*token),
         Request::Abandon { attempt } => before.attempt == *attempt,
         _ => return false,
     };

@@ -1,7 +1,7 @@
 //! What a driver does for one process: carries its outputs out, brings its inputs in, lets its
 //! work begin and end.
 
-use tenure_core::protocol::{Hint, Outcome, Request, Token};
+use tenure_core::protocol::{Hint, Outcome, Request};
 use tenure_core::{EventKind, Moment, Reason, StoreError, StoreErrorKind};
 
 use crate::algorithm::{Belief, Op, Output, Reply, Want};
@@ -85,8 +85,8 @@ impl World<'_> {
         };
         let lease = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
         let token = match &op {
-            Op::Call(Request::Renew { token, .. }) => *token,
-            _ => Token::NONE,
+            Op::Call(Request::Renew { token, .. }) => Some(*token),
+            _ => None,
         };
         place.asks.push(PendingAsk { ask, sent_at, lease, token });
         let life = place.life;
@@ -162,12 +162,12 @@ impl World<'_> {
         let Ok(Reply::Answer(answer)) = reply else { return };
         let place = &mut self.parties[party];
         let token = match answer.outcome {
-            Outcome::Granted { token } => token,
+            Outcome::Granted { token } => Some(token),
             Outcome::Renewed => pending.token,
-            _ => Token::NONE,
+            _ => None,
         };
         place.has_seen_token |= token.is_some() || answer.view.token.is_some();
-        if !token.is_some() {
+        if token.is_none() {
             return;
         }
         let pttl = answer.view.pttl.map_or(pending.lease, |pttl| pttl.as_nanos() as u64);

@@ -5,6 +5,7 @@ use tenure_core::protocol::{Hint, Token};
 
 use crate::algorithm::Want;
 use crate::nodes::NodeFault;
+use crate::people::LOWEST;
 use crate::world::{Event, World, span};
 
 /// One thing that may happen to a world.
@@ -265,7 +266,7 @@ impl World<'_> {
 
     fn forge_hint(&mut self, party: usize) {
         let known = self.token_now();
-        let token = *self.random.pick(&[Token::NONE, known, Token::MAX]);
+        let token = *self.random.pick(&[None, known, Some(Token::MAX)]);
         let id = match self.random.percent(50) {
             true => InstanceId::seen("nobody"),
             false => self.id_in(party),
@@ -273,9 +274,9 @@ impl World<'_> {
         let ttl = span(self.climate.lease * 1_000);
         let hint = match self.random.below(6) {
             0 => Hint::Released { token },
-            1 => Hint::Granted { id, token, ttl },
-            2 => Hint::Transferred { token, to: id, claim_ttl: ttl },
-            3 => Hint::Wished { token },
+            1 => Hint::Granted { id, token: token.unwrap_or(LOWEST), ttl },
+            2 => Hint::Transferred { token: token.unwrap_or(LOWEST), to: id, claim_ttl: ttl },
+            3 => Hint::Wished { token: token.unwrap_or(LOWEST) },
             4 => Hint::Members,
             _ => Hint::PauseChanged,
         };

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tenure_core::TimingSettings;
-use tenure_core::protocol::{Request, Token};
+use tenure_core::protocol::Request;
 
 /// For how many leases answers count where they count late.
 pub(crate) const LATE_LEASES: u64 = 3;
@@ -137,7 +137,7 @@ impl Flaw {
             }
             (Flaw::OwnLeaseOnly, Request::Acquire(ask)) => ask.fleet_max_ttl = ttl,
             (Flaw::OwnLeaseOnly, Request::Renew { fleet_max_ttl, .. }) => *fleet_max_ttl = ttl,
-            (Flaw::FloorForgotten, Request::Acquire(ask)) => ask.floor = Token::NONE,
+            (Flaw::FloorForgotten, Request::Acquire(ask)) => ask.floor = None,
             (Flaw::AttemptPerProcess, Request::Acquire(ask)) => ask.attempt = 1,
             (Flaw::AttemptPerProcess, Request::Abandon { attempt }) => *attempt = 1,
             _ => {}

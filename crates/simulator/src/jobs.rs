@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::protocol::{Outcome, Request, Tick};
+use tenure_core::protocol::{Outcome, Request, TickId};
 
 use crate::algorithm::{JobReport, Op, Reply};
 use crate::clock::MILLISECOND;
@@ -28,7 +28,7 @@ impl World<'_> {
     }
 
     /// A runner begins the work of a job.
-    pub(crate) fn run_job(&mut self, party: usize, tick: Option<Tick>, reruns_crashed: bool) {
+    pub(crate) fn run_job(&mut self, party: usize, tick: Option<TickId>, reruns_crashed: bool) {
         let place = &mut self.parties[party];
         let (Some(belief), life) = (place.belief, place.life) else { return };
         if self.random.percent(NOT_STARTED_PERCENT) {
@@ -57,7 +57,7 @@ impl World<'_> {
     }
 
     /// Somebody else who may act works on the same tick.
-    fn runs_elsewhere(&self, party: usize, tick: &Tick) -> Option<String> {
+    fn runs_elsewhere(&self, party: usize, tick: &TickId) -> Option<String> {
         let other = (0..self.parties.len()).filter(|other| *other != party).find(|&other| {
             let place = &self.parties[other];
             place.may_act(self.now) && place.work.is_on(tick)
@@ -92,7 +92,7 @@ impl World<'_> {
     pub(crate) fn reported(
         &mut self,
         party: usize,
-        tick: &Tick,
+        tick: &TickId,
         how: JobReport,
         reruns_crashed: bool,
     ) {
@@ -126,7 +126,7 @@ impl World<'_> {
     }
 }
 
-fn finished_tick<'a>(op: &'a Op, reply: &Reply) -> Option<&'a Tick> {
+fn finished_tick<'a>(op: &'a Op, reply: &Reply) -> Option<&'a TickId> {
     match (op, reply) {
         (Op::Call(Request::TickFinish { tick, .. }), Reply::Answer(answer))
             if answer.outcome == Outcome::Done =>

@@ -131,7 +131,7 @@ impl World<'_> {
     }
 
     /// Who holds a node, under which token and until when.
-    fn held_by(&self, node: usize) -> Option<(&str, Token, Real)> {
+    fn held_by(&self, node: usize) -> Option<(&str, Option<Token>, Real)> {
         let node = &self.cluster.nodes[node];
         let (time, key) = (node.server_time(self.now), self.resource.key());
         let left = node.store.time_left(time, key)?.as_nanos() as u64;
@@ -239,12 +239,12 @@ impl World<'_> {
     }
 
     /// The token that most nodes know of.
-    pub(crate) fn majority_token(&self) -> Token {
+    pub(crate) fn majority_token(&self) -> Option<Token> {
         let (now, resource) = (self.now, &self.resource);
         let nodes = self.cluster.nodes.iter();
-        let tokens: Vec<Token> =
+        let tokens: Vec<Option<Token>> =
             nodes.map(|node| node.store.token_of(node.server_time(now), resource)).collect();
-        let count = |token: &&Token| tokens.iter().filter(|other| other == token).count();
+        let count = |token: &&Option<Token>| tokens.iter().filter(|other| other == token).count();
         tokens.iter().max_by_key(count).copied().unwrap_or_default()
     }
 }

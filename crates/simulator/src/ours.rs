@@ -165,8 +165,8 @@ impl Algorithm for Ours {
             Want::Resign => self.election.resign(now),
             Want::HandOver => self.hand_over(now),
             Want::Ready(ready) => self.election.set_ready(now, ready),
-            Want::Paused(true) => self.election.pause(now),
-            Want::Paused(false) => self.election.resume(now),
+            Want::Paused(true) => self.election.stand_back(now),
+            Want::Paused(false) => self.election.contend_again(now),
             Want::Beat => self.election.beat(now),
             Want::RenewNow => self.election.renew_now(now),
             Want::Stop => self.election.stop(now),
@@ -209,7 +209,7 @@ impl Algorithm for Ours {
 
     fn belief(&self) -> Option<Belief> {
         let until = self.election.leads_until()?;
-        Some(Belief { token: self.election.token()?, until })
+        Some(Belief { token: Some(self.election.token()?), until })
     }
 
     fn unsettled_hand_overs(&mut self) -> usize {

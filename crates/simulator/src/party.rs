@@ -1,6 +1,6 @@
 //! One process in a world: its host's clock, its connection, its work.
 
-use tenure_core::protocol::{Answer, Tick, Token};
+use tenure_core::protocol::{Answer, TickId, Token};
 use tenure_core::quorum::{HintCount, Round};
 use tenure_core::{Moment, Timing};
 
@@ -51,8 +51,8 @@ pub(crate) struct PendingAsk {
     pub(crate) sent_at: Moment,
     /// The lease it asks for, in nanoseconds; zero when it asks for none.
     pub(crate) lease: u64,
-    /// The term that it extends.
-    pub(crate) token: Token,
+    /// The term that it extends, if it does.
+    pub(crate) token: Option<Token>,
 }
 
 /// A request to several nodes under way.
@@ -69,17 +69,18 @@ pub(crate) struct OpenRound {
 pub(crate) struct Work {
     /// Counts changes of mind: a planned start or end that is out of date does not happen.
     pub(crate) plan: u32,
-    pub(crate) runs_under: Option<Token>,
+    /// The term, whose algorithm may have no tokens.
+    pub(crate) runs_under: Option<Option<Token>>,
     pub(crate) is_told_to_stop: bool,
     /// Until when the term of that work was believed in, and whether the store itself ended it.
     pub(crate) believed_until: Moment,
     pub(crate) was_lost: bool,
     /// The tick that it is for, where it is the work of a job.
-    pub(crate) tick: Option<Tick>,
+    pub(crate) tick: Option<TickId>,
 }
 
 impl Work {
-    pub(crate) fn is_on(&self, tick: &Tick) -> bool {
+    pub(crate) fn is_on(&self, tick: &TickId) -> bool {
         self.runs_under.is_some() && self.tick.as_ref() == Some(tick)
     }
 }

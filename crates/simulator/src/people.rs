@@ -9,8 +9,11 @@ use crate::fault::Fault;
 use crate::flaw::{CLEAR_CONSTANT, Flaw};
 use crate::world::{World, span};
 
+/// Below the tokens of all terms: the store's clock is far beyond it.
+pub(crate) const LOWEST: Token = Token::new(1).expect("not zero");
+
 impl World<'_> {
-    pub(crate) fn token_now(&mut self) -> Token {
+    pub(crate) fn token_now(&mut self) -> Option<Token> {
         if self.quorum.is_some() {
             return self.majority_token();
         }
@@ -20,7 +23,7 @@ impl World<'_> {
     }
 
     pub(crate) fn operate(&mut self, fault: Fault) {
-        let token = self.token_now();
+        let token = self.token_now().unwrap_or(LOWEST);
         let stands_for = span(self.climate.lease * 2);
         let request = match fault {
             Fault::AskToResign => Request::Ask { token, wish: WishKind::Resign, stands_for },

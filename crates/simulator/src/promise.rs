@@ -72,8 +72,8 @@ pub(crate) struct Judge {
     ignores: Vec<Promise>,
     /// Where two may lead at once, a late answer may begin an earlier term after a later one.
     two_may_lead: bool,
-    begun: Vec<Token>,
-    closed: Vec<Token>,
+    begun: Vec<Option<Token>>,
+    closed: Vec<Option<Token>>,
     violation: Option<Violation>,
     pub(crate) ticks: TickJudge,
 }
@@ -146,11 +146,11 @@ impl Judge {
         }
     }
 
-    fn begins_out_of_order(&self, token: Token) -> bool {
+    fn begins_out_of_order(&self, token: Option<Token>) -> bool {
         !self.two_may_lead && self.begun.last().is_some_and(|last| *last >= token)
     }
 
-    fn begin(&mut self, now: Real, token: Token) {
+    fn begin(&mut self, now: Real, token: Option<Token>) {
         if token.is_some() {
             if self.closed.contains(&token) {
                 self.broken(Promise::P3, now, format!("term {token:?} was closed and began again"));

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tenure_core::{Moment, StoreError, Token};
+use tenure_core::{Moment, StoreError};
 
 use crate::algorithm::{Algorithm, Belief, Op, Output, Reply, Want};
 
@@ -259,7 +259,7 @@ impl Algorithm for Rival {
     }
 
     fn belief(&self) -> Option<Belief> {
-        self.leads.then_some(Belief { token: Token::NONE, until: Moment::NEVER })
+        self.leads.then_some(Belief { token: None, until: Moment::NEVER })
     }
 
     fn is_over(&self) -> bool {

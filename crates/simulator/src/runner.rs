@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use tenure_core::job_run::{self, JobEnd, JobRun, JobSettings, JobStep, JobTick};
-use tenure_core::protocol::{Answer, Request, Tick, TickOutcome};
+use tenure_core::protocol::{Answer, Request, TickId, TickOutcome};
 use tenure_core::{Contest, EventKind, Moment, Reason, Settings, StoreError};
 
 use crate::algorithm::{Algorithm, Belief, JobReport, Op, Output, Reply, Want};
@@ -118,7 +118,7 @@ impl Runner {
         } else {
             let name = self.random.below(NAMES);
             self.reruns_crashed = name.is_multiple_of(2);
-            Some(JobTick::Known(Tick::Named(format!("step-{name}"))))
+            Some(JobTick::Known(TickId::Named(format!("step-{name}"))))
         };
         let waits = tick.is_some() && self.random.percent(WAITS_PERCENT);
         let rerun_crashed = self.reruns_crashed || self.flaw == Some(Flaw::RerunsAnyway);
@@ -159,7 +159,7 @@ impl Runner {
         }
     }
 
-    fn tick(&self) -> Option<Tick> {
+    fn tick(&self) -> Option<TickId> {
         self.job.as_ref().and_then(JobRun::tick).cloned()
     }
 

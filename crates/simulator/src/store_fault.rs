@@ -62,7 +62,7 @@ impl World<'_> {
     fn is_newcomer_under_way(&self) -> bool {
         self.events().any(|event| match event {
             Event::Arrive(letter) => match &letter.op {
-                Op::Call(Request::Acquire(acquire)) => !acquire.floor.is_some(),
+                Op::Call(Request::Acquire(acquire)) => acquire.floor.is_none(),
                 _ => false,
             },
             _ => false,

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tenure_core::ServerTime;
 use tenure_core::memory_store::MemoryStore;
-use tenure_core::protocol::{Acquire, Answer, Ballot, Call, Hint, Outcome, Request, Tick, Token};
+use tenure_core::protocol::{Acquire, Answer, Ballot, Call, Hint, Outcome, Request, TickId, Token};
 
 use crate::flaw::Flaw;
+use crate::people::LOWEST;
 
 impl Flaw {
     /// Carries a call out as a store with this flaw does. The call is left as it was understood.
@@ -67,7 +68,7 @@ impl Flaw {
                 Request::Renew { token, .. } | Request::Release { token, .. },
             )
             | (Flaw::TransferWithoutToken, Request::Transfer { token, .. }) => {
-                *token = held.map_or(*token, |held| held.token);
+                *token = held.and_then(|held| held.token).unwrap_or(*token);
             }
             (
                 Flaw::PeriodsShareNumbers,
@@ -76,8 +77,8 @@ impl Flaw {
                 | Request::TickReopen { tick, .. }
                 | Request::TickLook { tick },
             ) => {
-                if let Tick::Period { number, .. } = tick {
-                    *tick = Tick::Number(*number);
+                if let TickId::Period { number, .. } = tick {
+                    *tick = TickId::Number(*number);
                 }
             }
             (Flaw::AbandonWithoutAttempt, Request::Abandon { attempt }) => {
@@ -105,7 +106,7 @@ fn execute_past_quarantine(
     let Request::Acquire(ask) = &call.request else { return store.execute(now, call) };
     // A renewal of no term only lets the store notice that it lives another life.
     let ttl = ask.ttl.max(ask.fleet_max_ttl);
-    let looks = Request::Renew { token: Token::NONE, ttl, fleet_max_ttl: ttl };
+    let looks = Request::Renew { token: LOWEST, ttl, fleet_max_ttl: ttl };
     store.execute(now, &Call { request: looks, ..call.clone() });
     let until = store.quarantine_until(&call.resource);
     store.move_quarantine(now, &call.resource, ServerTime::default());
@@ -174,7 +175,7 @@ fn number_by_clock(request: &Request, answer: &mut Answer) {
 /// Lets a node forget what it knows, the quarantine too, when it is told of another term.
 fn adopt_unchecked(store: &mut MemoryStore, now: ServerTime, call: &Call) {
     let Request::Adopt { token, .. } = call.request else { return };
-    if store.token_of(now, &call.resource) != token {
+    if store.token_of(now, &call.resource) != Some(token) {
         store.forget(now, &call.resource);
         store.execute(now, call);
         store.end_quarantine(now, &call.resource);

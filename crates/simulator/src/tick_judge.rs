@@ -1,7 +1,7 @@
 //! The judge of P7: what became of each tick, and what may still be done about it.
 
 use tenure_core::Token;
-use tenure_core::protocol::Tick;
+use tenure_core::protocol::TickId;
 
 use crate::algorithm::JobReport;
 
@@ -13,9 +13,9 @@ pub(crate) struct TickJudge {
 
 #[derive(Debug)]
 struct Known {
-    tick: Tick,
+    tick: TickId,
     /// The terms in which its work was begun.
-    begun: Vec<Token>,
+    begun: Vec<Option<Token>>,
     /// Whether a store ever let somebody begin it.
     is_opened: bool,
     /// Whether a store has taken down how it ended.
@@ -28,8 +28,8 @@ impl TickJudge {
     /// Work of `tick` begins. What is wrong with that comes back.
     pub(crate) fn begins(
         &mut self,
-        tick: &Tick,
-        token: Token,
+        tick: &TickId,
+        token: Option<Token>,
         reruns_crashed: bool,
     ) -> Option<String> {
         let known = self.known(tick);
@@ -43,17 +43,17 @@ impl TickJudge {
     }
 
     /// A store let somebody begin `tick`, whatever came of that.
-    pub(crate) fn is_opened(&mut self, tick: &Tick) {
+    pub(crate) fn is_opened(&mut self, tick: &TickId) {
         self.known(tick).is_opened = true;
     }
 
     /// A store has taken down how `tick` ended.
-    pub(crate) fn is_written(&mut self, tick: &Tick) {
+    pub(crate) fn is_written(&mut self, tick: &TickId) {
         self.known(tick).is_written = true;
     }
 
     /// So it counts.
-    pub(crate) fn is_recorded(&mut self, tick: &Tick) {
+    pub(crate) fn is_recorded(&mut self, tick: &TickId) {
         self.known(tick).is_recorded = true;
     }
 
@@ -61,7 +61,7 @@ impl TickJudge {
     /// jumped may show at the most.
     pub(crate) fn reported(
         &mut self,
-        tick: &Tick,
+        tick: &TickId,
         how: JobReport,
         (reruns_crashed, micros): (bool, u64),
     ) -> Option<String> {
@@ -84,10 +84,10 @@ impl TickJudge {
     /// Whether the work of `tick` was begun and its end taken down, or that of a later period that
     /// has come since. A period that has not come itself was numbered by a clock that is ahead;
     /// then any later one is later by that clock, too.
-    fn is_done(&self, tick: &Tick, micros: u64) -> bool {
+    fn is_done(&self, tick: &TickId, micros: u64) -> bool {
         let is_done = |known: &&Known| known.is_written && !known.begun.is_empty();
         self.ticks.iter().filter(is_done).any(|known| match (&known.tick, tick) {
-            (Tick::Period { number: done, period: of }, Tick::Period { number, period }) => {
+            (TickId::Period { number: done, period: of }, TickId::Period { number, period }) => {
                 let has_come =
                     |number: u64| u128::from(number) * of.as_micros() <= u128::from(micros);
                 let is_later = done > number && (has_come(*done) || !has_come(*number));
@@ -97,7 +97,7 @@ impl TickJudge {
         })
     }
 
-    fn known(&mut self, tick: &Tick) -> &mut Known {
+    fn known(&mut self, tick: &TickId) -> &mut Known {
         let at = self.ticks.iter().position(|known| known.tick == *tick);
         let at = at.unwrap_or_else(|| {
             let (tick, begun) = (tick.clone(), Vec::new());

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use store_resp::slot::SLOT_COUNT;
 use store_types::Rng;
-use store_types::crc16::SLOT_COUNT;
 
 use crate::election::{Election, Manual};
 use crate::flaw::Flaw;

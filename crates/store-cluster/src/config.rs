@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use store_types::crc16::SLOT_COUNT;
+use store_resp::slot::SLOT_COUNT;
 
 use crate::cluster::Cluster;
 use crate::id::NodeId;

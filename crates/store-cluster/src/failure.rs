@@ -162,6 +162,6 @@ impl Cluster {
     fn is_covered(&self) -> bool {
         let is_failed_owner =
             self.nodes.iter().any(|(_, node)| node.is_voter() && node.is_failed());
-        self.slots_owned == usize::from(store_types::crc16::SLOT_COUNT) && !is_failed_owner
+        self.slots_owned == usize::from(store_resp::slot::SLOT_COUNT) && !is_failed_owner
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use store_types::crc16::slot_of;
+use store_resp::slot::slot_of;
 
 use crate::cluster::Cluster;
 use crate::message::Address;

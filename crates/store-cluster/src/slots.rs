@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use store_types::crc16::SLOT_COUNT;
+use store_resp::slot::SLOT_COUNT;
 
 const WORDS: usize = SLOT_COUNT as usize / 64;
 

@@ -4,7 +4,8 @@
 //! - [`Request`]: one command with its arguments, borrowed from the bytes it came in;
 //! - [`RequestParser`]: finds requests in a growing buffer, within [`Limits`];
 //! - [`ReplyWriter`]: writes replies of RESP2 or RESP3 straight into the [`Output`];
-//! - [`Reply`], [`ReplyParser`]: the client's side, for tools and tests.
+//! - [`Reply`], [`ReplyParser`]: the client's side, for tools and tests;
+//! - [`slot`]: the part of a cluster that a key lies in, on which both sides must agree.
 //!
 //! ```
 //! use store_resp::{Limits, Parsed, Protocol, ReplyWriter, RequestParser};
@@ -27,6 +28,7 @@ mod output;
 mod parse;
 mod reply;
 mod request;
+pub mod slot;
 mod write;
 
 pub use inline::split_quoted;

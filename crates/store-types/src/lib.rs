@@ -17,7 +17,6 @@
 //! assert_eq!(scores.score(b"ada"), Some(36.0));
 //! ```
 
-pub mod crc16;
 pub mod crc64;
 pub mod geo;
 pub mod glob;

@@ -85,12 +85,12 @@ async fn take_part(name: &str, store: &str, parent: Option<u32>) -> Result<ExitC
     if parent.is_some_and(|parent| found != Some(parent)) {
         return Err(Failure::new(exit::NO, "the demo is over already"));
     }
-    let tenure = Tenure::builder().name(name).store(store).ttl(TTL).connect().await?;
+    let tenure = Tenure::builder().instance(name).store(store).ttl(TTL).connect().await?;
     let election = tenure.election(RESOURCE).version(env!("CARGO_PKG_VERSION"));
     let election = election.fresh_store(true).start().await?;
     let leading = election.run_while_leader(|term| async move {
         result(&format!("leads {}", term.token()));
-        term.stopping().await;
+        term.wait_until_stopping().await;
         let why = term.stop_reason().map_or_else(String::new, |reason| reason.to_string());
         result(&format!("stops {why}"));
     });
@@ -111,7 +111,7 @@ async fn show(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let address = format!("redis://127.0.0.1:{port}");
     let mut stage = Stage::set(&address)?;
 
-    let operator = Tenure::builder().name("operator").store(&address).connect().await?;
+    let operator = Tenure::builder().instance("operator").store(&address).connect().await?;
     let sidecar = Sidecar::builder(operator.clone()).observe(RESOURCE).start()?;
     let page = serve_page(&sidecar, arguments.listen.as_deref()).await?;
     let url = page.url().map_err(|error| no(&error))?;
@@ -229,7 +229,7 @@ impl Stage {
         let (from, to) = (self.leader_name(), self.other_than_leader());
         self.say(&format!("an operator asks {from} to hand over to {to}"));
         let asked_at = clock::now();
-        let asked = operator.ask_to_hand_over(RESOURCE, to).await?;
+        let asked = operator.observe(RESOURCE)?.ask_to_hand_over(to).await?;
         if !asked.is_done() {
             talk(&format!("the hand-over did not take place: {asked:?}"));
             return Ok(());
@@ -285,7 +285,8 @@ impl Stage {
             };
             let Some(token) = self.hear(&line) else { continue };
             let took = duration(clock::now().saturating_duration_since(since));
-            let gap = gap_before(&operator.history(RESOURCE, 8).await?, token).unwrap_or_default();
+            let gap = gap_before(&operator.observe(RESOURCE)?.history(8).await?, token)
+                .unwrap_or_default();
             self.say(&format!("{} leads, {took} after {what}{gap} (token {token})", line.name));
             return Ok(());
         }
@@ -354,9 +355,9 @@ impl Stage {
 /// How long nobody led before the term `token`, by the store's clock, in words. Newest entries come
 /// first.
 fn gap_before(entries: &[HistoryEntry], token: Token) -> Option<String> {
-    let granted = entries
-        .iter()
-        .position(|entry| entry.token == token && matches!(entry.what, HistoryKind::Granted))?;
+    let granted = entries.iter().position(|entry| {
+        entry.token == Some(token) && matches!(entry.what, HistoryKind::Granted)
+    })?;
     let before = entries[granted + 1..].iter().find_map(|entry| match &entry.what {
         HistoryKind::Closed { reason, .. } => Some((entry.at, *reason)),
         _ => None,

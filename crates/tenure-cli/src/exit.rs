@@ -87,14 +87,7 @@ impl From<tenure::Error> for Failure {
 
 /// Whether what is wrong stands on the command line.
 fn is_of_a_flag(problem: &Problem) -> bool {
-    let origin = match problem {
-        Problem::Syntax { origin, .. }
-        | Problem::UnknownKey { origin, .. }
-        | Problem::BadValue { origin, .. }
-        | Problem::Name { origin, .. } => origin,
-        _ => return false,
-    };
-    matches!(origin, Origin::Argument(_))
+    matches!(problem.origin(), Some(Origin::Argument(_)))
 }
 
 impl From<tenure::config::ConfigError> for Failure {

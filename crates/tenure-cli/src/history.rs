@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let wanted = (usize::from(arguments.count) * 3 + 1).min(ENTRIES_MAX);
     let entries = looker.wait(looker.observer.history(wanted))?;
     // A term whose leader was not heard of again has no end in the record, and runs no more.
-    let leader = looker.sight()?.now().leadership.leader().map(|leader| leader.token);
+    let leader = looker.sight()?.now().leadership.leader().and_then(|leader| leader.token);
     let mut terms = past(&entries);
     terms.truncate(arguments.count.into());
     let json = json!({
@@ -63,7 +63,7 @@ pub(crate) enum Past {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PastTerm {
     pub(crate) id: InstanceId,
-    pub(crate) token: Token,
+    pub(crate) token: Option<Token>,
     /// `None` when the beginning is older than the record.
     pub(crate) began_at: Option<ServerTime>,
     /// `None` while it lasts, and where the store forgot when it ended.
@@ -154,7 +154,7 @@ impl Past {
             Past::Term(term) => json!({
                 "kind": "term",
                 "id": term.id.as_str(),
-                "token": term.token.get(),
+                "token": term.token.map_or(0, Token::get),
                 "began_at": term.began_at.map(moment),
                 "ended_at": term.ended_at.map(moment),
                 "running": term.is_running(leader),
@@ -175,7 +175,7 @@ impl Past {
             Past::Term(term) => vec![
                 or_blank(term.began_at.map(moment)),
                 plain(term.id.as_str()),
-                term.token.to_string(),
+                term.token.map_or(0, Token::get).to_string(),
                 match term.lasted() {
                     Some(lasted) => duration(lasted),
                     None if term.is_running(leader) => "leads".to_owned(),
@@ -195,7 +195,7 @@ impl Past {
 impl PastTerm {
     /// Whether it is the term of whoever leads now.
     fn is_running(&self, leader: Option<Token>) -> bool {
-        self.ended_at.is_none() && leader == Some(self.token)
+        self.ended_at.is_none() && leader.is_some() && leader == self.token
     }
 
     fn lasted(&self) -> Option<Duration> {
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     fn entry(at: u64, token: u64, what: HistoryKind) -> HistoryEntry {
-        let token = Token::new(token).unwrap();
+        let token = Token::new(token);
         HistoryEntry { at: ServerTime(at), id: InstanceId::seen("ada"), token, what }
     }
 

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tenure::{Job, NotStarted, Once, Reason, Tenure, Term, Tick, TickOutcome, Timing};
+use tenure::{Job, NotStarted, OnceOutcome, Reason, Tenure, Term, Tick, TickOutcome, Timing};
 use tenure_run::Ending;
 use tokio::sync::oneshot;
 use tokio::task::JoinError;
@@ -213,7 +213,7 @@ async fn supervise(
         // A service manager tells the program and this process, in any order. Neither the one nor
         // the other is the outcome of the tick, which stays open.
         supervisor.resign();
-        term.stopping().await;
+        term.wait_until_stopping().await;
         ended = Ok(Ended::Leaving(ending));
     }
     let told = match &ended {
@@ -247,7 +247,7 @@ async fn next_farewell(signals: &RefCell<Option<Signals>>) -> Signal {
 }
 
 /// What the library says of a run.
-type RunResult = Result<Once<Result<(), String>>, tenure::Error>;
+type RunResult = Result<OnceOutcome<Result<(), String>>, tenure::Error>;
 
 /// One try at the tick.
 struct Turn {
@@ -340,12 +340,14 @@ impl Turn {
                 talk(&format!("terminated: {}", self.left_begun()));
                 Ok(code_of_signal(signal))
             }
-            (Some(signal), Some(Ended::ByItself(_))) if matches!(once, Ok(Once::Unrecorded(_))) => {
+            (Some(signal), Some(Ended::ByItself(_)))
+                if matches!(once, Ok(OnceOutcome::Unrecorded(_))) =>
+            {
                 let left = self.left_unrecorded();
                 talk(&format!("terminated before its run could be recorded: {left}"));
                 Ok(code_of_signal(signal))
             }
-            (Some(signal), None) if matches!(once, Ok(Once::Interrupted(_))) => {
+            (Some(signal), None) if matches!(once, Ok(OnceOutcome::Interrupted(_))) => {
                 let left = self.perhaps_begun();
                 talk(&format!("terminated before the program was started: {left}"));
                 Ok(code_of_signal(signal))
@@ -369,8 +371,8 @@ impl Turn {
     /// Ends while the store is told what became of the program, which has ended.
     async fn finish(&self, running: impl Future<Output = RunResult>, ended: Ended) -> RunResult {
         let unheard = || match ended {
-            Ended::ByItself(_) => Once::Unrecorded(self.note(ended)),
-            _ => Once::Interrupted(Reason::Stopped),
+            Ended::ByItself(_) => OnceOutcome::Unrecorded(self.note(ended)),
+            _ => OnceOutcome::Interrupted(Reason::Stopped),
         };
         self.in_time(running).await.unwrap_or_else(|| Ok(unheard()))
     }
@@ -396,10 +398,10 @@ impl Turn {
         }
     }
 
-    fn code(&self, once: Once<Result<(), String>>) -> u8 {
+    fn code(&self, once: OnceOutcome<Result<(), String>>) -> u8 {
         match (once, self.ended.get()) {
             // Its own code would say that it was done; the tick is open.
-            (Once::Interrupted(_), Some(Ended::Leaving(ending))) => {
+            (OnceOutcome::Interrupted(_), Some(Ended::Leaving(ending))) => {
                 talk(&format!("terminated: {}", self.left_begun()));
                 match ending {
                     Ending::Signalled(signal) if was_told_to_end(ending) => exit::of_signal(signal),
@@ -411,35 +413,34 @@ impl Turn {
                 talk("terminated before the program was started: the tick is open");
                 code_of_signal(signal)
             }
-            (Once::Unrecorded(_), Some(Ended::ByItself(ending))) => {
+            (OnceOutcome::Unrecorded(_), Some(Ended::ByItself(ending))) => {
                 let left = self.left_unrecorded();
                 talk(&format!("it ran, but the store could not record it: {left}"));
                 code_of(ending).max(exit::NO)
             }
             (_, Some(Ended::ByItself(ending) | Ended::Leaving(ending))) => code_of(ending),
             (_, Some(Ended::Stuck)) => exit::NO,
-            (Once::AlreadyDone(outcome), _) => self.done(&outcome),
-            (Once::RunningElsewhere { by }, _) => {
+            (OnceOutcome::AlreadyDone(outcome), _) => self.done(&outcome),
+            (OnceOutcome::RunningElsewhere { by }, _) => {
                 talk(&format!("skipped: {} is running it", plain(by.as_str())));
                 0
             }
-            (Once::Unfinished { by, token }, _) => {
+            (OnceOutcome::Unfinished { by, token }, _) => {
                 let by = plain(by.as_str());
-                talk(&format!(
-                    "skipped: {by} began it under token {token} and never finished: {BY_PEOPLE}"
-                ));
+                let under = token.map(|token| format!(" under token {token}")).unwrap_or_default();
+                talk(&format!("skipped: {by} began it{under} and never finished: {BY_PEOPLE}"));
                 u8::from(self.waits)
             }
-            (Once::NotNow(reason), _) => {
+            (OnceOutcome::NotNow(reason), _) => {
                 let next = if self.waits { "try again" } else { "try again then, or add --wait" };
                 talk(&format!("not now: {reason}; {next}"));
                 exit::TIMED_OUT
             }
-            (Once::Interrupted(reason), None) => {
+            (OnceOutcome::Interrupted(reason), None) => {
                 talk(&format!("not run: {reason}; {}", self.perhaps_begun()));
                 exit::NO
             }
-            (Once::Interrupted(reason), _) => {
+            (OnceOutcome::Interrupted(reason), _) => {
                 talk(&format!("interrupted: {reason}; {}", self.left_begun()));
                 exit::NO
             }

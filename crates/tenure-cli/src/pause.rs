@@ -4,7 +4,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tenure::{Force, Leadership, Observation, Vacancy};
+use tenure::{Leadership, Observation, Vacancy};
 
 use crate::exit::{self, Failure};
 use crate::output::{duration as shown, plain, result};
@@ -60,7 +60,7 @@ pub(crate) struct Clear {
 pub(crate) fn pause(arguments: Pause) -> Result<ExitCode, Failure> {
     let looker = arguments.target.look_on()?;
     let name = &arguments.target.name;
-    looker.wait(looker.tenure.pause(name, arguments.lasts))?;
+    looker.wait(looker.observer.pause(arguments.lasts))?;
     let (name, lasts) = (plain(name), shown(arguments.lasts));
     result(&format!("{name} is paused for {lasts}: a running term goes on, no new one begins"));
     Ok(ExitCode::SUCCESS)
@@ -73,7 +73,7 @@ pub(crate) fn resume(arguments: Resume) -> Result<ExitCode, Failure> {
         let why = format!("{} is not paused, so there is nothing to end", plain(name));
         return Err(Failure::new(exit::NO, why));
     }
-    looker.wait(looker.tenure.resume(name))?;
+    looker.wait(looker.observer.resume())?;
     result(&format!("{} goes on", plain(name)));
     Ok(ExitCode::SUCCESS)
 }
@@ -98,8 +98,10 @@ pub(crate) fn clear(arguments: Clear) -> Result<ExitCode, Failure> {
             return Err(Failure::new(exit::NO, format!("{}: {why}", plain(name))));
         }
     }
-    let force = if arguments.force { Force::Yes } else { Force::No };
-    looker.wait(looker.tenure.clear(name, &arguments.reason, force))?;
+    match arguments.force {
+        true => looker.wait(looker.observer.force_clear(&arguments.reason))?,
+        false => looker.wait(looker.observer.clear(&arguments.reason))?,
+    }
     result(&format!("{} is cleared: nobody leads until old leases have ended", plain(name)));
     Ok(ExitCode::SUCCESS)
 }

@@ -97,10 +97,10 @@ impl Unknown {
     /// For people: since when, and who was seen last.
     pub(crate) fn text(&self) -> String {
         let last = match &self.last_leader {
-            Some(leader) if leader.token.is_some() => {
-                format!("{}, token {}", plain(leader.id.as_str()), leader.token)
-            }
-            Some(leader) => plain(leader.id.as_str()),
+            Some(leader) => match leader.token {
+                Some(token) => format!("{}, token {token}", plain(leader.id.as_str())),
+                None => plain(leader.id.as_str()),
+            },
             None => "nobody".to_owned(),
         };
         format!("unknown since {}, last seen: {last}", iso_moment(self.since_ms))

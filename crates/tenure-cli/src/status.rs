@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use tenure::{Leadership, Observation, Wish, WishKind};
+use tenure::{Leadership, Observation, Token, Wish, WishKind};
 
 use crate::exit::Failure;
 use crate::members::{members_json, members_text};
@@ -58,7 +58,7 @@ fn wish_json(wish: &Wish) -> Value {
         "kind": wish_word(wish),
         "to": to,
         "by": wish.by.as_str(),
-        "token": wish.token.get(),
+        "token": wish.token.map_or(0, Token::get),
         "refused": wish.refused,
     })
 }
@@ -77,9 +77,9 @@ pub(crate) fn status_text(name: &str, place: &str, seen: &Observation) -> String
             let left = remaining.map_or("without an end".to_owned(), |left| {
                 format!("for {} unless renewed", duration(left))
             });
-            let term = match leader.foreign {
-                true => "a program that does not speak this protocol".to_owned(),
-                false => format!("token {}", leader.token),
+            let term = match leader.token {
+                Some(token) if !leader.foreign => format!("token {token}"),
+                _ => "a program that does not speak this protocol".to_owned(),
             };
             format!("leader    {}  {term}, {left}", plain(leader.id.as_str()))
         }

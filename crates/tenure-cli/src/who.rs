@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use tenure::{Leadership, Vacancy};
+use tenure::{Leadership, Token, Vacancy};
 
 use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, duration, plain, talk};
@@ -54,7 +54,7 @@ pub(crate) fn leadership_json(name: &str, leadership: &Leadership) -> Value {
         Leadership::Led { leader, remaining } => json!({
             "name": name,
             "leader": leader.id.as_str(),
-            "token": leader.token.is_some().then(|| leader.token.get()),
+            "token": leader.token.map(Token::get),
             "remaining_ms": remaining.map(|left| left.as_millis() as u64),
             "foreign": leader.foreign,
         }),

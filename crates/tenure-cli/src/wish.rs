@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure::Asked;
+use tenure::AskOutcome;
 
 use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, plain, talk};
@@ -58,10 +58,9 @@ struct Wait {
 
 pub(crate) fn hand_over(arguments: HandOver) -> Result<ExitCode, Failure> {
     let looker = arguments.target.look_on()?;
-    let name = &arguments.target.name;
-    let asked = looker.tenure.ask_to_hand_over(name, &arguments.to);
+    let asked = looker.observer.ask_to_hand_over(&arguments.to);
     let mut asked = looker.within(arguments.wait.timeout, asked)?;
-    if let Some(Asked::Refused { why }) = &mut asked
+    if let Some(AskOutcome::Refused { why }) = &mut asked
         && why.ends_with("is not a member")
     {
         why.push_str(&looker.members_text());
@@ -71,7 +70,7 @@ pub(crate) fn hand_over(arguments: HandOver) -> Result<ExitCode, Failure> {
 
 pub(crate) fn resign(arguments: Resign) -> Result<ExitCode, Failure> {
     let looker = arguments.target.look_on()?;
-    let asked = looker.tenure.ask_to_resign(&arguments.target.name);
+    let asked = looker.observer.ask_to_resign();
     arguments.wait.report(looker.within(arguments.wait.timeout, asked)?)
 }
 
@@ -97,8 +96,8 @@ impl crate::store_options::OnLooker {
     fn within(
         &self,
         limit: Option<Duration>,
-        asked: impl Future<Output = Result<Asked, tenure::Error>>,
-    ) -> Result<Option<Asked>, Failure> {
+        asked: impl Future<Output = Result<AskOutcome, tenure::Error>>,
+    ) -> Result<Option<AskOutcome>, Failure> {
         block_on(async {
             let answered = match limit {
                 None => asked.await,
@@ -114,17 +113,17 @@ impl crate::store_options::OnLooker {
 
 impl Wait {
     /// `outcome` (`done`, `refused`, `not-answered`, `nobody-leads`), `leader`, `why`.
-    fn report(self, asked: Option<Asked>) -> Result<ExitCode, Failure> {
+    fn report(self, asked: Option<AskOutcome>) -> Result<ExitCode, Failure> {
         let (code, outcome, leader, why) = match asked {
-            Some(Asked::Done { leader }) => {
+            Some(AskOutcome::Done { leader }) => {
                 (0, "done", leader.map(|leader| leader.id.to_string()), None)
             }
-            Some(Asked::Refused { why }) => (exit::NO, "refused", None, Some(why)),
-            Some(Asked::NobodyLeads) => {
+            Some(AskOutcome::Refused { why }) => (exit::NO, "refused", None, Some(why)),
+            Some(AskOutcome::NobodyLeads) => {
                 let why = "there is nobody to ask".to_owned();
                 (exit::NO, "nobody-leads", None, Some(why))
             }
-            Some(Asked::NotAnswered { leader }) => {
+            Some(AskOutcome::NotAnswered { leader }) => {
                 (exit::TIMED_OUT, "not-answered", Some(leader.id.to_string()), Some(stuck()))
             }
             _ => (exit::TIMED_OUT, "not-answered", None, Some(stuck())),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::protocol::{CloseReason, LostWhy, Member};
+use crate::text::escaped;
 use crate::{InstanceId, Moment, StoreError, Token};
 
 /// How an instance stands.
@@ -88,9 +89,9 @@ pub enum Reason {
     /// The lock delay after a crash is running.
     LockDelay(Duration),
     /// An operator paused the election.
-    PausedByOperator,
-    /// The application paused this instance.
-    PausedHere,
+    Paused,
+    /// The application has this instance stand back.
+    StandsBack,
     /// The application is not ready to lead.
     NotReady,
     /// Work did not beat in time.
@@ -142,8 +143,8 @@ impl Reason {
             Reason::Reserved(_) => "reserved",
             Reason::Quarantine { .. } => "quarantine",
             Reason::LockDelay(_) => "lock-delay",
-            Reason::PausedByOperator => "paused",
-            Reason::PausedHere => "paused-here",
+            Reason::Paused => "paused",
+            Reason::StandsBack => "stands-back",
             Reason::NotReady => "not-ready",
             Reason::WorkStalled => "work-stalled",
             Reason::WorkFailed(_) => "work-failed",
@@ -212,12 +213,12 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::HeldBy(id) => write!(f, "held by {}", Plain(id.as_str())),
+            Reason::HeldBy(id) => write!(f, "held by {}", plain(id.as_str())),
             Reason::Reserved(left) => write!(f, "reserved for a successor, {left:?} left"),
             Reason::Quarantine { left, why } => write!(
                 f,
                 "waiting {left:?} because {}: an earlier leader may still believe in its lease{}",
-                Plain(why),
+                plain(why),
                 // Where there is a record, somebody led before.
                 match why.starts_with("the store has no record") {
                     true => " (`fresh_store` skips this on a store that never held an election)",
@@ -226,9 +227,9 @@ impl fmt::Display for Reason {
             ),
             Reason::SwitchedOff => f.write_str("elections are switched off"),
             Reason::LockDelay(left) => write!(f, "lock delay after a crash, {left:?} left"),
-            Reason::WorkFailed(why) => write!(f, "work failed: {}", Plain(why)),
-            Reason::Conflict(what) => write!(f, "conflict: {}", Plain(what)),
-            Reason::Store(error) => write!(f, "{}", Plain(&error.to_string())),
+            Reason::WorkFailed(why) => write!(f, "work failed: {}", plain(why)),
+            Reason::Conflict(what) => write!(f, "conflict: {}", plain(what)),
+            Reason::Store(error) => write!(f, "{}", plain(&error.to_string())),
             Reason::LeaseEnded => f.write_str("the lease ran out before a renewal came through"),
             Reason::NotRunning(late) => write!(
                 f,
@@ -239,35 +240,25 @@ impl fmt::Display for Reason {
             Reason::Lost(LostWhy::KeyVanished) => f.write_str(
                 "the key is gone from the store: deleted, flushed, evicted, or expired early",
             ),
-            Reason::Lost(LostWhy::HeldBy(id)) => write!(f, "taken by {}", Plain(id.as_str())),
-            Reason::Lost(LostWhy::OtherTerm(token)) => write!(f, "superseded by term {token}"),
-            Reason::Lost(LostWhy::Overwritten(what)) => write!(f, "overwritten: {}", Plain(what)),
-            Reason::AskedToResign(by) => write!(f, "asked to resign by {}", Plain(by.as_str())),
-            Reason::HandOver(to) => write!(f, "hand-over to {}", Plain(to.as_str())),
-            Reason::Failback(to) => write!(f, "failback to {}", Plain(to.as_str())),
+            Reason::Lost(LostWhy::HeldBy(id)) => write!(f, "taken by {}", plain(id.as_str())),
+            Reason::Lost(LostWhy::OtherTerm(Some(token))) => {
+                write!(f, "superseded by term {token}")
+            }
+            Reason::Lost(LostWhy::OtherTerm(None)) => f.write_str("superseded by another term"),
+            Reason::Lost(LostWhy::Overwritten(what)) => write!(f, "overwritten: {}", plain(what)),
+            Reason::AskedToResign(by) => write!(f, "asked to resign by {}", plain(by.as_str())),
+            Reason::HandOver(to) => write!(f, "hand-over to {}", plain(to.as_str())),
+            Reason::Failback(to) => write!(f, "failback to {}", plain(to.as_str())),
             other => f.write_str(other.code()),
         }
     }
 }
 
-/// Text from outside, shown without control characters and cut to a sane length.
-struct Plain<'a>(&'a str);
-
-impl fmt::Display for Plain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The next step stands at the end of an error, after the addresses of all servers.
-        const SHOWN_MAX: usize = 400;
-        for (index, c) in self.0.chars().enumerate() {
-            if index == SHOWN_MAX {
-                return f.write_str("…");
-            }
-            match crate::text::is_deceptive(c) {
-                true => write!(f, "{}", c.escape_default())?,
-                false => write!(f, "{c}")?,
-            }
-        }
-        Ok(())
-    }
+/// Text from outside, fit to be shown. The next step stands at the end of an error, after the
+/// addresses of all servers.
+fn plain(text: &str) -> impl fmt::Display + '_ {
+    const SHOWN_MAX: usize = 400;
+    escaped(text, SHOWN_MAX)
 }
 
 /// One thing that happened, numbered without gaps per election.
@@ -359,8 +350,8 @@ pub enum EventKind {
 pub struct SeenLeader {
     /// Who.
     pub id: InstanceId,
-    /// Under which token; [`Token::NONE`] for a foreign holder.
-    pub token: Token,
+    /// Under which token; `None` for a foreign holder.
+    pub token: Option<Token>,
     /// Whether it is a program that does not speak this protocol.
     pub foreign: bool,
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::{Answer, LostWhy, Outcome, Request, Tick, TickOutcome, View};
+use crate::protocol::{Answer, LostWhy, Outcome, Request, TickId, TickOutcome, View};
 use crate::{InstanceId, ServerTime, Token};
 
 /// The pause before a request that was not answered is repeated.
@@ -30,7 +30,7 @@ pub struct JobSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobTick {
     /// This one.
-    Known(Tick),
+    Known(TickId),
     /// The current period of this length; not zero.
     Every(Duration),
 }
@@ -69,8 +69,8 @@ pub enum JobEnd {
     Unfinished {
         /// Who.
         by: InstanceId,
-        /// Under which token.
-        token: Token,
+        /// Under which token; `None` where the record names none.
+        token: Option<Token>,
     },
     /// The work was never started.
     NotStarted {
@@ -103,8 +103,9 @@ pub enum WorkEnd {
 pub struct JobRun {
     settings: JobSettings,
     /// Fixed once the store's clock has been asked, where it must be.
-    tick: Option<Tick>,
-    token: Token,
+    tick: Option<TickId>,
+    /// Of the term that it runs under.
+    token: Option<Token>,
     asked: Option<Request>,
 }
 
@@ -115,11 +116,11 @@ impl JobRun {
             Some(JobTick::Known(tick)) => Some(tick.clone()),
             _ => None,
         };
-        JobRun { settings, tick, token: Token::NONE, asked: None }
+        JobRun { settings, tick, token: None, asked: None }
     }
 
     /// The tick, once it is known.
-    pub fn tick(&self) -> Option<&Tick> {
+    pub fn tick(&self) -> Option<&TickId> {
         self.tick.as_ref()
     }
 
@@ -150,7 +151,7 @@ impl JobRun {
 
     /// A term was granted.
     pub fn handle_granted(&mut self, token: Token) -> JobStep {
-        self.token = token;
+        self.token = Some(token);
         let rerun_crashed = self.settings.rerun_crashed;
         match self.tick.clone() {
             Some(tick) => self.ask(Request::TickBegin { token, tick, rerun_crashed }),
@@ -217,7 +218,8 @@ impl JobRun {
 
     /// The work ended.
     pub fn handle_worked(&mut self, ended: WorkEnd) -> JobStep {
-        let (token, keep) = (self.token, self.settings.keep);
+        let token = self.token.expect("work runs under a term");
+        let keep = self.settings.keep;
         match (ended, self.tick.clone()) {
             (WorkEnd::Stopped, _) => JobStep::End(JobEnd::Stopped),
             (WorkEnd::Returned(outcome), Some(tick)) => {
@@ -254,7 +256,7 @@ impl JobRun {
     /// Whether the tick is a period that has not begun, by this reading of the store's clock.
     fn is_to_come(&self, time: ServerTime) -> bool {
         match (&self.tick, self.period_at(time)) {
-            (Some(Tick::Period { number, .. }), Some(Tick::Period { number: now, .. })) => {
+            (Some(TickId::Period { number, .. }), Some(TickId::Period { number: now, .. })) => {
                 *number > now
             }
             _ => false,
@@ -262,11 +264,11 @@ impl JobRun {
     }
 
     /// The period at a reading of the store's clock.
-    fn period_at(&self, time: ServerTime) -> Option<Tick> {
+    fn period_at(&self, time: ServerTime) -> Option<TickId> {
         let Some(JobTick::Every(period)) = &self.settings.tick else { return None };
         let micros = u64::try_from(period.as_micros()).unwrap_or(u64::MAX).max(1);
         let period = Duration::from_micros(micros);
-        Some(Tick::Period { number: time.0 / micros, period })
+        Some(TickId::Period { number: time.0 / micros, period })
     }
 }
 
@@ -287,7 +289,7 @@ mod tests {
     }
 
     fn waiting() -> JobRun {
-        let tick = Some(JobTick::Known(Tick::Named("step".into())));
+        let tick = Some(JobTick::Known(TickId::Named("step".into())));
         JobRun::new(JobSettings {
             tick,
             rerun_crashed: true,
@@ -298,7 +300,7 @@ mod tests {
     }
 
     fn named() -> JobRun {
-        run(Some(JobTick::Known(Tick::Named("step".into()))))
+        run(Some(JobTick::Known(TickId::Named("step".into()))))
     }
 
     fn answer(outcome: Outcome) -> Answer {
@@ -322,7 +324,7 @@ mod tests {
     fn a_period_is_told_by_the_clock_of_the_store_and_stays() {
         let mut run = run(Some(JobTick::Every(2 * SECOND)));
         assert!(matches!(run.look(), JobStep::Ask { request: Request::Observe { .. }, .. }));
-        let tick = Tick::Period { number: 3, period: 2 * SECOND };
+        let tick = TickId::Period { number: 3, period: 2 * SECOND };
         let look = Request::TickLook { tick: tick.clone() };
         let step = JobStep::Ask { request: look, after: Duration::ZERO };
         assert_eq!(run.handle_answer(answer(Outcome::Done), false), step);
@@ -338,7 +340,7 @@ mod tests {
         ahead.view.server_time = ServerTime(900_500_000);
         run.handle_answer(ahead, false);
         // Whoever waited in between looks again, and the clock shows 7.5 s.
-        let tick = Tick::Period { number: 3, period: 2 * SECOND };
+        let tick = TickId::Period { number: 3, period: 2 * SECOND };
         let step = JobStep::Ask { request: Request::TickLook { tick }, after: Duration::ZERO };
         assert_eq!(run.handle_answer(answer(Outcome::TickUnknown), false), step);
         assert_eq!(run.handle_answer(answer(Outcome::TickUnknown), false), JobStep::Lead);

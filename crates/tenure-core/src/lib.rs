@@ -5,6 +5,7 @@
 //! application, and the moment at which to come back. No clock, no I/O, no threads, no randomness
 //! beyond a seed that the caller gives.
 
+pub mod calendar;
 mod election;
 pub mod event;
 pub mod job_run;

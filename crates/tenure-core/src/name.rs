@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use crate::text::is_deceptive;
 
-/// Why a name is refused.
+/// Why a name is refused: the text says what is wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum NameError {
+#[error(transparent)]
+pub struct NameError(#[from] NameFault);
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum NameFault {
     /// Nothing was given.
     #[error("{what} is empty: give it at least one character")]
     Empty {
@@ -95,7 +98,7 @@ impl Resource {
     fn build(name: &str, key: &str) -> Result<Self, NameError> {
         check_text("key", key)?;
         if hash_tag(key).is_none() && key.contains('}') {
-            return Err(NameError::BreaksHashTag { key: key.to_owned() });
+            return Err(NameFault::BreaksHashTag { key: key.to_owned() }.into());
         }
         let place = Place { name: name.into(), key: key.into(), heartbeat_prefix: None };
         Ok(Resource { place: Arc::new(place) })
@@ -170,6 +173,11 @@ impl InstanceId {
         &self.0
     }
 
+    /// Whether it stands for no instance: a mark that keeps everybody out, such as `~quarantine`.
+    pub fn is_mark(&self) -> bool {
+        self.0.starts_with('~')
+    }
+
     /// The configured part, without the nonce.
     pub fn name(&self) -> &str {
         self.0.rsplit_once('_').map_or(&*self.0, |(name, _)| name)
@@ -193,11 +201,12 @@ fn check_instance_name(name: &str) -> Result<(), NameError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
     match name.chars().find(|&c| !allowed(c)) {
         None => Ok(()),
-        Some(found) => Err(NameError::BadCharacter {
+        Some(found) => Err(NameFault::BadCharacter {
             what: WHAT,
             found,
             allowed: "letters, digits and . _ : -",
-        }),
+        }
+        .into()),
     }
 }
 
@@ -205,18 +214,19 @@ fn check_text(what: &'static str, text: &str) -> Result<(), NameError> {
     check_length(what, text, KEY_LEN_MAX)?;
     match text.chars().find(|c| c.is_whitespace() || is_deceptive(*c)) {
         None => Ok(()),
-        Some(found) => Err(NameError::BadCharacter {
+        Some(found) => Err(NameFault::BadCharacter {
             what,
             found,
             allowed: "printable characters without spaces",
-        }),
+        }
+        .into()),
     }
 }
 
 fn check_length(what: &'static str, text: &str, max: usize) -> Result<(), NameError> {
     match text.len() {
-        0 => Err(NameError::Empty { what }),
-        len if len > max => Err(NameError::TooLong { what, len, max }),
+        0 => Err(NameFault::Empty { what }.into()),
+        len if len > max => Err(NameFault::TooLong { what, len, max }.into()),
         _ => Ok(()),
     }
 }
@@ -238,7 +248,7 @@ mod tests {
     fn a_key_whose_braces_would_split_the_slot_is_refused() {
         for key in ["a}b", "a{}b", "}", "{}x"] {
             let error = Resource::with_key("name", key).unwrap_err();
-            assert!(matches!(error, NameError::BreaksHashTag { .. }), "{key}: {error}");
+            assert!(matches!(error, NameError(NameFault::BreaksHashTag { .. })), "{key}: {error}");
         }
     }
 
@@ -250,7 +260,10 @@ mod tests {
         let seen = resource.with_heartbeat_prefix("app:heartbeat:").unwrap();
         assert_eq!(seen.heartbeat_key(&id).unwrap(), "app:heartbeat:web_0000000001");
         assert_eq!(seen.key(), resource.key());
-        assert!(matches!(resource.with_heartbeat_prefix(""), Err(NameError::Empty { .. })));
+        assert!(matches!(
+            resource.with_heartbeat_prefix(""),
+            Err(NameError(NameFault::Empty { .. }))
+        ));
     }
 
     #[test]
@@ -259,14 +272,20 @@ mod tests {
             Resource::named("").unwrap_err().to_string(),
             "resource name is empty: give it at least one character"
         );
-        assert!(matches!(Resource::named(&"x".repeat(513)), Err(NameError::TooLong { .. })));
-        assert!(matches!(Resource::named("a b"), Err(NameError::BadCharacter { .. })));
+        assert!(matches!(
+            Resource::named(&"x".repeat(513)),
+            Err(NameError(NameFault::TooLong { .. }))
+        ));
+        assert!(matches!(Resource::named("a b"), Err(NameError(NameFault::BadCharacter { .. }))));
         for unseen in ['\u{202e}', '\u{61c}', '\u{2060}', '\u{2064}', '\u{ad}', '\u{e0041}'] {
             let named = Resource::named(&format!("a{unseen}b"));
-            assert!(matches!(named, Err(NameError::BadCharacter { .. })), "{unseen:?}");
+            assert!(matches!(named, Err(NameError(NameFault::BadCharacter { .. }))), "{unseen:?}");
         }
-        assert!(matches!(InstanceId::new("web 1", 1), Err(NameError::BadCharacter { .. })));
-        assert!(matches!(InstanceId::new("", 1), Err(NameError::Empty { .. })));
+        assert!(matches!(
+            InstanceId::new("web 1", 1),
+            Err(NameError(NameFault::BadCharacter { .. }))
+        ));
+        assert!(matches!(InstanceId::new("", 1), Err(NameError(NameFault::Empty { .. }))));
     }
 
     #[test]

@@ -5,33 +5,31 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::{InstanceId, Resource};
 
-/// The fencing number of a term: a later term of the same resource always has a greater one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Token(u64);
+/// The fencing number of a term: a later term of the same resource always has a greater one. Never
+/// zero. Where there may be no term it is an `Option`, in which none is below every token.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(NonZeroU64);
 
 impl Token {
-    /// "No term": below every token ever granted.
-    pub const NONE: Token = Token(0);
     /// The largest token: beyond it, numbers lose their last digits inside store scripts.
-    pub const MAX: Token = Token((1 << 53) - 1);
+    pub const MAX: Token = Token(NonZeroU64::new((1 << 53) - 1).expect("not zero"));
 
-    /// The token with this number; `None` beyond [`Token::MAX`].
+    /// The token with this number; `None` for zero and beyond [`Token::MAX`].
     pub const fn new(number: u64) -> Option<Self> {
-        if number <= Token::MAX.0 { Some(Token(number)) } else { None }
+        match NonZeroU64::new(number) {
+            Some(number) if number.get() <= Token::MAX.0.get() => Some(Token(number)),
+            _ => None,
+        }
     }
 
     /// The number to send along with every write to the protected resource.
     pub const fn get(self) -> u64 {
-        self.0
-    }
-
-    /// Whether this stands for a term at all.
-    pub const fn is_some(self) -> bool {
-        self.0 != 0
+        self.0.get()
     }
 }
 
@@ -192,7 +190,7 @@ pub enum Request {
         /// This instance's term.
         token: Token,
         /// Which tick.
-        tick: Tick,
+        tick: TickId,
         /// Whether a tick that somebody began and never finished runs again.
         rerun_crashed: bool,
     },
@@ -201,7 +199,7 @@ pub enum Request {
         /// This instance's term.
         token: Token,
         /// Which tick.
-        tick: Tick,
+        tick: TickId,
         /// How it ended.
         outcome: TickOutcome,
         /// How long the outcome of a named tick is kept.
@@ -213,12 +211,12 @@ pub enum Request {
         /// This instance's term.
         token: Token,
         /// Which tick.
-        tick: Tick,
+        tick: TickId,
     },
     /// How a tick stands, without taking part.
     TickLook {
         /// Which tick.
-        tick: Tick,
+        tick: TickId,
     },
 }
 
@@ -232,7 +230,7 @@ pub struct Acquire {
     /// The longest lease any peer may believe in.
     pub fleet_max_ttl: Duration,
     /// The highest token this process has seen for the resource.
-    pub floor: Token,
+    pub floor: Option<Token>,
     /// Whether the user vouches that nobody led this resource before.
     pub fresh_store: bool,
     /// Whether a store without a record may be taken for new because it has run for longer than
@@ -340,8 +338,8 @@ pub struct Wish {
     pub kind: WishKind,
     /// Who wants it.
     pub by: InstanceId,
-    /// The term it was addressed to.
-    pub token: Token,
+    /// The term it was addressed to; `None` where the record names none.
+    pub token: Option<Token>,
     /// Until when it stands.
     pub until: ServerTime,
     /// The leader's no, once given.
@@ -406,8 +404,8 @@ pub struct View {
     pub holder: Option<InstanceId>,
     /// How long the key still lives. `None` when it is absent or has no expiry.
     pub pttl: Option<Duration>,
-    /// The holder's token, [`Token::NONE`] when absent or foreign.
-    pub token: Token,
+    /// The holder's token; `None` when absent or foreign.
+    pub token: Option<Token>,
     /// Whether the holder is a program that does not speak this protocol.
     pub foreign: bool,
     /// Whether the holder was named as a successor and has not claimed the resource yet: it does
@@ -508,8 +506,8 @@ pub enum Outcome {
     TickUnfinished {
         /// Who.
         by: InstanceId,
-        /// Under which token.
-        token: Token,
+        /// Under which token; `None` where the record names none.
+        token: Option<Token>,
     },
     /// Tick look: nobody began it.
     TickUnknown,
@@ -522,8 +520,8 @@ pub enum LostWhy {
     KeyVanished,
     /// Somebody else holds the key.
     HeldBy(InstanceId),
-    /// The same id under another token.
-    OtherTerm(Token),
+    /// The same id under another token; `None` where the record names none.
+    OtherTerm(Option<Token>),
     /// The key is not a plain string any more, or the side record is unreadable.
     Overwritten(String),
 }
@@ -535,8 +533,8 @@ pub struct HistoryEntry {
     pub at: ServerTime,
     /// Whose term.
     pub id: InstanceId,
-    /// Which term.
-    pub token: Token,
+    /// Which term; `None` for a quarantine before the first one.
+    pub token: Option<Token>,
     /// What happened to it.
     pub what: HistoryKind,
 }
@@ -564,7 +562,7 @@ pub enum HistoryKind {
 
 /// Which run of a recurring or named job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Tick {
+pub enum TickId {
     /// The tick with this number: everything up to the highest finished number counts as done, for
     /// ever.
     Number(u64),
@@ -607,8 +605,8 @@ pub enum Hint {
     },
     /// A term ended.
     Released {
-        /// Which.
-        token: Token,
+        /// Which; `None` when an operator cleared what was no term.
+        token: Option<Token>,
     },
     /// A term ended, and the resource waits for this successor.
     Transferred {

@@ -4,6 +4,8 @@
 //! some characters act on a terminal, turn the direction of writing around, or are not seen at all,
 //! so that one name looks like another.
 
+use std::fmt::{self, Write};
+
 /// Characters that are formats, separators of lines, or ignorable by default (the Unicode
 /// properties `Cf`, `Zl`, `Zp` and `Default_Ignorable_Code_Point`, version 16), as ranges in order.
 const UNSEEN: &[(char, char)] = &[
@@ -48,6 +50,32 @@ pub fn is_deceptive(c: char) -> bool {
 pub fn plain(text: &str, len_max: usize, substitute: char) -> String {
     let shown = text.chars().take(len_max);
     shown.map(|c| if is_deceptive(c) { substitute } else { c }).collect()
+}
+
+/// A text with each deceptive character written as an escape (`\u{202e}`), cut with `…` after
+/// `len_max` characters.
+pub fn escaped(text: &str, len_max: usize) -> impl fmt::Display + '_ {
+    Escaped { text, len_max }
+}
+
+struct Escaped<'a> {
+    text: &'a str,
+    len_max: usize,
+}
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, c) in self.text.chars().enumerate() {
+            if index == self.len_max {
+                return f.write_str("…");
+            }
+            match is_deceptive(c) {
+                true => write!(f, "{}", c.escape_default())?,
+                false => f.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The same JSON with every deceptive character written as an escape. Programs read what they read
@@ -122,5 +150,7 @@ mod tests {
         assert_eq!(escaped_json("{\"a\":\"\u{202e}b\"}\n"), "{\"a\":\"\\u202eb\"}\n");
         assert_eq!(escaped_json("\u{e0041}"), "\\udb40\\udc41");
         assert_eq!(plain("a\u{202e}bc", 3, '?'), "a?b");
+        assert_eq!(escaped("a\u{202e}bc", 3).to_string(), "a\\u{202e}b…");
+        assert_eq!(escaped("abc", 3).to_string(), "abc");
     }
 }

@@ -47,10 +47,13 @@ impl Default for TimingSettings {
     }
 }
 
-/// Which rule of the budget a setting broke.
+/// Which rule of the budget a setting broke: the text says which, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum TimingError {
+#[error(transparent)]
+pub struct TimingError(#[from] TimingFault);
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum TimingFault {
     /// A lease outside what can be kept safely.
     #[error("{what} is {given:?}, but must lie between {TTL_MIN:?} and {TTL_MAX:?}")]
     LeaseOutOfRange {
@@ -131,12 +134,13 @@ impl Timing {
         let fleet_min_ttl = checked_lease("fleet_min_ttl", settings.fleet_min_ttl.unwrap_or(ttl))?;
         let fleet_max_ttl = checked_lease("fleet_max_ttl", settings.fleet_max_ttl.unwrap_or(ttl))?;
         if fleet_max_ttl < ttl {
-            return Err(TimingError::FleetContradiction {
+            return Err(TimingFault::FleetContradiction {
                 what: "fleet_max_ttl",
                 given: fleet_max_ttl,
                 ttl,
                 hint: "it must be at least this instance's ttl",
-            });
+            }
+            .into());
         }
         let counted = ttl.min(fleet_min_ttl);
         let kill_margin = Duration::from_millis(100).max(counted / 50);
@@ -154,23 +158,24 @@ impl Timing {
 
     fn checked(self) -> Result<Self, TimingError> {
         if self.renew_every.is_zero() {
-            return Err(TimingError::NoRenewInterval);
+            return Err(TimingFault::NoRenewInterval.into());
         }
         if self.stop_grace < self.kill_margin {
             let (given, least) = (self.stop_grace, self.kill_margin);
-            return Err(TimingError::GraceTooShort { given, least });
+            return Err(TimingFault::GraceTooShort { given, least }.into());
         }
         let usable = usable(self.counted_ttl());
         let needed =
             self.renew_every.saturating_add(self.try_timeout).saturating_add(self.stop_grace);
         if needed > usable {
-            return Err(TimingError::BudgetExceeded {
+            return Err(TimingFault::BudgetExceeded {
                 renew_every: self.renew_every,
                 try_timeout: self.try_timeout,
                 stop_grace: self.stop_grace,
                 usable,
                 ttl: self.counted_ttl(),
-            });
+            }
+            .into());
         }
         Ok(self)
     }
@@ -250,10 +255,10 @@ fn usable(lease: Duration) -> Duration {
 
 fn checked_lease(what: &'static str, given: Duration) -> Result<Duration, TimingError> {
     if !(TTL_MIN..=TTL_MAX).contains(&given) {
-        return Err(TimingError::LeaseOutOfRange { what, given });
+        return Err(TimingFault::LeaseOutOfRange { what, given }.into());
     }
     if !given.subsec_nanos().is_multiple_of(1_000_000) {
-        return Err(TimingError::FractionOfMillisecond { what, given });
+        return Err(TimingFault::FractionOfMillisecond { what, given }.into());
     }
     Ok(given)
 }

@@ -32,6 +32,10 @@ pub(super) const REPLICA_REMEDY: &str =
     "name the primary in the store's address, or wait until this one is promoted";
 /// What to do about words of a cluster. Connections to one follow them, so the address is not that
 /// of a cluster.
+const CLUSTER_REMEDY: &str =
+    "this is a node of a cluster: write redis+cluster:// in the store's address";
+
+/// The error for an error reply.
 pub(super) fn from_reply(error: &ServerError) -> StoreError {
     from_words(error.code(), error.details().unwrap_or_default())
 }

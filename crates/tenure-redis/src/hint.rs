@@ -29,7 +29,7 @@ pub(super) fn parse(message: &[u8]) -> Option<Hint> {
             ttl: millis(words.next()?)?,
             id: InstanceId::seen(&escaped(words.next()?)),
         },
-        b"r" => Hint::Released { token: token(words.next()?)? },
+        b"r" => Hint::Released { token: token_or_none(words.next()?)? },
         b"t" => Hint::Transferred {
             token: token(words.next()?)?,
             claim_ttl: millis(words.next()?)?,
@@ -46,6 +46,14 @@ pub(super) fn parse(message: &[u8]) -> Option<Hint> {
 
 fn token(word: &[u8]) -> Option<Token> {
     Token::new(number(word)?)
+}
+
+/// A token where zero stands for none.
+fn token_or_none(word: &[u8]) -> Option<Option<Token>> {
+    match number(word)? {
+        0 => Some(None),
+        number => Token::new(number).map(Some),
+    }
 }
 
 fn millis(word: &[u8]) -> Option<Duration> {
@@ -68,7 +76,7 @@ mod tests {
         let ttl = Duration::from_secs(10);
         let cases = [
             ("g 17 10000 web_1", Hint::Granted { id: web.clone(), token, ttl }),
-            ("r 17", Hint::Released { token }),
+            ("r 17", Hint::Released { token: Some(token) }),
             ("t 17 10000 web_1", Hint::Transferred { token, to: web, claim_ttl: ttl }),
             ("w 17", Hint::Wished { token }),
             ("m", Hint::Members),

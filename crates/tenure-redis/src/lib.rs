@@ -244,8 +244,11 @@ impl Backend for RedisBackend {
         let (shared, transport) = (Arc::clone(&self.shared), Arc::clone(&self.transport));
         Box::pin(async move {
             let mut answer = shared.answer(&call.request, &replies.await?, &courtesies)?;
-            if is_held(&answer.outcome) && std::mem::take(&mut answer.view.unconfirmed) {
-                shared.confirm(&transport, &call, answer.view.token);
+            if is_held(&answer.outcome)
+                && std::mem::take(&mut answer.view.unconfirmed)
+                && let Some(token) = answer.view.token
+            {
+                shared.confirm(&transport, &call, token);
             }
             Ok(answer)
         })

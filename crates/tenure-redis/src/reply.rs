@@ -65,7 +65,7 @@ pub(super) fn parse_fence(reply: &Value) -> Result<FenceReply, Fault> {
     };
     match text(kind)?.as_str() {
         "written" => Ok(FenceReply::Written),
-        "stale" => Ok(FenceReply::Stale { highest: token(highest)? }),
+        "stale" => Ok(FenceReply::Stale { highest: term(highest)? }),
         other => Err(format!("an outcome called {:?}", cleaned(other))),
     }
 }
@@ -272,17 +272,14 @@ fn bounded(value: &Value, max: u64) -> Result<u64, Fault> {
     }
 }
 
-fn token(value: &Value) -> Result<Token, Fault> {
-    let number = bounded(value, Token::MAX.get())?;
-    Ok(Token::new(number).expect("bounded above"))
+/// A token, where zero stands for none.
+fn token(value: &Value) -> Result<Option<Token>, Fault> {
+    bounded(value, Token::MAX.get()).map(Token::new)
 }
 
 /// A token under which somebody leads: never "none".
 fn term(value: &Value) -> Result<Token, Fault> {
-    match token(value)? {
-        Token::NONE => Err("a term without token".into()),
-        token => Ok(token),
-    }
+    token(value)?.ok_or_else(|| "a term without token".into())
 }
 
 fn millis(value: &Value) -> Result<Duration, Fault> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::protocol::{Acquire, Ballot, Call, Request, Tick, TickOutcome, WishKind};
+use tenure_core::protocol::{Acquire, Ballot, Call, Request, TickId, TickOutcome, WishKind};
 use tenure_core::{InstanceId, Resource, Token, record_text};
 
 use super::scripts::Script;
@@ -277,7 +277,7 @@ fn acquire_arguments(acquire: &Acquire) -> Vec<Vec<u8>> {
         decimal(acquire.attempt),
         millis(&acquire.ttl),
         millis(&acquire.fleet_max_ttl),
-        number(&acquire.floor),
+        decimal(acquire.floor.map_or(0, Token::get)),
         past(acquire),
         millis(&acquire.lock_delay),
         flag(acquire.heal.is_some()),
@@ -303,21 +303,21 @@ fn past(acquire: &Acquire) -> Vec<u8> {
 }
 
 /// Key and argument of a tick: numbered ones share a key, named ones have one each.
-fn tick_key(resource: &Resource, tick: &Tick) -> Result<(String, Vec<u8>), String> {
+fn tick_key(resource: &Resource, tick: &TickId) -> Result<(String, Vec<u8>), String> {
     match tick {
-        Tick::Number(number) => numbered_tick_key(resource, *number, 0),
-        Tick::Period { number, period } => {
+        TickId::Number(number) => numbered_tick_key(resource, *number, 0),
+        TickId::Period { number, period } => {
             let micros = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
             if !(1..=Token::MAX.get()).contains(&micros) {
                 return Err(format!("a tick's period of {period:?} cannot be counted"));
             }
             numbered_tick_key(resource, *number, micros)
         }
-        Tick::Named(name) if name.is_empty() || name.len() > TICK_NAME_LEN_MAX => Err(format!(
+        TickId::Named(name) if name.is_empty() || name.len() > TICK_NAME_LEN_MAX => Err(format!(
             "a tick's name must have 1 to {TICK_NAME_LEN_MAX} bytes, this one has {}",
             name.len()
         )),
-        Tick::Named(name) => Ok((resource.side_key(&format!("tick:{name}")), Vec::new())),
+        TickId::Named(name) => Ok((resource.side_key(&format!("tick:{name}")), Vec::new())),
     }
 }
 

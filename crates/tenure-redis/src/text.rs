@@ -7,18 +7,7 @@ const MESSAGE_LEN_MAX: usize = 240;
 
 /// A server's words, fit for a log line or a terminal: one line, bounded, nothing invisible.
 pub(super) fn cleaned(text: &str) -> String {
-    let mut cleaned = String::new();
-    for (count, character) in text.trim().chars().enumerate() {
-        if count == MESSAGE_LEN_MAX {
-            cleaned.push('…');
-            break;
-        }
-        match is_deceptive(character) {
-            true => cleaned.extend(character.escape_default()),
-            false => cleaned.push(character),
-        }
-    }
-    cleaned
+    tenure_core::text::escaped(text.trim(), MESSAGE_LEN_MAX).to_string()
 }
 
 /// Bytes as text that can be turned back: what is not plain text is written `\xNN`.

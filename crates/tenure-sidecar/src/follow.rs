@@ -166,7 +166,8 @@ fn new_leader(seen: &Observation, after: &Seen) -> What {
             ..What::default()
         };
     };
-    let gap = after.terms.last().filter(|term| term.token == leader.token.get());
+    let token = leader.token.map(Token::get);
+    let gap = after.terms.last().filter(|term| Some(term.token) == token);
     let gap_ms = gap.and_then(|term| term.gap_ms);
     let text = match gap_ms {
         Some(gap) => format!("{} leads, {gap} ms after the term before", leader.id.name()),
@@ -175,7 +176,7 @@ fn new_leader(seen: &Observation, after: &Seen) -> What {
     What {
         kind: "leads",
         text,
-        token: Some(leader.token.get()),
+        token,
         id: Some(leader.id.to_string()),
         took_ms: gap_ms.map(|gap| gap as f64),
         ..What::default()
@@ -217,7 +218,7 @@ fn write_requests(earlier: &Observation, seen: &Observation, add: impl Fn(What))
     if earlier.wish != seen.wish
         && let Some(wish) = &seen.wish
     {
-        let (by, token) = (wish.by.name(), Some(wish.token.get()));
+        let (by, token) = (wish.by.name(), wish.token.map(Token::get));
         let text = match (&wish.kind, &wish.refused) {
             (_, Some(why)) => format!("refused: {why}"),
             (tenure::WishKind::Resign, None) => format!("{by} asks to resign"),
@@ -310,14 +311,14 @@ impl Drop for Holding {
 
 /// Tells the hooks as soon as work has to stop, and releases the term when they have ended.
 async fn hold(term: tenure::Term, hooks: Arc<Hooks>, id: String) {
-    term.stopping().await;
+    term.wait_until_stopping().await;
     let reason = term.stop_reason().map_or("unknown", |reason| reason.code());
     let (name, token) = (term.resource().name().to_owned(), term.token().get());
     let loss = Happening { turn: Turn::Loss, name: name.clone(), id, token, reason };
     hooks.tell(&Arc::new(loss));
     tokio::select! {
         () = hooks.loss_told(&name, token) => {}
-        () = term.lost() => {}
+        () = term.wait_until_over() => {}
     }
 }
 
@@ -380,18 +381,19 @@ impl Listener {
             self.holding = Some(Holding(tokio::spawn(holding).abort_handle()));
         }
         let reason = if status.enabled { "granted" } else { "disabled" };
-        self.tell_hooks(status, Turn::Gain, token, reason);
+        self.tell_hooks(status, Turn::Gain, Some(token), reason);
     }
 
     fn lost(&mut self, status: &Status, reason: &'static str) {
-        let token = self.leads_under.take().unwrap_or(Token::NONE);
+        let token = self.leads_under.take();
         self.tell_hooks(status, Turn::Loss, token, reason);
     }
 
-    fn tell_hooks(&self, status: &Status, turn: Turn, token: Token, reason: &'static str) {
+    fn tell_hooks(&self, status: &Status, turn: Turn, token: Option<Token>, reason: &'static str) {
+        let token = token.map_or(0, Token::get);
         let name = self.watched.name().to_owned();
         let id = status.id.to_string();
-        self.hooks.tell(&Arc::new(Happening { turn, name, id, token: token.get(), reason }));
+        self.hooks.tell(&Arc::new(Happening { turn, name, id, token, reason }));
     }
 
     fn add(&self, what: What) {

@@ -65,8 +65,7 @@ impl Scrape {
                 Some(yes(w.known_leader(&w.seen(), &w.own()).is_some()))
             }),
             ("tenure_token", "The token of the term that runs; none while that is unknown", |w| {
-                let token = w.known_leader(&w.seen(), &w.own())?.token;
-                token.is_some().then(|| token.get() as f64)
+                w.known_leader(&w.seen(), &w.own())?.token.map(|token| token.get() as f64)
             }),
             ("tenure_lease_seconds", "How long a lease lasts without renewal", |w| {
                 Some(w.status()?.timing.ttl().as_secs_f64())

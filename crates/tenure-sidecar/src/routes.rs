@@ -10,7 +10,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
-use tenure::{Asked, SeenLeader, Token};
+use tenure::{AskOutcome, SeenLeader, Token};
 
 use crate::extract::{PathName, QueryWords};
 use crate::json::Json;
@@ -255,9 +255,12 @@ async fn history(
     };
     let seen = watched.seen();
     let own = watched.own();
-    let leader = watched.known_leader(&seen, &own).map(|leader| leader.token);
     // A term runs until its lease is given back, whether or not work may still begin.
-    let token = leader.or(own.ending().and_then(|status| status.token)).map(Token::get);
+    let token = match watched.known_leader(&seen, &own) {
+        Some(leader) => leader.token,
+        None => own.ending().and_then(|status| status.token),
+    };
+    let token = token.map(Token::get);
     let running = terms.last().is_some_and(|term| Some(term.token) == token);
     let age = seen.age().unwrap_or_default();
     let server_time = seen.observation.as_ref().map(|o| o.server_time.as_millis() + whole_ms(age));
@@ -308,7 +311,7 @@ async fn hand_over(
 }
 
 /// What came of asking a leader.
-fn answer(watched: &Watched, asked: Result<Asked, tenure::Error>) -> Response {
+fn answer(watched: &Watched, asked: Result<AskOutcome, tenure::Error>) -> Response {
     #[derive(Serialize)]
     struct Outcome {
         outcome: &'static str,
@@ -318,19 +321,19 @@ fn answer(watched: &Watched, asked: Result<Asked, tenure::Error>) -> Response {
     }
     let id = |leader: &SeenLeader| leader.id.to_string();
     let (status, outcome, why, leader) = match asked {
-        Ok(Asked::Done { leader }) => {
+        Ok(AskOutcome::Done { leader }) => {
             let text = match &leader {
                 Some(leader) => format!("{} leads now", leader.id.name()),
                 None => "it stepped down; nobody leads yet".to_owned(),
             };
             (StatusCode::OK, "done", text, leader.as_ref().map(id))
         }
-        Ok(Asked::Refused { why }) => {
+        Ok(AskOutcome::Refused { why }) => {
             // Whoever refused goes on, as was just seen.
             let leader = watched.known_leader(&watched.seen(), &watched.own());
             (StatusCode::CONFLICT, "refused", why, leader.as_ref().map(id))
         }
-        Ok(Asked::NotAnswered { leader }) => {
+        Ok(AskOutcome::NotAnswered { leader }) => {
             let text = format!("{} did not answer: it may be stuck", leader.id.name());
             (StatusCode::GATEWAY_TIMEOUT, "not-answered", text, Some(id(&leader)))
         }

@@ -228,7 +228,7 @@ impl Watched {
     pub(crate) fn known_leader(&self, seen: &Seen, own: &Own) -> Option<tenure::SeenLeader> {
         if let Some(status) = own.status.as_ref().filter(|_| own.leads) {
             let (id, token) = (status.id.clone(), status.token?);
-            return Some(tenure::SeenLeader { id, token, foreign: false });
+            return Some(tenure::SeenLeader { id, token: Some(token), foreign: false });
         }
         if own.ending().is_some() {
             return None;
@@ -239,7 +239,7 @@ impl Watched {
 
     /// Whether what was seen is a term of this instance that it holds and does not lead by.
     pub(crate) fn has_left(&self, leader: &tenure::SeenLeader) -> bool {
-        self.own().ending().is_some_and(|status| status.token == Some(leader.token))
+        self.own().ending().is_some_and(|status| status.token == leader.token)
     }
 
     /// Whether requests about this resource reach the store. The one judgement that all answers
@@ -343,7 +343,9 @@ impl Watched {
         let seen = self.seen.borrow();
         let last = seen.terms.last();
         match observation.leadership.leader() {
-            Some(leader) => last.is_none_or(|term| term.token != leader.token.get()),
+            Some(leader) => {
+                last.is_none_or(|term| Some(term.token) != leader.token.map(Token::get))
+            }
             None => last.is_none_or(|term| term.ended_at.is_none()),
         }
     }
@@ -428,12 +430,12 @@ impl Watched {
         let Some(election) = &self.election else { return };
         while let Ok(term) = election.wait_for_leadership().await {
             // Held to the end of this turn, beside the guard of a promise made before it was here.
-            term.stopping().await;
+            term.wait_until_stopping().await;
             let until = self.lock_promise().until.take();
             if let Some(until) = until {
                 tokio::select! {
                     () = tokio::time::sleep_until(until.into()) => {}
-                    () = term.lost() => {}
+                    () = term.wait_until_over() => {}
                 }
             }
             self.lock_promise().guard = None;

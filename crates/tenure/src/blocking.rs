@@ -18,6 +18,7 @@
 //! # Ok(()) }
 //! ```
 
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -25,10 +26,13 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use tenure_core::protocol::{HistoryEntry, Member};
-use tenure_core::{Event, InstanceId, Reason, Resource, Role, SeenLeader, Token};
+use tenure_core::{Event, InstanceId, Reason, Resource, Token};
 
 use crate::election::words_of;
-use crate::{Asked, ElectionBuilder, Error, Leadership, ListenerHandle, Status, TenureBuilder};
+use crate::{
+    AskOutcome, ElectionBuilder, Error, Leadership, ListenerHandle, Observation, OnceOutcome,
+    Status, TenureBuilder, Tick,
+};
 
 /// Waits for a future on the current thread. Everything in this crate can be awaited like this.
 ///
@@ -78,7 +82,7 @@ impl Tenure {
         self.inner.id()
     }
 
-    /// The client itself, for everything else: `wait(tenure.client().once(…))`.
+    /// The client itself, for what is awaited: `wait(tenure.client().…)`.
     pub fn client(&self) -> &crate::Tenure {
         &self.inner
     }
@@ -103,29 +107,42 @@ impl Tenure {
         self.inner.is_leader(name)
     }
 
-    /// Who leads `name` now, asked of the store.
-    pub fn leader(&self, name: &str) -> Result<Leadership, Error> {
-        wait(self.inner.leader(name))
+    /// Runs `work` once per `tick` across all instances; see [`crate::Tenure::once`].
+    pub fn once<F, T, E>(
+        &self,
+        name: &str,
+        tick: Tick,
+        work: F,
+    ) -> Result<OnceOutcome<Result<T, E>>, Error>
+    where
+        F: FnOnce(&Term) -> Result<T, E>,
+        E: Display,
+    {
+        self.run_job(self.job(name).tick(tick), work)
     }
 
-    /// Who takes part in `name`, asked of the store.
-    pub fn members(&self, name: &str) -> Result<Vec<Member>, Error> {
-        wait(self.inner.observe(name)?.members())
+    /// The settings of a job, to be [run](Self::run_job).
+    pub fn job(&self, name: &str) -> crate::Job {
+        self.inner.job(name)
     }
 
-    /// The latest `count` entries of the history of `name`, newest first.
-    pub fn history(&self, name: &str, count: usize) -> Result<Vec<HistoryEntry>, Error> {
-        wait(self.inner.history(name, count))
+    /// Runs `work` on this thread if it is its turn; see [`crate::Job::run`]. A thread cannot be
+    /// cut off: `work` must look at [`Term::is_stopping`] often.
+    pub fn run_job<F, T, E>(
+        &self,
+        job: crate::Job,
+        work: F,
+    ) -> Result<OnceOutcome<Result<T, E>>, Error>
+    where
+        F: FnOnce(&Term) -> Result<T, E>,
+        E: Display,
+    {
+        wait(job.run(|inner| async { work(&Term { inner }) }))
     }
 
-    /// Asks the leader of `name` to step down.
-    pub fn ask_to_resign(&self, name: &str) -> Result<Asked, Error> {
-        wait(self.inner.ask_to_resign(name))
-    }
-
-    /// Asks the leader of `name` to hand over to `to`.
-    pub fn ask_to_hand_over(&self, name: &str, to: &str) -> Result<Asked, Error> {
-        wait(self.inner.ask_to_hand_over(name, to))
+    /// Looks at the election about `name` without taking part in it; see [`crate::Observer`].
+    pub fn observe(&self, name: &str) -> Result<Observer, Error> {
+        self.inner.observe(name).map(|inner| Observer { inner })
     }
 
     /// Stops all elections of this client and waits until the store was told.
@@ -157,24 +174,10 @@ impl Election {
         self.inner.is_leader()
     }
 
-    /// This instance's state.
-    pub fn role(&self) -> Role {
-        self.inner.role()
-    }
-
-    /// Everything there is to know about it, at this moment.
+    /// This instance's state at this moment.
+    #[must_use]
     pub fn status(&self) -> Status {
         self.inner.status()
-    }
-
-    /// The leader as last seen.
-    pub fn leader(&self) -> Option<SeenLeader> {
-        self.inner.leader()
-    }
-
-    /// The members as last seen.
-    pub fn members(&self) -> Arc<[Member]> {
-        self.inner.members()
     }
 
     /// Calls `listener` for each event from now on; see [`crate::Election::on_event`].
@@ -238,14 +241,14 @@ impl Election {
         self.inner.beat();
     }
 
-    /// Takes no new term until resumed.
-    pub fn pause(&self) {
-        self.inner.pause();
+    /// Takes no new term until [`contend_again`](Self::contend_again). A running one goes on.
+    pub fn stand_back(&self) {
+        self.inner.stand_back();
     }
 
-    /// Contends again.
-    pub fn resume(&self) {
-        self.inner.resume();
+    /// Ends [`stand_back`](Self::stand_back).
+    pub fn contend_again(&self) {
+        self.inner.contend_again();
     }
 
     /// Gives the term up and waits until the store was told.
@@ -266,6 +269,70 @@ impl Election {
     /// Leaves for good, and waits until work has ended and the store was told.
     pub fn stop(&self) {
         wait(self.inner.stop());
+    }
+}
+
+/// One election seen from outside; see [`crate::Observer`].
+#[derive(Clone, Debug)]
+pub struct Observer {
+    inner: crate::Observer,
+}
+
+impl Observer {
+    /// Looks once.
+    pub fn look(&self) -> Result<Observation, Error> {
+        wait(self.inner.look())
+    }
+
+    /// Who leads now, asked of the store.
+    pub fn leader(&self) -> Result<Leadership, Error> {
+        wait(self.inner.leader())
+    }
+
+    /// Who takes part, asked of the store.
+    pub fn members(&self) -> Result<Vec<Member>, Error> {
+        wait(self.inner.members())
+    }
+
+    /// The latest `count` entries of the history, newest first.
+    pub fn history(&self, count: usize) -> Result<Vec<HistoryEntry>, Error> {
+        wait(self.inner.history(count))
+    }
+
+    /// What changes, as an endless iterator: the state at first, then the state after each change.
+    pub fn changes(&self) -> Result<impl Iterator<Item = Result<Observation, Error>>, Error> {
+        let mut changes = wait(self.inner.changes())?;
+        Ok(std::iter::from_fn(move || Some(wait(changes.next()))))
+    }
+
+    /// Asks the leader to step down, and waits for the outcome.
+    pub fn ask_to_resign(&self) -> Result<AskOutcome, Error> {
+        wait(self.inner.ask_to_resign())
+    }
+
+    /// Asks the leader to hand over to `to`, and waits for the outcome.
+    pub fn ask_to_hand_over(&self, to: &str) -> Result<AskOutcome, Error> {
+        wait(self.inner.ask_to_hand_over(to))
+    }
+
+    /// Grants no new term to anybody for as long as `lasts`. A running term goes on.
+    pub fn pause(&self, lasts: Duration) -> Result<(), Error> {
+        wait(self.inner.pause(lasts))
+    }
+
+    /// Ends a pause.
+    pub fn resume(&self) -> Result<(), Error> {
+        wait(self.inner.resume())
+    }
+
+    /// Ends whatever term there is without its holder; see [`crate::Observer::clear`].
+    pub fn clear(&self, reason: &str) -> Result<(), Error> {
+        wait(self.inner.clear(reason))
+    }
+
+    /// Like [`clear`](Self::clear), although the leader is alive.
+    pub fn force_clear(&self, reason: &str) -> Result<(), Error> {
+        wait(self.inner.force_clear(reason))
     }
 }
 
@@ -303,15 +370,17 @@ impl Term {
 
     /// Waits until work has to stop.
     pub fn wait_until_stopping(&self) {
-        wait(self.inner.stopping());
+        wait(self.inner.wait_until_stopping());
     }
 
     /// Whether at least `least` is left of the term, after one renewal if need be.
+    #[must_use]
     pub fn ensure(&self, least: Duration) -> bool {
         wait(self.inner.ensure(least))
     }
 
     /// Renews now; whether that came through.
+    #[must_use]
     pub fn renew(&self) -> bool {
         wait(self.inner.renew())
     }

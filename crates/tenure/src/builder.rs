@@ -70,12 +70,6 @@ impl TenureBuilder {
         self
     }
 
-    /// An earlier word for [`instance`](Self::instance).
-    #[doc(hidden)]
-    pub fn name(self, name: &str) -> Self {
-        self.instance(name)
-    }
-
     /// The store's address, such as `redis://127.0.0.1`.
     pub fn store(mut self, address: &str) -> Self {
         self.store = Store::Address(address.to_owned());

@@ -9,12 +9,12 @@ use tokio::sync::Notify;
 
 /// How many events may wait for one listener. A program that is this far behind is stuck, and the
 /// newest events tell it more than the oldest.
-pub const EVENTS_QUEUED_MAX: usize = 1024;
+pub(crate) const EVENTS_QUEUED_MAX: usize = 1024;
 
 /// A stream of everything that happens in an election, in order.
 ///
 /// Nothing is left out silently: events carry numbers without gaps, and a reader that falls more
-/// than [`EVENTS_QUEUED_MAX`] behind is told how many it missed.
+/// than 1024 behind is told how many it missed.
 #[derive(Debug)]
 pub struct Events {
     queue: Arc<EventQueue>,

@@ -56,32 +56,34 @@ pub use self::value::{FencedError, FencedValue, FencedWrite};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Fence {
-    highest: Token,
+    highest: Option<Token>,
 }
 
 impl Fence {
     /// A fence that nobody has passed yet.
     pub const fn new() -> Self {
-        Fence { highest: Token::NONE }
+        Fence { highest: None }
     }
 
     /// A fence that a leader with this token has passed, for example before a restart.
     pub const fn restore(highest: Token) -> Self {
-        Fence { highest }
+        Fence { highest: Some(highest) }
     }
 
-    /// Lets a leader pass, and from then on none with a lower token. Fails for a leader of the past
-    /// and for [`Token::NONE`], which is nobody's.
+    /// Lets a leader pass, and from then on none with a lower token. Fails for a leader of the
+    /// past.
     pub fn admit(&mut self, token: Token) -> Result<(), StaleToken> {
-        if token < self.highest || !token.is_some() {
-            return Err(StaleToken { given: token, highest: self.highest });
+        match self.highest {
+            Some(highest) if token < highest => Err(StaleToken { given: token, highest }),
+            _ => {
+                self.highest = Some(token);
+                Ok(())
+            }
         }
-        self.highest = token;
-        Ok(())
     }
 
-    /// The highest token that was admitted: store it with the resource.
-    pub const fn highest(&self) -> Token {
+    /// The highest token that was admitted, if any: store it with the resource.
+    pub const fn highest(&self) -> Option<Token> {
         self.highest
     }
 }
@@ -89,7 +91,7 @@ impl Fence {
 /// The number to store; parsed again by [`FromStr`].
 impl fmt::Display for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.highest.fmt(f)
+        self.highest.map_or(0, Token::get).fmt(f)
     }
 }
 
@@ -97,9 +99,13 @@ impl FromStr for Fence {
     type Err = FenceParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let number = text.trim().parse()?;
-        let highest = Token::new(number).ok_or(FenceParseError::TooLarge { number })?;
-        Ok(Fence { highest })
+        match text.trim().parse()? {
+            0 => Ok(Fence::new()),
+            number => match Token::new(number) {
+                Some(highest) => Ok(Fence::restore(highest)),
+                None => Err(FenceParseError::TooLarge { number }),
+            },
+        }
     }
 }
 
@@ -194,13 +200,13 @@ mod tests {
         assert_eq!(fence.admit(token(9)), Ok(()));
         let stale = StaleToken { given: token(8), highest: token(9) };
         assert_eq!(fence.admit(token(8)), Err(stale));
-        assert_eq!(fence.highest(), token(9), "a refusal changes nothing");
-        assert!(Fence::new().admit(Token::NONE).is_err(), "nobody leads under no token");
+        assert_eq!(fence.highest(), Some(token(9)), "a refusal changes nothing");
     }
 
     #[test]
     fn a_stored_fence_comes_back_or_says_why_not() {
         assert_eq!(" 17\n".parse::<Fence>(), Ok(Fence::restore(token(17))));
+        assert_eq!(Fence::new().to_string().parse::<Fence>(), Ok(Fence::new()));
         assert!(matches!("".parse::<Fence>(), Err(FenceParseError::NotANumber(_))));
         assert!(matches!("-1".parse::<Fence>(), Err(FenceParseError::NotANumber(_))));
         let beyond = (Token::MAX.get() + 1).to_string();
@@ -221,7 +227,7 @@ mod tests {
             }
         });
         assert!(log.read(|log| log.is_sorted()), "an older leader wrote after a newer one");
-        assert_eq!(log.fence().highest(), token(8));
+        assert_eq!(log.fence().highest(), Some(token(8)));
     }
 
     #[test]

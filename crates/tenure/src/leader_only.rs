@@ -19,7 +19,8 @@
 //! }
 //! # use std::sync::Arc;
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-//! # let tenure = Tenure::with_backend(Arc::new(tenure::MemoryBackend::new())).await?;
+//! # let store = Arc::new(tenure::MemoryBackend::new());
+//! # let tenure = Tenure::builder().backend(store).connect().await?;
 //! match report(&tenure, 7).await? {
 //!     Some(outcome) => println!("{}", outcome?),
 //!     None => println!("another instance does it"),
@@ -72,7 +73,7 @@ impl Tenure {
     /// # use std::sync::Arc;
     /// # use tenure::{MemoryBackend, Tenure};
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-    /// # let tenure = Tenure::with_backend(Arc::new(MemoryBackend::new())).await?;
+    /// # let tenure = Tenure::builder().backend(Arc::new(MemoryBackend::new())).connect().await?;
     /// let rows = tenure.run_if_leader("nightly-report", |_term| async { 42 }).await?;
     /// assert_eq!(rows, Some(42));
     /// # Ok::<(), tenure::Error>(()) })?;
@@ -99,8 +100,8 @@ impl Tenure {
 impl Election {
     /// Runs `work` if this instance leads now, and returns `None` without running it if not.
     ///
-    /// Work is told by [`Term::stopping`] and [`Term::cancellation`] when the term ends. If it is
-    /// still running at the end of its grace, its future is dropped and this fails with
+    /// Work is told by [`Term::wait_until_stopping`] and [`Term::cancellation`] when the term ends.
+    /// If it is still running at the end of its grace, its future is dropped and this fails with
     /// [`Error::NotLeading`]: part of it may have happened. The same goes for work that blocks its
     /// thread and ends after the lease.
     pub async fn run_if_leader<F, Fut, T>(&self, work: F) -> Result<Option<T>, Error>
@@ -138,7 +139,10 @@ where
 /// A client or an election: what `#[leader_only]` asks.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
-pub enum Source {
+pub struct Source(Asked);
+
+#[derive(Clone, Debug)]
+enum Asked {
     Client(Tenure),
     Election(Election),
 }
@@ -156,13 +160,13 @@ pub trait KnowsLeader {
 
 impl KnowsLeader for Tenure {
     fn source(&self) -> Source {
-        Source::Client(self.clone())
+        Source(Asked::Client(self.clone()))
     }
 }
 
 impl KnowsLeader for Election {
     fn source(&self) -> Source {
-        Source::Election(self.clone())
+        Source(Asked::Election(self.clone()))
     }
 }
 
@@ -183,12 +187,12 @@ where
     F: FnOnce(Term) -> Fut,
     Fut: Future<Output = T>,
 {
-    match source {
-        Source::Client(tenure) => tenure.run_if_leader(name, work).await,
-        Source::Election(election) if election.resource().name() == name => {
+    match source.0 {
+        Asked::Client(tenure) => tenure.run_if_leader(name, work).await,
+        Asked::Election(election) if election.resource().name() == name => {
             election.run_if_leader(work).await
         }
-        Source::Election(election) => {
+        Asked::Election(election) => {
             let given = election.resource().name();
             let why = format!("the function is for {name:?}, the election about {given:?}");
             Err(Error::Setting { setting: "leader_only", why })

@@ -53,14 +53,14 @@ mod trace;
 
 pub use builder::TenureBuilder;
 pub use client::Tenure;
-pub use election::{Election, ElectionBuilder, Loss, OnLoss};
+pub use election::{Election, ElectionBuilder, OnLoss};
 pub use error::Error;
-pub use events::{EVENTS_QUEUED_MAX, Events, Lagged};
+pub use events::{Events, Lagged};
 pub use listener::ListenerHandle;
 pub use memory::MemoryBackend;
 pub use observe::{Changes, Leadership, Observation, Observer, Vacancy};
-pub use once::{Job, NotStarted, Once, Tick};
-pub use operate::{Asked, Force};
+pub use once::{Job, NotStarted, OnceOutcome, Tick};
+pub use operate::AskOutcome;
 pub use status::{Counts, Status, Watch};
 pub use tenure_backend::Secret;
 pub use term::Term;

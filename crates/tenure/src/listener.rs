@@ -22,7 +22,8 @@ const LISTENER_THREADS_MAX: usize = 64;
 /// How long an idle thread is kept for the next event.
 const THREAD_KEPT: Duration = Duration::from_secs(5);
 
-/// A registered listener. Dropping it unregisters the listener.
+/// A registered listener. Dropping it unregisters the listener: at most one call that is under way
+/// already still completes.
 #[derive(Debug)]
 #[must_use = "dropping the handle unregisters the listener: keep it, or call `forever()`"]
 pub struct ListenerHandle {
@@ -30,11 +31,6 @@ pub struct ListenerHandle {
 }
 
 impl ListenerHandle {
-    /// Stops the calls. At most one that is under way already still completes.
-    pub fn unregister(self) {
-        drop(self);
-    }
-
     /// Leaves the listener registered for as long as the election lasts.
     pub fn forever(mut self) {
         self.listener = Weak::new();

@@ -19,7 +19,7 @@ use crate::clock::{self, Clock};
 /// # use tenure::{MemoryBackend, Tenure};
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let store = Arc::new(MemoryBackend::new());
-/// let tenure = Tenure::with_backend(store).await?;
+/// let tenure = Tenure::builder().backend(store).connect().await?;
 /// let election = tenure.election("nightly-report").start().await?;
 /// let term = election.wait_for_leadership().await?;
 /// assert!(term.is_valid());

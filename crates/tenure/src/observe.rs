@@ -20,7 +20,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const EXPIRY_GRAIN: Duration = Duration::from_millis(2);
 
 impl Tenure {
-    /// Looks at the election about `name` without taking part in it.
+    /// Looks at the election about `name` without taking part in it; see [`Observer`].
     pub fn observe(&self, name: &str) -> Result<Observer, Error> {
         let resource = self.client().resource(name)?;
         Ok(Observer { client: Arc::clone(self.client()), resource })
@@ -33,19 +33,9 @@ impl Tenure {
         let resource = Resource::with_key(name, key)?;
         Ok(Observer { client: Arc::clone(self.client()), resource })
     }
-
-    /// Who leads `name` now, asked of the store. Having no leader is an answer, not an error.
-    pub async fn leader(&self, name: &str) -> Result<Leadership, Error> {
-        self.observe(name)?.leader().await
-    }
-
-    /// The latest `count` entries of the history of `name`, newest first.
-    pub async fn history(&self, name: &str, count: usize) -> Result<Vec<HistoryEntry>, Error> {
-        self.observe(name)?.history(count).await
-    }
 }
 
-/// An observer of an election.
+/// An observer of an election: who leads, who takes part, and what an operator may do.
 #[derive(Clone, Debug)]
 pub struct Observer {
     client: Arc<Client>,
@@ -85,7 +75,7 @@ impl Leadership {
                 let left = view.pttl.unwrap_or_default();
                 Leadership::Vacant(Vacancy::Unconfirmed { by: id.clone(), left })
             }
-            (Some(id), _) if !id.as_str().starts_with('~') => Leadership::Led {
+            (Some(id), _) if !id.is_mark() => Leadership::Led {
                 leader: SeenLeader { id: id.clone(), token: view.token, foreign: view.foreign },
                 remaining: view.pttl,
             },
@@ -120,8 +110,8 @@ pub enum Vacancy {
         /// How long the store keeps it for that one unless it tries again.
         left: Duration,
     },
-    /// After a loss of data, or an operator's [`clear`](Tenure::clear), an earlier leader may still
-    /// believe in its lease.
+    /// After a loss of data, or an operator's [`clear`](Observer::clear), an earlier leader may
+    /// still believe in its lease.
     Quarantine {
         /// How long to wait.
         left: Duration,
@@ -179,7 +169,7 @@ impl Observer {
         })
     }
 
-    /// Who leads now.
+    /// Who leads now, asked of the store. Having no leader is an answer, not an error.
     pub async fn leader(&self) -> Result<Leadership, Error> {
         let answer = self.ask(Request::Observe { members: false }).await?;
         Ok(Leadership::of(&answer.view))

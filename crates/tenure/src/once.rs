@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure_core::job_run::{JobEnd, JobRun, JobSettings, JobStep, JobTick, WorkEnd};
-use tenure_core::protocol::{self, Hint, Outcome, Request, TickOutcome};
+use tenure_core::protocol::{self, Hint, Outcome, Request, TickId, TickOutcome};
 use tenure_core::{InstanceId, Moment, Reason, Resource, StoreError, Token};
 
 use crate::backend::{Backend, Signal, Subscription};
@@ -29,61 +29,53 @@ const FAILURE_LEN_MAX: usize = 500;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Which run of a job.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Tick {
-    /// The current period of this length, by the store's clock: the same for all instances,
-    /// whatever their own clocks say. Periods are counted from 1970 in UTC, so a day begins at
-    /// midnight UTC. Each length has a record of its own: changing an hour to a day begins a new
-    /// count.
-    Every(Duration),
-    /// The tick with this number. Everything up to the highest finished number counts as done.
-    Number(u64),
-    /// A name, such as that of a migration. Its outcome is kept for a while.
-    Named(String),
-}
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tick(JobTick);
 
 impl Tick {
-    /// The current period of length `period`.
+    /// The current period of this length, by the store's clock: the same for all instances,
+    /// whatever their own clocks say. Periods are counted from 1970 in UTC, so a day begins at
+    /// midnight UTC. Each length has a record of its own: changing an hour to a day begins
+    /// a new count.
     pub fn every(period: Duration) -> Self {
-        Tick::Every(period)
+        Tick(JobTick::Every(period))
     }
 
-    /// The tick called `name`.
+    /// The tick with this number. Everything up to the highest finished number counts as done.
+    pub fn number(number: u64) -> Self {
+        Tick(JobTick::Known(TickId::Number(number)))
+    }
+
+    /// The tick called `name`, such as that of a migration. Its outcome is kept for a while.
     pub fn named(name: &str) -> Self {
-        Tick::Named(name.to_owned())
+        Tick(JobTick::Known(TickId::Named(name.to_owned())))
     }
 
     fn check(&self) -> Result<(), Error> {
-        let why = match self {
-            Tick::Every(period) if *period < PERIOD_MIN => {
+        let why = match &self.0 {
+            JobTick::Every(period) if *period < PERIOD_MIN => {
                 format!("a period of {period:?} is under {PERIOD_MIN:?}: lengthen it")
             }
-            Tick::Every(period) if *period > PERIOD_MAX => {
+            JobTick::Every(period) if *period > PERIOD_MAX => {
                 format!("a period of {} s is over 100 years: shorten it", period.as_secs())
             }
-            Tick::Named(name) if name.is_empty() => "its name is empty: give it one".to_owned(),
-            Tick::Named(name) if name.len() > TICK_NAME_LEN_MAX => {
+            JobTick::Known(TickId::Named(name)) if name.is_empty() => {
+                "its name is empty: give it one".to_owned()
+            }
+            JobTick::Known(TickId::Named(name)) if name.len() > TICK_NAME_LEN_MAX => {
                 format!("its name is longer than {TICK_NAME_LEN_MAX} bytes: shorten it")
             }
             _ => return Ok(()),
         };
         Err(Error::Setting { setting: "tick", why })
     }
-
-    fn to_job(&self) -> JobTick {
-        match self {
-            Tick::Every(period) => JobTick::Every(*period),
-            Tick::Number(number) => JobTick::Known(protocol::Tick::Number(*number)),
-            Tick::Named(name) => JobTick::Known(protocol::Tick::Named(name.clone())),
-        }
-    }
 }
 
 /// The outcome of a job.
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Once<T> {
+#[must_use = "it may not have run"]
+pub enum OnceOutcome<T> {
     /// It ran here, to its end, inside its term; where there is a tick, the store has its outcome.
     Ran(T),
     /// It ran here, to its end, but the store could not be told while the term lasted. For
@@ -104,8 +96,8 @@ pub enum Once<T> {
     Unfinished {
         /// Who.
         by: InstanceId,
-        /// Under which token.
-        token: Token,
+        /// Under which token; `None` where the record names none.
+        token: Option<Token>,
     },
     /// It began here but had to stop: the leadership was lost.
     Interrupted(Reason),
@@ -115,35 +107,38 @@ pub enum Once<T> {
     NotNow(Reason),
 }
 
-impl<T> fmt::Display for Once<T> {
+impl<T> fmt::Display for OnceOutcome<T> {
     /// One line for people. What the work returned is not part of it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Once::Ran(_) => f.write_str("ran here"),
-            Once::Unrecorded(_) => {
+            OnceOutcome::Ran(_) => f.write_str("ran here"),
+            OnceOutcome::Unrecorded(_) => {
                 f.write_str("ran here, but the store could not record it: it counts as unfinished")
             }
-            Once::NotStarted(why) => write!(f, "could not be started: {why}"),
-            Once::AlreadyDone(TickOutcome::Succeeded) => f.write_str("already done"),
-            Once::AlreadyDone(TickOutcome::Failed(words)) => {
+            OnceOutcome::NotStarted(why) => write!(f, "could not be started: {why}"),
+            OnceOutcome::AlreadyDone(TickOutcome::Succeeded) => f.write_str("already done"),
+            OnceOutcome::AlreadyDone(TickOutcome::Failed(words)) => {
                 write!(f, "already done, and failed: {words}")
             }
-            Once::RunningElsewhere { by } => write!(f, "{by} is running it"),
-            Once::Unfinished { by, token } => {
+            OnceOutcome::RunningElsewhere { by } => write!(f, "{by} is running it"),
+            OnceOutcome::Unfinished { by, token: Some(token) } => {
                 write!(f, "{by} began it under token {token} and never finished")
             }
-            Once::Interrupted(reason) => write!(f, "interrupted: {reason}"),
-            Once::Panicked(words) => write!(f, "panicked: {words}"),
-            Once::NotNow(reason) => write!(f, "not now: {reason}"),
+            OnceOutcome::Unfinished { by, token: None } => {
+                write!(f, "{by} began it and never finished")
+            }
+            OnceOutcome::Interrupted(reason) => write!(f, "interrupted: {reason}"),
+            OnceOutcome::Panicked(words) => write!(f, "panicked: {words}"),
+            OnceOutcome::NotNow(reason) => write!(f, "not now: {reason}"),
         }
     }
 }
 
-impl<T> Once<T> {
+impl<T> OnceOutcome<T> {
     /// What the work returned, if it ran here to its end and nobody runs it again.
     pub fn ran(self) -> Option<T> {
         match self {
-            Once::Ran(value) => Some(value),
+            OnceOutcome::Ran(value) => Some(value),
             _ => None,
         }
     }
@@ -165,13 +160,15 @@ impl Tenure {
     ///
     /// ```
     /// # use std::{sync::Arc, time::Duration};
-    /// # use tenure::{MemoryBackend, Once, Tenure, Tick};
+    /// # use tenure::{MemoryBackend, OnceOutcome, Tenure, Tick};
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-    /// # let tenure = Tenure::with_backend(Arc::new(MemoryBackend::new())).await?;
+    /// # let tenure = Tenure::builder().backend(Arc::new(MemoryBackend::new())).connect().await?;
     /// let daily = Tick::every(Duration::from_secs(24 * 60 * 60));
     /// let report = |_term| async { Ok::<_, std::io::Error>("42 rows") };
-    /// assert!(matches!(tenure.once("daily", daily.clone(), report).await?, Once::Ran(Ok(_))));
-    /// assert!(matches!(tenure.once("daily", daily, report).await?, Once::AlreadyDone(_)));
+    /// let first = tenure.once("daily", daily.clone(), report).await?;
+    /// assert!(matches!(first, OnceOutcome::Ran(Ok(_))));
+    /// let second = tenure.once("daily", daily, report).await?;
+    /// assert!(matches!(second, OnceOutcome::AlreadyDone(_)));
     /// # Ok::<(), tenure::Error>(()) })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -180,7 +177,7 @@ impl Tenure {
         name: &str,
         tick: Tick,
         work: F,
-    ) -> Result<Once<Result<T, E>>, Error>
+    ) -> Result<OnceOutcome<Result<T, E>>, Error>
     where
         F: FnOnce(Term) -> Fut,
         Fut: Future<Output = Result<T, E>>,
@@ -277,7 +274,7 @@ impl Job {
     /// Runs `work` if it is its turn. Fails when settings do not fit, when the store does not
     /// answer and the outcome is not waited for, and with [`Error::TimedOut`] when it was waited
     /// for in vain.
-    pub async fn run<F, Fut, T, E>(self, work: F) -> Result<Once<Result<T, E>>, Error>
+    pub async fn run<F, Fut, T, E>(self, work: F) -> Result<OnceOutcome<Result<T, E>>, Error>
     where
         F: FnOnce(Term) -> Fut,
         Fut: Future<Output = Result<T, E>>,
@@ -293,7 +290,10 @@ impl Job {
     /// Like [`run`](Self::run), for work that may fail before it has done anything, such as a
     /// program that is not there: `Err(NotStarted(why))` takes the begin back. The tick is then as
     /// open as before, and another instance may run it.
-    pub async fn run_startable<F, Fut, T, E>(self, work: F) -> Result<Once<Result<T, E>>, Error>
+    pub async fn run_startable<F, Fut, T, E>(
+        self,
+        work: F,
+    ) -> Result<OnceOutcome<Result<T, E>>, Error>
     where
         F: FnOnce(Term) -> Fut,
         Fut: Future<Output = Result<Result<T, E>, NotStarted<E>>>,
@@ -380,7 +380,7 @@ impl<'a> Turn<'a> {
         };
         let gives_up_at = job.client.clock.now() + job.waits.unwrap_or_default();
         let run = JobRun::new(JobSettings {
-            tick: job.tick.as_ref().map(Tick::to_job),
+            tick: job.tick.as_ref().map(|tick| tick.0.clone()),
             rerun_crashed: job.reruns_crashed,
             keep: job.keeps,
             waits: job.waits.is_some(),
@@ -459,11 +459,13 @@ impl<'a> Turn<'a> {
     }
 
     /// What is said where nobody led here.
-    fn without_term<T>(&mut self, end: JobEnd) -> Result<Once<T>, Error> {
+    fn without_term<T>(&mut self, end: JobEnd) -> Result<OnceOutcome<T>, Error> {
         match (end, self.trouble.take()) {
-            (JobEnd::AlreadyDone(outcome), _) => Ok(Once::AlreadyDone(outcome)),
-            (_, Some(Trouble::Denied(Reason::HeldBy(by)))) => Ok(Once::RunningElsewhere { by }),
-            (_, Some(Trouble::Denied(reason))) => Ok(Once::NotNow(reason)),
+            (JobEnd::AlreadyDone(outcome), _) => Ok(OnceOutcome::AlreadyDone(outcome)),
+            (_, Some(Trouble::Denied(Reason::HeldBy(by)))) => {
+                Ok(OnceOutcome::RunningElsewhere { by })
+            }
+            (_, Some(Trouble::Denied(reason))) => Ok(OnceOutcome::NotNow(reason)),
             (_, Some(Trouble::Failed(error))) => Err(error),
             (end, None) => unreachable!("{end:?} without a reason"),
         }
@@ -512,7 +514,7 @@ impl<'a> Turn<'a> {
         &mut self,
         term: Term,
         work: F,
-    ) -> Result<Once<Result<T, E>>, Error>
+    ) -> Result<OnceOutcome<Result<T, E>>, Error>
     where
         F: FnOnce(Term) -> Fut,
         Fut: Future<Output = Result<Result<T, E>, NotStarted<E>>>,
@@ -529,19 +531,19 @@ impl<'a> Turn<'a> {
     }
 
     /// Why it is not run now.
-    fn refused<T>(&self, term: &Term, end: JobEnd) -> Result<Once<T>, Error> {
+    fn refused<T>(&self, term: &Term, end: JobEnd) -> Result<OnceOutcome<T>, Error> {
         Ok(match end {
-            JobEnd::AlreadyDone(outcome) => Once::AlreadyDone(outcome),
-            JobEnd::Unfinished { by, token } => Once::Unfinished { by, token },
-            JobEnd::LostBefore(Some(why)) => Once::Interrupted(Reason::Lost(why)),
+            JobEnd::AlreadyDone(outcome) => OnceOutcome::AlreadyDone(outcome),
+            JobEnd::Unfinished { by, token } => OnceOutcome::Unfinished { by, token },
+            JobEnd::LostBefore(Some(why)) => OnceOutcome::Interrupted(Reason::Lost(why)),
             JobEnd::Unanswered(Some(other)) => {
                 return Err(crate::observe::unexpected(&other, "tick"));
             }
-            _ => Once::Interrupted(term.stop_reason().unwrap_or(Reason::LeaseEnded)),
+            _ => OnceOutcome::Interrupted(term.stop_reason().unwrap_or(Reason::LeaseEnded)),
         })
     }
 
-    async fn work<F, Fut, T, E>(&mut self, term: &Term, work: F) -> Once<Result<T, E>>
+    async fn work<F, Fut, T, E>(&mut self, term: &Term, work: F) -> OnceOutcome<Result<T, E>>
     where
         F: FnOnce(Term) -> Fut,
         Fut: Future<Output = Result<Result<T, E>, NotStarted<E>>>,
@@ -571,11 +573,13 @@ impl<'a> Turn<'a> {
         };
         let is_recorded = self.record(term, worked).await;
         match ended {
-            Ended::Returned(Ok(returned)) if is_recorded => Once::Ran(returned),
-            Ended::Returned(Ok(returned)) => Once::Unrecorded(returned),
-            Ended::Returned(Err(NotStarted(why))) => Once::NotStarted(why.to_string()),
-            Ended::Panicked(words) => Once::Panicked(words),
-            Ended::Stopped => Once::Interrupted(term.stop_reason().unwrap_or(Reason::LeaseEnded)),
+            Ended::Returned(Ok(returned)) if is_recorded => OnceOutcome::Ran(returned),
+            Ended::Returned(Ok(returned)) => OnceOutcome::Unrecorded(returned),
+            Ended::Returned(Err(NotStarted(why))) => OnceOutcome::NotStarted(why.to_string()),
+            Ended::Panicked(words) => OnceOutcome::Panicked(words),
+            Ended::Stopped => {
+                OnceOutcome::Interrupted(term.stop_reason().unwrap_or(Reason::LeaseEnded))
+            }
         }
     }
 

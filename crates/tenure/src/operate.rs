@@ -1,7 +1,7 @@
 //! What an operator may do to an election, from any client of the same store.
 //!
 //! Nobody but the leader's own process ends a term: an operator asks, and the leader stops its
-//! work first. [`Tenure::clear`] is the one exception and says so.
+//! work first. [`Observer::clear`] is the one exception and says so.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use tenure_core::SeenLeader;
 use tenure_core::protocol::{Member, Outcome, Request, ServerTime, WishKind};
 use tenure_core::timing::{TTL_DEFAULT, TTL_MAX};
 
+use crate::Error;
 use crate::backend::Subscription;
 use crate::config::format_duration;
 use crate::observe::{Leadership, Observation, Observer, Vacancy, unexpected};
-use crate::{Error, Tenure};
 
 /// How long a wish stands at least and at most: a few renewals of the leader.
 const WISH_MIN: Duration = Duration::from_secs(5);
@@ -32,7 +32,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The outcome of asking a leader for something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Asked {
+#[must_use = "the leader may have refused"]
+pub enum AskOutcome {
     /// It did so.
     Done {
         /// Who leads now. `None` when there is no candidate, or none led in time.
@@ -52,70 +53,11 @@ pub enum Asked {
     NobodyLeads,
 }
 
-impl Asked {
+impl AskOutcome {
     /// Whether what was asked for has happened.
     pub fn is_done(&self) -> bool {
-        matches!(self, Asked::Done { .. })
+        matches!(self, AskOutcome::Done { .. })
     }
-}
-
-impl Tenure {
-    /// Asks the leader of `name` to step down, and waits for the outcome: for the next leader,
-    /// too, if there is a candidate, for a few seconds at the most. Its work ends before anybody
-    /// else leads.
-    pub async fn ask_to_resign(&self, name: &str) -> Result<Asked, Error> {
-        self.observe(name)?.ask_to_resign().await
-    }
-
-    /// Asks the leader of `name` to hand over to the member called `to`, by name or whole id, and
-    /// waits for the outcome. When it is done, that member leads.
-    pub async fn ask_to_hand_over(&self, name: &str, to: &str) -> Result<Asked, Error> {
-        self.observe(name)?.ask_to_hand_over(to).await
-    }
-
-    /// Grants no new term of `name` to anybody for as long as `lasts`, for maintenance. A running
-    /// term goes on.
-    pub async fn pause(&self, name: &str, lasts: Duration) -> Result<(), Error> {
-        if lasts.is_zero() || lasts > PAUSE_MAX {
-            let [lasts, most] = [lasts, PAUSE_MAX].map(format_duration);
-            let why = format!("{lasts} is not a valid pause: choose one of at most {most}");
-            return Err(Error::Setting { setting: "pause", why });
-        }
-        self.observe(name)?.expect_done(Request::Pause { lasts }, "pause").await
-    }
-
-    /// Ends a pause.
-    pub async fn resume(&self, name: &str) -> Result<(), Error> {
-        self.observe(name)?.expect_done(Request::Resume, "resume").await
-    }
-
-    /// For emergencies: ends whatever term of `name` there is, for the `reason` that history will
-    /// show. Nobody leads until no instance can hold an old lease.
-    ///
-    /// Refuses with [`Error::HolderAlive`] while the leader is alive, unless `force`
-    /// says that the operator knows better.
-    pub async fn clear(&self, name: &str, reason: &str, force: Force) -> Result<(), Error> {
-        let observer = self.observe(name)?;
-        let seen = observer.look().await?;
-        if let (Force::No, Some(leader)) = (force, seen.leadership.leader())
-            && is_alive(leader, &seen)
-        {
-            let (name, holder) = (name.to_owned(), leader.id.to_string());
-            return Err(Error::HolderAlive { name, holder });
-        }
-        let quarantine = longest_lease(&seen, self.client().longest_lease());
-        let request = Request::Clear { reason: reason.to_owned(), quarantine };
-        observer.expect_done(request, "clear").await
-    }
-}
-
-/// Whether to proceed despite warnings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Force {
-    /// Refuse when there is a reason against it.
-    No,
-    /// The operator knows better.
-    Yes,
 }
 
 /// Whether the leader is alive. Of another program that is not known.
@@ -147,16 +89,60 @@ fn longest_lease(seen: &Observation, own: Duration) -> Duration {
 }
 
 impl Observer {
-    /// As [`Tenure::ask_to_resign`], about the resource that this observer looks at, whatever its
-    /// key is.
-    pub async fn ask_to_resign(&self) -> Result<Asked, Error> {
+    /// Asks the leader to step down, and waits for the outcome: for the next leader, too, if there
+    /// is a candidate, for a few seconds at the most. Its work ends before anybody else
+    /// leads.
+    pub async fn ask_to_resign(&self) -> Result<AskOutcome, Error> {
         self.ask_leader(WishKind::Resign).await
     }
 
-    /// As [`Tenure::ask_to_hand_over`], about the resource that this observer looks at, whatever
-    /// its key is.
-    pub async fn ask_to_hand_over(&self, to: &str) -> Result<Asked, Error> {
+    /// Asks the leader to hand over to the member called `to`, by name or whole id, and waits for
+    /// the outcome. When it is done, that member leads.
+    pub async fn ask_to_hand_over(&self, to: &str) -> Result<AskOutcome, Error> {
         self.ask_leader(WishKind::HandOver { to: to.to_owned() }).await
+    }
+
+    /// Grants no new term to anybody for as long as `lasts`, for maintenance. A running term goes
+    /// on. For this instance alone see [`Election::stand_back`](crate::Election::stand_back).
+    pub async fn pause(&self, lasts: Duration) -> Result<(), Error> {
+        if lasts.is_zero() || lasts > PAUSE_MAX {
+            let [lasts, most] = [lasts, PAUSE_MAX].map(format_duration);
+            let why = format!("{lasts} is not a valid pause: choose one of at most {most}");
+            return Err(Error::Setting { setting: "pause", why });
+        }
+        self.expect_done(Request::Pause { lasts }, "pause").await
+    }
+
+    /// Ends a pause.
+    pub async fn resume(&self) -> Result<(), Error> {
+        self.expect_done(Request::Resume, "resume").await
+    }
+
+    /// For emergencies: ends whatever term there is, for the `reason` that history will show.
+    /// Nobody leads until no instance can hold an old lease.
+    ///
+    /// Refuses with [`Error::HolderAlive`] while the leader is alive.
+    pub async fn clear(&self, reason: &str) -> Result<(), Error> {
+        let seen = self.look().await?;
+        match seen.leadership.leader().filter(|leader| is_alive(leader, &seen)) {
+            Some(leader) => {
+                let (name, holder) = (self.resource().name().to_owned(), leader.id.to_string());
+                Err(Error::HolderAlive { name, holder })
+            }
+            None => self.clear_seen(&seen, reason).await,
+        }
+    }
+
+    /// Like [`clear`](Self::clear), although the leader is alive.
+    pub async fn force_clear(&self, reason: &str) -> Result<(), Error> {
+        let seen = self.look().await?;
+        self.clear_seen(&seen, reason).await
+    }
+
+    async fn clear_seen(&self, seen: &Observation, reason: &str) -> Result<(), Error> {
+        let quarantine = longest_lease(seen, self.client().longest_lease());
+        let request = Request::Clear { reason: reason.to_owned(), quarantine };
+        self.expect_done(request, "clear").await
     }
 
     async fn expect_done(&self, request: Request, asked: &str) -> Result<(), Error> {
@@ -166,20 +152,20 @@ impl Observer {
         }
     }
 
-    async fn ask_leader(&self, wish: WishKind) -> Result<Asked, Error> {
+    async fn ask_leader(&self, wish: WishKind) -> Result<AskOutcome, Error> {
         // Listening first: the answer may come before the reply to the request.
         let backend = std::sync::Arc::clone(&self.client().backend);
         let subscription = self.client().subscribe(backend, self.resource()).await?;
         let seen = self.look().await?;
         let Some(leader) = seen.leadership.leader().cloned() else {
-            return Ok(Asked::NobodyLeads);
+            return Ok(AskOutcome::NobodyLeads);
         };
-        if leader.foreign || !leader.token.is_some() {
+        let Some(token) = leader.token.filter(|_| !leader.foreign) else {
             let why = format!("{} does not speak this protocol, so it cannot be asked", leader.id);
-            return Ok(Asked::Refused { why });
-        }
+            return Ok(AskOutcome::Refused { why });
+        };
         let stands_for = wish_time(&seen, &leader);
-        let request = Request::Ask { token: leader.token, wish: wish.clone(), stands_for };
+        let request = Request::Ask { token, wish: wish.clone(), stands_for };
         match self.ask(request).await?.outcome {
             Outcome::Done | Outcome::NoSuchTerm => {}
             other => return Err(unexpected(&other, "wish")),
@@ -193,7 +179,7 @@ impl Observer {
         wish: &WishKind,
         leader: SeenLeader,
         stands_for: Duration,
-    ) -> Result<Asked, Error> {
+    ) -> Result<AskOutcome, Error> {
         let clock = &self.client().clock;
         let gives_up_at = clock.now() + stands_for;
         let mut next_until = None;
@@ -203,7 +189,7 @@ impl Observer {
             let pause = match progress {
                 Progress::Settled(asked) => return Ok(asked),
                 Progress::Unanswered if now >= gives_up_at => {
-                    return Ok(Asked::NotAnswered { leader });
+                    return Ok(AskOutcome::NotAnswered { leader });
                 }
                 Progress::Unanswered => {
                     next_until = None;
@@ -237,7 +223,7 @@ enum Progress {
     /// The term is over, and the next has yet to begin. One look shows nothing about who is on the
     /// way: a quorum reserves nothing, and its nodes hear of a new term one by one.
     Between,
-    Settled(Asked),
+    Settled(AskOutcome),
 }
 
 fn progress(seen: &Observation, wish: &WishKind, asked: &SeenLeader) -> Progress {
@@ -245,15 +231,15 @@ fn progress(seen: &Observation, wish: &WishKind, asked: &SeenLeader) -> Progress
         Leadership::Led { leader, .. } if leader.token == asked.token => {
             let answered = seen.wish.as_ref().filter(|wish| wish.token == asked.token);
             match answered.and_then(|wish| wish.refused.clone()) {
-                Some(why) => Progress::Settled(Asked::Refused { why }),
+                Some(why) => Progress::Settled(AskOutcome::Refused { why }),
                 None => Progress::Unanswered,
             }
         }
         Leadership::Led { leader, .. } => Progress::Settled(match wish {
             WishKind::HandOver { to } if !leader.id.answers_to(to) => {
-                Asked::Refused { why: format!("{} leads instead", leader.id) }
+                AskOutcome::Refused { why: format!("{} leads instead", leader.id) }
             }
-            _ => Asked::Done { leader: Some(leader.clone()) },
+            _ => AskOutcome::Done { leader: Some(leader.clone()) },
         }),
         Leadership::Vacant(vacancy) => {
             let is_barred =
@@ -278,11 +264,11 @@ fn is_candidate(member: &Member, seen: &Observation, former: &SeenLeader) -> boo
 }
 
 /// The term has ended, but no other has begun.
-fn nobody_follows(wish: &WishKind) -> Asked {
+fn nobody_follows(wish: &WishKind) -> AskOutcome {
     match wish {
-        WishKind::Resign => Asked::Done { leader: None },
+        WishKind::Resign => AskOutcome::Done { leader: None },
         WishKind::HandOver { to } => {
-            Asked::Refused { why: format!("the term ended, but {to} did not take over") }
+            AskOutcome::Refused { why: format!("the term ended, but {to} did not take over") }
         }
     }
 }

@@ -82,8 +82,8 @@ impl TermCell {
 pub(crate) struct Wishes {
     queued: bool,
     pub(crate) ready: Option<bool>,
-    /// The application paused this instance.
-    pub(crate) paused: bool,
+    /// The application has this instance stand back.
+    pub(crate) stands_back: bool,
     /// It holds back after its work failed.
     pub(crate) backs_off: bool,
     pub(crate) beats: bool,
@@ -348,8 +348,11 @@ impl ElectionState {
 
     pub(crate) fn take_wishes(&self) -> Wishes {
         let mut wishes = self.lock_wishes();
-        let lasting =
-            Wishes { paused: wishes.paused, backs_off: wishes.backs_off, ..Wishes::default() };
+        let lasting = Wishes {
+            stands_back: wishes.stands_back,
+            backs_off: wishes.backs_off,
+            ..Wishes::default()
+        };
         std::mem::replace(&mut *wishes, lasting)
     }
 
@@ -478,7 +481,7 @@ mod tests {
     #[test]
     fn readers_that_are_gone_are_forgotten_before_anything_happens() {
         crate::blocking::wait(async {
-            let tenure = Tenure::with_backend(Arc::new(MemoryBackend::new())).await;
+            let tenure = Tenure::builder().backend(Arc::new(MemoryBackend::new())).connect().await;
             let election = tenure.expect("a client").election("job").start().await;
             let election = election.expect("an election");
             let _kept = election.events();

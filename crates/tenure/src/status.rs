@@ -29,9 +29,9 @@ pub struct Status {
     /// When the term was last granted or renewed, on the local clock.
     pub renewed_at: Option<Moment>,
     /// The leader as last seen, which may be this instance.
-    pub leader: Option<SeenLeader>,
+    pub seen_leader: Option<SeenLeader>,
     /// The members as last seen.
-    pub members: Arc<[Member]>,
+    pub seen_members: Arc<[Member]>,
     /// The state of the connection to the store.
     pub connection: Connection,
     /// Whether elections are switched on. Off means: alone, leading, without a store.
@@ -87,8 +87,8 @@ impl Status {
             token: None,
             remaining: None,
             renewed_at: None,
-            leader: None,
-            members: Arc::new([]),
+            seen_leader: None,
+            seen_members: Arc::new([]),
             connection: Connection::Connecting,
             enabled,
             timing,
@@ -106,10 +106,10 @@ impl Status {
         self.role != before.role
             || !self.reason.is_same_cause(&before.reason)
             || self.token != before.token
-            || self.leader != before.leader
+            || self.seen_leader != before.seen_leader
             || self.warning != before.warning
             || !is_same_state(&self.connection, &before.connection)
-            || !is_same_company(&self.members, &before.members)
+            || !is_same_company(&self.seen_members, &before.seen_members)
     }
 
     /// The status as it is now: what has run out is not reported as held, even if the thread that
@@ -162,7 +162,7 @@ impl Watch {
     /// Waits for a change since the last call and returns the state after it; `None` once the
     /// election has stopped and its last state was seen. Renewals, heartbeats, counts and an
     /// outage that goes on are no change.
-    pub async fn changed(&mut self) -> Option<Status> {
+    pub async fn wait_for_change(&mut self) -> Option<Status> {
         loop {
             let seen_last = !self.receiver.has_changed().ok()?;
             if seen_last && self.receiver.borrow().role == Role::Stopped {

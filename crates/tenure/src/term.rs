@@ -15,10 +15,10 @@ use crate::{Election, Error};
 /// One leadership, held by whatever works in its name.
 ///
 /// A term ends when its lease cannot be renewed in time, when the store says so, or when this
-/// instance releases it. Then [`stopping`](Term::stopping) comes first, and the guard should be
-/// dropped soon: while guards live, work counts as running, and no other instance can become leader
-/// until they are gone or the lease is over. A guard that outlives its term keeps its own
-/// instance from contending again.
+/// instance releases it. Then [`wait_until_stopping`](Term::wait_until_stopping) comes first, and
+/// the guard should be dropped soon: while guards live, work counts as running, and no other
+/// instance can become leader until they are gone or the lease is over. A guard that outlives its
+/// term keeps its own instance from contending again.
 ///
 /// Only a [`token`](Term::token) that the resource itself checks keeps a late write out.
 #[derive(Debug)]
@@ -77,11 +77,12 @@ impl Term {
 
     /// Resolves when a renewal that ends from now on was answered, refused or abandoned. A look
     /// at [`ends_at`](Self::ends_at) after this call and before awaiting it misses nothing.
-    pub fn renewal(&self) -> impl Future<Output = ()> + '_ {
+    pub fn wait_for_renewal(&self) -> impl Future<Output = ()> + '_ {
         self.term.renewal_settled()
     }
 
     /// Whether the term may be acted on now. No I/O. True, too, while work is told to stop.
+    #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
@@ -89,22 +90,23 @@ impl Term {
     /// Whether work has to stop: it was told to, or too little is left of a lease that was not
     /// renewed. No I/O, and true in time even if nothing else in this process had a chance to
     /// notice.
+    #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.election.must_stop(&self.term)
     }
 
     /// Waits until work has to stop: the lease runs out, or the term is being released.
-    pub async fn stopping(&self) {
+    pub async fn wait_until_stopping(&self) {
         self.term.reaches(Phase::Stopping).await;
     }
 
     /// Waits until work that is still there is cut off: a moment before its grace is over.
-    pub async fn cut_off(&self) {
+    pub async fn wait_until_cut_off(&self) {
         self.term.reaches(Phase::CutOff).await;
     }
 
     /// Waits until the term is over.
-    pub async fn lost(&self) {
+    pub async fn wait_until_over(&self) {
         self.term.reaches(Phase::Over).await;
     }
 
@@ -120,11 +122,13 @@ impl Term {
 
     /// Whether at least `least` is left of the term, after one renewal if need be. `false` means
     /// that whatever takes this long must not begin.
+    #[must_use]
     pub async fn ensure(&self, least: Duration) -> bool {
         self.renew_until(|| self.remaining() >= least).await
     }
 
     /// Renews now instead of when it is due. Returns whether it succeeded.
+    #[must_use]
     pub async fn renew(&self) -> bool {
         let before = self.term.valid_until();
         self.renew_until(|| self.term.valid_until() > before).await
@@ -140,7 +144,7 @@ impl Term {
             self.election.wish(|wishes| wishes.renews = true);
             tokio::select! {
                 () = settled => {}
-                () = self.stopping() => {}
+                () = self.wait_until_stopping() => {}
             }
         }
         satisfied() && self.is_valid() && !self.is_stopping()

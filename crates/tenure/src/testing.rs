@@ -171,13 +171,13 @@ impl World {
     }
 
     /// Nobody reaches the store any more.
-    pub fn pause_store(&self) {
+    pub fn cut_off_everybody(&self) {
         self.lock_links().values().flatten().for_each(|link| link.set_link(LinkState::Cut));
         self.rouse();
     }
 
     /// Everybody reaches the store again.
-    pub fn resume_store(&self) {
+    pub fn heal_everybody(&self) {
         self.lock_links().values().flatten().for_each(|link| link.set_link(LinkState::Open));
         self.rouse();
     }
@@ -220,7 +220,8 @@ impl World {
             if self.leader(&resource).is_some_and(|leader| leader.answers_to(client)) {
                 return;
             }
-            let asking = operator.ask_to_hand_over(resource.name(), client);
+            let observer = operator.observe(resource.name()).expect("a name that was used before");
+            let asking = observer.ask_to_hand_over(client);
             let asked = self.advance_while(asking).await;
             let asked = asked.unwrap_or_else(|error| panic!("{client:?} cannot lead: {error}"));
             assert!(asked.is_done(), "{client:?} cannot lead: {asked:?}");
@@ -263,8 +264,10 @@ impl World {
     }
 
     /// Has the leader renew now rather than when it is due, so that it finds out at once.
-    fn have_leader_look(&self, resource: &Resource, token: Token) {
-        self.store.publish(resource, Hint::Wished { token });
+    fn have_leader_look(&self, resource: &Resource, token: Option<Token>) {
+        if let Some(token) = token {
+            self.store.publish(resource, Hint::Wished { token });
+        }
         self.rouse();
     }
 

@@ -7,9 +7,9 @@
 
 use std::fmt;
 
+use tenure_core::text::escaped;
 use tenure_core::{Event, EventKind, Reason, Role, StoreError};
 
-use crate::driver::is_involuntary;
 use crate::state::ElectionState;
 
 /// What the log must know of an election beside its state.
@@ -72,7 +72,7 @@ pub(crate) fn log(state: &ElectionState, event: &Event, circumstances: Circumsta
             let reason = if state.status.borrow().enabled { "granted" } else { "disabled" };
             news!(circumstances, resource, id, role = "leader", token, reason, "leader: acquired");
         }
-        EventKind::Lost { token, reason } if is_involuntary(reason) => {
+        EventKind::Lost { token, reason } if reason.is_involuntary() => {
             let (token, detail) = (token.get(), loss(state, reason, circumstances));
             tracing::error!(target: "tenure", resource, id, role = "standby", token,
                 reason = reason.code(), %detail, "leader: lost");
@@ -97,15 +97,15 @@ pub(crate) fn log(state: &ElectionState, event: &Event, circumstances: Circumsta
         }
         EventKind::HandOverRefused { why } => {
             tracing::warn!(target: "tenure", resource, id, reason = "refused",
-                detail = %OneLine(why), "hand-over refused");
+                detail = %one_line(why), "hand-over refused");
         }
         // The line about the renewal that failed has it.
         EventKind::Warning(text) if state.status.borrow().role == Role::Suspect => {
-            tracing::debug!(target: "tenure", resource, id, detail = %OneLine(text),
+            tracing::debug!(target: "tenure", resource, id, detail = %one_line(text),
                 "renewal failed");
         }
         EventKind::Warning(text) => {
-            tracing::warn!(target: "tenure", resource, id, detail = %OneLine(text),
+            tracing::warn!(target: "tenure", resource, id, detail = %one_line(text),
                 "needs attention");
         }
         _ => {}
@@ -117,7 +117,7 @@ fn loss(state: &ElectionState, reason: &Reason, circumstances: Circumstances) ->
     let status = state.status.borrow();
     match (&status.warning, circumstances.trouble, reason) {
         (Some(why), Some(_), Reason::LeaseEnded | Reason::RenewalLate) => {
-            format!("{reason}: {}", OneLine(why))
+            format!("{reason}: {}", one_line(why))
         }
         _ => reason.to_string(),
     }
@@ -135,7 +135,7 @@ fn log_role(
     match (from, to) {
         (_, Role::Suspect) if circumstances.is_news(reason) => {
             let status = state.status.borrow();
-            let detail = OneLine(status.warning.as_deref().unwrap_or(code));
+            let detail = one_line(status.warning.as_deref().unwrap_or(code));
             tracing::warn!(target: "tenure", resource, id, role, reason = code, %detail,
                 "leader: renewal fails");
         }
@@ -173,10 +173,7 @@ fn log_trouble(state: &ElectionState, reason: &Reason, circumstances: Circumstan
 fn is_wait(reason: &Reason) -> bool {
     matches!(
         reason,
-        Reason::Quarantine { .. }
-            | Reason::PausedByOperator
-            | Reason::LockDelay(_)
-            | Reason::Conflict(_)
+        Reason::Quarantine { .. } | Reason::Paused | Reason::LockDelay(_) | Reason::Conflict(_)
     )
 }
 
@@ -195,7 +192,7 @@ pub(crate) fn log_wait(state: &ElectionState, reason: &Reason, circumstances: Ci
             tracing::warn!(target: "tenure", resource, id, reason = code, %detail,
                 "cannot contend");
         }
-        Reason::Quarantine { .. } | Reason::PausedByOperator | Reason::LockDelay(_) => {
+        _ if is_wait(reason) => {
             tracing::info!(target: "tenure", resource, id, reason = code, %detail, "waits");
         }
         _ => {}
@@ -203,16 +200,6 @@ pub(crate) fn log_wait(state: &ElectionState, reason: &Reason, circumstances: Ci
 }
 
 /// Text that stays on its line, with nothing else changed about it.
-struct OneLine<'a>(&'a str);
-
-impl fmt::Display for OneLine<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
-            match tenure_core::text::is_deceptive(c) {
-                true => write!(f, "{}", c.escape_default())?,
-                false => write!(f, "{c}")?,
-            }
-        }
-        Ok(())
-    }
+fn one_line(text: &str) -> impl fmt::Display + '_ {
+    escaped(text, usize::MAX)
 }

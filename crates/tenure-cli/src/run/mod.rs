@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tenure::backend::Connection;
-use tenure::config::{Loader, OnLoss};
-use tenure::{Election, Reason, Tenure, Term, Timing};
+use tenure::config::Loader;
+use tenure::{Election, OnLoss, Reason, Tenure, Term, Timing};
 use tenure_sidecar::{Server, ServerSettings, Sidecar};
 
 use self::health::HealthCheck;
@@ -185,7 +185,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     };
     let settings = config.election(name).clone();
     let timing = Timing::new(&settings.timing()).map_err(tenure::Error::from)?;
-    let exits_on_loss = settings.on_loss == OnLoss::Exit;
+    let exits_on_loss = settings.on_loss != OnLoss::Recontend;
     let code = block_on(async {
         let mut signals = Signals::listen()?;
         let tenure = store_options::connect(config)?;
@@ -229,7 +229,7 @@ async fn start(
     check: Option<&HealthCheck>,
 ) -> Result<Election, Failure> {
     // The library would end the process on a loss; here the child comes first.
-    let mut builder = tenure.election(name).on_loss(tenure::OnLoss::Recontend);
+    let mut builder = tenure.election(name).on_loss(OnLoss::Recontend);
     if let Some(check) = check {
         builder = builder.require_beat(check.require_beat());
     }
@@ -373,12 +373,12 @@ impl Contest {
     /// Why this instance does not lead although the store is there.
     fn too_late(&self, limit: Duration) -> Failure {
         let status = self.election.status();
-        let failure = match (status.leader, status.reason) {
+        let failure = match (status.seen_leader, status.reason) {
             (Some(leader), _) => {
                 Failure::new(exit::TIMED_OUT, format!("{} leads", plain(leader.id.as_str())))
             }
             (None, Reason::Store(error)) => blame(&self.tenure, tenure::Error::Store(error)),
-            (None, Reason::PausedByOperator) => {
+            (None, Reason::Paused) => {
                 let why = "an operator paused it (`tenure resume` ends that)";
                 Failure::new(exit::TIMED_OUT, why)
             }
@@ -400,7 +400,7 @@ impl Contest {
                 }
                 _ => {}
             }
-            if watch.changed().await.is_none() {
+            if watch.wait_for_change().await.is_none() {
                 std::future::pending::<()>().await;
             }
         }

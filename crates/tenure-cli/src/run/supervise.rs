@@ -159,7 +159,7 @@ impl Supervisor {
         let (mut leaving, mut is_stopping, mut is_cut_off) = (None, false, false);
         loop {
             // Asked for before the deadline is read: a renewal in between is not missed.
-            let renewal = term.renewal();
+            let renewal = term.wait_for_renewal();
             self.machine.handle_deadline(boot_now(), self.deadline(term));
             match self.perform() {
                 Done::Over(outcome) => return self.ended(outcome, leaving),
@@ -170,11 +170,11 @@ impl Supervisor {
             let mut is_time_to_check = false;
             tokio::select! {
                 biased;
-                () = term.cut_off(), if !is_cut_off => {
+                () = term.wait_until_cut_off(), if !is_cut_off => {
                     is_cut_off = true;
                     self.machine.handle_cut_off(boot_now());
                 }
-                () = term.stopping(), if !is_stopping => {
+                () = term.wait_until_stopping(), if !is_stopping => {
                     is_stopping = true;
                     self.machine.handle_stop(boot_now());
                 }

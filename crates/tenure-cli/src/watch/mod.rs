@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tenure::{Changes, HistoryEntry, Leadership, Observation};
+use tenure::{Changes, HistoryEntry, Leadership, Observation, Token};
 use tokio::sync::{Notify, mpsc};
 
 use self::screen::Screen;
@@ -170,7 +170,7 @@ impl Printer<'_> {
             "leader": null,
             "unknown_since": iso_moment(unknown.since_ms),
             "last_leader": last.map(|leader| leader.id.as_str()),
-            "last_token": last.filter(|l| l.token.is_some()).map(|l| l.token.get()),
+            "last_token": last.and_then(|l| l.token).map(Token::get),
         });
         self.output.print(&json, || format!("{at}  leader {}", unknown.text()));
         self.told.clear();
@@ -192,7 +192,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 fn line(seen: &Observation) -> String {
     let leader = match &seen.leadership {
         Leadership::Led { leader, .. } => {
-            format!("{} leads, token {}", plain(leader.id.as_str()), leader.token)
+            let token = leader.token.map(|token| format!(", token {token}")).unwrap_or_default();
+            format!("{} leads{token}", plain(leader.id.as_str()))
         }
         vacant => {
             let why = leadership_json("", vacant)["vacancy"].clone();

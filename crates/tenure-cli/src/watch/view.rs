@@ -95,7 +95,7 @@ impl Knowledge {
         lines.push(Line::plain(String::new()));
         let mut terms: Vec<Past> = past(&self.entries);
         terms.truncate(TERMS_SHOWN);
-        let leader = seen.leadership.leader().filter(|_| is_known).map(|leader| leader.token);
+        let leader = seen.leadership.leader().filter(|_| is_known).and_then(|leader| leader.token);
         lines.extend(fitted(PAST_HEADINGS, &past_rows(&terms, leader), NO_TERMS, columns));
     }
 }

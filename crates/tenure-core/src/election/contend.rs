@@ -54,7 +54,7 @@ impl Election {
             return self.stop_contending(now);
         }
         if let Some(reason) = self.stands_back() {
-            return self.stand_back(now, reason);
+            return self.keep_out(now, reason);
         }
         let Stage::Contending(contending) = &self.stage else { return };
         if self.lease_ask.is_none() && contending.tries_at <= now {
@@ -62,7 +62,7 @@ impl Election {
         }
     }
 
-    fn stand_back(&mut self, now: Moment, reason: Reason) {
+    fn keep_out(&mut self, now: Moment, reason: Reason) {
         if self.lease_ask.is_some() {
             return;
         }
@@ -96,8 +96,8 @@ impl Election {
             Some(Reason::WorkStalled)
         } else if !self.will.ready {
             Some(Reason::NotReady)
-        } else if self.will.paused {
-            Some(Reason::PausedHere)
+        } else if self.will.stands_back {
+            Some(Reason::StandsBack)
         } else {
             None
         }
@@ -191,7 +191,7 @@ impl Election {
             }
             Outcome::Reserved { left } => (Reason::Reserved(left), left + EXPIRY_GRAIN),
             Outcome::Delayed { left } => (Reason::LockDelay(left), left + EXPIRY_GRAIN),
-            Outcome::Paused { left } => (Reason::PausedByOperator, left + EXPIRY_GRAIN),
+            Outcome::Paused { left } => (Reason::Paused, left + EXPIRY_GRAIN),
             Outcome::Contested { why } => {
                 (Reason::Store(StoreError::not_now(why)), self.back_off())
             }

@@ -151,7 +151,7 @@ impl Election {
             Word::Transfer { token, to, .. } => {
                 Request::Transfer { token, to, claim_ttl: self.settings.claim_ttl() }
             }
-            Word::Nothing => return self.contend_again(now, Duration::ZERO),
+            Word::Nothing => return self.contend_after(now, Duration::ZERO),
         };
         let is_first = !std::mem::replace(&mut farewell.was_said, true);
         let timeout = match self.will.stops && is_first {
@@ -207,7 +207,7 @@ impl Election {
             _ => Duration::ZERO,
         };
         self.attempt_is_open = false;
-        self.contend_again(now, wait);
+        self.contend_after(now, wait);
     }
 
     fn repeat_farewell(&mut self, now: Moment, error: StoreError) {
@@ -215,7 +215,7 @@ impl Election {
             self.give_transfer_up(now, &error.to_string());
             // Nobody can be told; the lease ends by itself, and every write names its term.
             self.warn(now, Source::Lease, &[error.to_string()]);
-            return self.contend_again(now, self.settings.timing.ttl());
+            return self.contend_after(now, self.settings.timing.ttl());
         }
         let wait = match self.will.stops {
             // Whoever leaves does not come again, so it need not spare the store for long.
@@ -248,7 +248,7 @@ impl Election {
         self.refuse_hand_over(now, request, why.to_owned());
     }
 
-    fn contend_again(&mut self, now: Moment, wait: Duration) {
+    fn contend_after(&mut self, now: Moment, wait: Duration) {
         self.attempt_is_open = false;
         let tries_at = now + wait + self.head_start();
         let contending = Stage::Contending(Contending::from(tries_at).holding_back(now + wait));

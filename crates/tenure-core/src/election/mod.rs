@@ -71,7 +71,7 @@ pub struct Election {
     attempt: u64,
     attempt_is_open: bool,
     /// The highest token seen in an answer. Hints never raise it: they may be forged.
-    floor: Token,
+    floor: Option<Token>,
     seen: Seen,
     /// Failures in a row, for the back-off.
     failures: u32,
@@ -105,7 +105,7 @@ enum Stage {
 #[derive(Debug)]
 struct Will {
     ready: bool,
-    paused: bool,
+    stands_back: bool,
     stops: bool,
     /// The work stopped beating and has not beaten since.
     stalled: bool,
@@ -141,7 +141,7 @@ impl Election {
     pub fn new(settings: Settings, seed: u64, now: Moment) -> Self {
         let will = Will {
             ready: settings.ready,
-            paused: false,
+            stands_back: false,
             stops: false,
             stalled: false,
             work_runs: false,
@@ -156,7 +156,7 @@ impl Election {
             will,
             attempt: 0,
             attempt_is_open: false,
-            floor: Token::NONE,
+            floor: None,
             seen: Seen::default(),
             failures: 0,
             failbacks: 0,
@@ -277,19 +277,19 @@ impl Election {
         self.proceed(now);
     }
 
-    /// Take no new term until [`resume`](Self::resume). A running term goes on.
-    pub fn pause(&mut self, now: Moment) {
+    /// Take no new term until [`contend_again`](Self::contend_again). A running term goes on.
+    pub fn stand_back(&mut self, now: Moment) {
         self.catch_up(now);
-        if !std::mem::replace(&mut self.will.paused, true) {
+        if !std::mem::replace(&mut self.will.stands_back, true) {
             // At once: nobody shall hand over to one that will not take it.
             self.beats_at = now;
         }
         self.proceed(now);
     }
 
-    /// Contend again.
-    pub fn resume(&mut self, now: Moment) {
-        self.will.paused = false;
+    /// End [`stand_back`](Self::stand_back).
+    pub fn contend_again(&mut self, now: Moment) {
+        self.will.stands_back = false;
         self.handle_listening(now);
     }
 
@@ -507,7 +507,7 @@ impl Election {
 
     fn record(&self) -> MemberRecord {
         MemberRecord {
-            ready: self.will.ready && !self.will.paused,
+            ready: self.will.ready && !self.will.stands_back,
             stalled: self.will.stalled,
             departing: self.will.stops,
             ..self.settings.record()

@@ -39,7 +39,8 @@ impl Election {
         wish: Wish,
         server_time: ServerTime,
     ) {
-        let stands = wish.token == token && wish.refused.is_none() && wish.until > server_time;
+        let stands =
+            wish.token == Some(token) && wish.refused.is_none() && wish.until > server_time;
         if !stands {
             return;
         }

@@ -87,7 +87,7 @@ impl Election {
         };
         self.floor = self.floor.max(answer.view.token);
         if let Outcome::Granted { token } | Outcome::Transferred { token } = answer.outcome {
-            self.floor = self.floor.max(token);
+            self.floor = self.floor.max(Some(token));
         }
         // What stands at a key of another type is nobody's leadership.
         if !matches!(answer.outcome, Outcome::Conflict { .. }) {
@@ -107,7 +107,7 @@ impl Election {
     }
 
     fn note_leader(&mut self, now: Moment, view: &View) {
-        let holder = view.holder.clone().filter(|id| !is_reserved_word(id));
+        let holder = view.holder.clone().filter(|id| !id.is_mark());
         if let Some(holder) = &holder {
             self.seen.last_holder = Some(holder.clone());
         }
@@ -159,7 +159,7 @@ impl Election {
     }
 
     fn note_endless_holder(&mut self, now: Moment, view: &View) {
-        let endless = view.holder.clone().filter(|id| view.pttl.is_none() && !is_reserved_word(id));
+        let endless = view.holder.clone().filter(|id| view.pttl.is_none() && !id.is_mark());
         match (&self.seen.endless, endless) {
             (Some((known, _)), Some(holder)) if *known == holder => {}
             (_, Some(holder)) => {
@@ -207,9 +207,4 @@ impl Election {
     pub(super) fn wants_members(&self, now: Moment) -> bool {
         self.seen.members_due_at <= now
     }
-}
-
-/// Values at the key that stand for no holder, such as the one that keeps rivals out meanwhile.
-fn is_reserved_word(id: &InstanceId) -> bool {
-    id.as_str().starts_with('~')
 }

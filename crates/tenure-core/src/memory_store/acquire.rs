@@ -5,7 +5,8 @@ use crate::protocol::{Acquire, Ballot, Hint, LostWhy, Outcome};
 use super::Step;
 use super::record::Field;
 use super::step::{
-    SHOWN_MAX, TTL_MAX, YEAR, as_duration, as_number, quarantine_mark, token, whole_millis,
+    SHOWN_MAX, TTL_MAX, YEAR, as_duration, as_number, granted_token, quarantine_mark, token,
+    whole_millis,
 };
 
 /// How far the clock of expiries may be from the store's clock within a script, in milliseconds.
@@ -36,7 +37,7 @@ impl Step<'_> {
             attempt: i64::try_from(acquire.attempt).unwrap_or(i64::MAX),
             ttl,
             fleet_ttl: ttl.max(whole_millis(acquire.fleet_max_ttl)).max(self.longest),
-            floor: as_number(acquire.floor),
+            floor: acquire.floor.map_or(0, as_number),
             settled: match acquire.ballot {
                 Ballot::Settle(token) => Some(as_number(token)),
                 _ => None,
@@ -105,14 +106,14 @@ impl Step<'_> {
             self.meta.set(Field::Token, settled);
         }
         self.write_lease(ask.ttl);
-        Outcome::Granted { token: token(self.token) }
+        Outcome::Granted { token: granted_token(self.token.unwrap_or(0)) }
     }
 
     /// The lowest number under which this node would grant the resource: what its clock shows is
     /// in the answer as well, and whoever asks several nodes sees which clock to follow.
     fn proposal(&self) -> Outcome {
         let known = self.token.unwrap_or(0).max(self.quarantine_covers);
-        Outcome::Granted { token: token(Some(known + 1)) }
+        Outcome::Granted { token: granted_token(known + 1) }
     }
 
     /// Something stands at the key: a reservation for the caller, or a reason to wait.
@@ -385,7 +386,7 @@ impl Step<'_> {
     fn announce(&mut self, ask: &Ask<'_>, term: i64) -> Outcome {
         let id = self.call.id.clone();
         self.journal(self.now, "granted", id.as_str(), term, "", "");
-        let token = token(Some(term));
+        let token = granted_token(term);
         self.hints.push(Hint::Granted { id, token, ttl: as_duration(ask.ttl) });
         Outcome::Granted { token }
     }

@@ -7,7 +7,7 @@ use crate::protocol::{CloseReason, Hint, LostWhy, Outcome, Token};
 
 use super::Step;
 use super::record::{Field, number};
-use super::step::{as_number, token, whole_millis};
+use super::step::{as_number, granted_token, token, whole_millis};
 
 impl Step<'_> {
     pub(super) fn renew(&mut self, term: Token, ttl: Duration, fleet: Duration) -> Outcome {
@@ -155,7 +155,7 @@ impl Step<'_> {
         if let Err(outcome) = self.close(number, &[(Field::Unrecorded, told)]) {
             return outcome;
         }
-        self.hints.push(Hint::Released { token: term });
+        self.hints.push(Hint::Released { token: Some(term) });
         Outcome::Released
     }
 
@@ -253,7 +253,7 @@ impl Step<'_> {
         let (number, claim_ttl) = (as_number(term), whole_millis(lasts));
         let drawn_before = self.meta.number(Field::ClaimToken);
         if let Some(drawn) = drawn_before.filter(|_| self.is_repeated(number, to)) {
-            return Outcome::Transferred { token: token(Some(drawn)) };
+            return Outcome::Transferred { token: granted_token(drawn) };
         }
         if !self.holds(number) {
             self.settle_life(claim_ttl);
@@ -284,6 +284,6 @@ impl Step<'_> {
         self.settle_life(claim_ttl);
         self.hints.push(Hint::Transferred { token: term, to: to.clone(), claim_ttl: lasts });
         self.journal(self.now, "closed", id.as_str(), number, "handed-over", to.as_str());
-        Outcome::Transferred { token: token(Some(drawn)) }
+        Outcome::Transferred { token: granted_token(drawn) }
     }
 }

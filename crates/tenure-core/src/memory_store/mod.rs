@@ -227,14 +227,14 @@ impl MemoryStore {
         }
     }
 
-    /// The token of whoever holds `resource` by the protocol; [`Token::NONE`] without one.
-    pub fn token_of(&self, now: ServerTime, resource: &Resource) -> Token {
+    /// The token of whoever holds `resource` by the protocol.
+    pub fn token_of(&self, now: ServerTime, resource: &Resource) -> Option<Token> {
         let holder = self.keys.get(now, resource.key()).and_then(keys::Entry::text);
         match (holder, self.record(now, resource.side_key("meta").as_str())) {
             (Some(holder), Some(record)) if record.is(Field::Holder, holder.as_str()) => {
                 step::token(record.number(Field::Token))
             }
-            _ => Token::NONE,
+            _ => None,
         }
     }
 

@@ -183,7 +183,7 @@ impl MemoryStore {
         Some(Fingerprint {
             holder: entry.text()?.clone(),
             expires_at: entry.expires_at,
-            token: record.map_or(Token::NONE, |record| token(record.number(Field::Token))),
+            token: record.and_then(|record| token(record.number(Field::Token))),
             attempt: record
                 .and_then(|record| record.number(Field::Attempt))
                 .and_then(|attempt| u64::try_from(attempt).ok())
@@ -223,7 +223,7 @@ pub struct Fingerprint {
     /// The value at the key.
     pub holder: InstanceId,
     /// The token in the side record.
-    pub token: Token,
+    pub token: Option<Token>,
     /// The attempt in the side record: the one that was granted the term.
     pub attempt: u64,
     expires_at: Option<i64>,

@@ -471,7 +471,7 @@ impl<'a> Step<'a> {
         View {
             holder: exists.then(|| self.shown_holder()),
             pttl: (self.pttl >= 0).then(|| as_duration(self.pttl)),
-            token: if is_ours { token(self.token) } else { Token::NONE },
+            token: if is_ours { token(self.token) } else { None },
             foreign: is_readable && !is_ours && !self.is_quarantined(),
             reserved: self.is_reserved(),
             unconfirmed: is_ours && self.is_unconfirmed(),
@@ -518,8 +518,14 @@ pub(super) fn moment(micros: i64) -> ServerTime {
 }
 
 /// A number of the record as a token.
-pub(super) fn token(number: Option<i64>) -> Token {
-    number.and_then(|number| u64::try_from(number).ok()).and_then(Token::new).unwrap_or(Token::NONE)
+pub(super) fn token(number: Option<i64>) -> Option<Token> {
+    number.and_then(|number| u64::try_from(number).ok()).and_then(Token::new)
+}
+
+/// The number of a term that is granted. A record in which somebody wrote zero has the first.
+pub(super) fn granted_token(number: i64) -> Token {
+    const FIRST: Token = Token::new(1).expect("not zero");
+    token(Some(number)).unwrap_or(FIRST)
 }
 
 /// A token as a number of the record.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::protocol::{
     Acquire, Ballot, Call, CloseReason, Hint, HistoryKind, LostWhy, MemberRecord, Outcome, Request,
-    Tick, TickOutcome, Token, WishKind,
+    TickId, TickOutcome, Token, WishKind,
 };
 use crate::{InstanceId, Resource, ServerTime};
 
@@ -89,7 +89,7 @@ fn acquire_with(attempt: u64, change: impl FnOnce(&mut Acquire)) -> Request {
         attempt,
         ttl: TTL,
         fleet_max_ttl: TTL,
-        floor: Token::NONE,
+        floor: None,
         fresh_store: false,
         age_counts: true,
         lock_delay: Duration::ZERO,
@@ -117,7 +117,7 @@ fn one_leads_and_the_other_hears_for_how_long() {
     assert_eq!(answer.outcome, Outcome::Held);
     assert_eq!(answer.view.holder, Some(id("ada")));
     assert_eq!(answer.view.pttl, Some(Duration::from_secs(2)));
-    assert_eq!((answer.view.token, answer.view.foreign), (token, false));
+    assert_eq!((answer.view.token, answer.view.foreign), (Some(token), false));
 }
 
 #[test]
@@ -171,8 +171,8 @@ fn renewing_and_releasing_touch_exactly_one_term() {
     let new = desk.lead("ada", 2);
     desk.wait(1_000);
 
-    assert_eq!(desk.renew("ada", old), Outcome::Lost(LostWhy::OtherTerm(new)));
-    assert_eq!(desk.release("ada", old), Outcome::Lost(LostWhy::OtherTerm(new)));
+    assert_eq!(desk.renew("ada", old), Outcome::Lost(LostWhy::OtherTerm(Some(new))));
+    assert_eq!(desk.release("ada", old), Outcome::Lost(LostWhy::OtherTerm(Some(new))));
     assert_eq!(desk.renew("bob", new), Outcome::Lost(LostWhy::HeldBy(id("ada"))));
     assert_eq!(desk.store.time_left(desk.now, KEY), Some(Duration::from_secs(2)), "untouched");
 
@@ -267,7 +267,7 @@ fn the_first_replica_changes_the_incarnation_without_a_quarantine() {
 fn an_empty_store_is_trusted_only_when_it_cannot_have_forgotten_anyone() {
     let empty = |floor: u64, fresh_store: bool| {
         acquire_with(1, |ask| {
-            ask.floor = Token::new(floor).unwrap();
+            ask.floor = Token::new(floor);
             ask.fresh_store = fresh_store;
         })
     };
@@ -306,8 +306,7 @@ fn age_speaks_for_a_flushed_server_only_where_it_counts() {
 
 #[test]
 fn one_quarantine_is_enough_for_callers_that_saw_different_terms() {
-    let with_floor =
-        |attempt, floor| acquire_with(attempt, |ask| ask.floor = Token::new(floor).unwrap());
+    let with_floor = |attempt, floor| acquire_with(attempt, |ask| ask.floor = Token::new(floor));
     let mut desk = Desk::redis();
     assert!(is_quarantine(&desk.ask("ada", with_floor(1, 10))));
     desk.wait(1_000);
@@ -322,12 +321,12 @@ fn a_lease_that_came_back_and_a_lost_term_are_waited_for_at_once() {
     let mut desk = Desk::redis();
     let old = desk.lead("ada", 1);
     let seen = Token::new(old.get() + 1_000_000_000).unwrap();
-    assert_eq!(desk.ask("bob", saw(1, seen)), Outcome::Held);
+    assert_eq!(desk.ask("bob", saw(1, Some(seen))), Outcome::Held);
     desk.wait(1_000);
     assert_eq!(desk.renew("ada", old), Outcome::Renewed);
     desk.wait(3_001);
     // The quarantine that began when bob first asked, 4 s ago, is over as well as the lease.
-    match desk.ask("bob", saw(2, seen)) {
+    match desk.ask("bob", saw(2, Some(seen))) {
         Outcome::Granted { token } => assert!(token > seen),
         other => panic!("bob waits twice: {other:?}"),
     }
@@ -339,22 +338,22 @@ fn a_quarantine_covers_no_term_that_was_seen_after_it() {
     let mut desk = Desk::redis();
     let old = desk.lead("ada", 1);
     let later = |more| Token::new(old.get() + more).unwrap();
-    assert_eq!(desk.ask("bob", saw(1, later(1_000_000_000))), Outcome::Held);
+    assert_eq!(desk.ask("bob", saw(1, Some(later(1_000_000_000)))), Outcome::Held);
     desk.wait(1_000);
     assert_eq!(desk.renew("ada", old), Outcome::Renewed);
     desk.wait(3_001);
-    assert!(is_quarantine(&desk.ask("eve", saw(1, later(2_000_000_000)))));
+    assert!(is_quarantine(&desk.ask("eve", saw(1, Some(later(2_000_000_000))))));
 
     // Nor does one of another life.
     let mut desk = Desk::redis();
     let old = desk.lead("ada", 1);
     let seen = Token::new(old.get() + 1_000_000_000).unwrap();
-    assert_eq!(desk.ask("bob", saw(1, seen)), Outcome::Held);
+    assert_eq!(desk.ask("bob", saw(1, Some(seen))), Outcome::Held);
     desk.wait(2_900);
     desk.store.promote(8, desk.now);
     assert_eq!(desk.renew("ada", old), Outcome::Renewed);
     desk.wait(3_033);
-    assert!(is_quarantine(&desk.ask("bob", saw(2, seen))));
+    assert!(is_quarantine(&desk.ask("bob", saw(2, Some(seen)))));
 }
 
 #[test]
@@ -376,7 +375,7 @@ fn a_lock_delay_counts_from_when_a_clock_that_stepped_back_is_seen() {
 #[test]
 fn a_floor_from_the_far_future_is_refused() {
     let mut desk = Desk::new();
-    let request = acquire_with(1, |ask| ask.floor = Token::MAX);
+    let request = acquire_with(1, |ask| ask.floor = Some(Token::MAX));
     assert!(matches!(desk.ask("ada", request), Outcome::Conflict { .. }));
     desk.lead("ada", 2);
 }
@@ -394,7 +393,7 @@ fn foreign_things_at_the_key_are_reported_and_left_alone() {
     desk.store.set_foreign(desk.now, KEY, ForeignValue::Text("cron@host"), Some(TTL));
     let answer = desk.answer("ada", acquire(2));
     assert_eq!(answer.outcome, Outcome::Held);
-    assert!(answer.view.foreign && !answer.view.token.is_some());
+    assert!(answer.view.foreign && answer.view.token.is_none());
 
     let mut desk = Desk::new();
     let meta = Resource::named("job").unwrap().side_key("meta");
@@ -527,7 +526,7 @@ fn history_tells_how_each_term_ended() {
 fn a_tick_runs_once_across_the_fleet() {
     let mut desk = Desk::new();
     let token = desk.lead("ada", 1);
-    for tick in [Tick::Number(7), Tick::Named("import".into())] {
+    for tick in [TickId::Number(7), TickId::Named("import".into())] {
         let begin =
             |token, rerun_crashed| Request::TickBegin { token, tick: tick.clone(), rerun_crashed };
         let finish = Request::TickFinish {
@@ -540,14 +539,17 @@ fn a_tick_runs_once_across_the_fleet() {
         assert_eq!(desk.ask("bob", look.clone()), Outcome::TickUnknown);
         assert_eq!(desk.ask("ada", begin(token, false)), Outcome::TickRuns);
         assert_eq!(desk.ask("ada", begin(token, false)), Outcome::TickRuns, "the answer was lost");
-        assert_eq!(desk.ask("bob", look.clone()), Outcome::TickUnfinished { by: id("ada"), token });
+        assert_eq!(
+            desk.ask("bob", look.clone()),
+            Outcome::TickUnfinished { by: id("ada"), token: Some(token) }
+        );
         assert!(matches!(desk.ask("bob", begin(token, true)), Outcome::Lost(_)));
         assert_eq!(desk.ask("ada", finish), Outcome::Done);
         let failed = Outcome::TickDone(TickOutcome::Failed("no disk".into()));
         assert_eq!(desk.ask("bob", look), failed);
         assert_eq!(desk.ask("ada", begin(token, true)), failed);
     }
-    let earlier = Request::TickLook { tick: Tick::Number(3) };
+    let earlier = Request::TickLook { tick: TickId::Number(3) };
     assert_eq!(desk.ask("bob", earlier), Outcome::TickDone(TickOutcome::Succeeded));
 }
 
@@ -564,7 +566,7 @@ fn a_tick_that_has_just_ended_stays_known_among_many_series() {
     }
     let token = desk.lead("ada", 1);
     let period = Duration::from_secs(1);
-    let tick = Tick::Period { number: desk.now.0 / 1_000_000, period };
+    let tick = TickId::Period { number: desk.now.0 / 1_000_000, period };
     let begin = Request::TickBegin { token, tick: tick.clone(), rerun_crashed: true };
     assert_eq!(desk.ask("ada", begin.clone()), Outcome::TickRuns);
     desk.wait(2_000);
@@ -574,7 +576,7 @@ fn a_tick_that_has_just_ended_stays_known_among_many_series() {
     let done = Outcome::TickDone(TickOutcome::Succeeded);
     assert_eq!(desk.ask("bob", Request::TickLook { tick: tick.clone() }), done);
 
-    let other = Tick::Period { number: desk.now.0 / 3_000_000, period: 3 * period };
+    let other = TickId::Period { number: desk.now.0 / 3_000_000, period: 3 * period };
     let begin_other = Request::TickBegin { token, tick: other, rerun_crashed: true };
     assert_eq!(desk.ask("ada", begin_other), Outcome::TickRuns);
     assert_eq!(desk.ask("ada", begin), done, "nor does another series end it");
@@ -584,12 +586,12 @@ fn a_tick_that_has_just_ended_stays_known_among_many_series() {
 fn a_crashed_tick_runs_again_only_when_asked_to() {
     let mut desk = Desk::new();
     let begin =
-        |token, rerun_crashed| Request::TickBegin { token, tick: Tick::Number(1), rerun_crashed };
+        |token, rerun_crashed| Request::TickBegin { token, tick: TickId::Number(1), rerun_crashed };
     let crashed = desk.lead("ada", 1);
     desk.ask("ada", begin(crashed, false));
     desk.wait(3_001);
     let token = desk.lead("bob", 1);
-    let unfinished = Outcome::TickUnfinished { by: id("ada"), token: crashed };
+    let unfinished = Outcome::TickUnfinished { by: id("ada"), token: Some(crashed) };
     assert_eq!(desk.ask("bob", begin(token, false)), unfinished);
     assert_eq!(desk.ask("bob", begin(token, true)), Outcome::TickRuns);
 }

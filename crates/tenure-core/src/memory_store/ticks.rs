@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::InstanceId;
-use crate::protocol::{Hint, Outcome, Tick, TickOutcome, Token};
+use crate::protocol::{Hint, Outcome, TickId, TickOutcome, Token};
 
 use super::Step;
 use super::keys::Value;
@@ -36,13 +36,13 @@ struct Place {
 }
 
 impl Place {
-    fn of(tick: &Tick) -> Option<Self> {
+    fn of(tick: &TickId) -> Option<Self> {
         let (number, period) = match tick {
-            Tick::Number(number) => (*number, 0),
-            Tick::Period { number, period } => {
+            TickId::Number(number) => (*number, 0),
+            TickId::Period { number, period } => {
                 (*number, i64::try_from(period.as_micros()).unwrap_or(i64::MAX).max(1))
             }
-            Tick::Named(_) => return None,
+            TickId::Named(_) => return None,
         };
         Some(Place { period, number: i64::try_from(number).unwrap_or(i64::MAX) })
     }
@@ -69,7 +69,7 @@ struct Recorded {
 }
 
 impl Step<'_> {
-    pub(super) fn tick_begin(&mut self, term: Token, tick: &Tick, reruns: bool) -> Outcome {
+    pub(super) fn tick_begin(&mut self, term: Token, tick: &TickId, reruns: bool) -> Outcome {
         self.settle_life(0);
         if !self.is_mine(as_number(term)) {
             return self.lost();
@@ -85,7 +85,7 @@ impl Step<'_> {
         }
         match (Place::of(tick), tick) {
             (Some(place), _) => self.tick_write(place, recorded, Some(mine)),
-            (None, Tick::Named(name)) => self.set_tick(name, &mine, BEGUN_KEPT),
+            (None, TickId::Named(name)) => self.set_tick(name, &mine, BEGUN_KEPT),
             (None, _) => {}
         }
         Outcome::TickRuns
@@ -94,7 +94,7 @@ impl Step<'_> {
     pub(super) fn tick_finish(
         &mut self,
         term: Token,
-        tick: &Tick,
+        tick: &TickId,
         outcome: &TickOutcome,
         keep: Duration,
     ) -> Outcome {
@@ -106,11 +106,11 @@ impl Step<'_> {
     }
 
     /// The work could not be started: as if nobody had begun it.
-    pub(super) fn tick_reopen(&mut self, term: Token, tick: &Tick) -> Outcome {
+    pub(super) fn tick_reopen(&mut self, term: Token, tick: &TickId) -> Outcome {
         self.tick_end(term, tick, "", Duration::from_millis(1))
     }
 
-    fn tick_end(&mut self, term: Token, tick: &Tick, outcome: &str, keep: Duration) -> Outcome {
+    fn tick_end(&mut self, term: Token, tick: &TickId, outcome: &str, keep: Duration) -> Outcome {
         self.settle_life(0);
         if !self.is_mine(as_number(term)) {
             return self.lost();
@@ -130,7 +130,7 @@ impl Step<'_> {
                 };
                 self.tick_write(place, recorded, Some(outcome).filter(|text| !text.is_empty()));
             }
-            (None, Tick::Named(name)) if !outcome.is_empty() => {
+            (None, TickId::Named(name)) if !outcome.is_empty() => {
                 let keep = whole_millis(keep.max(Duration::from_millis(1)));
                 self.set_tick(name, outcome, keep);
             }
@@ -141,7 +141,7 @@ impl Step<'_> {
         Outcome::Done
     }
 
-    pub(super) fn tick_look(&mut self, tick: &Tick) -> Outcome {
+    pub(super) fn tick_look(&mut self, tick: &TickId) -> Outcome {
         if let Some(what) = self.conflict.clone() {
             return Outcome::Conflict { what };
         }
@@ -152,14 +152,14 @@ impl Step<'_> {
         }
     }
 
-    fn tick_key(&self, tick: &Tick) -> String {
+    fn tick_key(&self, tick: &TickId) -> String {
         match tick {
-            Tick::Named(name) => self.call.resource.side_key(&format!("tick:{name}")),
+            TickId::Named(name) => self.call.resource.side_key(&format!("tick:{name}")),
             _ => self.call.resource.side_key("ticks"),
         }
     }
 
-    fn tick_read(&self, tick: &Tick) -> Result<Recorded, Outcome> {
+    fn tick_read(&self, tick: &TickId) -> Result<Recorded, Outcome> {
         let key = self.tick_key(tick);
         match (Place::of(tick), self.keys.get(self.time, &key).map(|entry| &entry.value)) {
             (_, None) => Ok(Recorded::default()),

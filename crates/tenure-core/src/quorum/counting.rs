@@ -56,7 +56,7 @@ fn renewal(quorum: Quorum, token: Token, replies: &[Slot], is_open: bool) -> Opt
         answer.view.partial = held < replies.iter().filter_map(Slot::answer).count();
         // A wish counts wherever it was left: it names the term.
         answer.view.wish =
-            merge::wish(replies.iter().filter_map(Slot::answer), token, &answer.view);
+            merge::wish(replies.iter().filter_map(Slot::answer), Some(token), &answer.view);
         return Some(Ok(answer));
     }
     let lost = outcomes(replies).filter_map(loss);

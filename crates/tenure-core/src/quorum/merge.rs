@@ -87,7 +87,7 @@ fn paused_for<'a>(views: impl Iterator<Item = &'a View>, quorum: Quorum) -> Opti
 /// The wish that the holder of `token` finds on any of the nodes.
 pub(super) fn wish<'a>(
     answers: impl Iterator<Item = &'a Answer>,
-    token: Token,
+    token: Option<Token>,
     onto: &View,
 ) -> Option<Wish> {
     wish_among(answers.map(|answer| &answer.view), token, onto)
@@ -95,7 +95,7 @@ pub(super) fn wish<'a>(
 
 fn wish_among<'a>(
     views: impl Iterator<Item = &'a View>,
-    token: Token,
+    token: Option<Token>,
     onto: &View,
 ) -> Option<Wish> {
     let stands = |view: &'a View| {
@@ -174,7 +174,7 @@ pub(super) fn history(replies: &[Slot], count: usize) -> Vec<HistoryEntry> {
         Outcome::History(entries) => Some(entries),
         _ => None,
     });
-    let mut entries: BTreeMap<(Token, u8, InstanceId), HistoryEntry> = BTreeMap::new();
+    let mut entries: BTreeMap<(Option<Token>, u8, InstanceId), HistoryEntry> = BTreeMap::new();
     for entry in histories.flatten() {
         let place = (entry.token, stage(&entry.what), entry.id.clone());
         match entries.get_mut(&place) {
@@ -186,7 +186,7 @@ pub(super) fn history(replies: &[Slot], count: usize) -> Vec<HistoryEntry> {
     let never_led = |entry: &HistoryEntry| {
         matches!(&entry.what, HistoryKind::Closed { reason: CloseReason::TooLate, .. })
     };
-    let undone: Vec<(Token, InstanceId)> =
+    let undone: Vec<(Option<Token>, InstanceId)> =
         entries.values().filter(|e| never_led(e)).map(|e| (e.token, e.id.clone())).collect();
     let led = |entry: &HistoryEntry| !undone.contains(&(entry.token, entry.id.clone()));
     entries.into_values().rev().filter(led).take(count).collect()

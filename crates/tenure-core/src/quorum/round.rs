@@ -215,10 +215,10 @@ impl Round {
         let proposals: Vec<&Answer> = self.replies.iter().filter_map(granting).collect();
         if proposals.len() >= self.quorum.majority() {
             let proposed = |answer: &Answer| match answer.outcome {
-                Outcome::Granted { token } => (token, answer.view.server_time),
-                _ => (Token::NONE, ServerTime::default()),
+                Outcome::Granted { token } => Some((token, answer.view.server_time)),
+                _ => None,
             };
-            let proposed: Vec<_> = proposals.into_iter().map(proposed).collect();
+            let proposed: Vec<_> = proposals.into_iter().filter_map(proposed).collect();
             match number_of(&proposed, self.floor()) {
                 Some(token) => self.settle(token),
                 None => self.end(Ok(conflict("the tokens of this resource are used up".into()))),
@@ -298,10 +298,10 @@ impl Round {
         merge::views(self.replies.iter().filter_map(Slot::answer).map(|a| &a.view), self.quorum)
     }
 
-    fn floor(&self) -> Token {
+    fn floor(&self) -> Option<Token> {
         match &self.request {
             Request::Acquire(ask) => ask.floor,
-            _ => Token::NONE,
+            _ => None,
         }
     }
 
@@ -334,9 +334,9 @@ impl Round {
 fn to_node(ask: &Acquire, ballot: Ballot) -> Request {
     Request::Acquire(Acquire {
         // A node that missed a term has lost nothing: the floor only moves the number.
-        floor: Token::NONE,
+        floor: None,
         // Whoever has seen a token knows that somebody led before.
-        fresh_store: ask.fresh_store && !ask.floor.is_some(),
+        fresh_store: ask.fresh_store && ask.floor.is_none(),
         // None of the nodes may be the one that forgot.
         age_counts: false,
         members: ask.members && ballot == Ballot::Propose,
@@ -352,10 +352,10 @@ fn granting(slot: &Slot) -> Option<&Answer> {
 /// The number of the new term: above every counter among the proposals and above the floor, and not
 /// below the slowest of their clocks. A clock that is far ahead does not move it: all later terms
 /// would depend on counters alone, and nodes refuse what lies over a year ahead of theirs.
-fn number_of(proposals: &[(Token, ServerTime)], floor: Token) -> Option<Token> {
+fn number_of(proposals: &[(Token, ServerTime)], floor: Option<Token>) -> Option<Token> {
     let clock = proposals.iter().map(|(_, clock)| clock.0).min().unwrap_or_default();
     let counter = proposals.iter().map(|(token, _)| token.get()).max().unwrap_or_default();
-    Token::new(clock.max(counter).max(floor.get() + 1))
+    Token::new(clock.max(counter).max(floor.map_or(0, Token::get) + 1))
 }
 
 /// A majority remembers what ran only for as long as the same nodes keep it; ticks are for ever.

@@ -25,7 +25,7 @@ pub(crate) fn parse_at(server_time: ServerTime, words: &[&str]) -> Result<Answer
         "granted" => {
             let token = parse_token(rest[0]);
             view.holder = Some(InstanceId::seen("me"));
-            view.token = token;
+            view.token = Some(token);
             (Outcome::Granted { token }, &rest[1..])
         }
         "proposes" => (Outcome::Granted { token: parse_token(rest[0]) }, &rest[1..]),
@@ -43,12 +43,12 @@ pub(crate) fn parse_at(server_time: ServerTime, words: &[&str]) -> Result<Answer
         "conflict" => (Outcome::Conflict { what: "a hash stands at the key".into() }, rest),
         "renewed" => {
             view.holder = Some(InstanceId::seen("me"));
-            view.token = parse_token("#100");
+            view.token = Some(parse_token("#100"));
             (Outcome::Renewed, rest)
         }
         "lost" => (Outcome::Lost(LostWhy::KeyVanished), rest),
         "taken" => (Outcome::Lost(LostWhy::HeldBy(InstanceId::seen(rest[0]))), &rest[1..]),
-        "newer" => (Outcome::Lost(LostWhy::OtherTerm(parse_token(rest[0]))), &rest[1..]),
+        "newer" => (Outcome::Lost(LostWhy::OtherTerm(Some(parse_token(rest[0])))), &rest[1..]),
         "released" => (Outcome::Released, rest),
         "abandoned" => (Outcome::Abandoned { was_granted: false }, rest),
         "transferred" => (Outcome::Transferred { token: parse_token(rest[0]) }, &rest[1..]),
@@ -65,7 +65,7 @@ fn detail(view: &mut View, word: &str) {
     let (name, value) = word.split_once('=').unwrap_or((word, ""));
     match name {
         "pttl" => view.pttl = Some(duration(value)),
-        "token" => view.token = parse_token(value),
+        "token" => view.token = Some(parse_token(value)),
         "foreign" => view.foreign = true,
         "shows" => view.server_time = ServerTime(parse_token(value).get()),
         "clock" => view.server_time = ServerTime(NOON.0 + duration(value).as_micros() as u64),
@@ -84,7 +84,7 @@ fn wish(value: &str) -> Wish {
             to => WishKind::HandOver { to: to.to_owned() },
         },
         by: InstanceId::seen("operator"),
-        token: parse_token(token),
+        token: Some(parse_token(token)),
         until: ServerTime(NOON.0 + 10_000_000),
         refused: None,
     }

@@ -12,7 +12,7 @@ use tenure_core::quorum::{HintCount, Quorum, Round, RoundOutput};
 use tenure_core::{AskId, Election, InstanceId, Moment, Output, ServerTime, StoreError, Token};
 
 use crate::replies;
-use crate::script::{copied, parse_hint, parse_token, settings, show, show_event};
+use crate::script::{copied, parse_hint, parse_token, settings, show, show_event, show_token};
 
 /// What a node's clock shows unless `shows=` says otherwise.
 const CLOCK: ServerTime = ServerTime(50);
@@ -152,8 +152,8 @@ impl Rounds {
 
 fn request(words: &[&str]) -> Request {
     match *words {
-        ["acquire", attempt] => acquire(attempt, Token::NONE),
-        ["acquire", attempt, floor] => acquire(attempt, parse_token(floor)),
+        ["acquire", attempt] => acquire(attempt, None),
+        ["acquire", attempt, floor] => acquire(attempt, Some(parse_token(floor))),
         ["renew", token] => {
             Request::Renew { token: parse_token(token), ttl: TTL, fleet_max_ttl: TTL }
         }
@@ -169,7 +169,7 @@ fn request(words: &[&str]) -> Request {
     }
 }
 
-fn acquire(attempt: &str, floor: Token) -> Request {
+fn acquire(attempt: &str, floor: Option<Token>) -> Request {
     Request::Acquire(Acquire {
         attempt: attempt.parse().unwrap(),
         ttl: TTL,
@@ -212,7 +212,8 @@ fn show_verdict(verdict: &Result<Answer, StoreError>) -> String {
         Outcome::Lost(LostWhy::HeldBy(id)) => format!("lost to {id}"),
         other => format!("{other:?}").to_lowercase(),
     };
-    let holder = view.holder.as_ref().map(|id| format!(", held by {id} {:?}", view.token));
+    let token = show_token(view.token);
+    let holder = view.holder.as_ref().map(|id| format!(", held by {id} {token}"));
     let left = view.pttl.map(|pttl| format!(" for {pttl:?}"));
     let partial = if view.partial { ", not everywhere" } else { "" };
     format!("{outcome}{}{}{partial}", holder.unwrap_or_default(), left.unwrap_or_default())

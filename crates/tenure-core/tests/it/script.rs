@@ -58,8 +58,8 @@ impl Script {
             ["work", state] => election.handle_work(now, state == "on"),
             ["ready", state] => election.set_ready(now, state == "on"),
             ["beat"] => election.beat(now),
-            ["pause"] => election.pause(now),
-            ["resume"] => election.resume(now),
+            ["pause"] => election.stand_back(now),
+            ["resume"] => election.contend_again(now),
             ["resign"] => election.resign(now),
             ["hand-over"] => election.hand_over(now, None),
             ["hand-over", to] => election.hand_over(now, Some(to)),
@@ -129,7 +129,7 @@ pub(crate) fn settings(words: &str) -> Settings {
 
 pub(crate) fn parse_hint(words: &[&str]) -> Hint {
     match *words {
-        ["released", token] => Hint::Released { token: parse_token(token) },
+        ["released", token] => Hint::Released { token: Some(parse_token(token)) },
         ["granted", id, token, ttl] => Hint::Granted {
             id: InstanceId::seen(id),
             token: parse_token(token),
@@ -152,7 +152,8 @@ pub(crate) fn show(request: &Request) -> String {
         Request::Acquire(acquire) => {
             let members = if acquire.members { " members" } else { "" };
             let heal = acquire.heal.as_ref().map(|id| format!(" heal={id}")).unwrap_or_default();
-            format!("acquire attempt={} floor={:?}{members}{heal}", acquire.attempt, acquire.floor)
+            let floor = show_token(acquire.floor);
+            format!("acquire attempt={} floor={floor}{members}{heal}", acquire.attempt)
         }
         Request::Renew { token, .. } => format!("renew {token:?}"),
         Request::Release { token, reason } => format!("release {token:?} {}", reason.as_str()),
@@ -176,7 +177,7 @@ pub(crate) fn show_event(kind: &EventKind) -> String {
         EventKind::LeaderSeen(None) => "leader seen: none".to_owned(),
         EventKind::LeaderSeen(Some(leader)) => {
             let foreign = if leader.foreign { " foreign" } else { "" };
-            format!("leader seen: {} {:?}{foreign}", leader.id, leader.token)
+            format!("leader seen: {} {}{foreign}", leader.id, show_token(leader.token))
         }
         EventKind::MembersSeen(members) => {
             let ids: Vec<_> = members.iter().map(|member| member.id.as_str()).collect();
@@ -191,6 +192,11 @@ pub(crate) fn show_event(kind: &EventKind) -> String {
         }
         other => format!("{other:?}").to_lowercase(),
     }
+}
+
+/// `#0` for none.
+pub(crate) fn show_token(token: Option<Token>) -> String {
+    token.map_or("#0".to_owned(), |token| format!("{token:?}"))
 }
 
 pub(crate) fn parse_token(word: &str) -> Token {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tenure_core::memory_store::{FIELDS, Life, MemoryStore, Word};
 use tenure_core::protocol::{
-    Acquire, Answer, Ballot, Call, CloseReason, MemberRecord, Outcome, Request, Tick, TickOutcome,
-    WishKind,
+    Acquire, Answer, Ballot, Call, CloseReason, MemberRecord, Outcome, Request, TickId,
+    TickOutcome, WishKind,
 };
 use tenure_core::{InstanceId, Resource, ServerTime, Token};
 use testkit::Random;
@@ -109,10 +109,13 @@ impl Story {
             Outcome::Granted { token } | Outcome::Transferred { token } => {
                 self.tokens.insert(name, token);
             }
-            _ if answer.view.token.is_some() && self.random.in_range(0..3) == 0 => {
-                self.tokens.insert(name, answer.view.token);
+            _ => {
+                if let Some(token) = answer.view.token
+                    && self.random.in_range(0..3) == 0
+                {
+                    self.tokens.insert(name, token);
+                }
             }
-            _ => {}
         }
     }
 
@@ -257,16 +260,18 @@ impl Story {
     }
 
     fn token(&mut self, name: &'static str) -> Token {
-        let known = self.tokens.get(name).copied().unwrap_or_default();
-        match self.random.in_range(0..12) {
-            0 => Token::new(known.get().saturating_sub(1)).unwrap_or_default(),
-            1 => Token::new(self.now + self.random.in_range(0..1_000_000)).unwrap_or_default(),
+        const LOWEST: Token = Token::new(1).expect("not zero");
+        let known = self.tokens.get(name).copied();
+        let token = match self.random.in_range(0..12) {
+            0 => known.and_then(|known| Token::new(known.get() - 1)),
+            1 => Token::new(self.now + self.random.in_range(0..1_000_000)),
             2 => {
                 let other = self.name();
-                self.tokens.get(other).copied().unwrap_or_default()
+                self.tokens.get(other).copied()
             }
             _ => known,
-        }
+        };
+        token.unwrap_or(LOWEST)
     }
 
     fn request(&mut self, name: &'static str) -> Request {
@@ -300,15 +305,15 @@ impl Story {
         *attempt += u64::from(self.random.in_range(0..4) > 0);
         let attempt = *attempt;
         let floor = match self.random.in_range(0..6) {
-            0..=2 => Token::NONE,
-            3 => self.tokens.get(name).copied().unwrap_or_default(),
+            0..=2 => None,
+            3 => self.tokens.get(name).copied(),
             // A term that the store does not know of, the same one for a while.
-            4 => Token::new(self.now - self.now % 60_000_000 + 60_000_000).unwrap_or_default(),
-            _ => self.token(name),
+            4 => Token::new(self.now - self.now % 60_000_000 + 60_000_000),
+            _ => Some(self.token(name)),
         };
-        let ballot = match self.random.in_range(0..8) {
-            0 => Ballot::Propose,
-            1 => Ballot::Settle(Token::new(self.now + 7).unwrap_or_default()),
+        let ballot = match (self.random.in_range(0..8), Token::new(self.now + 7)) {
+            (0, _) => Ballot::Propose,
+            (1, Some(token)) => Ballot::Settle(token),
             _ => Ballot::Alone,
         };
         let heal = (self.random.in_range(0..6) == 0).then(|| InstanceId::seen(self.name()));
@@ -354,13 +359,13 @@ impl Story {
 
     fn tick(&mut self, token: Token) -> Request {
         let tick = match self.random.in_range(0..4) {
-            0 => Tick::Named("import".into()),
-            1 => Tick::Number(self.random.in_range(0..5)),
+            0 => TickId::Named("import".into()),
+            1 => TickId::Number(self.random.in_range(0..5)),
             _ => {
                 let period = Duration::from_secs(*self.random.choose(&[1, 60]));
                 let passed = self.now / u64::try_from(period.as_micros()).unwrap_or(1);
                 let number = passed + self.random.in_range(0..4) - 2;
-                Tick::Period { number, period }
+                TickId::Period { number, period }
             }
         };
         match self.random.in_range(0..6) {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::Serialize;
 use tenure::backend::Connection;
 use tenure::{
-    Leadership, Member as SeenMember, ServerTime, Status, Vacancy as SeenVacancy, Wish as SeenWish,
-    WishKind,
+    Leadership, Member as SeenMember, ServerTime, Status, Token, Vacancy as SeenVacancy,
+    Wish as SeenWish, WishKind,
 };
 
 use super::{fine_ms, whole_ms};
@@ -199,7 +199,7 @@ pub(crate) fn unknown(watched: &Watched, seen: &Seen) -> Option<Unknown> {
     let last_leader = seen.leader().map(|leader| LastLeader {
         id: leader.id.to_string(),
         instance: leader.id.name().to_owned(),
-        token: leader.token.is_some().then(|| leader.token.get()),
+        token: leader.token.map(Token::get),
         foreign: leader.foreign,
     });
     let last = match &last_leader {
@@ -222,7 +222,7 @@ fn lease(own: Option<&Status>, seen: &Seen) -> Option<Duration> {
 
 fn leader(watched: &Watched, seen: &Seen, own: &Own) -> Option<Leader> {
     let leader = watched.known_leader(seen, own)?;
-    let token = leader.token.is_some().then(|| leader.token.get());
+    let token = leader.token.map(Token::get);
     let own_remaining = own.status.as_ref().filter(|_| own.leads).map(|own| own.remaining);
     Some(Leader {
         id: leader.id.to_string(),

@@ -38,7 +38,8 @@ fn the_page_follows_a_real_fail_over() {
     // Ada reaches the store through a network that will fail.
     let proxy = Proxy::in_front_of(stage.server());
     let address = format!("redis://{}", proxy.address());
-    let ada = Tenure::builder().name("ada").ttl(TTL).fresh_store(true).store(&address).connect();
+    let ada =
+        Tenure::builder().instance("ada").ttl(TTL).fresh_store(true).store(&address).connect();
     let ada = stage.runtime.block_on(ada).unwrap();
     let on_ada = stage.elect(&ada);
     wait_until("ada leads", GENEROUS, || on_ada.is_leader());
@@ -265,7 +266,10 @@ fn pictures() {
     pause();
     hand_over("web-2");
     // A term that nobody ends: its lease has to run out.
-    stage.runtime.block_on(async { web_2.pause(RESOURCE, Duration::from_secs(3)).await }).unwrap();
+    stage
+        .runtime
+        .block_on(async { web_2.observe(RESOURCE).unwrap().pause(Duration::from_secs(3)).await })
+        .unwrap();
     served.post(&format!("/resign/{RESOURCE}"), "");
     pause();
     hand_over("web-3");

@@ -60,7 +60,7 @@ impl Stage {
     }
 
     pub(crate) fn builder(&self, name: &str) -> TenureBuilder {
-        let builder = Tenure::builder().name(name).ttl(TTL).fresh_store(true);
+        let builder = Tenure::builder().instance(name).ttl(TTL).fresh_store(true);
         match &self.store {
             Store::Embedded(store) => builder.embedded(store),
             Store::Redis(server) => builder.store(&server.url()),

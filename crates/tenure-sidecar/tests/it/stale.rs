@@ -28,7 +28,7 @@ impl Scene {
         let ada = stage.leader("ada");
         let proxy = Proxy::in_front_of(stage.server());
         let address = format!("redis://{}", proxy.address());
-        let looker = Tenure::builder().name("ops").ttl(TTL).fresh_store(true).store(&address);
+        let looker = Tenure::builder().instance("ops").ttl(TTL).fresh_store(true).store(&address);
         let looker = stage.runtime.block_on(looker.connect()).unwrap();
         let served = stage.serve(Sidecar::builder(looker).observe(RESOURCE));
         served.wait_for("ada is seen to lead", "/status", |status| {
@@ -55,7 +55,7 @@ fn a_store_that_never_answered_is_not_called_up() {
     let mut stage = Stage::redis();
     let looker = stage.client("ops");
     // Connected, but not asked anything about the resource.
-    stage.runtime.block_on(looker.leader("another")).unwrap();
+    stage.runtime.block_on(looker.observe("another").unwrap().leader()).unwrap();
     stage.server().pause();
     let served = stage.serve(Sidecar::builder(looker).observe(RESOURCE));
     // Until the first look is given up, and beyond: it can be connected to all the while.
@@ -121,7 +121,7 @@ fn a_vacancy_that_nobody_can_confirm_is_unknown_as_well() {
     let mut stage = Stage::redis();
     let proxy = Proxy::in_front_of(stage.server());
     let address = format!("redis://{}", proxy.address());
-    let looker = Tenure::builder().name("ops").fresh_store(true).store(&address).connect();
+    let looker = Tenure::builder().instance("ops").fresh_store(true).store(&address).connect();
     let looker = stage.runtime.block_on(looker).unwrap();
     let served = stage.serve(Sidecar::builder(looker).observe(RESOURCE));
     served.wait_for("nobody leads", "/status", |status| {
@@ -190,7 +190,9 @@ fn an_instance_that_gives_way_is_not_named_as_the_leader() {
     let stage = Stage::redis();
     let (_ada, election, _work, served) = stubborn(&stage);
     let operator = stage.client("operator");
-    let asked = stage.runtime.spawn(async move { operator.ask_to_resign(RESOURCE).await });
+    let asked = stage
+        .runtime
+        .spawn(async move { operator.observe(RESOURCE).unwrap().ask_to_resign().await });
     wait_until("ada gives way", GENEROUS, || !election.is_leader());
     assert!(check_the_end(&election, &served) > 0, "nothing was seen of the end");
     drop(asked);

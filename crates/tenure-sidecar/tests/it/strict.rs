@@ -54,7 +54,7 @@ fn all_answers_agree_while_a_replica_is_missing() {
     let (master, mut replica) = pair();
     let stage = Stage::embedded();
     let store = format!("{}/0?mode=strict&replicas=1", master.url());
-    let builder = Tenure::builder().name("ada").ttl(TTL).fresh_store(true).store(&store);
+    let builder = Tenure::builder().instance("ada").ttl(TTL).fresh_store(true).store(&store);
     let ada = stage.runtime.block_on(builder.connect()).unwrap();
     let election = stage.elect(&ada);
     let served = stage.serve_election(&ada, &election);

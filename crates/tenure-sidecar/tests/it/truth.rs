@@ -170,10 +170,10 @@ fn requests_are_made(
     [ada, bob]: [&Tenure; 2],
     [on_ada, on_bob]: [&Election; 2],
 ) {
-    let pause = ada.pause(RESOURCE, Duration::from_secs(60));
-    story.stage.runtime.block_on(pause).unwrap();
+    let election = ada.observe(RESOURCE).unwrap();
+    story.stage.runtime.block_on(election.pause(Duration::from_secs(60))).unwrap();
     story.until("the pause is seen", |r| r["paused_for_ms"].is_u64());
-    story.stage.runtime.block_on(ada.resume(RESOURCE)).unwrap();
+    story.stage.runtime.block_on(ada.observe(RESOURCE).unwrap().resume()).unwrap();
 
     // Work that takes its time: the wish stands until it has ended.
     let handed = story.served.post("/hand-over/nightly-report", "{\"to\":\"bob\"}");
@@ -182,7 +182,10 @@ fn requests_are_made(
     story.until("bob is seen to lead", |r| r["leader"]["instance"] == "bob");
     let term = on_bob.term().unwrap();
     let asking = bob.clone();
-    let asked = story.stage.runtime.spawn(async move { asking.ask_to_resign(RESOURCE).await });
+    let asked = story
+        .stage
+        .runtime
+        .spawn(async move { asking.observe(RESOURCE).unwrap().ask_to_resign().await });
     story.until("the wish is seen", |r| r["wish"]["kind"] == "resign");
     drop(term);
     assert!(story.stage.runtime.block_on(asked).unwrap().unwrap().is_done());

@@ -23,8 +23,8 @@ pub mod redis {
 }
 
 pub use tenure_backend::{
-    Backend, Calling, ConnectError, Connecting, Connection, Listening, SIGNALS_QUEUED_MAX, Secret,
-    Signal, SignalSink, Subscription,
+    Backend, Calling, ConnectError, Connecting, Connection, Listening, Signal, SignalSink,
+    Subscription,
 };
 #[cfg(feature = "redis")]
 pub use tenure_redis::QuorumBackend;
@@ -33,4 +33,4 @@ pub use self::check::check_address;
 pub(crate) use self::check::shown_address;
 #[cfg(feature = "embedded")]
 pub use self::embedded::EmbeddedStore;
-pub use self::registry::{Registry, Starter};
+pub(crate) use self::registry::Registry;

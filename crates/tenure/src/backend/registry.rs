@@ -7,22 +7,12 @@ use std::sync::Arc;
 use super::{Connecting, address};
 
 /// Starts a backend for an address.
-pub type Starter = Arc<dyn Fn(String) -> Connecting + Send + Sync>;
+type Starter = Arc<dyn Fn(String) -> Connecting + Send + Sync>;
 
 /// The backends by the scheme of their addresses. A value, not a global: two parts of a program
 /// can know different ones.
-///
-/// ```
-/// # use std::sync::Arc;
-/// # use tenure::backend::{ConnectError, Registry};
-/// let mut registry = Registry::default();
-/// registry.register("carrier-pigeon", |address| {
-///     Box::pin(async move { Err(ConnectError::Address(format!("{address} does not fly"))) })
-/// });
-/// assert!(registry.schemes().any(|scheme| scheme == "carrier-pigeon"));
-/// ```
 #[derive(Clone)]
-pub struct Registry {
+pub(crate) struct Registry {
     starters: BTreeMap<String, Starter>,
 }
 
@@ -45,7 +35,7 @@ impl Default for Registry {
 
 impl Registry {
     /// Lets `start` serve all addresses that begin with `scheme:`. Replaces an earlier one.
-    pub fn register(
+    pub(crate) fn register(
         &mut self,
         scheme: &str,
         start: impl Fn(String) -> Connecting + Send + Sync + 'static,
@@ -54,14 +44,14 @@ impl Registry {
     }
 
     /// The schemes that are known.
-    pub fn schemes(&self) -> impl Iterator<Item = &str> {
+    fn schemes(&self) -> impl Iterator<Item = &str> {
         self.starters.keys().map(String::as_str)
     }
 
     /// Starts the backend for `address`. The future must be awaited inside the runtime in which
     /// the backend shall live. Fails when no backend knows the scheme, or when its backend refuses
     /// the address; an unreachable store is not a failure.
-    pub fn connect(&self, address: &str) -> Connecting {
+    pub(crate) fn connect(&self, address: &str) -> Connecting {
         let address = address.trim().to_owned();
         let scheme = address.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
         match scheme.and_then(|scheme| self.starters.get(&scheme)) {

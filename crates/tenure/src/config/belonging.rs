@@ -5,7 +5,7 @@
 
 use super::layers::{Leaf, Leaves};
 use super::origin::{Layer, Origin};
-use super::problem::{ConfigError, Problem};
+use super::problem::{ConfigError, Fault};
 use super::resolve::Warning;
 use super::store::key;
 use super::url::Url;
@@ -58,7 +58,7 @@ fn warning(name: &str, leaf: &Leaf, is_elsewhere: bool, address: &Origin) -> War
 
 /// A host does not say whether TLS is spoken there, and guessing could send a login in the clear.
 fn undecided(name: &str, leaf: &Leaf, address: &Origin) -> ConfigError {
-    let problem = Problem::Contradiction {
+    let problem = Fault::Contradiction {
         key: format!("store.{name}"),
         origin: leaf.origin.clone(),
         other: "store.host".to_owned(),

@@ -7,10 +7,13 @@ use std::time::Duration;
 const UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Why a text is not a length of time.
+/// Why a text is not a length of time: it says what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum DurationError {
+#[error(transparent)]
+pub struct DurationError(#[from] DurationFault);
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum DurationFault {
     /// A number alone: seconds or milliseconds?
     #[error("{text:?} has no unit: write {text}s or {text}ms")]
     NoUnit {
@@ -40,11 +43,11 @@ pub enum DurationError {
 /// assert!(parse_duration("10").unwrap_err().to_string().contains("write 10s or 10ms"));
 /// ```
 pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
-    let malformed = || DurationError::Malformed { text: shortened(text) };
-    let too_long = || DurationError::TooLong { text: shortened(text) };
+    let malformed = || DurationError(DurationFault::Malformed { text: shortened(text) });
+    let too_long = || DurationError(DurationFault::TooLong { text: shortened(text) });
     let mut rest = text.trim();
     if !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(DurationError::NoUnit { text: shortened(rest) });
+        return Err(DurationFault::NoUnit { text: shortened(rest) }.into());
     }
     let mut millis = 0_u64;
     loop {
@@ -110,11 +113,17 @@ mod tests {
     fn anything_else_is_refused_and_quoted() {
         for text in ["", " ", "s", "10 s", "10S", "-1s", "1.5s", "10sec", "ms10", "10s5", "½s"] {
             let error = parse_duration(text).unwrap_err();
-            assert!(matches!(error, DurationError::Malformed { .. }), "{text:?}: {error}");
+            assert!(
+                matches!(error, DurationError(DurationFault::Malformed { .. })),
+                "{text:?}: {error}"
+            );
         }
         for text in ["18446744073709551616ms", "99999999999999999d", "18446744073709551615ms1ms"] {
             let error = parse_duration(text).unwrap_err();
-            assert!(matches!(error, DurationError::TooLong { .. }), "{text:?}: {error}");
+            assert!(
+                matches!(error, DurationError(DurationFault::TooLong { .. })),
+                "{text:?}: {error}"
+            );
         }
         assert_eq!(
             parse_duration("10").unwrap_err().to_string(),

@@ -7,8 +7,12 @@ use tenure_core::{Failback, Timing, TimingSettings};
 
 use super::layers::{Leaf, Leaves, bad_value};
 use super::origin::Path;
-use super::problem::{Problem, Problems};
+use super::problem::{Fault, Problems};
 use super::value::Parsed;
+use crate::OnLoss;
+
+/// The code of a process that `on_loss = "exit"` ends.
+const EXIT_CODE: i32 = 1;
 
 /// What an election brings along from the configuration. Its times fit together: that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,26 +52,6 @@ pub struct ElectionConfig {
     pub version: String,
     /// Free text shown beside this instance.
     pub metadata: BTreeMap<String, String>,
-}
-
-/// What to do after losing a term against one's will.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnLoss {
-    /// Contend again.
-    #[default]
-    Recontend,
-    /// End the process with code 1, so that an orchestrator starts it again.
-    Exit,
-}
-
-impl From<OnLoss> for crate::OnLoss {
-    fn from(on_loss: OnLoss) -> Self {
-        match on_loss {
-            OnLoss::Recontend => crate::OnLoss::Recontend,
-            OnLoss::Exit => crate::OnLoss::Exit(1),
-        }
-    }
 }
 
 impl ElectionConfig {
@@ -118,7 +102,7 @@ impl<'a> Scope<'a> {
             heartbeat_prefix: self.text("heartbeat_prefix"),
             fresh_store: self.switch("fresh_store").unwrap_or_default(),
             on_loss: match self.text("on_loss").as_deref() {
-                Some("exit") => OnLoss::Exit,
+                Some("exit") => OnLoss::Exit(EXIT_CODE),
                 _ => OnLoss::Recontend,
             },
             abort_on_overrun: self.switch("abort_on_overrun").unwrap_or_default(),
@@ -128,7 +112,7 @@ impl<'a> Scope<'a> {
         let is_time = |key: &str| TIMES.contains(&key.rsplit('.').next().unwrap_or_default());
         if let (false, Err(rule)) = (problems.concern(is_time), Timing::new(&config.timing())) {
             let (scope, settings) = (self.paths[0].to_string(), self.times());
-            problems.add(Problem::Timing { scope, rule, settings });
+            problems.add(Fault::Timing { scope, rule, settings });
         }
         for name in ["require_beat", "failback.delay", "failback.min_tenure"] {
             self.refuse_zero(name, problems);

@@ -6,7 +6,7 @@
 
 use super::layers::{Leaves, Lost, lay_text, locate, unknown};
 use super::origin::{Origin, Path};
-use super::problem::{Problem, Problems};
+use super::problem::{Fault, Problems};
 use super::schema::{ROOT, each_leaf};
 use super::variables::{Environment, value_of};
 use tenure_backend::nearest;
@@ -49,7 +49,7 @@ pub(super) fn lay(environment: &Environment, leaves: &mut Leaves, problems: &mut
             Ok((path, kind)) => lay_text(leaves, path, kind, text, origin),
             Err(Lost { reason: Some(reason), .. }) => {
                 let key = variable.clone();
-                Err(Problem::UnknownKey { key, origin, suggestion: None, hint: reason }.into())
+                Err(Fault::UnknownKey { key, origin, suggestion: None, hint: reason }.into())
             }
             Err(lost) => {
                 let advice = "; parts of a name are joined by two underscores";

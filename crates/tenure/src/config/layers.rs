@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path;
 
 use super::origin::{Origin, Path, Place};
-use super::problem::{ConfigError, Problem, Problems};
+use super::problem::{ConfigError, Fault, Problems};
 use super::schema::{Kind, Preset, ROOT, Row, Shape, each_leaf};
 use super::value::{Node, Parsed, Value, describe};
 use super::variables::{Environment, fill, split};
@@ -168,7 +168,7 @@ impl FileLayer<'_> {
             Err(Unfilled::Malformed(problem)) => return self.refuse(path, node, &problem),
             Err(Unfilled::Unset(variable)) => {
                 let (key, origin) = (self.shown(path), self.origin(node, Vec::new()));
-                return self.problems.add(Problem::UnsetVariable { key, origin, variable });
+                return self.problems.add(Fault::UnsetVariable { key, origin, variable });
             }
         };
         match parsed {
@@ -360,9 +360,9 @@ pub(super) fn unknown(
         Some(name) => format!("; did you mean {name}?"),
         None => format!("; docs/configuration.md lists them all{advice}"),
     };
-    Problem::UnknownKey { key, origin, suggestion, hint }.into()
+    Fault::UnknownKey { key, origin, suggestion, hint }.into()
 }
 
 pub(super) fn bad_value(key: String, origin: Origin, problem: &str) -> ConfigError {
-    Problem::BadValue { key, origin, problem: problem.to_owned() }.into()
+    Fault::BadValue { key, origin, problem: problem.to_owned() }.into()
 }

@@ -11,7 +11,7 @@ use super::environment::{self, FILE_VARIABLE, PROFILE_VARIABLE};
 use super::format::Format;
 use super::layers::{FileLayer, Leaves, lay_argument};
 use super::origin::{Origin, Place};
-use super::problem::{ConfigError, Problem, Problems};
+use super::problem::{ConfigError, Fault, Problem, Problems};
 use super::value::{Node, Value};
 use super::variables::Environment;
 
@@ -167,7 +167,7 @@ impl Loader {
                 let origin = Origin::Variable(FILE_VARIABLE.to_owned());
                 let hint = "name the configuration file, or unset the variable".to_owned();
                 let key = "the file's name".to_owned();
-                Err(Problem::Empty { key, origin, hint }.into())
+                Err(Fault::Empty { key, origin, hint }.into())
             }
             Some(file) => Ok(Some(Source::File(file.into()))),
         }
@@ -244,7 +244,7 @@ impl Source {
         let syntax = |line, message| {
             let place =
                 Place { file: name.as_str().into(), line, profile: None, variables: vec![] };
-            ConfigError::from(Problem::Syntax { origin: Origin::File(place), message })
+            ConfigError::from(Fault::Syntax { origin: Origin::File(place), message })
         };
         let mut base = format.parse(&text).map_err(|error| syntax(error.line, error.message))?;
         let mut profiles = Vec::new();
@@ -267,21 +267,21 @@ impl Source {
 
 /// Says who named a file that cannot be read.
 fn named_by_variable(error: ConfigError) -> ConfigError {
-    match error.problems() {
-        [Problem::Unreadable { file, reason }] => {
+    match error.problems().first().map(Problem::fault) {
+        Some(Fault::Unreadable { file, reason }) if error.problems().len() == 1 => {
             let reason = format!("{reason} ({FILE_VARIABLE} names it)");
-            Problem::Unreadable { file: file.clone(), reason }.into()
+            Fault::Unreadable { file: file.clone(), reason }.into()
         }
         _ => error,
     }
 }
 
-fn unknown_profile(profile: &str, origin: Origin, file: Option<&ConfigFile>) -> Problem {
+fn unknown_profile(profile: &str, origin: Origin, file: Option<&ConfigFile>) -> Fault {
     let known: Vec<&str> = match file {
         Some(file) => file.profiles.iter().map(|(name, _)| name.as_str()).collect(),
         None => Vec::new(),
     };
-    Problem::UnknownProfile {
+    Fault::UnknownProfile {
         profile: profile.to_owned(),
         origin,
         file: file.map_or("a file (TENURE_CONFIG names none)".to_owned(), |file| file.name.clone()),
@@ -310,7 +310,7 @@ fn refuse_writable(file: &FilePath) -> Result<(), ConfigError> {
         && metadata.permissions().mode() & OTHERS_WRITE != 0
     {
         let reason = "every user of this host may write it: chmod 600 it".to_owned();
-        return Err(Problem::Unreadable { file: file.to_owned(), reason }.into());
+        return Err(Fault::Unreadable { file: file.to_owned(), reason }.into());
     }
     Ok(())
 }
@@ -319,7 +319,7 @@ fn refuse_writable(file: &FilePath) -> Result<(), ConfigError> {
 /// into which nobody writes.
 fn read(file: &FilePath, len_max: u64) -> Result<String, ConfigError> {
     let unreadable =
-        |reason: String| ConfigError::from(Problem::Unreadable { file: file.to_owned(), reason });
+        |reason: String| ConfigError::from(Fault::Unreadable { file: file.to_owned(), reason });
     // Opening a pipe that nobody writes into would wait for ever otherwise.
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let opened = std::fs::OpenOptions::new().read(true).custom_flags(nonblocking).open(file);

@@ -38,11 +38,11 @@ mod value;
 mod variables;
 
 pub use duration::{DurationError, format_duration, parse_duration};
-pub use election::{ElectionConfig, OnLoss};
+pub use election::ElectionConfig;
 pub use format::Format;
 pub use loader::Loader;
 pub use origin::{Origin, Place};
-pub use problem::{ConfigError, PROBLEMS_MAX, Problem};
+pub use problem::{ConfigError, Problem};
 pub use reference::{KnownSetting, known_settings};
 pub use resolve::{Config, Setting, Warning};
 pub use sidecar::SidecarConfig;

@@ -8,7 +8,7 @@ use tenure_core::{NameError, TimingError};
 use super::Origin;
 
 /// How many problems are told at once: a file of another program would fill the screen.
-pub const PROBLEMS_MAX: usize = 20;
+pub(super) const PROBLEMS_MAX: usize = 20;
 
 /// A configuration that cannot be used: everything found wrong with it, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,15 +17,15 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// What is wrong; never empty, at most [`PROBLEMS_MAX`].
+    /// What is wrong; never empty, at most 20.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 }
 
-impl From<Problem> for ConfigError {
-    fn from(problem: Problem) -> Self {
-        ConfigError { problems: vec![problem] }
+impl From<Fault> for ConfigError {
+    fn from(fault: Fault) -> Self {
+        ConfigError { problems: vec![Problem(fault)] }
     }
 }
 
@@ -42,10 +42,33 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// One thing wrong with a configuration. No text in here ever holds the value of a secret.
+/// One thing wrong with a configuration. Its text names the setting, the place and the next step,
+/// and never holds the value of a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Problem {
+#[error(transparent)]
+pub struct Problem(Fault);
+
+impl Problem {
+    /// Where the value or name stands that is wrong by itself; `None` for what is wrong with a
+    /// file as a whole, or with several settings together.
+    pub fn origin(&self) -> Option<&Origin> {
+        match &self.0 {
+            Fault::Syntax { origin, .. }
+            | Fault::UnknownKey { origin, .. }
+            | Fault::BadValue { origin, .. }
+            | Fault::Name { origin, .. } => Some(origin),
+            _ => None,
+        }
+    }
+
+    pub(super) fn fault(&self) -> &Fault {
+        &self.0
+    }
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Fault {
     /// A file cannot be read.
     #[error("{file}: {reason}", file = file.display())]
     Unreadable {
@@ -192,9 +215,9 @@ impl Problems {
     /// Whether any of them is about a setting, or a name near to one, that `is_meant`. Problems of
     /// times that do not fit together are about no single one.
     pub(super) fn concern(&self, is_meant: impl Fn(&str) -> bool) -> bool {
-        self.0.iter().any(|problem| match problem {
-            Problem::BadValue { key, .. } | Problem::UnsetVariable { key, .. } => is_meant(key),
-            Problem::UnknownKey { key, suggestion, .. } => {
+        self.0.iter().any(|problem| match &problem.0 {
+            Fault::BadValue { key, .. } | Fault::UnsetVariable { key, .. } => is_meant(key),
+            Fault::UnknownKey { key, suggestion, .. } => {
                 is_meant(key) || suggestion.as_deref().is_some_and(&is_meant)
             }
             _ => false,

@@ -13,7 +13,7 @@ use super::environment::variable_form;
 use super::layers::{Leaf, Leaves};
 use super::loader::Loader;
 use super::origin::{Origin, Path};
-use super::problem::{ConfigError, Problem, Problems};
+use super::problem::{ConfigError, Fault, Problems};
 use super::sidecar::SidecarConfig;
 use super::store::{self, ReadFile, StoreConfig};
 use super::value::Parsed;
@@ -168,7 +168,7 @@ impl Config {
                     leaves.get(&path).or_else(|| leaves.below(&path).map(|(_, l)| l).next());
                 let origin = given.map(|leaf| &leaf.origin).or_else(|| leaves.place_of(&path));
                 let origin = origin.cloned().unwrap_or(Origin::Default);
-                problems.add(Problem::Name { key: path.to_string(), origin, rule });
+                problems.add(Fault::Name { key: path.to_string(), origin, rule });
             }
         };
         check(&["prefix"], Resource::with_prefix(&self.prefix, "x").map(drop));

@@ -7,7 +7,7 @@ use std::path::Path as FilePath;
 use super::belonging::drop_foreign_parts;
 use super::layers::{Leaf, Leaves, bad_value};
 use super::origin::{Origin, Path};
-use super::problem::{ConfigError, Problem};
+use super::problem::{ConfigError, Fault};
 use super::resolve::Warning;
 use super::url::{Url, encoded};
 use super::value::Parsed;
@@ -322,7 +322,7 @@ fn given(url: &str, key: &str, leaf: &Leaf) -> Result<String, ConfigError> {
 /// Refuses an address that says nothing.
 fn empty(key: &str, origin: Origin) -> ConfigError {
     let hint = "write the store's address, such as redis://host, or take the setting away";
-    Problem::Empty { key: key.to_owned(), origin, hint: hint.to_owned() }.into()
+    Fault::Empty { key: key.to_owned(), origin, hint: hint.to_owned() }.into()
 }
 
 fn checked_host(host: &str, origin: &Origin) -> Result<String, ConfigError> {
@@ -348,7 +348,7 @@ fn contradiction(
     other_origin: &Origin,
     hint: &str,
 ) -> ConfigError {
-    let problem = Problem::Contradiction {
+    let problem = Fault::Contradiction {
         key: format!("store.{name}"),
         origin: leaf.origin.clone(),
         other: other.to_owned(),

@@ -43,7 +43,7 @@ pub(super) struct Entry {
     cuts_off_at: Moment,
     /// What the machine was last told about work, and about holding back.
     work_told: bool,
-    pause_told: bool,
+    told_to_stand_back: bool,
     /// Who waits for the hand-overs under way.
     hand_overs: HashMap<HandOver, oneshot::Sender<HandOverOutcome>>,
     hand_overs_begun: u64,
@@ -111,7 +111,7 @@ impl Entry {
             timer: Moment::NEVER,
             cuts_off_at: Moment::NEVER,
             work_told: false,
-            pause_told: false,
+            told_to_stand_back: false,
             hand_overs: HashMap::new(),
             hand_overs_begun: 0,
             wait_told: None,
@@ -135,10 +135,10 @@ impl Entry {
     }
 
     /// Whether the machine is to hold back from now on, when that has changed.
-    pub(super) fn pause_changed(&mut self, wishes: &Wishes) -> Option<bool> {
-        let paused = wishes.paused || wishes.backs_off;
-        let changed = std::mem::replace(&mut self.pause_told, paused) != paused;
-        changed.then_some(paused)
+    pub(super) fn standing_back_changed(&mut self, wishes: &Wishes) -> Option<bool> {
+        let stands_back = wishes.stands_back || wishes.backs_off;
+        let changed = std::mem::replace(&mut self.told_to_stand_back, stands_back) != stands_back;
+        changed.then_some(stands_back)
     }
 
     /// Numbers the hand-overs that are wished for; whoever waits for them is kept.
@@ -262,7 +262,7 @@ impl Entry {
         self.note_trouble(&event.kind);
         if let (EventKind::Lost { reason, .. }, Some(code)) =
             (&event.kind, self.policy.exit_on_loss)
-            && is_involuntary(reason)
+            && reason.is_involuntary()
         {
             exit(code);
         }
@@ -433,11 +433,6 @@ pub(super) fn grant(
     }
 }
 
-/// Whether a term ended against this instance's will.
-pub(crate) fn is_involuntary(reason: &Reason) -> bool {
-    reason.is_involuntary()
-}
-
 fn is_farewell(output: &Output) -> bool {
     matches!(output, Output::Ask { request, .. } if Purpose::of(request) == Purpose::Farewell)
 }
@@ -458,15 +453,15 @@ fn note(status: &mut Status, event: &Event) -> bool {
         }
         EventKind::Lost { reason, .. } => {
             status.counts.ends += 1;
-            status.counts.losses += u64::from(is_involuntary(reason));
+            status.counts.losses += u64::from(reason.is_involuntary());
             (status.token, status.ends_at) = (None, None);
         }
         EventKind::ElectionFailed { .. } => {
             status.counts.attempts_failed += 1;
             return false;
         }
-        EventKind::LeaderSeen(leader) => status.leader.clone_from(leader),
-        EventKind::MembersSeen(members) => status.members = members.as_slice().into(),
+        EventKind::LeaderSeen(leader) => status.seen_leader.clone_from(leader),
+        EventKind::MembersSeen(members) => status.seen_members = members.as_slice().into(),
         // The role, the reason and the warning are compared as they are.
         _ => return false,
     }

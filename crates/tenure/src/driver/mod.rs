@@ -26,8 +26,8 @@ use crate::clock::Clock;
 use crate::identity;
 use crate::state::ElectionState;
 
+pub(crate) use entry::Policy;
 use entry::{Entry, PendingAsk, Purpose};
-pub(crate) use entry::{Policy, is_involuntary};
 pub(crate) use inbox::{ElectionKey, Inbox, Message, Reply};
 use sleepers::Sleepers;
 
@@ -244,12 +244,12 @@ impl Driver {
     fn grant_wishes(&mut self, key: ElectionKey) {
         let Some(entry) = self.elections.get_mut(&key) else { return };
         let mut wishes = entry.state.take_wishes();
-        let paused = entry.pause_changed(&wishes);
+        let stands_back = entry.standing_back_changed(&wishes);
         let hand_overs = entry.take_hand_overs(&mut wishes);
         self.turn(key, |machine, now| {
-            match paused {
-                Some(true) => machine.pause(now),
-                Some(false) => machine.resume(now),
+            match stands_back {
+                Some(true) => machine.stand_back(now),
+                Some(false) => machine.contend_again(now),
                 None => {}
             }
             entry::grant(machine, now, wishes, hand_overs);

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tenure_core::protocol::MemberRecord;
 use tenure_core::{
-    Contest, Event, EventKind, Failback, Reason, Resource, Settings, Timing, TimingSettings, Token,
+    Contest, Event, EventKind, Failback, Reason, Resource, Settings, Timing, TimingSettings,
 };
 
 use crate::client::Client;
-use crate::driver::{Policy, Starting, is_involuntary};
+use crate::driver::{Policy, Starting};
 use crate::events::{EventQueue, Events};
 use crate::listener::{Callback, Listener, blocking_on};
 use crate::state::ElectionState;
@@ -38,35 +38,16 @@ pub struct ElectionBuilder {
     queues: Vec<Arc<EventQueue>>,
 }
 
-/// What to do when this instance loses the leadership.
-#[derive(Clone)]
+/// What to do when this instance loses the leadership. To hear of it, see
+/// [`ElectionBuilder::on_event`] and [`Reason::is_involuntary`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnLoss {
-    /// Contend again. The default.
+    /// Contend again.
+    #[default]
     Recontend,
     /// End the process with this code, for an orchestrator to start it again.
     Exit(i32),
-    /// Contend again, and call this, on a thread for listeners.
-    Callback(Arc<dyn Fn(&Loss) + Send + Sync>),
-}
-
-impl std::fmt::Debug for OnLoss {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            OnLoss::Recontend => f.write_str("Recontend"),
-            OnLoss::Exit(code) => write!(f, "Exit({code})"),
-            OnLoss::Callback(_) => f.write_str("Callback"),
-        }
-    }
-}
-
-/// A term that was lost.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Loss {
-    /// The term.
-    pub token: Token,
-    /// Why.
-    pub reason: Reason,
 }
 
 impl ElectionBuilder {
@@ -109,7 +90,7 @@ impl ElectionBuilder {
         self.failback = election.failback;
         self.require_beat = election.require_beat;
         self.lock_delay = election.lock_delay;
-        self.on_loss(election.on_loss.into()).abort_on_overrun(election.abort_on_overrun)
+        self.on_loss(election.on_loss).abort_on_overrun(election.abort_on_overrun)
     }
 
     /// How long a lease lasts without renewal; at least 300 ms.
@@ -215,17 +196,10 @@ impl ElectionBuilder {
 
     /// What to do when this instance loses the leadership.
     pub fn on_loss(mut self, on_loss: OnLoss) -> Self {
-        match on_loss {
-            OnLoss::Recontend => self.policy.exit_on_loss = None,
-            OnLoss::Exit(code) => self.policy.exit_on_loss = Some(code),
-            OnLoss::Callback(callback) => self.callbacks.push(Box::new(move |event| {
-                if let EventKind::Lost { token, reason } = &event.kind
-                    && is_involuntary(reason)
-                {
-                    callback(&Loss { token: *token, reason: reason.clone() });
-                }
-            })),
-        }
+        self.policy.exit_on_loss = match on_loss {
+            OnLoss::Recontend => None,
+            OnLoss::Exit(code) => Some(code),
+        };
         self
     }
 

@@ -59,7 +59,7 @@ async fn until_led_by(
     loop {
         let looked = look(state).await;
         if let Ok(Leadership::Led { leader, .. }) = &looked
-            && leader.token > ended
+            && leader.token > Some(ended)
         {
             return match leader.id == to {
                 true => Ok(to),

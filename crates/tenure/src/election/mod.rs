@@ -7,8 +7,7 @@ mod run;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::protocol::Member;
-use tenure_core::{Event, InstanceId, Resource, Role, SeenLeader};
+use tenure_core::{Event, InstanceId, Resource, Role};
 
 use crate::client::Client;
 use crate::events::Events;
@@ -19,7 +18,7 @@ use crate::term::wait_until_given_up;
 use crate::{Error, Term};
 
 pub(crate) use builder::Attempt;
-pub use builder::{ElectionBuilder, Loss, OnLoss};
+pub use builder::{ElectionBuilder, OnLoss};
 pub(crate) use hand_over::hand_over;
 pub(crate) use run::{Ended, run_term, words_of};
 
@@ -77,24 +76,11 @@ impl Election {
         self.handle.state.is_leader()
     }
 
-    /// This instance's state.
-    pub fn role(&self) -> Role {
-        self.state().status_now().role
-    }
-
-    /// Everything there is to know about it, at this moment.
+    /// This instance's state at this moment: its role, the reason, the term, and the leader and the
+    /// members as last seen.
+    #[must_use]
     pub fn status(&self) -> Status {
         self.state().status_now()
-    }
-
-    /// The leader as last seen, which may be this instance. For a fresh look, observe.
-    pub fn leader(&self) -> Option<SeenLeader> {
-        self.state().status.borrow().leader.clone()
-    }
-
-    /// The members as last seen. For a fresh look, observe.
-    pub fn members(&self) -> Arc<[Member]> {
-        Arc::clone(&self.state().status.borrow().members)
     }
 
     /// Follows the status: the latest state, never a backlog.
@@ -180,14 +166,17 @@ impl Election {
         self.state().wish(|wishes| wishes.beats = true);
     }
 
-    /// Takes no new term until [`resume`](Self::resume). A running one goes on.
-    pub fn pause(&self) {
-        self.state().wish(|wishes| wishes.paused = true);
+    /// Lets others lead: this instance takes no new term until [`contend_again`]. A running one
+    /// goes on. For a pause of everybody see [`Observer::pause`](crate::Observer::pause).
+    ///
+    /// [`contend_again`]: Self::contend_again
+    pub fn stand_back(&self) {
+        self.state().wish(|wishes| wishes.stands_back = true);
     }
 
-    /// Contends again.
-    pub fn resume(&self) {
-        self.state().wish(|wishes| wishes.paused = false);
+    /// Ends [`stand_back`](Self::stand_back).
+    pub fn contend_again(&self) {
+        self.state().wish(|wishes| wishes.stands_back = false);
     }
 
     /// Stops the work, releases the term, then returns. Stays a candidate, but lets other

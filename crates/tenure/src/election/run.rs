@@ -26,7 +26,7 @@ impl Election {
     /// Runs `work` whenever this instance leads, once per term.
     ///
     /// When `work` returns by itself, the election is stopped, which gives the term back, and its
-    /// value is returned. When the term ends, `work` is told by [`Term::stopping`] and
+    /// value is returned. When the term ends, `work` is told by [`Term::wait_until_stopping`] and
     /// [`Term::cancellation`], and its future is dropped at the end of its grace; what it returns
     /// after it was told is dropped, too, for it was interrupted. When it panics, the term is
     /// abandoned and this instance holds back for a while. In both cases it contends again, and
@@ -38,10 +38,10 @@ impl Election {
     /// # use std::sync::Arc;
     /// # use tenure::{MemoryBackend, Tenure};
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-    /// # let tenure = Tenure::with_backend(Arc::new(MemoryBackend::new())).await?;
+    /// # let tenure = Tenure::builder().backend(Arc::new(MemoryBackend::new())).connect().await?;
     /// let election = tenure.election("nightly-report").start().await?;
     /// let written_under = election.run_while_leader(|term| async move { term.token() }).await?;
-    /// assert!(written_under.get() > 0);
+    /// println!("written under {written_under}");
     /// # Ok::<(), tenure::Error>(()) })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

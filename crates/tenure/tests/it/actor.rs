@@ -95,7 +95,7 @@ pub(crate) fn attempt_of(attempt: u64, ttl: Duration) -> Acquire {
         attempt,
         ttl,
         fleet_max_ttl: ttl,
-        floor: Token::NONE,
+        floor: None,
         fresh_store: true,
         age_counts: true,
         lock_delay: Duration::ZERO,

@@ -48,8 +48,13 @@ impl Backend for Broken {
                 let ttl = *ttl;
                 Box::pin(async move {
                     let look = with(&call, Request::Observe { members: false });
-                    let token = sound.call(look).await?.view.token;
-                    sound.call(with(&call, Request::Renew { token, ttl, fleet_max_ttl: ttl })).await
+                    match sound.call(look).await?.view.token {
+                        Some(token) => {
+                            let renew = Request::Renew { token, ttl, fleet_max_ttl: ttl };
+                            sound.call(with(&call, renew)).await
+                        }
+                        None => sound.call(call).await,
+                    }
                 })
             }
             (Flaw::ReservesNothing, Request::Transfer { token, .. }) => {

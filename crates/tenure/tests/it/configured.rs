@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::config::{Config, Format, Loader};
 use tenure::testing::World;
-use tenure::{Error, Once, Tenure};
+use tenure::{Error, OnceOutcome, Tenure};
 
 fn config(text: &str) -> Config {
     Loader::new().text(Format::Toml, "tenure.toml", text).load().unwrap()
@@ -69,7 +69,7 @@ async fn what_the_program_sets_outranks_the_configuration() {
 async fn a_resource_switched_off_is_led_at_once_and_without_the_store() {
     let world = World::new();
     let tenure = world.builder("ada").config(config(TEXT)).connect().await.unwrap();
-    world.pause_store();
+    world.cut_off_everybody();
     let alone = tenure.election("alone").start().await.unwrap();
     let others = tenure.election("others").start().await.unwrap();
     world.run_until(|| alone.is_leader()).await;
@@ -78,7 +78,7 @@ async fn a_resource_switched_off_is_led_at_once_and_without_the_store() {
     alone.stop().await;
     let job = tenure.job("alone").run(|_| async { Ok::<_, Error>(5) });
     let ran = world.advance_while(job).await;
-    assert_eq!(ran, Ok(Once::Ran(Ok(5))), "a job needs no store either");
+    assert_eq!(ran, Ok(OnceOutcome::Ran(Ok(5))), "a job needs no store either");
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn a_real_store_is_reached_by_url_by_parts_and_through_a_file() {
 
     let election = by_url.election("reports").start().await.unwrap();
     election.wait_for_leadership_within(testkit::GENEROUS).await.unwrap();
-    let leader = by_parts.leader("reports").await.unwrap();
+    let leader = by_parts.observe("reports").unwrap().leader().await.unwrap();
     assert_eq!(leader.leader().map(|leader| leader.id.clone()).as_ref(), Some(by_url.id()));
     for shown in [format!("{by_url:?} {}", by_url.store()), format!("{by_parts:?}")] {
         assert!(!shown.contains("c4nary"), "{shown}");

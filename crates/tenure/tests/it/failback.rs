@@ -18,7 +18,8 @@ async fn start(world: &World, name: &str, priority: i32) -> Election {
 /// How often the leadership changed hands so far.
 async fn terms(world: &World) -> usize {
     let onlooker = world.client("onlooker").await;
-    let history = world.advance_while(onlooker.history("job", 1000)).await.unwrap();
+    let history =
+        world.advance_while(onlooker.observe("job").unwrap().history(1000)).await.unwrap();
     history.iter().filter(|entry| entry.what == HistoryKind::Granted).count()
 }
 

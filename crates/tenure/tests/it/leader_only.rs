@@ -108,7 +108,7 @@ async fn it_is_dropped_when_the_term_ends_under_it() {
 async fn not_knowing_who_leads_is_an_error_and_not_a_no() {
     let world = World::new();
     let ada = world.client("ada").await;
-    world.pause_store();
+    world.cut_off_everybody();
     let outcome = world.advance_while(token(&ada)).await;
     assert!(matches!(outcome, Err(Error::Store(_))), "{outcome:?}");
 }

@@ -22,16 +22,16 @@ async fn pair(world: &World) -> (Election, Election) {
 async fn the_first_leads_and_the_second_stands_by() {
     let world = World::new();
     let (ada, bob) = pair(&world).await;
-    assert_eq!((ada.role(), bob.role()), (Role::Leader, Role::Standby));
-    assert_eq!(bob.leader().unwrap().id, *ada.id());
-    assert_eq!(ada.leader().unwrap().id, *ada.id());
+    assert_eq!((ada.status().role, bob.status().role), (Role::Leader, Role::Standby));
+    assert_eq!(bob.status().seen_leader.unwrap().id, *ada.id());
+    assert_eq!(ada.status().seen_leader.unwrap().id, *ada.id());
     assert!(matches!(bob.status().reason, Reason::HeldBy(id) if id == *ada.id()));
 
     world.advance(Duration::from_secs(3600)).await;
     assert!(ada.is_leader() && !bob.is_leader(), "renewals keep it so");
     assert!(ada.status().counts.renewals > 1000);
     assert_eq!(ada.status().counts.terms, 1);
-    assert_eq!(bob.members().len(), 2);
+    assert_eq!(bob.status().seen_members.len(), 2);
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn resigning_ends_the_work_before_the_store_is_told() {
     let term = ada.term().unwrap();
     let noted = Arc::clone(&order);
     let work = tokio::spawn(async move {
-        term.stopping().await;
+        term.wait_until_stopping().await;
         assert!(term.is_valid(), "there is time to finish");
         tokio::task::yield_now().await;
         noted.lock().unwrap().push("work ended");
@@ -116,7 +116,7 @@ async fn stopping_gives_the_leadership_back_and_never_takes_it_again() {
     let world = World::new();
     let (ada, bob) = pair(&world).await;
     world.advance_while(ada.stop()).await;
-    assert_eq!(ada.role(), Role::Stopped);
+    assert_eq!(ada.status().role, Role::Stopped);
     world.advance(Duration::from_millis(500)).await;
     assert!(bob.is_leader(), "well before the lease would have ended");
     world.advance_while(bob.stop()).await;
@@ -173,13 +173,13 @@ async fn shutdown_stops_everything_and_refuses_what_comes_after() {
     world.settle().await;
     assert!(first.is_leader() && second.is_leader());
     world.advance_while(tenure.shutdown()).await;
-    assert_eq!((first.role(), second.role()), (Role::Stopped, Role::Stopped));
+    assert_eq!((first.status().role, second.status().role), (Role::Stopped, Role::Stopped));
     let error = tenure.election("third").start().await.unwrap_err();
     assert_eq!(error, Error::Closed);
-    assert_eq!(tenure.leader("first").await.unwrap_err(), Error::Closed);
+    assert_eq!(tenure.observe("first").unwrap().leader().await.unwrap_err(), Error::Closed);
 
     let other = world.client("bob").await;
-    let leader = world.advance_while(other.leader("first")).await.unwrap();
+    let leader = world.advance_while(other.observe("first").unwrap().leader()).await.unwrap();
     assert_eq!(leader.leader(), None, "both were given back");
 }
 
@@ -213,8 +213,11 @@ async fn a_hand_over_names_its_successor_and_leaves_no_overlap() {
     assert!(cid.is_leader() && !ada.is_leader() && !bob.is_leader());
     assert!(cid.term().unwrap().token() > first_token);
 
-    let history = world.advance_while(world.client("op").await.history(NAME, 10)).await.unwrap();
-    let closed = history.iter().find(|entry| entry.token == first_token).unwrap();
+    let history = world
+        .advance_while(world.client("op").await.observe(NAME).unwrap().history(10))
+        .await
+        .unwrap();
+    let closed = history.iter().find(|entry| entry.token == Some(first_token)).unwrap();
     assert!(
         matches!(&closed.what, HistoryKind::Closed { reason: CloseReason::HandedOver, .. }),
         "{closed:?}"
@@ -242,18 +245,18 @@ async fn a_hand_over_to_nobody_is_refused_and_changes_nothing() {
 async fn an_instance_that_is_not_ready_or_paused_does_not_lead() {
     let world = World::new();
     let (ada, bob) = pair(&world).await;
-    bob.pause();
+    bob.stand_back();
     ada.set_ready(false);
     world.advance(Duration::from_secs(15)).await;
     assert!(!ada.is_leader() && !bob.is_leader());
     assert_eq!(ada.status().reason, Reason::NotReady);
-    assert_eq!(bob.status().reason, Reason::PausedHere);
-    bob.resume();
+    assert_eq!(bob.status().reason, Reason::StandsBack);
+    bob.contend_again();
     world.advance(Duration::from_secs(1)).await;
     assert!(bob.is_leader());
     ada.set_ready(true);
     world.advance(Duration::from_secs(1)).await;
-    assert!(bob.is_leader() && ada.role() == Role::Standby);
+    assert!(bob.is_leader() && ada.status().role == Role::Standby);
 }
 
 #[tokio::test]
@@ -286,7 +289,7 @@ async fn work_that_stops_beating_loses_the_leadership_until_it_beats_again() {
 #[tokio::test]
 async fn switched_off_everyone_leads_alone() {
     let world = World::new();
-    world.pause_store();
+    world.cut_off_everybody();
     let ada = world.builder("ada").enabled(false).connect().await.unwrap();
     let election = ada.election(NAME).start().await.unwrap();
     world.settle().await;
@@ -354,7 +357,7 @@ async fn many_single_tries_by_one_client_never_meet_their_own_past() {
 async fn the_thread_of_a_client_ends_after_its_last_handle() {
     let store = Arc::new(MemoryBackend::new());
     let weak = Arc::downgrade(&store);
-    let tenure = Tenure::with_backend(store).await.unwrap();
+    let tenure = Tenure::builder().backend(store).connect().await.unwrap();
     let election = tenure.election(NAME).start().await.unwrap();
     drop(election.wait_for_leadership().await.unwrap());
     drop((tenure, election));
@@ -440,11 +443,11 @@ async fn a_hand_over_ends_when_the_store_is_gone_or_the_election_stops() {
     });
     world.settle().await;
     assert!(term.is_stopping());
-    world.pause_store();
+    world.cut_off_everybody();
     drop(term);
     let error = world.advance_while(handing).await.unwrap().unwrap_err();
     assert!(matches!(error, Error::Refused { .. }), "{error}");
-    world.resume_store();
+    world.heal_everybody();
     world.advance_while(ada.stop()).await;
     let error = world.advance_while(ada.hand_over("bob")).await.unwrap_err();
     assert!(matches!(error, Error::Stopped { .. }), "{error}");

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use tenure::testing::World;
-use tenure::{Election, EventKind, Loss, OnLoss};
+use tenure::{Election, EventKind};
 
 const NAME: &str = "heard";
 /// Listeners run on real threads, so real time passes; this only ends hung tests.
@@ -28,7 +28,7 @@ async fn a_listener_hears_every_event_in_order_until_it_is_unregistered() {
     for expected in first + 1..first + 10 {
         assert_eq!(heard.recv_timeout(PATIENCE).unwrap(), expected);
     }
-    handle.unregister();
+    drop(handle);
     // Once the listener is gone, so is its end of the channel: whatever waited comes before that.
     world.advance(Duration::from_secs(60)).await;
     while heard.recv_timeout(PATIENCE).is_ok() {}
@@ -100,20 +100,16 @@ async fn an_async_listener_finishes_one_event_before_the_next() {
 }
 
 #[tokio::test]
-async fn a_loss_calls_the_callback_and_a_resignation_does_not() {
+async fn a_listener_can_tell_a_loss_from_a_resignation() {
     let world = World::new();
-    let (sender, losses) = mpsc::channel::<Loss>();
-    let sender = Mutex::new(sender);
-    let callback = Arc::new(move |loss: &Loss| drop(sender.lock().unwrap().send(loss.clone())));
     let (all, ended) = mpsc::channel();
     let election = world
         .client("ada")
         .await
         .election(NAME)
-        .on_loss(OnLoss::Callback(callback))
         .on_event(move |event| {
-            if let EventKind::Lost { token, .. } = event.kind {
-                let _ = all.send(token);
+            if let EventKind::Lost { token, reason } = &event.kind {
+                let _ = all.send((*token, reason.clone()));
             }
         })
         .start()
@@ -121,13 +117,15 @@ async fn a_loss_calls_the_callback_and_a_resignation_does_not() {
         .unwrap();
     world.run_until(|| election.is_leader()).await;
     world.advance_while(election.resign()).await;
-    let resigned = ended.recv_timeout(PATIENCE).unwrap();
+    let (resigned, reason) = ended.recv_timeout(PATIENCE).unwrap();
+    assert!(!reason.is_involuntary(), "{reason}");
     world.run_until(|| election.is_leader()).await;
     world.advance(Duration::from_millis(20)).await;
     world.take_away(NAME);
     world.settle().await;
-    let lost = losses.recv_timeout(PATIENCE).unwrap();
-    assert!(lost.token > resigned, "the first call is about the second term");
-    assert_eq!(lost.reason.code(), "key-vanished");
+    let (lost, reason) = ended.recv_timeout(PATIENCE).unwrap();
+    assert!(lost > resigned, "this is about the second term");
+    assert!(reason.is_involuntary(), "{reason}");
+    assert_eq!(reason.code(), "key-vanished");
     world.run_until(|| election.is_leader()).await;
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure::testing::World;
-use tenure::{Asked, Election, Error, Force, Leadership, Reason, Vacancy};
+use tenure::{AskOutcome, Election, Error, Leadership, Reason, Vacancy};
 use tenure_core::protocol::HistoryKind;
 
 const NAME: &str = "watched";
@@ -18,15 +18,15 @@ async fn start(world: &World, client: &str) -> Election {
 async fn having_no_leader_is_an_answer_and_having_no_store_is_an_error() {
     let world = World::new();
     let eve = world.client("eve").await;
-    let vacant = world.advance_while(eve.leader(NAME)).await.unwrap();
+    let vacant = world.advance_while(eve.observe(NAME).unwrap().leader()).await.unwrap();
     assert_eq!(vacant, Leadership::Vacant(Vacancy::Free));
     let ada = start(&world, "ada").await;
-    let led = world.advance_while(eve.leader(NAME)).await.unwrap();
+    let led = world.advance_while(eve.observe(NAME).unwrap().leader()).await.unwrap();
     let Leadership::Led { leader, remaining } = led else { panic!("{led:?}") };
     assert_eq!(leader.id, *ada.id());
     assert!(remaining.unwrap() > Duration::from_secs(9));
     world.cut_off("eve");
-    let error = world.advance_while(eve.leader(NAME)).await.unwrap_err();
+    let error = world.advance_while(eve.observe(NAME).unwrap().leader()).await.unwrap_err();
     assert!(matches!(error, Error::Store(_)), "never taken for \"nobody\": {error}");
 }
 
@@ -60,10 +60,10 @@ async fn an_observer_sees_changes_without_taking_part() {
     world.advance_while(ada.stop()).await;
     let third = world.advance_while(changes.next()).await.unwrap();
     assert!(third.leadership.leader().is_none());
-    let history = world.advance_while(eve.history(NAME, 10)).await.unwrap();
+    let history = world.advance_while(eve.observe(NAME).unwrap().history(10)).await.unwrap();
     assert_eq!(history.len(), 2);
     assert!(matches!(history[0].what, HistoryKind::Closed { .. }), "newest first");
-    assert_eq!((history[1].token, &history[1].what), (token, &HistoryKind::Granted));
+    assert_eq!((history[1].token, &history[1].what), (Some(token), &HistoryKind::Granted));
 }
 
 #[tokio::test]
@@ -74,19 +74,20 @@ async fn an_operator_asks_and_the_leader_stops_its_work_first() {
     world.advance(Duration::from_secs(1)).await;
     let term = ada.term().unwrap();
     let work = tokio::spawn(async move {
-        term.stopping().await;
+        term.wait_until_stopping().await;
         let reason = term.stop_reason();
         assert!(term.is_valid());
         drop(term);
         reason
     });
-    let asked = world.advance_while(operator.ask_to_resign(NAME)).await.unwrap();
+    let asked = world.advance_while(operator.observe(NAME).unwrap().ask_to_resign()).await.unwrap();
     assert!(asked.is_done(), "{asked:?}");
     assert_eq!(work.await.unwrap(), Some(Reason::AskedToResign(operator.id().clone())));
     world.run_until(|| bob.is_leader()).await;
 
-    let asked = world.advance_while(operator.ask_to_hand_over(NAME, "ada")).await.unwrap();
-    let Asked::Done { leader: Some(leader) } = asked else { panic!("{asked:?}") };
+    let asked =
+        world.advance_while(operator.observe(NAME).unwrap().ask_to_hand_over("ada")).await.unwrap();
+    let AskOutcome::Done { leader: Some(leader) } = asked else { panic!("{asked:?}") };
     assert_eq!(leader.id, *ada.id());
     world.settle().await;
     assert!(ada.is_leader() && !bob.is_leader());
@@ -112,9 +113,9 @@ async fn a_successor_is_nobodys_leader_before_it_has_taken_over() {
     };
     assert_eq!(to, *bob.id());
     assert!(left <= Duration::from_secs(1), "{left:?}");
-    assert_eq!(ada.leader(), None, "nobody leads for those who take part, either");
+    assert_eq!(ada.status().seen_leader, None, "nobody leads for those who take part, either");
     world.run_until(|| ada.is_leader()).await;
-    assert_eq!(ada.leader().unwrap().id, *ada.id());
+    assert_eq!(ada.status().seen_leader.unwrap().id, *ada.id());
     let told = world.advance_while(handing).await.unwrap().unwrap_err().to_string();
     assert!(told.contains("leads instead") || told.contains("did not take over"), "{told}");
 }
@@ -125,8 +126,9 @@ async fn a_hand_over_is_done_when_the_successor_leads_and_not_before() {
     let (ada, _bob) = (start(&world, "ada").await, start(&world, "bob").await);
     let operator = world.client("operator").await;
     world.cut_off("bob");
-    let asked = world.advance_while(operator.ask_to_hand_over(NAME, "bob")).await.unwrap();
-    assert!(matches!(asked, Asked::Refused { .. }), "bob never took over: {asked:?}");
+    let asked =
+        world.advance_while(operator.observe(NAME).unwrap().ask_to_hand_over("bob")).await.unwrap();
+    assert!(matches!(asked, AskOutcome::Refused { .. }), "bob never took over: {asked:?}");
     world.run_until(|| ada.is_leader()).await;
 }
 
@@ -134,16 +136,24 @@ async fn a_hand_over_is_done_when_the_successor_leads_and_not_before() {
 async fn a_wish_may_be_refused_unanswered_or_addressed_to_nobody() {
     let world = World::new();
     let operator = world.client("operator").await;
-    let nobody = world.advance_while(operator.ask_to_resign(NAME)).await.unwrap();
-    assert_eq!(nobody, Asked::NobodyLeads);
+    let nobody =
+        world.advance_while(operator.observe(NAME).unwrap().ask_to_resign()).await.unwrap();
+    assert_eq!(nobody, AskOutcome::NobodyLeads);
     let ada = start(&world, "ada").await;
     world.advance(Duration::from_secs(1)).await;
-    let asked = world.advance_while(operator.ask_to_hand_over(NAME, "zoe")).await.unwrap();
-    assert!(matches!(&asked, Asked::Refused { why } if why.contains("not a member")), "{asked:?}");
+    let asked =
+        world.advance_while(operator.observe(NAME).unwrap().ask_to_hand_over("zoe")).await.unwrap();
+    assert!(
+        matches!(&asked, AskOutcome::Refused { why } if why.contains("not a member")),
+        "{asked:?}"
+    );
     assert!(ada.is_leader());
     world.give_to_stranger(NAME, "old-program", Duration::from_secs(60));
-    let asked = world.advance_while(operator.ask_to_resign(NAME)).await.unwrap();
-    assert!(matches!(&asked, Asked::Refused { why } if why.contains("old-program")), "{asked:?}");
+    let asked = world.advance_while(operator.observe(NAME).unwrap().ask_to_resign()).await.unwrap();
+    assert!(
+        matches!(&asked, AskOutcome::Refused { why } if why.contains("old-program")),
+        "{asked:?}"
+    );
 }
 
 #[tokio::test]
@@ -155,9 +165,9 @@ async fn a_leader_out_of_reach_does_not_answer_a_wish() {
     world.cut_off("ada");
     let operator = world.client("operator").await;
     let begun = world.elapsed();
-    let asked = world.advance_while(operator.ask_to_resign(NAME)).await.unwrap();
+    let asked = world.advance_while(operator.observe(NAME).unwrap().ask_to_resign()).await.unwrap();
     // Its lease ends before the wish does: the term is over, though nobody answered.
-    assert!(matches!(asked, Asked::Done { leader: None }), "{asked:?}");
+    assert!(matches!(asked, AskOutcome::Done { leader: None }), "{asked:?}");
     assert!(world.elapsed() - begun >= Duration::from_secs(59) && !ada.is_leader());
 }
 
@@ -165,18 +175,18 @@ async fn a_leader_out_of_reach_does_not_answer_a_wish() {
 async fn a_paused_election_grants_nothing_until_resumed() {
     let world = World::new();
     let operator = world.client("operator").await;
-    let pausing = operator.pause(NAME, Duration::from_secs(600));
-    world.advance_while(pausing).await.unwrap();
+    let election = operator.observe(NAME).unwrap();
+    world.advance_while(election.pause(Duration::from_secs(600))).await.unwrap();
     let ada = start(&world, "ada").await;
     world.advance(Duration::from_secs(60)).await;
     assert!(!ada.is_leader());
-    assert_eq!(ada.status().reason, Reason::PausedByOperator);
-    let vacant = world.advance_while(operator.leader(NAME)).await.unwrap();
+    assert_eq!(ada.status().reason, Reason::Paused);
+    let vacant = world.advance_while(operator.observe(NAME).unwrap().leader()).await.unwrap();
     assert!(matches!(vacant, Leadership::Vacant(Vacancy::Paused { .. })), "{vacant:?}");
-    world.advance_while(operator.resume(NAME)).await.unwrap();
+    world.advance_while(operator.observe(NAME).unwrap().resume()).await.unwrap();
     world.advance(Duration::from_secs(1)).await;
     assert!(ada.is_leader());
-    let error = operator.pause(NAME, Duration::ZERO).await.unwrap_err();
+    let error = operator.observe(NAME).unwrap().pause(Duration::ZERO).await.unwrap_err();
     assert!(matches!(error, Error::Setting { setting: "pause", .. }), "{error}");
 }
 
@@ -185,14 +195,14 @@ async fn clearing_needs_force_while_the_holder_is_alive() {
     let world = World::new();
     let ada = start(&world, "ada").await;
     let operator = world.client("operator").await;
-    let refused = world.advance_while(operator.clear(NAME, "stuck", Force::No)).await;
+    let refused = world.advance_while(operator.observe(NAME).unwrap().clear("stuck")).await;
     let error = refused.unwrap_err();
     assert!(matches!(&error, Error::HolderAlive { holder, .. } if *holder == ada.id().to_string()));
     assert!(ada.is_leader());
     let first = ada.term().unwrap().token();
-    world.advance_while(operator.clear(NAME, "stuck", Force::Yes)).await.unwrap();
+    world.advance_while(operator.observe(NAME).unwrap().force_clear("stuck")).await.unwrap();
     world.run_until(|| !ada.is_leader()).await;
-    let history = world.advance_while(operator.history(NAME, 5)).await.unwrap();
+    let history = world.advance_while(operator.observe(NAME).unwrap().history(5)).await.unwrap();
     let told = history.iter().any(
         |entry| matches!(&entry.what, HistoryKind::Closed { detail, .. } if detail == "stuck"),
     );

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod actor;
+mod blocking;
 mod broken;
 mod config;
 mod configured;

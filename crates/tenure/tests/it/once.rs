@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure::testing::World;
-use tenure::{Error, NotStarted, Once, Reason, Tenure, Tick};
+use tenure::{Error, NotStarted, OnceOutcome, Reason, Tenure, Tick};
 use tenure_core::protocol::TickOutcome;
 
 const NAME: &str = "cron";
@@ -76,13 +76,18 @@ async fn twenty_instances_run_a_tick_once() {
             outcomes
         });
         let outcomes = outcomes.await;
-        let ran = outcomes.iter().filter(|outcome| matches!(outcome, Once::Ran(Ok(())))).count();
+        let ran =
+            outcomes.iter().filter(|outcome| matches!(outcome, OnceOutcome::Ran(Ok(())))).count();
         assert_eq!((ran, runs.load(Ordering::SeqCst)), (1, hour), "{outcomes:?}");
         let late = world.advance_while(
             clients[19].once(NAME, Tick::every(HOURLY), |_| async { Err::<(), _>("must not run") }),
         );
         let late = late.await.unwrap();
-        assert_eq!(late, Once::AlreadyDone(TickOutcome::Succeeded), "a late one comes too late");
+        assert_eq!(
+            late,
+            OnceOutcome::AlreadyDone(TickOutcome::Succeeded),
+            "a late one comes too late"
+        );
         world.advance(HOURLY).await;
     }
 }
@@ -117,8 +122,8 @@ async fn others_wait_for_the_outcome_of_a_migration() {
     for task in tasks {
         outcomes.push(world.advance_while(task).await.unwrap().unwrap());
     }
-    let ran = outcomes.iter().filter(|outcome| matches!(outcome, Once::Ran(Err(_)))).count();
-    let told = Once::AlreadyDone(TickOutcome::Failed("column exists".to_owned()));
+    let ran = outcomes.iter().filter(|outcome| matches!(outcome, OnceOutcome::Ran(Err(_)))).count();
+    let told = OnceOutcome::AlreadyDone(TickOutcome::Failed("column exists".to_owned()));
     let heard = outcomes.iter().filter(|outcome| **outcome == told).count();
     assert_eq!((ran, heard), (1, 2), "{outcomes:?}");
     assert!(world.elapsed() >= Duration::from_secs(30));
@@ -152,7 +157,7 @@ async fn a_wait_for_an_outcome_outlasts_an_outage() {
     world.heal("web-1");
     drop(holder);
     let outcome = world.advance_while(waiting).await.unwrap().unwrap();
-    assert_eq!(outcome, Once::Ran(Ok(())));
+    assert_eq!(outcome, OnceOutcome::Ran(Ok(())));
 }
 
 #[tokio::test]
@@ -178,7 +183,7 @@ async fn one_that_runs_elsewhere_is_named() {
     let holder = world.advance_while(clients[0].try_acquire(NAME)).await.unwrap().unwrap();
     let tried = clients[1].job(NAME).run(|_| async { Ok::<_, Error>(()) });
     let outcome = world.advance_while(tried).await.unwrap();
-    assert_eq!(outcome, Once::RunningElsewhere { by: clients[0].id().clone() });
+    assert_eq!(outcome, OnceOutcome::RunningElsewhere { by: clients[0].id().clone() });
     drop(holder);
 }
 
@@ -187,22 +192,22 @@ async fn a_tick_that_crashed_runs_again_unless_that_is_refused() {
     let world = World::new();
     let clients = clients(&world, 2).await;
     // Its leadership is taken away in the middle: nobody finishes the tick.
-    let crashing = clients[0].once(NAME, Tick::Number(7), |_| async {
+    let crashing = clients[0].once(NAME, Tick::number(7), |_| async {
         world.advance(Duration::from_millis(20)).await;
         world.take_away(NAME);
         std::future::pending::<Result<(), Error>>().await
     });
     let crashed = world.advance_while(crashing).await.unwrap();
-    assert!(matches!(crashed, Once::Interrupted(Reason::Lost(_))), "{crashed:?}");
+    assert!(matches!(crashed, OnceOutcome::Interrupted(Reason::Lost(_))), "{crashed:?}");
 
-    let job = || clients[1].job(NAME).tick(Tick::Number(7));
+    let job = || clients[1].job(NAME).tick(Tick::number(7));
     let run = |_| async { Ok::<_, Error>(()) };
     let refused = world.advance_while(job().rerun_crashed(false).run(run)).await.unwrap();
-    assert!(matches!(&refused, Once::Unfinished { by, .. } if by == clients[0].id()));
+    assert!(matches!(&refused, OnceOutcome::Unfinished { by, .. } if by == clients[0].id()));
     let again = world.advance_while(job().run(run)).await.unwrap();
     assert_eq!(again.ran().map(|result| result.is_ok()), Some(true));
     let done = world.advance_while(job().run(run)).await.unwrap();
-    assert!(matches!(done, Once::AlreadyDone(TickOutcome::Succeeded)), "{done:?}");
+    assert!(matches!(done, OnceOutcome::AlreadyDone(TickOutcome::Succeeded)), "{done:?}");
 }
 
 #[tokio::test]
@@ -214,21 +219,21 @@ async fn a_panic_counts_as_a_failed_run() {
         Ok::<_, Error>(())
     });
     let outcome = world.advance_while(panicking).await.unwrap();
-    assert!(matches!(&outcome, Once::Panicked(words) if words.contains("out of paper")));
+    assert!(matches!(&outcome, OnceOutcome::Panicked(words) if words.contains("out of paper")));
     let again = clients[0].once(NAME, Tick::named("x"), |_| async { Ok::<_, Error>(()) });
     let again = world.advance_while(again).await.unwrap();
-    assert!(matches!(again, Once::AlreadyDone(TickOutcome::Failed(_))), "{again:?}");
+    assert!(matches!(again, OnceOutcome::AlreadyDone(TickOutcome::Failed(_))), "{again:?}");
 }
 
 #[tokio::test]
 async fn switched_off_a_job_runs_here() {
     let world = World::new();
-    world.pause_store();
+    world.cut_off_everybody();
     let tenure = world.client("ada").await;
-    world.pause_store();
+    world.cut_off_everybody();
     let job = tenure.job(NAME).enabled(false).tick(Tick::every(HOURLY));
     let outcome = world.advance_while(job.run(|_| async { Ok::<_, Error>(5) })).await.unwrap();
-    assert_eq!(outcome, Once::Ran(Ok(5)));
+    assert_eq!(outcome, OnceOutcome::Ran(Ok(5)));
 }
 
 #[tokio::test]
@@ -254,17 +259,17 @@ async fn a_job_that_ends_in_its_grace_during_shutdown_is_told_to_stop() {
         async move {
             let work = |term: tenure::Term| async move {
                 begun.send(()).unwrap();
-                term.stopping().await;
+                term.wait_until_stopping().await;
                 Ok::<_, Error>(())
             };
-            tenure.once(NAME, Tick::Number(1), work).await
+            tenure.once(NAME, Tick::number(1), work).await
         }
     });
     world.advance_while(has_begun).await.unwrap();
     world.advance_while(tenure.shutdown()).await;
     let outcome = running.await.unwrap().unwrap();
-    assert!(matches!(outcome, Once::Interrupted(Reason::Stopped)), "{outcome:?}");
-    let late = tenure.once(NAME, Tick::Number(2), |_| async { Ok::<_, Error>(()) }).await;
+    assert!(matches!(outcome, OnceOutcome::Interrupted(Reason::Stopped)), "{outcome:?}");
+    let late = tenure.once(NAME, Tick::number(2), |_| async { Ok::<_, Error>(()) }).await;
     assert_eq!(late.unwrap_err(), Error::Closed);
 }
 
@@ -272,22 +277,22 @@ async fn a_job_that_ends_in_its_grace_during_shutdown_is_told_to_stop() {
 async fn work_that_could_not_be_started_consumes_no_tick() {
     let world = World::new();
     let clients = clients(&world, 2).await;
-    for tick in [Tick::every(HOURLY), Tick::Number(1), Tick::named("v7")] {
+    for tick in [Tick::every(HOURLY), Tick::number(1), Tick::named("v7")] {
         // Nobody reruns what may have half of its effects: what never started has none.
         let job = |client: &Tenure| client.job(NAME).tick(tick.clone()).rerun_crashed(false);
         let missing = job(&clients[0]).run_startable(|_term| async {
             Err::<Result<(), String>, _>(NotStarted("no such file".to_owned()))
         });
         let missing = world.advance_while(missing).await.unwrap();
-        assert_eq!(missing, Once::NotStarted("no such file".to_owned()));
+        assert_eq!(missing, OnceOutcome::NotStarted("no such file".to_owned()));
         let healthy = job(&clients[1]).run(|_term| async { Ok::<_, String>(()) });
         let healthy = world.advance_while(healthy).await.unwrap();
-        assert_eq!(healthy, Once::Ran(Ok(())), "{tick:?}");
+        assert_eq!(healthy, OnceOutcome::Ran(Ok(())), "{tick:?}");
         let late = job(&clients[0]).run_startable(|_term| async {
             Err::<Result<(), String>, _>(NotStarted("not even tried".to_owned()))
         });
         let late = world.advance_while(late).await.unwrap();
-        assert_eq!(late, Once::AlreadyDone(TickOutcome::Succeeded));
+        assert_eq!(late, OnceOutcome::AlreadyDone(TickOutcome::Succeeded));
     }
 }
 
@@ -295,15 +300,15 @@ async fn work_that_could_not_be_started_consumes_no_tick() {
 async fn a_tick_whose_outcome_cannot_be_recorded_is_not_called_done() {
     let world = World::new();
     let clients = clients(&world, 2).await;
-    let running = clients[0].once(NAME, Tick::Number(1), |_term| async {
+    let running = clients[0].once(NAME, Tick::number(1), |_term| async {
         world.cut_off("web-0");
         Ok::<_, Error>(())
     });
     let outcome = world.advance_while(running).await.unwrap();
-    assert_eq!(outcome, Once::Unrecorded(Ok(())));
+    assert_eq!(outcome, OnceOutcome::Unrecorded(Ok(())));
     assert_eq!(outcome.ran(), None);
-    let again = clients[1].once(NAME, Tick::Number(1), |_| async { Ok::<_, Error>(()) });
-    assert_eq!(world.advance_while(again).await.unwrap(), Once::Ran(Ok(())));
+    let again = clients[1].once(NAME, Tick::number(1), |_| async { Ok::<_, Error>(()) });
+    assert_eq!(world.advance_while(again).await.unwrap(), OnceOutcome::Ran(Ok(())));
 }
 
 #[tokio::test]
@@ -313,6 +318,10 @@ async fn each_length_of_a_period_is_a_count_of_its_own() {
     for seconds in [1, 3600, 86_400] {
         let tick = Tick::every(Duration::from_secs(seconds));
         let once = tenure.once(NAME, tick, |_| async { Ok::<_, Error>(()) });
-        assert_eq!(world.advance_while(once).await.unwrap(), Once::Ran(Ok(())), "{seconds} s");
+        assert_eq!(
+            world.advance_while(once).await.unwrap(),
+            OnceOutcome::Ran(Ok(())),
+            "{seconds} s"
+        );
     }
 }

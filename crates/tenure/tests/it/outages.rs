@@ -28,7 +28,7 @@ async fn a_cut_off_leader_is_false_before_its_standby_can_lead() {
     world.heal("ada");
     world.advance(Duration::from_secs(5)).await;
     assert!(bob.is_leader(), "a late release does not touch the new term");
-    assert_eq!(ada.role(), Role::Standby);
+    assert_eq!(ada.status().role, Role::Standby);
 }
 
 #[tokio::test]
@@ -37,11 +37,11 @@ async fn one_lost_renewal_changes_nothing_but_the_shade_of_the_role() {
     let ada = start(&world, "ada").await;
     let token = ada.term().unwrap().token();
     world.cut_off("ada");
-    world.run_until(|| ada.role() == Role::Suspect).await;
+    world.run_until(|| ada.status().role == Role::Suspect).await;
     assert!(ada.is_leader(), "late is not lost");
     assert_eq!(ada.status().reason, Reason::RenewalLate);
     world.heal("ada");
-    world.run_until(|| ada.role() == Role::Leader).await;
+    world.run_until(|| ada.status().role == Role::Leader).await;
     assert_eq!(ada.term().unwrap().token(), token);
     assert_eq!(ada.status().counts.losses, 0);
     assert!(ada.status().counts.renewals_failed >= 1);
@@ -65,14 +65,14 @@ async fn a_lost_answer_to_an_acquire_costs_one_retry() {
 async fn a_store_that_is_down_at_the_start_is_waited_for() {
     let world = World::new();
     let tenure = world.client("ada").await;
-    world.pause_store();
+    world.cut_off_everybody();
     let ada = tenure.election(NAME).start().await.unwrap();
     world.advance(Duration::from_secs(30)).await;
     let status = ada.status();
     assert_eq!(status.role, Role::Unknown);
     assert!(matches!(status.connection, Connection::Down(_)), "{:?}", status.connection);
     assert!(matches!(status.reason, Reason::Store(_)), "{}", status.reason);
-    world.resume_store();
+    world.heal_everybody();
     world.run_until(|| ada.is_leader()).await;
     assert_eq!(ada.status().connection, Connection::Up);
 }

@@ -69,7 +69,8 @@ fn a_forked_child_does_not_lead() {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let tenure = Tenure::with_backend(Arc::new(MemoryBackend::new())).await.unwrap();
+        let tenure =
+            Tenure::builder().backend(Arc::new(MemoryBackend::new())).connect().await.unwrap();
         let election = tenure.election("x").start().await.unwrap();
         let term = election.wait_for_leadership().await.unwrap();
         assert!(election.is_leader());
@@ -118,7 +119,7 @@ async fn polling_by_single_tries_writes_nothing_to_the_log() {
         let tenure = world.client("ada").await;
         for round in 0..3 {
             let work = |_term| async { Ok::<_, String>(()) };
-            let ran = world.advance_while(tenure.once("x", Tick::Number(round), work)).await;
+            let ran = world.advance_while(tenure.once("x", Tick::number(round), work)).await;
             println!("{}", ran.unwrap());
         }
         let other = world.client("bob").await;

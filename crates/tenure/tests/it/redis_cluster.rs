@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tenure::backend::redis::RedisBackend;
 use tenure::backend::{Backend, Connection, Signal, Subscription};
 use tenure::fence::{FencedError, FencedValue, FencedWrite};
-use tenure::{Election, Force, Tenure, Tick};
+use tenure::{Election, Tenure, Tick};
 use tenure_core::protocol::{Acquire, Call, Hint, Outcome, Request, Token};
 use tenure_core::{InstanceId, Resource, StoreErrorKind};
 use testkit::{Certificates, ClusterGroup, GENEROUS, RedisServer, wait_until};
@@ -248,7 +248,7 @@ async fn servers_without_shards_publish_to_all() {
     assert_eq!(answer.warnings, Vec::<String>::new());
     let Outcome::Granted { token } = answer.outcome else { panic!("{answer:?}") };
     ada.release(token).await.unwrap();
-    hear(&mut ears, &Signal::Hint(Hint::Released { token })).await;
+    hear(&mut ears, &Signal::Hint(Hint::Released { token: Some(token) })).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -289,21 +289,21 @@ async fn all_that_there_is_works_on_a_cluster() {
     let ada = contender(&ada, ttl).await;
     let first = ada.wait_for_leadership().await.unwrap().token();
     let bob = contender(&bob, ttl).await;
-    wait_until("both to be members", GENEROUS, || ada.members().len() == 2);
+    wait_until("both to be members", GENEROUS, || ada.status().seen_members.len() == 2);
     ada.hand_over("bob").await.unwrap();
     let second = leader([&ada, &bob], |token| token > first).await;
     assert!(bob.is_leader());
-    assert!(operator.ask_to_resign("job").await.unwrap().is_done());
+    assert!(operator.observe("job").unwrap().ask_to_resign().await.unwrap().is_done());
     let third = leader([&ada, &bob], |token| token > second).await;
-    operator.pause("job", GENEROUS).await.unwrap();
-    operator.resume("job").await.unwrap();
+    operator.observe("job").unwrap().pause(GENEROUS).await.unwrap();
+    operator.observe("job").unwrap().resume().await.unwrap();
     let observer = operator.observe("job").unwrap();
     assert_eq!(observer.look().await.unwrap().warnings, Vec::<String>::new());
     assert!(observer.history(10).await.unwrap().len() > 3);
     ada.stop().await;
     bob.stop().await;
-    operator.clear("job", "a test", Force::Yes).await.unwrap();
-    for tick in [Tick::Number(1), Tick::named("migration")] {
+    operator.observe("job").unwrap().force_clear("a test").await.unwrap();
+    for tick in [Tick::number(1), Tick::named("migration")] {
         let job = operator.job("ticks").tick(tick).wait_for_outcome(GENEROUS);
         assert!(job.run(|_| async { Ok::<_, String>(()) }).await.unwrap().ran().is_some());
     }

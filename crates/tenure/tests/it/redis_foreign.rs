@@ -86,7 +86,7 @@ async fn a_token_that_is_no_number_counts_as_lost_and_is_told() {
         let token = ada.lead(1).await;
         ada.release(token).await.unwrap();
         server.cli(&["HSET", &format!("{{tenure:{name}}}:meta"), "token", garbage]);
-        let knowing = Acquire { floor: token, ..attempt_of(2, SHORT) };
+        let knowing = Acquire { floor: Some(token), ..attempt_of(2, SHORT) };
         let answer = ada.ask(Request::Acquire(knowing.clone())).await.unwrap();
         assert!(matches!(answer.outcome, Outcome::Quarantine { .. }), "{garbage:?}: {answer:?}");
         assert!(warns(&answer, "taken as lost"), "{garbage:?}: {:?}", answer.warnings);
@@ -108,7 +108,8 @@ async fn numbers_far_in_the_future_are_refused_or_cut_short() {
 
     // The same, seen by the caller.
     let floor = Token::new(9_007_199_254_740_000).unwrap();
-    let outcome = ada.ask(Request::Acquire(Acquire { floor, ..attempt_of(3, LONG) })).await;
+    let outcome =
+        ada.ask(Request::Acquire(Acquire { floor: Some(floor), ..attempt_of(3, LONG) })).await;
     let outcome = outcome.unwrap().outcome;
     assert!(matches!(&outcome, Outcome::Conflict { what } if what.contains("year")), "{outcome:?}");
 
@@ -150,7 +151,7 @@ async fn a_forged_end_of_a_lease_delays_nobody_for_ever() {
         let lock_delay = Duration::from_millis(200);
         let delayed = Acquire { lock_delay, ..attempt_of(attempt + 1, SHORT) };
         let last = ada.acquire_until("a grant", delayed, is_granted).await.unwrap();
-        ada.release(last.view.token).await.unwrap();
+        ada.release(last.view.token.unwrap()).await.unwrap();
     }
 }
 

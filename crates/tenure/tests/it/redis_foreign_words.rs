@@ -117,7 +117,7 @@ async fn no_word_beside_the_key_ends_a_term_or_blinds_a_tool() {
             let _: Result<redis::Value, _> = word.query(&mut mallory);
             look_at_all(&tools, &what).await;
         }
-        let renewed = tokio::time::timeout(GENEROUS, term.renewal()).await;
+        let renewed = tokio::time::timeout(GENEROUS, term.wait_for_renewal()).await;
         renewed.unwrap_or_else(|_| panic!("no renewal\n{what}"));
         assert!(term.is_valid() && leader.is_leader(), "the term ended\n{what}");
         assert!(!standby.is_leader(), "{what}");
@@ -130,13 +130,13 @@ async fn a_pause_without_an_end_and_an_expiry_of_centuries_can_be_mended() {
     let tools = Tenure::builder().instance("eve").store(&server.url()).connect().await.unwrap();
     server.cli(&["HSET", "{tenure:job}:meta", "paused_until", "9007199254740991"]);
     assert!(tools.observe("job").unwrap().look().await.unwrap().paused_for.is_some());
-    tools.resume("job").await.unwrap();
+    tools.observe("job").unwrap().resume().await.unwrap();
     assert_eq!(tools.observe("job").unwrap().look().await.unwrap().paused_for, None);
 
     server.cli(&["SET", KEY, "mallory", "EX", "9999999999"]);
-    let seen = tools.leader("job").await.unwrap();
+    let seen = tools.observe("job").unwrap().leader().await.unwrap();
     assert_eq!(seen.leader().unwrap().id.as_str(), "mallory");
-    tools.clear("job", "not ours", tenure::Force::Yes).await.unwrap();
+    tools.observe("job").unwrap().force_clear("not ours").await.unwrap();
     assert_eq!(server.cli(&["GET", KEY]), "~quarantine");
 }
 

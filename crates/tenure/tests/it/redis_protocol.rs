@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure_core::{StoreError, StoreErrorKind};
 
 use tenure::backend::redis::RedisBackend;
-use tenure::{Force, Leadership, Tenure, Vacancy};
+use tenure::{Leadership, Tenure, Vacancy};
 use tenure_core::protocol::{
     Answer, Call, CloseReason, LostWhy, MemberRecord, Outcome, Request, Token,
 };
@@ -103,8 +103,8 @@ async fn a_clear_waits_as_long_as_leases_last_and_not_longer() {
     let [ada, ..] = cast(&server);
     ask(&ada, Request::Acquire(attempt_of(1, SHORT)), SHORT).await;
     let operator = Tenure::builder().instance("olga").store(&server.url()).connect().await.unwrap();
-    operator.clear("job", "a drill", Force::Yes).await.unwrap();
-    match operator.leader("job").await.unwrap() {
+    operator.observe("job").unwrap().force_clear("a drill").await.unwrap();
+    match operator.observe("job").unwrap().leader().await.unwrap() {
         Leadership::Vacant(Vacancy::Quarantine { left, .. }) => {
             assert!(left <= SHORT * 2, "{left:?} for leases of {SHORT:?}");
         }
@@ -223,7 +223,7 @@ async fn a_term_that_was_closed_is_not_revived_by_its_note() {
     ada.release(first).await.unwrap();
     let second = ada.lead(2).await;
     let lost = ada.renew(first).await.unwrap().outcome;
-    assert_eq!(lost, Outcome::Lost(LostWhy::OtherTerm(second)));
+    assert_eq!(lost, Outcome::Lost(LostWhy::OtherTerm(Some(second))));
     let to_bob = Request::Transfer { token: second, to: bob.id.clone(), claim_ttl: LONG };
     assert!(matches!(ada.ask(to_bob).await.unwrap().outcome, Outcome::Transferred { .. }));
     let third = bob.lead(1).await;

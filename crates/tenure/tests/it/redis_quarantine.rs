@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::{Election, Force, Leadership, Tenure, Vacancy};
+use tenure::{Election, Leadership, Tenure, Vacancy};
 use tenure_core::protocol::HistoryKind;
 use testkit::{GENEROUS, RedisServer, wait_until};
 
@@ -19,7 +19,7 @@ async fn contender(server: &RedisServer, name: &str) -> (Tenure, Election) {
 /// The quarantine that there is, or comes while somebody looks.
 async fn quarantine_seen(tenure: &Tenure) -> String {
     for _ in 0..500 {
-        let leadership = tenure.leader("job").await.unwrap();
+        let leadership = tenure.observe("job").unwrap().leader().await.unwrap();
         if let Leadership::Vacant(Vacancy::Quarantine { why, .. }) = leadership {
             return why;
         }
@@ -29,7 +29,7 @@ async fn quarantine_seen(tenure: &Tenure) -> String {
 }
 
 async fn quarantines_told(tenure: &Tenure) -> Vec<String> {
-    let entries = tenure.history("job", 100).await.unwrap();
+    let entries = tenure.observe("job").unwrap().history(100).await.unwrap();
     let told = entries.into_iter().filter_map(|entry| match entry.what {
         HistoryKind::Quarantined { detail } => Some(detail),
         _ => None,
@@ -64,7 +64,7 @@ async fn whoever_clears_is_named_to_those_who_look() {
     let (_ada, leader) = contender(&server, "ada").await;
     leader.wait_for_leadership_within(GENEROUS).await.unwrap();
     let operator = Tenure::builder().instance("olga").store(&server.url()).connect().await.unwrap();
-    operator.clear("job", "a drill", Force::Yes).await.unwrap();
+    operator.observe("job").unwrap().force_clear("a drill").await.unwrap();
     let why = quarantine_seen(&operator).await;
     assert!(why.contains("cleared by olga_") && why.ends_with(": a drill"), "{why}");
     assert_eq!(quarantines_told(&operator).await, [""; 0], "the term's end tells of it");

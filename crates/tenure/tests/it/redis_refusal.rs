@@ -1,7 +1,8 @@
 //! Credentials and permissions: a person has to act, and is told so without the password.
 
 use tenure::backend::redis::RedisBackend;
-use tenure::backend::{Backend, ConnectError, Connection, Registry, Signal};
+use tenure::backend::{Backend, ConnectError, Connection, Signal};
+use tenure::{Error, Tenure};
 use tenure_core::protocol::{Answer, Outcome};
 use tenure_core::{Resource, StoreErrorKind};
 use testkit::{RedisServer, TempFolder};
@@ -171,20 +172,21 @@ async fn a_database_that_does_not_exist_is_denied() {
 #[tokio::test]
 async fn a_registry_takes_third_parties_and_refuses_the_unknown() {
     let server = RedisServer::start();
-    let mut registry = Registry::default();
+    let builder = || {
+        Tenure::builder().fresh_store(true).scheme("twin", |address| {
+            let inner = format!("redis:{}", address.strip_prefix("twin:").unwrap());
+            Box::pin(async move { Ok(std::sync::Arc::new(RedisBackend::open(&inner)?) as _) })
+        })
+    };
     let url = server.url();
-    registry.register("twin", move |address| {
-        let inner = format!("redis:{}", address.strip_prefix("twin:").unwrap());
-        Box::pin(async move { Ok(std::sync::Arc::new(RedisBackend::open(&inner)?) as _) })
-    });
     for address in [url.clone(), url.replace("redis:", "twin:")] {
-        let backend = registry.connect(&address).await.unwrap();
-        let ada = Actor::new("ada", &format!("job-{}", &address[..4]), backend);
-        ada.lead(1).await;
+        let tenure = builder().store(&address).connect().await.unwrap();
+        let term = tenure.try_acquire(&format!("job-{}", &address[..4])).await.unwrap();
+        assert!(term.is_some(), "{address} leads to the store");
     }
     for address in ["etcd://u:c4nary@host", "", "host:1,password=c4nary"] {
-        let error = registry.connect(address).await.unwrap_err();
-        assert!(matches!(&error, ConnectError::Address(_)), "{error:?}");
+        let error = builder().store(address).connect().await.unwrap_err();
+        assert!(matches!(&error, Error::Connect(ConnectError::Address(_))), "{error:?}");
         assert!(!format!("{error} {error:?}").contains("c4nary"), "{error}");
     }
 }

@@ -7,7 +7,7 @@ use tenure::backend::Connection;
 use tenure::backend::redis::RedisBackend;
 use tenure::fence::{FencedError, FencedValue, FencedWrite};
 use tenure::{Election, EventKind, Leadership, Reason, Role, Tenure, Token, Vacancy};
-use tenure_core::protocol::{Acquire, HistoryKind, Outcome, Request, Tick, TickOutcome};
+use tenure_core::protocol::{Acquire, HistoryKind, Outcome, Request, TickId, TickOutcome};
 use testkit::{GENEROUS, RedisServer, wait_until};
 
 use crate::actor::{Actor, attempt_of, is_granted};
@@ -66,7 +66,7 @@ async fn a_leader_without_replicas_steps_down_and_comes_back() {
     let tenure = Tenure::connect(&strict(&master, 1)).await.unwrap();
     let election =
         tenure.election("job").ttl(Duration::from_secs(1)).fresh_store(true).start().await.unwrap();
-    let leading = || election.role() == Role::Leader;
+    let leading = || election.status().role == Role::Leader;
     wait_until("a leader", GENEROUS, leading);
     let first = election.term().unwrap().token();
     replica.pause();
@@ -92,9 +92,9 @@ async fn candidate(tenure: &Tenure, name: &str, ttl: Duration) -> Election {
 
 /// The terms in the history, oldest first.
 async fn terms(tenure: &Tenure) -> Vec<Token> {
-    let history = tenure.history("job", 100).await.unwrap();
+    let history = tenure.observe("job").unwrap().history(100).await.unwrap();
     let granted = history.iter().rev().filter(|entry| entry.what == HistoryKind::Granted);
-    granted.map(|entry| entry.token).collect()
+    granted.filter_map(|entry| entry.token).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -109,7 +109,7 @@ async fn whoever_looks_on_sees_that_replicas_do_not_confirm() {
     let looker = Tenure::connect(&strict(&master, 2)).await.unwrap();
     let observer = looker.observe("job").unwrap();
     wait_until_async("the leader is seen", async || {
-        observer.leader().await.unwrap().leader().is_some_and(|leader| leader.token == first)
+        observer.leader().await.unwrap().leader().is_some_and(|leader| leader.token == Some(first))
     })
     .await;
 
@@ -128,7 +128,7 @@ async fn whoever_looks_on_sees_that_replicas_do_not_confirm() {
     wait_until("a leader again", GENEROUS, || election.is_leader());
     let second = election.term().unwrap().token();
     wait_until_async("the term is told", async || terms(&looker).await == [first, second]).await;
-    assert_eq!(observer.leader().await.unwrap().leader().unwrap().token, second);
+    assert_eq!(observer.leader().await.unwrap().leader().unwrap().token, Some(second));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -145,7 +145,7 @@ async fn a_candidate_that_dies_unconfirmed_leaves_no_term_behind() {
     wait_until("bob leads", GENEROUS, || bob.is_leader());
     let token = bob.term().unwrap().token();
     wait_until_async("the term is told", async || terms(&tenure).await == [token]).await;
-    let history = tenure.history("job", 10).await.unwrap();
+    let history = tenure.observe("job").unwrap().history(10).await.unwrap();
     assert_eq!(history.len(), 1, "{history:?}");
 }
 
@@ -186,9 +186,9 @@ async fn whoever_only_looks_waits_for_no_replica() {
     let mut replica = replica_of(&master);
     replica.pause();
     let tenure = Tenure::connect(&strict(&master, 1)).await.unwrap();
-    let leadership = tenure.leader("job").await.unwrap();
+    let leadership = tenure.observe("job").unwrap().leader().await.unwrap();
     assert_eq!(leadership, Leadership::Vacant(Vacancy::Free));
-    tenure.history("job", 10).await.unwrap();
+    tenure.observe("job").unwrap().history(10).await.unwrap();
     assert_eq!(waits(&master), 0);
 }
 
@@ -259,8 +259,8 @@ async fn whatever_is_promised_has_reached_the_replica() {
     let ada = Actor::at(&strict(&master, 1), "job");
     let token = ada.lead(1).await;
     let hour = Duration::from_secs(3600);
-    let period = Tick::Period { number: 7, period: hour };
-    for tick in [period, Tick::Number(7), Tick::Named("v7".into())] {
+    let period = TickId::Period { number: 7, period: hour };
+    for tick in [period, TickId::Number(7), TickId::Named("v7".into())] {
         let reopen = Request::TickReopen { token, tick: tick.clone() };
         let begin = Request::TickBegin { token, tick: tick.clone(), rerun_crashed: false };
         let outcome = TickOutcome::Succeeded;
@@ -283,23 +283,26 @@ async fn a_tick_that_is_done_stays_done_after_a_failover() {
     let tenure = tenure.connect().await.unwrap();
     for round in 1..=20 {
         let work = |_| async { Ok::<_, String>(()) };
-        let run = || tenure.once("job", tenure::Tick::Number(round), work);
+        let run = || tenure.once("job", tenure::Tick::number(round), work);
         let mut once = run().await;
         // On a busy machine the replica may be late; then nothing was promised.
         while matches!(&once, Err(tenure::Error::Store(error)) if error.kind() == StoreErrorKind::NotNow)
         {
             once = run().await;
         }
-        let done = tenure::Once::AlreadyDone(TickOutcome::Succeeded);
+        let done = tenure::OnceOutcome::AlreadyDone(TickOutcome::Succeeded);
         let once = once.unwrap();
-        assert!(once == tenure::Once::Ran(Ok(())) || once == done, "round {round}: {once:?}");
+        assert!(
+            once == tenure::OnceOutcome::Ran(Ok(())) || once == done,
+            "round {round}: {once:?}"
+        );
     }
     master.kill();
     replica.cli(&["REPLICAOF", "NO", "ONE"]);
     assert_eq!(replica.cli(&["HGET", "{tenure:job}:ticks", "done"]), "20");
     let other = Tenure::builder().store(&replica.url()).fresh_store(true).connect().await.unwrap();
-    let again = other.once("job", tenure::Tick::Number(20), |_| async { Ok::<_, String>(()) });
-    let done = tenure::Once::AlreadyDone(TickOutcome::Succeeded);
+    let again = other.once("job", tenure::Tick::number(20), |_| async { Ok::<_, String>(()) });
+    let done = tenure::OnceOutcome::AlreadyDone(TickOutcome::Succeeded);
     assert_eq!(again.await.unwrap(), done);
 }
 
@@ -309,21 +312,21 @@ async fn a_tick_that_the_replica_does_not_know_of_is_not_called_done() {
     let mut replica = replica_of(&master);
     let tenure = Tenure::builder().store(&strict(&master, 1)).fresh_store(true);
     let tenure = tenure.connect().await.unwrap();
-    let mut once = tenure::Once::NotNow(tenure::Reason::LeaseEnded);
+    let mut once = tenure::OnceOutcome::NotNow(tenure::Reason::LeaseEnded);
     // On a busy machine the replica may be late even with the grant.
     for _ in 0..10 {
         replica.resume();
-        let job = tenure.job("job").tick(tenure::Tick::Number(1)).ttl(Duration::from_secs(6));
+        let job = tenure.job("job").tick(tenure::Tick::number(1)).ttl(Duration::from_secs(6));
         let work = |_| {
             replica.pause();
             async { Ok::<_, String>(()) }
         };
         once = job.run(work).await.unwrap();
-        if !matches!(once, tenure::Once::NotNow(_) | tenure::Once::Interrupted(_)) {
+        if !matches!(once, tenure::OnceOutcome::NotNow(_) | tenure::OnceOutcome::Interrupted(_)) {
             break;
         }
     }
-    assert_eq!(once, tenure::Once::Unrecorded(Ok(())));
+    assert_eq!(once, tenure::OnceOutcome::Unrecorded(Ok(())));
     assert_eq!(master.cli(&["HGET", "{tenure:job}:ticks", "done"]), "1", "it alone has it");
 }
 

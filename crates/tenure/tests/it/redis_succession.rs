@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use store_server::Server;
-use tenure::{Asked, Election, Observer, Tenure};
+use tenure::{AskOutcome, Election, Observer, Tenure};
 use testkit::RedisServer;
 
 /// A lease that a busy machine renews in time.
@@ -37,7 +37,7 @@ impl Pair {
     }
 
     async fn leader(&self) -> Option<String> {
-        let leadership = self.operator.leader("job").await.unwrap();
+        let leadership = self.operator.observe("job").unwrap().leader().await.unwrap();
         leadership.leader().map(|leader| leader.id.name().to_owned())
     }
 }
@@ -56,9 +56,9 @@ fn quorum_of(ports: impl Iterator<Item = u16>) -> String {
 }
 
 /// What was told, and not what is so by the time that somebody looks.
-fn told(asked: &Asked) -> Option<&str> {
+fn told(asked: &AskOutcome) -> Option<&str> {
     match asked {
-        Asked::Done { leader: Some(leader) } => Some(leader.id.name()),
+        AskOutcome::Done { leader: Some(leader) } => Some(leader.id.name()),
         _ => None,
     }
 }
@@ -67,7 +67,7 @@ async fn every_hand_over_is_done_when_the_successor_leads(url: &str) {
     let pair = Pair::on(url).await;
     for round in 0..ROUNDS {
         for to in ["bob", "ada"] {
-            let asked = pair.operator.ask_to_hand_over("job", to).await.unwrap();
+            let asked = pair.operator.observe("job").unwrap().ask_to_hand_over(to).await.unwrap();
             assert_eq!(told(&asked), Some(to), "round {round} on {url}: {asked:?}");
             assert_eq!(pair.leader().await.as_deref(), Some(to), "round {round} on {url}");
         }
@@ -77,7 +77,7 @@ async fn every_hand_over_is_done_when_the_successor_leads(url: &str) {
 async fn every_resignation_tells_who_leads_next(url: &str) {
     let pair = Pair::on(url).await;
     for round in 0..ROUNDS {
-        let asked = pair.operator.ask_to_resign("job").await.unwrap();
+        let asked = pair.operator.observe("job").unwrap().ask_to_resign().await.unwrap();
         assert!(told(&asked).is_some(), "round {round} on {url}: {asked:?}");
     }
 }
@@ -135,6 +135,6 @@ async fn nobody_is_waited_for_where_nobody_could_lead_next() {
         assert!(begun.elapsed() < PATIENT, "bob is never known as not ready");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let asked = operator.ask_to_resign("job").await.unwrap();
-    assert_eq!(asked, Asked::Done { leader: None });
+    let asked = operator.observe("job").unwrap().ask_to_resign().await.unwrap();
+    assert_eq!(asked, AskOutcome::Done { leader: None });
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure::{Once, Tenure};
-use tenure_core::protocol::{Outcome, Request, Tick, TickOutcome, Token};
+use tenure::{OnceOutcome, Tenure};
+use tenure_core::protocol::{Outcome, Request, TickId, TickOutcome, Token};
 use testkit::RedisServer;
 
 use crate::actor::{Actor, LONG};
@@ -11,12 +11,12 @@ use crate::actor::{Actor, LONG};
 const TICKS: &str = "{tenure:job}:ticks";
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-async fn begin(actor: &Actor, token: Token, tick: &Tick) -> Outcome {
+async fn begin(actor: &Actor, token: Token, tick: &TickId) -> Outcome {
     let request = Request::TickBegin { token, tick: tick.clone(), rerun_crashed: false };
     actor.ask(request).await.unwrap().outcome
 }
 
-async fn finish(actor: &Actor, token: Token, tick: &Tick) {
+async fn finish(actor: &Actor, token: Token, tick: &TickId) {
     let outcome = TickOutcome::Succeeded;
     let request = Request::TickFinish { token, tick: tick.clone(), outcome, keep: LONG };
     assert_eq!(actor.ask(request).await.unwrap().outcome, Outcome::Done);
@@ -28,8 +28,8 @@ fn number_now(server: &RedisServer, period: Duration) -> u64 {
     time.lines().next().unwrap().parse::<u64>().unwrap() / period.as_secs()
 }
 
-fn hour(number: u64) -> Tick {
-    Tick::Period { number, period: HOUR }
+fn hour(number: u64) -> TickId {
+    TickId::Period { number, period: HOUR }
 }
 
 #[tokio::test]
@@ -40,15 +40,15 @@ async fn a_job_whose_period_was_changed_goes_on() {
     for seconds in [1, 3600, 86_400, 60] {
         let tick = tenure::Tick::every(Duration::from_secs(seconds));
         let once = tenure.once("job", tick, |_| async { Ok::<_, String>(()) }).await.unwrap();
-        assert_eq!(once, Once::Ran(Ok(())), "every {seconds} s");
+        assert_eq!(once, OnceOutcome::Ran(Ok(())), "every {seconds} s");
     }
     for seconds in [3600, 86_400] {
         let tick = tenure::Tick::every(Duration::from_secs(seconds));
         let once = tenure.once("job", tick, |_| async { Ok::<_, String>(()) }).await.unwrap();
         let is_right = match once {
-            Once::AlreadyDone(TickOutcome::Succeeded) => true,
+            OnceOutcome::AlreadyDone(TickOutcome::Succeeded) => true,
             // The hour or the day may have ended meanwhile.
-            Once::Ran(_) => number_now(&server, Duration::from_secs(60)).is_multiple_of(60),
+            OnceOutcome::Ran(_) => number_now(&server, Duration::from_secs(60)).is_multiple_of(60),
             _ => false,
         };
         assert!(is_right, "every {seconds} s");
@@ -70,8 +70,8 @@ async fn what_an_earlier_version_recorded_is_understood() {
     assert_eq!(begin(&ada, token, &hour(now)).await, failed, "done before the upgrade");
     let done = Outcome::TickDone(TickOutcome::Succeeded);
     assert_eq!(begin(&ada, token, &hour(now - 1)).await, done, "a later one has run");
-    assert_eq!(begin(&ada, token, &Tick::Number(now)).await, failed);
-    assert_eq!(begin(&ada, token, &Tick::Number(now - 1)).await, done);
+    assert_eq!(begin(&ada, token, &TickId::Number(now)).await, failed);
+    assert_eq!(begin(&ada, token, &TickId::Number(now - 1)).await, done);
     earlier(now - 1);
     assert_eq!(begin(&ada, token, &hour(now)).await, Outcome::TickRuns);
 
@@ -91,10 +91,10 @@ async fn an_earlier_version_beside_this_one_does_not_run_a_tick_again() {
     let ada = Actor::at(&server.url(), "job");
     let token = ada.lead(1).await;
     let now = number_now(&server, HOUR);
-    for tick in [hour(now), Tick::Number(now + 7)] {
+    for tick in [hour(now), TickId::Number(now + 7)] {
         assert_eq!(begin(&ada, token, &tick).await, Outcome::TickRuns);
         finish(&ada, token, &tick).await;
-        let (Tick::Period { number, .. } | Tick::Number(number)) = tick else { continue };
+        let (TickId::Period { number, .. } | TickId::Number(number)) = tick else { continue };
         // What such a version compares with.
         assert_eq!(server.cli(&["HGET", TICKS, "done"]), number.to_string());
         assert_eq!(server.cli(&["HGET", TICKS, "outcome"]), "ok");
@@ -102,7 +102,7 @@ async fn an_earlier_version_beside_this_one_does_not_run_a_tick_again() {
     // Then that one finishes the next, and this one knows it.
     server.cli(&["HSET", TICKS, "done", &(now + 8).to_string(), "outcome", "ok"]);
     let done = Outcome::TickDone(TickOutcome::Succeeded);
-    assert_eq!(begin(&ada, token, &Tick::Number(now + 8)).await, done);
+    assert_eq!(begin(&ada, token, &TickId::Number(now + 8)).await, done);
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn periods_that_are_over_are_forgotten() {
     let token = ada.lead(1).await;
     for length in 1..=300_u64 {
         // Numbers from long ago, each of another length.
-        let tick = Tick::Period { number: 5, period: Duration::from_millis(length) };
+        let tick = TickId::Period { number: 5, period: Duration::from_millis(length) };
         assert_eq!(begin(&ada, token, &tick).await, Outcome::TickRuns);
         finish(&ada, token, &tick).await;
     }
@@ -144,7 +144,7 @@ async fn periods_that_are_over_are_forgotten() {
     let now = hour(number_now(&server, HOUR));
     finish(&ada, token, &now).await;
     for length in 301..=600_u64 {
-        let tick = Tick::Period { number: 5, period: Duration::from_millis(length) };
+        let tick = TickId::Period { number: 5, period: Duration::from_millis(length) };
         finish(&ada, token, &tick).await;
     }
     assert!(matches!(begin(&ada, token, &now).await, Outcome::TickDone(_)), "it is not over");

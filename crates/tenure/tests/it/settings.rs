@@ -35,7 +35,7 @@ async fn a_bad_election_names_the_setting() {
         assert!(matches!(tenure.election(name).start().await, Err(Error::Name(_))), "{name:?}");
         assert!(matches!(tenure.observe(name), Err(Error::Name(_))), "{name:?}");
     }
-    let leader = world.advance_while(tenure.leader("x")).await.unwrap();
+    let leader = world.advance_while(tenure.observe("x").unwrap().leader()).await.unwrap();
     assert!(leader.leader().is_none(), "nothing was touched");
 }
 
@@ -65,13 +65,16 @@ async fn a_third_party_brings_its_own_scheme_and_its_own_connector() {
     let election = ada.election("x").start().await.unwrap();
     let term = election.wait_for_leadership().await.unwrap();
 
-    let bob = Tenure::with_connector(move || {
+    let bob = Tenure::builder().connector(move || {
         let backend: Arc<dyn Backend> = Arc::new(store);
         Box::pin(std::future::ready(Ok(backend)))
     });
-    let bob = bob.await.unwrap();
+    let bob = bob.connect().await.unwrap();
     assert!(bob.try_acquire("x").await.unwrap().is_none(), "both share one store");
-    assert_eq!(bob.leader("x").await.unwrap().leader().unwrap().token, term.token());
+    assert_eq!(
+        bob.observe("x").unwrap().leader().await.unwrap().leader().unwrap().token,
+        Some(term.token())
+    );
 }
 
 #[tokio::test]
@@ -87,7 +90,7 @@ async fn prefixes_and_whole_keys_keep_elections_apart() {
     let same = bob.election("other-name").key("team-a:job").start().await.unwrap();
     world.advance(seconds(1)).await;
     assert!(!same.is_leader(), "the same key is the same resource");
-    assert_eq!(same.leader().unwrap().id, *on_ada.id());
+    assert_eq!(same.status().seen_leader.unwrap().id, *on_ada.id());
     assert!(bob.observe_key("job", "team-a:job").is_ok());
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use tenure::backend::{Backend, Calling, Connection, Subscription};
-use tenure::{Error, MemoryBackend, Once, Tenure, Term, Tick, blocking};
+use tenure::{Error, MemoryBackend, OnceOutcome, Tenure, Term, Tick, blocking};
 use tenure_core::Resource;
 use tenure_core::protocol::{Call, Request};
 use testkit::{GENEROUS, wait_until};
@@ -128,10 +128,10 @@ async fn whoever_waits_is_woken_while_the_driver_is_held_up() {
     let term = leader.wait_for_leadership().await.unwrap();
     let cancelled = term.cancellation();
     gate.close(Closed::ToRenewals);
-    tokio::time::timeout(GENEROUS, term.stopping()).await.expect("told to stop");
+    tokio::time::timeout(GENEROUS, term.wait_until_stopping()).await.expect("told to stop");
     assert!(cancelled.is_cancelled() && term.stop_reason().is_some());
-    tokio::time::timeout(GENEROUS, term.cut_off()).await.expect("cut off");
-    tokio::time::timeout(GENEROUS, term.lost()).await.expect("over");
+    tokio::time::timeout(GENEROUS, term.wait_until_cut_off()).await.expect("cut off");
+    tokio::time::timeout(GENEROUS, term.wait_until_over()).await.expect("over");
     assert!(gate.is_holding_up() && !term.is_valid());
     drop(term);
     gate.open();
@@ -164,7 +164,7 @@ async fn work_that_ended_after_its_lease_is_not_returned() {
     });
     wait_until("the next leader", GENEROUS, || standby.is_leader());
     gate.open();
-    wait_until("the stand-by again", GENEROUS, || leader.role() == tenure::Role::Standby);
+    wait_until("the stand-by again", GENEROUS, || leader.status().role == tenure::Role::Standby);
     assert!(!running.is_finished(), "two would have done it");
     leader.stop().await;
     assert!(matches!(running.await.unwrap(), Err(Error::Stopped { .. })));
@@ -215,9 +215,9 @@ fn a_thread_that_ended_after_its_lease_runs_anew() {
 async fn run_elsewhere(bob: &Tenure) {
     let begun = std::time::Instant::now();
     loop {
-        let job = bob.job(NAME).tick(Tick::Number(1)).ttl(TTL);
+        let job = bob.job(NAME).tick(Tick::number(1)).ttl(TTL);
         match job.run(|_| async { Ok::<_, String>(()) }).await.unwrap() {
-            Once::Ran(Ok(())) => return,
+            OnceOutcome::Ran(Ok(())) => return,
             other => assert!(begun.elapsed() < GENEROUS, "never its turn: {other:?}"),
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -240,7 +240,7 @@ async fn two_instances_never_both_ran_a_tick() {
             closed.open();
         });
         let gates = Arc::clone(&gate);
-        let job = ada.job(NAME).tick(Tick::Number(1)).ttl(TTL);
+        let job = ada.job(NAME).tick(Tick::number(1)).ttl(TTL);
         let ran = job.run(|_term| async move {
             gates.close(stalls);
             if stalls == Closed::ToRenewals {
@@ -253,8 +253,8 @@ async fn two_instances_never_both_ran_a_tick() {
         let ran = ran.await.unwrap();
         elsewhere.await.unwrap();
         match stalls {
-            Closed::ToOutcomes => assert_eq!(ran, Once::Unrecorded(Ok(()))),
-            _ => assert!(matches!(ran, Once::Interrupted(_)), "{ran:?}"),
+            Closed::ToOutcomes => assert_eq!(ran, OnceOutcome::Unrecorded(Ok(()))),
+            _ => assert!(matches!(ran, OnceOutcome::Interrupted(_)), "{ran:?}"),
         }
     }
 }

@@ -41,9 +41,9 @@ async fn what_the_work_returns_ends_the_election_and_is_returned() {
     });
     let token = world.advance_while(running).await.unwrap().unwrap();
     assert!(token.get() > 0);
-    assert_eq!(election.role(), Role::Stopped);
+    assert_eq!(election.status().role, Role::Stopped);
     let operator = world.client("op").await;
-    let leader = world.advance_while(operator.leader(NAME)).await.unwrap();
+    let leader = world.advance_while(operator.observe(NAME).unwrap().leader()).await.unwrap();
     assert_eq!(leader.leader(), None, "the term was given back");
 }
 
@@ -164,7 +164,7 @@ async fn a_panic_gives_the_term_up_is_told_and_backs_off() {
     world.settle().await;
     assert_eq!(runs.load(Ordering::SeqCst), 1);
     assert!(!ada.is_leader(), "given up at once");
-    assert_eq!(ada.status().reason.code(), "paused-here", "it holds back");
+    assert_eq!(ada.status().reason.code(), "stands-back", "it holds back");
     world.run_until(|| runs.load(Ordering::SeqCst) == 2).await;
     let second = world.elapsed();
     assert!(second >= Duration::from_millis(250));
@@ -217,7 +217,7 @@ async fn no_guard_is_given_on_a_term_that_is_ending() {
     assert!(term.is_stopping() && term.is_valid());
     assert!(ada.term().is_none() && !ada.is_leader());
     assert_eq!(term.stop_reason(), Some(Reason::Stopped));
-    let lost = term.lost();
+    let lost = term.wait_until_over();
     world.advance_while(lost).await;
     assert!(!term.is_valid());
     drop(term);
@@ -228,7 +228,8 @@ async fn no_guard_is_given_on_a_term_that_is_ending() {
 fn a_blocked_runtime_stops_neither_renewals_nor_the_flip_of_is_leader() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let tenure = Tenure::with_backend(Arc::new(MemoryBackend::new())).await.unwrap();
+        let tenure =
+            Tenure::builder().backend(Arc::new(MemoryBackend::new())).connect().await.unwrap();
         let ttl = Duration::from_millis(600);
         let election = tenure.election(NAME).ttl(ttl).start().await.unwrap();
         let term = election.wait_for_leadership().await.unwrap();
@@ -260,7 +261,7 @@ fn the_blocking_facade_runs_work_on_a_plain_thread() {
         std::thread::yield_now();
     }
     assert!(election.is_leader() && tenure.is_leader(NAME));
-    assert!(tenure.leader(NAME).unwrap().leader().is_some());
+    assert!(tenure.observe(NAME).unwrap().leader().unwrap().leader().is_some());
     election.stop();
     assert!(matches!(worker.join().unwrap(), Err(Error::Stopped { .. })));
     assert!(!election.is_leader());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tenure::{Election, Event, EventKind, OnLoss, Once, Tenure, Term, Tick};
+use tenure::{Election, Event, EventKind, OnLoss, OnceOutcome, Tenure, Term, Tick};
 use tenure_core::Moment;
 use tokio::signal::unix::{SignalKind, signal};
 use trials::clock;
@@ -166,7 +166,7 @@ async fn work(term: Term, lingers: Duration, token: Arc<AtomicU64>) {
     token.store(term.token().get(), Ordering::Release);
     let _guard = Ended(term.token().get(), token);
     say(&format!("work-begin {}", term.token()));
-    term.stopping().await;
+    term.wait_until_stopping().await;
     tokio::time::sleep(lingers).await;
 }
 
@@ -177,7 +177,7 @@ async fn run_ticks(tenure: Tenure, ttl: Duration, every: Duration) {
         let tick = clock::now().as_nanos() / every.as_nanos() as u64;
         let job = tenure.job("ticks").ttl(ttl).tick(Tick::named(&tick.to_string()));
         let outcome = job.run(|term| work_at_tick(term, tick, every / 4)).await;
-        if let Ok(Once::Ran(Ok(()))) = outcome {
+        if let Ok(OnceOutcome::Ran(Ok(()))) = outcome {
             tell_what(What::TickDone(tick));
         }
         tokio::time::sleep(every / 10).await;

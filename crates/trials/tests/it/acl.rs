@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 use tenure::fence::FencedValue;
-use tenure::{Error, EventKind, Force, StoreErrorKind, Tenure, Tick};
+use tenure::{Error, EventKind, StoreErrorKind, Tenure, Tick};
 use testkit::{GENEROUS, RedisServer, SentinelGroup, wait_until};
 
 use crate::player::{Player, start};
@@ -49,18 +49,18 @@ async fn the_user_of_the_page_may_do_all_that_there_is() {
         Tenure::builder().store(&url).ttl(TTL).fresh_store(true).connect().await.unwrap();
     ada.election.hand_over("bob").await.unwrap();
     let token = bob.leads().await;
-    assert!(operator.ask_to_resign("job").await.unwrap().is_done());
+    assert!(operator.observe("job").unwrap().ask_to_resign().await.unwrap().is_done());
     ada.leads().await;
-    operator.pause("job", GENEROUS).await.unwrap();
-    operator.resume("job").await.unwrap();
+    operator.observe("job").unwrap().pause(GENEROUS).await.unwrap();
+    operator.observe("job").unwrap().resume().await.unwrap();
     let observer = operator.observe("job").unwrap();
     assert_eq!(observer.look().await.unwrap().warnings, Vec::<String>::new());
     assert!(!observer.history(10).await.unwrap().is_empty());
     observer.changes().await.unwrap().next().await.unwrap();
     ada.election.stop().await;
     bob.election.stop().await;
-    operator.clear("job", "a test", Force::Yes).await.unwrap();
-    for tick in [Tick::Number(1), Tick::Number(2), Tick::named("migration"), Tick::every(TTL)] {
+    operator.observe("job").unwrap().force_clear("a test").await.unwrap();
+    for tick in [Tick::number(1), Tick::number(2), Tick::named("migration"), Tick::every(TTL)] {
         let job = operator.job("ticks").tick(tick).wait_for_outcome(GENEROUS);
         assert!(job.run(|_| async { Ok::<_, String>(()) }).await.unwrap().ran().is_some());
     }

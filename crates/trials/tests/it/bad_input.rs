@@ -1,7 +1,7 @@
 //! Bad input: a typed error that names the thing and the next step, and a store left as it was.
 
 use std::time::Duration;
-use tenure::{ElectionBuilder, Error, Force, NameError, StoreErrorKind, Tenure, Tick, TimingError};
+use tenure::{ElectionBuilder, Error, StoreErrorKind, Tenure, Tick};
 use testkit::RedisServer;
 use trials::clock;
 
@@ -76,7 +76,8 @@ async fn impossible_timings_name_the_rule_they_break() {
     }
     let on_the_client = Tenure::builder().store(&witness.server.url()).ttl(millis(5));
     let error = on_the_client.connect().await.unwrap_err();
-    assert!(matches!(error, Error::Timing(TimingError::LeaseOutOfRange { .. })), "{error:?}");
+    assert!(matches!(error, Error::Timing(_)), "{error:?}");
+    assert_says(&error, &["must lie between"]);
     witness.assert_unchanged("a bad timing");
 }
 
@@ -99,13 +100,8 @@ async fn names_that_cannot_be_used_are_refused_everywhere() {
             tenure.election(name).start().await.unwrap_err(),
             tenure.try_acquire(name).await.unwrap_err(),
             tenure.observe(name).unwrap_err(),
-            tenure.leader(name).await.unwrap_err(),
-            tenure.history(name, 1).await.unwrap_err(),
-            tenure.ask_to_resign(name).await.unwrap_err(),
-            tenure.pause(name, seconds(1)).await.unwrap_err(),
-            tenure.clear(name, "why", Force::Yes).await.unwrap_err(),
             tenure
-                .once(name, Tick::Number(1), |_| async { Ok::<_, String>(()) })
+                .once(name, Tick::number(1), |_| async { Ok::<_, String>(()) })
                 .await
                 .unwrap_err(),
         ];
@@ -115,7 +111,8 @@ async fn names_that_cannot_be_used_are_refused_everywhere() {
         }
     }
     let error = tenure.election("job").key("a}b").start().await.unwrap_err();
-    assert!(matches!(error, Error::Name(NameError::BreaksHashTag { .. })), "{error:?}");
+    assert!(matches!(error, Error::Name(_)), "{error:?}");
+    assert_says(&error, &["hash tag"]);
     for instance in ["", "a b", "a\u{1b}[31m", &"x".repeat(200)] {
         let error = Tenure::builder().store(&url).instance(instance).connect().await.unwrap_err();
         assert!(matches!(error, Error::Name(_)), "{instance:?}: {error:?}");
@@ -167,7 +164,10 @@ async fn settings_out_of_bounds_are_refused() {
         assert_says(&once.unwrap_err(), parts);
     }
     for lasts in [Duration::ZERO, seconds(u64::MAX / 2)] {
-        assert_says(&tenure.pause("job", lasts).await.unwrap_err(), &["pause", "choose"]);
+        assert_says(
+            &tenure.observe("job").unwrap().pause(lasts).await.unwrap_err(),
+            &["pause", "choose"],
+        );
     }
     witness.assert_unchanged("a setting out of bounds");
 }
@@ -194,7 +194,7 @@ async fn a_refused_login_says_so_in_every_call_and_what_to_do() {
             "{login}: {error:?}"
         );
         assert_says(&error, &parts);
-        let error = tenure.leader("job").await.unwrap_err();
+        let error = tenure.observe("job").unwrap().leader().await.unwrap_err();
         assert_says(&error, &parts);
         let mut player = start(tenure.election("job").fresh_store(true)).await;
         let reason = player.fails("store").await.to_string();
@@ -216,7 +216,7 @@ async fn a_closed_port_is_told_soon_with_its_address_and_what_to_do() {
     let parts = ["store unreachable", &address, "nothing listens there: start the store"];
     for _ in 0..2 {
         assert_says(&tenure.try_acquire("job").await.unwrap_err(), &parts);
-        assert_says(&tenure.leader("job").await.unwrap_err(), &parts);
+        assert_says(&tenure.observe("job").unwrap().leader().await.unwrap_err(), &parts);
     }
     assert!(clock::now().since(began_at) < seconds(15), "{:?}", clock::now().since(began_at));
     let waited = start(tenure.election("lasting")).await;
@@ -243,14 +243,17 @@ async fn foreign_data_in_the_way_is_named_and_left_as_it_is() {
         let mut errors = vec![
             tenure.try_acquire("job").await.unwrap_err(),
             tenure
-                .once("job", Tick::Number(1), |_| async { Ok::<_, String>(()) })
+                .once("job", Tick::number(1), |_| async { Ok::<_, String>(()) })
                 .await
                 .unwrap_err(),
-            tenure.pause("job", seconds(1)).await.unwrap_err(),
-            tenure.clear("job", "why", Force::Yes).await.unwrap_err(),
+            tenure.observe("job").unwrap().pause(seconds(1)).await.unwrap_err(),
+            tenure.observe("job").unwrap().force_clear("why").await.unwrap_err(),
         ];
         // Who leads is told by the key alone, whatever stands beside it.
-        let (seen, asked) = (tenure.leader("job").await, tenure.ask_to_resign("job").await);
+        let (seen, asked) = (
+            tenure.observe("job").unwrap().leader().await,
+            tenure.observe("job").unwrap().ask_to_resign().await,
+        );
         match parts[0] == key {
             true => errors.extend([seen.unwrap_err(), asked.unwrap_err()]),
             false => assert!(seen.is_ok() && asked.is_ok(), "{write:?}: {seen:?}, {asked:?}"),
@@ -277,12 +280,12 @@ async fn a_token_far_ahead_of_the_clock_is_named_and_grants_nothing() {
     let tenure = builder.connect().await.unwrap();
     for error in [
         tenure.try_acquire("job").await.unwrap_err(),
-        tenure.once("job", Tick::Number(1), |_| async { Ok::<_, String>(()) }).await.unwrap_err(),
+        tenure.once("job", Tick::number(1), |_| async { Ok::<_, String>(()) }).await.unwrap_err(),
     ] {
         assert!(matches!(error, Error::Conflict { .. }), "{error:?}");
         assert_says(&error, &[meta, "year ahead", "choose another key, or remove it yourself"]);
     }
-    tenure.pause("job", seconds(1)).await.unwrap();
+    tenure.observe("job").unwrap().pause(seconds(1)).await.unwrap();
 }
 
 #[tokio::test]

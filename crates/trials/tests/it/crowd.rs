@@ -29,7 +29,7 @@ async fn two_hundred_candidates_and_a_release_make_one_winner_and_few_tries() {
         elections.extend(join_all(ranks.map(|rank| join(&url, rank))).await);
     }
     wait_until("everyone to know of everyone", GENEROUS * 3, || {
-        elections.iter().all(|election| election.members().len() == CANDIDATES)
+        elections.iter().all(|election| election.status().seen_members.len() == CANDIDATES)
     });
     let first_leader = elections.iter().position(Election::is_leader).unwrap();
     let tries_before = tries_at_rest(&elections).await;

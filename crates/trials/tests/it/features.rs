@@ -7,7 +7,9 @@ use std::time::Duration;
 use tenure::backend::Backend;
 use tenure::backend::redis::{Login, RedisBackend, Stream};
 use tenure::blocking::wait;
-use tenure::{Election, EventKind, Leadership, Once, Role, Tenure, Tick, TickOutcome, Vacancy};
+use tenure::{
+    Election, EventKind, Leadership, OnceOutcome, Role, Tenure, Tick, TickOutcome, Token, Vacancy,
+};
 use testkit::{GENEROUS, RedisServer, wait_until};
 
 use crate::instance::Instance;
@@ -57,7 +59,7 @@ async fn listeners_hear_everything_in_order_and_a_failing_one_harms_nobody() {
     });
     let handle = handle.unwrap();
     wait_until("a few renewals", GENEROUS, || election.status().counts.renewals >= 2);
-    handle.unregister();
+    drop(handle);
     let before = heard_twice.load(Ordering::SeqCst);
     assert!(before > 0);
     election.resign().await;
@@ -108,11 +110,11 @@ async fn migrate(url: &str, name: &'static str, fails: Option<&'static str>) {
     let mut ran = 0;
     for outcome in outcomes.collect::<Vec<_>>() {
         match outcome.await.unwrap() {
-            Once::Ran(result) => {
+            OnceOutcome::Ran(result) => {
                 ran += 1;
                 assert_eq!(result.err(), fails);
             }
-            Once::AlreadyDone(outcome) => assert_eq!(outcome, expected),
+            OnceOutcome::AlreadyDone(outcome) => assert_eq!(outcome, expected),
             other => panic!("{name}: {other:?}"),
         }
     }
@@ -133,7 +135,7 @@ async fn a_numbered_tick_runs_once_however_many_want_it_and_whenever_they_come()
                     runs.fetch_add(1, Ordering::SeqCst);
                     Ok::<_, String>(())
                 };
-                tenure.once("cron", Tick::Number(tick), work).await.unwrap();
+                let _whoever_ran = tenure.once("cron", Tick::number(tick), work).await.unwrap();
             }
         };
         // All at once, so short that some look before it is done and try when it is; then one that
@@ -168,24 +170,24 @@ async fn a_single_try_gives_a_guard_that_knows_its_time_and_gives_back_what_it_h
 async fn who_looks_on_is_told_that_nobody_leads_and_why() {
     let mut server = RedisServer::start();
     let onlooker = Tenure::connect(&server.url()).await.unwrap();
-    let look = async || onlooker.leader("job").await;
+    let look = async || onlooker.observe("job").unwrap().leader().await;
     assert_eq!(look().await, Ok(Leadership::Vacant(Vacancy::Free)));
     let mut leader = join(&server.url(), "leader", LONG).await;
     let token = leader.leads().await;
     let Ok(Leadership::Led { leader: seen, remaining: Some(left) }) = look().await else {
         panic!("somebody leads");
     };
-    assert_eq!((seen.token.get(), seen.foreign), (token, false));
+    assert_eq!((seen.token.map(Token::get), seen.foreign), (Some(token), false));
     assert!(left <= LONG && left > Duration::ZERO);
 
-    onlooker.pause("job", LONG).await.unwrap();
+    onlooker.observe("job").unwrap().pause(LONG).await.unwrap();
     leader.election.stop().await;
     assert!(matches!(look().await, Ok(Leadership::Vacant(Vacancy::Paused { .. }))));
-    onlooker.resume("job").await.unwrap();
+    onlooker.observe("job").unwrap().resume().await.unwrap();
     server.cli(&["SET", "tenure:job", "somebody-else", "PX", "60000"]);
     let seen = look().await.unwrap().leader().cloned().unwrap();
     assert_eq!((seen.id.as_str(), seen.foreign), ("somebody-else", true));
-    onlooker.clear("job", "it hangs", tenure::Force::Yes).await.unwrap();
+    onlooker.observe("job").unwrap().force_clear("it hangs").await.unwrap();
     assert!(matches!(look().await, Ok(Leadership::Vacant(Vacancy::Quarantine { .. }))));
     // Not knowing is not "nobody".
     server.kill();
@@ -198,7 +200,7 @@ async fn who_looks_on_is_told_that_nobody_leads_and_why() {
 async fn wait_for_ok(onlooker: &Tenure) -> Leadership {
     let wait = async {
         loop {
-            if let Ok(seen) = onlooker.leader("job").await {
+            if let Ok(seen) = onlooker.observe("job").unwrap().leader().await {
                 return seen;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -282,13 +284,13 @@ fn a_loss_ends_the_process_with_the_chosen_code_and_a_stop_does_not() {
 fn an_own_client_an_own_connector_and_no_runtime_will_do() {
     let server = RedisServer::start();
     let (url, port) = (server.url(), server.port());
-    let with_client = Tenure::with_connector(move || {
+    let with_client = Tenure::builder().connector(move || {
         Box::pin(async move {
             let client = redis::Client::open(url).expect("a valid address");
             Ok(Arc::new(RedisBackend::with_client(client)) as Arc<dyn Backend>)
         })
     });
-    let with_streams = Tenure::with_connector(move || {
+    let with_streams = Tenure::builder().connector(move || {
         let connector = move || async move {
             let stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
             std::io::Result::Ok(Box::new(stream) as Box<dyn Stream>)
@@ -298,7 +300,8 @@ fn an_own_client_an_own_connector_and_no_runtime_will_do() {
             Ok(Arc::new(backend) as Arc<dyn Backend>)
         })
     });
-    let (first, second) = (wait(with_client).unwrap(), wait(with_streams).unwrap());
+    let (first, second) =
+        (wait(with_client.connect()).unwrap(), wait(with_streams.connect()).unwrap());
     let lead = |tenure: &Tenure| -> Election {
         wait(tenure.election("job").ttl(LONG).fresh_store(true).start()).unwrap()
     };

@@ -97,7 +97,7 @@ async fn prefix_and_whole_key_are_settable_in_the_program_and_in_the_configurati
         assert_eq!(server.cli(&["HGET", meta, "token"]), token);
         players.push(player);
     }
-    let seen = configured.leader("reports").await.unwrap();
+    let seen = configured.observe("reports").unwrap().leader().await.unwrap();
     assert!(seen.leader().is_some(), "who looks on knows the key from the configuration, too");
     let foreign = server.cli(&["--scan", "--pattern", "tenure:*"]);
     assert_eq!(foreign, "", "nothing under the default prefix");

@@ -107,14 +107,15 @@ fn a_third_process_asks_for_a_resignation_and_for_a_hand_over() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let operator = runtime.block_on(tenure::Tenure::connect(&server.url())).unwrap();
 
-    let asked = runtime.block_on(operator.ask_to_resign("job")).unwrap();
+    let asked = runtime.block_on(operator.observe("job").unwrap().ask_to_resign()).unwrap();
     assert!(asked.is_done(), "{asked:?}");
     instances[1].wait_for_work();
 
-    let refused = runtime.block_on(operator.ask_to_hand_over("job", "nobody")).unwrap();
+    let refused =
+        runtime.block_on(operator.observe("job").unwrap().ask_to_hand_over("nobody")).unwrap();
     assert!(format!("{refused:?}").contains("not a member"), "{refused:?}");
 
-    let asked = runtime.block_on(operator.ask_to_hand_over("job", "a")).unwrap();
+    let asked = runtime.block_on(operator.observe("job").unwrap().ask_to_hand_over("a")).unwrap();
     assert!(asked.is_done(), "{asked:?}");
     instances[0].wait_for_work();
 

@@ -6,10 +6,10 @@ use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tenure::backend::Backend;
 use tenure::backend::redis::{Login, RedisBackend, RedisUrl};
-use tenure::backend::{Backend, Secret};
 use tenure::config::{Format, Loader};
-use tenure::{OnLoss, Tenure, Tick};
+use tenure::{OnLoss, Secret, Tenure, Tick};
 use testkit::{GENEROUS, RedisServer, wait_until};
 
 const CANARY: &str = "c4nary-in-the-c0al-mine";
@@ -125,21 +125,25 @@ async fn use_everything(printed: &Printed, server: &RedisServer) {
     let builder = Tenure::builder().config(config);
     show(&builder);
     let tenure = builder.connect().await.unwrap();
-    let election = tenure.election("job").ttl(TTL).on_loss(OnLoss::Callback(Arc::new(|_| ())));
+    let election = tenure.election("job").ttl(TTL).on_loss(OnLoss::Recontend);
     show(&election);
     let mut builder = election.on_event(|_| panic!("a listener panics"));
     let mut events = builder.events();
     let election = builder.start().await.unwrap();
     let term = election.wait_for_leadership_within(GENEROUS).await.unwrap();
     show(&(&tenure, &election, &term, &events, election.watch(), election.status()));
-    show(&(tenure.connection(), election.members(), election.on_event(|_| ()).unwrap()));
+    show(&(
+        tenure.connection(),
+        election.status().seen_members,
+        election.on_event(|_| ()).unwrap(),
+    ));
     printed.add("handle", format!("{} {}", tenure.store(), tenure.id()));
     let observer = tenure.observe("job").unwrap();
     show(&(&observer, observer.look().await.unwrap(), observer.changes().await.unwrap()));
     show(&observer.history(10).await.unwrap());
-    show(&tenure.job("job").tick(Tick::Number(1)));
+    show(&tenure.job("job").tick(Tick::number(1)));
     let work = |_| async { panic!("work panics") as Result<(), String> };
-    show(&tenure.once("other", Tick::Number(1), work).await.unwrap());
+    show(&tenure.once("other", Tick::number(1), work).await.unwrap());
     printed.error("error", &tenure.try_acquire("a}b").await.unwrap_err());
     while let Some(event) = events.try_next() {
         show(&event.unwrap());

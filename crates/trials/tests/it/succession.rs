@@ -45,7 +45,7 @@ async fn of_those_who_wait_the_highest_priority_goes_first() {
     for standby in [&mut low, &mut high, &mut middle] {
         standby.fails("held").await;
         wait_until("everyone to know of everyone", GENEROUS, || {
-            standby.election.members().len() == 4
+            standby.election.status().seen_members.len() == 4
         });
     }
     while leader.events.try_next().is_some() {}
@@ -126,7 +126,7 @@ async fn a_hand_over_that_cannot_succeed_is_refused_with_its_reason_and_changes_
     leader.leads().await;
     let _unready = play("unready", "2.0", false).await;
     let paused = play("paused", "2.0", true).await;
-    paused.election.pause();
+    paused.election.stand_back();
     let _old = play("old", "1.9", true).await;
     let _twins = [play("twin", "2.0", true).await, play("twin", "2.0", true).await];
     let mut left = play("left", "2.0", true).await;
@@ -150,7 +150,8 @@ async fn a_hand_over_that_cannot_succeed_is_refused_with_its_reason_and_changes_
         let error = leader.election.hand_over(to).await.unwrap_err();
         assert!(matches!(&error, Error::Refused { why: words } if words.contains(why)), "{error}");
         assert!(error.to_string().contains(to), "{error} does not name {to}");
-        let asked = format!("{:?}", operator.ask_to_hand_over("job", to).await.unwrap());
+        let asked =
+            format!("{:?}", operator.observe("job").unwrap().ask_to_hand_over(to).await.unwrap());
         assert!(asked.starts_with("Refused") && asked.contains(why), "{to}: {asked}");
         assert!(leader.election.is_leader(), "{to}: the refusal cost the leadership");
     }
@@ -205,7 +206,7 @@ async fn a_successor_that_wakes_too_late_takes_nothing_away() {
     frozen.process.pause();
 
     let operator = Tenure::connect(&server.url()).await.unwrap();
-    let asked = operator.ask_to_hand_over("job", "frozen").await.unwrap();
+    let asked = operator.observe("job").unwrap().ask_to_hand_over("frozen").await.unwrap();
     let refused = format!("{asked:?}");
     assert!(refused.starts_with("Refused"), "it never took over: {refused}");
     // The old leader takes it back once the claim is over, under a greater token.

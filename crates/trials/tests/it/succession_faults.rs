@@ -47,7 +47,8 @@ fn a_store_that_fails_over_in_the_middle_of_a_hand_over_ends_with_one_leader() {
     instances[1].process.pause();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let operator = runtime.block_on(Tenure::connect(&group.url())).unwrap();
-    let asking = runtime.spawn(async move { operator.ask_to_hand_over("job", "to").await });
+    let asking =
+        runtime.spawn(async move { operator.observe("job").unwrap().ask_to_hand_over("to").await });
     let successor = instances[1].id.clone();
     wait_until("the reservation", GENEROUS, || {
         group.servers[0].cli(&["GET", "tenure:job"]) == successor
@@ -81,7 +82,7 @@ async fn polite(server: &RedisServer, failback: Failback, ttl: Duration) -> Play
 /// How often a term was granted so far.
 async fn terms(server: &RedisServer) -> usize {
     let onlooker = Tenure::connect(&server.url()).await.unwrap();
-    let history = onlooker.history("job", 1000).await.unwrap();
+    let history = onlooker.observe("job").unwrap().history(1000).await.unwrap();
     history.iter().filter(|entry| entry.what == HistoryKind::Granted).count()
 }
 

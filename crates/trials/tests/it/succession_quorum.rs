@@ -68,7 +68,7 @@ async fn a_named_successor_takes_over_while_a_node_is_down() {
 
     // The same again, asked for by somebody else.
     let operator = Tenure::connect(&nodes.url()).await.unwrap();
-    let asked = operator.ask_to_hand_over("job", "a-bystander").await.unwrap();
+    let asked = operator.observe("job").unwrap().ask_to_hand_over("a-bystander").await.unwrap();
     assert!(bystander.leads().await > first, "{asked:?}");
 }
 
@@ -123,7 +123,8 @@ fn a_node_that_dies_in_the_middle_of_a_hand_over_changes_nothing() {
     instances[1].process.pause();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let operator = runtime.block_on(Tenure::connect(&nodes.url())).unwrap();
-    let asking = runtime.spawn(async move { operator.ask_to_hand_over("job", "to").await });
+    let asking =
+        runtime.spawn(async move { operator.observe("job").unwrap().ask_to_hand_over("to").await });
     wait_until("the lease to be given up", GENEROUS, || {
         nodes.0[1].cli(&["EXISTS", "tenure:job"]) == "0"
     });

@@ -168,7 +168,7 @@ async fn a_server_that_is_down_at_the_start_is_waited_for() {
     let mut player = join(&server.url(), "player", TTL).await;
     let Reason::Store(error) = player.fails("store").await else { unreachable!() };
     assert!(error.is_temporary(), "{error}");
-    assert_eq!(player.election.role(), Role::Unknown);
+    assert_eq!(player.election.status().role, Role::Unknown);
     assert!(!player.election.is_leader());
 
     server.restart();

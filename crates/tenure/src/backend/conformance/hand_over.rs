@@ -85,7 +85,7 @@ async fn only_the_holder_hands_over(stage: Stage) -> Verdict {
     let lost = bob.transfer(token, &cleo, LONG).await?;
     shaped!(lost, Outcome::Lost(LostWhy::HeldBy(holder)) if holder == ada.id);
     let lost = ada.transfer(beyond(token, 1), &bob, LONG).await?;
-    shaped!(lost, Outcome::Lost(LostWhy::OtherTerm(found)) if found == token);
+    shaped!(lost, Outcome::Lost(LostWhy::OtherTerm(found)) if found == Some(token));
     shaped!(ada.renew(token, LONG).await?, Outcome::Renewed);
     Ok(())
 }
@@ -108,7 +108,7 @@ async fn a_wish_reaches_the_holder_of_exactly_that_term(stage: Stage) -> Verdict
     let answer = ada.ask(Request::Renew { token, ttl: LONG, fleet_max_ttl: LONG }).await?;
     let found = shaped!(answer.view.wish, Some(wish) => wish);
     ensure!(found.kind == kind && found.by == bob.id, "the wish is {found:?}");
-    ensure!(found.token == token && found.refused.is_none(), "the wish is {found:?}");
+    ensure!(found.token == Some(token) && found.refused.is_none(), "the wish is {found:?}");
     ensure!(found.until > answer.view.server_time, "the wish is over: {found:?}");
     Ok(())
 }
@@ -188,6 +188,7 @@ async fn hints_tell_what_happens(stage: Stage) -> Verdict {
     heard(&mut ears, "the hand-over", is(Signal::Hint(handed))).await?;
     let token = bob.lead(1, LONG).await?;
     bob.release(token).await?;
-    heard(&mut ears, "the release", is(Signal::Hint(Hint::Released { token }))).await?;
+    heard(&mut ears, "the release", is(Signal::Hint(Hint::Released { token: Some(token) })))
+        .await?;
     Ok(())
 }

@@ -39,7 +39,7 @@ async fn a_free_resource_is_granted_to_one(stage: Stage) -> Verdict {
     shaped!(answer.outcome, Outcome::Held);
     let view = answer.view;
     ensure!(view.holder == Some(ada.id.clone()), "the holder is {:?}", view.holder);
-    ensure!(view.token == token && !view.foreign, "the view is {view:?}");
+    ensure!(view.token == Some(token) && !view.foreign, "the view is {view:?}");
     ensure!(view.pttl.is_some_and(|left| left <= LONG), "the lease is {:?}", view.pttl);
     ensure!(!view.incarnation.is_empty(), "the store does not tell which life this is");
     Ok(())
@@ -49,10 +49,10 @@ async fn looking_on_takes_nothing(stage: Stage) -> Verdict {
     let [ada, bob, _] = stage.players();
     let view = bob.view().await?;
     ensure!(view.holder.is_none() && view.pttl.is_none(), "a fresh resource has {view:?}");
-    ensure!(view.token == Token::NONE && view.wish.is_none(), "a fresh resource has {view:?}");
+    ensure!(view.token.is_none() && view.wish.is_none(), "a fresh resource has {view:?}");
     let token = ada.lead(1, LONG).await?;
     let view = bob.view().await?;
-    ensure!(view.token == token && view.holder == Some(ada.id), "looking on saw {view:?}");
+    ensure!(view.token == Some(token) && view.holder == Some(ada.id), "looking on saw {view:?}");
     Ok(())
 }
 
@@ -135,12 +135,12 @@ async fn a_renewal_outlives_the_first_lease(stage: Stage) -> Verdict {
 async fn a_renewal_under_another_token_touches_nothing(stage: Stage) -> Verdict {
     let [ada, ..] = stage.players();
     let token = ada.lead(1, LONG).await?;
-    for wrong in [beyond(token, 1), Token::new(1).unwrap_or_default()] {
+    for wrong in [beyond(token, 1), Token::new(1).expect("not zero")] {
         let lost = ada.renew(wrong, LONG * 10).await?;
-        shaped!(lost, Outcome::Lost(LostWhy::OtherTerm(found)) if found == token);
+        shaped!(lost, Outcome::Lost(LostWhy::OtherTerm(found)) if found == Some(token));
     }
     let view = ada.view().await?;
-    ensure!(view.token == token, "the token is {:?}", view.token);
+    ensure!(view.token == Some(token), "the token is {:?}", view.token);
     ensure!(view.pttl.is_some_and(|left| left <= LONG), "the lease is {:?}", view.pttl);
     Ok(())
 }
@@ -172,7 +172,7 @@ async fn a_release_under_another_token_touches_nothing(stage: Stage) -> Verdict 
     let [ada, ..] = stage.players();
     let token = ada.lead(1, LONG).await?;
     let lost = ada.release(beyond(token, 1)).await?;
-    shaped!(lost, Outcome::Lost(LostWhy::OtherTerm(found)) if found == token);
+    shaped!(lost, Outcome::Lost(LostWhy::OtherTerm(found)) if found == Some(token));
     shaped!(ada.renew(token, LONG).await?, Outcome::Renewed);
     Ok(())
 }
@@ -214,12 +214,12 @@ async fn a_lease_ends_by_itself_and_not_before(stage: Stage) -> Verdict {
 
 async fn tokens_grow_from_term_to_term(stage: Stage) -> Verdict {
     let players = stage.players();
-    let mut last = Token::NONE;
+    let mut last = None;
     for round in 0..30_usize {
         let player = &players[round % players.len()];
         let token = player.lead(round as u64 + 1, LONG).await?;
-        ensure!(token > last, "term {round} has {token:?} after {last:?}");
-        last = token;
+        ensure!(Some(token) > last, "term {round} has {token:?} after {last:?}");
+        last = Some(token);
         if round % 2 == 0 {
             shaped!(player.release(token).await?, Outcome::Released);
         } else {
@@ -236,7 +236,7 @@ async fn a_store_that_forgot_tokens_makes_everyone_wait(stage: Stage) -> Verdict
     shaped!(ada.release(token).await?, Outcome::Released);
     // Somebody saw a term that this store knows nothing of.
     let floor = beyond(token, 60_000_000);
-    let acquire = Acquire { floor, ..attempt_of(1, SHORT) };
+    let acquire = Acquire { floor: Some(floor), ..attempt_of(1, SHORT) };
     let answer = bob.ask(Request::Acquire(acquire.clone())).await?;
     let left = shaped!(answer.outcome, Outcome::Quarantine { left, .. } => left);
     ensure!(left >= SHORT, "a quarantine of {left:?} is shorter than a lease");

@@ -23,7 +23,7 @@ async fn a_foreign_holder_is_held_and_told(stage: Stage) -> Verdict {
     let lasts = Duration::from_secs(3);
     stage.meddler().take(&stage.resource, "somebody-else", Some(lasts)).await;
     let view = ada.view().await?;
-    ensure!(view.foreign && view.token == Token::NONE, "the view is {view:?}");
+    ensure!(view.foreign && view.token.is_none(), "the view is {view:?}");
     let (_, before) = ada.lead_at_last(&attempt_of(1, LONG)).await?;
     ensure!(before.iter().all(|o| *o == Outcome::Held), "before the grant came {before:?}");
     Ok(())
@@ -65,7 +65,7 @@ async fn what_cannot_be_a_holder_is_a_conflict_and_stays(stage: Stage) -> Verdic
     let [ada, bob, _] = stage.players();
     stage.meddler().obstruct(&stage.resource).await;
     shaped!(ada.acquire(1, LONG).await?, Outcome::Conflict { .. });
-    let token = Token::new(1).unwrap_or_default();
+    let token = Token::new(1).expect("not zero");
     shaped!(ada.renew(token, LONG).await?, Outcome::Lost(LostWhy::Overwritten(_)));
     shaped!(ada.release(token).await?, Outcome::Lost(LostWhy::Overwritten(_)));
     shaped!(ada.transfer(token, &bob, LONG).await?, Outcome::Lost(LostWhy::Overwritten(_)));
@@ -94,7 +94,7 @@ async fn a_store_that_forgot_everything_makes_everyone_wait(stage: Stage) -> Ver
     let [ada, bob, _] = stage.players();
     let token = ada.lead(1, LONG).await?;
     stage.meddler().forget(&stage.resource).await;
-    let knowing = Acquire { floor: token, ..attempt_of(1, SHORT) };
+    let knowing = Acquire { floor: Some(token), ..attempt_of(1, SHORT) };
     let asked = bob.outcome(Request::Acquire(knowing.clone())).await?;
     let left = shaped!(asked, Outcome::Quarantine { left, .. } => left);
     ensure!(left > SHORT, "a quarantine of {left:?} is not longer than a lease of {SHORT:?}");

@@ -52,7 +52,7 @@ async fn a_proposal_takes_nothing(stage: Stage) -> Verdict {
     ensure!(view.holder.is_none(), "a proposal took the resource: {view:?}");
     let token = settled(&bob, 1).await?;
     shaped!(ada.outcome(ballot(1, Ballot::Propose)).await?, Outcome::Held);
-    ensure!(bob.view().await?.token == token, "it changed the holder's token");
+    ensure!(bob.view().await?.token == Some(token), "it changed the holder's token");
     Ok(())
 }
 
@@ -72,7 +72,7 @@ async fn a_number_that_is_known_is_not_settled_again(stage: Stage) -> Verdict {
     let [ada, bob, _] = stage.players();
     let token = settled(&ada, 1).await?;
     ada.release(token).await?;
-    let known = LostWhy::OtherTerm(token);
+    let known = LostWhy::OtherTerm(Some(token));
     let again = bob.outcome(ballot(1, Ballot::Settle(token))).await?;
     ensure!(again == Outcome::Lost(known), "{token:?} was settled twice: {again:?}");
     let next = proposed(&bob, 1).await?;
@@ -87,7 +87,7 @@ async fn the_same_attempt_moves_on_to_a_higher_number(stage: Stage) -> Verdict {
     let raise = ada.outcome(ballot(1, Ballot::Settle(higher))).await?;
     shaped!(raise, Outcome::Granted { token: got } if got == higher);
     let lower = ada.outcome(ballot(1, Ballot::Settle(token))).await?;
-    ensure!(lower == Outcome::Lost(LostWhy::OtherTerm(higher)), "it went back: {lower:?}");
+    ensure!(lower == Outcome::Lost(LostWhy::OtherTerm(Some(higher))), "it went back: {lower:?}");
     shaped!(
         ada.outcome(Request::Abandon { attempt: 1 }).await?,
         Outcome::Abandoned { was_granted: true }
@@ -104,7 +104,7 @@ async fn a_vacant_node_adopts_a_later_term(stage: Stage) -> Verdict {
     let later = beyond(token, 1_000);
     shaped!(bob.outcome(adopt(later)).await?, Outcome::Renewed);
     let view = ada.view().await?;
-    ensure!(view.holder == Some(bob.id.clone()) && view.token == later, "{view:?}");
+    ensure!(view.holder == Some(bob.id.clone()) && view.token == Some(later), "{view:?}");
     ensure!(view.pttl.is_some(), "the adopted key has no expiry");
     shaped!(bob.renew(later, LONG).await?, Outcome::Renewed);
     shaped!(bob.release(later).await?, Outcome::Released);
@@ -129,7 +129,7 @@ async fn an_abandoned_number_is_adopted_from_a_rival_alone(stage: Stage) -> Verd
     bob.outcome(Request::Abandon { attempt: 1 }).await?;
     shaped!(bob.outcome(adopt(token)).await?, Outcome::Lost(_));
     shaped!(ada.outcome(adopt(token)).await?, Outcome::Renewed);
-    ensure!(ada.view().await?.token == token, "it came under another number");
+    ensure!(ada.view().await?.token == Some(token), "it came under another number");
     Ok(())
 }
 
@@ -169,7 +169,7 @@ async fn a_term_whose_key_ran_out_is_adopted_again(stage: Stage) -> Verdict {
     shaped!(ada.outcome(Request::Acquire(ask)).await?, Outcome::Granted { .. });
     ada.see("the end of the lease", |view| view.holder.is_none()).await?;
     shaped!(ada.outcome(adopt(token)).await?, Outcome::Renewed);
-    ensure!(ada.view().await?.token == token, "it came back under another token");
+    ensure!(ada.view().await?.token == Some(token), "it came back under another token");
     Ok(())
 }
 
@@ -178,8 +178,8 @@ async fn adopting_touches_no_other_term(stage: Stage) -> Verdict {
     let token = settled(&ada, 1).await?;
     shaped!(bob.outcome(adopt(beyond(token, 9))).await?, Outcome::Lost(LostWhy::HeldBy(_)));
     let own = ada.outcome(adopt(beyond(token, 9))).await?;
-    ensure!(own == Outcome::Lost(LostWhy::OtherTerm(token)), "{own:?}");
-    ensure!(ada.view().await?.token == token, "it changed the holder's token");
+    ensure!(own == Outcome::Lost(LostWhy::OtherTerm(Some(token))), "{own:?}");
+    ensure!(ada.view().await?.token == Some(token), "it changed the holder's token");
     Ok(())
 }
 

@@ -112,7 +112,7 @@ impl Player {
     /// An attempt that must be granted.
     pub(super) async fn lead(&self, attempt: u64, ttl: Duration) -> Result<Token, String> {
         match self.acquire(attempt, ttl).await? {
-            Outcome::Granted { token } if token.is_some() => Ok(token),
+            Outcome::Granted { token } => Ok(token),
             other => Err(format!("expected a grant to {}, got {other:?}", self.id.name())),
         }
     }
@@ -187,7 +187,7 @@ pub(super) fn attempt_of(attempt: u64, ttl: Duration) -> Acquire {
         attempt,
         ttl,
         fleet_max_ttl: ttl,
-        floor: Token::NONE,
+        floor: None,
         fresh_store: true,
         age_counts: true,
         lock_delay: Duration::ZERO,

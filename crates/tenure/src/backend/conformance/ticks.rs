@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::protocol::{LostWhy, Outcome, Request, Tick, TickOutcome, Token};
+use tenure_core::protocol::{LostWhy, Outcome, Request, TickId, TickOutcome, Token};
 
 use super::player::{LONG, Player, SHORT, Stage, beyond};
 use super::{Verdict, cases, ensure, shaped};
@@ -21,19 +21,19 @@ cases![
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-fn ticks() -> [Tick; 3] {
-    let period = Tick::Period { number: 41, period: HOUR };
-    [Tick::Number(41), Tick::Named("report of {today}; 100 %".into()), period]
+fn ticks() -> [TickId; 3] {
+    let period = TickId::Period { number: 41, period: HOUR };
+    [TickId::Number(41), TickId::Named("report of {today}; 100 %".into()), period]
 }
 
 /// The current period of this length by the store's clock, or one that lies `ahead` of it.
-async fn current(player: &Player, period: Duration, ahead: u64) -> Result<Tick, String> {
+async fn current(player: &Player, period: Duration, ahead: u64) -> Result<TickId, String> {
     let now = player.view().await?.server_time;
     let number = now.0 / period.as_micros() as u64 + ahead;
-    Ok(Tick::Period { number, period })
+    Ok(TickId::Period { number, period })
 }
 
-async fn run(player: &Player, token: Token, tick: &Tick) -> Verdict {
+async fn run(player: &Player, token: Token, tick: &TickId) -> Verdict {
     shaped!(begin(player, token, tick).await?, Outcome::TickRuns);
     shaped!(finish(player, token, tick).await?, Outcome::Done);
     Ok(())
@@ -42,7 +42,7 @@ async fn run(player: &Player, token: Token, tick: &Tick) -> Verdict {
 async fn each_length_of_a_period_has_a_record_of_its_own(stage: Stage) -> Verdict {
     let [ada, ..] = stage.players();
     let token = ada.lead(1, LONG).await?;
-    run(&ada, token, &Tick::Number(u64::from(u32::MAX))).await?;
+    run(&ada, token, &TickId::Number(u64::from(u32::MAX))).await?;
     for seconds in [1, 60, 60 * 60, 24 * 60 * 60, 24 * 60 * 60 + 1, 2] {
         let tick = current(&ada, Duration::from_secs(seconds), 0).await?;
         shaped!(look(&ada, &tick).await?, Outcome::TickUnknown);
@@ -62,8 +62,8 @@ async fn a_period_beyond_the_present_says_nothing_about_those_before_it(stage: S
     run(&ada, token, &present).await?;
     shaped!(look(&ada, &present).await?, Outcome::TickDone(TickOutcome::Succeeded));
     shaped!(look(&ada, &ahead).await?, Outcome::TickDone(TickOutcome::Succeeded));
-    let Tick::Period { number, period } = present else { return Err("no period".into()) };
-    let earlier = Tick::Period { number: number - 1, period };
+    let TickId::Period { number, period } = present else { return Err("no period".into()) };
+    let earlier = TickId::Period { number: number - 1, period };
     shaped!(look(&ada, &earlier).await?, Outcome::TickDone(TickOutcome::Succeeded));
     Ok(())
 }
@@ -90,26 +90,26 @@ async fn a_tick_that_never_started_is_open_again(stage: Stage) -> Verdict {
     Ok(())
 }
 
-async fn begin(player: &Player, token: Token, tick: &Tick) -> Result<Outcome, String> {
+async fn begin(player: &Player, token: Token, tick: &TickId) -> Result<Outcome, String> {
     let tick = tick.clone();
     player.outcome(Request::TickBegin { token, tick, rerun_crashed: false }).await
 }
 
-async fn finish(player: &Player, token: Token, tick: &Tick) -> Result<Outcome, String> {
+async fn finish(player: &Player, token: Token, tick: &TickId) -> Result<Outcome, String> {
     finish_with(player, token, tick, TickOutcome::Succeeded, LONG).await
 }
 
 async fn finish_with(
     player: &Player,
     token: Token,
-    tick: &Tick,
+    tick: &TickId,
     outcome: TickOutcome,
     keep: Duration,
 ) -> Result<Outcome, String> {
     player.outcome(Request::TickFinish { token, tick: tick.clone(), outcome, keep }).await
 }
 
-async fn look(player: &Player, tick: &Tick) -> Result<Outcome, String> {
+async fn look(player: &Player, tick: &TickId) -> Result<Outcome, String> {
     player.outcome(Request::TickLook { tick: tick.clone() }).await
 }
 
@@ -134,15 +134,15 @@ async fn a_finished_tick_does_not_run_again(stage: Stage) -> Verdict {
 async fn numbers_up_to_the_highest_finished_are_done(stage: Stage) -> Verdict {
     let [ada, ..] = stage.players();
     let token = ada.lead(1, LONG).await?;
-    shaped!(begin(&ada, token, &Tick::Number(7)).await?, Outcome::TickRuns);
-    shaped!(finish(&ada, token, &Tick::Number(7)).await?, Outcome::Done);
+    shaped!(begin(&ada, token, &TickId::Number(7)).await?, Outcome::TickRuns);
+    shaped!(finish(&ada, token, &TickId::Number(7)).await?, Outcome::Done);
     for number in [0, 3, 7] {
-        shaped!(begin(&ada, token, &Tick::Number(number)).await?, Outcome::TickDone(_));
+        shaped!(begin(&ada, token, &TickId::Number(number)).await?, Outcome::TickDone(_));
     }
-    shaped!(begin(&ada, token, &Tick::Number(8)).await?, Outcome::TickRuns);
-    shaped!(finish(&ada, token, &Tick::Number(2)).await?, Outcome::Done);
-    shaped!(look(&ada, &Tick::Number(7)).await?, Outcome::TickDone(_));
-    shaped!(look(&ada, &Tick::Number(8)).await?, Outcome::TickUnfinished { .. });
+    shaped!(begin(&ada, token, &TickId::Number(8)).await?, Outcome::TickRuns);
+    shaped!(finish(&ada, token, &TickId::Number(2)).await?, Outcome::Done);
+    shaped!(look(&ada, &TickId::Number(7)).await?, Outcome::TickDone(_));
+    shaped!(look(&ada, &TickId::Number(8)).await?, Outcome::TickUnfinished { .. });
     Ok(())
 }
 
@@ -158,12 +158,12 @@ async fn a_tick_that_was_begun_and_not_finished_is_told(stage: Stage) -> Verdict
     let second = bob.lead(1, LONG).await?;
     for tick in &ticks() {
         let told = begin(&bob, second, tick).await?;
-        shaped!(told, Outcome::TickUnfinished { by, token } if by == ada.id && token == first);
+        shaped!(told, Outcome::TickUnfinished { by, token } if by == ada.id && token == Some(first));
         let tick = tick.clone();
         let again = Request::TickBegin { token: second, tick: tick.clone(), rerun_crashed: true };
         shaped!(bob.outcome(again).await?, Outcome::TickRuns);
         let told = look(&ada, &tick).await?;
-        shaped!(told, Outcome::TickUnfinished { by, token } if by == bob.id && token == second);
+        shaped!(told, Outcome::TickUnfinished { by, token } if by == bob.id && token == Some(second));
         shaped!(finish(&bob, second, &tick).await?, Outcome::Done);
         shaped!(look(&ada, &tick).await?, Outcome::TickDone(TickOutcome::Succeeded));
     }
@@ -199,7 +199,7 @@ async fn ticks_run_inside_the_own_term_only(stage: Stage) -> Verdict {
 async fn the_outcome_of_a_named_tick_is_kept_for_a_while(stage: Stage) -> Verdict {
     let [ada, ..] = stage.players();
     let token = ada.lead(1, LONG).await?;
-    let tick = Tick::Named("short".into());
+    let tick = TickId::Named("short".into());
     shaped!(begin(&ada, token, &tick).await?, Outcome::TickRuns);
     finish_with(&ada, token, &tick, TickOutcome::Succeeded, SHORT).await?;
     for _ in 0..1000 {

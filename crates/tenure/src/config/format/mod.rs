@@ -12,7 +12,7 @@ mod yaml;
 
 use std::path::Path;
 
-use super::problem::{ConfigError, Problem};
+use super::problem::{ConfigError, Fault};
 use super::value::Node;
 
 /// How deep tables and lists may nest: far deeper than any setting, far from the stack's end.
@@ -45,7 +45,7 @@ impl Format {
     pub fn of_file(file: &Path) -> Result<Self, ConfigError> {
         let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         let unknown = |hint: &str| {
-            Err(Problem::UnknownFormat { file: file.to_owned(), hint: hint.to_owned() }.into())
+            Err(Fault::UnknownFormat { file: file.to_owned(), hint: hint.to_owned() }.into())
         };
         match ending.to_ascii_lowercase().as_str() {
             "toml" => Ok(Format::Toml),

@@ -7,7 +7,7 @@ pub const SLOT_COUNT: u16 = 16_384;
 /// keys stay together.
 ///
 /// ```
-/// # use store_types::crc16::slot_of;
+/// # use store_resp::slot::slot_of;
 /// assert_eq!(slot_of(b"{user:7}:name"), slot_of(b"{user:7}:age"));
 /// assert_eq!(slot_of(b"foo"), 12_182);
 /// ```
