@@ -132,7 +132,7 @@ fn page() -> String {
          writes this page from the\ncommand table and from what `COMMAND LIST` of a real redis-server \
          says; it fails when the page is stale.\n\n\
          Supported means: same arguments, same replies, same errors, in RESP2 and RESP3, as far as \
-         tests compare them: each\nsupported command stands in a case file under \
+         tests compare them: each\nsupported command is in a case file under \
          `crates/store-server/tests/it/cases`.\n\n\
          {} supported, {} partial, {} absent.\n\n",
         count(|status| status == Supported),
