@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::Tenure;
 use tenure::backend::Backend;
 use tenure::backend::redis::RedisBackend;
 use tenure::config::{Config, Format, Loader};
+use tenure::{OnceOutcome, Tenure, Tick};
 use testkit::{GENEROUS, RedisServer, wait_until};
 
 use crate::player::{join, start};
@@ -47,7 +47,11 @@ async fn who_leads_and_for_how_long_is_readable_as_the_guarantees_page_says() {
 #[tokio::test]
 async fn the_keys_of_the_guarantees_page_are_those_in_the_store() {
     let server = RedisServer::start();
-    let tenure = Tenure::connect(&server.url()).await.unwrap();
+    let tenure = Tenure::builder().store(&server.url()).fresh_store(true).connect().await.unwrap();
+    for tick in [Tick::number(1), Tick::named("ID")] {
+        let once = tenure.once("nightly", tick, |_| async { Ok::<_, String>(()) }).await;
+        assert_eq!(once.unwrap(), OnceOutcome::Ran(Ok(())));
+    }
     let mut leader = start(tenure.election("nightly").fresh_store(true)).await;
     leader.leads().await;
 
