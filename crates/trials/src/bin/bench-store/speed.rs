@@ -95,17 +95,32 @@ fn run_all(side: Side, scale: &Scale, rows: &mut [Row]) -> Outcome {
             load(&server, &Load { test: "set", pipeline: 64, ..Load::of(row, PRELOADED) })?;
             preloaded_len = Some(row.value_len);
         }
-        let load_of_row = Load::of(row, requests(row, scale));
-        let before = cpu_us(&server)?;
-        let requests_per_second = load(&server, &load_of_row)?;
-        let cpu_us = (cpu_us(&server)? - before) / load_of_row.requests as f64;
-        // The list would grow from run to run, by a kibibyte at a time.
-        server.cli(&["DEL", "mylist"]);
-        let best = row.best.side_mut(side);
-        best.requests_per_second = best.requests_per_second.max(requests_per_second);
-        best.cpu_us = best.cpu_us.min(cpu_us);
+        for _ in 0..repeats(row) {
+            let run = run_once(&server, &Load::of(row, requests(row, scale)))?;
+            let best = row.best.side_mut(side);
+            best.requests_per_second = best.requests_per_second.max(run.requests_per_second);
+            best.cpu_us = best.cpu_us.min(run.cpu_us);
+        }
     }
     Ok(())
+}
+
+fn run_once(server: &RedisServer, of_row: &Load) -> Outcome<Best> {
+    let before = cpu_us(server)?;
+    let requests_per_second = load(server, of_row)?;
+    let cpu_us = (cpu_us(server)? - before) / of_row.requests as f64;
+    // The list would grow from run to run, by a kibibyte at a time.
+    server.cli(&["DEL", "mylist"]);
+    Ok(Best { requests_per_second, cpu_us })
+}
+
+/// How often a row is run in a round. One request at a time is mostly the system's work, which
+/// other guests of the machine disturb most; three tries find a quiet moment for both sides.
+fn repeats(row: &Row) -> usize {
+    match row.pipeline == 1 && bound(row.test, row.pipeline).must < 1.0 {
+        true => 3,
+        false => 1,
+    }
 }
 
 fn requests(row: &Row, scale: &Scale) -> usize {
