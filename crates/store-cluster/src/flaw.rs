@@ -1,5 +1,6 @@
 //! Rules that a simulator breaks one at a time, to see that its judges notice. Built only with the
 //! feature `flaws`; without it no rule can be broken.
+#![cfg_attr(not(feature = "flaws"), expect(unreachable_pub, reason = "only simulators name it"))]
 
 /// Which rule is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use crate::keyspace::changes::Unit;
 use crate::keyspace::{ExpiryTurn, Garbage, Keyspace, PrefetchHandle};
 use crate::latency::LatencyMonitor;
 use crate::measure::{TickWork, Unmeasured};
-use crate::news;
+use crate::notifications;
 use crate::persistence::PersistenceStatus;
 use crate::persistence::snapshot::Saving;
 use crate::platform::Platform;
@@ -631,12 +631,12 @@ impl Engine {
                 session.lose_watched(lost.db, &lost.key);
             }
         }
-        if !self.keyspace.changes.news.is_empty() {
+        if !self.keyspace.changes.notifications.is_empty() {
             // Whoever it is about is in the table.
-            news::tell_news(&mut self.keyspace, &mut self.state, origin, None);
+            notifications::tell_notifications(&mut self.keyspace, &mut self.state, origin, None);
         }
         if self.state.effects.has_untold {
-            news::tell_untold(&mut self.state);
+            notifications::tell_untold(&mut self.state);
         }
         if std::mem::take(&mut self.state.effects.tracking_is_full) {
             tracking::commands::shrink_tracking(&mut self.state);

@@ -15,7 +15,7 @@ use crate::effects::ServerRequest;
 use crate::error::{CommandError, CommandResult};
 use crate::eviction;
 use crate::measure;
-use crate::news;
+use crate::notifications;
 use crate::persistence::load::LoadFailure;
 use crate::registry::RowId;
 use crate::scripting;
@@ -75,7 +75,7 @@ fn handle_gated(cx: &mut Context<'_>, request: Request<'_>) {
     if cx.session.has(session_flag::LOADER) {
         return handle_loaded(cx, request);
     }
-    let demands = Demands::of(cx, request);
+    let demands = RequestFlags::of(cx, request);
     if let Err(error) = admit(cx, request, demands) {
         return reject(cx, &error);
     }
@@ -93,7 +93,7 @@ fn handle_gated(cx: &mut Context<'_>, request: Request<'_>) {
 
 /// What a request asks of the server, for the gates.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Demands {
+pub(crate) struct RequestFlags {
     /// Flags of the command, as far as a script that it runs does not promise otherwise.
     own: u32,
     /// Those and, at EXEC, the flags of all that was queued.
@@ -102,7 +102,7 @@ pub(crate) struct Demands {
     missing: u32,
 }
 
-impl Demands {
+impl RequestFlags {
     fn of(cx: &Context<'_>, request: Request<'_>) -> Self {
         let command = cx.server.registry.row(cx.row).command;
         let own = match command.has(flag::RUNS_SCRIPTS) {
@@ -151,7 +151,7 @@ fn is_queued(cx: &Context<'_>) -> bool {
 fn after_call(cx: &mut Context<'_>, request: Request<'_>, reply_start: usize) {
     let listens = cx.session.has(session_flag::SUBSCRIBED | session_flag::HEARS_FOR_OTHERS);
     if listens || !cx.session.aside.is_empty() {
-        news::tell_beside_reply(cx, request, reply_start);
+        notifications::tell_beside_reply(cx, request, reply_start);
     }
     if cx.server.gates & server_gate::MONITORED != 0 {
         commands::show_to_monitors(cx, request);
@@ -162,7 +162,7 @@ fn after_call(cx: &mut Context<'_>, request: Request<'_>, reply_start: usize) {
 }
 
 /// Whether CLIENT PAUSE holds this request back.
-fn waits_for_pause(cx: &Context<'_>, demands: Demands) -> bool {
+fn waits_for_pause(cx: &Context<'_>, demands: RequestFlags) -> bool {
     const CHANGES: u32 = flag::WRITE | flag::MAY_REPLICATE;
     cx.server.pause.is_some_and(|pause| pause.all || demands.any & CHANGES != 0)
 }
@@ -174,7 +174,7 @@ fn postpone(cx: &mut Context<'_>, request: Request<'_>) {
     cx.server.postponed.push(cx.session.id);
 }
 
-fn admit(cx: &mut Context<'_>, request: Request<'_>, demands: Demands) -> CommandResult {
+fn admit(cx: &mut Context<'_>, request: Request<'_>, demands: RequestFlags) -> CommandResult {
     let command = cx.server.registry.row(cx.row).command;
     if cx.session.has(session_flag::NEEDS_AUTH) && !command.has(flag::NO_AUTH) {
         return Err(CommandError::text("NOAUTH Authentication required."));
@@ -362,9 +362,9 @@ pub(crate) fn call_queued(cx: &mut Context<'_>, row: RowId, request: Request<'_>
     if cx.session.has(HEARS) || cx.server.gates & server_gate::MONITORED != 0 {
         after_call(cx, request, reply_start);
     }
-    if cx.db.changes.news.is_large() {
+    if cx.db.changes.notifications.is_large() {
         // The next command may cause as much again.
-        news::tell_own_news(cx);
+        notifications::tell_own(cx);
     }
     (cx.row, cx.caller) = outer;
 }

@@ -49,7 +49,7 @@
 //!    nothing is propagated. `cx.db.notify` for a further event of the same change, such as
 //!    `del` when the last element went. `cx.db.signal_ready(key)` when blocked sessions may
 //!    find what they wait for. A session that listens to its own events hears of them before the
-//!    reply; where Redis tells them behind it, the row says `.told_behind(news::most)`.
+//!    reply; where Redis tells them behind it, the row says `.told_behind(notifications::most)`.
 //! 8. **Propagate.** The request itself is propagated when `dirty` grew. What depends on time
 //!    or chance says `cx.propagate_instead(&[…])` with absolute times and chosen members.
 //! 9. **Block.** `cx.block(request, keys, timeout_ms, TimeoutReply::NullArray)`: the engine runs
@@ -96,7 +96,7 @@ mod tracking;
 // What leaves the engine: told to other sessions, fetched by the driver, or asked of it.
 mod busy;
 mod effects;
-mod news;
+mod notifications;
 mod platform;
 
 /// The version of Redis whose clients we serve.
@@ -110,7 +110,7 @@ pub use command::{
 pub use config::{
     AppendSettings, ClientAuth, ClientSettings, Config, ConfigError, Include, Kind, ListenSettings,
     LogSettings, OomMode, OomSettings, OutputLimit, OutputLimits, Permission, ProcessSettings,
-    Remark, SETTINGS, Setting, Settings, ShutdownOptions, SnapshotSettings, Supervision,
+    SETTINGS, Setting, SettingDifference, Settings, ShutdownOptions, SnapshotSettings, Supervision,
     SystemLogSettings, TlsSettings, argument_lines, name_matches, parse_arguments,
     parse_arguments_including, parse_file, parse_file_including, rewrite_file,
 };
@@ -121,7 +121,7 @@ pub use error::{CommandError, CommandResult};
 pub use eviction::Eviction;
 pub use key_finder::{FoundKey, keys_of};
 pub use keyspace::changes::{
-    Changes, KeyEvent, LostWatch, News, NewsQueue, ReadyKeys, Unit, event_class,
+    Changes, KeyEvent, LostWatch, Notification, NotificationQueue, ReadyKeys, Unit, event_class,
 };
 pub use keyspace::memory::size_class;
 pub use keyspace::{

@@ -2,13 +2,13 @@
 //! their channels, changes to those who keep the keys.
 //!
 //! ```text
-//! Keyspace ► Effects::news ► tell_news ► others at once
+//! Keyspace ► Effects::notifications ► tell_notifications ► others at once
 //!                                      ► the session that runs: events beside its reply,
 //!                                        changes after it
 //! ```
-//! Only a session that listens needs to know where its reply stands, so only for such a one news
-//! are told after every command. For all others they are told after the request, or earlier where
-//! a script or transaction causes many.
+//! Only a session that listens needs to know where its reply stands, so only for such a one
+//! notifications are told after every command. For all others they are told after the request, or
+//! earlier where a script or transaction causes many.
 
 use store_resp::{Output, Protocol};
 
@@ -16,17 +16,17 @@ use crate::commands::prelude::*;
 use crate::context::Caller;
 use crate::effects::ServerRequest;
 use crate::keyspace::Keyspace;
-use crate::keyspace::changes::{KeyEvent, News};
+use crate::keyspace::changes::{KeyEvent, Notification};
 use crate::pubsub::Frame;
 use crate::pubsub::commands::{deliver, each_channel};
 use crate::session::{SessionId, session_flag};
 use crate::state::ServerState;
 use crate::tracking::commands::watch_changes;
-use crate::tracking::{ChangeOrigin, NoticeSubject, RunningSession};
+use crate::tracking::{ChangeOrigin, MessageSubject, RunningSession};
 
 /// Tells everybody what happened. `own` is the session that runs, unless it is in the table of
 /// sessions.
-pub(crate) fn tell_news(
+pub(crate) fn tell_notifications(
     db: &mut Keyspace,
     server: &mut ServerState,
     running: Option<SessionId>,
@@ -34,22 +34,22 @@ pub(crate) fn tell_news(
 ) {
     let mask = db.changes.event_mask;
     let limit = server.config.settings().clients.output_limits.pubsub;
-    for news in db.changes.news.take() {
-        let (key, cause, by_script) = match news {
-            News::Event(_) if server.pubsub.is_empty() => continue,
-            News::Event(event) => {
+    for notifications in db.changes.notifications.take() {
+        let (key, cause, by_script) = match notifications {
+            Notification::Event(_) if server.pubsub.is_empty() => continue,
+            Notification::Event(event) => {
                 each_channel(&event, mask, |channel, text| {
                     deliver(server, channel, text, &mut |frame| {
                         if let Some(own) = &mut own {
                             let bytes = frame_bytes(frame, own.protocol);
-                            (own.hear)(NoticeSubject::Event(&event), bytes);
+                            (own.hear)(MessageSubject::Event(&event), bytes);
                         }
                     });
                 });
                 continue;
             }
-            News::Changed { key, by_script } => (key, running, by_script),
-            News::Lost(key) => (Some(key), None, false),
+            Notification::Changed { key, by_script } => (key, running, by_script),
+            Notification::Lost(key) => (Some(key), None, false),
         };
         let outputs = (&mut server.sessions, &mut server.effects, limit);
         let origin = ChangeOrigin { running, cause, by_script };
@@ -69,15 +69,15 @@ pub(crate) fn tell_untold(server: &mut ServerState) {
 
 /// Tells what happened so far; messages for the session that runs stand before what it writes from
 /// now on.
-pub(crate) fn tell_own_news(cx: &mut Context<'_>) {
-    if cx.db.changes.news.is_empty() {
+pub(crate) fn tell_own(cx: &mut Context<'_>) {
+    if cx.db.changes.notifications.is_empty() {
         return;
     }
     let mut heard = Vec::new();
     let (id, protocol) = (cx.session.id, client_protocol(cx));
     let is_subscribed = cx.session.has(session_flag::SUBSCRIBED);
-    let hear = &mut |_: NoticeSubject<'_>, bytes: Vec<u8>| heard.extend(bytes);
-    tell_news(
+    let hear = &mut |_: MessageSubject<'_>, bytes: Vec<u8>| heard.extend(bytes);
+    tell_notifications(
         cx.db,
         cx.server,
         Some(id),
@@ -89,7 +89,7 @@ pub(crate) fn tell_own_news(cx: &mut Context<'_>) {
 /// The same, for a session that would hear of it behind its reply otherwise.
 pub(crate) fn tell_before_reply_if_listening(cx: &mut Context<'_>) {
     if cx.session.has(session_flag::SUBSCRIBED | session_flag::HEARS_FOR_OTHERS) {
-        tell_own_news(cx);
+        tell_own(cx);
     }
 }
 
@@ -101,11 +101,11 @@ pub(crate) fn tell_beside_reply(cx: &mut Context<'_>, request: Request<'_>, repl
     let (mut before, mut behind, mut heard) = (Vec::new(), Vec::new(), Vec::new());
     let (id, protocol) = (cx.session.id, client_protocol(cx));
     let is_subscribed = cx.session.has(session_flag::SUBSCRIBED);
-    let hear = &mut |about: NoticeSubject<'_>, bytes: Vec<u8>| match about {
-        NoticeSubject::Event(event) => heard.push((event.clone(), bytes)),
-        NoticeSubject::Change(key) => heard.push((event_of_change(key), bytes)),
+    let hear = &mut |about: MessageSubject<'_>, bytes: Vec<u8>| match about {
+        MessageSubject::Event(event) => heard.push((event.clone(), bytes)),
+        MessageSubject::Change(key) => heard.push((event_of_change(key), bytes)),
     };
-    tell_news(
+    tell_notifications(
         cx.db,
         cx.server,
         Some(id),

@@ -111,7 +111,7 @@ pub(crate) struct Watched {
     pub db: usize,
     /// Its name.
     pub key: Box<[u8]>,
-    /// It had ended before, and was not removed yet: that it is removed is no news.
+    /// It had ended before, and was not removed yet: that it is removed is told to nobody.
     pub had_ended: bool,
 }
 
@@ -297,8 +297,8 @@ impl Session {
         size_of::<Self>() + buffers + names + held
     }
 
-    /// A watched key is gone, though no command removed it. That is news unless it had ended
-    /// before it was watched.
+    /// A watched key is gone, though no command removed it. That counts unless it had ended before
+    /// it was watched.
     pub(crate) fn lose_watched(&mut self, db: usize, key: &[u8]) {
         if self.has(session_flag::WATCH_BROKEN) {
             return;

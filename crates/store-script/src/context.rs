@@ -10,7 +10,7 @@ use crate::flags::Flags;
 use crate::host::{Host, Protocol, Tick};
 use crate::library::cjson::Settings;
 use crate::limits::Limits;
-use crate::lua::{Function, HostSlot, Memory, Place, Raise};
+use crate::lua::{Function, HostSlot, Memory, Raise, SourceLine};
 use crate::random::Random;
 
 /// Shared by all natives of one virtual machine. Scripts run one at a time, so cells suffice.
@@ -32,7 +32,7 @@ pub(crate) struct Context {
     host_panic: RefCell<Option<Box<dyn Any + Send>>>,
     killed: Cell<bool>,
     ticks: Cell<u32>,
-    error_place: RefCell<Option<Place>>,
+    error_place: RefCell<Option<SourceLine>>,
     /// The error that is raised next was noted where it came from.
     keeps_error_place: Cell<bool>,
     /// The protocol of `redis.setresp`.
@@ -196,7 +196,7 @@ impl Context {
     }
 
     pub(crate) fn note_error_place(&self, source: &[u8], line: i32) {
-        let place = Place { source: source.to_vec(), line };
+        let place = SourceLine { source: source.to_vec(), line };
         // Called while natives may be on the stack; none of them holds this borrow.
         self.error_place.replace(Some(place));
     }
@@ -216,7 +216,7 @@ impl Context {
         self.error_place.replace(None);
     }
 
-    pub(crate) fn take_error_place(&self) -> Option<Place> {
+    pub(crate) fn take_error_place(&self) -> Option<SourceLine> {
         self.error_place.take()
     }
 }

@@ -9,7 +9,7 @@ use crate::flags::Flags;
 use crate::functions::{FunctionInfo, Libraries, Library};
 use crate::host::{Host, Protocol};
 use crate::limits::Limits;
-use crate::lua::{CallError, Frozen, Function, KILLED, Kind, Place, Raise, Reach, Stack, Vm};
+use crate::lua::{CallError, Frozen, Function, KILLED, Kind, Raise, Reach, SourceLine, Stack, Vm};
 use crate::number::{LUA_DIGITS, format_general};
 use crate::reply::{Target, write_error, write_value};
 use crate::sandbox::{self, Sandbox};
@@ -442,11 +442,11 @@ impl Failure {
         Self { text, counted }
     }
 
-    fn line(&self, name: &dyn Display, place: Option<Place>) -> Vec<u8> {
+    fn line(&self, name: &dyn Display, place: Option<SourceLine>) -> Vec<u8> {
         // Texts end at a zero, as strings of C do.
         let text = self.text.split(|byte| *byte == 0).next().unwrap_or_default();
         let mut line = text.to_vec();
-        if let Some(Place { source, line: number }) = place {
+        if let Some(SourceLine { source, line: number }) = place {
             line.extend_from_slice(format!(" script: {name}, on ").as_bytes());
             line.extend_from_slice(&source);
             line.extend_from_slice(format!(":{number}.").as_bytes());

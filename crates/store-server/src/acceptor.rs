@@ -13,10 +13,10 @@ use store_engine::{Busy, Engine, LogLevel, Origin, ServerState, Session, Session
 use crate::client::{Client, CloseState};
 use crate::clients::Clients;
 use crate::listen::Listener;
-use crate::newcomers::{Newcomers, is_new};
 use crate::sockets::ListenerChange;
 use crate::stream::Stream;
 use crate::tls::TlsSlot;
+use crate::unauthenticated::{UnauthenticatedClients, is_new};
 
 /// Clients have their slot as token, listeners these.
 pub(crate) const LISTENER_BASE: usize = usize::MAX / 2;
@@ -90,7 +90,7 @@ pub(crate) struct Acceptor {
     tls: TlsSlot,
     /// Clients that have yet to agree on TLS.
     handshakes: Handshakes,
-    newcomers: Newcomers,
+    unauthenticated: UnauthenticatedClients,
     /// Listeners that may have more clients.
     to_accept: Vec<usize>,
     /// Listeners that could not be accepted from, and when to try again.
@@ -110,7 +110,7 @@ impl Acceptor {
             next_listener: 0,
             tls,
             handshakes: Handshakes::default(),
-            newcomers: Newcomers::default(),
+            unauthenticated: UnauthenticatedClients::default(),
             to_accept: Vec::new(),
             stalled: Vec::new(),
             again_at_ms: None,
@@ -241,7 +241,7 @@ impl Acceptor {
             to.clients.count_memory(session);
         }
         if let Some(origin) = &from {
-            self.newcomers.add(session, origin);
+            self.unauthenticated.add(session, origin);
         }
         if is_handshaking {
             self.handshakes.add(to.now_us / 1000, session);
@@ -266,8 +266,8 @@ impl Acceptor {
         let is_new = |id| is_new(to.sessions.state(), to.clients, id);
         let goes = match refusal {
             Some(Refusal::TooManyClients) if !to.sessions.closes_clients() => None,
-            Some(Refusal::TooManyClients) => self.newcomers.oldest(is_new),
-            _ => self.newcomers.make_room(origin, is_new),
+            Some(Refusal::TooManyClients) => self.unauthenticated.oldest(is_new),
+            _ => self.unauthenticated.make_room(origin, is_new),
         };
         let Some(goes) = goes else { return refusal };
         to.clients.close_later(goes.slot(), CloseState::Now);

@@ -74,11 +74,12 @@ impl FreeingThread {
         // Objects first: the thread counts them last, so their bytes are told with them or before.
         let objects = worker.freed.objects.load(Ordering::Acquire);
         let bytes = worker.freed.bytes.load(Ordering::Acquire);
-        let news = (objects.wrapping_sub(worker.told.0), bytes.wrapping_sub(worker.told.1));
+        let notifications =
+            (objects.wrapping_sub(worker.told.0), bytes.wrapping_sub(worker.told.1));
         worker.told = (objects, bytes);
-        self.waiting_objects -= news.0;
-        self.waiting_bytes -= news.1;
-        Some(news)
+        self.waiting_objects -= notifications.0;
+        self.waiting_bytes -= notifications.1;
+        Some(notifications)
     }
 }
 

@@ -29,7 +29,6 @@ mod clock;
 mod event_loop;
 mod freeing;
 mod listen;
-mod newcomers;
 mod oom_score;
 mod persistence;
 mod process;
@@ -39,6 +38,7 @@ mod sockets;
 mod stream;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
+mod unauthenticated;
 
 pub use allocator::Allocator;
 pub use listen::ListenError;

@@ -21,9 +21,9 @@ const NETWORK_BITS: u32 = 64;
 
 /// Those who may be newcomers still, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Newcomers(VecDeque<(SessionId, Option<IpAddr>)>);
+pub(crate) struct UnauthenticatedClients(VecDeque<(SessionId, Option<IpAddr>)>);
 
-impl Newcomers {
+impl UnauthenticatedClients {
     /// One more comes from there: the one that has to go for it, if there is no room. `is_new`
     /// tells of those who are newcomers still.
     pub(crate) fn make_room(
@@ -90,7 +90,7 @@ mod tests {
     }
 
     struct Door {
-        newcomers: Newcomers,
+        unauthenticated: UnauthenticatedClients,
         engine: Engine,
     }
 
@@ -98,16 +98,16 @@ mod tests {
         fn new() -> Self {
             let platform = Box::new(NoPlatform);
             let engine = Engine::new(Config::default(), Identity::default(), 1, platform);
-            Self { newcomers: Newcomers::default(), engine }
+            Self { unauthenticated: UnauthenticatedClients::default(), engine }
         }
 
         /// Lets `count` in, and tells who had to go.
         fn fill(&mut self, origin: &Origin, count: usize) -> Vec<u64> {
             let mut gone = Vec::new();
             for _ in 0..count {
-                gone.extend(self.newcomers.make_room(origin, |_| true).map(|id| id.number));
+                gone.extend(self.unauthenticated.make_room(origin, |_| true).map(|id| id.number));
                 let id = self.engine.open_session(0, origin.clone());
-                self.newcomers.add(id, origin);
+                self.unauthenticated.add(id, origin);
             }
             gone
         }
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(door.fill(&here, 2), [1, 2]);
         assert_eq!(door.fill(&from("192.0.2.1:1"), 1), [3]);
         // Whoever has logged in or left makes room.
-        assert_eq!(door.newcomers.make_room(&here, |_| false), None);
+        assert_eq!(door.unauthenticated.make_room(&here, |_| false), None);
         assert_eq!(door.fill(&here, 1), []);
     }
 }

@@ -3,7 +3,7 @@
 use crate::damage::Damaged;
 use crate::element::Element;
 use crate::limits::{Encoding, Limits};
-use crate::listpack::{Listpack, Place};
+use crate::listpack::{EntryOffset, Listpack};
 use crate::pairs::{self, Pairs};
 use crate::rng::Rng;
 use crate::table::{Keyed, Table};
@@ -258,7 +258,7 @@ impl Hash {
 }
 
 #[inline]
-fn find(pack: &Listpack, field: &[u8]) -> Option<Place> {
+fn find(pack: &Listpack, field: &[u8]) -> Option<EntryOffset> {
     pack.find(pack.first()?, field, 1)
 }
 

@@ -54,20 +54,20 @@ impl Peer {
 
 /// A connection's place, freed by being dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     connections: Arc<Connections>,
     number: u64,
     moved_at: Arc<AtomicU64>,
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Something was read or written.
     pub(crate) fn moves(&self) {
         self.moved_at.store(self.connections.tick(), Ordering::Relaxed);
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.connections.remove(self.number);
     }
@@ -83,7 +83,10 @@ impl Connections {
     }
 
     /// A place for a newcomer, and what resolves when it has to go.
-    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> (Place, oneshot::Receiver<()>) {
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        address: IpAddr,
+    ) -> (ConnectionSlot, oneshot::Receiver<()>) {
         let peer = Peer::of(address);
         let (end, ended) = oneshot::channel();
         let number = self.tick();
@@ -97,7 +100,7 @@ impl Connections {
         let count = open.len();
         drop(open);
         self.count.send_replace(count);
-        (Place { connections: Arc::clone(self), number, moved_at }, ended)
+        (ConnectionSlot { connections: Arc::clone(self), number, moved_at }, ended)
     }
 
     /// Waits until nobody is connected.
@@ -145,7 +148,7 @@ fn who_goes(open: &BTreeMap<u64, Open>, peer: Peer) -> Option<u64> {
 mod tests {
     use super::*;
 
-    type Entered = (Place, oneshot::Receiver<()>);
+    type Entered = (ConnectionSlot, oneshot::Receiver<()>);
 
     fn is_gone(entered: &mut Entered) -> bool {
         entered.1.try_recv() == Err(oneshot::error::TryRecvError::Closed)

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::routes::problem;
 use crate::sidecar::Shared;
-use crate::streams::{Place, STREAMS_MAX};
+use crate::streams::{STREAMS_MAX, StreamSlot};
 use crate::view::resource;
 use crate::watched::Seen;
 
@@ -45,7 +45,7 @@ pub(crate) async fn events(State(shared): State<Arc<Shared>>, headers: HeaderMap
 /// One reader: where it is in the journal, and what it has not seen yet.
 struct Follower {
     shared: Arc<Shared>,
-    _place: Place,
+    _place: StreamSlot,
     latest: watch::Receiver<u64>,
     seen: Vec<watch::Receiver<Seen>>,
     number: u64,
@@ -54,7 +54,7 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(shared: Arc<Shared>, place: Place, mark: Option<&str>) -> Self {
+    fn new(shared: Arc<Shared>, place: StreamSlot, mark: Option<&str>) -> Self {
         let journal = &shared.journal;
         let latest = journal.follow();
         let mut seen: Vec<_> = shared.resources.iter().map(|watched| watched.follow()).collect();

@@ -8,18 +8,18 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use crate::connections::Place;
+use crate::connections::ConnectionSlot;
 
 pub(crate) struct Paced<S> {
     stream: S,
-    place: Place,
+    place: ConnectionSlot,
     /// How long a write may wait for the other end.
     stall_max: Duration,
     stalls: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Paced<S> {
-    pub(crate) fn new(stream: S, place: Place, stall_max: Duration) -> Self {
+    pub(crate) fn new(stream: S, place: ConnectionSlot, stall_max: Duration) -> Self {
         Paced { stream, place, stall_max, stalls: None }
     }
 

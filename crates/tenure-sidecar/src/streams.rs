@@ -16,13 +16,13 @@ pub(crate) struct Streams {
 
 impl Streams {
     /// A place, unless all are taken.
-    pub(crate) fn enter(self: &Arc<Self>) -> Option<Place> {
+    pub(crate) fn enter(self: &Arc<Self>) -> Option<StreamSlot> {
         let entered = self.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| {
             (open < STREAMS_MAX).then_some(open + 1)
         });
         entered.ok()?;
         self.arrived.notify_waiters();
-        Some(Place(Arc::clone(self)))
+        Some(StreamSlot(Arc::clone(self)))
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -41,9 +41,9 @@ impl Streams {
 
 /// One who follows; leaves by being dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<Streams>);
+pub(crate) struct StreamSlot(Arc<Streams>);
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::AcqRel);
     }
@@ -56,7 +56,8 @@ mod tests {
     #[test]
     fn places_are_few_and_given_back() {
         let streams = Arc::new(Streams::default());
-        let mut places: Vec<Place> = (0..STREAMS_MAX).filter_map(|_| streams.enter()).collect();
+        let mut places: Vec<StreamSlot> =
+            (0..STREAMS_MAX).filter_map(|_| streams.enter()).collect();
         assert!(streams.enter().is_none());
         places.pop();
         assert!(streams.enter().is_some());

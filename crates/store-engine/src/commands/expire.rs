@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 use crate::keyspace::changes::KeyEvent;
-use crate::news;
+use crate::notifications;
 
 const CONDITION: &[HistoryEntry] = &[("7.0.0", "Takes NX, XX, GT and LT.")];
 const MISSING: &[HistoryEntry] = &[("2.8.0", "Answers -2 when there is no key.")];
@@ -75,7 +75,7 @@ pub(super) const TABLE: &[Command] = &[
 
 /// A key whose end is over is removed before the reply.
 fn told_behind(request: Request<'_>, event: &KeyEvent) -> bool {
-    event.name != "del" && news::most(request, event)
+    event.name != "del" && notifications::most(request, event)
 }
 
 /// In what unit a time was given.

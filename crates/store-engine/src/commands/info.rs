@@ -241,7 +241,7 @@ fn persistence(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "aof_rewrite_scheduled" => i32::from(aof.is_scheduled),
         "aof_last_rewrite_time_sec" => aof.last_rewrite_seconds.map_or(-1, |s| s as i64),
         "aof_current_rewrite_time_sec" => rewriting_seconds(cx),
-        "aof_last_bgrewrite_status" => if aof.last_rewrite_ok { "ok" } else { "err" },
+        "aof_last_bgrewrite_status" => if aof.last_rewrite_failed { "err" } else { "ok" },
         "aof_rewrites" => aof.rewrites,
         "aof_rewrites_consecutive_failures" => aof.rewrite_failures,
         "aof_last_write_status" => if aof.trouble.is_none() { "ok" } else { "err" },

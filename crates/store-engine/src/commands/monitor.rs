@@ -5,7 +5,7 @@ use store_resp::ReplyWriter;
 use super::prelude::*;
 use super::secrets;
 use crate::context::Caller;
-use crate::news;
+use crate::notifications;
 use crate::pubsub::tell;
 use crate::session::session_flag;
 use crate::state::{ServerState, server_gate};
@@ -59,7 +59,7 @@ pub(crate) fn show_request(cx: &mut Context<'_>, request: Request<'_>) {
     }
     // One that says QUIT hears no more.
     if cx.server.monitors.contains(&cx.session.id) && !cx.session.has(session_flag::CLOSING) {
-        news::hear_bytes(cx, &line);
+        notifications::hear_bytes(cx, &line);
     }
 }
 

@@ -18,7 +18,7 @@ pub use file::{
 pub use rewrite::rewrite_file;
 pub(crate) use rewrite::rewrite_whole_file;
 pub(crate) use setting::memory as parse_memory;
-pub use setting::{Kind, Remark, Setting};
+pub use setting::{Kind, Setting, SettingDifference};
 pub use settings::{
     AppendSettings, ClientAuth, ClientSettings, ListenSettings, LogSettings, OomMode, OomSettings,
     OutputLimit, OutputLimits, Permission, ProcessSettings, Settings, ShutdownOptions,

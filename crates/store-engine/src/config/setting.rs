@@ -70,12 +70,12 @@ pub struct Setting {
     /// Whether its value must not be logged.
     pub is_secret: bool,
     /// What becomes of its value, where not what Redis does with it.
-    pub remark: Option<Remark>,
+    pub difference: Option<SettingDifference>,
 }
 
 /// Why a setting does not do what it does in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remark {
+pub enum SettingDifference {
     /// Every value is kept and told, and changes nothing, for this reason.
     Inert(&'static str),
     /// Values other than the default are refused, for this reason.
@@ -93,7 +93,7 @@ impl Setting {
             is_protected: false,
             is_hidden: false,
             is_secret: false,
-            remark: None,
+            difference: None,
         }
     }
 
@@ -123,12 +123,12 @@ impl Setting {
     }
 
     pub(super) const fn inert(mut self, why: &'static str) -> Self {
-        self.remark = Some(Remark::Inert(why));
+        self.difference = Some(SettingDifference::Inert(why));
         self
     }
 
     pub(super) const fn only_default(mut self, why: &'static str) -> Self {
-        self.remark = Some(Remark::OnlyDefault(why));
+        self.difference = Some(SettingDifference::OnlyDefault(why));
         self
     }
 
@@ -136,8 +136,10 @@ impl Setting {
     /// Redis.
     pub fn parse(&self, words: &[&str]) -> Result<String, String> {
         let value = self.parse_kind(words)?;
-        match self.remark {
-            Some(Remark::OnlyDefault(why)) if value != self.default => Err(why.to_owned()),
+        match self.difference {
+            Some(SettingDifference::OnlyDefault(why)) if value != self.default => {
+                Err(why.to_owned())
+            }
             _ => Ok(value),
         }
     }

@@ -24,7 +24,7 @@ use crate::command::{Command, flag};
 use crate::context::Context;
 use crate::effects::ServerRequest;
 use crate::error::{CommandError, CommandResult};
-use crate::gate::Demands;
+use crate::gate::RequestFlags;
 use crate::keyspace::{Keyspace, Scope};
 use crate::state::{ServerState, server_gate};
 use crate::tracking;
@@ -50,7 +50,7 @@ const KEYS_MIN: u64 = 16;
 
 /// What came of making room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum EvictionOutcome {
     /// Memory is within the limit.
     Enough,
     /// It is not yet, but keys are going.
@@ -68,7 +68,7 @@ pub struct Eviction {
     pool: Pool,
     /// Where the random policies were last.
     last_db: usize,
-    state: Room,
+    state: EvictionOutcome,
     /// The count of changes when memory was last found to be within the limit: without another
     /// change it still is, so reads need not look again.
     enough_at: Option<u64>,
@@ -88,7 +88,7 @@ impl Default for Eviction {
             work_max: 0,
             pool: Pool::default(),
             last_db: 0,
-            state: Room::Enough,
+            state: EvictionOutcome::Enough,
             enough_at: None,
             clients_then: 0,
             exceeded_since_us: None,
@@ -108,12 +108,16 @@ pub(crate) struct EvictionSettings {
 }
 
 /// The memory gate: makes room, and refuses what needs memory when there is none.
-pub(crate) fn check(cx: &mut Context<'_>, command: &Command, demands: Demands) -> CommandResult {
+pub(crate) fn check(
+    cx: &mut Context<'_>,
+    command: &Command,
+    demands: RequestFlags,
+) -> CommandResult {
     let room = make_room(cx.db, cx.server);
-    if !cx.db.changes.news.is_empty() {
+    if !cx.db.changes.notifications.is_empty() {
         tracking::commands::tell_before_reply(cx);
     }
-    if room == Room::Nothing && needs_memory(cx, command, demands) {
+    if room == EvictionOutcome::Nothing && needs_memory(cx, command, demands) {
         return Err(OUT_OF_MEMORY);
     }
     Ok(())
@@ -123,7 +127,7 @@ pub(crate) fn check(cx: &mut Context<'_>, command: &Command, demands: Demands) -
 /// the gate found before counts.
 pub(crate) fn refusal(server: &ServerState) -> Option<CommandError> {
     let has_limit = server.config.settings().memory.max > 0;
-    (has_limit && server.eviction.state == Room::Nothing).then_some(OUT_OF_MEMORY)
+    (has_limit && server.eviction.state == EvictionOutcome::Nothing).then_some(OUT_OF_MEMORY)
 }
 
 /// Says so in the log when a new limit is below what is in use.
@@ -146,7 +150,7 @@ fn beside_keys(server: &ServerState) -> usize {
     server.base_memory + server.clients_memory + server.acl.users_memory() + kept
 }
 
-fn needs_memory(cx: &Context<'_>, command: &Command, demands: Demands) -> bool {
+fn needs_memory(cx: &Context<'_>, command: &Command, demands: RequestFlags) -> bool {
     // Whatever is queued takes memory.
     let is_kept = cx.in_multi() && !command.has(flag::RUNS_QUEUED | flag::DROPS_QUEUED);
     demands.grows() || is_kept
@@ -154,28 +158,28 @@ fn needs_memory(cx: &Context<'_>, command: &Command, demands: Demands) -> bool {
 
 /// Gives up keys until memory is within the limit, or the work of a turn is done.
 #[inline]
-pub(crate) fn make_room(db: &mut Keyspace, server: &mut ServerState) -> Room {
+pub(crate) fn make_room(db: &mut Keyspace, server: &mut ServerState) -> EvictionOutcome {
     match server.eviction.enough_at == Some(db.dirty) {
-        true => Room::Enough,
+        true => EvictionOutcome::Enough,
         false => look_and_make_room(db, server),
     }
 }
 
-fn look_and_make_room(db: &mut Keyspace, server: &mut ServerState) -> Room {
+fn look_and_make_room(db: &mut Keyspace, server: &mut ServerState) -> EvictionOutcome {
     let memory_max = server.config.settings().memory.max;
     // While clients are paused the data stays as it is: someone may be copying it. While it is
     // loaded, what comes next in the file counts on what came before.
     let is_held = server.pause.is_some() || server.gates & server_gate::LOADING != 0;
     if memory_max == 0 || is_held {
-        server.eviction.state = Room::Enough;
+        server.eviction.state = EvictionOutcome::Enough;
         server.eviction.enough_at = None;
-        return Room::Enough;
+        return EvictionOutcome::Enough;
     }
     let base = beside_keys(server);
     let is_over = |db: &Keyspace| base + db.memory() + db.dropped_bytes() > memory_max;
     let room = server.eviction.evict_while(db, is_over);
     server.eviction.enter(room, db.now_us());
-    server.eviction.enough_at = (room == Room::Enough).then_some(db.dirty);
+    server.eviction.enough_at = (room == EvictionOutcome::Enough).then_some(db.dirty);
     server.eviction.clients_then = server.clients_memory;
     room
 }
@@ -190,14 +194,15 @@ impl Eviction {
         self.samples = settings.samples.clamp(1, SAMPLES_MAX);
         self.work_max = work_max(settings.tenacity);
         // Whether the limit is kept is seen in the next turn.
-        self.state = if settings.has_limit { Room::Freeing } else { Room::Enough };
+        self.state =
+            if settings.has_limit { EvictionOutcome::Freeing } else { EvictionOutcome::Enough };
         self.enough_at = None;
     }
 
     /// Memory grew though no change was counted: data was loaded. The next turn looks at it.
     pub(crate) fn look_again(&mut self) {
         self.enough_at = None;
-        self.state = Room::Freeing;
+        self.state = EvictionOutcome::Freeing;
     }
 
     /// Whether keys go by when or how often they were accessed.
@@ -215,7 +220,7 @@ impl Eviction {
 
     /// Whether keys are to go even if no request comes.
     pub(crate) fn is_under_way(&self) -> bool {
-        self.state == Room::Freeing
+        self.state == EvictionOutcome::Freeing
     }
 
     /// How long memory has been over the limit, in all and this time, in microseconds.
@@ -230,9 +235,9 @@ impl Eviction {
         (self.exceeded_us, self.exceeded_since_us) = (0, None);
     }
 
-    fn enter(&mut self, room: Room, now_us: u64) {
+    fn enter(&mut self, room: EvictionOutcome, now_us: u64) {
         self.state = room;
-        if room != Room::Enough {
+        if room != EvictionOutcome::Enough {
             self.exceeded_since_us.get_or_insert(now_us);
         } else if self.exceeded_since_us.is_some() {
             (self.exceeded_us, _) = self.exceeded_us(now_us);
@@ -240,22 +245,26 @@ impl Eviction {
         }
     }
 
-    fn evict_while(&mut self, db: &mut Keyspace, is_over: impl Fn(&Keyspace) -> bool) -> Room {
+    fn evict_while(
+        &mut self,
+        db: &mut Keyspace,
+        is_over: impl Fn(&Keyspace) -> bool,
+    ) -> EvictionOutcome {
         let mut work_left = self.work_max;
         while is_over(db) {
             if work_left == 0 {
-                return Room::Freeing;
+                return EvictionOutcome::Freeing;
             }
             if db.has_dropped() {
                 db.drop_some();
                 work_left = work_left.saturating_sub(US_PER_SLICE);
                 continue;
             }
-            let Some(chosen) = self.choose(db) else { return Room::Nothing };
+            let Some(chosen) = self.choose(db) else { return EvictionOutcome::Nothing };
             let effort = db.evict(chosen.db, &chosen.key).unwrap_or(0) as u64;
             work_left = work_left.saturating_sub(US_PER_KEY + effort / PARTS_PER_US);
         }
-        Room::Enough
+        EvictionOutcome::Enough
     }
 
     /// The key to go next, `None` when none may.

@@ -20,7 +20,7 @@ pub struct Changes {
     /// Whether a script runs.
     pub in_script: bool,
     /// What happened to keys, in this order, and nobody was told yet.
-    pub news: NewsQueue,
+    pub notifications: NotificationQueue,
     /// Sessions whose watched keys changed.
     pub touched_watchers: Vec<SessionId>,
     /// Watched keys that ended or were evicted.
@@ -40,7 +40,7 @@ impl Changes {
     /// Whether the engine has nothing to deliver.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        self.news.is_empty()
+        self.notifications.is_empty()
             && self.touched_watchers.is_empty()
             && self.lost_watches.is_empty()
             && self.ready_keys.is_empty()
@@ -56,7 +56,7 @@ impl Changes {
     /// Forgets what was to be delivered.
     pub(crate) fn forget_undelivered(&mut self) {
         self.unit.requests.clear();
-        self.news.clear();
+        self.notifications.clear();
         self.touched_watchers.clear();
         self.lost_watches.clear();
         self.ready_keys.clear();
@@ -110,7 +110,7 @@ pub struct KeyEvent {
 
 /// What happened to keys, for those who want to hear of it.
 #[derive(Debug)]
-pub enum News {
+pub enum Notification {
     /// An event that the setting asks for.
     Event(KeyEvent),
     /// A command changed a key. Only while some session tracks.
@@ -125,12 +125,12 @@ pub enum News {
     Lost(Box<[u8]>),
 }
 
-impl News {
+impl Notification {
     fn memory(&self) -> usize {
         let key = match self {
-            News::Event(event) => Some(&event.key),
-            News::Changed { key, .. } => key.as_ref(),
-            News::Lost(key) => Some(key),
+            Notification::Event(event) => Some(&event.key),
+            Notification::Changed { key, .. } => key.as_ref(),
+            Notification::Lost(key) => Some(key),
         };
         size_of::<Self>() + key.map_or(0, |key| key.len())
     }
@@ -138,18 +138,18 @@ impl News {
 
 /// News in order, with the memory that they take.
 #[derive(Debug, Default)]
-pub struct NewsQueue {
-    queue: Vec<News>,
+pub struct NotificationQueue {
+    queue: Vec<Notification>,
     bytes: usize,
 }
 
-impl NewsQueue {
-    /// So much is told before a script or transaction goes on: it may cause any number of news.
+impl NotificationQueue {
+    /// So much is told before a script or transaction goes on: it may cause any number of them.
     const BYTES_MAX: usize = 256 * 1024;
 
-    pub(crate) fn push(&mut self, news: News) {
-        self.bytes += news.memory();
-        self.queue.push(news);
+    pub(crate) fn push(&mut self, notification: Notification) {
+        self.bytes += notification.memory();
+        self.queue.push(notification);
     }
 
     #[inline]
@@ -163,7 +163,7 @@ impl NewsQueue {
         self.bytes > Self::BYTES_MAX
     }
 
-    pub(crate) fn take(&mut self) -> Vec<News> {
+    pub(crate) fn take(&mut self) -> Vec<Notification> {
         std::mem::take(self).queue
     }
 

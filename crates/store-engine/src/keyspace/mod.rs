@@ -37,9 +37,9 @@ pub use value::{Data, Value};
 pub use waiting::WaitingKeys;
 pub use watch::Watches;
 
-use self::changes::{Changes, KeyEvent, LostWatch, News, event_class};
+use self::changes::{Changes, KeyEvent, LostWatch, Notification, event_class};
 use crate::error::CommandError;
-use table::{Place, Table};
+use table::{EntryPosition, Table};
 
 /// What becomes of a key's expiry when its value is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ pub struct PrefetchHandle {
 #[derive(Clone, Copy)]
 struct Found {
     hash: u64,
-    place: Place,
+    place: EntryPosition,
 }
 
 impl Keyspace {
@@ -755,7 +755,9 @@ impl Keyspace {
         self.touch_watchers(key);
         if self.changes.tracking {
             let by_script = self.changes.in_script;
-            self.changes.news.push(News::Changed { key: Some(key.into()), by_script });
+            self.changes
+                .notifications
+                .push(Notification::Changed { key: Some(key.into()), by_script });
         }
     }
 
@@ -772,7 +774,7 @@ impl Keyspace {
             }
         }
         if self.changes.tracking {
-            self.changes.news.push(News::Lost(key.into()));
+            self.changes.notifications.push(Notification::Lost(key.into()));
         }
     }
 
@@ -791,7 +793,7 @@ impl Keyspace {
         if self.changes.event_mask & class != 0 {
             let db = self.selected;
             let event = KeyEvent { db, class, name, key: key.into() };
-            self.changes.news.push(News::Event(event));
+            self.changes.notifications.push(Notification::Event(event));
         }
     }
 
@@ -825,7 +827,7 @@ impl Keyspace {
     pub(crate) fn signal_all_flushed(&mut self) {
         if self.changes.tracking {
             let by_script = self.changes.in_script;
-            self.changes.news.push(News::Changed { key: None, by_script });
+            self.changes.notifications.push(Notification::Changed { key: None, by_script });
         }
     }
 }

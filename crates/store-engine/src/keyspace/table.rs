@@ -55,7 +55,7 @@ pub(crate) const CURSOR_BITS: u32 = 48;
 
 /// Where an entry stands. Valid until the next insert or removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct EntryPosition {
     segment: u32,
     bucket: u32,
     slot: u32,
@@ -157,14 +157,14 @@ impl Table {
 
     /// Finds `key`, whose hash is `hash`.
     #[inline]
-    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<Place> {
+    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<EntryPosition> {
         let index = self.segment_of(hash);
         let segment = &self.segments[index as usize];
         if segment.len == 0 {
             return None;
         }
         let (bucket, slot) = segment.find(hash, key)?;
-        Some(Place { segment: index, bucket, slot })
+        Some(EntryPosition { segment: index, bucket, slot })
     }
 
     /// Begins to fetch the bucket where the chain of `hash` begins.
@@ -200,7 +200,7 @@ impl Table {
 
     /// The entry at a place just found.
     #[inline]
-    pub(super) fn entry(&self, place: Place) -> &Entry {
+    pub(super) fn entry(&self, place: EntryPosition) -> &Entry {
         let segment = &self.segments[place.segment as usize];
         if place.bucket == SPILL {
             return &segment.spill[place.slot as usize];
@@ -212,19 +212,19 @@ impl Table {
 
     /// The entry at a place just found, for changes that keep its key and expiry.
     #[inline]
-    pub(super) fn entry_mut(&mut self, place: Place) -> &mut Entry {
+    pub(super) fn entry_mut(&mut self, place: EntryPosition) -> &mut Entry {
         self.segments[place.segment as usize].entry_mut(place)
     }
 
     /// The same, with the count of entry memory beside it.
     #[inline]
-    pub(super) fn entry_and_memory(&mut self, place: Place) -> (&mut Entry, &mut usize) {
+    pub(super) fn entry_and_memory(&mut self, place: EntryPosition) -> (&mut Entry, &mut usize) {
         let segment = &mut self.segments[place.segment as usize];
         (segment.entry_mut(place), &mut self.entry_memory)
     }
 
     /// Puts another entry with the same key in the place of one, which is returned.
-    pub(super) fn replace(&mut self, place: Place, entry: Entry) -> Entry {
+    pub(super) fn replace(&mut self, place: EntryPosition, entry: Entry) -> Entry {
         self.count_volatile(place.segment, entry.expires_at(), Count::Add);
         let old = std::mem::replace(self.entry_mut(place), entry);
         self.count_volatile(place.segment, old.expires_at(), Count::Remove);
@@ -232,7 +232,7 @@ impl Table {
     }
 
     /// Must be told when the expiry of the entry at `place` was moved within the entry.
-    pub(super) fn expiry_moved(&mut self, place: Place, expires_at: u64) {
+    pub(super) fn expiry_moved(&mut self, place: EntryPosition, expires_at: u64) {
         let segment = &mut self.segments[place.segment as usize];
         segment.soonest_expiry = segment.soonest_expiry.min(expires_at);
     }
@@ -261,7 +261,7 @@ impl Table {
     /// Takes out the entry at a place just found.
     pub(super) fn remove(
         &mut self,
-        place: Place,
+        place: EntryPosition,
         hash: u64,
         hash_of: &dyn Fn(&[u8]) -> u64,
     ) -> Entry {
@@ -554,7 +554,7 @@ impl Segment {
     }
 
     #[inline]
-    fn entry_mut(&mut self, place: Place) -> &mut Entry {
+    fn entry_mut(&mut self, place: EntryPosition) -> &mut Entry {
         if place.bucket == SPILL {
             return &mut self.spill[place.slot as usize];
         }
@@ -662,13 +662,13 @@ impl Segment {
     /// Fills the gap at `place` from the end of its chain, which begins at `home`, and lets go
     /// of a bucket that has become empty.
     #[inline]
-    fn close_gap(&mut self, home: u32, place: Place) {
+    fn close_gap(&mut self, home: u32, place: EntryPosition) {
         if self.bucket(home).tags[LINK] != 0 {
             self.close_gap_in_chain(home, place);
         }
     }
 
-    fn close_gap_in_chain(&mut self, home: u32, place: Place) {
+    fn close_gap_in_chain(&mut self, home: u32, place: EntryPosition) {
         let (mut before, mut last) = (home, home);
         while let Some(next) = self.next(self.bucket(last)) {
             (before, last) = (last, next);

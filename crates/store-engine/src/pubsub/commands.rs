@@ -6,7 +6,7 @@ use crate::command::Channels;
 use crate::commands::prelude::*;
 use crate::context::Caller;
 use crate::keyspace::changes::KeyEvent;
-use crate::news;
+use crate::notifications;
 use crate::pubsub::{Frame, SUBSCRIPTIONS_MAX, TopicKind, tell};
 use crate::state::ServerState;
 
@@ -172,7 +172,7 @@ fn confirm(cx: &mut Context<'_>, word: &str, topic: Option<&[u8]>, kind: TopicKi
     cx.reply.bulk(word.as_bytes());
     cx.reply.bulk_or_null(topic);
     cx.reply.count(count);
-    news::set_aside_if_mute(cx, begun_at);
+    notifications::set_aside_if_mute(cx, begun_at);
 }
 
 fn publish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -184,10 +184,10 @@ fn publish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 /// Publishes on behalf of the running session; its own copy stands before its reply.
 fn publish_from(cx: &mut Context<'_>, channel: &[u8], text: &[u8]) -> usize {
     // What happened before is told before.
-    news::tell_own_news(cx);
+    notifications::tell_own(cx);
     let mut own = Vec::new();
     let count = deliver(cx.server, channel, text, &mut |frame| own.push(Frame::clone(frame)));
-    own.iter().for_each(|frame| news::hear(cx, frame));
+    own.iter().for_each(|frame| notifications::hear(cx, frame));
     count
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn deliver(
 }
 
 fn spublish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    news::tell_own_news(cx);
+    notifications::tell_own(cx);
     let limit = cx.server.config.settings().clients.output_limits.pubsub;
     let (sessions, effects) = (&mut cx.server.sessions, &mut cx.server.effects);
     let (me, mut own) = (cx.session.id, None);
@@ -221,7 +221,7 @@ fn spublish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         }
         tell(sessions, effects, limit, id, |output, protocol| frame.write_to(output, protocol));
     });
-    own.iter().for_each(|frame| news::hear(cx, frame));
+    own.iter().for_each(|frame| notifications::hear(cx, frame));
     cx.reply.count(count);
     Ok(())
 }

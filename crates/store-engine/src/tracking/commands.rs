@@ -5,7 +5,7 @@ use crate::commands::prelude::*;
 use crate::context::Caller;
 use crate::key_finder;
 use crate::keyspace::Keyspace;
-use crate::news::tell_own_news;
+use crate::notifications::tell_own;
 use crate::session::{Session, SessionId, session_flag};
 use crate::state::ServerState;
 use crate::tracking::{Tracking, TrackingMode};
@@ -33,7 +33,7 @@ pub(crate) fn client_tracking(cx: &mut Context<'_>, request: Request<'_>) -> Com
         }
         if !cx.session.has(session_flag::TRACKING) {
             // What happened before, in the same transaction perhaps, is not for it.
-            tell_own_news(cx);
+            tell_own(cx);
             cx.server.tracking.forget_untold();
             cx.server.effects.has_untold = false;
         }
@@ -277,7 +277,7 @@ pub(crate) fn remember_keys(cx: &mut Context<'_>, request: Request<'_>) {
     }
     let id = cx.session.id;
     // Who kept what changed before is told before, so that this is not forgotten with it.
-    tell_own_news(cx);
+    tell_own(cx);
     match cx.server.scripting.running.as_ref().filter(|_| cx.caller == Caller::Script) {
         Some(running) => {
             let tracking = &mut cx.server.tracking;
@@ -306,7 +306,7 @@ pub(crate) fn shrink_tracking(server: &mut ServerState) {
 /// the reply says is newer.
 #[cold]
 pub(crate) fn tell_before_reply(cx: &mut Context<'_>) {
-    tell_own_news(cx);
+    tell_own(cx);
     cx.server.tracking.tell_running(cx.session, &mut cx.reply);
     cx.server.effects.has_untold = cx.server.tracking.has_untold();
 }

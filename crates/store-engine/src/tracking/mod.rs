@@ -143,18 +143,18 @@ pub(crate) struct RunningSession<'a> {
     pub(crate) protocol: Protocol,
     pub(crate) is_subscribed: bool,
     /// Gets what it is about, and the message.
-    pub(crate) hear: &'a mut dyn FnMut(NoticeSubject<'_>, Vec<u8>),
+    pub(crate) hear: &'a mut dyn FnMut(MessageSubject<'_>, Vec<u8>),
 }
 
 /// What a message to the running session is about.
-pub(crate) enum NoticeSubject<'a> {
+pub(crate) enum MessageSubject<'a> {
     Event(&'a KeyEvent),
     /// A key, or all of them.
     Change(Option<&'a [u8]>),
 }
 
 /// What is to be sent to whom.
-struct Notice<'a, 'o> {
+struct Delivery<'a, 'o> {
     sessions: &'a mut Sessions,
     effects: &'a mut Effects,
     limit: OutputLimit,
@@ -255,7 +255,7 @@ impl TrackingTable {
         (sessions, effects, limit): (&mut Sessions, &mut Effects, OutputLimit),
         own: Option<&mut RunningSession<'_>>,
     ) {
-        let mut notice = Notice { sessions, effects, limit, own };
+        let mut notice = Delivery { sessions, effects, limit, own };
         let Some(key) = key else {
             self.forget_keys();
             notice.tell_of_flush(running);
@@ -335,7 +335,7 @@ impl TrackingTable {
         effects: &mut Effects,
         limit: OutputLimit,
     ) {
-        let mut notice = Notice { sessions, effects, limit, own: None };
+        let mut notice = Delivery { sessions, effects, limit, own: None };
         self.untold_bytes = 0;
         for Untold { holder, key, cause } in std::mem::take(&mut self.untold) {
             match key {
@@ -387,7 +387,7 @@ impl TrackingTable {
     ) {
         let changed = std::mem::take(&mut self.changed);
         self.changed_bytes = 0;
-        let mut notice = Notice { sessions, effects, limit, own: None };
+        let mut notice = Delivery { sessions, effects, limit, own: None };
         if std::mem::take(&mut self.too_much_changed) {
             let listeners = self.prefixes.values().flat_map(|prefix| &prefix.listeners);
             let listeners: BTreeSet<SessionId> = listeners.copied().collect();
@@ -420,7 +420,7 @@ impl TrackingTable {
         }
         let count = (self.keys.len() - keys_max).min(FORGOTTEN_MAX);
         let keys: Vec<Box<[u8]>> = self.keys.keys().take(count).cloned().collect();
-        let mut notice = Notice { sessions, effects, limit, own: None };
+        let mut notice = Delivery { sessions, effects, limit, own: None };
         for key in keys {
             for id in self.forget_key(&key) {
                 notice.tell_of_key(id, &key, None);
@@ -445,11 +445,11 @@ impl RunningSession<'_> {
             Protocol::Resp2 => return,
         }
         write_keys(&mut writer);
-        (self.hear)(NoticeSubject::Change(key), writer.into_bytes());
+        (self.hear)(MessageSubject::Change(key), writer.into_bytes());
     }
 }
 
-impl Notice<'_, '_> {
+impl Delivery<'_, '_> {
     fn tell_of_prefix(&mut self, id: SessionId, changed: &[(&[u8], Option<SessionId>)]) {
         let tracking = self.sessions.get(id).and_then(|session| session.tracking.as_ref());
         let Some(tracking) = tracking else { return };

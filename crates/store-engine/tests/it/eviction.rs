@@ -464,7 +464,7 @@ fn an_evicted_key_is_told_of_before_the_reply_to_the_request_that_needed_room() 
     assert_eq!(world.take_reply("a"), Some(Reply::Null));
     assert_eq!(world.take_reply("a"), None, "once is enough");
 
-    // The reply said that there is none, so a new one is news.
+    // The reply said that there is none, so a new one is told.
     world.run("CONFIG SET maxmemory 0");
     world.run("SET k 2");
     assert!(matches!(world.take_reply("a"), Some(Reply::Push(_))));

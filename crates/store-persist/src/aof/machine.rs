@@ -140,7 +140,7 @@ pub enum Event {
 
 /// What is known of rewrites and sizes, for INFO.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct AofFacts {
     /// Whether the file is wanted.
     pub is_on: bool,
     /// Whether a base is being written.
@@ -219,7 +219,7 @@ pub struct AppendFile {
     retry_at_ms: u64,
     /// Whether somebody who wants to end waits for the first base, which had failed before.
     tries_for_end: bool,
-    facts: Facts,
+    facts: AofFacts,
     outputs: VecDeque<Output>,
 }
 
@@ -237,7 +237,7 @@ impl AppendFile {
             waits_for_snapshot: false,
             retry_at_ms: 0,
             tries_for_end: false,
-            facts: Facts::default(),
+            facts: AofFacts::default(),
             outputs: VecDeque::new(),
         }
     }
@@ -512,10 +512,10 @@ impl AppendFile {
     }
 
     /// For INFO.
-    pub fn facts(&self) -> Facts {
+    pub fn facts(&self) -> AofFacts {
         let log = self.log();
         let trouble = log.filter(|_| self.phase() == Phase::Failed).and_then(AppendLog::trouble);
-        Facts {
+        AofFacts {
             is_on: self.settings.is_wanted,
             is_rewriting: self.base().is_some(),
             is_scheduled: self.rewrite_wanted || matches!(self.state, State::Starting(None)),

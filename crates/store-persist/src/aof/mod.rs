@@ -24,7 +24,7 @@ pub use check::{Damage, Report, check};
 pub use encode::{Encoder, Increment};
 pub use layout::Layout;
 pub use log::{AppendError, AppendLog, AppendSettings, FsyncPolicy, Job, Switch, Trouble};
-pub use machine::{AppendFile, Event, Facts, Output, Phase, Settings};
+pub use machine::{AofFacts, AppendFile, Event, Output, Phase, Settings};
 pub use manifest::{FileKind, ListedFile, Manifest, ManifestError};
 pub use plan::{Part, Plan, PlanError, make_plan};
 pub use reader::{AofError, CommandReader, has_preamble, is_snapshot};

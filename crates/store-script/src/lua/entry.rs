@@ -34,7 +34,7 @@ pub(crate) enum Raise {
 
 /// Where in which source an error was raised.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct SourceLine {
     /// The name of the chunk.
     pub(crate) source: Vec<u8>,
     /// The line, -1 where there is none.

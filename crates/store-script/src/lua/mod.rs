@@ -27,7 +27,7 @@ mod table;
 mod vm;
 
 pub(crate) use call::Handler;
-pub(crate) use entry::{KILLED, Native, Place, Raise};
+pub(crate) use entry::{KILLED, Native, Raise, SourceLine};
 pub(crate) use frozen::Frozen;
 pub(crate) use guard::{Guarded, wrap_load};
 pub(crate) use memory::{Memory, Reach};

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use store_engine::{AofFacts, Config, Engine, LogLevel, Unit};
+use store_engine::{Config, Engine, LogLevel, Unit};
 use store_persist::aof::{AppendError, AppendFile, Event, Layout, Manifest, Output, Settings};
 use store_persist::disk::Disk;
 
@@ -252,24 +252,6 @@ impl Append {
     /// Tells the engine, for INFO and its gates.
     fn tell(&mut self, engine: &mut Engine) {
         let facts = self.file.facts();
-        let facts = AofFacts {
-            is_on: facts.is_on,
-            is_rewriting: facts.is_rewriting,
-            is_scheduled: facts.is_scheduled,
-            rewrite_started_at_ms: facts.rewrite_started_at_ms,
-            last_rewrite_seconds: facts.last_rewrite_seconds,
-            last_rewrite_ok: !facts.last_rewrite_failed,
-            rewrites: facts.rewrites,
-            rewrite_failures: facts.rewrite_failures,
-            trouble: facts.trouble,
-            is_starting: facts.is_starting,
-            start_failure: facts.start_failure,
-            current_size: facts.current_size,
-            base_size: facts.base_size,
-            buffer_len: facts.buffer_len,
-            is_syncing: facts.is_syncing,
-            delayed_syncs: facts.delayed_syncs,
-        };
         if facts != engine.state().persistence.aof {
             engine.set_aof_facts(facts);
         }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use store_engine::{Registry, Remark, Row, SETTINGS};
+use store_engine::{Registry, Row, SETTINGS, SettingDifference};
 use testkit::RedisServer;
 
 /// How far a command is there.
@@ -204,8 +204,8 @@ fn commands_of_redis() -> BTreeSet<String> {
     server.cli(&["COMMAND", "LIST"]).lines().map(|line| line.trim().to_owned()).collect()
 }
 
-/// A setting has an effect if its row has no remark and its name stands somewhere outside of the
-/// table of settings.
+/// A setting has an effect if its row names no difference and its name stands somewhere outside of
+/// the table of settings.
 fn write_settings(page: &mut String) {
     page.push_str(
         "## Settings without effect\n\n\
@@ -217,9 +217,11 @@ fn write_settings(page: &mut String) {
     for setting in SETTINGS {
         let mentioned = MENTIONED_ONLY.iter().find(|(name, _)| *name == setting.name);
         match mentioned {
-            None if setting.remark.is_some() => match setting.remark {
-                Some(Remark::Inert(why)) => writeln!(page, "- `{}`: {why}", setting.name).unwrap(),
-                Some(Remark::OnlyDefault(why)) => {
+            None if setting.difference.is_some() => match setting.difference {
+                Some(SettingDifference::Inert(why)) => {
+                    writeln!(page, "- `{}`: {why}", setting.name).unwrap()
+                }
+                Some(SettingDifference::OnlyDefault(why)) => {
                     writeln!(refused, "- `{}`: {why}", setting.name).unwrap();
                 }
                 None => {}

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Elements go in as bytes and come out as [`Element`]s; text that is the text of an integer is
-//! stored as an integer. A [`Place`] names an entry until the next change.
+//! stored as an integer. A [`EntryOffset`] names an entry until the next change.
 
 mod codec;
 mod iter;
@@ -26,7 +26,7 @@ pub const BYTES_MAX: usize = 1 << 30;
 
 /// Where an entry starts. Any change to the listpack makes places at or after it meaningless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place(u32);
+pub struct EntryOffset(u32);
 
 /// A sequence of elements in one run of bytes.
 ///
@@ -106,36 +106,36 @@ impl Listpack {
 
     /// The first entry.
     #[inline]
-    pub fn first(&self) -> Option<Place> {
+    pub fn first(&self) -> Option<EntryOffset> {
         self.place(HEADER)
     }
 
     /// The last entry.
     #[inline]
-    pub fn last(&self) -> Option<Place> {
+    pub fn last(&self) -> Option<EntryOffset> {
         self.before(self.end())
     }
 
     /// The entry after `place`.
     #[inline]
-    pub fn next(&self, place: Place) -> Option<Place> {
+    pub fn next(&self, place: EntryOffset) -> Option<EntryOffset> {
         self.place(self.after(place.0 as usize))
     }
 
     /// The entry before `place`.
     #[inline]
-    pub fn previous(&self, place: Place) -> Option<Place> {
+    pub fn previous(&self, place: EntryOffset) -> Option<EntryOffset> {
         self.before(place.0 as usize)
     }
 
     /// The element at `place`.
     #[inline]
-    pub fn get(&self, place: Place) -> Element<'_> {
+    pub fn get(&self, place: EntryOffset) -> Element<'_> {
         decode(&self.bytes, place.0 as usize).0
     }
 
     /// The entry with this index, walked to from the nearer end.
-    pub fn seek(&self, index: usize) -> Option<Place> {
+    pub fn seek(&self, index: usize) -> Option<EntryOffset> {
         match self.header_count() {
             UNKNOWN_COUNT => self.seek_forward(index),
             count if index >= usize::from(count) => None,
@@ -145,7 +145,7 @@ impl Listpack {
     }
 
     /// The entry that has `index` entries after it.
-    pub fn seek_back(&self, index: usize) -> Option<Place> {
+    pub fn seek_back(&self, index: usize) -> Option<EntryOffset> {
         let mut place = self.last()?;
         for _ in 0..index {
             place = self.previous(place)?;
@@ -153,7 +153,7 @@ impl Listpack {
         Some(place)
     }
 
-    fn seek_forward(&self, index: usize) -> Option<Place> {
+    fn seek_forward(&self, index: usize) -> Option<EntryOffset> {
         let mut place = self.first()?;
         for _ in 0..index {
             place = self.next(place)?;
@@ -169,19 +169,19 @@ impl Listpack {
 
     /// The elements from `place` on.
     #[inline]
-    pub fn iter_from(&self, place: Place) -> Iter<'_> {
+    pub fn iter_from(&self, place: EntryOffset) -> Iter<'_> {
         Iter::new(&self.bytes, place.0 as usize, self.end())
     }
 
     /// The elements before and at `place`; take them in reverse.
     #[inline]
-    pub fn iter_through(&self, place: Place) -> Iter<'_> {
+    pub fn iter_through(&self, place: EntryOffset) -> Iter<'_> {
         Iter::new(&self.bytes, HEADER, self.after(place.0 as usize))
     }
 
     /// The first entry at or after `from` that equals `wanted`, looking at one entry and skipping
     /// `skip` after each: with `skip` 1 only every second entry counts.
-    pub fn find(&self, from: Place, wanted: &[u8], skip: usize) -> Option<Place> {
+    pub fn find(&self, from: EntryOffset, wanted: &[u8], skip: usize) -> Option<EntryOffset> {
         let wanted_int = parse_i64(wanted);
         let mut at = from.0 as usize;
         let mut left_to_skip = 0;
@@ -224,30 +224,30 @@ impl Listpack {
     }
 
     /// Inserts before `place`; the place then names the new entry.
-    pub fn insert_before(&mut self, place: Place, element: Element<'_>) {
+    pub fn insert_before(&mut self, place: EntryOffset, element: Element<'_>) {
         self.insert_at(place.0 as usize, &Encoded::from_element(element));
     }
 
     /// Inserts after `place`, which stays valid.
-    pub fn insert_after(&mut self, place: Place, element: Element<'_>) {
+    pub fn insert_after(&mut self, place: EntryOffset, element: Element<'_>) {
         let at = self.after(place.0 as usize);
         self.insert_at(at, &Encoded::from_element(element));
     }
 
     /// Replaces the element at `place`, which stays valid.
-    pub fn replace(&mut self, place: Place, element: Element<'_>) {
+    pub fn replace(&mut self, place: EntryOffset, element: Element<'_>) {
         let at = place.0 as usize;
         let removed = self.after(at) - at;
         self.splice(at, removed, &Encoded::from_element(element));
     }
 
     /// Removes the entry at `place`; returns the place of the one that followed.
-    pub fn remove(&mut self, place: Place) -> Option<Place> {
+    pub fn remove(&mut self, place: EntryOffset) -> Option<EntryOffset> {
         self.remove_from(place, 1)
     }
 
     /// Removes up to `count` entries from `place` on; returns the place of the one that followed.
-    pub fn remove_from(&mut self, place: Place, count: usize) -> Option<Place> {
+    pub fn remove_from(&mut self, place: EntryOffset, count: usize) -> Option<EntryOffset> {
         let at = place.0 as usize;
         let mut end = at;
         let mut removed = 0;
@@ -300,8 +300,8 @@ impl Listpack {
     }
 
     #[inline]
-    fn place(&self, at: usize) -> Option<Place> {
-        (self.bytes[at] != END).then_some(Place(at as u32))
+    fn place(&self, at: usize) -> Option<EntryOffset> {
+        (self.bytes[at] != END).then_some(EntryOffset(at as u32))
     }
 
     #[inline]
@@ -311,12 +311,12 @@ impl Listpack {
     }
 
     #[inline]
-    fn before(&self, at: usize) -> Option<Place> {
+    fn before(&self, at: usize) -> Option<EntryOffset> {
         if at == HEADER {
             return None;
         }
         let length = decode_back_length(&self.bytes, at).expect("validated on the way in");
-        Some(Place((at - back_length_size(length) - length) as u32))
+        Some(EntryOffset((at - back_length_size(length) - length) as u32))
     }
 
     #[inline]

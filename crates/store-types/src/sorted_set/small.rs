@@ -4,15 +4,20 @@ use std::cmp::Ordering;
 
 use super::Inserted;
 use crate::element::Element;
-use crate::listpack::{Listpack, Place};
+use crate::listpack::{EntryOffset, Listpack};
 use crate::number::{exact_integer, format_f64, parse_f64};
 
 #[inline]
-pub(super) fn find(pack: &Listpack, member: &[u8]) -> Option<Place> {
+pub(super) fn find(pack: &Listpack, member: &[u8]) -> Option<EntryOffset> {
     pack.find(pack.first()?, member, 1)
 }
 
-pub(super) fn move_small(pack: &mut Listpack, place: Place, member: &[u8], score: f64) -> Inserted {
+pub(super) fn move_small(
+    pack: &mut Listpack,
+    place: EntryOffset,
+    member: &[u8],
+    score: f64,
+) -> Inserted {
     let from = score_of(pack.get(pack.next(place).expect("a score follows its member")));
     if from == score {
         return Inserted::Unchanged;

@@ -209,7 +209,11 @@ fn has_room(pack: &Listpack, bytes: usize, limits: &Limits) -> bool {
 }
 
 /// Place and flags of the live entry with this name in a node.
-fn find_live(pack: &Listpack, first: StreamId, id: StreamId) -> Option<(listpack::Place, i64)> {
+fn find_live(
+    pack: &Listpack,
+    first: StreamId,
+    id: StreamId,
+) -> Option<(listpack::EntryOffset, i64)> {
     let head = node::head(pack);
     let mut place = node::first_entry(&head);
     while let Some(at) = place {

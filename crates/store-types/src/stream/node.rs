@@ -12,7 +12,7 @@
 use super::StreamId;
 use crate::damage::Damaged;
 use crate::element::Element;
-use crate::listpack::{self, Listpack, Place};
+use crate::listpack::{self, EntryOffset, Listpack};
 
 const DELETED: i64 = 1;
 const SAME_FIELDS: i64 = 2;
@@ -25,8 +25,8 @@ pub(super) struct Head {
     /// How many field names there are.
     field_count: usize,
     /// The place of the first field name, or of the zero if there is none.
-    fields_at: Place,
-    first_entry: Option<Place>,
+    fields_at: EntryOffset,
+    first_entry: Option<EntryOffset>,
 }
 
 /// An entry as it is in its node.
@@ -35,9 +35,9 @@ pub(super) struct RawEntry<'a> {
     pub(super) id: StreamId,
     pub(super) deleted: bool,
     pub(super) fields: Fields<'a>,
-    flags_at: Place,
+    flags_at: EntryOffset,
     flags: i64,
-    pub(super) next: Option<Place>,
+    pub(super) next: Option<EntryOffset>,
 }
 
 /// Field names and values of an entry, in order.
@@ -143,7 +143,7 @@ pub(super) fn entry<'a>(
     pack: &'a Listpack,
     head: &Head,
     first: StreamId,
-    place: Place,
+    place: EntryOffset,
 ) -> RawEntry<'a> {
     checked_entry(pack, head, first, place).expect("checked on the way in")
 }
@@ -152,7 +152,7 @@ fn checked_entry<'a>(
     pack: &'a Listpack,
     head: &Head,
     first: StreamId,
-    place: Place,
+    place: EntryOffset,
 ) -> Option<RawEntry<'a>> {
     let flags = pack.get(place).as_i64()?;
     let ms_at = pack.next(place)?;
@@ -188,24 +188,28 @@ fn checked_entry<'a>(
 }
 
 /// Where the first entry of a node starts.
-pub(super) fn first_entry(head: &Head) -> Option<Place> {
+pub(super) fn first_entry(head: &Head) -> Option<EntryOffset> {
     head.first_entry
 }
 
 /// Where the last entry of a node starts.
-pub(super) fn last_entry(pack: &Listpack) -> Option<Place> {
+pub(super) fn last_entry(pack: &Listpack) -> Option<EntryOffset> {
     entry_ending_at(pack, pack.last()?)
 }
 
 /// Where the entry before the one at `place` starts.
-pub(super) fn entry_before(pack: &Listpack, head: &Head, place: Place) -> Option<Place> {
+pub(super) fn entry_before(
+    pack: &Listpack,
+    head: &Head,
+    place: EntryOffset,
+) -> Option<EntryOffset> {
     if head.first_entry == Some(place) {
         return None;
     }
     entry_ending_at(pack, pack.previous(place)?)
 }
 
-fn entry_ending_at(pack: &Listpack, count_at: Place) -> Option<Place> {
+fn entry_ending_at(pack: &Listpack, count_at: EntryOffset) -> Option<EntryOffset> {
     let mut place = count_at;
     for _ in 0..pack.get(count_at).as_i64()? {
         place = pack.previous(place)?;
@@ -214,12 +218,12 @@ fn entry_ending_at(pack: &Listpack, count_at: Place) -> Option<Place> {
 }
 
 /// Flags an entry as deleted; the counts in the head are left to the caller.
-pub(super) fn flag_deleted(pack: &mut Listpack, flags_at: Place, flags: i64) {
+pub(super) fn flag_deleted(pack: &mut Listpack, flags_at: EntryOffset, flags: i64) {
     pack.replace(flags_at, Element::Int(flags | DELETED));
 }
 
 impl RawEntry<'_> {
-    pub(super) fn flags(&self) -> (Place, i64) {
+    pub(super) fn flags(&self) -> (EntryOffset, i64) {
         (self.flags_at, self.flags)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::node::{self, Fields, Head, RawEntry};
 use super::{Stream, StreamId};
-use crate::listpack::{Listpack, Place};
+use crate::listpack::{EntryOffset, Listpack};
 
 /// One entry.
 #[derive(Clone, Debug)]
@@ -49,11 +49,11 @@ struct Current<'a> {
     first: StreamId,
     pack: &'a Listpack,
     head: Head,
-    place: Option<Place>,
+    place: Option<EntryOffset>,
 }
 
 impl<'a> Current<'a> {
-    fn entry(&self, place: Place) -> RawEntry<'a> {
+    fn entry(&self, place: EntryOffset) -> RawEntry<'a> {
         node::entry(self.pack, &self.head, self.first, place)
     }
 }

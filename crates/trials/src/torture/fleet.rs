@@ -16,7 +16,7 @@ use crate::clock;
 const TICK_EVERY: Duration = Duration::from_millis(1500);
 
 /// Where an instance runs and what it is told.
-pub(super) struct Place {
+pub(super) struct Assignment {
     pub(super) host: Host,
     pub(super) store: String,
 }
@@ -28,7 +28,7 @@ pub(super) struct Fleet {
     resource: String,
     kind: FleetKind,
     ttl: Duration,
-    places: Vec<Place>,
+    places: Vec<Assignment>,
     running: Vec<Option<Running>>,
     started: usize,
     /// The terms that are believed in: by whom, under which token, until when.
@@ -50,7 +50,7 @@ impl Fleet {
         resource: String,
         kind: FleetKind,
         ttl: Duration,
-        places: Vec<Place>,
+        places: Vec<Assignment>,
     ) -> Self {
         Fleet {
             programs,
@@ -72,7 +72,7 @@ impl Fleet {
         }
         self.started += 1;
         let name = format!("i{place}-{}", self.started);
-        let Place { host, store } = &self.places[place];
+        let Assignment { host, store } = &self.places[place];
         let version = self.version_for(place);
         let millis = |time: Duration| time.as_millis().to_string();
         let mut command = Command::new(&self.programs[version]);

@@ -9,7 +9,7 @@ use tenure_core::Moment;
 use testkit::{Random, RedisServer, WallClock};
 
 use super::fault::Fault;
-use super::fleet::{Fleet, Place};
+use super::fleet::{Assignment, Fleet};
 use super::history::{History, What};
 use super::net::Net;
 use super::row::{Expected, FleetKind, Group, Mode, Row, Topology};
@@ -100,8 +100,8 @@ pub fn run_group(group: &Group, budget: &Budget, tell: &dyn Fn(&str)) -> Vec<Out
     let resource = RedisServer::builder().with_unix_socket().start();
     let resource_url = format!("redis+unix://{}", resource.unix_socket().display());
     let store = store::start(group.topology, group.mode, &net, &clocks, &budget.own_store);
-    let places = |net: &mut Net, store: &dyn store::Store| -> Vec<Place> {
-        let place = |index| Place { host: net.place(index), store: store.address(net, index) };
+    let places = |net: &mut Net, store: &dyn store::Store| -> Vec<Assignment> {
+        let place = |index| Assignment { host: net.place(index), store: store.address(net, index) };
         (0..=INSTANCES).map(place).collect()
     };
     let all_places = places(&mut net, store.as_ref());
@@ -144,7 +144,7 @@ fn gave_up(row: &Row, world: &mut World, resource: &str) -> Outcome {
     outcome
 }
 
-fn new_fleet(budget: &Budget, resource: &str, kind: FleetKind, places: Vec<Place>) -> Fleet {
+fn new_fleet(budget: &Budget, resource: &str, kind: FleetKind, places: Vec<Assignment>) -> Fleet {
     // An older version knows no ticks' history and no lease but its own.
     let older = budget.older_instance.clone().filter(|_| kind == FleetKind::Equal);
     let programs = [Some(budget.instance.clone()), older].into_iter().flatten().collect();

@@ -5,7 +5,7 @@ mod field;
 use super::prelude::*;
 use super::strings::check_len;
 use crate::keyspace::{Expiry, NewValue, StringRef};
-use crate::news;
+use crate::notifications;
 use field::{bitfield, bitfield_ro};
 
 const BITS: &[HistoryEntry] = &[("7.0.0", "Takes BYTE and BIT.")];
@@ -19,7 +19,7 @@ pub(super) const TABLE: &[Command] = &[
         .history(BITS),
     Command::new("bitfield", AtLeast(2), WRITE | GROWS, bitfield)
         .access_found_by(field::access_of_bitfield)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE | VARIABLE)])
         .categories(category::BITMAP)
         .docs(

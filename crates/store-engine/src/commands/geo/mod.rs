@@ -9,7 +9,7 @@ use store_types::{Inserted, SortedSet};
 
 use super::collection::count_further;
 use super::prelude::*;
-use crate::news;
+use crate::notifications;
 use search::{georadius, georadiusbymember, geosearch, geosearchstore};
 
 const STORE_KEYS_BY_MEMBER: &[KeySpec] = &[
@@ -27,7 +27,7 @@ const UNIT: &[HistoryEntry] = &[("7.0.0", "Units may be written in capitals.")];
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("geoadd", AtLeast(5), WRITE | GROWS, geoadd)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::GEO)
         .docs(Group::Geo, "3.2.0", "O(log N)", "Adds members at positions.")

@@ -5,7 +5,7 @@ mod many;
 mod number;
 
 use super::prelude::*;
-use crate::news;
+use crate::notifications;
 use fields::{hdel, hexists, hget, hlen, hmget, hmset, hset, hsetnx, hstrlen};
 use many::{hgetall, hkeys, hrandfield, hscan, hvals};
 use number::{hincrby, hincrbyfloat};
@@ -34,13 +34,13 @@ pub(super) const TABLE: &[Command] = &[
         .docs(Group::Hash, "2.0.0", "O(N)", "All fields with their values.")
         .arguments("key#k@0"),
     Command::new("hincrby", Exactly(4), WRITE | GROWS | FAST, hincrby)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::HASH)
         .docs(Group::Hash, "2.0.0", "O(1)", "Adds to the integer in a field.")
         .arguments("key#k@0 field#s increment#i"),
     Command::new("hincrbyfloat", Exactly(4), WRITE | GROWS | FAST, hincrbyfloat)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::HASH)
         .docs(Group::Hash, "2.6.0", "O(1)", "Adds to the number in a field.")
@@ -62,7 +62,7 @@ pub(super) const TABLE: &[Command] = &[
         .docs(Group::Hash, "2.0.0", "O(N)", "The values of several fields.")
         .arguments("key#k@0 *field#s"),
     Command::new("hmset", AtLeast(4), WRITE | GROWS | FAST, hmset)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::HASH)
         .docs(Group::Hash, "2.0.0", "O(N)", "Sets several fields.")
@@ -81,14 +81,14 @@ pub(super) const TABLE: &[Command] = &[
         .docs(Group::Hash, "2.8.0", "O(1)", "Walks over the fields in steps.")
         .arguments("key#k@0 cursor#i ?pattern#p=MATCH ?count#i=COUNT"),
     Command::new("hset", AtLeast(4), WRITE | GROWS | FAST, hset)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::HASH)
         .docs(Group::Hash, "2.0.0", "O(N)", "Sets fields.")
         .arguments("key#k@0 *field_value#b(field#s value#s)")
         .history(&[("4.0.0", "Takes several fields with their values.")]),
     Command::new("hsetnx", Exactly(4), WRITE | GROWS | FAST, hsetnx)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | INSERT)])
         .categories(category::HASH)
         .docs(Group::Hash, "2.0.0", "O(1)", "Sets a field unless it exists.")

@@ -8,7 +8,7 @@ mod take;
 use store_types::End;
 
 use super::prelude::*;
-use crate::news;
+use crate::notifications;
 use ends::{llen, lpop, lpush, lpushx, rpop, rpush, rpushx};
 use inside::{lindex, linsert, lpos, lrange, lrem, lset, ltrim};
 use moves::{blmove, brpoplpush, lmove, rpoplpush};
@@ -21,7 +21,7 @@ const MANY_ELEMENTS_4: &[HistoryEntry] = &[("4.0.0", "Takes several elements.")]
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("blmove", Exactly(6), WRITE | GROWS | NO_SCRIPT | BLOCKING, blmove)
-        .told_behind(news::taking)
+        .told_behind(notifications::taking)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, RW | INSERT)])
         .categories(category::LIST)
         .docs(Group::List, "6.2.0", "O(1)", "Moves an element between lists, waiting for one.")
@@ -30,7 +30,7 @@ pub(super) const TABLE: &[Command] = &[
              whereto#o(left#t=LEFT right#t=RIGHT) timeout#d",
         ),
     Command::new("blmpop", AtLeast(5), WRITE | BLOCKING | MOVABLE_KEYS, blmpop)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::counted(2, RW | ACCESS | DELETE)])
         .categories(category::LIST)
         .docs(
@@ -44,7 +44,7 @@ pub(super) const TABLE: &[Command] = &[
              ?count#i=COUNT",
         ),
     Command::new("blpop", AtLeast(3), WRITE | NO_SCRIPT | BLOCKING, blpop)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::range(1, -2, 1, RW | ACCESS | DELETE)])
         .categories(category::LIST)
         .docs(
@@ -56,7 +56,7 @@ pub(super) const TABLE: &[Command] = &[
         .arguments("*key#k@0 timeout#d")
         .history(TIMEOUT),
     Command::new("brpop", AtLeast(3), WRITE | NO_SCRIPT | BLOCKING, brpop)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::range(1, -2, 1, RW | ACCESS | DELETE)])
         .categories(category::LIST)
         .docs(
@@ -68,7 +68,7 @@ pub(super) const TABLE: &[Command] = &[
         .arguments("*key#k@0 timeout#d")
         .history(TIMEOUT),
     Command::new("brpoplpush", Exactly(4), WRITE | GROWS | NO_SCRIPT | BLOCKING, brpoplpush)
-        .told_behind(news::taking)
+        .told_behind(notifications::taking)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, RW | INSERT)])
         .categories(category::LIST)
         .docs(
@@ -96,7 +96,7 @@ pub(super) const TABLE: &[Command] = &[
         .docs(Group::List, "1.0.0", "O(1)", "The length of a list.")
         .arguments("key#k@0"),
     Command::new("lmove", Exactly(5), WRITE | GROWS, lmove)
-        .told_behind(news::taking)
+        .told_behind(notifications::taking)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, RW | INSERT)])
         .categories(category::LIST)
         .docs(
@@ -110,13 +110,13 @@ pub(super) const TABLE: &[Command] = &[
              whereto#o(left#t=LEFT right#t=RIGHT)",
         ),
     Command::new("lmpop", AtLeast(4), WRITE | MOVABLE_KEYS, lmpop)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::counted(1, RW | ACCESS | DELETE)])
         .categories(category::LIST)
         .docs(Group::List, "7.0.0", "O(N+M)", "Takes elements from the first list that has some.")
         .arguments("numkeys#i *key#k@0 where#o(left#t=LEFT right#t=RIGHT) ?count#i=COUNT"),
     Command::new("lpop", AtLeast(2), WRITE | FAST, lpop)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE)])
         .categories(category::LIST)
         .docs(Group::List, "1.0.0", "O(N)", "Takes elements from the front of a list.")
@@ -128,14 +128,14 @@ pub(super) const TABLE: &[Command] = &[
         .docs(Group::List, "6.0.6", "O(N)", "The indexes of elements equal to a given one.")
         .arguments("key#k@0 element#s ?rank#i=RANK ?num-matches#i=COUNT ?len#i=MAXLEN"),
     Command::new("lpush", AtLeast(3), WRITE | GROWS | FAST, lpush)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | INSERT)])
         .categories(category::LIST)
         .docs(Group::List, "1.0.0", "O(N)", "Adds elements at the front of a list.")
         .arguments("key#k@0 *element#s")
         .history(MANY_ELEMENTS_2),
     Command::new("lpushx", AtLeast(3), WRITE | GROWS | FAST, lpushx)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | INSERT)])
         .categories(category::LIST)
         .docs(Group::List, "2.2.0", "O(N)", "Adds elements at the front of a list that exists.")
@@ -152,7 +152,7 @@ pub(super) const TABLE: &[Command] = &[
         .docs(Group::List, "1.0.0", "O(N+M)", "Removes elements equal to a given one.")
         .arguments("key#k@0 count#i element#s"),
     Command::new("lset", Exactly(4), WRITE | GROWS, lset)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::LIST)
         .docs(Group::List, "1.0.0", "O(N)", "Replaces the element at an index.")
@@ -163,14 +163,14 @@ pub(super) const TABLE: &[Command] = &[
         .docs(Group::List, "1.0.0", "O(N)", "Keeps only the elements between two indexes.")
         .arguments("key#k@0 start#i stop#i"),
     Command::new("rpop", AtLeast(2), WRITE | FAST, rpop)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE)])
         .categories(category::LIST)
         .docs(Group::List, "1.0.0", "O(N)", "Takes elements from the back of a list.")
         .arguments("key#k@0 ?count#i^6.2.0")
         .history(COUNT),
     Command::new("rpoplpush", Exactly(3), WRITE | GROWS, rpoplpush)
-        .told_behind(news::taking)
+        .told_behind(notifications::taking)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, RW | INSERT)])
         .categories(category::LIST)
         .docs(
@@ -182,14 +182,14 @@ pub(super) const TABLE: &[Command] = &[
         .arguments("source#k@0 destination#k@1")
         .deprecated("6.2.0", "`LMOVE … RIGHT LEFT`"),
     Command::new("rpush", AtLeast(3), WRITE | GROWS | FAST, rpush)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | INSERT)])
         .categories(category::LIST)
         .docs(Group::List, "1.0.0", "O(N)", "Adds elements at the back of a list.")
         .arguments("key#k@0 *element#s")
         .history(MANY_ELEMENTS_2),
     Command::new("rpushx", AtLeast(3), WRITE | GROWS | FAST, rpushx)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | INSERT)])
         .categories(category::LIST)
         .docs(Group::List, "2.2.0", "O(N)", "Adds elements at the back of a list that exists.")

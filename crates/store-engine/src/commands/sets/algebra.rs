@@ -4,7 +4,7 @@ use store_types::{Element, Set};
 
 use super::super::collection::{count_from, key_count, look_set, reply_element};
 use super::super::prelude::*;
-use crate::news;
+use crate::notifications;
 
 /// What is made of several sets.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,7 +91,7 @@ fn store_result(
         cx.db.delete_target(target);
         if lacks_one {
             // As in Redis: where nothing had to be computed, the reply comes last.
-            news::tell_before_reply_if_listening(cx);
+            notifications::tell_before_reply_if_listening(cx);
         }
     } else {
         cx.db.set_object(target, result);

@@ -5,7 +5,7 @@ mod members;
 mod random;
 
 use super::prelude::*;
-use crate::news;
+use crate::notifications;
 use algebra::{sdiff, sdiffstore, sinter, sintercard, sinterstore, sunion, sunionstore};
 use members::{sadd, scard, sismember, smembers, smismember, smove, srem, sscan};
 use random::{spop, srandmember};
@@ -36,7 +36,7 @@ pub(super) const TABLE: &[Command] = &[
         )
         .arguments("*key#k@0"),
     Command::new("sdiffstore", AtLeast(3), WRITE | GROWS, sdiffstore)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, OW | UPDATE), KeySpec::all(2, RO | ACCESS)])
         .categories(category::SET)
         .docs(Group::Set, "1.0.0", "O(N)", "Stores the difference of sets.")
@@ -53,7 +53,7 @@ pub(super) const TABLE: &[Command] = &[
         .docs(Group::Set, "7.0.0", "O(N*M)", "How many members all sets have.")
         .arguments("numkeys#i *key#k@0 ?limit#i=LIMIT"),
     Command::new("sinterstore", AtLeast(3), WRITE | GROWS, sinterstore)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | UPDATE), KeySpec::all(2, RO | ACCESS)])
         .categories(category::SET)
         .docs(Group::Set, "1.0.0", "O(N*M)", "Stores the intersection of sets.")
@@ -112,7 +112,7 @@ pub(super) const TABLE: &[Command] = &[
         .docs(Group::Set, "1.0.0", "O(N)", "Members that any of the sets has.")
         .arguments("*key#k@0"),
     Command::new("sunionstore", AtLeast(3), WRITE | GROWS, sunionstore)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, OW | UPDATE), KeySpec::all(2, RO | ACCESS)])
         .categories(category::SET)
         .docs(Group::Set, "1.0.0", "O(N)", "Stores the union of sets.")

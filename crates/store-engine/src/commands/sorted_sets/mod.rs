@@ -9,7 +9,7 @@ mod range;
 mod store;
 
 use super::prelude::*;
-use crate::news;
+use crate::notifications;
 use add::{zadd, zincrby};
 use algebra::{zdiff, zdiffstore, zinter, zintercard, zinterstore, zunion, zunionstore};
 use members::{zcard, zmscore, zrandmember, zrank, zrem, zrevrank, zscan, zscore};
@@ -55,7 +55,7 @@ pub(super) const TABLE: &[Command] = &[
         .arguments("*key#k@0 timeout#d")
         .history(TIMEOUT),
     Command::new("zadd", AtLeast(4), WRITE | GROWS | FAST, zadd)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::SORTED_SET)
         .docs(Group::SortedSet, "1.2.0", "O(log(N))", "Adds members or changes their scores.")
@@ -95,7 +95,7 @@ pub(super) const TABLE: &[Command] = &[
         )
         .arguments("numkeys#i *key#k@0 ?withscores#t=WITHSCORES"),
     Command::new("zdiffstore", AtLeast(4), WRITE | GROWS | MOVABLE_KEYS, zdiffstore)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, OW | UPDATE), KeySpec::counted(2, RO | ACCESS)])
         .categories(category::SORTED_SET)
         .docs(
@@ -106,7 +106,7 @@ pub(super) const TABLE: &[Command] = &[
         )
         .arguments("destination#k@0 numkeys#i *key#k@1"),
     Command::new("zincrby", Exactly(4), WRITE | GROWS | FAST, zincrby)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::SORTED_SET)
         .docs(Group::SortedSet, "1.2.0", "O(log(N))", "Adds to the score of a member.")
@@ -125,7 +125,7 @@ pub(super) const TABLE: &[Command] = &[
         .docs(Group::SortedSet, "7.0.0", "O(N*K)", "How many members all sorted sets have.")
         .arguments("numkeys#i *key#k@0 ?limit#i=LIMIT"),
     Command::new("zinterstore", AtLeast(4), WRITE | GROWS | MOVABLE_KEYS, zinterstore)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, OW | UPDATE), KeySpec::counted(2, RO | ACCESS)])
         .categories(category::SORTED_SET)
         .docs(
@@ -211,7 +211,7 @@ pub(super) const TABLE: &[Command] = &[
         .history(&[("2.0.0", "Takes WITHSCORES.")])
         .deprecated("6.2.0", "`ZRANGE … BYSCORE`"),
     Command::new("zrangestore", AtLeast(5), WRITE | GROWS, zrangestore)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, OW | UPDATE), KeySpec::one(2, RO | ACCESS)])
         .categories(category::SORTED_SET)
         .docs(Group::SortedSet, "6.2.0", "O(log(N)+M)", "Stores a range of a sorted set.")
@@ -312,7 +312,7 @@ pub(super) const TABLE: &[Command] = &[
              min#t=MIN max#t=MAX) ?withscores#t=WITHSCORES",
         ),
     Command::new("zunionstore", AtLeast(4), WRITE | GROWS | MOVABLE_KEYS, zunionstore)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, OW | UPDATE), KeySpec::counted(2, RO | ACCESS)])
         .categories(category::SORTED_SET)
         .docs(Group::SortedSet, "2.0.0", "O(N)+O(M*log(M))", "Stores the union of sorted sets.")

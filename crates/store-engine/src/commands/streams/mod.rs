@@ -11,7 +11,7 @@ mod read;
 mod write;
 
 use super::prelude::*;
-use crate::news;
+use crate::notifications;
 use add::{xadd, xtrim};
 use claim::{xautoclaim, xclaim};
 use group::{xack, xgroup_create, xgroup_createconsumer, xgroup_delconsumer, xgroup_destroy};
@@ -33,7 +33,7 @@ pub(super) const TABLE: &[Command] = &[
         .docs(Group::Stream, "5.0.0", "O(1)", "Acknowledges entries read in a group.")
         .arguments("key#k@0 group#s *id#s"),
     Command::new("xadd", AtLeast(5), WRITE | GROWS | FAST, xadd)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::STREAM)
         .tips(&["nondeterministic_output"])
@@ -128,7 +128,7 @@ pub(super) const TABLE: &[Command] = &[
         .arguments("key#k@0 end#s start#s ?count#i=COUNT")
         .history(EXCLUSIVE),
     Command::new("xsetid", AtLeast(3), WRITE | GROWS | FAST, xsetid)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::STREAM)
         .docs(Group::Stream, "5.0.0", "O(1)", "Sets the last id of a stream.")
@@ -151,7 +151,7 @@ pub(super) const TABLE: &[Command] = &[
 
 const GROUP_COMMANDS: &[Command] = &[
     Command::new("create", AtLeast(5), WRITE | GROWS, xgroup_create)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(2, RW | INSERT)])
         .categories(category::STREAM)
         .docs(Group::Stream, "5.0.0", "O(1)", "Creates a group.")
@@ -171,7 +171,7 @@ const GROUP_COMMANDS: &[Command] = &[
         .docs(Group::Stream, "5.0.0", "O(1)", "Removes a consumer and what it has pending.")
         .arguments("key#k@0 groupname#s consumername#s"),
     Command::new("destroy", Exactly(4), WRITE, xgroup_destroy)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(2, RW | DELETE)])
         .categories(category::STREAM)
         .docs(Group::Stream, "5.0.0", "O(N)", "Removes a group.")
@@ -180,7 +180,7 @@ const GROUP_COMMANDS: &[Command] = &[
         .categories(category::STREAM)
         .docs(Group::Stream, "5.0.0", "O(1)", "The subcommands."),
     Command::new("setid", AtLeast(5), WRITE, xgroup_setid)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(2, RW | UPDATE)])
         .categories(category::STREAM)
         .docs(Group::Stream, "5.0.0", "O(1)", "Moves a group to another id.")

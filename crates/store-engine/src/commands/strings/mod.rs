@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::prelude::*;
 use crate::keyspace::NewValue;
-use crate::news;
+use crate::notifications;
 use counter::{decr, decrby, incr, incrby, incrbyfloat};
 use edit::{append, getrange, setrange, strlen};
 pub(super) use edit::{check_len, string_max};
@@ -39,13 +39,13 @@ pub(super) const TABLE: &[Command] = &[
         .docs(Group::String, "1.0.0", "O(1)", "The string at a key.")
         .arguments("key#k@0"),
     Command::new("getdel", Exactly(2), WRITE | FAST, getdel)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE)])
         .categories(category::STRING)
         .docs(Group::String, "6.2.0", "O(1)", "The string at a key, which is removed.")
         .arguments("key#k@0"),
     Command::new("getex", AtLeast(2), WRITE | FAST, getex)
-        .told_behind(news::most)
+        .told_behind(notifications::most)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::STRING)
         .docs(Group::String, "6.2.0", "O(1)", "The string at a key, whose expiry is changed.")
@@ -59,7 +59,7 @@ pub(super) const TABLE: &[Command] = &[
         .docs(Group::String, "2.4.0", "O(N)", "A part of a string.")
         .arguments("key#k@0 start#i end#i"),
     Command::new("getset", Exactly(3), WRITE | GROWS | FAST, getset)
-        .told_behind(news::changes)
+        .told_behind(notifications::changes)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::STRING)
         .docs(Group::String, "1.0.0", "O(1)", "Sets a string and returns the one before.")

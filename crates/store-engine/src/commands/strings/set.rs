@@ -7,7 +7,7 @@ use super::super::prelude::*;
 use super::{reply_shared, stored_arg};
 use crate::keyspace::changes::KeyEvent;
 use crate::keyspace::{Expiry, StringRef};
-use crate::news;
+use crate::notifications;
 
 pub(super) fn get(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     match cx.db.read_string(request.arg(1))? {
@@ -165,7 +165,7 @@ fn parse_options(
 
 /// With GET, SET replies before it sets.
 pub(super) fn told_behind_set(request: Request<'_>, event: &KeyEvent) -> bool {
-    request.args_from(3).any(|word| is_word(word, "GET")) && news::changes(request, event)
+    request.args_from(3).any(|word| is_word(word, "GET")) && notifications::changes(request, event)
 }
 
 fn expiry_word(word: &[u8]) -> Option<(TimeUnit, bool)> {

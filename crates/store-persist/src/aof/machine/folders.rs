@@ -36,7 +36,7 @@ impl AppendFile {
     /// its name. Fails with what is to be told.
     ///
     /// Without a first base that counts an end would lose everything: it has to wait for it, or is
-    /// refused where [`Facts::start_failure`](super::Facts::start_failure) says why there is none.
+    /// refused where [`start_failure`](super::AofFacts::start_failure) says why there is none.
     pub fn prepare_end(&mut self, now_ms: u64) -> Result<(), String> {
         if let State::Starting(_) = self.state {
             return Err(self.try_for_end());
