@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tenure::{Job, NotStarted, OnceOutcome, Reason, Tenure, Term, Tick, TickOutcome, Timing};
+use tenure::{Job, NotStarted, OnceOutcome, Reason, Tenure, Term, Tick, TickOutcome};
 use tenure_run::Ending;
 use tokio::sync::oneshot;
 use tokio::task::JoinError;
@@ -100,8 +100,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let program = Program::find(arguments.command.clone())?;
     let name = &arguments.target.name;
     let loader = arguments.election.lay(arguments.target.loader()?, name);
-    let config = store_options::load(loader)?;
-    let timing = Timing::new(&config.election(name).timing()).map_err(tenure::Error::from)?;
+    let config = store_options::load_for(loader, name)?;
+    let timing = config.election(name).timing().map_err(tenure::Error::from)?;
     let code = block_on(async {
         let signals = Signals::listen()?;
         let tenure = store_options::connect(config)?;

@@ -173,10 +173,7 @@ pub(crate) fn blame_on(store: &str, error: tenure::Error) -> Failure {
     let tenure::Error::Store(trouble) = &error else { return Failure::from(error) };
     let next = match trouble.next_step() {
         Some(_) => String::new(),
-        None => format!(
-            "; {}",
-            refusal_step(trouble.message()).unwrap_or_else(|| usual_step(trouble.kind()))
-        ),
+        None => format!("; {}", usual_step(trouble.kind())),
     };
     let failure = Failure::from(error);
     let place = match failure.message.contains(store) {
@@ -188,19 +185,6 @@ pub(crate) fn blame_on(store: &str, error: tenure::Error) -> Failure {
         _ => "",
     };
     Failure { message: format!("{place}{}{next}{or_another}", failure.message), ..failure }
-}
-
-/// What to do where a server refuses to write: its own first word says why.
-pub(crate) fn refusal_step(said: &str) -> Option<&'static str> {
-    Some(match said.split_whitespace().next()? {
-        "OOM" => "CONFIG SET maxmemory to more, or remove keys that nobody needs",
-        "NOREPLICAS" => "attach replicas, or CONFIG SET min-replicas-to-write to fewer",
-        "MISCONF" if said.contains("AOF") => {
-            "free space on its disk; it recovers by itself, and its log says why it failed"
-        }
-        "MISCONF" => "free space on its disk, then BGSAVE there; its log says why it failed",
-        _ => return None,
-    })
 }
 
 /// What to do where the library knows nothing better.
@@ -219,6 +203,18 @@ pub(crate) fn load(loader: Loader) -> Result<Config, Failure> {
     match config.store.url() {
         None if config.enabled => Ok(local::lay(loader)?.load()?),
         _ => Ok(config),
+    }
+}
+
+/// The same where only the election `name` counts: one that is switched off needs no store, so
+/// none is started for it.
+pub(crate) fn load_for(loader: Loader, name: &str) -> Result<Config, Failure> {
+    let config = loader.clone().load()?;
+    match config.store.url() {
+        None if !config.is_enabled(name) => {
+            Ok(loader.set(["enabled"], "false", "enabled").load()?)
+        }
+        _ => load(loader),
     }
 }
 

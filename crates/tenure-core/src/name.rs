@@ -67,11 +67,11 @@ pub const DEFAULT_PREFIX: &str = "tenure:";
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource {
     // Shared: an election and everything that speaks of it carry a copy.
-    place: Arc<Place>,
+    place: Arc<ResourceNames>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Place {
+struct ResourceNames {
     name: Box<str>,
     key: Box<str>,
     heartbeat_prefix: Option<Box<str>>,
@@ -100,7 +100,7 @@ impl Resource {
         if hash_tag(key).is_none() && key.contains('}') {
             return Err(NameFault::BreaksHashTag { key: key.to_owned() }.into());
         }
-        let place = Place { name: name.into(), key: key.into(), heartbeat_prefix: None };
+        let place = ResourceNames { name: name.into(), key: key.into(), heartbeat_prefix: None };
         Ok(Resource { place: Arc::new(place) })
     }
 
@@ -108,7 +108,7 @@ impl Resource {
     /// at `prefix` followed by its id.
     pub fn with_heartbeat_prefix(&self, prefix: &str) -> Result<Self, NameError> {
         check_text("heartbeat_prefix", prefix)?;
-        let mut place = Place::clone(&self.place);
+        let mut place = ResourceNames::clone(&self.place);
         place.heartbeat_prefix = Some(prefix.into());
         Ok(Resource { place: Arc::new(place) })
     }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::timing::whole_millis;
+
 /// What kind of trouble a [`StoreError`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -60,6 +62,7 @@ impl StoreError {
 
     /// [`StoreErrorKind::TimedOut`]: nothing came for so long.
     pub fn timed_out(waited: Duration) -> Self {
+        let waited = whole_millis(waited);
         let message =
             format!("no answer from the store within {waited:?}: it is busy, stopped or cut off");
         StoreError::new(StoreErrorKind::TimedOut, message)

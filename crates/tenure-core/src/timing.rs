@@ -85,9 +85,10 @@ enum TimingFault {
     },
     /// No renewal would fit before work has to stop.
     #[error(
-        "renew_every {renew_every:?} + one try {try_timeout:?} + stop_grace {stop_grace:?} exceed \
-         the {usable:?} that a {ttl:?} lease leaves: lengthen ttl, or shorten renew_every or \
-         stop_grace"
+        "renew_every {:?} + one try {:?} + stop_grace {:?} exceed the {:?} that a {ttl:?} lease \
+         leaves: lengthen ttl, or shorten renew_every or stop_grace",
+        whole_millis(*renew_every), whole_millis(*try_timeout), whole_millis(*stop_grace),
+        whole_millis(*usable)
     )]
     BudgetExceeded {
         /// How often the lease is renewed.
@@ -113,6 +114,15 @@ enum TimingFault {
         /// What to do.
         hint: &'static str,
     },
+}
+
+/// A time for people: a sixth of a lease has more digits than anybody reads. What is shorter than a
+/// millisecond stays as it is.
+pub fn whole_millis(time: Duration) -> Duration {
+    match u64::try_from(time.as_millis()) {
+        Ok(0) | Err(_) => time,
+        Ok(millis) => Duration::from_millis(millis),
+    }
 }
 
 /// A validated budget: a value of this type cannot break the rules.

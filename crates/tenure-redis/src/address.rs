@@ -7,7 +7,7 @@
 use super::mode::Mode;
 use super::node::Node;
 use super::text::cleaned;
-use super::url::{Login, Place, RedisUrl, TlsFiles};
+use super::url::{Endpoint, Login, RedisUrl, TlsFiles};
 use tenure_backend::Secret;
 
 /// More hosts than anybody names in one address: it is asked as a whole at each connect.
@@ -192,7 +192,7 @@ pub(super) struct Access {
 impl Access {
     /// The address of one of them.
     pub(super) fn to(&self, node: &Node) -> RedisUrl {
-        let place = Place::network(node.host.clone(), node.port, self.tls.clone());
+        let place = Endpoint::network(node.host.clone(), node.port, self.tls.clone());
         RedisUrl { place, login: self.login.clone(), mode: self.mode }
     }
 }

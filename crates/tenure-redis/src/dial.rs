@@ -14,6 +14,7 @@ use redis::{
     AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError, Value,
 };
 use socket2::{SockRef, TcpKeepalive};
+use tenure_core::timing::whole_millis;
 use tenure_core::{StoreError, StoreErrorKind};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -25,7 +26,7 @@ use super::guard::{Backlog, Breach, Guarded};
 use super::sentinel::{SentinelAddress, Sentinels};
 use super::text::cleaned;
 use super::tls::Tls;
-use super::url::{Login, Place, RedisUrl};
+use super::url::{Endpoint, Login, RedisUrl};
 use tenure_backend::ConnectError;
 
 /// How long opening a connection may take, first answer included.
@@ -183,6 +184,7 @@ impl Route {
     }
 
     fn too_slow(&self, limit: Duration, connected: bool) -> StoreError {
+        let limit = whole_millis(limit);
         let silence = match connected {
             true => format!("connected, but no answer within {limit:?}"),
             false => format!("no connection within {limit:?}"),
@@ -443,12 +445,12 @@ enum Socket {
 impl Address {
     fn new(url: &RedisUrl) -> Result<Self, ConnectError> {
         let socket = match url.place.clone() {
-            Place::Tcp { host, port } => Socket::Tcp { host, port },
-            Place::Tls { host, port, tls } => {
+            Endpoint::Tcp { host, port } => Socket::Tcp { host, port },
+            Endpoint::Tls { host, port, tls } => {
                 let tls = Tls::new(&host, &tls)?;
                 Socket::Tls { host, port, tls }
             }
-            Place::Unix { path } => Socket::Unix { path },
+            Endpoint::Unix { path } => Socket::Unix { path },
         };
         Ok(Address { shown: url.to_string(), socket })
     }

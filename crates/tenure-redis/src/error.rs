@@ -30,6 +30,9 @@ const DENIED: [&str; 10] = [
 /// What to do about a replica.
 pub(super) const REPLICA_REMEDY: &str =
     "name the primary in the store's address, or wait until this one is promoted";
+/// What to do about a server that speaks something else.
+pub(super) const FOREIGN_REMEDY: &str =
+    "is this the port of Redis or Valkey? correct host and port in the store's address";
 /// What to do about words of a cluster. Connections to one follow them, so the address is not that
 /// of a cluster.
 const CLUSTER_REMEDY: &str =
@@ -148,10 +151,34 @@ fn from_words(code: &str, words: &str) -> StoreError {
     } else if WRONG_NODE.iter().any(&says) {
         StoreError::wrong_node(text).with_next_step(REPLICA_REMEDY)
     } else if NOT_NOW.iter().any(&says) || words.contains("max number of clients") {
-        StoreError::not_now(text)
+        match refusal_step(&text) {
+            Some(step) => StoreError::not_now(text).with_next_step(step),
+            None => StoreError::not_now(text),
+        }
     } else {
         StoreError::unexpected(text)
     }
+}
+
+/// What to do where a server cannot serve just now, by the word with which it says why.
+pub fn refusal_step(said: &str) -> Option<&'static str> {
+    let says = |word: &str| has_word(said, word);
+    Some(match () {
+        () if says("OOM") => "CONFIG SET maxmemory to more, or remove keys that nobody needs",
+        () if says("NOREPLICAS") => "attach replicas, or CONFIG SET min-replicas-to-write to fewer",
+        () if says("MISCONF") && said.contains("AOF") => {
+            "free space on its disk; it recovers by itself, and its log says why it failed"
+        }
+        () if says("MISCONF") => {
+            "free space on its disk, then BGSAVE there; its log says why it failed"
+        }
+        () if says("LOADING") => "wait until it has read its data",
+        () if says("BUSY") => "wait until the script there ends, or SCRIPT KILL it",
+        () if said.contains("max number of clients") => {
+            "close connections that nobody needs, or CONFIG SET maxclients to more"
+        }
+        () => return None,
+    })
 }
 
 /// What a person can do about a refusal.
@@ -207,6 +234,10 @@ mod tests {
             let (code, words) = reply.split_once(' ').unwrap();
             let error = from_words(code, words);
             assert_eq!(format!("{:?}", error.kind()), expected, "{reply}: {error:?}");
+            let helps = expected == "Unexpected" && !reply.starts_with("CROSSSLOT")
+                || code == "CLUSTERDOWN"
+                || error.next_step().is_some();
+            assert!(helps, "{reply}: what is the next step?");
         }
     }
 }

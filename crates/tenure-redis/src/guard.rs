@@ -103,7 +103,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
             Ok(()) => Poll::Ready(Ok(())),
             Err(what) => {
                 let what = format!("the server broke the protocol: {what}");
-                let _ = self.breach.set(StoreError::unexpected(what.clone()));
+                let breach = StoreError::unexpected(what.clone());
+                let _ = self.breach.set(breach.with_next_step(error::FOREIGN_REMEDY));
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, what)))
             }
         }

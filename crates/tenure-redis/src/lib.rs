@@ -75,6 +75,7 @@ pub use self::cluster::{ClusterSurvey, Shard};
 use self::connection::Replies;
 use self::dial::Route;
 pub use self::dial::{Connector, Dialing, Stream};
+pub use self::error::refusal_step;
 pub use self::fenced::{FenceReply, FencedWrite, connection_error, fence_command, fence_reply};
 pub(crate) use self::independent::{NodeFacts, look_at};
 pub use self::mode::Mode;
@@ -86,7 +87,7 @@ pub use self::sentinel::{SentinelAnswer, SentinelSurvey};
 pub use self::topology::{SurveyError, Topology};
 use self::transport::Transport;
 pub(crate) use self::url::DEFAULT_PORT;
-pub use self::url::{Login, Place, RedisUrl, TlsFiles};
+pub use self::url::{Endpoint, Login, RedisUrl, TlsFiles};
 use self::warnings::Warnings;
 use tenure_backend::{
     Backend, Calling, ConnectError, Connection, Listening, SignalSink, Subscription,

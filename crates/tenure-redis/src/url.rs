@@ -27,7 +27,7 @@ static FORM: Form =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisUrl {
     /// Where the server listens.
-    pub place: Place,
+    pub place: Endpoint,
     /// Who logs in, and to which database.
     pub login: Login,
     /// How far a grant must have got before it counts.
@@ -37,7 +37,7 @@ pub struct RedisUrl {
 /// Where the server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of the fields say it")]
-pub enum Place {
+pub enum Endpoint {
     /// `redis://`
     Tcp { host: String, port: u16 },
     /// `rediss://`
@@ -46,12 +46,12 @@ pub enum Place {
     Unix { path: PathBuf },
 }
 
-impl Place {
+impl Endpoint {
     /// A place in the network, encrypted if files are given.
     pub(crate) fn network(host: String, port: u16, tls: Option<TlsFiles>) -> Self {
         match tls {
-            Some(tls) => Place::Tls { host, port, tls },
-            None => Place::Tcp { host, port },
+            Some(tls) => Endpoint::Tls { host, port, tls },
+            None => Endpoint::Tcp { host, port },
         }
     }
 }
@@ -89,7 +89,7 @@ impl RedisUrl {
     /// What a person should know before using this address.
     pub(super) fn warning(&self) -> Option<String> {
         match &self.place {
-            Place::Tls { tls, .. } if tls.insecure => Some(format!(
+            Endpoint::Tls { tls, .. } if tls.insecure => Some(format!(
                 "INSECURE: {self} accepts any certificate, so anybody on the network path can read \
                  and change everything; remove #insecure and name the issuer with ?ca=FILE"
             )),
@@ -104,14 +104,14 @@ impl fmt::Display for RedisUrl {
         let database = self.login.database;
         let mode = Suffix(self.mode, '?');
         match &self.place {
-            Place::Tcp { host, port } => {
+            Endpoint::Tcp { host, port } => {
                 write!(f, "redis://{}:{port}/{database}{mode}", Host(host))
             }
-            Place::Tls { host, port, tls } => {
+            Endpoint::Tls { host, port, tls } => {
                 let flag = if tls.insecure { "#insecure" } else { "" };
                 write!(f, "rediss://{}:{port}/{database}{mode}{flag}", Host(host))
             }
-            Place::Unix { path } => {
+            Endpoint::Unix { path } => {
                 let path = path.display();
                 match database {
                     0 => write!(f, "unix://{path}{}", Suffix(self.mode, '?')),
@@ -188,7 +188,7 @@ fn parse_network(encrypts: bool, rest: &str) -> Result<RedisUrl, String> {
     let database = parts.options.take_database(&parts.path)?;
     parts.no_more_options()?;
     let login = Login { database, ..parts.login()? };
-    Ok(RedisUrl { place: Place::network(host, port, parts.tls), login, mode })
+    Ok(RedisUrl { place: Endpoint::network(host, port, parts.tls), login, mode })
 }
 
 fn parse_unix(rest: &str) -> Result<RedisUrl, String> {
@@ -206,7 +206,7 @@ fn parse_unix(rest: &str) -> Result<RedisUrl, String> {
     };
     let mode = options.take_mode()?;
     options.none_left(SUPPORTED)?;
-    Ok(RedisUrl { place: Place::Unix { path: path.into() }, login, mode })
+    Ok(RedisUrl { place: Endpoint::Unix { path: path.into() }, login, mode })
 }
 
 /// Other ways of writing an address that people know: refused with what to write instead.
@@ -262,8 +262,8 @@ mod tests {
 
     const CANARY: &str = "c4nary";
 
-    fn tcp(host: &str, port: u16) -> Place {
-        Place::Tcp { host: host.into(), port }
+    fn tcp(host: &str, port: u16) -> Endpoint {
+        Endpoint::Tcp { host: host.into(), port }
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
 
         let url = RedisUrl::parse("rediss://h?ca=/a.pem&cert=/c.pem&key=/k.pem#insecure").unwrap();
         assert!(url.warning().unwrap().starts_with("INSECURE: rediss://h:6379/0#insecure"));
-        let Place::Tls { tls, .. } = url.place else { panic!("not TLS") };
+        let Endpoint::Tls { tls, .. } = url.place else { panic!("not TLS") };
         assert_eq!(tls.ca.unwrap().to_str(), Some("/a.pem"));
         assert!(tls.cert.is_some() && tls.key.is_some() && tls.insecure);
 

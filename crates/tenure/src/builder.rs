@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{DEFAULT_PREFIX, Resource, Timing, TimingSettings};
+use tenure_core::{DEFAULT_PREFIX, Resource};
 
 use crate::backend::{Backend, Connecting, Registry};
 use crate::client::{Client, Defaults};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, ElectionConfig};
 use crate::driver::Connector;
 use crate::memory::MemoryBackend;
 use crate::{Error, Tenure, identity};
@@ -37,9 +37,8 @@ impl TenureBuilder {
             schemes: Registry::default(),
             defaults: Defaults {
                 prefix: DEFAULT_PREFIX.to_owned(),
-                timing: TimingSettings::default(),
-                fresh_store: false,
                 enabled: true,
+                election: ElectionConfig::default(),
                 config: None,
             },
             clock: Clock::System,
@@ -55,9 +54,8 @@ impl TenureBuilder {
         self.instance = config.instance.clone().or(self.instance);
         self.defaults = Defaults {
             prefix: config.prefix.clone(),
-            timing: config.defaults.timing(),
-            fresh_store: config.defaults.fresh_store,
             enabled: config.enabled,
+            election: config.defaults.clone(),
             config: Some(Arc::new(config)),
         };
         self
@@ -116,38 +114,38 @@ impl TenureBuilder {
 
     /// How long a lease lasts without renewal; 10 s by default.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.defaults.timing.ttl = ttl;
+        self.defaults.election.ttl = ttl;
         self
     }
 
     /// How often to renew the lease; a third of the ttl by default.
     pub fn renew_every(mut self, renew_every: Duration) -> Self {
-        self.defaults.timing.renew_every = Some(renew_every);
+        self.defaults.election.renew_every = Some(renew_every);
         self
     }
 
     /// How long work gets to stop before the lease ends; 30 % of the lease by default.
     pub fn stop_grace(mut self, stop_grace: Duration) -> Self {
-        self.defaults.timing.stop_grace = Some(stop_grace);
+        self.defaults.election.stop_grace = Some(stop_grace);
         self
     }
 
     /// The shortest lease that any peer writes; this instance's own by default.
     pub fn fleet_min_ttl(mut self, ttl: Duration) -> Self {
-        self.defaults.timing.fleet_min_ttl = Some(ttl);
+        self.defaults.election.fleet_min_ttl = Some(ttl);
         self
     }
 
     /// The longest lease that any peer may still believe in; this instance's own by default.
     pub fn fleet_max_ttl(mut self, ttl: Duration) -> Self {
-        self.defaults.timing.fleet_max_ttl = Some(ttl);
+        self.defaults.election.fleet_max_ttl = Some(ttl);
         self
     }
 
     /// Vouches that nobody led anything on this store before: its first leaders need not wait
     /// until leases from before a loss of data would have ended.
     pub fn fresh_store(mut self, fresh_store: bool) -> Self {
-        self.defaults.fresh_store = fresh_store;
+        self.defaults.election.fresh_store = fresh_store;
         self
     }
 
@@ -168,7 +166,7 @@ impl TenureBuilder {
     /// is no failure, for both may change.
     pub async fn connect(self) -> Result<Tenure, Error> {
         let id = identity::instance_id(self.instance.as_deref())?;
-        Timing::new(&self.defaults.timing)?;
+        self.defaults.election.timing()?;
         Resource::with_prefix(&self.defaults.prefix, "any")?;
         let connector = match self.store {
             _ if !self.defaults.enabled => alone(self.clock.clone()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_core::protocol::{Answer, Call, Request};
 use tenure_core::timing::TTL_DEFAULT;
-use tenure_core::{InstanceId, Resource, TimingSettings};
+use tenure_core::{InstanceId, Resource};
 use tokio::sync::{oneshot, watch};
 
 use crate::backend::{Backend, Connection, Subscription};
@@ -138,10 +138,9 @@ pub(crate) struct Client {
 #[derive(Clone, Debug)]
 pub(crate) struct Defaults {
     pub(crate) prefix: String,
-    pub(crate) timing: TimingSettings,
-    pub(crate) fresh_store: bool,
     pub(crate) enabled: bool,
-    /// What was configured for elections, beyond the above.
+    /// What holds for elections that the configuration does not name.
+    pub(crate) election: ElectionConfig,
     pub(crate) config: Option<Arc<Config>>,
 }
 
@@ -175,20 +174,22 @@ impl Client {
     }
 
     pub(crate) fn resource(&self, name: &str) -> Result<Resource, Error> {
-        match self.configured(name).and_then(|election| election.key.as_deref()) {
+        match &self.election_defaults(name).key {
             Some(key) => Ok(Resource::with_key(name, key)?),
             None => Ok(Resource::with_prefix(&self.defaults.prefix, name)?),
         }
     }
 
-    /// What the configuration says of the election about `name`, if there is one.
-    pub(crate) fn configured(&self, name: &str) -> Option<&ElectionConfig> {
-        self.defaults.config.as_deref().map(|config| config.election(name))
+    /// What holds for the election about `name`, unless its caller decides.
+    pub(crate) fn election_config(&self, name: &str) -> ElectionConfig {
+        let mut config = self.election_defaults(name).clone();
+        config.enabled &= self.defaults.enabled;
+        config
     }
 
-    /// Whether the election about `name` takes place, unless its caller decides.
-    pub(crate) fn is_enabled(&self, name: &str) -> bool {
-        self.defaults.enabled && self.configured(name).is_none_or(|election| election.enabled)
+    fn election_defaults(&self, name: &str) -> &ElectionConfig {
+        let named = self.defaults.config.as_deref().and_then(|config| config.named(name));
+        named.unwrap_or(&self.defaults.election)
     }
 
     /// The election of this client about `name`.
@@ -372,9 +373,9 @@ impl Client {
     /// The longest lease that may be believed in as far as this client was told. A lease that
     /// nobody set is no knowledge: the store knows those that were asked for.
     pub(crate) fn longest_lease(&self) -> Duration {
-        let timing = &self.defaults.timing;
-        let own = Some(timing.ttl).filter(|ttl| *ttl != TTL_DEFAULT);
-        own.max(timing.fleet_max_ttl).unwrap_or_default()
+        let election = &self.defaults.election;
+        let own = Some(election.ttl).filter(|ttl| *ttl != TTL_DEFAULT);
+        own.max(election.fleet_max_ttl).unwrap_or_default()
     }
 
     fn check_process(&self) -> Result<(), Error> {

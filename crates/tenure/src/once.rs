@@ -11,6 +11,7 @@ use tenure_core::{InstanceId, Moment, Reason, Resource, StoreError, Token};
 
 use crate::backend::{Backend, Signal, Subscription};
 use crate::client::Client;
+use crate::config::ElectionConfig;
 use crate::election::{Attempt, Ended, run_term};
 use crate::term::Phase;
 use crate::{ElectionBuilder, Error, Tenure, Term};
@@ -191,10 +192,8 @@ impl Tenure {
         Job {
             client: Arc::clone(self.client()),
             name: name.to_owned(),
-            key: None,
+            config: self.client().election_config(name),
             tick: None,
-            ttl: None,
-            enabled: self.client().is_enabled(name),
             waits: None,
             reruns_crashed: true,
             keeps: KEEP_DEFAULT,
@@ -212,10 +211,8 @@ pub struct NotStarted<E>(pub E);
 pub struct Job {
     client: Arc<Client>,
     name: String,
-    key: Option<String>,
+    config: ElectionConfig,
     tick: Option<Tick>,
-    ttl: Option<Duration>,
-    enabled: bool,
     waits: Option<Duration>,
     reruns_crashed: bool,
     keeps: Duration,
@@ -230,19 +227,19 @@ impl Job {
 
     /// How long the lease lasts without renewal.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = Some(ttl);
+        self.config.ttl = ttl;
         self
     }
 
     /// The whole key, instead of prefix and name.
     pub fn key(mut self, key: &str) -> Self {
-        self.key = Some(key.to_owned());
+        self.config.key = Some(key.to_owned());
         self
     }
 
     /// Whether there is an election at all; switched off, the work runs.
     pub fn enabled(mut self, enabled: bool) -> Self {
-        self.enabled = enabled;
+        self.config.enabled = enabled;
         self
     }
 
@@ -319,15 +316,8 @@ impl Job {
     }
 
     fn election(&self) -> ElectionBuilder {
-        let mut election = ElectionBuilder::new(Arc::clone(&self.client), &self.name);
-        election = election.enabled(self.enabled);
-        if let Some(ttl) = self.ttl {
-            election = election.ttl(ttl);
-        }
-        if let Some(key) = &self.key {
-            election = election.key(key);
-        }
-        election
+        let client = Arc::clone(&self.client);
+        ElectionBuilder::with_config(client, &self.name, self.config.clone())
     }
 }
 
@@ -369,8 +359,8 @@ impl<'a> Turn<'a> {
         }
         job.tick.as_ref().map_or(Ok(()), Tick::check)?;
         let resource = job.election().resource()?;
-        let timing = job.election().timing()?;
-        let backend = job.client.backend_when(job.enabled);
+        let timing = job.config.timing()?;
+        let backend = job.client.backend_when(job.config.enabled);
         let messages = match job.waits {
             Some(_) => {
                 let messages = job.client.subscribe(Arc::clone(&backend), &resource).await?;

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::output;
 use store_engine::{Config, Engine, Identity, NoPlatform, Origin};
 use store_resp::{OwnedRequest, Reply, ReplyParser};
 
@@ -147,7 +148,7 @@ fn text(reply: &Reply) -> String {
         Reply::Simple(text) => text.into(),
         _ => return String::new(),
     };
-    text.chars().filter(|letter| !letter.is_control()).collect()
+    output::plain(&text)
 }
 
 fn arguments(reply: &Reply) -> String {

@@ -17,6 +17,7 @@ use super::connection::{Connection, encode};
 use super::error::ClientError;
 use super::progress::{Done, Progress};
 use super::target::Target;
+use crate::output;
 
 /// Bytes of input read at once.
 const READ_MAX: usize = 64 * 1024;
@@ -217,7 +218,7 @@ struct Ready {
 /// The text of an error reply, on one line and harmless.
 fn text_of(frame: &[u8]) -> String {
     let text = String::from_utf8_lossy(&frame[1..]);
-    text.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    output::plain(text.trim_end())
 }
 
 /// Words that no other reply consists of.

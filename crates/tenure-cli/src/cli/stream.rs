@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
-use tenure::backend::redis::{Place, TlsFiles};
+use tenure::backend::redis::{Endpoint, TlsFiles};
 
 use super::target::Target;
 
@@ -24,9 +24,9 @@ impl Stream {
     /// Connects, within the target's patience.
     pub(super) fn open(target: &Target) -> io::Result<Self> {
         let stream = match &target.place {
-            Place::Tcp { host, port } => Self::Tcp(dial(host, *port, target.connect_within)?),
-            Place::Unix { path } => Self::Unix(UnixStream::connect(path)?),
-            Place::Tls { host, port, tls } => {
+            Endpoint::Tcp { host, port } => Self::Tcp(dial(host, *port, target.connect_within)?),
+            Endpoint::Unix { path } => Self::Unix(UnixStream::connect(path)?),
+            Endpoint::Tls { host, port, tls } => {
                 let socket = dial(host, *port, target.connect_within)?;
                 encrypt(host, tls, socket, target.connect_within)?
             }

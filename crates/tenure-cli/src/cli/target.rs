@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use store_resp::Protocol;
 use tenure::Secret;
-use tenure::backend::redis::{Login, Place, RedisUrl, TlsFiles};
+use tenure::backend::redis::{Endpoint, Login, RedisUrl, TlsFiles};
 
 use super::args::Arguments;
 use super::error::ClientError;
@@ -18,7 +18,7 @@ const DEFAULT_PORT: u16 = 6379;
 /// Everything a connection needs.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    pub(super) place: Place,
+    pub(super) place: Endpoint,
     pub(super) login: Login,
     pub(super) protocol: Protocol,
     pub(super) connect_within: Duration,
@@ -35,7 +35,7 @@ impl Target {
         if arguments.tls {
             place = encrypted(place, arguments)?;
         }
-        if matches!(&place, Place::Tls { tls, .. } if tls.insecure) {
+        if matches!(&place, Endpoint::Tls { tls, .. } if tls.insecure) {
             eprintln!(
                 "tenure cli: INSECURE: any certificate is accepted, so anybody on the network path \
                  can read and change everything; name the issuer with --cacert or ?ca=FILE"
@@ -67,16 +67,20 @@ impl Target {
     /// The place as the prompt shows it.
     pub(super) fn name(&self) -> String {
         match &self.place {
-            Place::Tcp { host, port } | Place::Tls { host, port, .. } if host.contains(':') => {
+            Endpoint::Tcp { host, port } | Endpoint::Tls { host, port, .. }
+                if host.contains(':') =>
+            {
                 format!("[{host}]:{port}")
             }
-            Place::Tcp { host, port } | Place::Tls { host, port, .. } => format!("{host}:{port}"),
-            Place::Unix { path } => path.display().to_string(),
+            Endpoint::Tcp { host, port } | Endpoint::Tls { host, port, .. } => {
+                format!("{host}:{port}")
+            }
+            Endpoint::Unix { path } => path.display().to_string(),
         }
     }
 }
 
-fn address(arguments: &Arguments) -> Result<(Place, Login), ClientError> {
+fn address(arguments: &Arguments) -> Result<(Endpoint, Login), ClientError> {
     let url = |text: &str, origin: &str| match RedisUrl::parse(text) {
         Ok(url) => Ok((url.place, url.login)),
         Err(error) => Err(ClientError::Usage(format!("{origin}: {error}"))),
@@ -85,12 +89,12 @@ fn address(arguments: &Arguments) -> Result<(Place, Login), ClientError> {
         return url(text, "--url");
     }
     if let Some(path) = &arguments.socket {
-        return Ok((Place::Unix { path: path.clone() }, Login::default()));
+        return Ok((Endpoint::Unix { path: path.clone() }, Login::default()));
     }
     if arguments.local {
         let unreachable = |failure: Failure| ClientError::NoLocalStore(failure.message);
         let path = local::socket().map_err(unreachable)?;
-        return Ok((Place::Unix { path }, Login::default()));
+        return Ok((Endpoint::Unix { path }, Login::default()));
     }
     let is_told = arguments.host.is_some() || arguments.port.is_some();
     match std::env::var("TENURE_STORE") {
@@ -102,12 +106,12 @@ fn address(arguments: &Arguments) -> Result<(Place, Login), ClientError> {
         _ => {
             let host = arguments.host.clone().unwrap_or_else(|| DEFAULT_HOST.to_owned());
             let port = arguments.port.unwrap_or(DEFAULT_PORT);
-            Ok((Place::Tcp { host, port }, Login::default()))
+            Ok((Endpoint::Tcp { host, port }, Login::default()))
         }
     }
 }
 
-fn encrypted(place: Place, arguments: &Arguments) -> Result<Place, ClientError> {
+fn encrypted(place: Endpoint, arguments: &Arguments) -> Result<Endpoint, ClientError> {
     let file = |path: &Option<PathBuf>| path.clone();
     let files = TlsFiles {
         ca: file(&arguments.cacert),
@@ -116,11 +120,11 @@ fn encrypted(place: Place, arguments: &Arguments) -> Result<Place, ClientError> 
         insecure: arguments.insecure,
     };
     match place {
-        Place::Tcp { host, port } => Ok(Place::Tls { host, port, tls: files }),
-        Place::Tls { .. } => {
+        Endpoint::Tcp { host, port } => Ok(Endpoint::Tls { host, port, tls: files }),
+        Endpoint::Tls { .. } => {
             Err(ClientError::Usage("--tls: rediss:// says so already; leave --tls out".into()))
         }
-        Place::Unix { .. } => {
+        Endpoint::Unix { .. } => {
             Err(ClientError::Usage("--tls: a unix socket is not encrypted; leave --tls out".into()))
         }
     }

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use store_resp::Reply;
 use tenure::Resource;
-use tenure::backend::redis::{Mode, Place, RedisUrl};
+use tenure::backend::redis::{Endpoint, Mode, RedisUrl};
 
 use super::finding::{Code, Finding};
 use super::rights::{Extras, Rights};
 use crate::cli::Conversation;
 use crate::clock;
 use crate::output::plain;
-use crate::store_options::refusal_step;
+use tenure_redis::refusal_step;
 
 /// How long connecting and each answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -84,7 +84,7 @@ impl StoreFacts {
     pub(super) fn gather(url: RedisUrl, part: Part, on_it: &[Resource]) -> Result<Self, String> {
         let mut facts = StoreFacts {
             is_loopback: is_loopback(&url.place),
-            is_encrypted: matches!(url.place, Place::Tls { .. }),
+            is_encrypted: matches!(url.place, Endpoint::Tls { .. }),
             has_password: url.login.password.is_some(),
             user: url.login.user.clone().unwrap_or_else(|| "default".to_owned()),
             mode: url.mode,
@@ -352,10 +352,10 @@ fn pace_error(begin: &[Reading], end: &[Reading]) -> f64 {
 }
 
 /// Whether nobody else's network lies between.
-fn is_loopback(place: &Place) -> bool {
+fn is_loopback(place: &Endpoint) -> bool {
     match place {
-        Place::Unix { .. } => true,
-        Place::Tcp { host, .. } | Place::Tls { host, .. } => {
+        Endpoint::Unix { .. } => true,
+        Endpoint::Tcp { host, .. } | Endpoint::Tls { host, .. } => {
             let address = host.parse::<std::net::IpAddr>();
             host == "localhost" || address.is_ok_and(|address| address.is_loopback())
         }

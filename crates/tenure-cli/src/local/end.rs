@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal};
 
 use super::lock::{Lock, Said, is_held};
-use super::place::Place;
+use super::place::DataFolder;
 use super::{LOOK_EVERY, TURN_TIMEOUT};
 use crate::clock;
 
@@ -19,7 +19,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Ends the process that holds the lock, which may be the one that is `named`: asks it first, which
 /// also lets one that was stopped go on, then kills it. Those who use it do not start another.
 /// Fails when no store of this folder can be seen.
-pub(super) fn end_by_signal(place: &Place, named: Option<u32>) -> io::Result<()> {
+pub(super) fn end_by_signal(place: &DataFolder, named: Option<u32>) -> io::Result<()> {
     let lock = place.lock();
     let named_store = named.filter(|pid| is_store_of(*pid, &lock).unwrap_or(false));
     let Some(pid) = named_store.or_else(|| holder(&lock)) else {
@@ -81,7 +81,7 @@ pub(super) fn has_open(process: &Path, file: &Path) -> io::Result<bool> {
 }
 
 /// Whether nobody holds the lock, at the latest after `limit`.
-pub(super) fn is_free_within(place: &Place, limit: Duration) -> io::Result<bool> {
+pub(super) fn is_free_within(place: &DataFolder, limit: Duration) -> io::Result<bool> {
     let given_up_at = clock::steady() + limit;
     while clock::steady() < given_up_at {
         if !is_held(&place.lock())? {

@@ -14,7 +14,7 @@ use super::ask::{ANSWER_TIMEOUT, greet};
 use super::end::holder;
 use super::lock::{Said, Whereabouts, is_held};
 use super::patience::UNTOLD_MAX;
-use super::place::{Place, folder_in};
+use super::place::{DataFolder, folder_in};
 use crate::clock;
 use crate::exit::{self, Failure};
 use crate::output::talk;
@@ -42,7 +42,7 @@ pub(super) enum Silence {
 
 impl Silence {
     /// The process of the store, as far as that can be seen from here.
-    pub(super) fn pid(&self, place: &Place) -> Option<u32> {
+    pub(super) fn pid(&self, place: &DataFolder) -> Option<u32> {
         match self {
             Silence::NoAnswer { pid, .. } => Some(*pid),
             Silence::NoAddress => holder(&place.lock()),
@@ -62,12 +62,12 @@ impl std::fmt::Display for Silence {
 }
 
 /// Looks for the store. Fails where there may be one on another machine.
-pub(super) fn find(place: &Place) -> Result<Found, Failure> {
+pub(super) fn find(place: &DataFolder) -> Result<Found, Failure> {
     find_within(place, ANSWER_TIMEOUT)
 }
 
 /// The same; a store that takes longer than `patience` to answer is silent.
-pub(super) fn find_within(place: &Place, patience: Duration) -> Result<Found, Failure> {
+pub(super) fn find_within(place: &DataFolder, patience: Duration) -> Result<Found, Failure> {
     look(place, patience).map_err(|error| {
         let lock = place.lock();
         let why = format!("the local store: cannot read {}: {error}", lock.display());
@@ -77,7 +77,7 @@ pub(super) fn find_within(place: &Place, patience: Duration) -> Result<Found, Fa
 
 /// The same, where a store that is starting or ending is waited for, at most for `limit`, and one
 /// that does not answer for as long as an answer may take. After a second it says so.
-pub(super) fn find_settled(place: &Place, limit: Duration) -> Result<Found, Failure> {
+pub(super) fn find_settled(place: &DataFolder, limit: Duration) -> Result<Found, Failure> {
     let began_at = clock::steady();
     let mut is_told = false;
     loop {
@@ -99,7 +99,7 @@ pub(super) fn find_settled(place: &Place, limit: Duration) -> Result<Found, Fail
     }
 }
 
-fn look(place: &Place, patience: Duration) -> io::Result<Result<Found, Failure>> {
+fn look(place: &DataFolder, patience: Duration) -> io::Result<Result<Found, Failure>> {
     // In this order: a store says where it is after it took the lock.
     let held = is_held(&place.lock())?;
     let said = Said::read(&place.lock())?;
@@ -135,11 +135,11 @@ fn look(place: &Place, patience: Duration) -> io::Result<Result<Found, Failure>>
 }
 
 /// The socket at which a store of this folder answers, though nothing says where that is.
-fn find_by_socket(place: &Place, patience: Duration) -> Option<PathBuf> {
+fn find_by_socket(place: &DataFolder, patience: Duration) -> Option<PathBuf> {
     place.sockets().into_iter().find(|socket| greet(socket, patience).is_ok())
 }
 
-fn is_elsewhere(place: &Place, there: &Whereabouts) -> Failure {
+fn is_elsewhere(place: &DataFolder, there: &Whereabouts) -> Failure {
     let (lock, host, pid) = (place.lock(), &there.machine.host, there.pid);
     let why = format!(
         "the local store of {} was last seen on host {host}, process {pid}, and may be there still",
@@ -228,7 +228,7 @@ fn earlier_socket(process: &Path, user: u32) -> PathBuf {
 
 /// Where earlier versions kept data that this one does not look at, because the environment named
 /// the folder. Fails while such a store runs: nobody would know of the other's leaders.
-pub(super) fn left_by_earlier_versions(place: &Place) -> Result<Option<PathBuf>, Failure> {
+pub(super) fn left_by_earlier_versions(place: &DataFolder) -> Result<Option<PathBuf>, Failure> {
     let user = getuid().as_raw();
     let folders = [
         folder_in("HOME").map(|home| home.join(".local/state/tenure")),

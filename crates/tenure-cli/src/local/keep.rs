@@ -6,7 +6,7 @@ use tenure::Tenure;
 use tenure::backend::Connection;
 
 use super::find::{Found, find};
-use super::place::Place;
+use super::place::DataFolder;
 use super::start_apart;
 use crate::output::talk;
 
@@ -28,7 +28,7 @@ pub(crate) fn keep(tenure: &Tenure) {
 }
 
 fn watch_over(tenure: &Tenure) {
-    let Ok(place) = Place::of_user() else { return };
+    let Ok(place) = DataFolder::of_user() else { return };
     let mut pause = LOOK_EVERY;
     loop {
         std::thread::sleep(pause);

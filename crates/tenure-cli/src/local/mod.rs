@@ -40,7 +40,7 @@ pub(crate) use self::keep::keep;
 use self::lock::Lock;
 use self::patience::{NEXT, UNTOLD_MAX, wait_for_answer};
 pub(crate) use self::patience::{Wait, be_patient, left_to_wait};
-use self::place::{LOCK_FILE, Place, ignored_variable, unusable};
+use self::place::{DataFolder, LOCK_FILE, ignored_variable, unusable};
 use crate::clock;
 use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, plain, result, talk};
@@ -103,9 +103,9 @@ pub(crate) struct Stop {
 pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
     tell_ignored_variable();
     match command {
-        Command::Status(arguments) => status(&Place::of_user()?, arguments.output),
+        Command::Status(arguments) => status(&DataFolder::of_user()?, arguments.output),
         Command::Start(arguments) => {
-            let place = Place::prepared()?;
+            let place = DataFolder::prepared()?;
             if let Found::Silent(silence) = find_within(&place, UNTOLD_MAX)? {
                 talk(&format!("{silence}: waiting for it"));
             }
@@ -113,7 +113,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
             result(&socket.display().to_string());
             Ok(ExitCode::SUCCESS)
         }
-        Command::Stop(arguments) => stop(&Place::of_user()?, arguments.force),
+        Command::Stop(arguments) => stop(&DataFolder::of_user()?, arguments.force),
     }
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn serve() -> Result<ExitCode, Failure> {
     let mut words = std::env::args().skip_while(|word| word != "--idle").skip(1);
     let idle = words.next().unwrap_or_else(|| IDLE_DEFAULT.to_owned());
     let idle = duration(&idle).map_err(Failure::usage)?;
-    let served = Place::prepared().and_then(|place| store::serve(&place, idle));
+    let served = DataFolder::prepared().and_then(|place| store::serve(&place, idle));
     // Whoever started it hears this on its stderr, and the log keeps it.
     served.inspect_err(|failure| store::log(LogLevel::Warning, &failure.message))?;
     Ok(ExitCode::SUCCESS)
@@ -177,7 +177,7 @@ fn holds_lock(process: &Path) -> bool {
 /// Adds the local store to a configuration that names none, starts it if need be, and says whom it
 /// coordinates: whoever forgot to name a store must hear of it.
 pub(crate) fn lay(loader: Loader) -> Result<Loader, Failure> {
-    let place = Place::of_user()?;
+    let place = DataFolder::of_user()?;
     let left = left_by_earlier_versions(&place)?.filter(|_| !place.has_data());
     tell_ignored_variable();
     let began_at = clock::steady();
@@ -220,7 +220,7 @@ fn under_sudo() -> String {
 
 /// The socket of the store that runs. Starts none.
 pub(crate) fn socket() -> Result<PathBuf, Failure> {
-    match find_settled(&Place::of_user()?, ANSWER_TIMEOUT)? {
+    match find_settled(&DataFolder::of_user()?, ANSWER_TIMEOUT)? {
         Found::Running(socket) => Ok(socket),
         Found::Silent(silence) => {
             Err(Failure::new(exit::UNREACHABLE, format!("{silence}: {NEXT}")))
@@ -234,14 +234,14 @@ pub(crate) fn socket() -> Result<PathBuf, Failure> {
 
 /// Whom the local store coordinates, for people.
 pub(crate) fn reach() -> Option<String> {
-    Place::of_user().ok().map(|place| place.reach())
+    DataFolder::of_user().ok().map(|place| place.reach())
 }
 
 /// Starts the store from a process that ends at once: it must not be a child of this one, which
 /// may be about to kill whatever it started. Returns its socket.
 fn start_apart() -> Result<PathBuf, Failure> {
     // Told here rather than there: in one line, with the code of its own.
-    let place = Place::prepared()?;
+    let place = DataFolder::prepared()?;
     let starter = as_nobodys(&mut Process::new(own_program())).args(["local", "start"]).output();
     let starter = starter.map_err(|error| not_started(&place, &error))?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim().to_owned();
@@ -256,7 +256,7 @@ fn start_apart() -> Result<PathBuf, Failure> {
     }
 }
 
-fn not_started(place: &Place, error: &io::Error) -> Failure {
+fn not_started(place: &DataFolder, error: &io::Error) -> Failure {
     if is_full(&place.state) {
         let state = place.state.display();
         let next = format!("free some space on the disk of {state}, or name a store with --store");
@@ -285,7 +285,7 @@ fn is_full(folder: &Path) -> bool {
 }
 
 /// Makes sure that a store listens, and returns where.
-fn ensure(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
+fn ensure(place: &DataFolder, idle: Duration) -> Result<PathBuf, Failure> {
     let failed = |error: io::Error| not_started(place, &error);
     let mut seen = None;
     // By the clock: a look at a store that is stopped takes seconds.
@@ -311,7 +311,7 @@ fn ensure(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
 }
 
 /// Starts it, unless whoever had the turn before has.
-fn start_in_turn(place: &Place, idle: Duration) -> Result<PathBuf, Failure> {
+fn start_in_turn(place: &DataFolder, idle: Duration) -> Result<PathBuf, Failure> {
     if let Found::Running(socket) = find(place)? {
         return Ok(socket);
     }
@@ -343,7 +343,7 @@ fn as_nobodys(process: &mut Process) -> &mut Process {
 }
 
 /// The process, and what it says while it starts: a full disk takes no log.
-fn spawn(place: &Place, idle: Duration) -> io::Result<(std::process::Child, io::PipeReader)> {
+fn spawn(place: &DataFolder, idle: Duration) -> io::Result<(std::process::Child, io::PipeReader)> {
     if fs::metadata(place.log()).is_ok_and(|log| log.len() > LOG_LEN_MAX) {
         fs::rename(place.log(), place.old_log())?;
     }
@@ -372,7 +372,7 @@ fn last_words(said: io::PipeReader) -> Option<String> {
     Some(plain(line.strip_prefix("tenure: ").unwrap_or(line)))
 }
 
-fn stop(place: &Place, force: bool) -> Result<ExitCode, Failure> {
+fn stop(place: &DataFolder, force: bool) -> Result<ExitCode, Failure> {
     let failed = |error: io::Error| {
         Failure::new(exit::NO, format!("the local store does not stop: {error}: try again"))
     };
@@ -460,7 +460,7 @@ fn is_gone(error: &io::Error) -> bool {
 /// `running`, `socket` (null when it does not run), `state`, `persists`, `writes`, `clients`,
 /// `pid`, `uptime_s`; of one that does not answer `running`, `answers` (false), `pid` (null
 /// where it cannot be seen), `state`.
-fn status(place: &Place, output: OutputOptions) -> Result<ExitCode, Failure> {
+fn status(place: &DataFolder, output: OutputOptions) -> Result<ExitCode, Failure> {
     let state = place.state.display().to_string();
     let socket = match find_settled(place, ANSWER_TIMEOUT)? {
         Found::Running(socket) => Some(socket),

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use super::find::{Found, Silence, find_within};
-use super::place::Place;
+use super::place::DataFolder;
 use super::{LOOK_EVERY, TURN_TIMEOUT, start_apart};
 use crate::clock;
 use crate::exit::{self, Failure};
@@ -54,7 +54,7 @@ fn limit() -> Option<Duration> {
 
 /// Waits until the store answers or is gone; then another is started. Says so after a second.
 pub(super) fn wait_for_answer(
-    place: &Place,
+    place: &DataFolder,
     silence: Silence,
     began_at: Instant,
 ) -> Result<PathBuf, Failure> {

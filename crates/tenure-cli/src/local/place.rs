@@ -26,7 +26,7 @@ const SOCKET_LEN_MAX: usize = 107;
 /// The data folder of this user's store, and what lies in it. Whoever finds the same folder, by
 /// whatever name and from whatever environment, finds the same store.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct DataFolder {
     /// What the store keeps, and its lock. Nobody else may look into it.
     pub(super) state: PathBuf,
     /// Whose it is, for people.
@@ -41,7 +41,7 @@ enum Whose {
     Variable,
 }
 
-impl Place {
+impl DataFolder {
     /// The folder of the account's home, or that of `XDG_STATE_HOME`. Changes nothing. Fails where
     /// a store could not be told from another one: on a network, or in somebody else's folder.
     pub(super) fn of_user() -> Result<Self, Failure> {
@@ -54,8 +54,8 @@ impl Place {
         };
         let state = folder.join("tenure");
         let place = match fs::canonicalize(&state) {
-            Ok(state) => Place { state, whose },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Place { state, whose },
+            Ok(state) => DataFolder { state, whose },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => DataFolder { state, whose },
             Err(error) => return Err(unusable(&state, &error)),
         };
         place.check().map_err(|error| unusable(&place.state, &error))?;
@@ -64,7 +64,7 @@ impl Place {
 
     /// The same with the folder made. Its name is whole then, without links.
     pub(super) fn prepared() -> Result<Self, Failure> {
-        let mut place = Place::of_user()?;
+        let mut place = DataFolder::of_user()?;
         let prepare = || {
             DirBuilder::new().recursive(true).mode(0o700).create(&place.state)?;
             fs::canonicalize(&place.state)
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_socket_lies_with_the_data_unless_its_path_is_too_long() {
-        let place = |state: String| Place { state: state.into(), whose: Whose::Variable };
+        let place = |state: String| DataFolder { state: state.into(), whose: Whose::Variable };
         let short = place("/home/ada/.local/state/tenure".to_owned());
         assert_eq!(short.sockets()[0], short.state.join("store.sock"));
         let long = place(format!("/{}", "x".repeat(100)));

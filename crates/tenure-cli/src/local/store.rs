@@ -15,7 +15,7 @@ use store_server::{LogLevel, Server, StartError};
 use super::account::Machine;
 use super::ask::other_clients;
 use super::lock::{Lock, Said, Whereabouts};
-use super::place::{Place, own};
+use super::place::{DataFolder, own};
 use super::trace::{Name, Trace};
 use crate::exit::{self, Failure};
 use crate::log_line;
@@ -40,7 +40,7 @@ const CLIENTS_MIN: u64 = 96;
 const PREDECESSOR_LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Serves until nobody has been connected for `idle`, or until told to end.
-pub(super) fn serve(place: &Place, idle: Duration) -> Result<(), Failure> {
+pub(super) fn serve(place: &DataFolder, idle: Duration) -> Result<(), Failure> {
     let _ = rustix::process::setsid();
     let failed = |error: io::Error| Failure::new(exit::NO, format!("local store: {error}"));
     serve_without_limits()?;
@@ -114,7 +114,7 @@ pub(super) fn log(level: LogLevel, text: &str) {
 
 /// The one process that may serve a data folder.
 struct Owner<'a> {
-    place: &'a Place,
+    place: &'a DataFolder,
     lock: Lock,
     /// What the lock says.
     said: Said,
@@ -127,7 +127,7 @@ struct Owner<'a> {
 
 impl<'a> Owner<'a> {
     /// Waits for the store before, if that is about to end.
-    fn of(place: &'a Place, clients_max: u64) -> Result<Self, Failure> {
+    fn of(place: &'a DataFolder, clients_max: u64) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             Failure::new(exit::NO, format!("local store: {}: {error}", place.lock().display()))
         };
@@ -156,7 +156,7 @@ impl<'a> Owner<'a> {
         Err(failed(io::Error::other(format!("{holder} holds it and does not stop"))))
     }
 
-    fn begin(place: &'a Place, lock: Lock, name: Name, has_data: bool) -> io::Result<Self> {
+    fn begin(place: &'a DataFolder, lock: Lock, name: Name, has_data: bool) -> io::Result<Self> {
         lock.say(&Said::Nothing)?;
         let trace = Trace::of(place);
         let is_first = trace.is_absent() && !has_data;
@@ -191,7 +191,7 @@ impl<'a> Owner<'a> {
 
 /// Keeps a store of an earlier version from starting beside this one, and from believing later on
 /// that nothing happened meanwhile.
-fn bar_earlier_versions(place: &Place) -> io::Result<()> {
+fn bar_earlier_versions(place: &DataFolder) -> io::Result<()> {
     for old in [place.running(), place.unbroken()] {
         if old.is_file() {
             fs::remove_file(&old)?;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::getuid;
 
-use super::place::Place;
+use super::place::DataFolder;
 
 /// How long a trace counts: longer than any lease. A store that runs renews its own.
 const KEPT: Duration = Duration::from_secs(2 * 24 * 60 * 60);
@@ -27,7 +27,7 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    pub(super) fn of(place: &Place) -> Self {
+    pub(super) fn of(place: &DataFolder) -> Self {
         let folder = store_server::volatile_folder();
         Trace { file: folder.map(|folder| folder.join(format!("local-{}", place.digest()))) }
     }
@@ -62,7 +62,7 @@ pub(super) struct Name {
 impl Name {
     /// Takes the name. `Err` has the process that has it, if it is one of this user's: it serves a
     /// folder that somebody moved away or removed.
-    pub(super) fn take(place: &Place) -> Result<Self, i32> {
+    pub(super) fn take(place: &DataFolder) -> Result<Self, i32> {
         let user = getuid();
         let name = format!("tenure-local-{}-{}", user.as_raw(), place.digest());
         // Without such names, as on other systems, the lock has to do.

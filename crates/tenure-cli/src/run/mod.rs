@@ -19,7 +19,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tenure::backend::Connection;
 use tenure::config::Loader;
-use tenure::{Election, OnLoss, Reason, Tenure, Term, Timing};
+use tenure::{Election, OnLoss, Reason, Tenure, Term};
 use tenure_sidecar::{Server, ServerSettings, Sidecar};
 
 use self::health::HealthCheck;
@@ -106,6 +106,20 @@ pub(crate) struct ElectionOptions {
     /// How long the program gets to stop before the lease ends; 30 % of the ttl by default.
     #[arg(long, value_name = "DURATION")]
     stop_grace: Option<String>,
+    /// Any other setting of this election, such as lock_delay=30s; may be given several times.
+    ///
+    /// The names are those of docs/configuration.md below `elections.NAME`, for example
+    /// failback.delay or metadata.address.
+    #[arg(long, value_name = "SETTING=VALUE", value_parser = setting)]
+    set: Vec<(String, String)>,
+}
+
+/// Reads the name and the value of a setting.
+fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write SETTING=VALUE, for example lock_delay=30s".to_owned()),
+    }
 }
 
 /// How the program is treated.
@@ -141,6 +155,10 @@ impl ElectionOptions {
             if let Some(value) = value {
                 loader = loader.set(["elections", name, setting], value, flag);
             }
+        }
+        for (setting, value) in &self.set {
+            let names = ["elections", name].into_iter().chain(setting.split('.'));
+            loader = loader.set(names, value, "--set");
         }
         loader
     }
@@ -178,13 +196,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     if let Some(address) = &arguments.http {
         loader = loader.set(["sidecar", "listen"], address, "--http");
     }
-    let config = store_options::load(loader)?;
+    let config = store_options::load_for(loader, name)?;
     let http = match &arguments.http {
         Some(_) => Some(ServerSettings::from_config(&config.sidecar)?),
         None => None,
     };
     let settings = config.election(name).clone();
-    let timing = Timing::new(&settings.timing()).map_err(tenure::Error::from)?;
+    let timing = settings.timing().map_err(tenure::Error::from)?;
     let exits_on_loss = settings.on_loss != OnLoss::Recontend;
     let code = block_on(async {
         let mut signals = Signals::listen()?;

@@ -89,7 +89,7 @@ enum Done {
 }
 
 /// What happened beside the term.
-enum News {
+enum Wakeup {
     Reply(Option<tenure_run::Reply>),
     Execution(Execution),
     Child,
@@ -204,7 +204,7 @@ impl Supervisor {
         Deadline { kill_at: self.timing.kill_at(ends_at), ends_at }
     }
 
-    async fn next(&mut self) -> News {
+    async fn next(&mut self) -> Wakeup {
         let wakes_at = self.machine.wakes_at();
         let reply = async {
             match &mut self.guard {
@@ -221,26 +221,26 @@ impl Supervisor {
         tokio::select! {
             biased;
             // Before the end of a child is looked at: it may be the end of an execution.
-            execution = executed => News::Execution(execution),
-            _ = self.children.recv() => News::Child,
-            reply = reply => News::Reply(reply),
-            () = until(wakes_at) => News::Time,
+            execution = executed => Wakeup::Execution(execution),
+            _ = self.children.recv() => Wakeup::Child,
+            reply = reply => Wakeup::Reply(reply),
+            () = until(wakes_at) => Wakeup::Time,
         }
     }
 
-    fn handle(&mut self, news: News) {
+    fn handle(&mut self, news: Wakeup) {
         let now = boot_now();
         match news {
-            News::Reply(Some(reply)) => self.machine.handle_reply(now, reply),
-            News::Reply(None) => self.machine.handle_guard_trouble(now, GuardTrouble::Ended),
-            News::Execution(Execution::Succeeded) => self.machine.handle_executed(now),
-            News::Execution(Execution::Failed(error)) => {
+            Wakeup::Reply(Some(reply)) => self.machine.handle_reply(now, reply),
+            Wakeup::Reply(None) => self.machine.handle_guard_trouble(now, GuardTrouble::Ended),
+            Wakeup::Execution(Execution::Succeeded) => self.machine.handle_executed(now),
+            Wakeup::Execution(Execution::Failed(error)) => {
                 self.machine.handle_not_executed(now, error);
             }
             // Its end, which follows, says the rest.
-            News::Execution(Execution::Never) => {}
-            News::Child => self.machine.handle_child_news(now),
-            News::Time => {}
+            Wakeup::Execution(Execution::Never) => {}
+            Wakeup::Child => self.machine.handle_child_news(now),
+            Wakeup::Time => {}
         }
         self.machine.handle_time(boot_now());
     }
@@ -367,7 +367,7 @@ impl Supervisor {
             Ok(Some(status)) => {
                 // It may have been the end of an execution, of which nobody has heard yet.
                 if let Some(execution) = self.forked.as_mut().and_then(Forked::settle) {
-                    self.handle(News::Execution(execution));
+                    self.handle(Wakeup::Execution(execution));
                 }
                 Leader::Ended(ending(&status))
             }

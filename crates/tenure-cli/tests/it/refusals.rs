@@ -130,6 +130,34 @@ fn misspelt_keys_get_a_suggestion_in_every_format_and_in_variables() {
 }
 
 #[test]
+fn any_setting_of_an_election_may_stand_on_the_command_line() {
+    for (set, named) in [
+        ("lock_delay", &["SETTING=VALUE", "lock_delay=30s"][..]),
+        ("=3s", &["SETTING=VALUE"]),
+        ("lockdelay=3s", &["elections.job.lockdelay", "--set", "elections.job.lock_delay"]),
+        ("lock_delay=soon", &["elections.job.lock_delay", "--set"]),
+        ("failback.delay=0s", &["failback.delay", "--set", "longer than 0s"]),
+    ] {
+        refused(&run(&["--set", set], &["true"]), 64, named);
+    }
+}
+
+/// An election that is switched off asks no store, so none is started for it either.
+#[test]
+fn without_an_election_no_store_is_started() {
+    let home = TempFolder::create();
+    for command in ["run", "once"] {
+        let words = [command, "job", "--set", "enabled=false", "--", "echo", "done"];
+        let mut command = plain_command(&words);
+        command.env("HOME", home.path()).env_remove("XDG_STATE_HOME").env_remove("XDG_RUNTIME_DIR");
+        let said = Said::of(command);
+        assert_eq!((said.code, said.out.trim()), (0, "done"), "{said:?}");
+        let left: Vec<_> = std::fs::read_dir(home.path()).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
 fn a_port_that_is_taken_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();

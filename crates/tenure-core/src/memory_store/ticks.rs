@@ -30,12 +30,12 @@ const BEGUN_KEPT: i64 = 604_800_000;
 /// A numbered tick and the series it belongs to: the periods of one length in microseconds, or
 /// the plain numbers, whose period is 0.
 #[derive(Clone, Copy)]
-struct Place {
+struct SeriesTick {
     period: i64,
     number: i64,
 }
 
-impl Place {
+impl SeriesTick {
     fn of(tick: &TickId) -> Option<Self> {
         let (number, period) = match tick {
             TickId::Number(number) => (*number, 0),
@@ -44,7 +44,7 @@ impl Place {
             }
             TickId::Named(_) => return None,
         };
-        Some(Place { period, number: i64::try_from(number).unwrap_or(i64::MAX) })
+        Some(SeriesTick { period, number: i64::try_from(number).unwrap_or(i64::MAX) })
     }
 
     /// Whether `number` of the same series has begun. A store whose clock was ahead for a moment
@@ -83,7 +83,7 @@ impl Step<'_> {
         if !recorded.text.is_empty() && recorded.text != mine && !may_rerun {
             return tick_answer(&recorded.text);
         }
-        match (Place::of(tick), tick) {
+        match (SeriesTick::of(tick), tick) {
             (Some(place), _) => self.tick_write(place, recorded, Some(mine)),
             (None, TickId::Named(name)) => self.set_tick(name, &mine, BEGUN_KEPT),
             (None, _) => {}
@@ -121,7 +121,7 @@ impl Step<'_> {
         };
         let outcome = shortened(outcome, WORDS_MAX);
         let is_open = recorded.text.is_empty() || is_begun(&recorded.text);
-        match (Place::of(tick), tick) {
+        match (SeriesTick::of(tick), tick) {
             (Some(place), _) => {
                 // A record is one line.
                 let outcome = match is_open {
@@ -161,7 +161,7 @@ impl Step<'_> {
 
     fn tick_read(&self, tick: &TickId) -> Result<Recorded, Outcome> {
         let key = self.tick_key(tick);
-        match (Place::of(tick), self.keys.get(self.time, &key).map(|entry| &entry.value)) {
+        match (SeriesTick::of(tick), self.keys.get(self.time, &key).map(|entry| &entry.value)) {
             (_, None) => Ok(Recorded::default()),
             (None, Some(Value::Text(text))) => {
                 let text = shortened(text.as_str(), WORDS_MAX + 1).to_owned();
@@ -173,7 +173,7 @@ impl Step<'_> {
     }
 
     /// A number is done once it ended, or once a later one did that has begun by now.
-    fn numbered_tick(&self, place: Place, fields: &BTreeMap<String, String>) -> Recorded {
+    fn numbered_tick(&self, place: SeriesTick, fields: &BTreeMap<String, String>) -> Recorded {
         let field = |name: &str| fields.get(name).map_or("", String::as_str);
         let entries = series_read(shortened(field(&place.field()), SERIES_LEN_MAX));
         let old_done = number(field("done"));
@@ -194,7 +194,7 @@ impl Step<'_> {
         Recorded { text, entries, old_done }
     }
 
-    fn series_find(&self, place: Place, entries: &[(i64, String)]) -> String {
+    fn series_find(&self, place: SeriesTick, entries: &[(i64, String)]) -> String {
         let (mut begun, mut is_passed) = ("", false);
         for (number, record) in entries {
             if *number == place.number && !is_begun(record) {
@@ -214,7 +214,7 @@ impl Step<'_> {
     }
 
     /// Records `record` for the numbered tick, or nothing.
-    fn tick_write(&mut self, place: Place, recorded: Recorded, record: Option<String>) {
+    fn tick_write(&mut self, place: SeriesTick, recorded: Recorded, record: Option<String>) {
         let Recorded { mut entries, old_done, .. } = recorded;
         entries.retain(|(number, _)| *number != place.number);
         entries.extend(record.clone().map(|record| (place.number, record)));
@@ -228,7 +228,7 @@ impl Step<'_> {
         fields.insert(place.field(), lines.join("\n"));
         let ended = record.filter(|record| !is_begun(record));
         if let Some(record) = ended.filter(|_| old_done.unwrap_or(-1) <= place.number) {
-            let Place { number, period } = place;
+            let SeriesTick { number, period } = place;
             fields.insert("done".to_owned(), number.to_string());
             fields.insert("outcome".to_owned(), record);
             fields.insert("done_of".to_owned(), format!("{number}@{period}"));

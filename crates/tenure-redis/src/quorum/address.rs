@@ -4,7 +4,7 @@ use std::fmt;
 
 use tenure_core::quorum::Quorum;
 
-use crate::{DEFAULT_PORT, Form, Login, Mode, Node, Nodes, Place, RedisUrl};
+use crate::{DEFAULT_PORT, Endpoint, Form, Login, Mode, Node, Nodes, RedisUrl};
 use tenure_backend::ConnectError;
 
 /// How a quorum is written.
@@ -59,7 +59,7 @@ fn parse(address: &str) -> Result<QuorumAddress, String> {
         let Node { host: name, port } = host.node.clone();
         let login = host.login.clone().unwrap_or_else(|| shared.clone());
         RedisUrl {
-            place: Place::network(name, port, parts.tls.clone()),
+            place: Endpoint::network(name, port, parts.tls.clone()),
             login: Login { database, ..login },
             mode: Mode::Available,
         }
@@ -96,7 +96,7 @@ mod tests {
             .collect();
         let app = ("app".to_owned(), "s@crt".to_owned());
         assert_eq!(logins, [app.clone(), app, ("other".to_owned(), "pw,2".to_owned())]);
-        assert!(matches!(&address.nodes()[1].place, Place::Tls { tls, .. } if tls.ca.is_some()));
+        assert!(matches!(&address.nodes()[1].place, Endpoint::Tls { tls, .. } if tls.ca.is_some()));
         assert!(!format!("{address:?} {address}").contains("s@crt"));
     }
 

@@ -17,7 +17,7 @@ mod registry;
 #[cfg(feature = "redis")]
 pub mod redis {
     pub use tenure_redis::{
-        ClusterSurvey, Connector, Dialing, Login, Mode, Place, REDIAL_WAIT_MAX, RedisBackend,
+        ClusterSurvey, Connector, Dialing, Endpoint, Login, Mode, REDIAL_WAIT_MAX, RedisBackend,
         RedisUrl, SentinelAnswer, SentinelSurvey, Shard, Stream, SurveyError, TlsFiles, Topology,
     };
 }

@@ -1,20 +1,33 @@
 //! The settings of one election, resolved: its own, else the defaults.
+//!
+//! [`ElectionConfig`] is the one form that all of them have: files and environment are read into
+//! it, the methods of a builder change it, a job and the commands carry it, and an election is
+//! started with what it makes of itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tenure_core::{Failback, Timing, TimingSettings};
+use tenure_core::protocol::MemberRecord;
+use tenure_core::{
+    Contest, Failback, InstanceId, Resource, Settings, Timing, TimingError, TimingSettings,
+};
 
 use super::layers::{Leaf, Leaves, bad_value};
 use super::origin::Path;
 use super::problem::{Fault, Problems};
 use super::value::Parsed;
-use crate::OnLoss;
+use crate::{Error, OnLoss};
 
 /// The code of a process that `on_loss = "exit"` ends.
 const EXIT_CODE: i32 = 1;
 
-/// What an election brings along from the configuration. Its times fit together: that was checked.
+/// A version is compared number by number; nobody needs more of them than this.
+const VERSION_LEN_MAX: usize = 128;
+/// Below it the scheduler decides who leads.
+const REQUIRE_BEAT_MIN: Duration = Duration::from_millis(10);
+
+/// What an instance brings to one election. In a [`Config`](super::Config) its times fit together:
+/// that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ElectionConfig {
@@ -54,15 +67,63 @@ pub struct ElectionConfig {
     pub metadata: BTreeMap<String, String>,
 }
 
+impl Default for ElectionConfig {
+    /// What holds where nothing is said: the defaults in the list of settings.
+    fn default() -> Self {
+        Scope::defaults(&Leaves::presets()).values()
+    }
+}
+
 impl ElectionConfig {
-    /// The time settings, as the time budget takes them.
-    pub fn timing(&self) -> TimingSettings {
-        TimingSettings {
+    /// The time budget, with its defaults filled in.
+    pub fn timing(&self) -> Result<Timing, TimingError> {
+        Timing::new(&TimingSettings {
             ttl: self.ttl,
             renew_every: self.renew_every,
             stop_grace: self.stop_grace,
             fleet_min_ttl: self.fleet_min_ttl,
             fleet_max_ttl: self.fleet_max_ttl,
+        })
+    }
+
+    /// What the state machine of an election is given.
+    pub(crate) fn settings(
+        &self,
+        resource: Resource,
+        id: InstanceId,
+        contest: Contest,
+    ) -> Result<Settings, Error> {
+        self.check_limits()?;
+        Ok(Settings {
+            contest,
+            priority: self.priority,
+            version: self.version.clone(),
+            metadata: self.metadata.clone(),
+            failback: self.failback,
+            require_beat: self.require_beat,
+            lock_delay: self.lock_delay,
+            fresh_store: self.fresh_store || !self.enabled,
+            ..Settings::new(resource, id, self.timing()?)
+        })
+    }
+
+    fn check_limits(&self) -> Result<(), Error> {
+        let bytes: usize = self.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let max = MemberRecord::METADATA_MAX;
+        if bytes > max {
+            let why = format!("{bytes} bytes, the limit is {max}: shorten it");
+            return Err(Error::Setting { setting: "metadata", why });
+        }
+        if self.version.len() > VERSION_LEN_MAX {
+            let why = format!("longer than {VERSION_LEN_MAX} bytes: shorten it");
+            return Err(Error::Setting { setting: "version", why });
+        }
+        match self.require_beat {
+            Some(every) if every < REQUIRE_BEAT_MIN => {
+                let why = format!("{every:?} is under {REQUIRE_BEAT_MIN:?}: lengthen it");
+                Err(Error::Setting { setting: "require_beat", why })
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -87,7 +148,20 @@ impl<'a> Scope<'a> {
 
     /// The settings, with what is wrong about them noted.
     pub(super) fn read(&self, problems: &mut Problems) -> ElectionConfig {
-        let config = ElectionConfig {
+        let config = self.values();
+        let is_time = |key: &str| TIMES.contains(&key.rsplit('.').next().unwrap_or_default());
+        if let (false, Err(rule)) = (problems.concern(is_time), config.timing()) {
+            let (scope, settings) = (self.paths[0].to_string(), self.times());
+            problems.add(Fault::Timing { scope, rule, settings });
+        }
+        for name in ["require_beat", "failback.delay", "failback.min_tenure"] {
+            self.refuse_zero(name, problems);
+        }
+        config
+    }
+
+    fn values(&self) -> ElectionConfig {
+        ElectionConfig {
             key: self.text("key"),
             enabled: self.switch("enabled").unwrap_or(true),
             ttl: self.duration("ttl").expect("ttl has a default"),
@@ -108,16 +182,7 @@ impl<'a> Scope<'a> {
             abort_on_overrun: self.switch("abort_on_overrun").unwrap_or_default(),
             version: self.text("version").unwrap_or_default(),
             metadata: self.metadata(),
-        };
-        let is_time = |key: &str| TIMES.contains(&key.rsplit('.').next().unwrap_or_default());
-        if let (false, Err(rule)) = (problems.concern(is_time), Timing::new(&config.timing())) {
-            let (scope, settings) = (self.paths[0].to_string(), self.times());
-            problems.add(Fault::Timing { scope, rule, settings });
         }
-        for name in ["require_beat", "failback.delay", "failback.min_tenure"] {
-            self.refuse_zero(name, problems);
-        }
-        config
     }
 
     /// The setting that counts: the full name and the value.

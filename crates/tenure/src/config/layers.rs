@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path;
 
-use super::origin::{Origin, Path, Place};
+use super::origin::{FilePosition, Origin, Path};
 use super::problem::{ConfigError, Fault, Problems};
 use super::schema::{Kind, Preset, ROOT, Row, Shape, each_leaf};
 use super::value::{Node, Parsed, Value, describe};
@@ -220,7 +220,7 @@ impl FileLayer<'_> {
     }
 
     fn origin(&self, node: &Node, variables: Vec<String>) -> Origin {
-        Origin::File(Place {
+        Origin::File(FilePosition {
             file: self.file.into(),
             line: node.line,
             profile: self.profile.map(Into::into),

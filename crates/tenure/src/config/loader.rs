@@ -10,7 +10,7 @@ use super::Config;
 use super::environment::{self, FILE_VARIABLE, PROFILE_VARIABLE};
 use super::format::Format;
 use super::layers::{FileLayer, Leaves, lay_argument};
-use super::origin::{Origin, Place};
+use super::origin::{FilePosition, Origin};
 use super::problem::{ConfigError, Fault, Problem, Problems};
 use super::value::{Node, Value};
 use super::variables::Environment;
@@ -243,7 +243,7 @@ impl Source {
         };
         let syntax = |line, message| {
             let place =
-                Place { file: name.as_str().into(), line, profile: None, variables: vec![] };
+                FilePosition { file: name.as_str().into(), line, profile: None, variables: vec![] };
             ConfigError::from(Fault::Syntax { origin: Origin::File(place), message })
         };
         let mut base = format.parse(&text).map_err(|error| syntax(error.line, error.message))?;

@@ -41,7 +41,7 @@ pub use duration::{DurationError, format_duration, parse_duration};
 pub use election::ElectionConfig;
 pub use format::Format;
 pub use loader::Loader;
-pub use origin::{Origin, Place};
+pub use origin::{FilePosition, Origin};
 pub use problem::{ConfigError, Problem};
 pub use reference::{KnownSetting, known_settings};
 pub use resolve::{Config, Setting, Warning};

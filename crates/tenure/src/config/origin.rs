@@ -11,7 +11,7 @@ pub enum Origin {
     /// Nobody set it.
     Default,
     /// A configuration file.
-    File(Place),
+    File(FilePosition),
     /// This environment variable.
     Variable(String),
     /// The program itself: a command-line flag or a call, named by this label.
@@ -21,7 +21,7 @@ pub enum Origin {
 /// A place in a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Place {
+pub struct FilePosition {
     /// The file as it was named.
     pub file: Arc<str>,
     /// Counted from 1.
@@ -46,8 +46,8 @@ impl Origin {
     pub(super) fn layer(&self) -> Layer {
         match self {
             Origin::Default => Layer::Default,
-            Origin::File(Place { profile: None, .. }) => Layer::File,
-            Origin::File(Place { profile: Some(_), .. }) => Layer::Profile,
+            Origin::File(FilePosition { profile: None, .. }) => Layer::File,
+            Origin::File(FilePosition { profile: Some(_), .. }) => Layer::Profile,
             Origin::Variable(_) => Layer::Environment,
             Origin::Argument(_) => Layer::Argument,
         }
@@ -64,7 +64,7 @@ impl fmt::Display for Origin {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FilePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)?;
         for variable in &self.variables {
@@ -121,8 +121,12 @@ mod tests {
 
     #[test]
     fn an_origin_prints_as_a_person_would_look_it_up() {
-        let mut place =
-            Place { file: "tenure.toml".into(), line: 7, profile: None, variables: Vec::new() };
+        let mut place = FilePosition {
+            file: "tenure.toml".into(),
+            line: 7,
+            profile: None,
+            variables: Vec::new(),
+        };
         assert_eq!(Origin::File(place.clone()).to_string(), "tenure.toml:7");
         place.variables = vec!["HOME".to_owned()];
         assert_eq!(Origin::File(place).to_string(), "tenure.toml:7 ${HOME}");

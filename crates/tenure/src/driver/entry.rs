@@ -12,6 +12,7 @@ use tenure_core::{
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
+use crate::OnLoss;
 use crate::backend::{Backend, Listening, Signal, SignalSink};
 use crate::clock::Clock;
 use crate::state::{ElectionState, Successor, TermCell, Wishes};
@@ -28,6 +29,16 @@ pub(crate) struct Policy {
     pub(crate) exit_on_loss: Option<i32>,
     /// Abort the process when work is still there at the end of its grace.
     pub(crate) abort_on_overrun: bool,
+}
+
+impl Policy {
+    pub(crate) fn new(on_loss: OnLoss, abort_on_overrun: bool) -> Self {
+        let exit_on_loss = match on_loss {
+            OnLoss::Recontend => None,
+            OnLoss::Exit(code) => Some(code),
+        };
+        Policy { exit_on_loss, abort_on_overrun }
+    }
 }
 
 pub(super) struct Entry {

@@ -1,15 +1,12 @@
 //! Settings of one election.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::protocol::MemberRecord;
-use tenure_core::{
-    Contest, Event, EventKind, Failback, Reason, Resource, Settings, Timing, TimingSettings,
-};
+use tenure_core::{Contest, Event, EventKind, Failback, Reason, Resource, Settings};
 
 use crate::client::Client;
+use crate::config::ElectionConfig;
 use crate::driver::{Policy, Starting};
 use crate::events::{EventQueue, Events};
 use crate::listener::{Callback, Listener, blocking_on};
@@ -21,19 +18,8 @@ use crate::{Election, Error, Term};
 pub struct ElectionBuilder {
     client: Arc<Client>,
     name: String,
-    key: Option<String>,
-    heartbeat_prefix: Option<String>,
-    timing: TimingSettings,
-    priority: i32,
+    config: ElectionConfig,
     ready: bool,
-    version: String,
-    metadata: BTreeMap<String, String>,
-    failback: Option<Failback>,
-    require_beat: Option<Duration>,
-    lock_delay: Duration,
-    fresh_store: bool,
-    enabled: bool,
-    policy: Policy,
     callbacks: Vec<Callback>,
     queues: Vec<Arc<EventQueue>>,
 }
@@ -52,80 +38,54 @@ pub enum OnLoss {
 
 impl ElectionBuilder {
     pub(crate) fn new(client: Arc<Client>, name: &str) -> Self {
-        ElectionBuilder {
-            name: name.to_owned(),
-            key: None,
-            heartbeat_prefix: None,
-            timing: client.defaults.timing.clone(),
-            priority: 0,
-            ready: true,
-            version: String::new(),
-            metadata: BTreeMap::new(),
-            failback: None,
-            require_beat: None,
-            lock_delay: Duration::ZERO,
-            fresh_store: client.defaults.fresh_store,
-            enabled: client.is_enabled(name),
-            policy: Policy::default(),
-            callbacks: Vec::new(),
-            queues: Vec::new(),
-            client,
-        }
-        .configured()
+        let config = client.election_config(name);
+        Self::with_config(client, name, config)
     }
 
-    /// Takes over what the configuration says of this election, but for its key and whether it
-    /// takes place: those the client knows.
-    fn configured(mut self) -> Self {
-        let Some(config) = self.client.defaults.config.clone() else { return self };
-        if let Some(named) = config.named(&self.name) {
-            self.timing = named.timing();
-            self.fresh_store = named.fresh_store;
+    pub(crate) fn with_config(client: Arc<Client>, name: &str, config: ElectionConfig) -> Self {
+        ElectionBuilder {
+            client,
+            name: name.to_owned(),
+            config,
+            ready: true,
+            callbacks: Vec::new(),
+            queues: Vec::new(),
         }
-        let election = config.election(&self.name);
-        self.heartbeat_prefix.clone_from(&election.heartbeat_prefix);
-        self.priority = election.priority;
-        self.version.clone_from(&election.version);
-        self.metadata.clone_from(&election.metadata);
-        self.failback = election.failback;
-        self.require_beat = election.require_beat;
-        self.lock_delay = election.lock_delay;
-        self.on_loss(election.on_loss).abort_on_overrun(election.abort_on_overrun)
     }
 
     /// How long a lease lasts without renewal; at least 300 ms.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.timing.ttl = ttl;
+        self.config.ttl = ttl;
         self
     }
 
     /// How often to renew the lease; a third of the ttl by default.
     pub fn renew_every(mut self, renew_every: Duration) -> Self {
-        self.timing.renew_every = Some(renew_every);
+        self.config.renew_every = Some(renew_every);
         self
     }
 
     /// How long work gets to stop before the lease ends; 30 % of the lease by default.
     pub fn stop_grace(mut self, stop_grace: Duration) -> Self {
-        self.timing.stop_grace = Some(stop_grace);
+        self.config.stop_grace = Some(stop_grace);
         self
     }
 
     /// The shortest lease that any peer writes at this key; this instance's own by default.
     pub fn fleet_min_ttl(mut self, ttl: Duration) -> Self {
-        self.timing.fleet_min_ttl = Some(ttl);
+        self.config.fleet_min_ttl = Some(ttl);
         self
     }
 
     /// The longest lease that any peer may still believe in; this instance's own by default.
     pub fn fleet_max_ttl(mut self, ttl: Duration) -> Self {
-        self.timing.fleet_max_ttl = Some(ttl);
+        self.config.fleet_max_ttl = Some(ttl);
         self
     }
 
     /// Instances with a higher priority are preferred; 0 by default.
     pub fn priority(mut self, priority: i32) -> Self {
-        self.priority = priority;
+        self.config.priority = priority;
         self
     }
 
@@ -137,45 +97,45 @@ impl ElectionBuilder {
 
     /// The application's version: a hand-over never chooses an older one.
     pub fn version(mut self, version: &str) -> Self {
-        self.version = version.to_owned();
+        self.config.version = version.to_owned();
         self
     }
 
     /// Text shown beside this member, such as its address. Together at most
-    /// [`MemberRecord::METADATA_MAX`] bytes.
+    /// [`MemberRecord::METADATA_MAX`](crate::MemberRecord::METADATA_MAX) bytes.
     pub fn metadata(mut self, name: &str, value: &str) -> Self {
-        self.metadata.insert(name.to_owned(), value.to_owned());
+        self.config.metadata.insert(name.to_owned(), value.to_owned());
         self
     }
 
     /// Whether this instance, while leading, hands over to a higher priority, and how patiently.
     pub fn failback(mut self, failback: Failback) -> Self {
-        self.failback = Some(failback);
+        self.config.failback = Some(failback);
         self
     }
 
     /// Requires a [`beat`](Election::beat) of the work at least this often while leading; without
     /// it the term is released.
     pub fn require_beat(mut self, every: Duration) -> Self {
-        self.require_beat = Some(every);
+        self.config.require_beat = Some(every);
         self
     }
 
     /// How long the resource stays free after a crash, for resources that cannot check tokens.
     pub fn lock_delay(mut self, delay: Duration) -> Self {
-        self.lock_delay = delay;
+        self.config.lock_delay = delay;
         self
     }
 
     /// Says that nobody led this resource before, so that its first leader need not wait.
     pub fn fresh_store(mut self, fresh_store: bool) -> Self {
-        self.fresh_store = fresh_store;
+        self.config.fresh_store = fresh_store;
         self
     }
 
     /// The whole key, instead of prefix and name.
     pub fn key(mut self, key: &str) -> Self {
-        self.key = Some(key.to_owned());
+        self.config.key = Some(key.to_owned());
         self
     }
 
@@ -183,30 +143,27 @@ impl ElectionBuilder {
     /// in milliseconds since 1970. For a roll-out beside Sovereign, whose instances look for it
     /// there; nothing of ours reads it. Off by default.
     pub fn heartbeat_prefix(mut self, prefix: &str) -> Self {
-        self.heartbeat_prefix = Some(prefix.to_owned());
+        self.config.heartbeat_prefix = Some(prefix.to_owned());
         self
     }
 
     /// Whether the election takes place. Switched off, this instance leads, alone and without a
     /// store.
     pub fn enabled(mut self, enabled: bool) -> Self {
-        self.enabled = enabled;
+        self.config.enabled = enabled;
         self
     }
 
     /// What to do when this instance loses the leadership.
     pub fn on_loss(mut self, on_loss: OnLoss) -> Self {
-        self.policy.exit_on_loss = match on_loss {
-            OnLoss::Recontend => None,
-            OnLoss::Exit(code) => Some(code),
-        };
+        self.config.on_loss = on_loss;
         self
     }
 
     /// Aborts the process when work is still running at the end of its grace: the last resort for
     /// work that can neither be dropped nor fenced.
     pub fn abort_on_overrun(mut self, abort: bool) -> Self {
-        self.policy.abort_on_overrun = abort;
+        self.config.abort_on_overrun = abort;
         self
     }
 
@@ -255,7 +212,7 @@ impl ElectionBuilder {
     /// Tries once and says why not. A store that stays out of reach is not waited for.
     pub(crate) async fn attempt(self) -> Result<Attempt, Error> {
         let client = Arc::clone(&self.client);
-        let connection = client.backend_when(self.enabled).connection();
+        let connection = client.backend_when(self.config.enabled).connection();
         tokio::select! {
             biased;
             attempt = self.attempt_patiently() => attempt,
@@ -296,7 +253,7 @@ impl ElectionBuilder {
 
     async fn start_as(mut self, contest: Contest) -> Result<Election, Error> {
         let settings = self.settings(contest)?;
-        let (client, enabled) = (Arc::clone(&self.client), self.enabled);
+        let (client, enabled) = (Arc::clone(&self.client), self.config.enabled);
         let state = ElectionState::new(&settings, &client, enabled);
         self.register_listeners(&state)?;
         let starting = Starting {
@@ -304,7 +261,7 @@ impl ElectionBuilder {
             settings,
             backend: client.backend_when(enabled),
             shares_connection: client.shares_connection(enabled),
-            policy: self.policy,
+            policy: Policy::new(self.config.on_loss, self.config.abort_on_overrun),
         };
         if let Some(advice) = starting.settings.timing.advice() {
             tracing::warn!(target: "tenure", resource = self.name, advice, "unusual ttl");
@@ -327,62 +284,21 @@ impl ElectionBuilder {
     }
 
     pub(crate) fn resource(&self) -> Result<Resource, Error> {
-        let resource = match &self.key {
+        let resource = match &self.config.key {
             Some(key) => Resource::with_key(&self.name, key)?,
             None => self.client.resource(&self.name)?,
         };
-        match &self.heartbeat_prefix {
+        match &self.config.heartbeat_prefix {
             Some(prefix) => Ok(resource.with_heartbeat_prefix(prefix)?),
             None => Ok(resource),
         }
     }
 
-    pub(crate) fn timing(&self) -> Result<Timing, Error> {
-        Ok(Timing::new(&self.timing)?)
-    }
-
     fn settings(&self, contest: Contest) -> Result<Settings, Error> {
-        self.check_limits()?;
-        let timing = self.timing()?;
-        Ok(Settings {
-            contest,
-            priority: self.priority,
-            ready: self.ready,
-            version: self.version.clone(),
-            metadata: self.metadata.clone(),
-            failback: self.failback,
-            require_beat: self.require_beat,
-            lock_delay: self.lock_delay,
-            fresh_store: self.fresh_store || !self.enabled,
-            ..Settings::new(self.resource()?, self.client.id.clone(), timing)
-        })
-    }
-
-    fn check_limits(&self) -> Result<(), Error> {
-        let bytes: usize = self.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
-        let max = MemberRecord::METADATA_MAX;
-        if bytes > max {
-            let why = format!("{bytes} bytes, the limit is {max}: shorten it");
-            return Err(Error::Setting { setting: "metadata", why });
-        }
-        if self.version.len() > VERSION_LEN_MAX {
-            let why = format!("longer than {VERSION_LEN_MAX} bytes: shorten it");
-            return Err(Error::Setting { setting: "version", why });
-        }
-        match self.require_beat {
-            Some(every) if every < REQUIRE_BEAT_MIN => {
-                let why = format!("{every:?} is under {REQUIRE_BEAT_MIN:?}: lengthen it");
-                Err(Error::Setting { setting: "require_beat", why })
-            }
-            _ => Ok(()),
-        }
+        let (resource, id) = (self.resource()?, self.client.id.clone());
+        Ok(Settings { ready: self.ready, ..self.config.settings(resource, id, contest)? })
     }
 }
-
-/// A version is compared number by number; nobody needs more of them than this.
-const VERSION_LEN_MAX: usize = 128;
-/// Below it the scheduler decides who leads.
-const REQUIRE_BEAT_MIN: Duration = Duration::from_millis(10);
 
 /// What came of a single try.
 pub(crate) enum Attempt {

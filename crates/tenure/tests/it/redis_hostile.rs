@@ -169,6 +169,7 @@ async fn a_holder_of_ten_megabytes_is_not_even_read() {
     });
     let error = fake.actor().renew(token()).await.unwrap_err();
     assert!(error.to_string().contains("broke the protocol"), "{error}");
+    assert!(error.next_step().unwrap().contains("the port of Redis or Valkey"), "{error}");
 }
 
 #[tokio::test]

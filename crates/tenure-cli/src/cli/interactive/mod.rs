@@ -162,7 +162,7 @@ fn connect(client: &mut Client, words: &[Vec<u8>]) {
     let Ok(port) = text(2).parse() else {
         return eprintln!("Error: {:?} is not a port", text(2));
     };
-    client.target.place = tenure::backend::redis::Place::Tcp { host: text(1), port };
+    client.target.place = tenure::backend::redis::Endpoint::Tcp { host: text(1), port };
     client.disconnect();
     reconnect(client);
 }

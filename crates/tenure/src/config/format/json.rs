@@ -14,7 +14,7 @@ pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
     let line = Cell::new(1);
     let bytes = CountingBytes { left: text.as_bytes(), line: &line, at_line_end: false };
     let mut parser = serde_json::Deserializer::from_reader(bytes);
-    let parsed = Place { line: &line, depth: 0 }.deserialize(&mut parser);
+    let parsed = Cursor { line: &line, depth: 0 }.deserialize(&mut parser);
     parsed.and_then(|node| parser.end().map(|()| node)).map_err(|error| SyntaxError {
         line: if error.line() == 0 { line.get() } else { error.line() },
         message: message_of(&error),
@@ -53,25 +53,25 @@ impl Read for CountingBytes<'_> {
 }
 
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct Cursor<'a> {
     line: &'a Cell<usize>,
     depth: usize,
 }
 
-impl Place<'_> {
+impl Cursor<'_> {
     fn here(self, value: Value) -> Node {
         Node { line: self.line.get(), value }
     }
 
     fn deeper<E: Error>(self) -> Result<Self, E> {
         match self.depth < DEPTH_MAX {
-            true => Ok(Place { depth: self.depth + 1, ..self }),
+            true => Ok(Cursor { depth: self.depth + 1, ..self }),
             false => Err(E::custom("nested too deep")),
         }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Place<'_> {
+impl<'de> DeserializeSeed<'de> for Cursor<'_> {
     type Value = Node;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
@@ -79,7 +79,7 @@ impl<'de> DeserializeSeed<'de> for Place<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Place<'_> {
+impl<'de> Visitor<'de> for Cursor<'_> {
     type Value = Node;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tenure::OnLoss;
 use tenure::config::*;
-use tenure_core::{DEFAULT_PREFIX, Failback, TimingSettings};
+use tenure_core::{DEFAULT_PREFIX, Failback, Timing, TimingSettings};
 
 const FULL: &str = r#"
 prefix = "app:"
@@ -77,7 +77,8 @@ fn without_any_layer_the_defaults_count() {
     assert_eq!(config.prefix, DEFAULT_PREFIX);
     assert!(config.enabled && config.is_enabled("any"));
     assert_eq!(config.election("any"), &config.defaults);
-    assert_eq!(config.defaults.timing(), TimingSettings::default());
+    assert_eq!(config.defaults, ElectionConfig::default());
+    assert_eq!(config.defaults.timing(), Timing::new(&TimingSettings::default()));
     assert_eq!(config.defaults.failback, None);
     assert_eq!(config.defaults.on_loss, OnLoss::Recontend);
     assert_eq!(origin_of(&config, "defaults.ttl"), "default");
@@ -327,7 +328,7 @@ fn times_that_do_not_fit_name_the_rule_the_settings_and_their_origins() {
     let text = "[defaults]\nrenew_every = '5s'\n[elections.fast]\nttl = '1s'";
     assert_eq!(
         refusal(toml(text)),
-        "elections.fast: renew_every 5s + one try 166.666666ms + stop_grace 300ms exceed the 988ms \
+        "elections.fast: renew_every 5s + one try 166ms + stop_grace 300ms exceed the 988ms \
          that a 1s lease leaves: lengthen ttl, or shorten renew_every or stop_grace \
          (elections.fast.ttl = 1s from tenure.toml:4, \
          defaults.renew_every = 5s from tenure.toml:2)"
