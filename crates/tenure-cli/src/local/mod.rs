@@ -18,6 +18,7 @@ mod find;
 mod keep;
 mod lock;
 mod patience;
+mod peer;
 mod place;
 mod store;
 mod trace;
@@ -34,13 +35,14 @@ use store_server::LogLevel;
 use tenure::config::{Config, Loader, Origin};
 
 use self::ask::{ANSWER_TIMEOUT, ask, connect, info, other_clients};
-use self::end::{end_by_signal, has_open, holder, is_free_within};
+use self::end::{end_by_signal, holder, is_free_within};
 use self::find::{Found, find, find_settled, find_within, left_by_earlier_versions};
 pub(crate) use self::keep::keep;
 use self::lock::Lock;
 use self::patience::{NEXT, UNTOLD_MAX, wait_for_answer};
 pub(crate) use self::patience::{Wait, be_patient, left_to_wait};
-use self::place::{DataFolder, LOCK_FILE, ignored_variable, unusable};
+use self::peer::has_locked;
+use self::place::{DataFolder, LOCK_FILE, check_owner, ignored_variable, unusable};
 use crate::clock;
 use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, plain, result, talk};
@@ -169,9 +171,11 @@ pub(crate) fn is_store(process: &Path) -> bool {
     is_asked && (is_own_program(&process.join("exe")) || holds_lock(process))
 }
 
-/// Whether this process has the lock of the folder that it works in, whatever that says.
+/// Whether this process has locked the folder that it works in, and that can be one of a store.
 fn holds_lock(process: &Path) -> bool {
-    has_open(process, &process.join("cwd").join(LOCK_FILE)).unwrap_or(false)
+    let folder = process.join("cwd");
+    let can_be_of_store = fs::metadata(&folder).is_ok_and(|found| check_owner(&found).is_ok());
+    can_be_of_store && has_locked(process, &folder.join(LOCK_FILE)).unwrap_or(false)
 }
 
 /// Adds the local store to a configuration that names none, starts it if need be, and says whom it

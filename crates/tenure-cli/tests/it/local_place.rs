@@ -13,7 +13,7 @@ use crate::stage::{Said, TENURE, is_alive, plain_command, send};
 
 /// `tenure` in mounts of its own, after a line of shell that changes them. `None` where that is not
 /// allowed.
-fn among_mounts(setup: &str, words: &[&str]) -> Option<Command> {
+pub(crate) fn among_mounts(setup: &str, words: &[&str]) -> Option<Command> {
     let own_mounts = if getuid().is_root() { "-m" } else { "-rm" };
     let allowed = Command::new("unshare").args([own_mounts, "true"]).output();
     if !allowed.is_ok_and(|output| output.status.success()) {

@@ -21,6 +21,7 @@ mod instance;
 mod local;
 mod local_lock;
 mod local_place;
+mod local_proof;
 mod local_silent;
 mod look;
 mod memory;
