@@ -23,6 +23,7 @@ mod local_lock;
 mod local_place;
 mod local_proof;
 mod local_silent;
+mod local_stop;
 mod look;
 mod memory;
 mod nested;
