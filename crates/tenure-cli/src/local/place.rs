@@ -12,7 +12,7 @@ use super::account::Account;
 use super::file_system;
 use super::peer::id_of;
 use crate::exit::{self, Failure};
-use crate::output::plain;
+use crate::output::{plain, plain_up_to};
 
 /// What to do where the local store is not available.
 pub(super) const NEXT: &str = "name a store with --store or TENURE_STORE, or set XDG_STATE_HOME to \
@@ -76,6 +76,11 @@ impl DataFolder {
     }
 
     fn check(&self) -> io::Result<()> {
+        // The lock and the commands tell each other paths in lines of text.
+        let text = self.state.to_str().unwrap_or_default();
+        if text.is_empty() || plain_up_to(text.len(), text) != text {
+            return Err(io::Error::other("its path has characters that cannot be shown"));
+        }
         if let Some(kind) = file_system::network_kind(&self.state)? {
             return Err(io::Error::other(format!(
                 "it is on {kind}, where another machine could run a store on it, too"
