@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use tenure::config::Loader;
-use tenure_sidecar::{Certificates, Server, ServerSettings, Sidecar, SidecarError};
+use tenure_sidecar::{Certificates, ServerSettings, Sidecar, SidecarError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{self, Failure};
@@ -78,7 +78,9 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
     for warning in config.warnings() {
         talk(&warning.to_string());
     }
-    let settings = ServerSettings::from_config(&config.sidecar)?;
+    // Whoever cannot serve takes no part: it would hold a lease for a moment, or lengthen a
+    // quarantine.
+    let listener = ServerSettings::from_config(&config.sidecar)?.bind().await?;
     // From before it takes part: a signal that comes early must not cost a lease.
     let mut end = std::pin::pin!(asked_to_end()?);
     let hang_ups = HangUps::listen()?;
@@ -96,14 +98,7 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
     if is_local {
         local::keep(sidecar.tenure());
     }
-    let server = match Server::bind(&sidecar, settings).await {
-        Ok(server) => server,
-        Err(error) => {
-            // It may lead already: what is held is given back, and hooks are told.
-            sidecar.shutdown().await;
-            return Err(error.into());
-        }
-    };
+    let server = listener.show(&sidecar);
     // Not before: what keeps it from starting is told in one line.
     arguments.log.start();
     // It may lead already: nobody waits for whoever reads the next line.

@@ -143,6 +143,7 @@ impl Wait {
 }
 
 fn stuck() -> String {
-    "the leader may be stuck or cut off: `tenure status` shows its lease, `tenure clear` ends it"
+    "the leader may be stuck, cut off or another program: `tenure status` shows its lease, `tenure \
+     clear` ends it, with --force where nothing shows that it is gone"
         .to_owned()
 }

@@ -47,6 +47,6 @@ pub use access::Access;
 pub use connections::{CONNECTIONS_MAX, PEER_CONNECTIONS_MAX};
 pub use error::SidecarError;
 pub use hooks::{HOOK_TRIES_MAX, Hook, WebhookError};
-pub use server::{Server, ServerSettings};
+pub use server::{Listener, Server, ServerSettings};
 pub use sidecar::{Sidecar, SidecarBuilder};
 pub use tls::Certificates;

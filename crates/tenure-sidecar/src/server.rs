@@ -103,6 +103,22 @@ impl ServerSettings {
         self.judge().map(drop)
     }
 
+    /// Listens as these settings say, before there is anything to serve: whoever cannot listen need
+    /// not take part. Fails when the address is taken, when it is open to strangers, or when
+    /// certificates cannot be used.
+    pub async fn bind(self) -> Result<Listener, SidecarError> {
+        let (address, certificates) = self.judge()?;
+        let certificates = certificates.map(Arc::new);
+        if certificates.is_none() && !address.ip().is_loopback() {
+            tracing::warn!(target: "tenure", %address,
+                "sidecar: tokens are sent unencrypted; set sidecar.tls unless something else \
+                 encrypts");
+        }
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.map_err(|source| SidecarError::Listen { address, source })?;
+        Ok(Listener { listener, certificates, settings: self })
+    }
+
     /// The address and the certificates to serve with.
     fn judge(&self) -> Result<(SocketAddr, Option<Certificates>), SidecarError> {
         let Ok(address) = self.listen.parse() else {
@@ -129,6 +145,25 @@ impl ServerSettings {
     }
 }
 
+/// An address that is listened at, with nothing to serve yet. Callers wait meanwhile.
+pub struct Listener {
+    listener: TcpListener,
+    certificates: Option<Arc<Certificates>>,
+    settings: ServerSettings,
+}
+
+impl Listener {
+    /// What `sidecar` knows is served here.
+    pub fn show(self, sidecar: &Sidecar) -> Server {
+        let Listener { listener, certificates, settings } = self;
+        let caller_timeout = settings.caller_timeout;
+        let whole = middleware::from_fn_with_state(caller_timeout, whole_body);
+        let router = settings.access.guard(sidecar.router().layer(whole));
+        let router = router.layer(middleware::from_fn(bounded_head));
+        Server { listener, certificates, router, caller_timeout }
+    }
+}
+
 /// A sidecar that listens.
 pub struct Server {
     listener: TcpListener,
@@ -141,20 +176,7 @@ impl Server {
     /// Listens as `settings` say. Fails when the address is taken, when it is open to strangers,
     /// or when certificates cannot be used.
     pub async fn bind(sidecar: &Sidecar, settings: ServerSettings) -> Result<Self, SidecarError> {
-        let (address, certificates) = settings.judge()?;
-        let certificates = certificates.map(Arc::new);
-        if certificates.is_none() && !address.ip().is_loopback() {
-            tracing::warn!(target: "tenure", %address,
-                "sidecar: tokens are sent unencrypted; set sidecar.tls unless something else \
-                 encrypts");
-        }
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.map_err(|source| SidecarError::Listen { address, source })?;
-        let caller_timeout = settings.caller_timeout;
-        let whole = middleware::from_fn_with_state(caller_timeout, whole_body);
-        let router = settings.access.guard(sidecar.router().layer(whole));
-        let router = router.layer(middleware::from_fn(bounded_head));
-        Ok(Server { listener, certificates, router, caller_timeout })
+        Ok(settings.bind().await?.show(sidecar))
     }
 
     /// Its certificates, to read their files again; `None` where it serves plain HTTP.

@@ -60,12 +60,10 @@ impl AskOutcome {
     }
 }
 
-/// Whether the leader is alive. Of another program that is not known.
+/// Whether the leader is known to be alive.
 fn is_alive(leader: &SeenLeader, seen: &Observation) -> bool {
-    match seen.members.iter().find(|member| member.id == leader.id) {
-        Some(member) => heard_lately(member, seen.server_time),
-        None => leader.foreign,
-    }
+    let member = seen.members.iter().find(|member| member.id == leader.id);
+    member.is_some_and(|member| heard_lately(member, seen.server_time))
 }
 
 fn heard_lately(member: &Member, server_time: ServerTime) -> bool {
@@ -121,16 +119,22 @@ impl Observer {
     /// For emergencies: ends whatever term there is, for the `reason` that history will show.
     /// Nobody leads until no instance can hold an old lease.
     ///
-    /// Refuses with [`Error::HolderAlive`] while the leader is alive.
+    /// Refuses with [`Error::HolderAlive`] while the leader is alive, and with
+    /// [`Error::HolderUnknown`] where another program holds the key.
     pub async fn clear(&self, reason: &str) -> Result<(), Error> {
         let seen = self.look().await?;
-        match seen.leadership.leader().filter(|leader| is_alive(leader, &seen)) {
-            Some(leader) => {
-                let (name, holder) = (self.resource().name().to_owned(), leader.id.to_string());
-                Err(Error::HolderAlive { name, holder })
-            }
-            None => self.clear_seen(&seen, reason).await,
+        let Some(leader) = seen.leadership.leader() else {
+            return self.clear_seen(&seen, reason).await;
+        };
+        let (name, holder) = (self.resource().name().to_owned(), leader.id.to_string());
+        if is_alive(leader, &seen) {
+            return Err(Error::HolderAlive { name, holder });
         }
+        if leader.foreign {
+            let quarantine = longest_lease(&seen, self.client().longest_lease());
+            return Err(Error::HolderUnknown { name, holder, quarantine });
+        }
+        self.clear_seen(&seen, reason).await
     }
 
     /// Like [`clear`](Self::clear), although the leader is alive.

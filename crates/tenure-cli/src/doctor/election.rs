@@ -33,6 +33,7 @@ impl ElectionFacts<'_> {
         found.extend(self.leader());
         found.extend(self.candidates());
         found.extend(self.not_acquired());
+        found.extend(self.pause());
         found.extend(self.duplicates());
         found.extend(self.leases());
         found.extend(self.flapping());
@@ -58,7 +59,8 @@ impl ElectionFacts<'_> {
         if leader.foreign {
             let what = format!("the key holds {id:?}, which no instance of this protocol wrote");
             let next = "let one program use the key, or set fleet_max_ttl to its longest lease; \
-                        choose another --key otherwise";
+                        choose another --key otherwise; if nothing uses it any more, `tenure clear \
+                        --force` ends it";
             found.push(Finding::new(Code::ForeignKey, what, next));
         }
         if remaining.is_none() {
@@ -137,6 +139,18 @@ impl ElectionFacts<'_> {
                 })
             }
         }
+    }
+
+    /// A pause that does not show yet: somebody leads, or something else lasts longer.
+    fn pause(&self) -> Option<Finding> {
+        let is_told = matches!(self.seen.leadership, Leadership::Vacant(Vacancy::Paused { .. }));
+        let left = self.seen.paused_for.filter(|_| !is_told)?;
+        let then = match self.seen.leadership.leader() {
+            Some(_) => "nobody follows the leader until then",
+            None => "nobody leads before it ends",
+        };
+        let what = format!("an operator paused it, {} left: {then}", duration(left));
+        Some(Finding::new(Code::Paused, what, "`tenure resume` ends the pause"))
     }
 
     fn duplicates(&self) -> Vec<Finding> {

@@ -6,7 +6,7 @@ use tenure::backend::redis::{
     ClusterSurvey, RedisUrl, SentinelSurvey, Shard, SurveyError, Topology,
 };
 use tenure::config::Config;
-use tenure::{Resource, StoreError, StoreErrorKind};
+use tenure::{Resource, StoreError, StoreErrorKind, Tenure, blocking};
 
 use super::finding::{Code, Finding};
 use super::store::{Part, StoreFacts};
@@ -97,7 +97,8 @@ pub(super) fn examine(config: &Config, elections: &[Resource]) -> Result<Examine
     let topology = block_on(async { Ok(Topology::survey(url.reveal()).await) })?;
     match topology {
         Ok(Topology::One(url)) => {
-            look_at_one(Candidate::new(url, Part::Alone, held.to_vec()), &about)
+            let looked = look_at_one(Candidate::new(url, Part::Alone, held.to_vec()), &about);
+            looked.map_err(|failure| as_told_to_others(config, held).unwrap_or(failure))
         }
         Ok(Topology::Sentinels(survey)) => behind_sentinels(survey, held, &about),
         Ok(Topology::Cluster(survey)) => {
@@ -112,6 +113,14 @@ pub(super) fn examine(config: &Config, elections: &[Resource]) -> Result<Examine
         Ok(_) | Err(SurveyError::Connect(_)) => Ok(Examined::default()),
         Err(error) => Err(blame_on(&about, error.into())),
     }
+}
+
+/// What every other command says about this store; `None` where it works for them.
+fn as_told_to_others(config: &Config, elections: &[Resource]) -> Option<Failure> {
+    let name = elections.first()?.name();
+    let tenure = blocking::wait(Tenure::from_config(config.clone())).ok()?;
+    let seen = blocking::wait(tenure.observe(name).ok()?.look());
+    seen.err().map(|error| blame_on(&config.store.to_string(), error))
 }
 
 fn look_at_one(server: Candidate, about: &str) -> Result<Examined, Failure> {

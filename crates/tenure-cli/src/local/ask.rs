@@ -31,9 +31,14 @@ fn connect_within(socket: &Path, limit: Duration) -> io::Result<UnixStream> {
 }
 
 /// Whether a store answers there, within `limit` for each of the two steps. One that only accepts
-/// may be ending.
-pub(super) fn greet(socket: &Path, limit: Duration) -> io::Result<()> {
+/// may be ending. Whom `prove` refuses is not asked.
+pub(super) fn greet(
+    socket: &Path,
+    limit: Duration,
+    prove: impl FnOnce(&UnixStream) -> io::Result<()>,
+) -> io::Result<()> {
     let mut stream = connect_within(socket, limit)?;
+    prove(&stream)?;
     ask_within(&mut stream, &["PING"], limit).map(drop)
 }
 

@@ -3,15 +3,17 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal};
 
 use super::lock::{Lock, Said, is_held};
+use super::peer::{has_locked, has_open};
 use super::place::DataFolder;
 use super::{LOOK_EVERY, TURN_TIMEOUT};
 use crate::clock;
+use crate::own_program::is_own_program;
 
 /// How long it gets to end in order before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
@@ -46,8 +48,8 @@ pub(super) fn end_by_signal(place: &DataFolder, named: Option<u32>) -> io::Resul
     }
     // It was told to end, as by `SHUTDOWN`: nobody is to miss it.
     if let Some(lock) = Lock::try_take(&lock)? {
+        lock.say(&Said::Stopped)?;
         let _ = fs::remove_dir(place.running());
-        lock.say(&Said::Nothing)?;
     }
     Ok(())
 }
@@ -62,22 +64,17 @@ pub(super) fn holder(lock: &Path) -> Option<u32> {
     })
 }
 
-/// Whether this process serves a folder and has that very lock open.
+/// Whether this process serves a folder and has that very lock.
 fn is_store_of(pid: u32, lock: &Path) -> io::Result<bool> {
-    let words = fs::read(format!("/proc/{pid}/cmdline"))?;
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let words = fs::read(process.join("cmdline"))?;
     let mut words = words.split(|byte| *byte == 0).skip(1);
-    let serves = words.next() == Some(b"local") && words.next() == Some(b"serve");
-    Ok(serves && has_open(Path::new(&format!("/proc/{pid}")), lock)?)
-}
-
-/// Whether the process of this folder in `/proc` has that very file open.
-pub(super) fn has_open(process: &Path, file: &Path) -> io::Result<bool> {
-    let file = fs::metadata(file)?;
-    let is_file = |entry: fs::DirEntry| {
-        let found = fs::metadata(entry.path());
-        found.is_ok_and(|found| (found.dev(), found.ino()) == (file.dev(), file.ino()))
-    };
-    Ok(fs::read_dir(process.join("fd"))?.flatten().any(is_file))
+    if words.next() != Some(b"local") || words.next() != Some(b"serve") {
+        return Ok(false);
+    }
+    // Not every system tells who has locked a file.
+    let is_own = is_own_program(&process.join("exe")) && has_open(&process, lock)?;
+    Ok(is_own || has_locked(&process, lock)?)
 }
 
 /// Whether nobody holds the lock, at the latest after `limit`.

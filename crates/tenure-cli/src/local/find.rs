@@ -14,6 +14,7 @@ use super::ask::{ANSWER_TIMEOUT, greet};
 use super::end::holder;
 use super::lock::{Said, Whereabouts, is_held};
 use super::patience::UNTOLD_MAX;
+use super::peer::{check_socket_folder, is_of_user, prove};
 use super::place::{DataFolder, folder_in};
 use crate::clock;
 use crate::exit::{self, Failure};
@@ -35,6 +36,9 @@ pub(super) enum Found {
 pub(super) enum Silence {
     /// The lock says where it is, and there it does not answer.
     NoAnswer { pid: u32, why: String },
+    /// The lock says where it is, and that is not its place: somebody wrote over the lock, or the
+    /// path leads elsewhere from here.
+    WrongAddress { why: String },
     /// The lock does not say where it is: it is starting or ending, or somebody wrote over the lock
     /// and it cannot fix that.
     NoAddress,
@@ -45,7 +49,7 @@ impl Silence {
     pub(super) fn pid(&self, place: &DataFolder) -> Option<u32> {
         match self {
             Silence::NoAnswer { pid, .. } => Some(*pid),
-            Silence::NoAddress => holder(&place.lock()),
+            Silence::WrongAddress { .. } | Silence::NoAddress => holder(&place.lock()),
         }
     }
 }
@@ -55,6 +59,9 @@ impl std::fmt::Display for Silence {
         match self {
             Silence::NoAnswer { pid, why } => {
                 write!(f, "the local store, process {pid}, does not answer ({why})")
+            }
+            Silence::WrongAddress { why } => {
+                write!(f, "the local store is not where local.lock says ({why})")
             }
             Silence::NoAddress => f.write_str("the local store is starting or ending"),
         }
@@ -110,33 +117,62 @@ fn look(place: &DataFolder, patience: Duration) -> io::Result<Result<Found, Fail
         _ => None,
     };
     Ok(match (held, said, elsewhere) {
-        (true, Said::Serves(there), None) => Ok(match greet(&there.socket, patience) {
-            Ok(()) => Found::Running(there.socket),
-            Err(error) => {
-                let why = format!("{}: {}", there.socket.display(), in_words(&error));
-                Found::Silent(Silence::NoAnswer { pid: there.pid, why })
+        // Whoever holds it is here, whatever is written in it: a backup or the lock of another
+        // folder may have been copied over it. The store says again where it is; until then it is
+        // looked for.
+        (true, said, elsewhere) => {
+            let named = match (&said, &elsewhere) {
+                (Said::Serves(there), None) => Some(there),
+                _ => None,
+            };
+            match (find_by_socket(place, named, patience), elsewhere) {
+                (Ok(socket), _) => Ok(Found::Running(socket)),
+                (Err(_), Some(failure)) => Err(failure),
+                (Err(silence), None) => Ok(Found::Silent(silence)),
             }
-        }),
-        // Whoever holds it is here, whatever is written in it: a backup may have been copied over
-        // it. The store says again where it is; until then it is looked for.
-        (true, _, elsewhere) => match (find_by_socket(place, patience), elsewhere) {
-            (Some(socket), _) => Ok(Found::Running(socket)),
-            (None, Some(failure)) => Err(failure),
-            (None, None) => Ok(Found::Silent(Silence::NoAddress)),
-        },
+        }
         (false, _, Some(failure)) => Err(failure),
-        (false, Said::Nothing, None) => match of_earlier_version(&place.state) {
-            Some(earlier) => earlier.found(),
-            // A store that was told to end has removed it.
-            None => Ok(Found::Absent { is_missed: place.running().is_dir() }),
-        },
+        (false, said @ (Said::Nothing | Said::Stopped), None) => {
+            match of_earlier_version(&place.state) {
+                Some(earlier) => earlier.found(),
+                // A store that was told to end has removed it.
+                None => {
+                    let is_missed = said == Said::Nothing && place.running().is_dir();
+                    Ok(Found::Absent { is_missed })
+                }
+            }
+        }
         (false, Said::Ended | Said::Serves(_), None) => Ok(Found::Absent { is_missed: true }),
     })
 }
 
-/// The socket at which a store of this folder answers, though nothing says where that is.
-fn find_by_socket(place: &DataFolder, patience: Duration) -> Option<PathBuf> {
-    place.sockets().into_iter().find(|socket| greet(socket, patience).is_ok())
+/// The socket at which the store of this folder answers: the one that the lock names, or one of
+/// those that it may have, whatever the lock says.
+fn find_by_socket(
+    place: &DataFolder,
+    named: Option<&Whereabouts>,
+    patience: Duration,
+) -> Result<PathBuf, Silence> {
+    let mut silence = Silence::NoAddress;
+    let named_socket = named.map(|there| there.socket.clone());
+    let others = place.sockets().into_iter().filter(|socket| Some(socket) != named_socket.as_ref());
+    for socket in named_socket.iter().cloned().chain(others) {
+        let greeted = check_socket_folder(place, &socket)
+            .and_then(|()| greet(&socket, patience, |stream| prove(place, &socket, stream)));
+        let Err(error) = greeted else { return Ok(socket) };
+        let named = named.filter(|there| there.socket == socket);
+        let why = format!("{}: {}", socket.display(), in_words(&error));
+        silence = match (named, place.has_socket(&socket)) {
+            (Some(there), true) => Silence::NoAnswer { pid: there.pid, why },
+            (Some(_), false) => Silence::WrongAddress { why },
+            (None, _) if !is_timeout(&error) => silence,
+            (None, _) => match holder(&place.lock()) {
+                Some(pid) => Silence::NoAnswer { pid, why },
+                None => silence,
+            },
+        };
+    }
+    Err(silence)
 }
 
 fn is_elsewhere(place: &DataFolder, there: &Whereabouts) -> Failure {
@@ -155,10 +191,14 @@ fn is_elsewhere(place: &DataFolder, there: &Whereabouts) -> Failure {
 
 /// What a timeout of a socket is called by the system tells nobody anything.
 fn in_words(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".to_owned(),
-        _ => error.to_string(),
+    match is_timeout(error) {
+        true => "no answer in time".to_owned(),
+        false => error.to_string(),
     }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 /// A store that an earlier version started: it holds no lock in its data folder.
@@ -170,7 +210,7 @@ pub(super) struct Earlier {
 
 impl Earlier {
     fn found(self) -> Result<Found, Failure> {
-        match greet(&self.socket, ANSWER_TIMEOUT) {
+        match greet(&self.socket, ANSWER_TIMEOUT, is_of_user) {
             Ok(()) => Ok(Found::Running(self.socket)),
             Err(error) => Err(self.in_the_way(&format!("does not answer: {error}"))),
         }

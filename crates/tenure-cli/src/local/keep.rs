@@ -7,7 +7,7 @@ use tenure::backend::Connection;
 
 use super::find::{Found, find};
 use super::place::DataFolder;
-use super::start_apart;
+use super::{TURN_TIMEOUT, start_apart};
 use crate::output::talk;
 
 /// Between two looks at the connection, and between the first two restarts.
@@ -39,8 +39,10 @@ fn watch_over(tenure: &Tenure) {
             continue;
         }
         talk("the local store is gone: starting it again");
-        if let Err(failure) = start_apart() {
-            talk(&failure.message);
+        match start_apart(TURN_TIMEOUT, || ()) {
+            Ok(Some(_)) => {}
+            Ok(None) => talk("the local store does not answer yet"),
+            Err(failure) => talk(&failure.message),
         }
         pause = (pause * 2).min(PAUSE_MAX);
     }

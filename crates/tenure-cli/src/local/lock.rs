@@ -85,8 +85,11 @@ fn try_flock(file: &File, operation: FlockOperation) -> io::Result<bool> {
 /// What the file of a store's lock says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    /// Nothing: no store, or one that is only starting, or one that was told to end.
+    /// Nothing: no store, or one that is only starting, or one of an earlier version that was told
+    /// to end.
     Nothing,
+    /// It was told to end: nobody who uses it starts it again. Earlier versions read nothing here.
+    Stopped,
     /// A signal ended it: whoever uses it may start it again.
     Ended,
     /// It serves here, or did so until it crashed.
@@ -118,8 +121,10 @@ impl Said {
             return None;
         }
         let mut word = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
-        if word("state")? == "ended" {
-            return Some(Said::Ended);
+        match word("state")? {
+            "ended" => return Some(Said::Ended),
+            "stopped" => return Some(Said::Stopped),
+            _ => {}
         }
         let (host, id, boot) = (word("host")?, word("machine")?, word("boot")?);
         let machine = Machine { host: host.into(), id: id.into(), boot: boot.into() };
@@ -132,6 +137,7 @@ impl Said {
         match self {
             Said::Nothing => String::new(),
             Said::Ended => format!("{VERSION_LINE}\nstate ended\n"),
+            Said::Stopped => format!("{VERSION_LINE}\nstate stopped\n"),
             Said::Serves(Whereabouts { machine: Machine { host, id, boot }, pid, socket }) => {
                 let socket = socket.display();
                 format!(
@@ -154,7 +160,9 @@ mod tests {
         let said = Said::Serves(Whereabouts { machine, pid: 7, socket });
         let text = said.to_text();
         assert_eq!(Said::parse(&text), Some(said));
-        assert_eq!(Said::parse(&Said::Ended.to_text()), Some(Said::Ended));
+        for said in [Said::Ended, Said::Stopped] {
+            assert_eq!(Said::parse(&said.to_text()), Some(said));
+        }
         for len in 0..text.len() {
             assert_eq!(Said::parse(&text[..len]), None, "{len}");
         }

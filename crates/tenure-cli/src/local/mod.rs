@@ -18,6 +18,7 @@ mod find;
 mod keep;
 mod lock;
 mod patience;
+mod peer;
 mod place;
 mod store;
 mod trace;
@@ -34,13 +35,14 @@ use store_server::LogLevel;
 use tenure::config::{Config, Loader, Origin};
 
 use self::ask::{ANSWER_TIMEOUT, ask, connect, info, other_clients};
-use self::end::{end_by_signal, has_open, holder, is_free_within};
+use self::end::{end_by_signal, holder, is_free_within};
 use self::find::{Found, find, find_settled, find_within, left_by_earlier_versions};
 pub(crate) use self::keep::keep;
 use self::lock::Lock;
-use self::patience::{NEXT, UNTOLD_MAX, wait_for_answer};
+use self::patience::{NEXT, UNTOLD_MAX, reach_store};
 pub(crate) use self::patience::{Wait, be_patient, left_to_wait};
-use self::place::{DataFolder, LOCK_FILE, ignored_variable, unusable};
+use self::peer::has_locked;
+use self::place::{DataFolder, LOCK_FILE, check_owner, ignored_variable, unusable};
 use crate::clock;
 use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, plain, result, talk};
@@ -52,6 +54,8 @@ use crate::run::mark::{MARK, OUTER_MARKS};
 const IDLE_DEFAULT: &str = "10m";
 /// How long a store may take to come up, or to end: it may have much to load or to write.
 const TURN_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long one that is started gets at least: no command that needs it can do with less.
+const START_MIN: Duration = Duration::from_secs(5);
 /// Between two looks whether it is there.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// When a log is longer than this, a new one is begun beside the old one.
@@ -86,6 +90,9 @@ pub(crate) struct Start {
     /// How long it keeps running without connections.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = IDLE_DEFAULT)]
     idle: Duration,
+    /// How long it may take; exits with 75 after that.
+    #[arg(long, value_name = "DURATION", value_parser = duration, hide = true)]
+    within: Option<Duration>,
 }
 
 /// Stop it. Refuses while it is in use, unless forced. One that does not answer is ended by a
@@ -109,7 +116,15 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
             if let Found::Silent(silence) = find_within(&place, UNTOLD_MAX)? {
                 talk(&format!("{silence}: waiting for it"));
             }
-            let socket = ensure(&place, arguments.idle)?;
+            let limit = arguments.within.unwrap_or(TURN_TIMEOUT);
+            let started = ensure(&place, arguments.idle, limit);
+            let socket = started.map_err(|failure| match arguments.within {
+                // Only who gives a time is told that it is over.
+                None if failure.code == exit::TIMED_OUT => {
+                    Failure::new(exit::UNREACHABLE, failure.message)
+                }
+                _ => failure,
+            })?;
             result(&socket.display().to_string());
             Ok(ExitCode::SUCCESS)
         }
@@ -169,9 +184,11 @@ pub(crate) fn is_store(process: &Path) -> bool {
     is_asked && (is_own_program(&process.join("exe")) || holds_lock(process))
 }
 
-/// Whether this process has the lock of the folder that it works in, whatever that says.
+/// Whether this process has locked the folder that it works in, and that can be one of a store.
 fn holds_lock(process: &Path) -> bool {
-    has_open(process, &process.join("cwd").join(LOCK_FILE)).unwrap_or(false)
+    let folder = process.join("cwd");
+    let can_be_of_store = fs::metadata(&folder).is_ok_and(|found| check_owner(&found).is_ok());
+    can_be_of_store && has_locked(process, &folder.join(LOCK_FILE)).unwrap_or(false)
 }
 
 /// Adds the local store to a configuration that names none, starts it if need be, and says whom it
@@ -180,12 +197,7 @@ pub(crate) fn lay(loader: Loader) -> Result<Loader, Failure> {
     let place = DataFolder::of_user()?;
     let left = left_by_earlier_versions(&place)?.filter(|_| !place.has_data());
     tell_ignored_variable();
-    let began_at = clock::steady();
-    let socket = match find_within(&place, UNTOLD_MAX)? {
-        Found::Running(socket) => socket,
-        Found::Silent(silence) => wait_for_answer(&place, silence, began_at)?,
-        Found::Absent { .. } => start_apart()?,
-    };
+    let socket = reach_store(&place)?;
     talk(&format!(
         "no store is named: {}; for more than that set --store or TENURE_STORE{}",
         place.reach(),
@@ -238,20 +250,40 @@ pub(crate) fn reach() -> Option<String> {
 }
 
 /// Starts the store from a process that ends at once: it must not be a child of this one, which
-/// may be about to kill whatever it started. Returns its socket.
-fn start_apart() -> Result<PathBuf, Failure> {
+/// may be about to kill whatever it started. Returns its socket, or `None` if it does not answer
+/// within `limit`; then it may still be starting. Calls `tell` when it takes more than a moment.
+fn start_apart(limit: Duration, tell: impl FnOnce()) -> Result<Option<PathBuf>, Failure> {
     // Told here rather than there: in one line, with the code of its own.
     let place = DataFolder::prepared()?;
-    let starter = as_nobodys(&mut Process::new(own_program())).args(["local", "start"]).output();
-    let starter = starter.map_err(|error| not_started(&place, &error))?;
+    let failed = |error: io::Error| not_started(&place, &error);
+    let within = tenure::config::format_duration(limit.max(LOOK_EVERY));
+    let mut starter = as_nobodys(&mut Process::new(own_program()))
+        .args(["local", "start", "--within", &within])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let told_at = clock::steady() + UNTOLD_MAX;
+    let mut tell = Some(tell);
+    // What it says is a line or two, for which a pipe has room.
+    while starter.try_wait().map_err(failed)?.is_none() {
+        if clock::steady() >= told_at
+            && let Some(tell) = tell.take()
+        {
+            tell();
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    let starter = starter.wait_with_output().map_err(failed)?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim().to_owned();
-    match starter.status.code() {
-        Some(0) => Ok(PathBuf::from(text(starter.stdout))),
+    match starter.status.code().and_then(|code| u8::try_from(code).ok()) {
+        Some(0) => Ok(Some(PathBuf::from(text(starter.stdout)))),
+        Some(exit::TIMED_OUT) => Ok(None),
         code => {
             let said = text(starter.stderr);
             let why = said.strip_prefix("tenure: ").unwrap_or(&said);
-            let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(exit::UNREACHABLE);
-            Err(Failure::new(code, why))
+            Err(Failure::new(code.unwrap_or(exit::UNREACHABLE), why))
         }
     }
 }
@@ -284,19 +316,20 @@ fn is_full(folder: &Path) -> bool {
     })
 }
 
-/// Makes sure that a store listens, and returns where.
-fn ensure(place: &DataFolder, idle: Duration) -> Result<PathBuf, Failure> {
+/// Makes sure that a store listens, and returns where. Waits for `limit`; one that it starts itself
+/// gets no less than a start takes.
+fn ensure(place: &DataFolder, idle: Duration, limit: Duration) -> Result<PathBuf, Failure> {
     let failed = |error: io::Error| not_started(place, &error);
     let mut seen = None;
     // By the clock: a look at a store that is stopped takes seconds.
-    let given_up_at = clock::steady() + TURN_TIMEOUT;
+    let given_up_at = clock::steady() + limit;
     while clock::steady() < given_up_at {
         match find(place)? {
             Found::Running(socket) => return Ok(socket),
             Found::Silent(silence) => seen = Some(silence),
             Found::Absent { .. } => {
                 if let Some(turn) = Lock::try_take(&place.turn()).map_err(failed)? {
-                    let started = start_in_turn(place, idle);
+                    let started = start_in_turn(place, idle, limit.max(START_MIN));
                     drop(turn);
                     return started;
                 }
@@ -304,36 +337,38 @@ fn ensure(place: &DataFolder, idle: Duration) -> Result<PathBuf, Failure> {
         }
         std::thread::sleep(LOOK_EVERY);
     }
-    Err(match seen {
-        Some(silence) => Failure::new(exit::UNREACHABLE, format!("{silence}: {NEXT}")),
-        None => failed(io::Error::other("other processes kept starting it")),
-    })
+    let why = match seen {
+        Some(silence) => format!("{silence}: {NEXT}"),
+        None => failed(io::Error::other("another process has its turn to start or end it")).message,
+    };
+    Err(Failure::new(exit::TIMED_OUT, why))
 }
 
 /// Starts it, unless whoever had the turn before has.
-fn start_in_turn(place: &DataFolder, idle: Duration) -> Result<PathBuf, Failure> {
+fn start_in_turn(place: &DataFolder, idle: Duration, limit: Duration) -> Result<PathBuf, Failure> {
     if let Found::Running(socket) = find(place)? {
         return Ok(socket);
     }
-    let (mut child, said) = spawn(place, idle).map_err(|error| not_started(place, &error))?;
+    let failed = |error: io::Error| not_started(place, &error);
+    let (mut child, said) = spawn(place, idle).map_err(failed)?;
     let mut seen = "it did not start in time".to_owned();
-    let given_up_at = clock::steady() + TURN_TIMEOUT;
+    let given_up_at = clock::steady() + limit;
     while clock::steady() < given_up_at {
         match find(place)? {
             Found::Running(socket) => return Ok(socket),
             Found::Silent(silence) => seen = silence.to_string(),
             Found::Absent { .. } => {}
         }
-        if let Some(status) = child.try_wait().map_err(|error| not_started(place, &error))? {
+        if let Some(status) = child.try_wait().map_err(failed)? {
             seen = last_words(said).unwrap_or_else(|| format!("it exited at once ({status})"));
             if status.code() == Some(i32::from(exit::CONFIGURATION)) {
                 return Err(Failure::new(exit::CONFIGURATION, seen));
             }
-            break;
+            return Err(failed(io::Error::other(seen)));
         }
         std::thread::sleep(LOOK_EVERY);
     }
-    Err(not_started(place, &io::Error::other(seen)))
+    Err(Failure::new(exit::TIMED_OUT, failed(io::Error::other(seen)).message))
 }
 
 /// The store serves everybody: it carries no mark of the program that happened to start it, by
@@ -377,25 +412,16 @@ fn stop(place: &DataFolder, force: bool) -> Result<ExitCode, Failure> {
         Failure::new(exit::NO, format!("the local store does not stop: {error}: try again"))
     };
     let patience = if force { UNTOLD_MAX * 2 } else { TURN_TIMEOUT };
-    match find_settled(place, patience)? {
-        Found::Running(socket) => match ask_to_end(&socket, force)? {
-            Asked::Ends => {}
-            Asked::Refuses { pid, .. } if force => {
-                end_by_signal(place, Some(pid)).map_err(failed)?
+    let named = match find_settled(place, patience)? {
+        Found::Running(socket) => match ask_to_end(place, &socket, force) {
+            Ok(()) if is_free_within(place, TURN_TIMEOUT).map_err(failed)? => {
+                return Ok(tell_stopped());
             }
-            Asked::Refuses { why, .. } => {
-                let next = format!(
-                    "see {} for what it cannot write, fix that and try again, or add --force, \
-                     which loses what was not written",
-                    place.log().display()
-                );
-                let why = format!("the local store does not stop: {why}: {next}");
-                return Err(Failure::new(exit::NO, why));
-            }
+            Ok(()) if !force => return Err(failed(io::ErrorKind::TimedOut.into())),
+            Err(failure) if !force => return Err(failure),
+            Ok(()) | Err(_) => None,
         },
-        Found::Silent(silence) if force => {
-            end_by_signal(place, silence.pid(place)).map_err(failed)?;
-        }
+        Found::Silent(silence) if force => silence.pid(place),
         Found::Silent(silence) => {
             let next = "try again, or add --force to end it by signal";
             return Err(Failure::new(exit::UNREACHABLE, format!("{silence}: {next}")));
@@ -404,49 +430,47 @@ fn stop(place: &DataFolder, force: bool) -> Result<ExitCode, Failure> {
             result("the local store is not running");
             return Ok(ExitCode::SUCCESS);
         }
-    }
-    match is_free_within(place, TURN_TIMEOUT).map_err(failed)? {
-        true => {
-            result("the local store has stopped");
-            Ok(ExitCode::SUCCESS)
-        }
-        false => Err(failed(io::Error::from(io::ErrorKind::TimedOut))),
-    }
-}
-
-/// What a store says that is told to end.
-enum Asked {
-    Ends,
-    /// It has something that it cannot write.
-    Refuses {
-        pid: u32,
-        why: String,
-    },
-}
-
-fn ask_to_end(socket: &Path, force: bool) -> Result<Asked, Failure> {
-    let failed = |error: io::Error| {
-        Failure::new(exit::NO, format!("the local store does not stop: {error}: try again"))
     };
-    // Its own two connections count as well.
+    end_by_signal(place, named).map_err(failed)?;
+    Ok(tell_stopped())
+}
+
+fn tell_stopped() -> ExitCode {
+    result("the local store has stopped");
+    ExitCode::SUCCESS
+}
+
+/// Tells the store to end. Fails when it does not, for whatever reason.
+fn ask_to_end(place: &DataFolder, socket: &Path, force: bool) -> Result<(), Failure> {
+    let failed = |why: String, next: &str| {
+        Failure::new(exit::NO, format!("the local store does not stop: {why}: {next}"))
+    };
+    let again = "try again, or add --force to end it by signal";
     let looked = connect(socket).and_then(|mut stream| {
+        // Its own two connections count as well.
         let others = other_clients(&mut stream)?.saturating_sub(2);
-        let pid = info(&mut stream, "server", "process_id")?.trim().parse::<u32>();
-        Ok((stream, others, pid.map_err(|_| io::ErrorKind::InvalidData)?))
+        Ok((stream, others))
     });
-    let (mut stream, others, pid) = match looked {
-        Err(error) if is_gone(&error) => return Ok(Asked::Ends),
-        looked => looked.map_err(failed)?,
+    let (mut stream, others) = match looked {
+        Err(error) if is_gone(&error) => return Ok(()),
+        looked => looked.map_err(|error| failed(error.to_string(), again))?,
     };
     if others > 0 && !force {
         let why = format!("{others} clients use the local store: stop them first, or add --force");
         return Err(Failure::new(exit::NO, why));
     }
     match ask(&mut stream, &["SHUTDOWN"]) {
-        Err(error) if is_gone(&error) => Ok(Asked::Ends),
-        Err(error) => Err(failed(error)),
-        Ok(Reply::Error(why)) => Ok(Asked::Refuses { pid, why: plain(why.trim_end_matches('.')) }),
-        Ok(other) => Err(failed(io::Error::other(format!("{other:?}")))),
+        Err(error) if is_gone(&error) => Ok(()),
+        Err(error) => Err(failed(error.to_string(), again)),
+        Ok(Reply::Error(why)) => {
+            let next = format!(
+                "see {} for what it cannot write, fix that and try again, or add --force, which \
+                 loses what was not written",
+                place.log().display()
+            );
+            Err(failed(plain(why.trim_end_matches('.')), &next))
+        }
+        Ok(other) => Err(failed(format!("{other:?}"), again)),
     }
 }
 

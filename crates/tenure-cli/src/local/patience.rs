@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use super::find::{Found, Silence, find_within};
+use super::find::{Found, find_within};
 use super::place::DataFolder;
 use super::{LOOK_EVERY, TURN_TIMEOUT, start_apart};
 use crate::clock;
@@ -15,6 +15,9 @@ use crate::output::{duration, talk};
 pub(super) const NEXT: &str = "`tenure local stop --force` ends it, or name a store with --store";
 /// After this it is said that the store does not answer.
 pub(super) const UNTOLD_MAX: Duration = Duration::from_secs(1);
+
+/// What is said of a store that this command starts, or another one that has its turn.
+const IS_STARTED: &str = "the local store is being started and does not answer yet";
 
 /// How long a command waits that waits for what may pass, and since when that counts.
 static PATIENCE: OnceLock<(Wait, Instant)> = OnceLock::new();
@@ -52,31 +55,38 @@ fn limit() -> Option<Duration> {
     }
 }
 
-/// Waits until the store answers or is gone; then another is started. Says so after a second.
-pub(super) fn wait_for_answer(
-    place: &DataFolder,
-    silence: Silence,
-    began_at: Instant,
-) -> Result<PathBuf, Failure> {
-    let limit = limit();
-    let (mut silence, mut is_told) = (silence, false);
+/// The socket of the store. Waits until it answers; where there is none, one is started. Says so
+/// after a second.
+pub(super) fn reach_store(place: &DataFolder) -> Result<PathBuf, Failure> {
+    let (limit, began_at) = (limit(), clock::steady());
+    let mut seen: Option<String> = None;
+    let mut is_told = false;
     loop {
         let waited = clock::steady().saturating_duration_since(began_at);
-        if waited >= UNTOLD_MAX && !is_told {
-            talk(&format!("{silence}: waiting for it"));
-            is_told = true;
+        let left = limit.map_or(TURN_TIMEOUT, |limit| limit.saturating_sub(waited));
+        let mut tell = |silence: &str| {
+            if !std::mem::replace(&mut is_told, true) {
+                talk(&format!("{silence}: waiting for it"));
+            }
+        };
+        if let Some(silence) = &seen
+            && waited >= UNTOLD_MAX
+        {
+            tell(silence);
         }
-        let left = limit.map_or(UNTOLD_MAX, |limit| limit.saturating_sub(waited));
-        if left.is_zero() {
-            break;
+        if let Some(silence) = seen.take().filter(|_| left.is_zero()) {
+            let waited = duration(limit.unwrap_or_default());
+            let why = format!("{silence} after {waited}: {NEXT}");
+            return Err(Failure::new(exit::UNREACHABLE, why));
         }
-        match find_within(place, left.clamp(LOOK_EVERY, UNTOLD_MAX))? {
+        seen = Some(match find_within(place, left.clamp(LOOK_EVERY, UNTOLD_MAX))? {
             Found::Running(socket) => return Ok(socket),
-            Found::Absent { .. } => return start_apart(),
-            Found::Silent(seen) => silence = seen,
-        }
+            Found::Silent(silence) => silence.to_string(),
+            Found::Absent { .. } => match start_apart(left, || tell(IS_STARTED))? {
+                Some(socket) => return Ok(socket),
+                None => IS_STARTED.to_owned(),
+            },
+        });
         std::thread::sleep(LOOK_EVERY);
     }
-    let waited = duration(limit.unwrap_or_default());
-    Err(Failure::new(exit::UNREACHABLE, format!("{silence} after {waited}: {NEXT}")))
 }

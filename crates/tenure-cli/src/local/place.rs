@@ -10,8 +10,9 @@ use store_types::crc64::crc64;
 
 use super::account::Account;
 use super::file_system;
+use super::peer::id_of;
 use crate::exit::{self, Failure};
-use crate::output::plain;
+use crate::output::{plain, plain_up_to};
 
 /// What to do where the local store is not available.
 pub(super) const NEXT: &str = "name a store with --store or TENURE_STORE, or set XDG_STATE_HOME to \
@@ -75,6 +76,11 @@ impl DataFolder {
     }
 
     fn check(&self) -> io::Result<()> {
+        // The lock and the commands tell each other paths in lines of text.
+        let text = self.state.to_str().unwrap_or_default();
+        if text.is_empty() || plain_up_to(text.len(), text) != text {
+            return Err(io::Error::other("its path has characters that cannot be shown"));
+        }
         if let Some(kind) = file_system::network_kind(&self.state)? {
             return Err(io::Error::other(format!(
                 "it is on {kind}, where another machine could run a store on it, too"
@@ -103,7 +109,9 @@ impl DataFolder {
     /// elsewhere where that path is too long or takes no sockets.
     pub(super) fn sockets(&self) -> Vec<PathBuf> {
         let user = getuid().as_raw();
-        let name = format!("store-{}.sock", self.digest());
+        // Another folder may have this path elsewhere, as in another container.
+        let (device, number) = id_of(&self.state).unwrap_or_default();
+        let name = format!("store-{}-{device:x}-{number:x}.sock", self.digest());
         let mut places = vec![
             self.state.join("store.sock"),
             PathBuf::from(format!("/run/user/{user}/tenure")).join(&name),
@@ -113,7 +121,15 @@ impl DataFolder {
         places
     }
 
-    /// A short name for the folder.
+    /// Whether a socket of this path can only be that of the store of this folder: it lies in the
+    /// folder, whatever path leads there, or has its name.
+    pub(super) fn has_socket(&self, socket: &Path) -> bool {
+        let folder = socket.parent().and_then(|folder| id_of(folder).ok());
+        let is_inside = folder.is_some() && folder == id_of(&self.state).ok();
+        is_inside || self.sockets().iter().any(|own| own == socket)
+    }
+
+    /// A short name for the path of the folder.
     pub(super) fn digest(&self) -> String {
         format!("{:016x}", crc64(0, self.state.as_os_str().as_encoded_bytes()))
     }
@@ -165,7 +181,7 @@ pub(super) fn own(folder: &Path) -> io::Result<()> {
     check_owner(&fs::symlink_metadata(folder)?)
 }
 
-fn check_owner(found: &fs::Metadata) -> io::Result<()> {
+pub(super) fn check_owner(found: &fs::Metadata) -> io::Result<()> {
     if !found.is_dir() {
         return Err(io::Error::other("it is not a folder"));
     }

@@ -63,7 +63,7 @@ pub(super) fn serve(place: &DataFolder, idle: Duration) -> Result<(), Failure> {
         match why {
             Why::Hidden => log(LogLevel::Warning, "The socket was removed: creating it again"),
             Why::Signal => return owner.leave(&Said::Ended).map_err(failed),
-            _ => return owner.leave(&Said::Nothing).map_err(failed),
+            _ => return owner.leave(&Said::Stopped).map_err(failed),
         }
     }
     Ok(())
@@ -184,8 +184,12 @@ impl<'a> Owner<'a> {
 
     /// Everything is on disk; whoever starts the next store may rely on it.
     fn leave(self, said: &Said) -> io::Result<()> {
-        fs::remove_dir(self.place.running())?;
-        self.lock.say(said)
+        // First of all: whoever finds nothing here takes it for a crash.
+        self.lock.say(said)?;
+        match fs::remove_dir(self.place.running()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -11,9 +11,9 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rustix::net::sockopt::socket_peercred;
 use rustix::process::getuid;
 
+use super::peer::{Peer, id_of};
 use super::place::DataFolder;
 
 /// How long a trace counts: longer than any lease. A store that runs renews its own.
@@ -60,11 +60,11 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// Takes the name. `Err` has the process that has it, if it is one of this user's: it serves a
-    /// folder that somebody moved away or removed.
-    pub(super) fn take(place: &DataFolder) -> Result<Self, i32> {
-        let user = getuid();
-        let name = format!("tenure-local-{}-{}", user.as_raw(), place.digest());
+    /// Takes the name. `Err` has the process that has it, if it is one of this user's that serves a
+    /// folder which somebody moved away or removed.
+    pub(super) fn take(place: &DataFolder) -> Result<Self, u32> {
+        let user = getuid().as_raw();
+        let name = format!("tenure-local-{user}-{}", place.digest());
         // Without such names, as on other systems, the lock has to do.
         let Ok(address) = SocketAddr::from_abstract_name(name) else {
             return Ok(Name { _held: None });
@@ -73,13 +73,23 @@ impl Name {
             Ok(listener) => Ok(Name { _held: Some(listener) }),
             Err(_) => {
                 let holder = UnixStream::connect_addr(&address).ok();
-                let holder = holder.and_then(|stream| socket_peercred(&stream).ok());
-                match holder.filter(|holder| holder.uid == user) {
-                    Some(holder) => Err(holder.pid.as_raw_nonzero().get()),
-                    // Anybody can take any name; somebody else's says nothing.
-                    None => Ok(Name { _held: None }),
-                }
+                let holder = holder.and_then(|stream| Peer::of(&stream).ok());
+                let holder = holder.filter(|holder| holder.uid == user && !is_apart(holder, place));
+                // Anybody can take any name; somebody else's says nothing.
+                holder.and_then(|holder| holder.pid()).map_or(Ok(Name { _held: None }), Err)
             }
         }
+    }
+}
+
+/// Whether a store serves another folder, which has the same path where it runs: in another
+/// container on the same network, say. It is so of one that cannot be seen from here.
+fn is_apart(holder: &Peer, place: &DataFolder) -> bool {
+    let Some(process) = holder.process() else { return true };
+    let path = place.state.strip_prefix("/").unwrap_or(&place.state);
+    let (served, there) = (id_of(&process.join("cwd")), id_of(&process.join("root").join(path)));
+    match (served, there, id_of(&place.state)) {
+        (Ok(served), Ok(there), Ok(ours)) => served == there && served != ours,
+        _ => false,
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -140,16 +140,17 @@ const CHUNKS_MAX: usize = 16;
 #[derive(Debug)]
 struct CheckStderr {
     writer: io::PipeWriter,
-    reader: Arc<pipe::Receiver>,
+    source: Arc<Source>,
     passing: JoinHandle<()>,
 }
 
 impl CheckStderr {
     fn open() -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
-        let reader = Arc::new(pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?);
-        let passing = tokio::spawn(pass_on(Arc::clone(&reader)));
-        Ok(CheckStderr { writer, reader, passing })
+        let reader = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
+        let source = Arc::new(Source { reader, begun: Mutex::default() });
+        let passing = tokio::spawn(pass_on(Arc::clone(&source)));
+        Ok(CheckStderr { writer, source, passing })
     }
 
     /// The same end for each check: what one leaves behind holds nothing open but that.
@@ -161,11 +162,12 @@ impl CheckStderr {
     fn pass_on_now(&self) {
         let mut chunk = [0; CHUNK_LEN];
         for _ in 0..CHUNKS_MAX {
-            match rustix::io::read(self.reader.as_fd(), &mut chunk) {
-                Ok(len) if len > 0 => log_queue::write(&chunk[..len]),
-                _ => return,
+            match rustix::io::read(self.source.reader.as_fd(), &mut chunk) {
+                Ok(len) if len > 0 => self.source.pass_on(&chunk[..len]),
+                _ => break,
             }
         }
+        self.source.end_line();
     }
 }
 
@@ -176,13 +178,45 @@ impl Drop for CheckStderr {
     }
 }
 
-async fn pass_on(reader: Arc<pipe::Receiver>) {
+/// What checks say, in whole lines: the log goes on in a line of its own.
+#[derive(Debug)]
+struct Source {
+    reader: pipe::Receiver,
+    /// A line that has no end yet.
+    begun: Mutex<Vec<u8>>,
+}
+
+impl Source {
+    fn pass_on(&self, bytes: &[u8]) {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        begun.extend_from_slice(bytes);
+        if let Some(end) = begun.iter().rposition(|byte| *byte == b'\n') {
+            let lines: Vec<u8> = begun.drain(..=end).collect();
+            log_queue::write(&lines);
+        }
+        let is_too_long = begun.len() > CHUNK_LEN;
+        drop(begun);
+        if is_too_long {
+            self.end_line();
+        }
+    }
+
+    fn end_line(&self) {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        if !begun.is_empty() {
+            begun.push(b'\n');
+            log_queue::write(&std::mem::take(&mut *begun));
+        }
+    }
+}
+
+async fn pass_on(source: Arc<Source>) {
     let mut chunk = vec![0; CHUNK_LEN];
-    while reader.readable().await.is_ok() {
+    while source.reader.readable().await.is_ok() {
         for _ in 0..CHUNKS_MAX {
-            match reader.try_read(&mut chunk) {
+            match source.reader.try_read(&mut chunk) {
                 Ok(0) => return,
-                Ok(len) => log_queue::write(&chunk[..len]),
+                Ok(len) => source.pass_on(&chunk[..len]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => return,
             }

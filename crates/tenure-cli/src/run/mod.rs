@@ -20,7 +20,7 @@ use rustix::process::Signal;
 use tenure::backend::Connection;
 use tenure::config::Loader;
 use tenure::{Election, OnLoss, Reason, Tenure, Term};
-use tenure_sidecar::{Server, ServerSettings, Sidecar};
+use tenure_sidecar::{Listener, ServerSettings, Sidecar};
 
 use self::health::HealthCheck;
 use self::program::Program;
@@ -206,13 +206,18 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let exits_on_loss = settings.on_loss != OnLoss::Recontend;
     let code = block_on(async {
         let mut signals = Signals::listen()?;
+        // Before it takes part: whoever cannot answer there does not lead either.
+        let http = match http {
+            Some(settings) => Some(settings.bind().await?),
+            None => None,
+        };
         let tenure = store_options::connect(config)?;
         let check = arguments
             .health_cmd
             .map(|command| HealthCheck { command, every: arguments.health_every });
         let election = start(&tenure, name, check.as_ref()).await?;
-        if let Some(settings) = http {
-            serve_http(&tenure, &election, settings).await?;
+        if let Some(listener) = http {
+            serve_http(&tenure, &election, listener)?;
         }
         let stop_signal = arguments.child.stop_signal;
         let supervisor = Supervisor::new(tenure.clone(), program, timing, stop_signal)?;
@@ -255,13 +260,9 @@ async fn start(
 }
 
 /// Answers over HTTP for as long as this process lives.
-async fn serve_http(
-    tenure: &Tenure,
-    election: &Election,
-    settings: ServerSettings,
-) -> Result<(), Failure> {
+fn serve_http(tenure: &Tenure, election: &Election, listener: Listener) -> Result<(), Failure> {
     let sidecar = Sidecar::builder(tenure.clone()).election(election.clone()).start()?;
-    let server = Server::bind(&sidecar, settings).await?;
+    let server = listener.show(&sidecar);
     tokio::spawn(async move {
         server.serve(std::future::pending()).await;
         drop(sidecar);

@@ -13,7 +13,7 @@ use crate::stage::{Said, TENURE, is_alive, plain_command, send};
 
 /// `tenure` in mounts of its own, after a line of shell that changes them. `None` where that is not
 /// allowed.
-fn among_mounts(setup: &str, words: &[&str]) -> Option<Command> {
+pub(crate) fn among_mounts(setup: &str, words: &[&str]) -> Option<Command> {
     let own_mounts = if getuid().is_root() { "-m" } else { "-rm" };
     let allowed = Command::new("unshare").args([own_mounts, "true"]).output();
     if !allowed.is_ok_and(|output| output.status.success()) {
@@ -362,4 +362,34 @@ fn a_store_that_an_earlier_version_started_is_used_and_not_doubled() {
     assert!(user.pid().is_some());
     assert!(state.join("running").is_dir(), "an earlier version fails to start beside it");
     assert!(!state.join("unbroken").exists(), "nor does it vouch for what came after it");
+}
+
+/// Such a path cannot be told in a line of text: not in the lock, nor from process to process.
+#[test]
+fn a_path_that_cannot_be_shown_is_refused_with_what_to_set() {
+    use std::os::unix::ffi::OsStrExt;
+    let user = User::new();
+    for name in [&b"new\nline"[..], b"zero\xe2\x80\x8bwidth", b"byte\xff", b"esc\x1b"] {
+        let folder = user.folder.path().join(std::ffi::OsStr::from_bytes(name));
+        fs::create_dir(&folder).unwrap();
+        for words in [&["run", "job", "--", "true"][..], &["local", "start"], &["local", "status"]]
+        {
+            let mut command = user.command(words);
+            command.env("XDG_STATE_HOME", &folder);
+            let said = Said::of(command);
+            assert_eq!(said.code, 78, "{words:?}: {said:?}");
+            assert!(
+                said.err.contains("XDG_STATE_HOME") && said.err.lines().count() == 1,
+                "{said:?}"
+            );
+        }
+    }
+    let folder = user.folder.path().join("prénom et nom");
+    fs::create_dir(&folder).unwrap();
+    for words in [&["run", "job", "--ttl", "1s", "--", "true"][..], &["local", "stop", "--force"]] {
+        let mut command = user.command(words);
+        command.env("XDG_STATE_HOME", &folder);
+        let said = Said::of(command);
+        assert_eq!(said.code, 0, "{said:?}");
+    }
 }

@@ -65,6 +65,10 @@ on_every_store! {
     fn a_key_of_somebody_else_is_cleared_and_history_says_why(stage: crate::stage::Stage) {
         stage.store.cli(&["SET", &format!("tenure:{NAME}"), "stranger"]);
         let words = ["clear", NAME, "--reason", "drill", "--yes", "--force"];
+        let said = stage.tenure(&words[..words.len() - 1]);
+        assert_eq!(said.code, 1, "{said:?}");
+        let is_told = said.err.contains("not known") && said.err.contains("--force");
+        assert!(is_told && !said.err.contains("heartbeat recently"), "{said:?}");
         let said = stage.tenure(&words);
         assert_eq!(said.code, 0, "{said:?}");
         let history = stage.tenure(&["history", NAME]).out;

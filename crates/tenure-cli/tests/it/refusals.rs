@@ -341,6 +341,38 @@ fn a_wrapper_with_too_few_descriptors_does_not_contend() {
     }
 }
 
+/// What is looked at is what is read, whatever it is.
+#[test]
+fn a_pipe_that_everybody_may_write_is_no_configuration_either() {
+    let folder = TempFolder::create();
+    let pipe = folder.path().join("tenure.toml");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let check = |mode: u32| {
+        std::fs::set_permissions(&pipe, PermissionsExt::from_mode(mode)).unwrap();
+        let writing = pipe.clone();
+        // Opened for both, so that nobody waits for a reader.
+        let mut open = std::fs::File::options().read(true).write(true).open(writing).unwrap();
+        std::io::Write::write_all(&mut open, b"store = 'redis://h'\n").unwrap();
+        let mut command = plain_command(&["config", "check"]);
+        let reading = std::thread::spawn({
+            command.env("TENURE_CONFIG", &pipe);
+            move || Said::of(command)
+        });
+        // The command reads until nobody can write any more.
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        drop(open);
+        reading.join().unwrap()
+    };
+    let said = check(0o666);
+    assert_eq!(said.code, 78, "{said:?}");
+    assert!(said.err.contains("every user of this host may write it"), "{said:?}");
+    let said = check(0o600);
+    assert_eq!(said.code, 0, "{said:?}");
+    let mut command = plain_command(&["config", "check"]);
+    command.env("TENURE_CONFIG", "/dev/null");
+    assert!(!Said::of(command).err.contains("may write it"), "a device keeps nothing");
+}
+
 /// Whoever writes it names the store and the commands to run; whoever reads it has its secrets.
 #[test]
 fn a_configuration_file_that_everybody_may_write_is_refused_and_secrets_are_for_its_owner() {

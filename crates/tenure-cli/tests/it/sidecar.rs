@@ -162,6 +162,26 @@ fn what_cannot_work_is_told_in_one_line() {
     }
 }
 
+/// It would hold a lease for a moment, or lengthen a quarantine.
+#[test]
+fn a_sidecar_that_cannot_serve_takes_no_part() {
+    let server = RedisServer::start();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = listener.local_addr().unwrap().to_string();
+    let url = server.url();
+    let is_untouched = || !server.cli(&["INFO", "commandstats"]).contains("cmdstat_eval");
+    for listen in [taken.as_str(), "0.0.0.0:0"] {
+        let words = ["report", "--store", &url, "--listen", listen];
+        let output = sidecar(&words).env("TENURE_DEFAULTS__FRESH_STORE", "true").output().unwrap();
+        assert_eq!(output.status.code(), Some(78), "{output:?}");
+        assert!(is_untouched(), "{listen}: the store was asked nothing");
+    }
+    let words = ["run", "report", "--store", &url, "--http", &taken, "--", "true"];
+    let output = crate::stage::plain_command(&words).output().unwrap();
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
+    assert!(is_untouched(), "run: the store was asked nothing");
+}
+
 /// A sidecar of `report` that leads, with these settings in its file.
 fn leading(server: &RedisServer, folder: &TempFolder, settings: &str) -> (Process, String) {
     let text = format!("defaults.fresh_store = true\nelections.report.ttl = '5s'\n{settings}");

@@ -79,9 +79,19 @@ fn a_health_check_that_talks_costs_no_leadership_though_nobody_reads_the_log() {
 /// What a check says is in the log, where somebody reads it.
 #[test]
 fn what_a_health_check_says_is_told() {
+    is_told("echo it is ill >&2; false");
+}
+
+#[test]
+fn what_a_health_check_says_without_an_end_of_line_is_a_line_of_its_own() {
+    is_told("printf 'it is ill' >&2; false");
+}
+
+#[track_caller]
+fn is_told(check: &str) {
     let stage = Stage::on(Kind::Own);
     let log = stage.folder.path().join("log");
-    let check = ["--health-cmd", "echo it is ill >&2; false", "--health-every", "200ms"];
+    let check = ["--health-cmd", check, "--health-every", "200ms"];
     let program = ["--", "sleep", "600"];
     let mut command = stage.command(&[&["run", NAME][..], &check, &program].concat());
     command.stderr(File::create(&log).unwrap());

@@ -1,8 +1,9 @@
 //! From files, variables and arguments to one [`Config`].
 
 use std::fmt;
+use std::fs::Metadata;
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
@@ -234,7 +235,6 @@ impl Source {
             Source::Text { format, name, text } => (format, name, PathBuf::new(), text),
             Source::File(file) => {
                 let format = Format::of_file(&file)?;
-                refuse_writable(&file)?;
                 let text = read(&file, CONFIG_LEN_MAX)?;
                 let whole = std::path::absolute(&file).unwrap_or_else(|_| file.clone());
                 let folder = whole.parent().map(FilePath::to_owned).unwrap_or_default();
@@ -296,23 +296,15 @@ const PIPE_LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The text of a file that holds a secret.
 fn read_secret(file: &FilePath) -> Result<String, ConfigError> {
-    refuse_writable(file)?;
     read(file, SECRET_LEN_MAX)
 }
 
-/// Refuses a file that anybody may write: whoever does decides where this process logs in, and as
-/// whom, and by a hook which commands it runs.
-fn refuse_writable(file: &FilePath) -> Result<(), ConfigError> {
+/// Whether anybody may write it: whoever does decides where this process logs in, and as whom, and
+/// by a hook which commands it runs. What is written into a device such as `/dev/null` is not read
+/// there.
+fn is_everybodys(found: &Metadata) -> bool {
     const OTHERS_WRITE: u32 = 0o002;
-    let metadata = std::fs::metadata(file);
-    if let Ok(metadata) = metadata
-        && metadata.is_file()
-        && metadata.permissions().mode() & OTHERS_WRITE != 0
-    {
-        let reason = "every user of this host may write it: chmod 600 it".to_owned();
-        return Err(Fault::Unreadable { file: file.to_owned(), reason }.into());
-    }
-    Ok(())
+    !found.file_type().is_char_device() && found.permissions().mode() & OTHERS_WRITE != 0
 }
 
 /// The text of a file, up to a limit: a mistyped name may be a device that never ends, or a pipe
@@ -324,7 +316,13 @@ fn read(file: &FilePath, len_max: u64) -> Result<String, ConfigError> {
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let opened = std::fs::OpenOptions::new().read(true).custom_flags(nonblocking).open(file);
     let opened = opened.map_err(|error| unreadable(error.to_string()))?;
-    let is_plain = opened.metadata().is_ok_and(|metadata| metadata.is_file());
+    // Of what was opened: another file may have the name by now.
+    let found = opened.metadata().map_err(|error| unreadable(error.to_string()))?;
+    if is_everybodys(&found) {
+        let reason = "every user of this host may write it: chmod 600 it".to_owned();
+        return Err(unreadable(reason));
+    }
+    let is_plain = found.is_file();
     let mut limited = opened.take(len_max + 1);
     let mut bytes = Vec::new();
     let mut looks = 0;

@@ -109,3 +109,13 @@ planted! {
         codes(&stage)
     }
 }
+
+#[test]
+fn a_pause_is_told_while_somebody_leads() {
+    let stage = Stage::on(Kind::Own);
+    let _ada = stage.wrap("ada", &[], "sleep 600");
+    stage.wait_for_leader("ada");
+    let said = stage.tenure(&["pause", NAME, "--for", "10m"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(codes(&stage).contains(&"paused".to_owned()));
+}

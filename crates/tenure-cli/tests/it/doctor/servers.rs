@@ -219,7 +219,7 @@ fn a_server_that_has_stopped_does_not_stop_the_doctor() {
     server.pause();
     let said = Said::of(plain_command(&["doctor", NAME, "--store", &server.url()]));
     assert_eq!(said.code, 69, "{said:?}");
-    assert!(said.err.contains("no answer in time"), "{said:?}");
+    assert!(said.err.contains("no answer within"), "{said:?}");
 
     let mut group = SentinelGroup::start(0);
     group.servers[0].pause();
@@ -258,5 +258,37 @@ fn an_address_that_leads_to_something_else_has_to_be_changed() {
             assert!(said.err.contains(named) && said.err.contains(next), "{said:?}");
             assert!(!said.err.contains("start it"), "that would not help: {said:?}");
         }
+    }
+}
+
+/// The same code and words as from every other command.
+#[test]
+fn an_address_at_which_something_else_listens_is_told_as_by_who() {
+    let server = RedisServer::start();
+    let page = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = page.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        for stream in page.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let _ = stream.read(&mut [0; 512]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let addresses = [
+        format!("rediss://127.0.0.1:{}", server.port()),
+        format!("redis://127.0.0.1:{port}"),
+        "redis://no-such-host.invalid".to_owned(),
+        "redis://127.0.0.1:1".to_owned(),
+    ];
+    for address in addresses {
+        let told = |word: &str| {
+            let mut command = plain_command(&[word, NAME]);
+            command.env("TENURE_STORE", &address);
+            Said::of(command)
+        };
+        let (who, doctor) = (told("who"), told("doctor"));
+        assert_eq!(doctor.code, who.code, "{doctor:?} {who:?}");
+        assert_eq!(doctor.err.lines().last(), who.err.lines().last(), "{address}");
     }
 }
