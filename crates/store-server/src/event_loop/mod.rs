@@ -16,6 +16,7 @@ mod effects;
 mod evict;
 mod files;
 mod read;
+mod replicate;
 mod run;
 mod save;
 mod shrink;
@@ -41,6 +42,7 @@ use crate::freeing::FreeingThread;
 use crate::listen::Listener;
 use crate::persistence::snapshot::{Generations, Saver};
 use crate::persistence::{FileEvent, Loader, Persistence};
+use crate::replication::{ReplicationDriver, tell_facts};
 use crate::server::{Log, StartError, StopSignal};
 use crate::sockets::Sockets;
 use read::Arrival;
@@ -109,6 +111,7 @@ pub(crate) struct EventLoop {
     unmeasured_us: u64,
     saver: Saver,
     persistence: Persistence,
+    replication: ReplicationDriver,
     /// Why the server ends, when nobody asked it to.
     failure: Option<String>,
     shared: Shared,
@@ -124,13 +127,15 @@ pub(crate) struct EventLoop {
 impl EventLoop {
     pub(crate) fn new(
         poll: Poll,
-        engine: Engine,
+        mut engine: Engine,
         listeners: Vec<Listener>,
         messages: Receiver<Message>,
         log: Log,
         persistence: Persistence,
         shared: Shared,
     ) -> io::Result<Self> {
+        let replication = ReplicationDriver::new(&engine)?;
+        tell_facts(&replication, &mut engine);
         let log_level = engine.config().settings().logs.level;
         let mut event_loop = Self {
             poll,
@@ -155,6 +160,7 @@ impl EventLoop {
             unmeasured_us: 0,
             saver: Saver::new(persistence.disk.clone(), shared.generations.clone()),
             persistence,
+            replication,
             failure: None,
             shared,
             is_stopping: false,
@@ -249,7 +255,8 @@ impl EventLoop {
         let files_at = self.persistence.wakes_at_ms();
         let accept_at = self.acceptor.wakes_at_ms();
         let shrink_at = self.shrinking.next_at_ms();
-        let moments = [engine_at, check_at, files_at, accept_at, shrink_at];
+        let replicas_at = self.replication.wakes_in_ms().map(|wait_ms| now_ms + wait_ms);
+        let moments = [engine_at, check_at, files_at, accept_at, shrink_at, replicas_at];
         let wake_at = moments.into_iter().flatten().min()?;
         Some(Duration::from_millis(wake_at.saturating_sub(now_ms)))
     }
@@ -300,6 +307,9 @@ impl EventLoop {
         loop {
             self.apply_effects();
             self.engine.end_turn();
+            if self.replication.is_active() {
+                self.turn_replication();
+            }
             if self.engine.is_fetched() {
                 break;
             }

@@ -210,6 +210,7 @@ impl EventLoop {
             messages: &self.messages,
             clock: &self.clock,
             persistence: &mut self.persistence,
+            replication: &mut self.replication,
             may_write: true,
             is_stopping: &mut self.is_stopping,
             stop_signal: &mut self.stop_signal,
