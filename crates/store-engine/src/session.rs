@@ -73,6 +73,9 @@ pub mod session_flag {
     /// Caused more messages to itself than its output may hold; goes with CLOSING.
     pub const OVERRUN: u32 = 1 << 20;
 
+    /// A replica: PSYNC or SYNC was accepted. It gets the stream, and no replies.
+    pub const REPLICA: u32 = 1 << 21;
+
     /// Any of these sends a request through all gates; without them it takes the short way.
     pub const GATED: u32 = NEEDS_AUTH
         | RESTRICTED
@@ -85,6 +88,7 @@ pub mod session_flag {
         | CLOSING
         | MONITOR
         | HEARS_FOR_OTHERS
+        | REPLICA
         | TRACKING
         | NO_TOUCH;
 }
@@ -265,8 +269,8 @@ pub struct Session {
     pub asked_at_ms: u64,
     /// The last command, for CLIENT LIST.
     pub last_command: Option<RowId>,
-    /// The offset of the stream behind its last write, for WAIT. Nobody has what the stream has
-    /// yet to be fed: [`UNFED`](Self::UNFED).
+    /// The offset of the stream behind its last write, for WAIT; 0 before the first. Nobody has
+    /// what the stream has yet to be fed: [`UNFED`](Self::UNFED).
     pub wrote_at: u64,
     /// Between MULTI and EXEC.
     pub transaction: Option<Box<Transaction>>,

@@ -62,6 +62,7 @@ impl EventLoop {
                 self.log_level = self.engine.config().settings().logs.level;
                 self.change_listeners();
                 self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);
+                self.set_replication();
             }
             ServerRequest::LoadAof => self.load_again(),
             ServerRequest::Replication(id, request) => self.ask_replication(id, request),
