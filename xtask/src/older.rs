@@ -7,9 +7,9 @@ use std::process::Command;
 use crate::command::Failure;
 use crate::repository::{cargo, root};
 
-/// Builds the program `name` of `package` as git knows it as `revision`, in a folder of its own
-/// that later calls find again.
-pub(crate) fn older_program(revision: &str, package: &str, name: &str) -> Result<PathBuf, Failure> {
+/// The repository as git knows it as `revision`, in a folder of its own that later calls find
+/// again.
+pub(crate) fn checked_out(revision: &str) -> Result<PathBuf, Failure> {
     let failed = |what: &str| Failure::Failed(format!("{what} {revision} failed: see above"));
     let known = Command::new("git").args(["rev-parse", "--verify", revision]).output();
     let known = known.ok().filter(|output| output.status.success());
@@ -28,11 +28,17 @@ pub(crate) fn older_program(revision: &str, package: &str, name: &str) -> Result
     if !lock.exists() {
         fs::copy(root().join("Cargo.lock"), lock).map_err(|_| failed("copying Cargo.lock to"))?;
     }
+    Ok(folder)
+}
+
+/// Builds the program `name` of `package` as git knows it as `revision`.
+pub(crate) fn older_program(revision: &str, package: &str, name: &str) -> Result<PathBuf, Failure> {
+    let folder = checked_out(revision)?;
     let mut build = cargo();
     build.args(["build", "--quiet", "--package", package, "--bin", name]);
     build.current_dir(&folder).env("CARGO_TARGET_DIR", folder.join("target"));
     if !build.status().is_ok_and(|status| status.success()) {
-        return Err(failed("building"));
+        return Err(Failure::Failed(format!("building {revision} failed: see above")));
     }
     Ok(folder.join("target/debug").join(name))
 }

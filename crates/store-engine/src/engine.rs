@@ -686,7 +686,7 @@ impl Engine {
         }
         for lost in std::mem::take(&mut self.keyspace.changes.lost_watches) {
             if let Some(session) = self.state.sessions.get_mut(lost.watcher) {
-                session.lose_watched(lost.db, &lost.key);
+                session.lose_watched(&lost);
             }
         }
         if !self.keyspace.changes.notifications.is_empty() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use store_resp::{Output, OwnedRequest, Protocol, Request};
 
+use crate::keyspace::changes::{LostWatch, WatchedNow};
 use crate::pubsub::Subscriptions;
 use crate::registry::RowId;
 use crate::tracking::Tracking;
@@ -307,17 +308,19 @@ impl Session {
         size_of::<Self>() + buffers + names + held
     }
 
-    /// A watched key is gone, though no command removed it. That counts unless it had ended before
-    /// it was watched.
-    pub(crate) fn lose_watched(&mut self, db: usize, key: &[u8]) {
+    /// A watched key is gone or another one, though no command changed it. That counts unless it
+    /// was none before, having ended, and is none now.
+    pub(crate) fn lose_watched(&mut self, lost: &LostWatch) {
         if self.has(session_flag::WATCH_BROKEN) {
             return;
         }
-        let watched = self.watched.keys.iter_mut().find(|it| it.db == db && *it.key == *key);
-        if let Some(watched) = watched
-            && !std::mem::take(&mut watched.had_ended)
-        {
-            self.flags |= session_flag::WATCH_BROKEN;
+        let is_it = |it: &&mut Watched| it.db == lost.db && *it.key == *lost.key;
+        let Some(watched) = self.watched.keys.iter_mut().find(is_it) else { return };
+        match (lost.now, watched.had_ended) {
+            (WatchedNow::Gone, true) => watched.had_ended = false,
+            (WatchedNow::Ended { .. }, true) => {}
+            (WatchedNow::Ended { was_there: false }, false) => watched.had_ended = true,
+            _ => self.flags |= session_flag::WATCH_BROKEN,
         }
     }
 

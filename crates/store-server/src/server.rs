@@ -21,6 +21,7 @@ use crate::listen::{ListenError, listen_unix};
 use crate::persistence::snapshot::{Generations, remove_leftovers};
 use crate::persistence::{
     DataFolders, FileDisk, History, KnownDisk, Loader, Mailbox, Persistence, dir, persists,
+    snapshot_path,
 };
 use crate::process::Process;
 use crate::sockets::{OpenError, Ports, Sockets};
@@ -447,9 +448,8 @@ fn own_folders(folders: &DataFolders, config: &Config) -> Result<(), String> {
 }
 
 fn remove_leftovers_of(config: &Config, disk: &dyn Disk) {
-    let snapshot = &config.settings().snapshot;
-    if persists(config) {
-        remove_leftovers(disk, &snapshot.folder.join(&snapshot.file_name));
+    if let Some(path) = snapshot_path(config).filter(|_| persists(config)) {
+        remove_leftovers(disk, &path);
     }
 }
 

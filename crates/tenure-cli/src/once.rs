@@ -432,7 +432,11 @@ impl Turn {
                 u8::from(self.waits)
             }
             (OnceOutcome::NotNow(reason), _) => {
-                let next = if self.waits { "try again" } else { "try again then, or add --wait" };
+                let next = match &reason {
+                    Reason::Conflict(_) => "with --wait it is ended after a lease",
+                    _ if self.waits => "try again",
+                    _ => "try again then, or add --wait",
+                };
                 talk(&format!("not now: {reason}; {next}"));
                 exit::TIMED_OUT
             }

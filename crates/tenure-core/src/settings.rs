@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::protocol::MemberRecord;
-use crate::{InstanceId, Resource, Timing};
+use crate::{InstanceId, Moment, Resource, Timing};
 
 /// Everything one election needs to know, checked before it starts.
 #[derive(Clone, Debug)]
@@ -34,6 +34,9 @@ pub struct Settings {
     pub lock_delay: Duration,
     /// The user vouches that nobody led this resource before: no quarantine of an empty store.
     pub fresh_store: bool,
+    /// A holder without expiry that an earlier try of this instance found, and when it was first
+    /// found like that. One that stays for longer than any lease is given an expiry.
+    pub endless_holder: Option<(InstanceId, Moment)>,
 }
 
 impl Settings {
@@ -52,6 +55,7 @@ impl Settings {
             require_beat: None,
             lock_delay: Duration::ZERO,
             fresh_store: false,
+            endless_holder: None,
         }
     }
 

@@ -332,8 +332,19 @@ struct Turn<'a> {
     /// How long a request inside a term may take: it may have gone out on a connection that is
     /// dead, and is repeated on another.
     try_timeout: Duration,
-    /// Why nothing came of the last request or try.
-    trouble: Option<Trouble>,
+    /// Why nothing came of the last request or try, and which it was.
+    trouble: Option<(During, Trouble)>,
+    /// A holder without expiry, and since when it was seen like that. Each try is an election of
+    /// its own: only a run that remembers can tell that nobody is behind it.
+    endless: Option<(InstanceId, Moment)>,
+}
+
+/// What was being done when something was in the way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum During {
+    /// Reading: what works says nothing about writing.
+    Look,
+    Lead,
 }
 
 /// What is in the way of a run.
@@ -347,6 +358,14 @@ impl Trouble {
         match self {
             Trouble::Failed(Error::Store(error)) => Some(error),
             _ => None,
+        }
+    }
+
+    fn reason(&self) -> Option<Reason> {
+        match self {
+            Trouble::Failed(Error::Store(error)) => Some(Reason::Store(error.clone())),
+            Trouble::Failed(_) => None,
+            Trouble::Denied(reason) => Some(reason.clone()),
         }
     }
 }
@@ -376,20 +395,33 @@ impl<'a> Turn<'a> {
             waits: job.waits.is_some(),
             ttl: timing.ttl(),
         });
-        let (try_timeout, trouble) = (timing.try_timeout(), None);
-        Ok(Turn { job, backend, resource, run, messages, gives_up_at, try_timeout, trouble })
+        Ok(Turn {
+            job,
+            backend,
+            resource,
+            run,
+            messages,
+            gives_up_at,
+            try_timeout: timing.try_timeout(),
+            trouble: None,
+            endless: None,
+        })
     }
 
     /// Asks before anybody leads.
     async fn ask(&mut self, request: Request) -> JobStep {
         match self.in_time(self.call(request)).await {
             Ok(answer) => {
-                self.note(None);
-                self.run.handle_answer(answer, false)
+                let holder = answer.view.holder.clone();
+                let step = self.run.handle_answer(answer, false);
+                let held = holder.filter(|_| step == JobStep::Wait);
+                let held = held.map(|by| Trouble::Denied(Reason::HeldBy(by)));
+                self.note(During::Look, held);
+                step
             }
             Err(error) => {
                 let may_answer = may_pass(&error);
-                self.note(Some(Trouble::Failed(error)));
+                self.note(During::Look, Some(Trouble::Failed(error)));
                 self.run.handle_unanswered(may_answer, false)
             }
         }
@@ -397,20 +429,45 @@ impl<'a> Turn<'a> {
 
     /// Tries to lead, once: the term, or what to do without one.
     async fn lead(&mut self) -> Result<Term, JobStep> {
-        match self.in_time(self.job.election().attempt()).await {
+        let election = self.job.election().endless_holder(self.endless.clone());
+        match self.in_time(election.attempt()).await {
             Ok(Attempt::Granted(term)) => {
-                self.note(None);
+                self.note(During::Lead, None);
                 Ok(term)
             }
             Ok(Attempt::Denied(reason)) => {
-                self.note(Some(Trouble::Denied(reason)));
+                let reason = self.looked_at(reason).await;
+                self.note(During::Lead, Some(Trouble::Denied(reason)));
                 Err(self.run.handle_denied())
             }
             Err(error) => {
                 let may_answer = may_pass(&error);
-                self.note(Some(Trouble::Failed(error)));
+                self.note(During::Lead, Some(Trouble::Failed(error)));
                 Err(self.run.handle_untried(may_answer))
             }
+        }
+    }
+
+    /// Why the try was refused, with a look at whoever holds the resource: what has no expiry is
+    /// no lease, so nobody may be at work behind it.
+    async fn looked_at(&mut self, reason: Reason) -> Reason {
+        let Reason::HeldBy(by) = reason else { return reason };
+        let request = Request::Observe { members: false };
+        let Ok(answer) = self.in_time(self.call(request)).await else { return Reason::HeldBy(by) };
+        let (view, now) = (answer.view, self.job.client.clock.now());
+        let endless = view.holder.filter(|id| view.pttl.is_none() && !id.is_mark());
+        self.endless = match (self.endless.take(), endless) {
+            (Some((known, since)), Some(holder)) if known == holder => Some((known, since)),
+            (_, Some(holder)) => Some((holder, now)),
+            (_, None) => None,
+        };
+        match &self.endless {
+            Some((holder, _)) => Reason::Conflict(format!(
+                "key {:?} holds {:?} without an expiry, so nobody may be running it",
+                self.resource.key(),
+                holder.as_str()
+            )),
+            None => Reason::HeldBy(by),
         }
     }
 
@@ -428,16 +485,33 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Keeps why nothing came of it. Whoever waits says so when the store goes and comes.
-    fn note(&mut self, trouble: Option<Trouble>) {
-        let was_there = self.trouble.as_ref().and_then(Trouble::store_error).is_none();
-        let error = trouble.as_ref().and_then(Trouble::store_error);
+    /// Keeps why nothing came of it. Whoever waits says so when that changes.
+    ///
+    /// A look that works does not end trouble with a try: the store may still refuse all writes.
+    fn note(&mut self, during: During, trouble: Option<Trouble>) {
+        let before = self.trouble.as_ref();
+        let led_in_vain = before.is_some_and(|(earlier, _)| *earlier == During::Lead);
+        if trouble.is_none() && during == During::Look && led_in_vain {
+            return;
+        }
+        let told = before.and_then(|(_, trouble)| trouble.reason());
+        let was_there = before.and_then(|(_, trouble)| trouble.store_error()).is_none();
         let name = self.resource.name();
-        match error {
+        match trouble.as_ref().and_then(Trouble::reason) {
             _ if self.job.waits.is_none() => {}
-            Some(error) if was_there && error.is_temporary() => {
+            Some(Reason::Store(error)) if was_there && error.is_temporary() => {
                 tracing::warn!(
                     target: "tenure", resource = name, detail = %error, "waiting for the store"
+                );
+            }
+            Some(Reason::Store(_)) => {}
+            Some(Reason::Conflict(detail)) if told != Some(Reason::Conflict(detail.clone())) => {
+                tracing::warn!(target: "tenure", resource = name, detail, "waits");
+            }
+            Some(reason) if told.as_ref().map(Reason::code) != Some(reason.code()) => {
+                tracing::info!(
+                    target: "tenure", resource = name, reason = reason.code(), detail = %reason,
+                    "waits"
                 );
             }
             None if !was_there => {
@@ -445,12 +519,12 @@ impl<'a> Turn<'a> {
             }
             _ => {}
         }
-        self.trouble = trouble;
+        self.trouble = trouble.map(|trouble| (during, trouble));
     }
 
     /// What is said where nobody led here.
     fn without_term<T>(&mut self, end: JobEnd) -> Result<OnceOutcome<T>, Error> {
-        match (end, self.trouble.take()) {
+        match (end, self.trouble.take().map(|(_, trouble)| trouble)) {
             (JobEnd::AlreadyDone(outcome), _) => Ok(OnceOutcome::AlreadyDone(outcome)),
             (_, Some(Trouble::Denied(Reason::HeldBy(by)))) => {
                 Ok(OnceOutcome::RunningElsewhere { by })
@@ -485,8 +559,7 @@ impl<'a> Turn<'a> {
         if now >= self.gives_up_at {
             let waited = self.job.waits.unwrap_or_default();
             let what = "the outcome of the tick";
-            let error = self.trouble.as_ref().and_then(Trouble::store_error);
-            let reason = error.map(|error| Reason::Store(error.clone()));
+            let reason = self.trouble.as_ref().and_then(|(_, trouble)| trouble.reason());
             return Err(Error::TimedOut { what, waited, reason });
         }
         let pause = now.until(self.gives_up_at).min(LOOK_EVERY);

@@ -1,7 +1,11 @@
 //! `cargo xtask bench`: the published figures, measured here and now.
 
+use std::path::Path;
+use std::time::{Duration, Instant};
+
 use crate::command::{Command, Failure};
-use crate::repository::cargo;
+use crate::older;
+use crate::repository::{cargo, root};
 
 pub(crate) const COMMAND: Command = Command {
     name: "bench",
@@ -15,19 +19,23 @@ pub(crate) const COMMAND: Command = Command {
                                          minutes. --only PART: speed, get, stall, snapshot, append, memory
   cargo xtask bench eviction [--quick]   hit rates of every eviction policy, ours and redis-server's,
                                          asked for the same keys; two minutes
+  cargo xtask bench build [--before COMMIT]
+                                         the program built from nothing, in a folder of its own, the
+                                         better of two; with --before beside an earlier commit
 
 Prints a table in Markdown on stdout and progress on stderr. A figure that misses its aim is marked;
 machines differ, so that is no failure. --quick runs a small part of it, to see that it works.",
     run,
 };
 
-const SUBJECTS: &str = "election, store or eviction";
+const SUBJECTS: &str = "election, store, eviction or build";
 
 fn run(words: &[String]) -> Result<(), Failure> {
     match words {
         [what, rest @ ..] if what == "election" => election(rest),
         [what, rest @ ..] if what == "store" => store(rest),
         [what, rest @ ..] if what == "eviction" => eviction(rest),
+        [what, rest @ ..] if what == "build" => build(rest),
         [] => Err(Failure::Usage(format!("bench: say what: {SUBJECTS}"))),
         [other, ..] => Err(Failure::Usage(format!("bench: there is no {other:?}, try {SUBJECTS}"))),
     }
@@ -54,6 +62,47 @@ fn eviction(words: &[String]) -> Result<(), Failure> {
     let run =
         ["run", "--release", "--quiet", "--package", "trials", "--bin", "bench-eviction", "--"];
     release(&run, words)
+}
+
+/// Builds of which the quickest counts: what else a machine does only adds.
+const BUILDS: usize = 2;
+
+fn build(words: &[String]) -> Result<(), Failure> {
+    let before = match words {
+        [] => None,
+        [flag, commit] if flag == "--before" => Some(older::checked_out(commit)?),
+        _ => return Err(Failure::Usage("bench build: takes --before COMMIT alone".to_owned())),
+    };
+    println!("| `cargo build --package tenure-cli`, from nothing | seconds |\n|---|---|");
+    for (name, folder) in [("before", before), ("now", Some(root().to_owned()))] {
+        let Some(folder) = folder else { continue };
+        let times = (0..BUILDS).map(|_| build_once(&folder)).collect::<Result<Vec<_>, _>>()?;
+        let best = times.into_iter().min().unwrap_or_default();
+        println!("| {name} | {} |", best.as_secs());
+    }
+    Ok(())
+}
+
+fn build_once(folder: &Path) -> Result<Duration, Failure> {
+    let target = root().join("target").join("bench-build");
+    let failed = |what: &str| Failure::Failed(format!("bench build: {what}"));
+    // The packages are there before the time counts.
+    let fetched = cargo().arg("fetch").current_dir(folder).status();
+    if !fetched.is_ok_and(|status| status.success()) {
+        return Err(failed("cannot fetch packages"));
+    }
+    let started = Instant::now();
+    let built = cargo()
+        .args(["build", "--quiet", "--package", "tenure-cli"])
+        .current_dir(folder)
+        .env("CARGO_TARGET_DIR", &target)
+        .status();
+    let took = started.elapsed();
+    let _ = std::fs::remove_dir_all(&target);
+    match built {
+        Ok(status) if status.success() => Ok(took),
+        _ => Err(failed("see above")),
+    }
 }
 
 fn release(words: &[&str], more: &[String]) -> Result<(), Failure> {

@@ -224,7 +224,7 @@ pub struct Unit {
     pub woken: Vec<SessionId>,
 }
 
-/// A key that was watched is gone, though no command removed it.
+/// A key that was watched is gone or another one, though no command changed it.
 #[derive(Debug)]
 pub struct LostWatch {
     /// Who watched it.
@@ -233,4 +233,21 @@ pub struct LostWatch {
     pub db: usize,
     /// Its name.
     pub key: Box<[u8]>,
+    /// What there is in its place.
+    pub now: WatchedNow,
+}
+
+/// What stands at a watched name after the data there was replaced. A key that has ended and was
+/// not removed yet counts as none, so to find one in place of another is no change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchedNow {
+    /// Nothing.
+    Gone,
+    /// A key that has ended.
+    Ended {
+        /// Whether there was a key before, ended or not.
+        was_there: bool,
+    },
+    /// A key.
+    There,
 }

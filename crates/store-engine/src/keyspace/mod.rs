@@ -37,7 +37,7 @@ pub use value::{Data, Value};
 pub use waiting::WaitingKeys;
 pub use watch::Watches;
 
-use self::changes::{Changes, KeyEvent, LostWatch, Notification, event_class};
+use self::changes::{Changes, KeyEvent, LostWatch, Notification, WatchedNow, event_class};
 use crate::error::CommandError;
 use table::{EntryPosition, Table};
 
@@ -508,9 +508,7 @@ impl Keyspace {
 
     /// Whether the key is there though it has ended.
     pub(crate) fn has_ended(&self, key: &[u8]) -> bool {
-        let place = self.table().find(self.hash(key), key);
-        let ends_at = place.and_then(|place| self.table().entry(place).expires_at());
-        ends_at.is_some_and(|at| at < self.ended_before_ms)
+        self.state_in(self.selected, key) == Some(true)
     }
 
     /// Puts another entry in the place of one, which the caller has told to
@@ -699,21 +697,8 @@ impl Keyspace {
             // Nothing changes for anybody who watches.
             return;
         }
-        let watched_in = |db: usize| {
-            self.watches.in_db(db).map(|(key, _)| Box::from(key)).collect::<Vec<Box<[u8]>>>()
-        };
-        let watched = [(a, watched_in(a)), (b, watched_in(b))];
-        for (db, keys) in watched {
-            for key in keys {
-                // One that ended is none, wherever it lies.
-                self.drop_ended(a, &key);
-                self.drop_ended(b, &key);
-                let there = |table: &Table| table.find(self.hash(&key), &key).is_some();
-                if there(&self.databases[a]) || there(&self.databases[b]) {
-                    self.changes.touched_watchers.extend(self.watches.of(db, &key));
-                }
-            }
-        }
+        self.signal_swapped(a, b);
+        self.signal_swapped(b, a);
         self.databases.swap(a, b);
         for db in [a, b] {
             // What they wait for may have come, or gone.
@@ -723,10 +708,29 @@ impl Keyspace {
         }
     }
 
-    fn drop_ended(&mut self, db: usize, key: &[u8]) {
-        let selected = std::mem::replace(&mut self.selected, db);
-        self.contains(key);
-        self.selected = selected;
+    /// Tells whoever watches keys of `db` that those of `other` are about to take their place.
+    fn signal_swapped(&mut self, db: usize, other: usize) {
+        for (key, watchers) in self.watches.in_db(db) {
+            let was_there = self.state_in(db, key).is_some();
+            let now = match self.state_in(other, key) {
+                None if !was_there => continue,
+                None => WatchedNow::Gone,
+                Some(true) => WatchedNow::Ended { was_there },
+                Some(false) => WatchedNow::There,
+            };
+            for watcher in watchers {
+                let (watcher, key) = (*watcher, key.into());
+                self.changes.lost_watches.push(LostWatch { watcher, db, key, now });
+            }
+        }
+    }
+
+    /// Whether a key of that database has ended, if it is there.
+    fn state_in(&self, db: usize, key: &[u8]) -> Option<bool> {
+        let table = &self.databases[db];
+        let place = table.find(hash(&self.hasher, key), key)?;
+        let ends_at = table.entry(place).expires_at();
+        Some(ends_at.is_some_and(|at| at < self.ended_before_ms))
     }
 
     // What changes cause: the one place where watchers, tracking, events and blocked sessions
@@ -770,6 +774,7 @@ impl Keyspace {
                     watcher: *watcher,
                     db,
                     key: key.into(),
+                    now: WatchedNow::Gone,
                 });
             }
         }
@@ -810,8 +815,8 @@ impl Keyspace {
         for (key, watchers) in self.watches.in_db(db) {
             if flushed.find(hash(&self.hasher, key), key).is_some() {
                 for watcher in watchers {
-                    let key = key.into();
-                    self.changes.lost_watches.push(LostWatch { watcher: *watcher, db, key });
+                    let (watcher, key, now) = (*watcher, key.into(), WatchedNow::Gone);
+                    self.changes.lost_watches.push(LostWatch { watcher, db, key, now });
                 }
             }
         }

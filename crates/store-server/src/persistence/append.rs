@@ -13,16 +13,17 @@ use std::time::Duration;
 
 use store_engine::{Config, Engine, LogLevel, Unit};
 use store_persist::aof::{AppendError, AppendFile, Event, Layout, Manifest, Output, Settings};
-use store_persist::disk::Disk;
+use store_persist::disk::{Disk, exists};
 
 use super::base::{BaseTurn, BaseWriter, write_base_now};
 use super::dir;
 use super::folder::DataFolders;
+use super::known::KnownDisk;
 use super::worker::{Mailbox, Worker};
 
 /// The append-only file, on or off.
 pub(crate) struct Append {
-    disk: Arc<dyn Disk>,
+    disk: Arc<KnownDisk>,
     folders: DataFolders,
     worker: Worker,
     file: AppendFile,
@@ -37,15 +38,15 @@ fn settings(config: &Config) -> Settings {
 
 impl Append {
     pub(super) fn new(
-        disk: Arc<dyn Disk>,
+        disk: Arc<KnownDisk>,
         folders: DataFolders,
         config: &Config,
         mailbox: Mailbox,
     ) -> Self {
         Self {
             folders,
-            worker: Worker::new(Arc::clone(&disk), mailbox),
-            file: AppendFile::new(Arc::clone(&disk), settings(config)),
+            worker: Worker::new(disk.clone(), mailbox),
+            file: AppendFile::new(disk.clone(), settings(config)),
             disk,
             base: None,
             notes: Vec::new(),
@@ -108,10 +109,28 @@ impl Append {
 
     /// A rewrite makes files, in a folder that CONFIG SET may have named: not in another server's.
     fn own_folder(&mut self, now_ms: u64, engine: &Engine) {
-        if self.file.is_rewrite_due(now_ms)
-            && let Err(reason) = self.folders.own(&dir(engine.config()))
-        {
-            self.file.refuse_rewrite(now_ms, &reason);
+        if self.file.is_rewrite_due(now_ms) {
+            let free = self.check_manifest();
+            let owned = free.and_then(|()| self.folders.own(&dir(engine.config())));
+            if let Err(reason) = owned {
+                self.file.refuse_rewrite(now_ms, &reason);
+            }
+        }
+    }
+
+    /// Fails where other files stand in place of ours: a backup that was put back, or the files of
+    /// a server that ran there meanwhile. They may be the only copy of that data.
+    fn check_manifest(&self) -> Result<(), String> {
+        let Some(path) = self.file.layout().map(Layout::manifest) else { return Ok(()) };
+        let is_free = !exists(&*self.disk, &path);
+        match is_free || self.disk.is_ours(&path).unwrap_or(false) {
+            true => Ok(()),
+            false => Err(format!(
+                "{} is not the one that this server wrote, so the files there are another's: put \
+                 its own folder back, or move those files away and this server writes all its data \
+                 anew",
+                path.display()
+            )),
         }
     }
 
@@ -203,9 +222,9 @@ impl Append {
                 Output::WriteBase { generation, path, is_rdb } => {
                     let (mailbox, now_us) = (self.worker.mailbox(), now_ms * 1000);
                     let at = path.clone();
-                    let begun = BaseWriter::begin(
-                        &self.disk, at, engine, now_us, is_rdb, generation, mailbox,
-                    );
+                    let disk: Arc<dyn Disk> = self.disk.clone();
+                    let begun =
+                        BaseWriter::begin(&disk, at, engine, now_us, is_rdb, generation, mailbox);
                     match begun {
                         Ok(base) => self.base = Some(base),
                         Err(error) => self.end_base(now_ms, generation, path, error.to_string()),

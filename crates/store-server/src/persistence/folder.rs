@@ -105,7 +105,16 @@ fn lock(folder: &Path) -> Result<Option<File>, String> {
     const TRIES_MAX: usize = 100;
     let path = folder.join(NAME);
     for _ in 0..TRIES_MAX {
-        let Ok(mut file) = open(&path) else { return Ok(None) };
+        let mut file = match open(&path) {
+            Ok(file) => file,
+            Err(error) if std::fs::metadata(&path).is_ok_and(|found| found.is_file()) => {
+                let path = path.display();
+                return Err(format!(
+                    "cannot open {path} ({error}): another user's server may use this folder"
+                ));
+            }
+            Err(_) => return Ok(None),
+        };
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) if is_at(&file, &path) => {
                 // Only for people: whoever is refused reads it.

@@ -58,6 +58,56 @@ fn the_files_have_one_owner_without_any_lock_file() {
     assert_eq!(connect(&second).words("GET who"), Reply::Bulk(b"first".to_vec()));
 }
 
+/// What stands in place of a server's folder may be the only copy of somebody's data: a backup that
+/// was put back, or what another server wrote there meanwhile.
+#[test]
+fn files_that_took_the_place_of_the_own_ones_are_left_alone() {
+    let folder = TempFolder::create();
+    let (dir, old) = (folder.path().join("d"), folder.path().join("d.old"));
+    std::fs::create_dir(&dir).unwrap();
+    let start = || Server::builder().persist(&dir).setting("appendfsync", "always").start();
+    let first = start().unwrap();
+    let mut writer = connect(&first);
+    assert_eq!(writer.words("SET who first"), ok());
+    std::fs::rename(&dir, &old).unwrap();
+    std::fs::create_dir(&dir).unwrap();
+    let second = start().unwrap();
+    assert_eq!(connect(&second).words("SET precious 1"), ok());
+    drop(second);
+    testkit::wait_until("the first says no", testkit::GENEROUS, || {
+        writer.words("SET who first");
+        let Reply::Bulk(text) = writer.words("INFO persistence") else { panic!("no facts") };
+        String::from_utf8(text).unwrap().contains("aof_last_bgrewrite_status:err")
+    });
+    let Reply::Error(refusal) = writer.words("SET who first") else { panic!("it is taken") };
+    assert!(refusal.starts_with("MISCONF"), "{refusal}");
+    let second = start().unwrap();
+    assert_eq!(connect(&second).words("GET precious"), Reply::Bulk(b"1".to_vec()));
+    drop(second);
+    // The place is free again: all is written anew, at once where somebody asks for it.
+    std::fs::rename(&dir, folder.path().join("d.second")).unwrap();
+    std::fs::create_dir(&dir).unwrap();
+    testkit::wait_until("all is written anew", testkit::GENEROUS, || {
+        writer.words("BGREWRITEAOF");
+        writer.words("SET who first") == ok()
+    });
+    drop((writer, first));
+    let again = start().unwrap();
+    assert_eq!(connect(&again).words("GET who"), Reply::Bulk(b"first".to_vec()));
+}
+
+/// Without a name there is no snapshot whose leftovers could be removed.
+#[test]
+fn a_server_without_a_snapshot_removes_nothing_beside_its_folder() {
+    let folder = TempFolder::create();
+    let dir = folder.path().join("data");
+    std::fs::create_dir(&dir).unwrap();
+    let beside = folder.write("temp-999999-x-data", "not ours");
+    let settings = |builder: store_server::ServerBuilder| builder.setting("dbfilename", "");
+    drop(settings(Server::builder().persist(&dir)).start().unwrap());
+    assert!(beside.exists());
+}
+
 #[test]
 fn a_server_that_keeps_nothing_takes_the_folder_when_it_first_writes_there() {
     let folder = TempFolder::create();

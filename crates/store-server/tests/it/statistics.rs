@@ -277,3 +277,26 @@ fn the_command_that_was_slow_is_noted_and_not_its_exec() {
     let slow = slow_requests(&mut connection).join(" ");
     assert!(slow.contains("DEBUG") && !slow.contains("EXEC"), "{slow}");
 }
+
+/// A key that has ended and was not removed yet counts as none for whoever watches it, and stays.
+#[test]
+fn databases_that_change_places_leave_ended_keys_where_they_are() {
+    const ENDED: &str = "SET key value PX 1";
+    const LIVE: &str = "SET key value";
+    let mut pair = Pair::start(2);
+    run_on(&mut pair, &["DEBUG SET-ACTIVE-EXPIRE 0"]);
+    for here in [None, Some(ENDED), Some(LIVE)] {
+        for there in [None, Some(ENDED), Some(LIVE)] {
+            for again in [&[][..], &["SWAPDB 0 1"]] {
+                let mut lines = vec!["FLUSHALL", "SELECT 1"];
+                lines.extend(there);
+                lines.push("SELECT 0");
+                lines.extend(here);
+                lines.extend(["DEBUG SLEEP 0.01", "@on b WATCH key", "SWAPDB 0 1"]);
+                lines.extend(again);
+                lines.extend(["@on b MULTI", "@on b PING", "@on b EXEC", "DBSIZE", "EXISTS key"]);
+                compare(&mut pair, &lines);
+            }
+        }
+    }
+}

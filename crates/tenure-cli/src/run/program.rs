@@ -36,7 +36,10 @@ impl Program {
         let found = program.candidates();
         let there: Vec<_> = found.iter().filter(|path| path.exists()).collect();
         if there.iter().any(|path| is_executable(path)) {
-            return Ok(program);
+            return match missing_interpreter(&program.file()) {
+                Some(_) => Err(program.failure(&io::Error::from(io::ErrorKind::NotFound))),
+                None => Ok(program),
+            };
         }
         Err(program.failure(&io::Error::from(match there.is_empty() {
             true => io::ErrorKind::NotFound,
@@ -70,8 +73,17 @@ impl Program {
     /// Why it does not start, with the exit code that shells use.
     pub(super) fn failure(&self, error: &io::Error) -> Failure {
         let name = crate::output::plain(&self.name.to_string_lossy());
-        match error.kind() {
-            io::ErrorKind::NotFound => Failure::new(
+        let interpreter = missing_interpreter(&self.file());
+        match (error.kind(), interpreter) {
+            (io::ErrorKind::NotFound, Some(interpreter)) => Failure::new(
+                exit::CANNOT_EXECUTE,
+                format!(
+                    "{name}: its interpreter {} is not there: install it, or correct the first \
+                     line of the script",
+                    crate::output::plain(&interpreter.to_string_lossy())
+                ),
+            ),
+            (io::ErrorKind::NotFound, None) => Failure::new(
                 exit::NOT_FOUND,
                 format!("{name}: there is no such program: check its name and PATH"),
             ),
@@ -89,6 +101,16 @@ impl Program {
             ),
         }
     }
+}
+
+/// The program that a script names in its first line, if that is not there.
+fn missing_interpreter(path: &Path) -> Option<PathBuf> {
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(LOOKED_AT_LEN).read_to_end(&mut bytes)).ok()?;
+    let line = bytes.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let mut words = line.split(|byte| b" \t\r".contains(byte)).filter(|word| !word.is_empty());
+    let interpreter = PathBuf::from(std::ffi::OsStr::from_bytes(words.next()?));
+    (interpreter.is_absolute() && !interpreter.exists()).then_some(interpreter)
 }
 
 /// Whether a file that the system does not execute is a script that names no interpreter.

@@ -419,3 +419,38 @@ on_every_store! {
         assert_eq!(rerun.out, "again", "{rerun:?}");
     }
 }
+
+/// A key without an expiry is no lease: a lock that some script left behind must not let ticks pass
+/// in silence.
+#[test]
+fn a_key_that_somebody_left_behind_is_told_and_ended_by_whoever_waits() {
+    for kind in [Kind::Redis, Kind::Own] {
+        let stage = Stage::on(kind);
+        stage.store.cli(&["SET", "tenure:left", "leftover"]);
+        let once = |flags: &[&str]| {
+            let words = [&["once", "left", "--tick", "1", "--ttl", "500ms"], flags].concat();
+            Said::of(stage.command(&[&words[..], &["--", "echo", "ran"]].concat()))
+        };
+        let told = once(&[]);
+        assert_eq!(told.code, 75, "{told:?}");
+        for word in ["tenure:left", "leftover", "without an expiry", "--wait"] {
+            assert!(told.err.contains(word), "{told:?}");
+        }
+        let ran = once(&["--wait", "--wait-timeout", "60s"]);
+        assert_eq!((ran.code, ran.out.trim()), (0, "ran"), "{ran:?}");
+        assert_eq!(ran.err.matches("nobody may be running it").count(), 1, "told once: {ran:?}");
+    }
+}
+
+/// A store that can be read and not written is in trouble all the time, and that is one line.
+#[test]
+fn who_waits_for_a_store_that_refuses_writes_says_so_once() {
+    let stage = Stage::on(Kind::Redis);
+    stage.store.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let words = ["once", "held", "--tick", "1", "--wait", "--wait-timeout", "4s", "--", "true"];
+    let said = Said::of(stage.command(&words));
+    assert_eq!(said.code, 69, "{said:?}");
+    assert_eq!(said.err.matches("waiting for the store").count(), 1, "{said:?}");
+    assert!(!said.err.contains("answers again"), "{said:?}");
+    assert!(said.err.contains("min-replicas-to-write"), "the next step: {said:?}");
+}

@@ -142,6 +142,18 @@ fn any_setting_of_an_election_may_stand_on_the_command_line() {
     }
 }
 
+/// The program is there; what its first line names is not.
+#[test]
+fn a_script_without_its_interpreter_is_told_before_anybody_contends() {
+    let folder = TempFolder::create();
+    let script = folder.write("job.sh", "#!/no/such/shell -e\ntrue\n");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = script.to_str().unwrap();
+    refused(&run(&[], &[script]), 126, &[script, "/no/such/shell", "first line"]);
+    let once = ["once", "job", STORE[0], STORE[1], "--", script];
+    refused(&once, 126, &["/no/such/shell"]);
+}
+
 /// An election that is switched off asks no store, so none is started for it either.
 #[test]
 fn without_an_election_no_store_is_started() {

@@ -157,7 +157,7 @@ impl Election {
             attempt: 0,
             attempt_is_open: false,
             floor: None,
-            seen: Seen::default(),
+            seen: Seen::after(settings.endless_holder.clone()),
             failures: 0,
             failbacks: 0,
             failed_back_at: now,

@@ -54,6 +54,11 @@ const LIST_LEASES: u32 = 3;
 const LIST_DISTANCE: Duration = Duration::from_millis(20);
 
 impl Seen {
+    /// What an instance knows that found this holder without expiry before.
+    pub(super) fn after(endless: Option<(InstanceId, Moment)>) -> Self {
+        Seen { endless, ..Seen::default() }
+    }
+
     pub(super) fn step(&self) -> Duration {
         rank::step(self.round_trip)
     }

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -63,30 +64,92 @@ pub(super) async fn run(
 
 /// The longest line that is logged whole.
 const LINE_LEN_MAX: usize = 4096;
+/// Lines of one stream that are logged per second; those beyond are counted.
+const LINES_PER_SECOND: usize = 100;
+const READ_LEN: usize = 64 * 1024;
 
 /// Logs what a hook says, line by line. It never waits for whoever reads the log of this process,
-/// and so never takes longer than it needs.
+/// and so never takes longer than it needs; one that talks without end keeps nobody waiting.
 async fn pass_on(mut said: impl AsyncRead + Unpin, turn: Turn, resource: String) {
-    let log = |line: &[u8]| {
-        let line = String::from_utf8_lossy(line);
+    let mut log = |line: &str| {
         let (resource, hook) = (resource.as_str(), turn.as_str());
-        tracing::info!(target: "tenure", resource, hook, "the hook says: {}", line.trim_end());
+        tracing::info!(target: "tenure", resource, hook, "the hook says: {line}");
     };
-    let mut waiting = Vec::new();
-    let mut chunk = vec![0; LINE_LEN_MAX];
-    while let Ok(len @ 1..) = said.read(&mut chunk).await {
-        waiting.extend_from_slice(&chunk[..len]);
-        while let Some(end) = waiting.iter().position(|byte| *byte == b'\n') {
-            log(&waiting[..end]);
-            waiting.drain(..=end);
+    let mut lines = Lines::default();
+    let mut chunk = vec![0; READ_LEN];
+    let mut second = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        tokio::select! {
+            biased;
+            _ = second.tick() => lines.renew(&mut log),
+            read = said.read(&mut chunk) => match read {
+                Ok(len @ 1..) => lines.take(&chunk[..len], &mut log),
+                _ => break,
+            },
         }
-        if waiting.len() >= LINE_LEN_MAX {
-            log(&waiting);
-            waiting.clear();
+        tokio::task::yield_now().await;
+    }
+    lines.end(&mut log);
+}
+
+/// The lines of one stream.
+#[derive(Default)]
+struct Lines {
+    /// Of the last one, which has not ended.
+    begun: Vec<u8>,
+    /// In this second.
+    logged: usize,
+    dropped: usize,
+}
+
+impl Lines {
+    fn take(&mut self, mut bytes: &[u8], log: &mut impl FnMut(&str)) {
+        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+            match self.begun.is_empty() {
+                true => self.tell(&bytes[..end], log),
+                false => {
+                    self.begun.extend_from_slice(&bytes[..end]);
+                    self.tell_begun(log);
+                }
+            }
+            bytes = &bytes[end + 1..];
+        }
+        for part in bytes.chunks(LINE_LEN_MAX) {
+            self.begun.extend_from_slice(part);
+            if self.begun.len() >= LINE_LEN_MAX {
+                self.tell_begun(log);
+            }
         }
     }
-    if !waiting.is_empty() {
-        log(&waiting);
+
+    fn tell_begun(&mut self, log: &mut impl FnMut(&str)) {
+        let line = std::mem::take(&mut self.begun);
+        self.tell(&line, log);
+    }
+
+    fn tell(&mut self, line: &[u8], log: &mut impl FnMut(&str)) {
+        if self.logged == LINES_PER_SECOND {
+            self.dropped += 1;
+            return;
+        }
+        self.logged += 1;
+        let line = String::from_utf8_lossy(&line[..line.len().min(LINE_LEN_MAX)]);
+        log(line.trim_end());
+    }
+
+    /// Another second has begun.
+    fn renew(&mut self, log: &mut impl FnMut(&str)) {
+        self.logged = 0;
+        if self.dropped > 0 {
+            log(&format!("({} more lines)", std::mem::take(&mut self.dropped)));
+        }
+    }
+
+    fn end(&mut self, log: &mut impl FnMut(&str)) {
+        if !self.begun.is_empty() {
+            self.tell_begun(log);
+        }
+        self.renew(log);
     }
 }
 
@@ -149,5 +212,29 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_hook_says_is_logged_by_line_and_bounded_per_second() {
+        let mut told = Vec::new();
+        let mut log = |line: &str| told.push(line.to_owned());
+        let mut lines = Lines::default();
+        lines.take(b"one\ntw", &mut log);
+        lines.take(b"o\r\n", &mut log);
+        lines.take(&b"y\n".repeat(1000), &mut log);
+        lines.renew(&mut log);
+        lines.take(&[b'x'; LINE_LEN_MAX * 2], &mut log);
+        lines.take(b"rest", &mut log);
+        lines.end(&mut log);
+        assert_eq!(told[..2], ["one", "two"]);
+        assert_eq!(told[2..100], vec!["y"; 98]);
+        assert_eq!(told[100], "(902 more lines)");
+        assert!(told[101..103].iter().all(|line| line.len() == LINE_LEN_MAX));
+        assert_eq!(told[103..], ["rest"]);
     }
 }

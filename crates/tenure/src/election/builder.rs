@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Contest, Event, EventKind, Failback, Reason, Resource, Settings};
+use tenure_core::{
+    Contest, Event, EventKind, Failback, InstanceId, Moment, Reason, Resource, Settings,
+};
 
 use crate::client::Client;
 use crate::config::ElectionConfig;
@@ -20,6 +22,7 @@ pub struct ElectionBuilder {
     name: String,
     config: ElectionConfig,
     ready: bool,
+    endless_holder: Option<(InstanceId, Moment)>,
     callbacks: Vec<Callback>,
     queues: Vec<Arc<EventQueue>>,
 }
@@ -48,6 +51,7 @@ impl ElectionBuilder {
             name: name.to_owned(),
             config,
             ready: true,
+            endless_holder: None,
             callbacks: Vec::new(),
             queues: Vec::new(),
         }
@@ -263,7 +267,9 @@ impl ElectionBuilder {
             shares_connection: client.shares_connection(enabled),
             policy: Policy::new(self.config.on_loss, self.config.abort_on_overrun),
         };
-        if let Some(advice) = starting.settings.timing.advice() {
+        // Whoever tries again and again would be told as often.
+        let is_lasting = starting.settings.contest == Contest::Lasting;
+        if let Some(advice) = starting.settings.timing.advice().filter(|_| is_lasting) {
             tracing::warn!(target: "tenure", resource = self.name, advice, "unusual ttl");
         }
         if !enabled {
@@ -296,7 +302,17 @@ impl ElectionBuilder {
 
     fn settings(&self, contest: Contest) -> Result<Settings, Error> {
         let (resource, id) = (self.resource()?, self.client.id.clone());
-        Ok(Settings { ready: self.ready, ..self.config.settings(resource, id, contest)? })
+        Ok(Settings {
+            ready: self.ready,
+            endless_holder: self.endless_holder.clone(),
+            ..self.config.settings(resource, id, contest)?
+        })
+    }
+
+    /// What an earlier try found out about whoever holds the resource.
+    pub(crate) fn endless_holder(mut self, holder: Option<(InstanceId, Moment)>) -> Self {
+        self.endless_holder = holder;
+        self
     }
 }
 
