@@ -14,6 +14,7 @@ use crate::context::{Caller, Context, Propagate};
 use crate::effects::ServerRequest;
 use crate::error::{CommandError, CommandResult};
 use crate::eviction;
+use crate::keyspace::changes::Audience;
 use crate::measure;
 use crate::notifications;
 use crate::persistence::load::LoadFailure;
@@ -323,27 +324,39 @@ fn note_load_failure(cx: &mut Context<'_>, error: &CommandError) {
 
 #[cold]
 fn propagate(cx: &mut Context<'_>, request: Request<'_>) {
-    let running = cx.server.scripting.running.as_ref();
-    if cx.caller == Caller::Script && running.is_some_and(|running| !running.propagates) {
-        return;
-    }
+    let Some(audience) = audience_of(cx) else { return };
     let db = cx.db.selected();
-    let unit = &mut cx.db.changes.unit.requests;
+    let unit = &mut cx.db.changes.unit;
     match std::mem::take(&mut cx.propagate) {
         Propagate::Verbatim | Propagate::Always
             if cx.server.registry.row(cx.row).command.has(flag::WRITE) =>
         {
             let renamed = cx.server.registry.table_name_if_renamed(cx.row);
-            unit.push((
-                db,
-                renamed.map_or_else(|| request.to_owned(), |name| named(name, request)),
-            ));
+            let named = renamed.map_or_else(|| request.to_owned(), |name| named(name, request));
+            unit.push(audience, db, named);
         }
         // EXEC and scripts: what ran inside them has been propagated.
         Propagate::Verbatim | Propagate::Always => {}
         Propagate::Instead(requests) => {
-            unit.extend(requests.into_iter().map(|request: OwnedRequest| (db, request)));
+            requests.into_iter().for_each(|request| unit.push(audience, db, request));
         }
+    }
+}
+
+/// To whom what runs is propagated. A script can say otherwise of what it calls.
+fn audience_of(cx: &Context<'_>) -> Option<Audience> {
+    match cx.server.scripting.running.as_ref().filter(|_| cx.caller == Caller::Script) {
+        Some(running) => running.audience,
+        None => Some(Audience::All),
+    }
+}
+
+/// Propagates a message, which changes no data: replicas have listeners, too.
+pub(crate) fn propagate_message(cx: &mut Context<'_>, request: Request<'_>) {
+    let is_told = audience_of(cx).is_some_and(|audience| audience != Audience::File);
+    if cx.db.changes.feeds_stream && is_told {
+        let db = cx.db.selected();
+        cx.db.changes.unit.push(Audience::Stream, db, request.to_owned());
     }
 }
 

@@ -122,8 +122,8 @@ pub use error::{CommandError, CommandResult};
 pub use eviction::Eviction;
 pub use key_finder::{FoundKey, keys_of};
 pub use keyspace::changes::{
-    Changes, KeyEvent, LostWatch, Notification, NotificationQueue, ReadyKeys, Unit, WatchedNow,
-    event_class,
+    Audience, Changes, KeyEvent, LostWatch, Notification, NotificationQueue, ReadyKeys, Unit,
+    WatchedNow, event_class,
 };
 pub use keyspace::memory::size_class;
 pub use keyspace::{

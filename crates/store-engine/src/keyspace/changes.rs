@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use store_resp::OwnedRequest;
+use store_resp::{OwnedRequest, Request};
 
 use super::Garbage;
 use crate::session::SessionId;
@@ -64,7 +64,7 @@ impl Changes {
 
     /// Forgets what was to be delivered.
     pub(crate) fn forget_undelivered(&mut self) {
-        self.unit.requests.clear();
+        self.unit = Unit::default();
         self.notifications.clear();
         self.touched_watchers.clear();
         self.lost_watches.clear();
@@ -222,6 +222,44 @@ pub struct Unit {
     pub origin: Option<SessionId>,
     /// Sessions that waited and got what they waited for by it. Kept for the stream alone.
     pub woken: Vec<SessionId>,
+    /// Requests that not everybody gets, by their place, in order.
+    pub(crate) exceptions: Vec<(usize, Audience)>,
+}
+
+/// Who gets a request of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// File and stream.
+    All,
+    /// The append-only file alone.
+    File,
+    /// The stream of replication alone: messages, which no file needs.
+    Stream,
+}
+
+impl Unit {
+    pub(crate) fn push(&mut self, audience: Audience, db: usize, request: OwnedRequest) {
+        if audience != Audience::All {
+            self.exceptions.push((self.requests.len(), audience));
+        }
+        self.requests.push((db, request));
+    }
+
+    /// Whether all of it goes to the file and to the stream.
+    #[inline]
+    pub fn is_for_all(&self) -> bool {
+        self.exceptions.is_empty()
+    }
+
+    /// The requests that this audience gets.
+    pub fn requests_for(&self, audience: Audience) -> Vec<(usize, Request<'_>)> {
+        let is_told = |at: usize| {
+            let exception = self.exceptions.iter().find(|(place, _)| *place == at);
+            exception.is_none_or(|(_, only)| *only == audience)
+        };
+        let requests = self.requests.iter().enumerate().filter(|(at, _)| is_told(*at));
+        requests.map(|(_, (db, request))| (*db, request.as_request())).collect()
+    }
 }
 
 /// A key that was watched is gone or another one, though no command changed it.

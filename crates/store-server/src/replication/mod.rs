@@ -16,8 +16,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 
-use store_engine::{Engine, SessionId, Unit};
+use store_engine::{Audience, Engine, SessionId, Unit};
 use store_replica::{Command, Moment, Output, Replication, Secrets, SnapshotNeeds};
+
+use store_resp::Request;
 
 use crate::clock::Running;
 pub(crate) use facts::tell_facts;
@@ -157,9 +159,19 @@ impl ReplicationDriver {
     fn feed(&mut self, now: Moment, unit: &Unit) -> u64 {
         self.encoded.clear();
         self.ends.clear();
-        for (db, request) in &unit.requests {
-            store_resp::write_request(&mut self.encoded, request.as_request().args_from(0));
-            self.ends.push((*db, self.encoded.len()));
+        let mut encode = |db: usize, request: Request<'_>| {
+            store_resp::write_request(&mut self.encoded, request.args_from(0));
+            self.ends.push((db, self.encoded.len()));
+        };
+        match unit.is_for_all() {
+            true => unit.requests.iter().for_each(|(db, it)| encode(*db, it.as_request())),
+            false => {
+                let requests = unit.requests_for(Audience::Stream);
+                requests.into_iter().for_each(|(db, request)| encode(db, request));
+            }
+        }
+        if self.ends.is_empty() {
+            return self.machine.history().offset();
         }
         let mut start = 0;
         let encoded = &self.encoded;

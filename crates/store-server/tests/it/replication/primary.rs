@@ -166,3 +166,38 @@ fn redis_cli_takes_a_payload_and_the_stream() {
         info(&mut ours, "replication", "connected_slaves") == "0"
     });
 }
+
+/// Messages have listeners at replicas; no file has them. A script may leave either out.
+#[test]
+fn messages_reach_the_listeners_of_a_replica_and_no_file() {
+    let folder = testkit::TempFolder::create();
+    let server = primary()
+        .setting("dir", folder.path().to_str().unwrap())
+        .setting("appendonly", "yes")
+        .start()
+        .unwrap();
+    let mut ours = connect(&server);
+    let replica = follower(server.port().unwrap(), &[]);
+    let mut theirs = Connection::tcp(replica.port());
+    wait_for_link(&mut theirs);
+    let mut listener = Connection::tcp(replica.port());
+    listener.words("SUBSCRIBE news");
+    ours.words("PUBLISH news first");
+    assert!(text(&listener.receive().unwrap()).contains("first"));
+    for line in ["MULTI", "SET key 1", "PUBLISH news second", "EXEC"] {
+        ours.words(line);
+    }
+    assert!(text(&listener.receive().unwrap()).contains("second"));
+    let script = "redis.set_repl(redis.REPL_AOF); redis.call('SET','in-file','1'); \
+                  redis.set_repl(redis.REPL_REPLICA); redis.call('SET','at-replica','1'); \
+                  redis.set_repl(redis.REPL_NONE); redis.call('SET','nowhere','1')";
+    ours.ask(&["EVAL", script, "0"]);
+    assert_eq!(text(&ours.words("WAIT 1 30000")), "1");
+    let keys = |connection: &mut Connection| {
+        ["in-file", "at-replica", "nowhere"]
+            .map(|key| text(&connection.words(&format!("GET {key}"))))
+    };
+    assert_eq!(keys(&mut theirs), ["null", "1", "null"]);
+    ours.words("DEBUG LOADAOF");
+    assert_eq!(keys(&mut ours), ["1", "null", "null"]);
+}
