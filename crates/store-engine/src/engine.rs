@@ -11,6 +11,7 @@ use crate::commands;
 use crate::config::{self, Config};
 use crate::context::{Caller, Context};
 use crate::effects::{Effects, Unblock};
+use crate::error::CommandError;
 use crate::eviction::{self, Eviction};
 use crate::gate;
 use crate::keyspace::changes::Unit;
@@ -114,6 +115,7 @@ impl Engine {
                 tracking: TrackingTable::default(),
                 monitors: BTreeSet::new(),
                 pause: None,
+                holds_writes: false,
                 postponed: Vec::new(),
                 saving: Saving::default(),
                 rate_meter: RateMeter::default(),
@@ -414,7 +416,7 @@ impl Engine {
         if self.state.pause.is_some_and(|pause| pause.until_ms <= now_ms) {
             commands::end_pause(&mut self.keyspace, &mut self.state);
         }
-        let may_expire = self.state.pause.is_none() && !self.state.debug.pauses_cron;
+        let may_expire = !self.state.is_paused() && !self.state.debug.pauses_cron;
         if may_expire && now_ms >= self.expiry_at_ms && self.keyspace.has_volatile() {
             work.expired = true;
             match self.keyspace.expire_turn() {
@@ -479,7 +481,7 @@ impl Engine {
         let deadline = self.deadlines.first().map(|(at, _)| *at);
         let pause = self.state.pause.map(|pause| pause.until_ms);
         let has_cron = !self.state.debug.pauses_cron;
-        let expires = has_cron && pause.is_none() && self.keyspace.has_volatile();
+        let expires = has_cron && !self.state.is_paused() && self.keyspace.has_volatile();
         let expiry = expires.then_some(self.expiry_at_ms);
         let save = has_cron.then(|| self.save_due_at_ms()).flatten();
         match [deadline, expiry, pause, save].into_iter().flatten().min() {
@@ -594,6 +596,45 @@ impl Engine {
             self.resumed(&session);
         }
         self.state.sessions.put_back(session);
+    }
+
+    /// Lets a session that waits ask the same once more. It waits on if that blocks again.
+    pub fn ask_again(&mut self, now_us: u64, id: SessionId) {
+        let blocked = self.state.sessions.get(id).and_then(|session| session.blocked.as_ref());
+        let Some(db) = blocked.map(|blocked| blocked.db) else { return };
+        self.keyspace.begin(now_us, db);
+        self.wake(id, db, b"");
+        if !self.is_quiet() {
+            self.deliver(Some(id));
+        }
+    }
+
+    /// Ends the wait of a session with an error, which has a code in front.
+    pub fn refuse_waiting(&mut self, id: SessionId, error: &CommandError) {
+        let Some(mut session) = self.state.sessions.take(id) else { return };
+        if let Some(blocked) = self.forget_wait(&mut session) {
+            self.unmeasured.add_unblocked(&blocked);
+            let reply_start = session.output.position();
+            session.output.extend_from_slice(b"-");
+            session.output.extend_from_slice(error.as_bytes());
+            session.output.extend_from_slice(b"\r\n");
+            drop_late_reply(&mut session, reply_start);
+            self.state.stats.count_error(error.code());
+            self.resumed(&session);
+        }
+        self.state.sessions.put_back(session);
+    }
+
+    /// Holds all writes back, or lets them go on. CLIENT PAUSE is not concerned.
+    pub fn hold_writes(&mut self, is_held: bool) {
+        self.state.holds_writes = is_held;
+        match is_held {
+            true => commands::begin_pause(&mut self.keyspace, &mut self.state),
+            false if self.state.pause.is_none() => {
+                commands::end_pause(&mut self.keyspace, &mut self.state);
+            }
+            false => {}
+        }
     }
 
     /// WAIT is over for a session: so many replicas have what it wrote.

@@ -162,10 +162,11 @@ fn after_call(cx: &mut Context<'_>, request: Request<'_>, reply_start: usize) {
     }
 }
 
-/// Whether CLIENT PAUSE holds this request back.
+/// Whether this request is held back. What replicas confirm is not: others wait for that.
 fn waits_for_pause(cx: &Context<'_>, demands: RequestFlags) -> bool {
     const CHANGES: u32 = flag::WRITE | flag::MAY_REPLICATE;
-    cx.server.pause.is_some_and(|pause| pause.all || demands.any & CHANGES != 0)
+    let holds_all = cx.server.pause.is_some_and(|pause| pause.all);
+    (holds_all || demands.any & CHANGES != 0) && !cx.session.has(session_flag::REPLICA)
 }
 
 /// The driver keeps the request and sends it again once the session is resumed.

@@ -227,7 +227,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("set-proc-title", YesNo, "yes").fixed().inert(KEEPS_NAME),
     Setting::new("shutdown-on-sigint", Shutdown, "default"),
     Setting::new("shutdown-on-sigterm", Shutdown, "default"),
-    Setting::new("shutdown-timeout", Integer(0, i32::MAX as i64), "10").inert(NO_REPLICATION),
+    Setting::new("shutdown-timeout", Integer(0, i32::MAX as i64), "10"),
     Setting::new("slowlog-log-slower-than", Integer(-1, i64::MAX), "10000"),
     Setting::new("slowlog-max-len", Integer(0, i64::MAX), "128"),
     Setting::new("socket-mark-id", Integer(0, u32::MAX as i64), "0")

@@ -95,7 +95,11 @@ fn check_no_output(cx: &Context<'_>) -> CommandResult {
 }
 
 /// Holds the session back until the driver's machine has answered.
-fn hold(cx: &mut Context<'_>, request: Request<'_>, asked: ReplicationRequest) -> CommandResult {
+pub(crate) fn hold(
+    cx: &mut Context<'_>,
+    request: Request<'_>,
+    asked: ReplicationRequest,
+) -> CommandResult {
     if matches!(cx.caller, Caller::Transaction | Caller::Script) {
         let name = cx.server.registry.row(cx.row).full_name.to_uppercase();
         return Err(CommandError::new(format!("ERR {name} isn't allowed in a transaction")));

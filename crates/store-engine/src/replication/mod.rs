@@ -29,6 +29,10 @@ pub enum ReplicationRequest {
     Psync(OwnedRequest),
     /// SYNC.
     Sync,
+    /// SHUTDOWN, which waits until replicas have everything. The session is asked again then.
+    Shutdown,
+    /// SHUTDOWN ABORT.
+    AbortShutdown,
     /// WAIT until so many replicas have what the session wrote.
     Wait {
         /// How many.
@@ -79,6 +83,8 @@ pub struct ReplicationFacts {
     pub good_replicas: usize,
     /// Whether a payload is being made.
     pub is_syncing: bool,
+    /// Whether the server ends as soon as replicas have everything.
+    pub is_ending: bool,
     /// How far a FAILOVER is.
     pub failover: FailoverPhase,
     /// How often replicas got what.

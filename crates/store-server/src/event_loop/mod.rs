@@ -13,6 +13,7 @@
 mod accept;
 mod close;
 mod effects;
+mod ending;
 mod evict;
 mod files;
 mod read;

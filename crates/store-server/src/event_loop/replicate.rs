@@ -18,7 +18,7 @@ impl EventLoop {
     /// Bytes for replicas leave with the replies, behind what must be durable first.
     pub(super) fn turn_replication(&mut self) {
         let now = self.replication.now();
-        let is_paused = self.engine.state().pause.is_some();
+        let is_paused = self.engine.state().is_paused();
         self.replication.machine.set_paused(is_paused);
         if self.replication.is_due(now) {
             self.replication.machine.handle_time(now);
@@ -26,6 +26,7 @@ impl EventLoop {
         self.replication.machine.handle_turn_end(now);
         self.carry_out();
         self.start_wanted_snapshot();
+        self.continue_ending();
         tell_facts(&self.replication, &mut self.engine);
     }
 
@@ -53,6 +54,8 @@ impl EventLoop {
                 }
                 return;
             }
+            ReplicationRequest::Shutdown => return self.end_after_replicas(Some(id)),
+            ReplicationRequest::AbortShutdown => return self.abort_ending(id),
             ReplicationRequest::Replconf(request) => {
                 machine.handle_replconf(now, session, request.as_request());
             }

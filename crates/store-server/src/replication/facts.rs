@@ -15,6 +15,7 @@ pub(crate) fn tell_facts(driver: &ReplicationDriver, engine: &mut Engine) {
         machine.backlog().map(|kept| BacklogFacts { first: kept.first(), len: kept.len() });
     facts.good_replicas = machine.good_replicas(now);
     facts.is_syncing = driver.payload.is_some();
+    facts.is_ending = driver.ending.is_some();
     facts.failover = machine.failover_phase();
     facts.syncs = machine.sync_counts();
     tell_replicas(driver, now, facts);

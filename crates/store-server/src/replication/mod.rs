@@ -27,6 +27,16 @@ pub(crate) use log::{closing_words, words};
 pub(crate) use payload::{Next, Payload, PayloadJob};
 pub(crate) use settings::settings_of;
 
+/// An end that waits until replicas have everything.
+pub(crate) struct Ending {
+    /// What they are to have.
+    pub(crate) offset: u64,
+    /// How long they may take.
+    pub(crate) until: Moment,
+    /// Who asked for it by SHUTDOWN.
+    pub(crate) sessions: Vec<SessionId>,
+}
+
 /// One server's replication, as the loop drives it.
 pub(crate) struct ReplicationDriver {
     pub(crate) machine: Replication,
@@ -41,6 +51,10 @@ pub(crate) struct ReplicationDriver {
     pub(crate) wanted: Option<SnapshotNeeds>,
     /// The payload that replicas get.
     pub(crate) payload: Option<Payload>,
+    /// The end of the server, while it waits for replicas.
+    pub(crate) ending: Option<Ending>,
+    /// Whether the server has waited for replicas, and ends for a signal.
+    pub(crate) has_waited: bool,
     /// Whether a replica takes more than a turn gives it.
     pub(crate) has_more: bool,
     /// Scratch: who is written to.
@@ -63,6 +77,8 @@ impl ReplicationDriver {
             wrote: Vec::new(),
             wanted: None,
             payload: None,
+            ending: None,
+            has_waited: false,
             has_more: false,
             reading: Vec::new(),
             encoded: Vec::new(),
@@ -84,7 +100,9 @@ impl ReplicationDriver {
 
     /// How long nothing is due here, in milliseconds.
     pub(crate) fn wakes_in_ms(&self) -> Option<u64> {
-        let wait = self.wakes_at?.since(self.now());
+        let ends_at = self.ending.as_ref().map(|ending| ending.until);
+        let wakes_at = [self.wakes_at, ends_at].into_iter().flatten().min()?;
+        let wait = wakes_at.since(self.now());
         // A millisecond has to be over before it counts.
         Some(wait.as_micros().div_ceil(1000) as u64)
     }

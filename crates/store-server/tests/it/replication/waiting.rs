@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use testkit::{GENEROUS, wait_until};
 
-use super::support::{connect, follower, info, primary, text, wait_for_link};
+use super::support::{LogLines, connect, follower, info, primary, text, wait_for_link};
 use crate::connection::Connection;
+use store_server::StopSignal;
 
 #[test]
 fn wait_counts_replicas_that_have_the_write_and_no_others() {
@@ -104,4 +105,70 @@ fn role_tells_who_follows_and_how_far() {
     let role = format!("{:?}", ours.words("ROLE"));
     assert!(role.contains("192.0.2.9"), "{role}");
     assert!(info(&mut ours, "replication", "slave0").starts_with("ip=192.0.2.9,"));
+}
+
+#[test]
+fn shutdown_waits_for_replicas_and_can_be_aborted() {
+    let log = LogLines::default();
+    let server = log.of(primary().setting("shutdown-timeout", "25")).start().unwrap();
+    let mut ours = connect(&server);
+    let mut replica = follower(server.port().unwrap(), &[]);
+    let mut theirs = Connection::tcp(replica.port());
+    wait_for_link(&mut theirs);
+    ours.words("SET key 1");
+    assert_eq!(text(&ours.words("WAIT 1 30000")), "1");
+    replica.pause();
+    ours.words("SET key 2");
+    let (mut ender, mut writer) = (connect(&server), connect(&server));
+    ender.send(&["SHUTDOWN"]);
+    wait_until("it to wait", GENEROUS, || log.count("Waiting for replicas before") == 1);
+    writer.send(&["SET", "held", "1"]);
+    assert_eq!(text(&ours.words("GET key")), "2");
+    assert_eq!(text(&ours.words("SHUTDOWN ABORT")), "OK");
+    assert_eq!(text(&ender.receive().unwrap()), "-ERR Errors trying to SHUTDOWN. Check logs.");
+    assert_eq!(text(&writer.receive().unwrap()), "OK");
+    assert_eq!(text(&ours.words("SHUTDOWN ABORT")), "-ERR No shutdown in progress.");
+
+    ender.send(&["SHUTDOWN"]);
+    wait_until("it to wait again", GENEROUS, || log.count("Waiting for replicas before") == 2);
+    replica.resume();
+    assert!(ender.receive().is_none(), "the server ended");
+    assert_eq!(log.count("1 of 1 replicas are in sync when shutting down."), 1);
+    assert_eq!(text(&theirs.words("GET held")), "1");
+    server.wait().unwrap();
+}
+
+#[test]
+fn an_end_does_not_wait_longer_than_it_may() {
+    let log = LogLines::default();
+    let server = log.of(primary().setting("shutdown-timeout", "1")).start().unwrap();
+    let mut ours = connect(&server);
+    let mut replica = follower(server.port().unwrap(), &[]);
+    wait_for_link(&mut Connection::tcp(replica.port()));
+    ours.words("SET key 1");
+    assert_eq!(text(&ours.words("WAIT 1 30000")), "1");
+    replica.pause();
+    ours.words("SET key 2");
+    server.stopper().stop_on(StopSignal::Terminate);
+    server.wait().unwrap();
+    assert_eq!(log.count("Waiting for replicas before shutting down."), 1);
+    assert_eq!(log.count("Lagging replica 127.0.0.1:"), 1);
+    assert_eq!(log.count("0 of 1 replicas are in sync when shutting down."), 1);
+    replica.resume();
+}
+
+/// CLIENT PAUSE holds clients back, and not what replicas confirm.
+#[test]
+fn a_pause_of_all_clients_does_not_cut_replicas_off() {
+    let server = primary().setting("repl-timeout", "2").start().unwrap();
+    let mut ours = connect(&server);
+    let replica = follower(server.port().unwrap(), &[]);
+    wait_for_link(&mut Connection::tcp(replica.port()));
+    ours.words("SET key 1");
+    assert_eq!(text(&ours.words("WAIT 1 30000")), "1");
+    ours.words("CLIENT PAUSE 4000 ALL");
+    // Answered when the pause is over.
+    assert!(info(&mut ours, "replication", "slave0").contains("state=online"));
+    assert_eq!(info(&mut ours, "stats", "sync_full"), "1");
+    assert_eq!(info(&mut ours, "stats", "sync_partial_ok"), "0");
 }
