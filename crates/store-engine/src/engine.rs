@@ -11,6 +11,7 @@ use crate::commands;
 use crate::config::{self, Config};
 use crate::context::{Caller, Context};
 use crate::effects::{Effects, Unblock};
+use crate::error::CommandError;
 use crate::eviction::{self, Eviction};
 use crate::gate;
 use crate::keyspace::changes::Unit;
@@ -24,6 +25,7 @@ use crate::platform::Platform;
 use crate::pubsub::PubSub;
 use crate::rates::RateMeter;
 use crate::registry::Registry;
+use crate::replication::{self, ReplicationFacts};
 use crate::scripting::Scripting;
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
 use crate::slow_log::SlowLog;
@@ -100,6 +102,7 @@ impl Engine {
                 identity,
                 measured: Measured::default(),
                 persistence: PersistenceStatus::default(),
+                replication: ReplicationFacts::default(),
                 platform,
                 base_memory: 0,
                 clients_memory: 0,
@@ -112,6 +115,7 @@ impl Engine {
                 tracking: TrackingTable::default(),
                 monitors: BTreeSet::new(),
                 pause: None,
+                holds_writes: false,
                 postponed: Vec::new(),
                 saving: Saving::default(),
                 rate_meter: RateMeter::default(),
@@ -188,9 +192,16 @@ impl Engine {
         &mut self.state.identity
     }
 
-    /// Whether units are recorded for replicas and files.
-    pub fn set_propagating(&mut self, propagating: bool) {
-        self.keyspace.changes.propagating = propagating;
+    /// Whether units are recorded for the append-only file.
+    pub fn set_feeding_file(&mut self, is_feeding: bool) {
+        self.keyspace.changes.feeds_file = is_feeding;
+        self.keyspace.changes.follow_feeds();
+    }
+
+    /// Whether units are recorded for the stream of replication.
+    pub fn set_feeding_stream(&mut self, is_feeding: bool) {
+        self.keyspace.changes.feeds_stream = is_feeding;
+        self.keyspace.changes.follow_feeds();
     }
 
     /// From now on runs only scripts with these digests, each forty hexadecimal digits, and no
@@ -199,10 +210,10 @@ impl Engine {
         self.state.scripting.allow_only(digests);
     }
 
-    /// Whether units are recorded.
+    /// Whether units are recorded for the append-only file, so that replies wait for it.
     #[inline]
-    pub fn is_propagating(&self) -> bool {
-        self.keyspace.changes.propagating
+    pub fn is_feeding_file(&self) -> bool {
+        self.keyspace.changes.feeds_file
     }
 
     /// Whether nothing is to be fetched: neither effects nor units nor garbage.
@@ -290,8 +301,10 @@ impl Engine {
         let (db, server) = (&mut self.keyspace, &mut self.state);
         let mut cx = Context::new(db, server, &mut session, busy_handler);
         gate::handle(&mut cx, request);
-        if cx.session.has(session_flag::REPLY_OFF | session_flag::REPLY_SKIP) {
-            drop_reply(&mut cx, reply_start);
+        const UNUSUAL_REPLY: u32 =
+            session_flag::REPLY_OFF | session_flag::REPLY_SKIP | session_flag::REPLICA;
+        if cx.session.has(UNUSUAL_REPLY) {
+            drop_reply(&mut cx, request, reply_start);
         }
         let blocked = cx.blocked.take();
         self.unmeasured.add((cx.ran && blocked.is_none()).then_some(cx.row));
@@ -403,7 +416,7 @@ impl Engine {
         if self.state.pause.is_some_and(|pause| pause.until_ms <= now_ms) {
             commands::end_pause(&mut self.keyspace, &mut self.state);
         }
-        let may_expire = self.state.pause.is_none() && !self.state.debug.pauses_cron;
+        let may_expire = !self.state.is_paused() && !self.state.debug.pauses_cron;
         if may_expire && now_ms >= self.expiry_at_ms && self.keyspace.has_volatile() {
             work.expired = true;
             match self.keyspace.expire_turn() {
@@ -468,7 +481,7 @@ impl Engine {
         let deadline = self.deadlines.first().map(|(at, _)| *at);
         let pause = self.state.pause.map(|pause| pause.until_ms);
         let has_cron = !self.state.debug.pauses_cron;
-        let expires = has_cron && pause.is_none() && self.keyspace.has_volatile();
+        let expires = has_cron && !self.state.is_paused() && self.keyspace.has_volatile();
         let expiry = expires.then_some(self.expiry_at_ms);
         let save = has_cron.then(|| self.save_due_at_ms()).flatten();
         match [deadline, expiry, pause, save].into_iter().flatten().min() {
@@ -564,12 +577,85 @@ impl Engine {
         let blocked = self.forget_wait(&mut session);
         if let Some(blocked) = &blocked {
             let reply_start = session.output.position();
-            write_timeout(&mut session, blocked.on_timeout);
+            match blocked.on_timeout {
+                TimeoutReply::Replicas => self.write_acks(&mut session),
+                reply => write_timeout(&mut session, reply),
+            }
             drop_late_reply(&mut session, reply_start);
             self.resumed(&session);
         }
         self.state.sessions.put_back(session);
         blocked
+    }
+
+    /// What a session asked of the driver is done, and the driver has written the reply: its next
+    /// request may run.
+    pub fn resume_session(&mut self, id: SessionId) {
+        let Some(mut session) = self.state.sessions.take(id) else { return };
+        if self.forget_wait(&mut session).is_some() {
+            self.resumed(&session);
+        }
+        self.state.sessions.put_back(session);
+    }
+
+    /// Lets a session that waits ask the same once more. It waits on if that blocks again.
+    pub fn ask_again(&mut self, now_us: u64, id: SessionId) {
+        let blocked = self.state.sessions.get(id).and_then(|session| session.blocked.as_ref());
+        let Some(db) = blocked.map(|blocked| blocked.db) else { return };
+        self.keyspace.begin(now_us, db);
+        self.wake(id, db, b"");
+        if !self.is_quiet() {
+            self.deliver(Some(id));
+        }
+    }
+
+    /// Ends the wait of a session with an error, which has a code in front.
+    pub fn refuse_waiting(&mut self, id: SessionId, error: &CommandError) {
+        let Some(mut session) = self.state.sessions.take(id) else { return };
+        if let Some(blocked) = self.forget_wait(&mut session) {
+            self.unmeasured.add_unblocked(&blocked);
+            let reply_start = session.output.position();
+            session.output.extend_from_slice(b"-");
+            session.output.extend_from_slice(error.as_bytes());
+            session.output.extend_from_slice(b"\r\n");
+            drop_late_reply(&mut session, reply_start);
+            self.state.stats.count_error(error.code());
+            self.resumed(&session);
+        }
+        self.state.sessions.put_back(session);
+    }
+
+    /// Holds all writes back, or lets them go on. CLIENT PAUSE is not concerned.
+    pub fn hold_writes(&mut self, is_held: bool) {
+        self.state.holds_writes = is_held;
+        match is_held {
+            true => commands::begin_pause(&mut self.keyspace, &mut self.state),
+            false if self.state.pause.is_none() => {
+                commands::end_pause(&mut self.keyspace, &mut self.state);
+            }
+            false => {}
+        }
+    }
+
+    /// WAIT is over for a session: so many replicas have what it wrote.
+    pub fn finish_wait(&mut self, id: SessionId, count: usize) {
+        let Some(mut session) = self.state.sessions.take(id) else { return };
+        let waits =
+            session.blocked.as_ref().is_some_and(|it| it.on_timeout == TimeoutReply::Replicas);
+        if waits && let Some(blocked) = self.forget_wait(&mut session) {
+            self.unmeasured.add_unblocked(&blocked);
+            let reply_start = session.output.position();
+            session.output.extend_from_slice(format!(":{count}\r\n").as_bytes());
+            drop_late_reply(&mut session, reply_start);
+            self.resumed(&session);
+        }
+        self.state.sessions.put_back(session);
+    }
+
+    /// How many replicas have what the session wrote.
+    fn write_acks(&self, session: &mut Session) {
+        let count = self.state.replication.count_acks(session.wrote_at);
+        session.output.extend_from_slice(format!(":{count}\r\n").as_bytes());
     }
 
     fn resumed(&mut self, session: &Session) {
@@ -590,9 +676,22 @@ impl Engine {
                 self.wake_waiters(db, &key);
             }
         }
-        let unit = std::mem::take(&mut self.keyspace.changes.unit);
+        let mut unit = std::mem::take(&mut self.keyspace.changes.unit);
         if !unit.requests.is_empty() {
+            unit.origin = origin;
+            if self.keyspace.changes.feeds_stream {
+                self.note_writers(&unit);
+            }
             self.keyspace.changes.units.push(unit);
+        }
+    }
+
+    /// Until the stream is fed, nobody has what these sessions wrote.
+    fn note_writers(&mut self, unit: &Unit) {
+        for id in unit.origin.iter().chain(&unit.woken) {
+            if let Some(session) = self.state.sessions.get_mut(*id) {
+                session.wrote_at = Session::UNFED;
+            }
         }
     }
 
@@ -674,6 +773,7 @@ impl Engine {
         let now_us = self.keyspace.now_us();
         self.keyspace.begin(now_us, db);
         let reply_start = session.output.position();
+        let written_before = self.keyspace.changes.unit.requests.len();
         let (db, server) = (&mut self.keyspace, &mut self.state);
         let mut nobody = NoBusyHandler;
         let mut cx = Context {
@@ -689,6 +789,10 @@ impl Engine {
         }
         session.output = cx.reply.into_output();
         session.blocked = Some(waiting);
+        let changes = &mut self.keyspace.changes;
+        if changes.feeds_stream && changes.unit.requests.len() > written_before {
+            changes.unit.woken.push(id);
+        }
         if !still_blocked {
             drop_late_reply(&mut session, reply_start);
             if let Some(served) = self.forget_wait(&mut session) {
@@ -727,9 +831,13 @@ fn hex_id(random: &mut Rng) -> String {
     id
 }
 
-/// CLIENT REPLY OFF and SKIP: the reply was written for nothing.
+/// CLIENT REPLY OFF and SKIP: the reply was written for nothing. One to a replica would stand in
+/// the middle of the stream.
 #[cold]
-pub(crate) fn drop_reply(cx: &mut Context<'_>, reply_start: usize) {
+pub(crate) fn drop_reply(cx: &mut Context<'_>, request: Request<'_>, reply_start: usize) {
+    if cx.session.has(session_flag::REPLICA) && cx.reply.len() > reply_start {
+        replication::close_answered_replica(cx, request);
+    }
     if cx.blocked.is_some() || cx.session.has(session_flag::POSTPONED) {
         // It is still to come.
         return;

@@ -14,6 +14,7 @@ use crate::context::{Caller, Context, Propagate};
 use crate::effects::ServerRequest;
 use crate::error::{CommandError, CommandResult};
 use crate::eviction;
+use crate::keyspace::changes::Audience;
 use crate::measure;
 use crate::notifications;
 use crate::persistence::load::LoadFailure;
@@ -161,10 +162,11 @@ fn after_call(cx: &mut Context<'_>, request: Request<'_>, reply_start: usize) {
     }
 }
 
-/// Whether CLIENT PAUSE holds this request back.
+/// Whether this request is held back. What replicas confirm is not: others wait for that.
 fn waits_for_pause(cx: &Context<'_>, demands: RequestFlags) -> bool {
     const CHANGES: u32 = flag::WRITE | flag::MAY_REPLICATE;
-    cx.server.pause.is_some_and(|pause| pause.all || demands.any & CHANGES != 0)
+    let holds_all = cx.server.pause.is_some_and(|pause| pause.all);
+    (holds_all || demands.any & CHANGES != 0) && !cx.session.has(session_flag::REPLICA)
 }
 
 /// The driver keeps the request and sends it again once the session is resumed.
@@ -208,7 +210,8 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>, demands: RequestFlags) -> C
         return Err(CommandError::text("LOADING Redis is loading the dataset in memory"));
     }
     const TOUCHES_KEYS: u32 = flag::READ | flag::WRITE | flag::MAY_REPLICATE;
-    if cx.session.has(session_flag::MONITOR) && command.has(TOUCHES_KEYS) {
+    const WATCHES: u32 = session_flag::MONITOR | session_flag::REPLICA;
+    if cx.session.has(WATCHES) && command.has(TOUCHES_KEYS) {
         return Err(CommandError::text("ERR Replica can't interact with the keyspace"));
     }
     Ok(())
@@ -322,27 +325,39 @@ fn note_load_failure(cx: &mut Context<'_>, error: &CommandError) {
 
 #[cold]
 fn propagate(cx: &mut Context<'_>, request: Request<'_>) {
-    let running = cx.server.scripting.running.as_ref();
-    if cx.caller == Caller::Script && running.is_some_and(|running| !running.propagates) {
-        return;
-    }
+    let Some(audience) = audience_of(cx) else { return };
     let db = cx.db.selected();
-    let unit = &mut cx.db.changes.unit.requests;
+    let unit = &mut cx.db.changes.unit;
     match std::mem::take(&mut cx.propagate) {
         Propagate::Verbatim | Propagate::Always
             if cx.server.registry.row(cx.row).command.has(flag::WRITE) =>
         {
             let renamed = cx.server.registry.table_name_if_renamed(cx.row);
-            unit.push((
-                db,
-                renamed.map_or_else(|| request.to_owned(), |name| named(name, request)),
-            ));
+            let named = renamed.map_or_else(|| request.to_owned(), |name| named(name, request));
+            unit.push(audience, db, named);
         }
         // EXEC and scripts: what ran inside them has been propagated.
         Propagate::Verbatim | Propagate::Always => {}
         Propagate::Instead(requests) => {
-            unit.extend(requests.into_iter().map(|request: OwnedRequest| (db, request)));
+            requests.into_iter().for_each(|request| unit.push(audience, db, request));
         }
+    }
+}
+
+/// To whom what runs is propagated. A script can say otherwise of what it calls.
+fn audience_of(cx: &Context<'_>) -> Option<Audience> {
+    match cx.server.scripting.running.as_ref().filter(|_| cx.caller == Caller::Script) {
+        Some(running) => running.audience,
+        None => Some(Audience::All),
+    }
+}
+
+/// Propagates a message, which changes no data: replicas have listeners, too.
+pub(crate) fn propagate_message(cx: &mut Context<'_>, request: Request<'_>) {
+    let is_told = audience_of(cx).is_some_and(|audience| audience != Audience::File);
+    if cx.db.changes.feeds_stream && is_told {
+        let db = cx.db.selected();
+        cx.db.changes.unit.push(Audience::Stream, db, request.to_owned());
     }
 }
 

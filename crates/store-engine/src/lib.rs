@@ -89,6 +89,7 @@ mod config;
 mod latency;
 mod persistence;
 mod pubsub;
+mod replication;
 mod scripting;
 mod slow_log;
 mod tracking;
@@ -121,8 +122,8 @@ pub use error::{CommandError, CommandResult};
 pub use eviction::Eviction;
 pub use key_finder::{FoundKey, keys_of};
 pub use keyspace::changes::{
-    Changes, KeyEvent, LostWatch, Notification, NotificationQueue, ReadyKeys, Unit, WatchedNow,
-    event_class,
+    Audience, Changes, KeyEvent, LostWatch, Notification, NotificationQueue, ReadyKeys, Unit,
+    WatchedNow, event_class,
 };
 pub use keyspace::memory::size_class;
 pub use keyspace::{
@@ -141,6 +142,7 @@ pub use platform::{NoPlatform, Platform, SettingRefused, Usage};
 pub use pubsub::{PubSub, Subscriptions, TopicKind};
 pub use rates::{Amounts, RateMeter};
 pub use registry::{CallStats, Registry, Row, RowId};
+pub use replication::{BacklogFacts, ReplicaFacts, ReplicationFacts, ReplicationRequest};
 pub use scripting::Scripting;
 pub use session::{
     Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, Transaction, session_flag,

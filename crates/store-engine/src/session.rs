@@ -74,6 +74,9 @@ pub mod session_flag {
     /// Caused more messages to itself than its output may hold; goes with CLOSING.
     pub const OVERRUN: u32 = 1 << 20;
 
+    /// A replica: PSYNC or SYNC was accepted. It gets the stream, and no replies.
+    pub const REPLICA: u32 = 1 << 21;
+
     /// Any of these sends a request through all gates; without them it takes the short way.
     pub const GATED: u32 = NEEDS_AUTH
         | RESTRICTED
@@ -86,6 +89,7 @@ pub mod session_flag {
         | CLOSING
         | MONITOR
         | HEARS_FOR_OTHERS
+        | REPLICA
         | TRACKING
         | NO_TOUCH;
 }
@@ -154,8 +158,8 @@ pub enum TimeoutReply {
     Null,
     /// Null, where an array would have come.
     NullArray,
-    /// The number 0, of replicas that have confirmed.
-    Zero,
+    /// How many replicas have confirmed what the session wrote.
+    Replicas,
 }
 
 /// Why and until when a session waits.
@@ -266,6 +270,9 @@ pub struct Session {
     pub asked_at_ms: u64,
     /// The last command, for CLIENT LIST.
     pub last_command: Option<RowId>,
+    /// The offset of the stream behind its last write, for WAIT; 0 before the first. Nobody has
+    /// what the stream has yet to be fed: [`UNFED`](Self::UNFED).
+    pub wrote_at: u64,
     /// Between MULTI and EXEC.
     pub transaction: Option<Box<Transaction>>,
     /// Watched keys with their databases, and whether each had ended already.
@@ -279,6 +286,9 @@ pub struct Session {
 }
 
 impl Session {
+    /// An offset that no replica has.
+    pub const UNFED: u64 = u64::MAX;
+
     /// Whether any of the flags is set.
     #[inline]
     pub fn has(&self, flags: u32) -> bool {
@@ -362,6 +372,7 @@ impl Sessions {
             opened_at_ms: now_ms,
             asked_at_ms: now_ms,
             last_command: None,
+            wrote_at: 0,
             transaction: None,
             watched: WatchedKeys::default(),
             blocked: None,

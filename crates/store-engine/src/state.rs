@@ -15,6 +15,7 @@ use crate::platform::Platform;
 use crate::pubsub::PubSub;
 use crate::rates::{Amounts, RateMeter};
 use crate::registry::Registry;
+use crate::replication::ReplicationFacts;
 use crate::scripting::Scripting;
 use crate::session::{SessionId, Sessions};
 use crate::slow_log::SlowLog;
@@ -155,6 +156,8 @@ pub struct ServerState {
     pub measured: Measured,
     /// What the driver tells of files.
     pub persistence: PersistenceStatus,
+    /// What the driver tells of replication.
+    pub replication: ReplicationFacts,
     /// The driver, for what it alone can do.
     pub platform: Box<dyn Platform>,
     /// Bytes in use before the first key.
@@ -179,6 +182,8 @@ pub struct ServerState {
     pub monitors: BTreeSet<SessionId>,
     /// CLIENT PAUSE, if it is in force.
     pub pause: Option<Pause>,
+    /// Whether writes are held back for another reason: the offset of the stream must stand still.
+    pub holds_writes: bool,
     /// Sessions that wait for its end.
     pub postponed: Vec<SessionId>,
     /// Snapshots to files.
@@ -207,6 +212,11 @@ impl ServerState {
             input_bytes: self.measured.input_bytes,
             output_bytes: self.measured.output_bytes,
         }
+    }
+
+    /// Whether anything is held back, so that nothing may change by itself.
+    pub fn is_paused(&self) -> bool {
+        self.pause.is_some() || self.holds_writes
     }
 
     /// Whether clients have to log in.

@@ -33,6 +33,7 @@ mod oom_score;
 mod persistence;
 mod process;
 mod replace_file;
+mod replication;
 mod server;
 mod sockets;
 mod stream;

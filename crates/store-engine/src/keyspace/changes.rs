@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use store_resp::OwnedRequest;
+use store_resp::{OwnedRequest, Request};
 
 use super::Garbage;
 use crate::session::SessionId;
@@ -17,6 +17,10 @@ pub struct Changes {
     pub tracking: bool,
     /// Whether units are wanted at all: without replicas and file, nobody pays for them.
     pub propagating: bool,
+    /// Whether the append-only file wants them.
+    pub(crate) feeds_file: bool,
+    /// Whether the stream of replication wants them.
+    pub(crate) feeds_stream: bool,
     /// Whether a script runs.
     pub in_script: bool,
     /// What happened to keys, in this order, and nobody was told yet.
@@ -37,6 +41,11 @@ pub struct Changes {
 }
 
 impl Changes {
+    /// Units are wanted as long as anybody wants them.
+    pub(crate) fn follow_feeds(&mut self) {
+        self.propagating = self.feeds_file || self.feeds_stream;
+    }
+
     /// Whether the engine has nothing to deliver.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
@@ -55,7 +64,7 @@ impl Changes {
 
     /// Forgets what was to be delivered.
     pub(crate) fn forget_undelivered(&mut self) {
-        self.unit.requests.clear();
+        self.unit = Unit::default();
         self.notifications.clear();
         self.touched_watchers.clear();
         self.lost_watches.clear();
@@ -208,6 +217,49 @@ impl ReadyKeys {
 pub struct Unit {
     /// Requests with the database each runs in.
     pub requests: Vec<(usize, OwnedRequest)>,
+    /// The session that asked for it; `None` when time did, or a lack of memory: then its requests
+    /// do not depend on each other.
+    pub origin: Option<SessionId>,
+    /// Sessions that waited and got what they waited for by it. Kept for the stream alone.
+    pub woken: Vec<SessionId>,
+    /// Requests that not everybody gets, by their place, in order.
+    pub(crate) exceptions: Vec<(usize, Audience)>,
+}
+
+/// Who gets a request of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// File and stream.
+    All,
+    /// The append-only file alone.
+    File,
+    /// The stream of replication alone: messages, which no file needs.
+    Stream,
+}
+
+impl Unit {
+    pub(crate) fn push(&mut self, audience: Audience, db: usize, request: OwnedRequest) {
+        if audience != Audience::All {
+            self.exceptions.push((self.requests.len(), audience));
+        }
+        self.requests.push((db, request));
+    }
+
+    /// Whether all of it goes to the file and to the stream.
+    #[inline]
+    pub fn is_for_all(&self) -> bool {
+        self.exceptions.is_empty()
+    }
+
+    /// The requests that this audience gets.
+    pub fn requests_for(&self, audience: Audience) -> Vec<(usize, Request<'_>)> {
+        let is_told = |at: usize| {
+            let exception = self.exceptions.iter().find(|(place, _)| *place == at);
+            exception.is_none_or(|(_, only)| *only == audience)
+        };
+        let requests = self.requests.iter().enumerate().filter(|(at, _)| is_told(*at));
+        requests.map(|(_, (db, request))| (*db, request.as_request())).collect()
+    }
 }
 
 /// A key that was watched is gone or another one, though no command changed it.

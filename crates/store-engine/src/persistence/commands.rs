@@ -1,9 +1,15 @@
 //! Snapshots on request, and the end of the server, which may leave one.
 
+use std::time::Duration;
+
+use store_replica::ReplicaState;
+
 use crate::commands::prelude::*;
+use crate::context::Caller;
 use crate::effects::ServerRequest;
 use crate::keyspace::SnapshotKind;
 use crate::persistence::snapshot;
+use crate::replication::{self, ReplicationRequest};
 use crate::session::session_flag;
 use crate::state::server_gate;
 
@@ -101,13 +107,22 @@ fn shutdown(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         return Err(CommandError::SYNTAX);
     }
     if aborts {
-        return Err(CommandError::text("ERR No shutdown in progress."));
+        if !cx.server.replication.is_ending {
+            return Err(CommandError::text("ERR No shutdown in progress."));
+        }
+        return replication::commands::hold(cx, request, ReplicationRequest::AbortShutdown);
     }
     if !saves_not && cx.server.gates & server_gate::BUSY_SCRIPT != 0 {
         // A script is in the middle of its writes, so there is nothing whole to save.
         return Err(crate::scripting::commands::busy_error(cx));
     }
-    log(cx, "User requested shutdown...".to_owned());
+    // Asked again, replicas have what they could get.
+    if cx.caller != Caller::Resumed {
+        log(cx, "User requested shutdown...".to_owned());
+    }
+    if !hastens && waits_for_replicas(cx) {
+        return replication::commands::hold(cx, request, ReplicationRequest::Shutdown);
+    }
     if !forces && let Some(reason) = what_append_only_lacks(cx, saves_not) {
         log(cx, reason);
         return Err(CommandError::text("ERR Errors trying to SHUTDOWN. Check logs."));
@@ -121,6 +136,14 @@ fn shutdown(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     cx.session.flags |= session_flag::CLOSING;
     cx.server.effects.requests.push(ServerRequest::Shutdown);
     Ok(())
+}
+
+/// Whether a replica may lack something that it could still get.
+fn waits_for_replicas(cx: &Context<'_>) -> bool {
+    let has_time = cx.server.config.settings().process.shutdown_wait > Duration::ZERO;
+    let facts = &cx.server.replication;
+    let has_online = facts.replicas.iter().any(|it| it.state == ReplicaState::Online);
+    has_time && (has_online || facts.is_ending) && cx.caller == Caller::Client
 }
 
 /// Why an end would lose what the append-only file is to keep. Whoever saves not gives up what

@@ -5,6 +5,7 @@ use store_types::glob;
 use crate::command::Channels;
 use crate::commands::prelude::*;
 use crate::context::Caller;
+use crate::gate;
 use crate::keyspace::changes::KeyEvent;
 use crate::notifications;
 use crate::pubsub::{Frame, SUBSCRIPTIONS_MAX, TopicKind, tell};
@@ -177,6 +178,7 @@ fn confirm(cx: &mut Context<'_>, word: &str, topic: Option<&[u8]>, kind: TopicKi
 
 fn publish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let count = publish_from(cx, request.arg(1), request.arg(2));
+    gate::propagate_message(cx, request);
     cx.reply.count(count);
     Ok(())
 }
@@ -222,6 +224,7 @@ fn spublish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         tell(sessions, effects, limit, id, |output, protocol| frame.write_to(output, protocol));
     });
     own.iter().for_each(|frame| notifications::hear(cx, frame));
+    gate::propagate_message(cx, request);
     cx.reply.count(count);
     Ok(())
 }

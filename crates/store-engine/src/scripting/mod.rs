@@ -8,6 +8,7 @@ use store_resp::Protocol;
 use store_script::{Digest, Interpreter, Limits};
 
 use crate::error::{CommandError, CommandResult};
+use crate::keyspace::changes::Audience;
 
 /// Scripts, libraries, and the one that runs.
 pub struct Scripting {
@@ -38,9 +39,9 @@ pub(crate) struct RunningScript {
     pub(crate) has_written: bool,
     /// Somebody asked to end it.
     pub(crate) is_killed: bool,
-    /// Whether what it writes is propagated: `redis.set_repl` can say no. That keys ended is
+    /// To whom what it writes is propagated: `redis.set_repl` can say to nobody. That keys ended is
     /// propagated in any case.
-    pub(crate) propagates: bool,
+    pub(crate) audience: Option<Audience>,
     /// The protocol of the client that started it.
     pub(crate) protocol: Protocol,
     /// The keys it declared, if the session tracks what is read.

@@ -13,9 +13,12 @@
 mod accept;
 mod close;
 mod effects;
+mod ending;
 mod evict;
 mod files;
 mod read;
+mod replicas;
+mod replicate;
 mod run;
 mod save;
 mod shrink;
@@ -41,6 +44,7 @@ use crate::freeing::FreeingThread;
 use crate::listen::Listener;
 use crate::persistence::snapshot::{Generations, Saver};
 use crate::persistence::{FileEvent, Loader, Persistence};
+use crate::replication::{ReplicationDriver, tell_facts};
 use crate::server::{Log, StartError, StopSignal};
 use crate::sockets::Sockets;
 use read::Arrival;
@@ -109,6 +113,7 @@ pub(crate) struct EventLoop {
     unmeasured_us: u64,
     saver: Saver,
     persistence: Persistence,
+    replication: ReplicationDriver,
     /// Why the server ends, when nobody asked it to.
     failure: Option<String>,
     shared: Shared,
@@ -124,13 +129,15 @@ pub(crate) struct EventLoop {
 impl EventLoop {
     pub(crate) fn new(
         poll: Poll,
-        engine: Engine,
+        mut engine: Engine,
         listeners: Vec<Listener>,
         messages: Receiver<Message>,
         log: Log,
         persistence: Persistence,
         shared: Shared,
     ) -> io::Result<Self> {
+        let replication = ReplicationDriver::new(&engine)?;
+        tell_facts(&replication, &mut engine);
         let log_level = engine.config().settings().logs.level;
         let mut event_loop = Self {
             poll,
@@ -155,6 +162,7 @@ impl EventLoop {
             unmeasured_us: 0,
             saver: Saver::new(persistence.disk.clone(), shared.generations.clone()),
             persistence,
+            replication,
             failure: None,
             shared,
             is_stopping: false,
@@ -235,7 +243,8 @@ impl EventLoop {
 
     /// How long nothing can be due.
     fn sleep_max(&self) -> Option<Duration> {
-        let is_walking = self.persistence.is_busy() || self.saver.is_busy();
+        let is_walking =
+            self.persistence.is_busy() || self.saver.is_busy() || self.replication.is_busy();
         if !self.clients.to_read.is_empty() || self.acceptor.has_more() || is_walking {
             return Some(Duration::ZERO);
         }
@@ -249,7 +258,8 @@ impl EventLoop {
         let files_at = self.persistence.wakes_at_ms();
         let accept_at = self.acceptor.wakes_at_ms();
         let shrink_at = self.shrinking.next_at_ms();
-        let moments = [engine_at, check_at, files_at, accept_at, shrink_at];
+        let replicas_at = self.replication.wakes_in_ms().map(|wait_ms| now_ms + wait_ms);
+        let moments = [engine_at, check_at, files_at, accept_at, shrink_at, replicas_at];
         let wake_at = moments.into_iter().flatten().min()?;
         Some(Duration::from_millis(wake_at.saturating_sub(now_ms)))
     }
@@ -300,14 +310,21 @@ impl EventLoop {
         loop {
             self.apply_effects();
             self.engine.end_turn();
+            if self.replication.is_active() {
+                self.turn_replication();
+            }
             if self.engine.is_fetched() {
                 break;
             }
         }
         // A snapshot that began in this turn has got its file by now.
         self.walk();
+        self.walk_payload();
         self.make_durable();
         self.write_clients();
+        if self.replication.is_active() {
+            self.write_replicas();
+        }
         self.evict_clients();
         self.close_clients();
         self.shrink(self.now_us / 1000);

@@ -43,7 +43,11 @@ impl EventLoop {
         if session.has(session_flag::BLOCKED) {
             return 0;
         }
-        session.output.lend(&mut self.spare_output);
+        if session.has(session_flag::REPLICA) {
+            self.replication.hear(client.session);
+        } else {
+            session.output.lend(&mut self.spare_output);
+        }
         if client.parked.is_some() && !self.run_parked(client) {
             return 0;
         }
@@ -210,6 +214,7 @@ impl EventLoop {
             messages: &self.messages,
             clock: &self.clock,
             persistence: &mut self.persistence,
+            replication: &mut self.replication,
             may_write: true,
             is_stopping: &mut self.is_stopping,
             stop_signal: &mut self.stop_signal,

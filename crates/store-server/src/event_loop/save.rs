@@ -16,6 +16,9 @@ impl EventLoop {
         let signal = self.stop_signal;
         let options =
             signal.map(|signal| signal.shutdown_options(self.engine.config())).unwrap_or_default();
+        if !options.now && !self.may_leave_replicas() {
+            return false;
+        }
         let aof = &self.engine.state().persistence.aof;
         let has_no_base = aof.is_starting && aof.start_failure.is_none();
         if options.nosave && (!has_no_base || options.force) {
@@ -37,6 +40,8 @@ impl EventLoop {
         let result = if is_forced { "its data is lost" } else { "it cannot end" };
         self.log(LogLevel::Warning, &format!("The server cannot save, so {result}: {reason}"));
         self.is_stopping = is_forced;
+        self.engine.hold_writes(false);
+        self.replication.has_waited = false;
         is_forced
     }
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use store_engine::{Config, Engine, LogLevel, Unit};
+use store_engine::{Audience, Config, Engine, LogLevel, Unit};
 use store_persist::aof::{AppendError, AppendFile, Event, Layout, Manifest, Output, Settings};
 use store_persist::disk::{Disk, exists};
 
@@ -87,8 +87,15 @@ impl Append {
 
     pub(super) fn take_units(&mut self, now_ms: u64, units: &[Unit]) {
         for unit in units {
-            let requests = unit.requests.iter().map(|(db, request)| (*db, request.as_request()));
-            self.file.add(now_ms, requests);
+            if unit.is_for_all() {
+                let requests = unit.requests.iter();
+                self.file.add(now_ms, requests.map(|(db, request)| (*db, request.as_request())));
+                continue;
+            }
+            let requests = unit.requests_for(Audience::File);
+            if !requests.is_empty() {
+                self.file.add(now_ms, requests.into_iter());
+            }
         }
     }
 
@@ -218,7 +225,7 @@ impl Append {
     fn drive(&mut self, now_ms: u64, engine: &mut Engine) {
         while let Some(output) = self.file.poll_output() {
             match output {
-                Output::Propagate(is_propagating) => engine.set_propagating(is_propagating),
+                Output::Propagate(is_feeding) => engine.set_feeding_file(is_feeding),
                 Output::WriteBase { generation, path, is_rdb } => {
                     let (mailbox, now_us) = (self.worker.mailbox(), now_ms * 1000);
                     let at = path.clone();

@@ -23,8 +23,7 @@ pub(super) fn client_pause(cx: &mut Context<'_>, request: Request<'_>) -> Comman
     let until = (cx.db.now_ms() as i64).checked_add(timeout).ok_or(not_integer)? as u64;
     let before = cx.server.pause.unwrap_or(Pause { until_ms: 0, all: false });
     cx.server.pause = Some(Pause { until_ms: until.max(before.until_ms), all: all || before.all });
-    cx.server.gates |= server_gate::PAUSED;
-    cx.db.set_keeps_ended(true);
+    begin_pause(cx.db, cx.server);
     cx.reply.ok();
     Ok(())
 }
@@ -35,9 +34,18 @@ pub(super) fn client_unpause(cx: &mut Context<'_>, _: Request<'_>) -> CommandRes
     Ok(())
 }
 
+/// Requests are held back from now on, and keys that end stay.
+pub(crate) fn begin_pause(db: &mut Keyspace, server: &mut ServerState) {
+    server.gates |= server_gate::PAUSED;
+    db.set_keeps_ended(true);
+}
+
 /// Lets the sessions that were held back go on.
 pub(crate) fn end_pause(db: &mut Keyspace, server: &mut ServerState) {
     server.pause = None;
+    if server.holds_writes {
+        return;
+    }
     db.set_keeps_ended(false);
     server.gates &= !server_gate::PAUSED;
     for id in std::mem::take(&mut server.postponed) {

@@ -1,6 +1,7 @@
 //! The process around the server: where it listens, how it is started, watched and ended.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::super::Texts;
 
@@ -82,6 +83,8 @@ pub struct ProcessSettings {
     pub shows_logo: bool,
     /// `oom-score-adj` and its values.
     pub oom: OomSettings,
+    /// `shutdown-timeout`: how long an end waits for replicas.
+    pub shutdown_wait: Duration,
     /// `shutdown-on-sigint`.
     pub on_interrupt: ShutdownOptions,
     /// `shutdown-on-sigterm`.
@@ -205,6 +208,7 @@ impl ProcessSettings {
             shows_logo: texts.is_on("always-show-logo"),
             oom: OomSettings::read(texts),
             on_interrupt: ShutdownOptions::parse(texts.text("shutdown-on-sigint")),
+            shutdown_wait: Duration::from_secs(texts.number("shutdown-timeout") as u64),
             on_terminate: ShutdownOptions::parse(texts.text("shutdown-on-sigterm")),
         }
     }

@@ -14,6 +14,7 @@ mod saving;
 use std::path::PathBuf;
 
 use store_persist::rdb::{Head, WriteOptions};
+use store_replica::{Facts, SnapshotContent};
 
 pub use load::{LoadOptions, LoadProgress, LoadReport, check_snapshot};
 pub(crate) use load::{load, load_aside};
@@ -58,6 +59,20 @@ impl Engine {
         self.keyspace.drop_snapshot();
     }
 
+    /// What the payload of a full sync begins with. `facts` say of which history it is.
+    pub fn payload_head(&self, facts: Facts, content: SnapshotContent) -> Head {
+        let mut head = head(&self.keyspace, &self.state, false);
+        head.facts.extend([
+            ("repl-stream-db".to_owned(), facts.db.to_string().into_bytes()),
+            ("repl-id".to_owned(), facts.id.as_str().as_bytes().to_vec()),
+            ("repl-offset".to_owned(), facts.offset.to_string().into_bytes()),
+        ]);
+        if content == SnapshotContent::Nothing {
+            head.functions.clear();
+        }
+        head
+    }
+
     /// What a snapshot file of this moment begins with; `is_aof_base` when an append-only file
     /// goes on from it.
     pub fn snapshot_head(&self, is_aof_base: bool) -> Head {
@@ -67,7 +82,14 @@ impl Engine {
 
 fn start(db: &mut Keyspace, server: &ServerState, kind: SnapshotKind, form: SnapshotForm) -> bool {
     let policy = server.config.settings().memory.eviction.policy;
-    db.start_snapshot(kind, form, policy.orders_by_access())
+    let is_begun = db.start_snapshot(kind, form, policy.orders_by_access());
+    if is_begun && kind == SnapshotKind::Replica {
+        // Given up under heavy overwrite, it would only begin again: what a replica may fall behind
+        // in the stream it may fall behind here.
+        let hard = server.config.settings().clients.output_limits.replica.hard;
+        db.allow_ahead(if hard == 0 { usize::MAX } else { hard });
+    }
+    is_begun
 }
 
 fn head(db: &Keyspace, server: &ServerState, is_aof_base: bool) -> Head {

@@ -13,6 +13,7 @@ use crate::context::Caller;
 use crate::effects::ServerRequest;
 use crate::eviction;
 use crate::gate;
+use crate::keyspace::changes::Audience;
 use crate::registry::RowId;
 use crate::scripting::{RunningScript, ScriptKind};
 use crate::session::session_flag;
@@ -113,7 +114,7 @@ fn begin(cx: &mut Context<'_>, request: Request<'_>, kind: ScriptKind) -> Runnin
         seen_at_us: started_at_us.unwrap_or_default(),
         has_written: false,
         is_killed: false,
-        propagates: true,
+        audience: Some(Audience::All),
         protocol: cx.session.protocol,
         tracked_keys: Vec::new(),
     }
@@ -313,10 +314,14 @@ impl Host for ScriptHost<'_, '_> {
         self.cx.server.effects.requests.push(ServerRequest::Log(text));
     }
 
-    /// There is one stream for file and replicas: what goes to either goes to both.
     fn set_replication(&mut self, replication: Replication) {
         if let Some(running) = self.cx.server.scripting.running.as_mut() {
-            running.propagates = replication.to_file || replication.to_replicas;
+            running.audience = match (replication.to_file, replication.to_replicas) {
+                (true, true) => Some(Audience::All),
+                (true, false) => Some(Audience::File),
+                (false, true) => Some(Audience::Stream),
+                (false, false) => None,
+            };
         }
     }
 

@@ -1,0 +1,133 @@
+//! What the driver tells of replication, and what sessions ask of it.
+//!
+//! ```text
+//! command ─► ServerRequest::Replication ─► the driver's machine ─► resume_session, finish_wait
+//! units ────────────────────────────────► the driver's machine ─► Session::wrote_at
+//! INFO, ROLE, the gates ◄── ReplicationFacts ◄── told at the end of a turn
+//! ```
+
+pub(crate) mod commands;
+mod info;
+
+use store_replica::{FailoverPhase, History, ReplicaState, SyncCounts};
+use store_resp::{OwnedRequest, Request};
+
+pub(crate) use info::write_section as write_info;
+
+use crate::context::Context;
+use crate::effects::ServerRequest;
+use crate::engine::Engine;
+use crate::session::{SessionId, session_flag};
+use crate::state::server_gate;
+
+/// What a session asks of replication. It is held back meanwhile, so that replies keep their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplicationRequest {
+    /// REPLCONF.
+    Replconf(OwnedRequest),
+    /// PSYNC.
+    Psync(OwnedRequest),
+    /// SYNC.
+    Sync,
+    /// SHUTDOWN, which waits until replicas have everything. The session is asked again then.
+    Shutdown,
+    /// SHUTDOWN ABORT.
+    AbortShutdown,
+    /// WAIT until so many replicas have what the session wrote.
+    Wait {
+        /// How many.
+        count: usize,
+    },
+}
+
+/// The part of the stream that is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BacklogFacts {
+    /// The offset of its first byte.
+    pub first: u64,
+    /// Bytes of the stream.
+    pub len: u64,
+}
+
+/// One replica of this server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaFacts {
+    /// Its session.
+    pub session: SessionId,
+    /// Where clients reach it.
+    pub ip: String,
+    /// See above.
+    pub port: u16,
+    /// How far it has come.
+    pub state: ReplicaState,
+    /// Whether it reads the payload from a file that is whole.
+    pub reads_file: bool,
+    /// Bytes of the stream that it has confirmed.
+    pub acked: u64,
+    /// Bytes of the stream that it has yet to be sent.
+    pub unsent: u64,
+    /// Seconds since it was last heard of.
+    pub lag_seconds: u64,
+}
+
+/// What the driver tells: for INFO and ROLE, and for the gates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplicationFacts {
+    /// Which data this is; `None` before a driver has told.
+    pub history: Option<History>,
+    /// The part of the stream that is kept, if it is.
+    pub backlog: Option<BacklogFacts>,
+    /// Who follows.
+    pub replicas: Vec<ReplicaFacts>,
+    /// How many of them count for `min-replicas-to-write`.
+    pub good_replicas: usize,
+    /// Whether a payload is being made.
+    pub is_syncing: bool,
+    /// Whether the server ends as soon as replicas have everything.
+    pub is_ending: bool,
+    /// How far a FAILOVER is.
+    pub failover: FailoverPhase,
+    /// How often replicas got what.
+    pub syncs: SyncCounts,
+    /// Bytes of payloads and of the stream that were sent to replicas.
+    pub sent_bytes: u64,
+}
+
+impl ReplicationFacts {
+    /// How many replicas have confirmed the stream up to where a session wrote. One that wrote
+    /// nothing asks about all that there is.
+    pub(crate) fn count_acks(&self, wrote_at: u64) -> usize {
+        let offset = if wrote_at == 0 { self.offset() } else { wrote_at };
+        let replicas = self.replicas.iter();
+        let has_it = |it: &&ReplicaFacts| it.state == ReplicaState::Online && it.acked >= offset;
+        replicas.filter(has_it).count()
+    }
+}
+
+/// A replica asked for something that is answered: it takes itself for a client.
+pub(crate) fn close_answered_replica(cx: &mut Context<'_>, request: Request<'_>) {
+    const NAME_MAX: usize = 128;
+    let name = request.arg(0);
+    let name = name[..name.len().min(NAME_MAX)].escape_ascii();
+    let line = format!("Replica generated a reply to command '{name}', disconnecting it");
+    let id = cx.session.id;
+    cx.session.flags |= session_flag::CLOSING;
+    cx.server.effects.requests.extend([ServerRequest::Log(line), ServerRequest::Close(id)]);
+}
+
+impl Engine {
+    /// For the driver to tell what it knows, before requests run that ask for it. The gates follow
+    /// with [`follow_replication`](Self::follow_replication).
+    pub fn replication_facts_mut(&mut self) -> &mut ReplicationFacts {
+        &mut self.state.replication
+    }
+
+    /// The facts were told: opens or shuts the gates that depend on them.
+    pub fn follow_replication(&mut self) {
+        let wanted = self.state.config.settings().keys.replicas_min;
+        match wanted > self.state.replication.good_replicas {
+            true => self.state.gates |= server_gate::FEW_REPLICAS,
+            false => self.state.gates &= !server_gate::FEW_REPLICAS,
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Replication between our server and real ones.
+
+mod link;
+mod peers;
+mod primary;
+mod support;
+mod waiting;
