@@ -417,7 +417,10 @@ fn stop(place: &DataFolder, force: bool) -> Result<ExitCode, Failure> {
             Ok(()) if is_free_within(place, TURN_TIMEOUT).map_err(failed)? => {
                 return Ok(tell_stopped());
             }
-            Ok(()) if !force => return Err(failed(io::ErrorKind::TimedOut.into())),
+            Ok(()) if !force => {
+                let why = "the local store does not stop in time: try again, or add --force";
+                return Err(Failure::new(exit::NO, why));
+            }
             Err(failure) if !force => return Err(failure),
             Ok(()) | Err(_) => None,
         },
