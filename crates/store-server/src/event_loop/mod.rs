@@ -15,6 +15,7 @@ mod close;
 mod effects;
 mod evict;
 mod files;
+mod peers;
 mod read;
 mod run;
 mod save;
@@ -36,11 +37,12 @@ pub(crate) use files::Ready;
 use crate::acceptor::{Acceptor, LISTENER_BASE};
 use crate::allocator::Allocator;
 use crate::clients::Clients;
-use crate::clock::{Clock, thread_cpu};
+use crate::clock::{Clock, Running, thread_cpu};
 use crate::freeing::FreeingThread;
 use crate::listen::Listener;
+use crate::peers::{PEER_BASE, Peers, Resolved};
 use crate::persistence::snapshot::{Generations, Saver};
-use crate::persistence::{FileEvent, Loader, Persistence};
+use crate::persistence::{FileEvent, Loader, Mailbox, Persistence};
 use crate::server::{Log, StartError, StopSignal};
 use crate::sockets::Sockets;
 use read::Arrival;
@@ -66,12 +68,16 @@ pub(crate) enum Message {
     Attach(UnixStream),
     /// Something became of a file.
     File(FileEvent),
+    /// The name of a peer was looked up.
+    Resolved(Resolved),
 }
 
 /// What the loop shares with its handle and its helpers.
 pub(crate) struct Shared {
     pub(crate) sockets: Sockets,
     pub(crate) waker: Arc<Waker>,
+    /// By which threads tell the loop what they found.
+    pub(crate) mailbox: Mailbox,
     pub(crate) generations: Generations,
     pub(crate) is_forced: Arc<AtomicBool>,
     pub(crate) allocator: Arc<dyn Allocator>,
@@ -111,6 +117,10 @@ pub(crate) struct EventLoop {
     persistence: Persistence,
     /// Why the server ends, when nobody asked it to.
     failure: Option<String>,
+    /// Connections to other servers.
+    peers: Peers,
+    /// A clock that nobody sets, for their time-outs.
+    running: Running,
     shared: Shared,
     is_stopping: bool,
     /// Whether it goes on only until a rewrite has ended, and has said so.
@@ -156,6 +166,8 @@ impl EventLoop {
             saver: Saver::new(persistence.disk.clone(), shared.generations.clone()),
             persistence,
             failure: None,
+            peers: Peers::new(shared.mailbox.clone()),
+            running: Running::begin(),
             shared,
             is_stopping: false,
             waits_for_rewrite: false,
@@ -250,8 +262,10 @@ impl EventLoop {
         let accept_at = self.acceptor.wakes_at_ms();
         let shrink_at = self.shrinking.next_at_ms();
         let moments = [engine_at, check_at, files_at, accept_at, shrink_at];
-        let wake_at = moments.into_iter().flatten().min()?;
-        Some(Duration::from_millis(wake_at.saturating_sub(now_ms)))
+        let wake_at = moments.into_iter().flatten().min();
+        let by_wall_clock = wake_at.map(|at| at.saturating_sub(now_ms));
+        let until_ms = by_wall_clock.into_iter().chain(self.peers_wait_ms()).min()?;
+        Some(Duration::from_millis(until_ms))
     }
 
     fn turn(&mut self, events: &Events) {
@@ -270,6 +284,7 @@ impl EventLoop {
         for event in events {
             match event.token() {
                 WAKER => self.take_messages(),
+                Token(index) if index >= PEER_BASE => self.take_peer_event(event),
                 Token(index) if index >= LISTENER_BASE => {
                     self.admit(|acceptor, to| acceptor.accept(index - LISTENER_BASE, to));
                 }
@@ -295,6 +310,7 @@ impl EventLoop {
             self.engine.tick(self.now_us);
             self.engine.finish_tick(self.clock.now_us() - self.now_us);
         }
+        self.check_peers();
         self.check_acceptor();
         self.check_clients(self.now_us / 1000);
         loop {
